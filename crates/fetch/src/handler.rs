@@ -1,0 +1,79 @@
+//! What libcurl calls back: file data in and out, and the commands it sent.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use curl::easy::{Handler, InfoType, ReadError, WriteError};
+
+/// The state of a transfer in progress.
+#[derive(Debug, Default)]
+pub(crate) struct Transfer {
+    pub(crate) file: Option<File>,
+    pub(crate) file_error: Option<io::Error>,
+    pub(crate) request_ns: Option<u64>,
+    pub(crate) bytes: u64,
+}
+
+impl Handler for Transfer {
+    fn write(&mut self, data: &[u8]) -> Result<usize, WriteError> {
+        let Some(file) = &mut self.file else { return Ok(0) };
+        match file.write_all(data) {
+            Ok(()) => {
+                self.bytes += data.len() as u64;
+                Ok(data.len())
+            }
+            Err(error) => {
+                self.file_error = Some(error);
+                Ok(0) // fewer than given: libcurl ends the transfer
+            }
+        }
+    }
+
+    fn read(&mut self, data: &mut [u8]) -> Result<usize, ReadError> {
+        let Some(file) = &mut self.file else { return Ok(0) };
+        match file.read(data) {
+            Ok(len) => {
+                self.bytes += len as u64;
+                Ok(len)
+            }
+            Err(error) => {
+                self.file_error = Some(error);
+                Err(ReadError::Abort)
+            }
+        }
+    }
+
+    fn debug(&mut self, kind: InfoType, data: &[u8]) {
+        let sent = matches!(kind, InfoType::HeaderOut);
+        if sent && self.request_ns.is_none() && is_data_command(data) {
+            self.request_ns = Some(now_ns());
+        }
+    }
+}
+
+/// The command with which a session stops being set-up and becomes a transfer.
+fn is_data_command(command: &[u8]) -> bool {
+    [&b"EPSV"[..], b"PASV", b"GET ", b"PUT "].iter().any(|verb| command.starts_with(verb))
+}
+
+/// Wall clock, nanoseconds since the epoch: the clock that stamps captures too.
+pub(crate) fn now_ns() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn login_is_not_a_data_command() {
+        for command in ["USER x", "AUTH TLS", "PWD", "PROT P", "CWD /"] {
+            assert!(!is_data_command(command.as_bytes()), "{command}");
+        }
+        for command in ["EPSV\r\n", "PASV\r\n", "GET / HTTP/1.1", "PUT /x HTTP/1.1"] {
+            assert!(is_data_command(command.as_bytes()), "{command}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The FTP and HTTP client that the lab measures with: a thin process around a
+//! current libcurl, because the one a system ships may sleep inside FTPS
+//! (curl 7.88 does, for whole seconds) and says nothing of when it did what.
+//!
+//! It reports its own clock and the wall-clock instants at which it sent the
+//! first data command and had the completion reply, so that the lab can find
+//! the packets that carried them.
+
+mod handler;
+mod option;
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use curl::easy::{Easy2, SslVersion};
+use serde::{Deserialize, Serialize};
+
+use handler::Transfer;
+
+/// One file to move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Where to or from: `ftp://`, `http://` or `https://`.
+    pub url: String,
+    /// The local end.
+    pub file: LocalFile,
+}
+
+/// The local end of a transfer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LocalFile {
+    /// The file is created and filled from the server.
+    Download(PathBuf),
+    /// The file is sent to the server.
+    Upload(PathBuf),
+}
+
+/// What holds for all requests of one process.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The certificate that signs the server's; none: the connection is not TLS.
+    pub ca: Option<PathBuf>,
+    /// TLS 1.3 cipher suite to offer, in OpenSSL's notation; none: all.
+    pub tls13_cipher: Option<String>,
+    /// `name:password` for FTP.
+    pub user: Option<String>,
+}
+
+/// What happened; printed as one line of JSON.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Version of libcurl and of its TLS library.
+    pub client: String,
+    /// Wall clock in nanoseconds since the epoch just after the first data
+    /// command (FTP: `EPSV` or `PASV`; HTTP: the request) was written.
+    pub request_ns: Option<u64>,
+    /// Wall clock in nanoseconds since the epoch when the last completion
+    /// reply had been read.
+    pub done_ns: Option<u64>,
+    /// libcurl's own total time, summed over the requests.
+    pub total_s: f64,
+    /// Octets of file moved.
+    pub bytes: u64,
+    /// What went wrong; the requests after it were not tried.
+    pub error: Option<String>,
+}
+
+/// Version of libcurl and of its TLS library, for the record.
+pub fn version() -> String {
+    let version = curl::Version::get();
+    format!("libcurl {} {}", version.version(), version.ssl_version().unwrap_or("without TLS"))
+}
+
+/// Runs the requests one after the other over one handle, connections reused.
+pub fn run(requests: &[Request], options: &Options) -> Report {
+    let mut report = Report { client: version(), ..Report::default() };
+    let mut easy = Easy2::new(Transfer::default());
+    if let Err(error) = configure(&mut easy, options) {
+        report.error = Some(format!("cannot configure libcurl: {error}"));
+        return report;
+    }
+    for request in requests {
+        match one(&mut easy, request) {
+            Ok(total) => {
+                report.done_ns = Some(handler::now_ns());
+                report.total_s += total.as_secs_f64();
+            }
+            Err(error) => {
+                report.error = Some(format!("{}: {error}", request.url));
+                break;
+            }
+        }
+    }
+    report.request_ns = easy.get_ref().request_ns;
+    report.bytes = easy.get_ref().bytes;
+    report
+    // dropping the handle closes the session (FTP: QUIT), after the clock
+}
+
+/// libcurl's largest transfer buffer is 10 MiB; beyond 512 KiB nothing was gained.
+const BUFFER: usize = 512 * 1024;
+
+fn configure(easy: &mut Easy2<Transfer>, options: &Options) -> Result<(), curl::Error> {
+    easy.verbose(true)?; // delivers the commands to `Transfer::debug`; nothing is printed
+    easy.fail_on_error(true)?;
+    easy.buffer_size(BUFFER)?;
+    easy.upload_buffer_size(BUFFER)?;
+    easy.tcp_nodelay(true)?;
+    easy.proxy("")?; // a proxy in the environment would be measured instead
+    easy.connect_timeout(Duration::from_secs(20))?;
+    easy.ssl_sessionid_cache(false)?;
+    if let Some(ca) = &options.ca {
+        easy.cainfo(ca)?;
+        easy.ssl_min_max_version(SslVersion::Tlsv13, SslVersion::Tlsv13)?;
+        option::require_tls(easy)?;
+    }
+    if let Some(cipher) = &options.tls13_cipher {
+        option::tls13_ciphers(easy, cipher)?;
+    }
+    if let Some(user) = &options.user {
+        let (name, password) = user.split_once(':').unwrap_or((user, ""));
+        easy.username(name)?;
+        easy.password(password)?;
+    }
+    let mut headers = curl::easy::List::new();
+    headers.append("Expect:")?; // else curl waits a round trip before a large PUT
+    easy.http_headers(headers)
+}
+
+fn one(easy: &mut Easy2<Transfer>, request: &Request) -> Result<Duration, String> {
+    let opened = match &request.file {
+        LocalFile::Download(path) => File::create(path).map(|file| (path, file, None)),
+        LocalFile::Upload(path) => File::open(path).and_then(|file| {
+            let size = file.metadata()?.len();
+            Ok((path, file, Some(size)))
+        }),
+    };
+    let (path, file, upload_size) = opened.map_err(|error| match &request.file {
+        LocalFile::Download(path) => format!("cannot create {}: {error}", path.display()),
+        LocalFile::Upload(path) => format!("cannot open {}: {error}", path.display()),
+    })?;
+    easy.get_mut().file = Some(file);
+    easy.get_mut().file_error = None;
+    let performed = easy
+        .url(&request.url)
+        .and_then(|()| easy.upload(upload_size.is_some()))
+        .and_then(|()| easy.in_filesize(upload_size.unwrap_or(0)))
+        .and_then(|()| easy.perform());
+    easy.get_mut().file = None;
+    match (performed, easy.get_mut().file_error.take()) {
+        (_, Some(error)) => Err(format!("{}: {error}", path.display())),
+        (Err(error), None) => Err(error.to_string()),
+        (Ok(()), None) => easy.total_time().map_err(|error| error.to_string()),
+    }
+}

@@ -1,0 +1,1 @@
+//! Measures what securing a transfer costs.

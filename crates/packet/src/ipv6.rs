@@ -1,0 +1,58 @@
+//! IPv6 headers (RFC 8200), without extension headers.
+
+use std::net::Ipv6Addr;
+
+use crate::{Error, be16};
+
+/// Octets of the fixed header.
+pub const HEADER_LEN: usize = 40;
+
+/// A packet whose fixed header is known to be whole.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet<'a>(&'a [u8]);
+
+impl<'a> Packet<'a> {
+    /// # Errors
+    /// [`Error::Truncated`] below 40 octets, [`Error::Malformed`] for another
+    /// version.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
+        if bytes.len() < HEADER_LEN {
+            return Err(Error::Truncated("IPv6"));
+        }
+        if bytes[0] >> 4 != 6 {
+            return Err(Error::Malformed("IPv6"));
+        }
+        Ok(Self(bytes))
+    }
+
+    /// The Payload Length field; 0 in a jumbogram or a train too long for it.
+    pub fn payload_len(&self) -> usize {
+        usize::from(be16(self.0, 4))
+    }
+
+    /// The Next Header field.
+    pub fn next_header(&self) -> u8 {
+        self.0[6]
+    }
+
+    /// The source address.
+    pub fn source(&self) -> Ipv6Addr {
+        address(self.0, 8)
+    }
+
+    /// The destination address.
+    pub fn destination(&self) -> Ipv6Addr {
+        address(self.0, 24)
+    }
+
+    /// What was captured behind the header.
+    pub fn payload(&self) -> &'a [u8] {
+        &self.0[HEADER_LEN..]
+    }
+}
+
+fn address(bytes: &[u8], at: usize) -> Ipv6Addr {
+    let mut octets = [0; 16];
+    octets.copy_from_slice(&bytes[at..at + 16]);
+    Ipv6Addr::from(octets)
+}

@@ -1,0 +1,144 @@
+//! One TCP segment, or one offloaded train of them, as read from the head of a
+//! captured frame.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::{Error, ethernet, ipv4, ipv6, tcp};
+
+/// What a measurement wants to know of a segment.
+#[derive(Debug, Clone, Copy)]
+pub struct Segment<'a> {
+    /// Sender, address and port.
+    pub source: SocketAddr,
+    /// Receiver, address and port.
+    pub destination: SocketAddr,
+    /// The TCP header.
+    pub tcp: tcp::Packet<'a>,
+    /// Octets of TCP payload in the whole frame, captured or not.
+    pub payload_len: usize,
+    /// The payload's head, as far as it was captured.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Segment<'a> {
+    /// Reads the head of an Ethernet frame that was `wire_len` octets long.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for anything but unfragmented TCP over IPv4 or
+    /// IPv6; else what is wrong with the header.
+    pub fn parse(head: &'a [u8], wire_len: usize) -> Result<Self, Error> {
+        let frame = ethernet::Frame::new(head)?;
+        let behind_ethernet = wire_len.saturating_sub(ethernet::HEADER_LEN);
+        let (source, destination, ip_payload, payload_len) = match frame.ethertype() {
+            ethernet::IPV4 => {
+                let ip = ipv4::Packet::new(frame.payload())?;
+                if ip.protocol() != tcp::PROTOCOL || ip.is_later_fragment() {
+                    return Err(Error::Unsupported);
+                }
+                let total = or_else_if_zero(ip.total_len(), behind_ethernet);
+                let len = total.checked_sub(ip.header_len()).ok_or(Error::Malformed("IPv4"))?;
+                (IpAddr::V4(ip.source()), IpAddr::V4(ip.destination()), ip.payload(), len)
+            }
+            ethernet::IPV6 => {
+                let ip = ipv6::Packet::new(frame.payload())?;
+                if ip.next_header() != tcp::PROTOCOL {
+                    return Err(Error::Unsupported);
+                }
+                let len = or_else_if_zero(
+                    ip.payload_len(),
+                    behind_ethernet.saturating_sub(ipv6::HEADER_LEN),
+                );
+                (IpAddr::V6(ip.source()), IpAddr::V6(ip.destination()), ip.payload(), len)
+            }
+            _ => return Err(Error::Unsupported),
+        };
+        let tcp = tcp::Packet::new(ip_payload)?;
+        let payload_len =
+            payload_len.checked_sub(tcp.header_len()).ok_or(Error::Malformed("TCP"))?;
+        let captured = tcp.payload();
+        Ok(Self {
+            source: SocketAddr::new(source, tcp.source_port()),
+            destination: SocketAddr::new(destination, tcp.destination_port()),
+            tcp,
+            payload_len,
+            payload: &captured[..captured.len().min(payload_len)],
+        })
+    }
+}
+
+fn or_else_if_zero(field: usize, fallback: usize) -> usize {
+    if field == 0 { fallback } else { field }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::PacketBuilder;
+    use proptest::prelude::*;
+
+    fn frame(v6: bool, payload: &[u8]) -> Vec<u8> {
+        let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        let ip = if v6 {
+            ethernet.ipv6([0xfd; 16], [0xfc; 16], 64)
+        } else {
+            ethernet.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        };
+        let mut bytes = Vec::new();
+        ip.tcp(40000, 21, 7, 65535)
+            .syn()
+            .write(&mut bytes, payload)
+            .expect("etherparse writes to a vector");
+        bytes
+    }
+
+    #[test]
+    fn reads_what_etherparse_writes() {
+        for v6 in [false, true] {
+            let bytes = frame(v6, b"hello");
+            let segment = Segment::parse(&bytes, bytes.len()).expect("a good frame");
+            assert_eq!(segment.source.port(), 40000);
+            assert_eq!(segment.destination.port(), 21);
+            assert_eq!(segment.source.is_ipv6(), v6);
+            assert_eq!((segment.payload_len, segment.payload), (5, &b"hello"[..]));
+            assert!(segment.tcp.syn() && !segment.tcp.ack());
+            assert_eq!(segment.tcp.sequence(), 7);
+        }
+    }
+
+    #[test]
+    fn padding_of_a_short_ethernet_frame_is_not_payload() {
+        let mut bytes = frame(false, b"");
+        bytes.resize(60, 0);
+        assert_eq!(Segment::parse(&bytes, 60).map(|s| s.payload_len), Ok(0));
+    }
+
+    #[test]
+    fn length_of_a_train_longer_than_the_field_comes_from_the_frame() {
+        let mut bytes = frame(true, b"");
+        bytes[18..20].fill(0); // Payload Length
+        let wire_len = ethernet::HEADER_LEN + ipv6::HEADER_LEN + 20 + 100_000;
+        assert_eq!(Segment::parse(&bytes, wire_len).map(|s| s.payload_len), Ok(100_000));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..120), v6: bool, wire_len in 0usize..200_000) {
+            let _ = Segment::parse(&bytes, wire_len);
+            // the same bytes again behind a plausible beginning, to get past the first checks
+            if bytes.len() > 14 {
+                bytes[12..15].copy_from_slice(if v6 { &[0x86, 0xdd, 0x60] } else { &[0x08, 0x00, 0x45] });
+                let _ = Segment::parse(&bytes, wire_len);
+            }
+        }
+
+        #[test]
+        fn every_cut_of_a_good_frame_is_an_error_or_the_same_segment(cut in 0usize..74, v6: bool) {
+            let bytes = frame(v6, b"");
+            let whole = bytes.len();
+            if let Ok(segment) = Segment::parse(&bytes[..cut.min(whole)], whole) {
+                prop_assert!(cut >= whole);
+                prop_assert_eq!(segment.payload_len, 0);
+            }
+        }
+    }
+}
