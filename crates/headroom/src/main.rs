@@ -1,1 +1,66 @@
-fn main() {}
+//! The command: arguments, output, exit codes. No logic.
+
+mod arguments;
+mod fetch;
+mod lab;
+mod progress;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{CommandFactory, Parser};
+
+use arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    start_log(arguments.verbose);
+    let outcome = match arguments.command {
+        Command::Lab(command) => lab::run(command),
+        Command::Completions { shell } => {
+            clap_complete::generate(
+                shell,
+                &mut Arguments::command(),
+                "headroom",
+                &mut std::io::stdout(),
+            );
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man { folder } => manual(folder.as_deref()),
+        Command::Fetch(request) => fetch::run(request),
+        Command::LabAgent => {
+            headroom_lab::agent::serve();
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("headroom: {error:#}");
+        let code =
+            error.downcast_ref::<headroom_lab::Error>().map_or(1, headroom_lab::Error::exit_code);
+        ExitCode::from(code)
+    })
+}
+
+/// The manual: one page on standard output, or a page for each subcommand in a
+/// folder.
+fn manual(folder: Option<&Path>) -> anyhow::Result<ExitCode> {
+    match folder {
+        None => clap_mangen::Man::new(Arguments::command()).render(&mut std::io::stdout())?,
+        Some(folder) => {
+            std::fs::create_dir_all(folder)
+                .and_then(|()| clap_mangen::generate_to(Arguments::command(), folder))
+                .with_context(|| format!("cannot write manual pages to {}", folder.display()))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn start_log(verbose: bool) {
+    let level = if verbose { tracing::Level::DEBUG } else { tracing::Level::WARN };
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(level)
+        .without_time()
+        .init();
+}

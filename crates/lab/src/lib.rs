@@ -1,1 +1,24 @@
-//! Measures what securing a transfer costs.
+//! Measures what securing a transfer costs: plan → testbed → run → samples →
+//! analysis → report. Starts programs; calls no transfer engine.
+
+pub mod agent;
+pub mod analysis;
+pub mod clean;
+mod command;
+pub mod doctor;
+pub mod error;
+pub mod link;
+mod measure;
+pub mod parts;
+pub mod plan;
+pub mod report;
+pub mod results;
+pub mod run;
+pub mod scratch;
+pub mod service;
+pub mod stack;
+mod testbed;
+pub mod units;
+pub mod workload;
+
+pub use error::{Error, Result};

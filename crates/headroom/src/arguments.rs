@@ -1,0 +1,125 @@
+//! What one can type.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// What is left of a link once security has taken its share: measured.
+#[derive(Debug, Parser)]
+#[command(name = "headroom", version, max_term_width = 100)]
+pub(crate) struct Arguments {
+    /// Print every command that is run, and more
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure what each way of securing a transfer costs here
+    #[command(subcommand)]
+    Lab(Lab),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write all pages to a folder (troff)
+    Man {
+        /// The folder
+        folder: Option<PathBuf>,
+    },
+    /// Move a file by FTP or HTTP and report the clocks (the lab's client)
+    #[command(hide = true)]
+    Fetch(Fetch),
+    /// Start programs on a host of the testbed (the lab's agent)
+    #[command(hide = true)]
+    LabAgent,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lab {
+    /// Say what this machine has, and what each missing thing prevents
+    Doctor {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Folder for temporary files
+        #[arg(long, value_name = "DIR")]
+        scratch: Option<PathBuf>,
+    },
+    /// List stacks, workloads and the plans at hand
+    List,
+    /// Run a plan, or compare stacks without one
+    #[command(
+        after_help = "Examples:\n  headroom lab run plans/demo.toml\n  headroom lab run ftp ftps https --link 100mbit --sizes 1KiB,1MiB\n  headroom lab run plans/demo.toml --only 'ftp*' --dry-run"
+    )]
+    Run(Run),
+    /// Rebuild the report from the results.json of a folder
+    Report {
+        /// Folder of an earlier run
+        dir: PathBuf,
+    },
+    /// Remove whatever a killed run left behind
+    Clean {
+        /// Folder for temporary files that the run was given
+        #[arg(long, value_name = "DIR")]
+        scratch: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// A plan (a TOML file), or the names of stacks
+    #[arg(required = true, value_name = "PLAN|STACK")]
+    pub(crate) what: Vec<String>,
+    /// Folder for results and report [default: results/NAME-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Paired blocks for each workload and size
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    pub(crate) repetitions: Option<u32>,
+    /// Only the stacks that match, with their baselines (* stands for any text)
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) only: Option<String>,
+    /// The link, where no plan says it: unshaped, 100mbit, 100mbit,delay=25ms,loss=1%
+    #[arg(long, value_name = "LINK")]
+    pub(crate) link: Option<String>,
+    /// Sizes of the files, where no plan says them
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub(crate) sizes: Vec<String>,
+    /// Print every command that would touch the system, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print results.json instead of the answer
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Folder for temporary files [default: $TMPDIR or /tmp]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) scratch: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Fetch {
+    /// The file's URL
+    pub(crate) url: Option<String>,
+    /// Where a download goes; a folder with --list
+    #[arg(long)]
+    pub(crate) output: Option<PathBuf>,
+    /// What is uploaded
+    #[arg(long)]
+    pub(crate) upload: Option<PathBuf>,
+    /// A file of URLs, one a line, to download one after the other
+    #[arg(long)]
+    pub(crate) list: Option<PathBuf>,
+    /// name:password
+    #[arg(long)]
+    pub(crate) user: Option<String>,
+    /// Certificate that signs the server's; demands TLS
+    #[arg(long)]
+    pub(crate) ca: Option<PathBuf>,
+    /// TLS 1.3 cipher suite
+    #[arg(long)]
+    pub(crate) tls13_cipher: Option<String>,
+}

@@ -1,0 +1,184 @@
+//! `headroom lab`: arguments in, words out.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use headroom_lab::plan::Plan;
+use headroom_lab::results::Results;
+use headroom_lab::run::{self, Options};
+use headroom_lab::{Error, clean, doctor, report, service, workload};
+
+use crate::arguments::{Lab, Run};
+use crate::progress::Bar;
+
+pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
+    match command {
+        Lab::Doctor { json, scratch } => examine(json, scratch),
+        Lab::List => list(),
+        Lab::Run(arguments) => measure(&arguments),
+        Lab::Report { dir } => rebuild(&dir),
+        Lab::Clean { scratch } => remove(scratch),
+    }
+}
+
+fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
+    let plan = plan(arguments)?;
+    let options = options(arguments.scratch.clone())?;
+    if arguments.dry_run {
+        for line in run::dry_run(&plan, &options)? {
+            println!("{line}");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let out = arguments.out.clone().unwrap_or_else(|| default_folder(&plan));
+    let out = std::path::absolute(out)?;
+    let results = {
+        let bar = Bar::new();
+        run::run(&plan, &options, &bar)?
+    };
+    report::write(&out, &results)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&results)?);
+    } else {
+        print!("{}", report::terminal::answer(&results, width()));
+        println!("\nReport: {}", out.join("report.html").display());
+    }
+    fail_if_any_failed(&results)
+}
+
+/// A run with failed samples has results worth reading, and an exit code that
+/// says so.
+fn fail_if_any_failed(results: &Results) -> anyhow::Result<ExitCode> {
+    let failed: Vec<_> = results.samples.iter().filter(|sample| !sample.ok).collect();
+    let Some(first) = failed.first() else { return Ok(ExitCode::SUCCESS) };
+    let why = first.error.as_deref().unwrap_or("no reason given");
+    let all = results.samples.len();
+    Err(Error::Failed(format!("{} of {all} samples failed; the first: {why}", failed.len())).into())
+}
+
+fn plan(arguments: &Run) -> anyhow::Result<Plan> {
+    let is_plan = |what: &str| what.ends_with(".toml") || Path::new(what).is_file();
+    let mut plan = match &arguments.what[..] {
+        [path] if is_plan(path) => {
+            if arguments.link.is_some() || !arguments.sizes.is_empty() {
+                return Err(Error::Plan(format!(
+                    "--link and --sizes go with names of stacks; the plan {path} says them itself"
+                ))
+                .into());
+            }
+            Plan::read(Path::new(path))?
+        }
+        names => {
+            let default = || ["1KiB", "1MiB", "64MiB"].map(String::from).to_vec();
+            let sizes =
+                if arguments.sizes.is_empty() { default() } else { arguments.sizes.clone() };
+            Plan::from_arguments(names, &sizes, arguments.link.as_deref().unwrap_or("unshaped"))?
+        }
+    };
+    if let Some(repetitions) = arguments.repetitions {
+        plan.repetitions = repetitions;
+    }
+    if let Some(pattern) = &arguments.only {
+        plan.keep_only(pattern)?;
+    }
+    Ok(plan)
+}
+
+fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&interrupted);
+    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
+        .context("cannot listen for Ctrl-C")?;
+    Ok(Options {
+        scratch: std::path::absolute(scratch.unwrap_or_else(std::env::temp_dir))?,
+        headroom: std::env::current_exe().context("cannot find this program's own file")?,
+        client_version: headroom_fetch::version(),
+        interrupted,
+    })
+}
+
+fn default_folder(plan: &Plan) -> PathBuf {
+    let seconds = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    PathBuf::from("results").join(format!("{}-{seconds}", plan.name))
+}
+
+fn width() -> usize {
+    std::env::var("COLUMNS")
+        .ok()
+        .and_then(|columns| columns.parse().ok())
+        .unwrap_or(100)
+        .clamp(60, 140)
+}
+
+fn rebuild(dir: &Path) -> anyhow::Result<ExitCode> {
+    let mut results = report::read(dir)?;
+    run::reanalyse(&mut results);
+    report::write(dir, &results)?;
+    print!("{}", report::terminal::answer(&results, width()));
+    println!("\nReport: {}", std::path::absolute(dir.join("report.html"))?.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn remove(scratch: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let parent = scratch.unwrap_or_else(std::env::temp_dir);
+    let removed = clean::clean(&parent)?;
+    for what in &removed {
+        println!("removed {what}");
+    }
+    if removed.is_empty() {
+        println!("nothing to remove");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn examine(json: bool, scratch: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let options = options(scratch)?;
+    let findings = {
+        let bar = Bar::new();
+        doctor::examine(&options, &bar)
+    };
+    if json {
+        println!("{}", serde_json::to_string_pretty(&findings)?);
+    } else {
+        for finding in &findings {
+            let mark = if finding.good { "ok     " } else { "MISSING" };
+            println!("{mark}  {:32}  {}", finding.what, finding.says);
+        }
+    }
+    let vital = findings.iter().any(|finding| finding.vital && !finding.good);
+    Ok(if vital { ExitCode::from(3) } else { ExitCode::SUCCESS })
+}
+
+fn list() -> anyhow::Result<ExitCode> {
+    println!("Stacks");
+    for service in service::ALL {
+        let baseline =
+            service.baseline().map_or(String::new(), |base| format!(" (against {base})"));
+        println!("  {:10}{}{baseline}", service.name(), service.about());
+    }
+    println!("\nWorkloads");
+    for kind in workload::KINDS {
+        println!("  {:10}{}", kind.name(), kind.about());
+    }
+    println!("\nPlans");
+    let mut plans: Vec<PathBuf> = std::fs::read_dir("plans")
+        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+        .unwrap_or_default();
+    plans.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    plans.sort();
+    for path in &plans {
+        match Plan::read(path) {
+            Ok(plan) => println!("  {:24}{}", path.display().to_string(), plan.question),
+            Err(error) => println!("  {error}"),
+        }
+    }
+    if plans.is_empty() {
+        println!("  none in ./plans");
+    }
+    Ok(ExitCode::SUCCESS)
+}

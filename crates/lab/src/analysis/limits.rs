@@ -1,0 +1,71 @@
+//! What a cell was limited by: the link, the CPU, a window, or waiting.
+
+/// What is known of a cell; anything may be missing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Evidence {
+    /// Rate of the link, framing counted.
+    pub rate_bps: Option<u64>,
+    /// Rate at which the file's packets passed, framing counted.
+    pub line_bps: Option<f64>,
+    /// Rate at which the file's octets passed.
+    pub goodput_bps: Option<f64>,
+    /// Of the whole machine.
+    pub idle_pct: Option<f64>,
+    /// CPU time of client and server over the time the client ran.
+    pub cpu_share: Option<f64>,
+    /// What the application may have in flight.
+    pub window_bytes: Option<u64>,
+    /// Round-trip time of the link.
+    pub rtt_s: Option<f64>,
+}
+
+/// `link`, `window`, `CPU` or `waiting`.
+///
+/// METHOD 12: a machine less than 10 % idle is limited by its CPUs. On a
+/// machine with a core to spare, a client and a server that together compute
+/// for four fifths of the time are too.
+pub fn limited_by(evidence: &Evidence) -> &'static str {
+    let fills_link = match (evidence.line_bps, evidence.rate_bps) {
+        (Some(line), Some(rate)) => line >= 0.9 * rate as f64,
+        _ => false,
+    };
+    let fills_window = match (evidence.goodput_bps, evidence.window_bytes, evidence.rtt_s) {
+        (Some(goodput), Some(window), Some(rtt)) if rtt > 0.0 => {
+            goodput >= 0.8 * window as f64 * 8.0 / rtt
+        }
+        _ => false,
+    };
+    if fills_link {
+        "link"
+    } else if fills_window {
+        "window"
+    } else if evidence.idle_pct.is_some_and(|idle| idle < 10.0)
+        || evidence.cpu_share.is_some_and(|share| share >= 0.8)
+    {
+        "CPU"
+    } else {
+        "waiting"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_limit_is_named() {
+        let idle = Evidence { idle_pct: Some(60.0), cpu_share: Some(0.2), ..Evidence::default() };
+        assert_eq!(limited_by(&idle), "waiting");
+        assert_eq!(limited_by(&Evidence { idle_pct: Some(4.0), ..idle }), "CPU");
+        assert_eq!(limited_by(&Evidence { cpu_share: Some(1.1), ..idle }), "CPU");
+        let shaped = Evidence { rate_bps: Some(100_000_000), line_bps: Some(96e6), ..idle };
+        assert_eq!(limited_by(&shaped), "link");
+        let windowed = Evidence {
+            goodput_bps: Some(300e6),
+            window_bytes: Some(2 << 20),
+            rtt_s: Some(0.05),
+            ..idle
+        };
+        assert_eq!(limited_by(&windowed), "window");
+    }
+}

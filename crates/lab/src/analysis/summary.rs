@@ -1,0 +1,210 @@
+//! One row for each link × stack × workload × size.
+
+use std::collections::BTreeMap;
+
+use super::limits::{self, Evidence};
+use super::stats;
+use crate::results::{LinkReport, Sample, StackRecord, Summary};
+
+/// Identity of a cell: link, workload, size, stack.
+type Key<'a> = (&'a str, &'a str, u64, &'a str);
+
+/// What the summary needs beside the samples.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// The plan's stacks with their baselines.
+    pub stacks: &'a [StackRecord],
+    /// All links that were used.
+    pub links: &'a [LinkReport],
+    /// Octets that a stack may have in flight beside TCP's own window.
+    pub windows: &'a BTreeMap<String, u64>,
+}
+
+/// Summarises samples cell by cell, in the order of the first sample of each.
+pub fn summarise(samples: &[Sample], context: Context<'_>) -> Vec<Summary> {
+    let mut order: Vec<Key<'_>> = Vec::new();
+    let mut cells: BTreeMap<Key<'_>, Vec<&Sample>> = BTreeMap::new();
+    for sample in samples {
+        let cell = cells.entry(key(sample)).or_default();
+        if cell.is_empty() {
+            order.push(key(sample));
+        }
+        cell.push(sample);
+    }
+    order.sort_by_key(|&(link, workload, size, stack)| {
+        let place = |name: &str| context.stacks.iter().position(|s| s.name == name);
+        let link = context.links.iter().position(|l| l.name == link);
+        (link, workload, size, place(stack))
+    });
+    order.iter().map(|key| one(key, &cells, context)).collect()
+}
+
+/// The samples of a cell that count: good ones of unmarked blocks; where no
+/// such block is left, all good ones.
+pub(crate) fn counted<'a>(cell: &[&'a Sample]) -> Vec<&'a Sample> {
+    let good = || cell.iter().copied().filter(|sample| sample.ok && sample.seconds.is_some());
+    let unmarked: Vec<&Sample> = good().filter(|sample| sample.marked.is_none()).collect();
+    if unmarked.is_empty() { good().collect() } else { unmarked }
+}
+
+fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<'_>) -> Summary {
+    let &(link, workload, size_bytes, stack) = key;
+    let cell = &cells[key];
+    let samples = counted(cell);
+    let baseline = context.stacks.iter().find(|s| s.name == stack).and_then(|s| s.baseline.clone());
+    let base = baseline
+        .as_deref()
+        .and_then(|base| cells.get(&(link, workload, size_bytes, base)))
+        .map(|cell| counted(cell))
+        .unwrap_or_default();
+    let overhead = |clock: Clock| stats::paired_overhead(&pairs(&samples, &base, clock));
+    let (transfer, session) = (overhead(|s| s.seconds), overhead(|s| s.session_seconds));
+    let times = |clock: Clock| samples.iter().filter_map(|s| clock(s)).collect::<Vec<f64>>();
+    let time = stats::mean(&times(|s| s.seconds));
+    let mean_of = |value: Clock| stats::mean(&times(value)).map(|m| m.mean);
+    let goodput_bps = time.filter(|t| t.mean > 0.0 && size_bytes > 0).and_then(|t| {
+        let octets = samples.first().map(|s| file_octets(s, size_bytes))?;
+        Some(octets as f64 * 8.0 / t.mean)
+    });
+    let report = context.links.iter().find(|report| report.name == link);
+    let evidence = Evidence {
+        rate_bps: report.and_then(|report| report.rate_bps),
+        line_bps: line_rate(&samples, report, time.map(|t| t.mean)),
+        goodput_bps,
+        idle_pct: mean_of(|s| s.cpu_idle_pct),
+        cpu_share: mean_of(|s| {
+            Some((s.cpu_seconds?.client + s.cpu_seconds?.server) / s.process_seconds?)
+        }),
+        window_bytes: context.windows.get(stack).copied(),
+        rtt_s: report.and_then(|report| report.rtt_us).map(|us| us / 1e6),
+    };
+    Summary {
+        link: link.to_owned(),
+        stack: stack.to_owned(),
+        workload: workload.to_owned(),
+        size_bytes,
+        n: samples.len(),
+        failed: cell.iter().filter(|sample| !sample.ok).count(),
+        mean_s: time.map(|t| t.mean),
+        stddev_s: time.and_then(|t| t.stddev),
+        ci95_s: time.and_then(|t| t.ci95),
+        overhead_pct: transfer.map(|o| o.pct),
+        overhead_ci95_pct: transfer.and_then(|o| o.ci95_pct),
+        session_mean_s: mean_of(|s| s.session_seconds),
+        session_overhead_pct: session.map(|o| o.pct),
+        session_overhead_ci95_pct: session.and_then(|o| o.ci95_pct),
+        goodput_bps,
+        cpu_seconds: mean_of(|s| Some(s.cpu_seconds?.client + s.cpu_seconds?.server)),
+        limited_by: time.map(|_| limits::limited_by(&evidence).to_owned()),
+        not_shaped: samples.iter().any(|sample| sample.not_shaped),
+        baseline,
+    }
+}
+
+type Clock = fn(&Sample) -> Option<f64>;
+
+fn key(sample: &Sample) -> Key<'_> {
+    (&sample.link, &sample.workload, sample.size_bytes, &sample.stack)
+}
+
+/// Times of a stack and its baseline, block by block.
+fn pairs(samples: &[&Sample], base: &[&Sample], clock: Clock) -> Vec<(f64, f64)> {
+    samples
+        .iter()
+        .filter_map(|sample| {
+            let other = base.iter().find(|other| other.block == sample.block)?;
+            Some((clock(sample)?, clock(other)?))
+        })
+        .collect()
+}
+
+/// Octets of file that one transfer of this sample moved.
+fn file_octets(sample: &Sample, size: u64) -> u64 {
+    size * u64::from(sample.files.max(1))
+}
+
+/// Bits per second on the wire, framing counted, in the direction of the file.
+fn line_rate(
+    samples: &[&Sample],
+    report: Option<&LinkReport>,
+    seconds: Option<f64>,
+) -> Option<f64> {
+    const FULL_FRAME: f64 = 1448.0;
+    const FRAMED: f64 = 1538.0;
+    report?.rate_bps?;
+    let sample = samples.first()?;
+    let octets = file_octets(sample, sample.size_bytes) as f64;
+    seconds.filter(|s| *s > 0.0).map(|s| octets * FRAMED / FULL_FRAME * 8.0 / s)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn sample(stack: &str, block: u32, seconds: f64) -> Sample {
+        Sample {
+            link: "unshaped".into(),
+            stack: stack.into(),
+            workload: "download".into(),
+            size_bytes: 1024,
+            files: 1,
+            block,
+            ok: true,
+            seconds: Some(seconds),
+            session_seconds: Some(seconds * 2.0),
+            client_seconds: None,
+            process_seconds: None,
+            transfers: 1,
+            phases: None,
+            cpu_seconds: None,
+            cpu_idle_pct: None,
+            steal_pct: None,
+            foreign_pct: None,
+            wire: None,
+            peak_memory_bytes: None,
+            marked: None,
+            not_shaped: false,
+            error: None,
+        }
+    }
+
+    fn summarised(samples: &[Sample]) -> Vec<Summary> {
+        let record = |name: &str, baseline: Option<&str>| StackRecord {
+            name: name.into(),
+            baseline: baseline.map(str::to_owned),
+        };
+        let stacks = [record("ftp", None), record("ftps", Some("ftp"))];
+        summarise(samples, Context { stacks: &stacks, links: &[], windows: &BTreeMap::new() })
+    }
+
+    #[test]
+    fn overhead_is_taken_inside_blocks_and_a_failure_is_counted() {
+        let mut samples = Vec::new();
+        for block in 0..4 {
+            let speed = f64::from(block + 1);
+            samples.push(sample("ftps", block, 1.2 * speed));
+            samples.push(sample("ftp", block, speed));
+        }
+        samples[2].ok = false; // ftps in block 1
+        let rows = summarised(&samples);
+        let ftps = rows.iter().find(|row| row.stack == "ftps").expect("a row");
+        assert_eq!((ftps.n, ftps.failed), (3, 1));
+        assert!((ftps.overhead_pct.expect("pairs") - 20.0).abs() < 1e-9);
+        assert!(
+            rows.iter()
+                .find(|row| row.stack == "ftp")
+                .is_some_and(|row| row.overhead_pct.is_none())
+        );
+    }
+
+    #[test]
+    fn marked_blocks_do_not_count_while_others_are_left() {
+        let mut samples = vec![sample("ftp", 0, 9.0), sample("ftp", 1, 1.0), sample("ftp", 2, 1.0)];
+        samples[0].marked = Some("foreign load 30 %".into());
+        assert_eq!(summarised(&samples)[0].mean_s, Some(1.0));
+        for sample in &mut samples {
+            sample.marked = Some("foreign load 30 %".into());
+        }
+        assert_eq!(summarised(&samples)[0].n, 3);
+    }
+}

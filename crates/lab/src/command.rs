@@ -1,0 +1,176 @@
+//! Commands that touch the system: the same value is printed by `--dry-run` and
+//! executed by a run, so what is printed is what happens.
+
+use std::fmt;
+use std::process::{Command as Process, Stdio};
+use std::sync::Mutex;
+
+use crate::error::{Doing, Error, Result};
+use crate::parts::{Parts, Program};
+
+/// A program and its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// The program's name (looked up when it runs) and the arguments.
+    pub argv: Vec<String>,
+}
+
+impl Command {
+    /// A command from a program and its arguments.
+    pub fn new<I>(program: impl Into<String>, arguments: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        let mut argv = vec![program.into()];
+        argv.extend(arguments.into_iter().map(Into::into));
+        Self { argv }
+    }
+
+    /// A command of one program, arguments separated by spaces.
+    pub(crate) fn words(line: &str) -> Self {
+        Self { argv: line.split_whitespace().map(str::to_owned).collect() }
+    }
+}
+
+impl fmt::Display for Command {
+    /// As one would type it into a POSIX shell.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, word) in self.argv.iter().enumerate() {
+            if index > 0 {
+                f.write_str(" ")?;
+            }
+            f.write_str(&quote(word))?;
+        }
+        Ok(())
+    }
+}
+
+/// A word as a POSIX shell reads it back.
+pub(crate) fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+#".contains(c);
+    if !word.is_empty() && word.chars().all(plain) && !word.starts_with('#') {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Runs commands, or prints them.
+#[derive(Debug)]
+pub struct Executor {
+    parts: Parts,
+    dry: Option<Mutex<Vec<String>>>,
+}
+
+impl Executor {
+    /// An executor that runs what it is given.
+    pub fn real(parts: Parts) -> Self {
+        Self { parts, dry: None }
+    }
+
+    /// An executor that only notes what it is given.
+    pub fn dry(parts: Parts) -> Self {
+        Self { parts, dry: Some(Mutex::default()) }
+    }
+
+    /// Where programs are found.
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// Whether nothing is really run.
+    pub fn is_dry(&self) -> bool {
+        self.dry.is_some()
+    }
+
+    /// What a dry executor was given so far, one line each.
+    pub fn noted(&self) -> Vec<String> {
+        self.dry.as_ref().map_or_else(Vec::new, |lines| lock(lines).clone())
+    }
+
+    /// Notes a line of a dry run that is not a command of this executor.
+    pub(crate) fn note(&self, line: impl FnOnce() -> String) {
+        if let Some(lines) = &self.dry {
+            lock(lines).push(line());
+        }
+    }
+
+    /// Runs a command to its end and returns what it printed.
+    ///
+    /// # Errors
+    /// The command, its exit status and what it printed to standard error.
+    pub fn run(&self, command: &Command) -> Result<String> {
+        if self.is_dry() {
+            self.note(|| command.to_string());
+            return Ok(String::new());
+        }
+        tracing::debug!(%command, "run");
+        let output = self.process(command)?.output().doing(|| format!("start `{command}`"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(Error::Failed(format!(
+                "`{command}` failed ({}): {}",
+                output.status,
+                said.trim()
+            )));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Runs several commands, one after the other.
+    ///
+    /// # Errors
+    /// The first that failed.
+    pub fn run_all<'a>(&self, commands: impl IntoIterator<Item = &'a Command>) -> Result<()> {
+        commands.into_iter().try_for_each(|command| self.run(command).map(drop))
+    }
+
+    /// A process ready to be started, standard streams closed or piped by the caller.
+    pub(crate) fn process(&self, command: &Command) -> Result<Process> {
+        let name = &command.argv[0];
+        let located = if name.contains('/') {
+            None
+        } else {
+            // `sh` and friends are on every system; anything else must be known
+            let program = crate::service::program(name).unwrap_or(Program {
+                name: "sh",
+                package: "dash",
+                version: &[],
+            });
+            Some(self.parts.locate(program)?)
+        };
+        let mut process =
+            Process::new(located.as_ref().map_or(name.as_ref(), |l| l.path.as_os_str()));
+        process.args(&command.argv[1..]).stdin(Stdio::null());
+        if let Some(located) = &located {
+            process.envs(self.parts.environment(located));
+        }
+        Ok(process)
+    }
+}
+
+fn lock(lines: &Mutex<Vec<String>>) -> std::sync::MutexGuard<'_, Vec<String>> {
+    lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_can_be_pasted_into_a_shell() {
+        let command = Command::new("printf", ["%s|", "a b", "it's", "$HOME", "", "x=1,y:2"]);
+        let output =
+            Process::new("sh").arg("-c").arg(command.to_string()).output().expect("sh runs");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "a b|it's|$HOME||x=1,y:2|");
+    }
+
+    #[test]
+    fn a_failure_says_what_was_run_and_what_it_said() {
+        let executor = Executor::real(Parts::from_environment());
+        let error = executor.run(&Command::new("sh", ["-c", "echo no luck >&2; exit 3"]));
+        let error = error.expect_err("exit 3").to_string();
+        assert!(error.contains("no luck") && error.contains("exit status: 3"), "{error}");
+    }
+}

@@ -1,0 +1,150 @@
+//! `lab doctor`: what this machine has, and what each missing thing prevents.
+
+use crate::command::Executor;
+use crate::error::Result;
+use crate::measure::cgroup;
+use crate::parts::{self, Parts, Program};
+use crate::plan::Plan;
+use crate::run::{self, Options, Progress};
+use crate::service;
+use crate::testbed;
+
+/// One thing that was looked at.
+#[derive(Debug, serde::Serialize)]
+pub struct Finding {
+    /// What.
+    pub what: String,
+    /// Whether it is as it should be.
+    pub good: bool,
+    /// What was found, or what its absence prevents and how to mend it.
+    pub says: String,
+    /// Whether nothing at all can be measured without it.
+    pub vital: bool,
+}
+
+/// METHOD 3: idle gaps of a client from which on it is not to be trusted.
+const LONGEST_GAP_S: f64 = 0.150;
+/// Transfers in which such gaps are looked for.
+const TRIALS: u32 = 20;
+
+/// Looks at everything; runs 20 small FTPS transfers where that is possible.
+pub fn examine(options: &Options, progress: &dyn Progress) -> Vec<Finding> {
+    let parts = Parts::from_environment();
+    let mut findings = vec![privileges(), control_groups()];
+    findings.extend(programs(&parts));
+    let executor = Executor::real(parts);
+    if nix::unistd::geteuid().is_root() {
+        findings.extend(testbed::features(&executor).into_iter().map(|(name, good, purpose)| {
+            Finding {
+                what: format!("kernel: {name}"),
+                good,
+                says: if good {
+                    format!("for {purpose}")
+                } else {
+                    format!("missing: no {purpose}")
+                },
+                vital: false,
+            }
+        }));
+        findings.push(client(options, progress));
+    }
+    findings
+}
+
+fn privileges() -> Finding {
+    let good = nix::unistd::geteuid().is_root();
+    Finding {
+        what: "privileges".into(),
+        good,
+        says: if good {
+            "root: namespaces, links and captures can be made".into()
+        } else {
+            "not root: no measurement; only `list`, `report` and `run --dry-run` work. Use sudo"
+                .into()
+        },
+        vital: true,
+    }
+}
+
+fn control_groups() -> Finding {
+    let kernel =
+        std::fs::read_to_string("/proc/filesystems").is_ok_and(|text| text.contains("cgroup2"));
+    let good = cgroup::mounted().is_some() || kernel;
+    Finding {
+        what: "control groups (cgroup v2)".into(),
+        good,
+        says: if good {
+            "CPU time can be told for each side"
+        } else {
+            "missing: CPU time cannot be told"
+        }
+        .into(),
+        vital: true,
+    }
+}
+
+fn programs(parts: &Parts) -> Vec<Finding> {
+    let mut users: Vec<(Program, Vec<&str>)> =
+        parts::TESTBED.iter().map(|&program| (program, Vec::new())).collect();
+    for service in service::ALL {
+        for &program in service.programs() {
+            match users.iter_mut().find(|(known, _)| *known == program) {
+                Some((_, names)) => names.push(service.name()),
+                None => users.push((program, vec![service.name()])),
+            }
+        }
+    }
+    users
+        .into_iter()
+        .map(|(program, names)| {
+            let vital = parts::TESTBED.contains(&program);
+            let prevents = if vital { "everything".to_owned() } else { names.join(", ") };
+            let (good, says) = match parts.locate(program) {
+                Ok(located) => {
+                    let version = parts.version(program).unwrap_or_default();
+                    (true, format!("{} ({}) {version}", located.path.display(), located.origin))
+                }
+                Err(_) => (
+                    false,
+                    format!(
+                        "missing, prevents {prevents}: run scripts/fetch-parts, or install the package {}",
+                        program.package
+                    ),
+                ),
+            };
+            Finding { what: program.name.to_owned(), good, says, vital }
+        })
+        .collect()
+}
+
+/// Whether the FTP client sleeps inside FTPS, as some do for whole seconds.
+fn client(options: &Options, progress: &dyn Progress) -> Finding {
+    let what = "FTP and HTTP client (built in)".to_owned();
+    match longest_gap(options, progress) {
+        Ok(Some(gap)) => {
+            let good = gap < LONGEST_GAP_S;
+            let verdict = if good { "can be trusted" } else { "is not to be trusted: it sleeps" };
+            let says = format!(
+                "{}; longest idle gap in {TRIALS} FTPS transfers of 1 KiB: {:.0} ms, {verdict}",
+                options.client_version,
+                gap * 1e3
+            );
+            Finding { what, good, says, vital: false }
+        }
+        Ok(None) => Finding {
+            what,
+            good: false,
+            says: "no transfer was seen on the wire".into(),
+            vital: false,
+        },
+        Err(error) => {
+            Finding { what, good: false, says: format!("not tried: {error}"), vital: false }
+        }
+    }
+}
+
+fn longest_gap(options: &Options, progress: &dyn Progress) -> Result<Option<f64>> {
+    let text = "stacks = [\"ftps\"]\nrepetitions = 2\n[[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\n";
+    let plan = Plan::from_toml(text, "doctor").map_err(crate::Error::Plan)?;
+    run::longest_gap(&plan, options, TRIALS, progress)
+}

@@ -1,0 +1,45 @@
+//! Errors, each a sentence for the person who gets it: what was being done,
+//! what was found, what to do next.
+
+/// Why the lab could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The plan or the arguments ask for something that cannot be.
+    #[error("{0}")]
+    Plan(String),
+    /// This machine lacks something: a program, a privilege, a kernel feature.
+    #[error("{0}")]
+    Missing(String),
+    /// Something that should work did not.
+    #[error("{0}")]
+    Failed(String),
+    /// The user asked to stop.
+    #[error("interrupted; everything was removed, nothing was written")]
+    Interrupted,
+}
+
+/// What most functions of the lab return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The exit code of a process that ends with this error.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Failed(_) => 1,
+            Self::Plan(_) => 2,
+            Self::Missing(_) => 3,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+/// Turns a low-level error into a sentence that says what was being done.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: std::fmt::Display> Doing<T> for std::result::Result<T, E> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| Error::Failed(format!("cannot {}: {error}", what())))
+    }
+}

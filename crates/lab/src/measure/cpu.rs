@@ -1,0 +1,179 @@
+//! CPU time of the whole machine, and how much of it was somebody else's.
+
+use std::path::PathBuf;
+
+use nix::sys::resource::{UsageWho, getrusage};
+
+use crate::error::{Doing, Error, Result};
+use crate::measure::cgroup::Cgroup;
+
+/// Readings of all counters at one instant, in seconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    client: f64,
+    server: f64,
+    /// This process: it drains the capture and waits.
+    ours: f64,
+    /// Kernel threads that finish the transfers' network work.
+    softirq_threads: f64,
+    machine: Machine,
+}
+
+/// `/proc/stat`, all CPUs together, in seconds.
+#[derive(Debug, Clone, Copy)]
+struct Machine {
+    process: f64,
+    interrupt: f64,
+    idle: f64,
+    steal: f64,
+}
+
+/// What was spent between two readings.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Spent {
+    pub(crate) client: f64,
+    pub(crate) server: f64,
+    /// Busy time of all CPUs, whoever it was.
+    pub(crate) machine: f64,
+    /// Busy time of processes that are none of ours.
+    pub(crate) foreign: f64,
+    pub(crate) idle_pct: f64,
+    pub(crate) steal_pct: f64,
+    pub(crate) foreign_pct: f64,
+}
+
+/// Reads the counters of a run.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    softirq_threads: Vec<PathBuf>,
+    ticks_per_second: f64,
+}
+
+impl Meter {
+    pub(crate) fn new() -> Self {
+        let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten();
+        Self { softirq_threads: softirq_threads(), ticks_per_second: ticks.unwrap_or(100) as f64 }
+    }
+
+    pub(crate) fn read(&self, client: &Cgroup, server: &Cgroup) -> Result<Reading> {
+        Ok(Reading {
+            client: client.cpu_seconds()?,
+            server: server.cpu_seconds()?,
+            ours: own_seconds()?,
+            softirq_threads: self.softirq_threads.iter().filter_map(|stat| self.thread(stat)).sum(),
+            machine: self.machine()?,
+        })
+    }
+
+    fn machine(&self) -> Result<Machine> {
+        let text = std::fs::read_to_string("/proc/stat").doing(|| "read /proc/stat".into())?;
+        parse_machine(&text, self.ticks_per_second)
+            .ok_or_else(|| Error::Failed("/proc/stat does not begin with the line `cpu`".into()))
+    }
+
+    /// utime + stime of `/proc/PID/stat`.
+    fn thread(&self, stat: &PathBuf) -> Option<f64> {
+        let text = std::fs::read_to_string(stat).ok()?;
+        let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();
+        let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
+        Some(ticks / self.ticks_per_second)
+    }
+}
+
+impl Reading {
+    /// What was spent since `earlier`.
+    pub(crate) fn since(&self, earlier: &Self) -> Spent {
+        let (now, then) = (&self.machine, &earlier.machine);
+        let process = now.process - then.process;
+        let machine = process + (now.interrupt - then.interrupt);
+        let idle = now.idle - then.idle;
+        let steal = now.steal - then.steal;
+        let all = (machine + idle + steal).max(1e-9);
+        let client = self.client - earlier.client;
+        let server = self.server - earlier.server;
+        let ours = client
+            + server
+            + (self.ours - earlier.ours)
+            + (self.softirq_threads - earlier.softirq_threads);
+        // Interrupt time is left out: on this testbed it is the transfers' own.
+        let foreign = (process - ours).max(0.0);
+        Spent {
+            client,
+            server,
+            machine,
+            foreign,
+            idle_pct: 100.0 * idle / all,
+            steal_pct: 100.0 * steal / all,
+            foreign_pct: 100.0 * foreign / all,
+        }
+    }
+}
+
+fn own_seconds() -> Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).doing(|| "read this process's CPU time".into())?;
+    let seconds =
+        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+}
+
+fn parse_machine(text: &str, ticks_per_second: f64) -> Option<Machine> {
+    let fields: Vec<f64> = text
+        .lines()
+        .next()?
+        .strip_prefix("cpu ")?
+        .split_whitespace()
+        .map(|field| field.parse::<f64>().map(|ticks| ticks / ticks_per_second))
+        .collect::<std::result::Result<_, _>>()
+        .ok()?;
+    // user nice system idle iowait irq softirq steal (proc(5))
+    let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = fields[..] else {
+        return None;
+    };
+    Some(Machine {
+        process: user + nice + system,
+        interrupt: irq + softirq,
+        idle: idle + iowait,
+        steal,
+    })
+}
+
+fn softirq_threads() -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            std::fs::read_to_string(path.join("comm"))
+                .is_ok_and(|comm| comm.starts_with("ksoftirqd/"))
+        })
+        .map(|path| path.join("stat"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(client: f64, machine: &str) -> Reading {
+        let machine = parse_machine(machine, 100.0).expect("a good line");
+        Reading { client, server: 0.0, ours: 0.0, softirq_threads: 0.0, machine }
+    }
+
+    #[test]
+    fn what_is_not_ours_and_not_idle_is_foreign() {
+        let before = reading(0.0, "cpu  0 0 0 0 0 0 0 0 0 0");
+        let after = reading(0.5, "cpu  60 0 20 100 0 5 10 5 0 0");
+        let spent = after.since(&before);
+        assert!((spent.machine - 0.95).abs() < 1e-9);
+        assert!((spent.foreign - 0.30).abs() < 1e-9);
+        assert!((spent.idle_pct - 50.0).abs() < 1e-9);
+        assert!((spent.steal_pct - 2.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn this_machine_can_be_read() {
+        let meter = Meter::new();
+        assert!(meter.machine().expect("Linux").process > 0.0);
+        assert!(own_seconds().expect("Linux") >= 0.0);
+    }
+}

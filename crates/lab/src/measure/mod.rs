@@ -1,0 +1,5 @@
+//! Clocks and counters: the wire, the CPU.
+
+pub(crate) mod cgroup;
+pub(crate) mod cpu;
+pub(crate) mod wire;

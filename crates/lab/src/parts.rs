@@ -1,0 +1,178 @@
+//! Where the programs under test are: on the system, or unpacked in the
+//! private cache that `scripts/fetch-parts` fills.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::{Error, Result};
+
+/// A program that the lab may run, and how to ask it for its version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Program {
+    /// Name of the executable.
+    pub name: &'static str,
+    /// The Debian package that has it.
+    pub package: &'static str,
+    /// Arguments that make it print its version.
+    pub version: &'static [&'static str],
+}
+
+macro_rules! programs {
+    ($($constant:ident = $name:literal, $package:literal, [$($arg:literal),*];)*) => {
+        $(pub(crate) const $constant: Program =
+            Program { name: $name, package: $package, version: &[$($arg),*] };)*
+    };
+}
+
+programs! {
+    IP = "ip", "iproute2", ["-V"];
+    TC = "tc", "iproute2", ["-V"];
+    ETHTOOL = "ethtool", "ethtool", ["--version"];
+    NSENTER = "nsenter", "util-linux", ["--version"];
+    UNSHARE = "unshare", "util-linux", ["--version"];
+    MOUNT = "mount", "util-linux", ["--version"];
+    SYSCTL = "sysctl", "procps", ["--version"];
+    OPENSSL = "openssl", "openssl", ["version"];
+    PURE_FTPD = "pure-ftpd", "pure-ftpd", ["--help"];
+    PURE_PW = "pure-pw", "pure-ftpd", [];
+    NGINX = "nginx", "nginx-light", ["-v"];
+    SSHD = "sshd", "openssh-server", ["-V"];
+    SSH = "ssh", "openssh-client", ["-V"];
+    SFTP = "sftp", "openssh-client", [];
+    SCP = "scp", "openssh-client", [];
+    SSH_KEYGEN = "ssh-keygen", "openssh-client", [];
+    RSYNC = "rsync", "rsync", ["--version"];
+}
+
+/// What every testbed needs, whatever it measures.
+pub(crate) const TESTBED: &[Program] = &[IP, TC, ETHTOOL, NSENTER, UNSHARE, MOUNT, SYSCTL, OPENSSL];
+
+/// Where a program was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// `system` or `cache`.
+    pub origin: &'static str,
+}
+
+/// The places that are searched.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    system: Vec<PathBuf>,
+    cache: PathBuf,
+}
+
+impl Parts {
+    /// `PATH` and the system's `sbin` folders first, then the private cache:
+    /// `$HEADROOM_PARTS`, else `headroom/parts` in the user's cache folder.
+    pub fn from_environment() -> Self {
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let path = variable("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
+        let mut system: Vec<PathBuf> = std::env::split_paths(&path).collect();
+        system.extend(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from));
+        let cache = variable("HEADROOM_PARTS").map_or_else(
+            || {
+                let home = || PathBuf::from(variable("HOME").unwrap_or_else(|| "/root".into()));
+                variable("XDG_CACHE_HOME")
+                    .map_or_else(|| home().join(".cache"), PathBuf::from)
+                    .join("headroom/parts")
+            },
+            PathBuf::from,
+        );
+        Self { system, cache: cache.join("root") }
+    }
+
+    /// Finds a program.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] with the package that has it.
+    pub fn locate(&self, program: Program) -> Result<Located> {
+        let cached = ["usr/sbin", "usr/bin", "sbin", "bin"].map(|folder| self.cache.join(folder));
+        let in_system = self.system.iter().map(|folder| (folder, "system"));
+        in_system
+            .chain(cached.iter().map(|folder| (folder, "cache")))
+            .map(|(folder, origin)| Located { path: folder.join(program.name), origin })
+            .find(|located| is_executable(&located.path))
+            .ok_or_else(|| {
+                Error::Missing(format!(
+                    "the program {} is missing: run scripts/fetch-parts, or install the package {}",
+                    program.name, program.package
+                ))
+            })
+    }
+
+    /// The programs that are missing, all at once.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] with one sentence for all of them.
+    pub fn require(&self, programs: &[Program]) -> Result<()> {
+        let mut missing: Vec<Program> =
+            programs.iter().copied().filter(|&program| self.locate(program).is_err()).collect();
+        missing.sort();
+        missing.dedup();
+        let names: Vec<&str> = missing.iter().map(|program| program.name).collect();
+        let mut packages: Vec<&str> = missing.iter().map(|program| program.package).collect();
+        packages.dedup();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Missing(format!(
+            "missing on this machine: {}. Run scripts/fetch-parts (it unpacks them into a private cache), or install {}",
+            names.join(", "),
+            packages.join(", ")
+        )))
+    }
+
+    /// Variables that a program from the cache needs to find its libraries;
+    /// empty for a program of the system.
+    pub fn environment(&self, located: &Located) -> BTreeMap<String, String> {
+        let mut environment = BTreeMap::new();
+        if located.origin == "cache" {
+            let folders: Vec<String> =
+                self.library_folders().iter().map(|path| path.display().to_string()).collect();
+            environment.insert("LD_LIBRARY_PATH".to_owned(), folders.join(":"));
+        }
+        environment
+    }
+
+    /// The version that a program prints of itself: its first line.
+    pub fn version(&self, program: Program) -> Option<String> {
+        if program.version.is_empty() {
+            return None;
+        }
+        let located = self.locate(program).ok()?;
+        let output = Command::new(&located.path)
+            .args(program.version)
+            .env_clear()
+            .envs(self.environment(&located))
+            .output()
+            .ok()?;
+        [output.stdout, output.stderr]
+            .iter()
+            .flat_map(|bytes| {
+                String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect::<Vec<_>>()
+            })
+            .map(|line| line.trim().to_owned())
+            .find(|line| line.chars().any(|c| c.is_ascii_digit()))
+    }
+
+    fn library_folders(&self) -> Vec<PathBuf> {
+        ["usr/lib", "lib"]
+            .iter()
+            .filter_map(|folder| std::fs::read_dir(self.cache.join(folder)).ok())
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.to_string_lossy().contains("-linux-gnu"))
+            .collect()
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path)
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}

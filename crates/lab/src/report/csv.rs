@@ -1,0 +1,78 @@
+//! One line a sample, for spreadsheets (RFC 4180).
+
+use crate::results::{Results, Sample};
+
+const COLUMNS: &str = "link,stack,workload,size_bytes,files,block,ok,seconds,session_seconds,client_seconds,\
+process_seconds,transfers,connect_s,handshake_s,login_s,body_s,idle_s,cpu_client_s,cpu_server_s,cpu_machine_s,\
+cpu_foreign_s,cpu_idle_pct,steal_pct,foreign_pct,wire_bytes,wire_packets,round_trips,peak_memory_bytes,marked,\
+not_shaped,error";
+
+pub(super) fn table(results: &Results) -> String {
+    let mut text = format!("{COLUMNS}\r\n");
+    for sample in &results.samples {
+        text += &row(sample).join(",");
+        text += "\r\n";
+    }
+    text
+}
+
+fn row(sample: &Sample) -> Vec<String> {
+    let number = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.9}"));
+    let whole = |value: Option<u64>| value.map_or_else(String::new, |v| v.to_string());
+    let (phases, cpu, wire) = (sample.phases, sample.cpu_seconds, sample.wire);
+    vec![
+        quoted(&sample.link),
+        quoted(&sample.stack),
+        quoted(&sample.workload),
+        sample.size_bytes.to_string(),
+        sample.files.to_string(),
+        sample.block.to_string(),
+        sample.ok.to_string(),
+        number(sample.seconds),
+        number(sample.session_seconds),
+        number(sample.client_seconds),
+        number(sample.process_seconds),
+        sample.transfers.to_string(),
+        number(phases.map(|p| p.connect)),
+        number(phases.map(|p| p.handshake)),
+        number(phases.map(|p| p.login)),
+        number(phases.map(|p| p.body)),
+        number(phases.map(|p| p.idle)),
+        number(cpu.map(|c| c.client)),
+        number(cpu.map(|c| c.server)),
+        number(cpu.map(|c| c.machine)),
+        number(cpu.map(|c| c.foreign)),
+        number(sample.cpu_idle_pct),
+        number(sample.steal_pct),
+        number(sample.foreign_pct),
+        whole(wire.map(|w| w.bytes)),
+        whole(wire.map(|w| w.packets)),
+        whole(wire.and_then(|w| w.round_trips).map(u64::from)),
+        whole(sample.peak_memory_bytes),
+        quoted(sample.marked.as_deref().unwrap_or_default()),
+        sample.not_shaped.to_string(),
+        quoted(sample.error.as_deref().unwrap_or_default()),
+    ]
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::summary::tests::sample;
+
+    #[test]
+    fn every_row_has_every_column() {
+        let mut bad = sample("ftp", 0, 1.0);
+        bad.error = Some("a, \"b\"\nc".into());
+        assert_eq!(row(&bad).len(), COLUMNS.split(',').count());
+        assert_eq!(row(&bad).last().map(String::as_str), Some("\"a, \"\"b\"\"\nc\""));
+    }
+}

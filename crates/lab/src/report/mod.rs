@@ -1,0 +1,53 @@
+//! What people and programs read: terminal, HTML, CSV, Markdown, JSON.
+
+mod csv;
+mod html;
+pub mod markdown;
+pub mod terminal;
+
+use std::path::Path;
+
+use crate::error::{Doing, Error, Result};
+use crate::results::{Results, SCHEMA};
+
+/// Writes `results.json` and everything derived from it into `folder`.
+///
+/// # Errors
+/// What could not be written.
+pub fn write(folder: &Path, results: &Results) -> Result<()> {
+    std::fs::create_dir_all(folder)
+        .doing(|| format!("create the output folder {}", folder.display()))?;
+    let json = serde_json::to_string_pretty(results).doing(|| "write results.json".into())?;
+    let files = [
+        ("results.json", json),
+        ("results.csv", csv::table(results)),
+        ("summary.md", markdown::summary(results)),
+        ("report.html", html::page(results)?),
+    ];
+    for (name, content) in files {
+        let path = folder.join(name);
+        std::fs::write(&path, content).doing(|| format!("write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Reads `results.json` of a folder.
+///
+/// # Errors
+/// It is not there, not JSON, or of another schema.
+pub fn read(folder: &Path) -> Result<Results> {
+    let path = folder.join("results.json");
+    let text = std::fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
+    let version: serde_json::Value =
+        serde_json::from_str(&text).doing(|| format!("read {}", path.display()))?;
+    let schema = version.get("schema").and_then(serde_json::Value::as_u64);
+    if schema != Some(u64::from(SCHEMA)) {
+        return Err(Error::Plan(format!(
+            "{} has schema {}, this program reads schema {SCHEMA}",
+            path.display(),
+            schema.map_or("none".to_owned(), |schema| schema.to_string())
+        )));
+    }
+    serde_json::from_value(version)
+        .map_err(|error| Error::Plan(format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,87 @@
+//! The answer on the terminal: sentences, then a table.
+
+use super::markdown::{Table, cells};
+use crate::results::Results;
+
+/// The answer, `width` columns wide where that is possible.
+pub fn answer(results: &Results, width: usize) -> String {
+    let mut text = String::new();
+    for sentence in &results.answer {
+        text += &wrapped(sentence, width);
+    }
+    text += "\n";
+    text += &aligned(&cells(results));
+    text += "\n";
+    text += &wrapped(
+        "Round trips: before the file's first octet. Bytes: octets on the wire beyond the file, per MB. \
+         Overhead: time from the first data command to the completion reply against the baseline, with its \
+         95 % interval. Limited by: at the largest size.",
+        width,
+    );
+    for warning in &results.warnings {
+        text += &wrapped(&format!("Note: {warning}"), width);
+    }
+    text
+}
+
+fn aligned(table: &Table) -> String {
+    let columns = table.header.len();
+    let width = |column: usize| {
+        let rows = std::iter::once(&table.header).chain(&table.rows);
+        rows.map(|row| row[column].chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+            let space = " ".repeat(width - cell.chars().count());
+            // text to the left, numbers to the right
+            if column == 0 || column + 1 == columns {
+                format!("{cell}{space}")
+            } else {
+                format!("{space}{cell}")
+            }
+        });
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    let rule = widths.iter().map(|&w| "─".repeat(w)).collect::<Vec<_>>().join("──");
+    let rows: String = table.rows.iter().map(line).collect();
+    format!("{}{rule}\n{rows}", line(&table.header))
+}
+
+/// Breaks a sentence at spaces; further lines are indented.
+fn wrapped(sentence: &str, width: usize) -> String {
+    let mut text = String::new();
+    let mut column = 0;
+    for word in sentence.split(' ') {
+        let len = word.chars().count();
+        if column > 0 && column + 1 + len > width {
+            text.push_str("\n  ");
+            column = 2;
+        } else if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += len;
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_whatever_the_letters() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let table =
+            Table { header: row(["stack", "µs", "by"]), rows: vec![row(["ftp", "1 200", "CPU"])] };
+        assert_eq!(aligned(&table), "stack     µs  by\n─────────────────\nftp    1 200  CPU\n");
+    }
+
+    #[test]
+    fn long_sentences_are_broken_at_spaces() {
+        assert_eq!(wrapped("one two three", 8), "one two\n  three\n");
+    }
+}

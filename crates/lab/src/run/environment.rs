@@ -1,0 +1,138 @@
+//! What machine, which programs, what settings; and what to warn of.
+
+use std::collections::BTreeMap;
+
+use super::Run;
+use crate::parts::{self, Program};
+use crate::plan::Plan;
+use crate::results::{Environment, ProgramRecord, Results};
+
+/// Now, as RFC 3339 in UTC.
+pub(super) fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+pub(super) fn record(plan: &Plan, run: &Run<'_>, started: String) -> Environment {
+    let parts = run.bench.testbed.executor().parts();
+    let services = plan.stacks.iter().flat_map(|planned| planned.stack.service.programs());
+    let mut programs: Vec<Program> = parts::TESTBED.iter().chain(services).copied().collect();
+    programs.sort();
+    programs.dedup();
+    let mut records: Vec<ProgramRecord> = programs
+        .into_iter()
+        .filter_map(|program| {
+            let located = parts.locate(program).ok()?;
+            Some(ProgramRecord {
+                name: program.name.to_owned(),
+                version: parts.version(program)?,
+                path: located.path.display().to_string(),
+                origin: located.origin.to_owned(),
+            })
+        })
+        .collect();
+    records.push(ProgramRecord {
+        name: "headroom fetch".to_owned(),
+        version: run.client_version.clone(),
+        path: "this program".to_owned(),
+        origin: "built-in".to_owned(),
+    });
+    let stacks = plan.stacks.iter().map(|planned| {
+        let facts = planned.stack.service.facts();
+        let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let window = planned
+            .stack
+            .service
+            .window()
+            .map(|(_, words)| ("window".to_owned(), words.to_owned()));
+        (planned.stack.name.clone(), facts.chain(window).collect())
+    });
+    let testbed = &run.bench.testbed;
+    let settings = [
+        ("run", testbed.id().to_owned()),
+        ("files", format!("on {}", testbed.root_kind)),
+        ("congestion control", format!("{} (by route, verified)", plan.congestion_control)),
+        ("TCP buffers", "up to 16 MiB each way".to_owned()),
+        ("TCP metrics", "not saved, flushed before each block".to_owned()),
+        ("offload", plan.offload.name().to_owned()),
+        ("MTU", plan.mtu.to_string()),
+    ];
+    Environment {
+        started,
+        finished: now(),
+        headroom: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel: read("/proc/sys/kernel/osrelease"),
+        distribution: field("/etc/os-release", "PRETTY_NAME=").trim_matches('"').to_owned(),
+        cpu: field("/proc/cpuinfo", "model name").trim_start_matches([':', '\t', ' ']).to_owned(),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        memory_bytes: field("/proc/meminfo", "MemTotal:")
+            .split_whitespace()
+            .next()
+            .and_then(|kib| kib.parse::<u64>().ok())
+            .map_or(0, |kib| kib * 1024),
+        programs: records,
+        stacks: stacks.collect(),
+        settings: settings
+            .map(|(name, value)| (name.to_owned(), value))
+            .into_iter()
+            .collect::<BTreeMap<_, _>>(),
+    }
+}
+
+/// What the reader should know before believing the results.
+pub(super) fn warnings(results: &Results) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let failed = results.samples.iter().filter(|sample| !sample.ok).count();
+    if failed > 0 {
+        let first = results
+            .samples
+            .iter()
+            .find_map(|sample| sample.error.as_deref())
+            .unwrap_or("no reason given");
+        warnings.push(format!(
+            "{failed} of {} samples failed; the first: {first}.",
+            results.samples.len()
+        ));
+    }
+    let marked: std::collections::BTreeSet<u32> =
+        results.samples.iter().filter(|s| s.marked.is_some()).map(|s| s.block).collect();
+    if !marked.is_empty() {
+        warnings.push(format!(
+            "{} blocks had more than 5 % foreign load and were repeated where time allowed; both are kept, \
+             the unmarked ones count.",
+            marked.len()
+        ));
+    }
+    let steal = results.samples.iter().filter_map(|s| s.steal_pct).fold(0.0, f64::max);
+    if steal > 5.0 {
+        warnings.push(format!(
+            "The hypervisor took up to {steal:.0} % of this machine away during a sample."
+        ));
+    }
+    let limited =
+        results.summary.iter().filter(|row| row.limited_by.as_deref() == Some("CPU")).count();
+    if limited > 0 {
+        warnings.push(format!(
+            "{limited} of {} cells were limited by the CPU: client, server and router share these {} cores, so their \
+             times say what this machine can do, not what the network can.",
+            results.summary.len(),
+            results.environment.cores
+        ));
+    }
+    if results.samples.iter().any(|sample| sample.not_shaped) {
+        warnings.push(
+            "Transfers shorter than 100 ms pass a token bucket partly unshaped; they are marked \"not shaped\"."
+                .to_owned(),
+        );
+    }
+    warnings
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// The rest of the first line that begins with `key`.
+fn field(path: &str, key: &str) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim().to_owned()
+}

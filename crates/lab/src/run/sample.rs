@@ -1,0 +1,536 @@
+//! One sample: the clients of a cell run, once or in a batch, under all clocks,
+//! and what they transferred is verified when the clocks have stopped.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::agent::{self, Job, Outcome};
+use crate::error::{Doing, Error, Result};
+use crate::link::LinkSpec;
+use crate::measure::cpu::Meter;
+use crate::measure::wire::{self, Expectation, Marks};
+use crate::plan::Plan;
+use crate::results::{Cpu, Phases, Sample, Wire};
+use crate::service::{Invocation, Service, Site, write_credentials};
+use crate::testbed::{Settings, Testbed, last_lines};
+use crate::units;
+use crate::workload::{Content, Kind, Payloads, Task, Workload, tree_name, verify};
+
+/// METHOD 11: clock ticks are 10 ms, so less than this is measured in batches.
+const LEAST_SAMPLE_S: f64 = 0.3;
+const LARGEST_BATCH: u32 = 100;
+/// A batch keeps its files until the clocks have stopped; no more than this.
+pub(super) const BATCH_BYTES: u64 = 256 << 20;
+
+/// One stack doing one workload at one size on one link.
+#[derive(Debug, Clone)]
+pub(super) struct Cell {
+    link: LinkSpec,
+    pub(super) stack: String,
+    pub(super) workload: Workload,
+    pub(super) size: u64,
+    /// Transfers in a sample; set by the warm-up.
+    batch: u32,
+    /// Of one transfer, process start and all; set by the warm-up.
+    transfer_s: f64,
+}
+
+impl Cell {
+    pub(super) fn new(link: &LinkSpec, stack: &str, workload: &Workload, size: u64) -> Self {
+        let (link, stack, workload) = (link.clone(), stack.to_owned(), workload.clone());
+        Self { link, stack, workload, size, batch: 1, transfer_s: 0.0 }
+    }
+
+    /// Octets of file that one transfer moves.
+    pub(super) fn octets(&self) -> u64 {
+        self.workload.octets(self.size)
+    }
+
+    /// Expected time of a sample.
+    pub(super) fn expected_s(&self) -> f64 {
+        self.transfer_s * f64::from(self.batch)
+    }
+
+    /// Long enough for anything that is not stuck.
+    fn timeout(&self) -> Duration {
+        let slowest_bps = self.link.rate_bps.unwrap_or(50_000_000) as f64 / 5.0;
+        Duration::from_secs_f64(60.0 + self.octets() as f64 * 8.0 / slowest_bps)
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.stack, self.workload.kind.name())?;
+        if self.size > 0 { write!(f, " {}", units::size(self.size)) } else { Ok(()) }
+    }
+}
+
+/// A sample, and what of it the results do not keep.
+#[derive(Debug)]
+pub(super) struct Measured {
+    pub(super) sample: Sample,
+    pub(super) kind: Kind,
+    pub(super) rtts_s: Vec<f64>,
+    /// The last transfer's record.
+    pub(super) last: Option<wire::Record>,
+}
+
+/// The testbed with its servers, ready to measure.
+pub(super) struct Bench<'a> {
+    plan: &'a Plan,
+    pub(super) testbed: Testbed,
+    payloads: Payloads,
+    settings: Settings,
+    meter: Meter,
+    servers: BTreeMap<String, SocketAddr>,
+    serial: u32,
+}
+
+/// A prepared transfer: its client processes, and what to check afterwards.
+struct Prepared {
+    invocations: Vec<Invocation>,
+    /// Files that must then be there; removed after verification.
+    expected: Vec<(PathBuf, Content)>,
+    folders: Vec<PathBuf>,
+}
+
+/// What was seen of one transfer.
+struct Seen {
+    record: Option<wire::Record>,
+    outcomes: Vec<Outcome>,
+    client_s: Option<f64>,
+    error: Option<String>,
+}
+
+impl<'a> Bench<'a> {
+    pub(super) fn new(
+        plan: &'a Plan,
+        testbed: Testbed,
+        payloads: Payloads,
+        settings: Settings,
+    ) -> Result<Self> {
+        let (executor, credentials) =
+            (testbed.executor().clone(), testbed.root.join("credentials"));
+        write_credentials(&executor, &credentials, testbed.server_address)?;
+        let meter = Meter::new();
+        Ok(Self { plan, testbed, payloads, settings, meter, servers: BTreeMap::new(), serial: 0 })
+    }
+
+    /// Starts the server of each stack and waits until all answer.
+    pub(super) fn start_servers(&mut self) -> Result<()> {
+        for planned in &self.plan.stacks {
+            let (name, service) = (&planned.stack.name, planned.stack.service);
+            let taken = |port: u16| self.servers.values().any(|address| address.port() == port);
+            // a second copy of a stack listens elsewhere
+            let port = (0..6)
+                .map(|copy| service.port() + copy * 10_000)
+                .find(|&port| !taken(port))
+                .ok_or_else(|| {
+                    Error::Plan(format!("more than six copies of `{}` in one plan", service.name()))
+                })?;
+            let address = SocketAddr::new(self.testbed.server_address, port);
+            self.servers.insert(name.clone(), address);
+            let site = self.site(name)?;
+            let spec = service.server(&site)?;
+            self.testbed.require_free_port(name, address)?;
+            self.testbed.start_server(name, &spec)?;
+        }
+        for (name, address) in &self.servers {
+            self.testbed.wait_ready(name, *address)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a cell before it counts, and finds out how long it takes.
+    pub(super) fn warm_up(&mut self, cell: &mut Cell, times: u32) -> Result<()> {
+        let mut shortest = f64::INFINITY;
+        for _ in 0..times.max(1) {
+            let prepared = self.prepare(cell)?;
+            let seen = self.transfer(cell, &prepared)?;
+            if let Some(error) =
+                seen.error.or_else(|| prepared.verify().err().map(|e| e.to_string()))
+            {
+                prepared.remove();
+                let sentence = format!("{cell} does not work on this testbed: {error}");
+                return Err(self.blame_a_server(Error::Failed(sentence)));
+            }
+            prepared.remove();
+            shortest = seen.outcomes.iter().map(|o| o.process_s).fold(0.0, f64::max).min(shortest);
+        }
+        let fits = (BATCH_BYTES / cell.octets().max(1)).clamp(1, u64::from(LARGEST_BATCH)) as u32;
+        let wanted = (LEAST_SAMPLE_S / shortest.max(1e-4)).ceil() as u32;
+        // each file of a tree is a file to verify: one tree a sample is enough
+        cell.batch = if cell.workload.kind == Kind::Many { 1 } else { wanted.clamp(1, fits) };
+        cell.transfer_s = shortest;
+        Ok(())
+    }
+
+    /// Measures one sample of a cell.
+    ///
+    /// # Errors
+    /// Only what ends the run; a failed transfer is a sample with its error.
+    pub(super) fn measure(&mut self, cell: &Cell, block: u32) -> Result<Measured> {
+        let prepared = (0..cell.batch).map(|_| self.prepare(cell)).collect::<Result<Vec<_>>>()?;
+        let before = self.read_cpu()?;
+        let mut seen = Vec::with_capacity(prepared.len());
+        for one in &prepared {
+            seen.push(self.transfer(cell, one)?);
+        }
+        let after = self.read_cpu()?;
+        let spent = after.zip(before).map(|(after, before)| after.since(&before));
+
+        let mut errors: Vec<String> = seen.iter().filter_map(|s| s.error.clone()).collect();
+        for one in &prepared {
+            errors.extend(one.verify().err().map(|error| error.to_string()));
+            one.remove();
+        }
+        if !errors.is_empty() {
+            self.require_servers()?;
+        }
+        let n = f64::from(cell.batch);
+        let records: Vec<&wire::Record> = seen.iter().filter_map(|s| s.record.as_ref()).collect();
+        let mean = |value: fn(&wire::Record) -> f64| {
+            (!records.is_empty())
+                .then(|| records.iter().map(|r| value(r)).sum::<f64>() / records.len() as f64)
+        };
+        let seconds = mean(|r| r.transfer_s);
+        let processes = |s: &Seen| s.outcomes.iter().map(|o| o.process_s).fold(0.0, f64::max);
+        let client_clocks: Option<Vec<f64>> = seen.iter().map(|s| s.client_s).collect();
+        let token_bucket = cell.link.rate_bps.is_some();
+        let sample = Sample {
+            link: cell.link.to_string(),
+            stack: cell.stack.clone(),
+            workload: cell.workload.kind.name().to_owned(),
+            size_bytes: cell.size,
+            files: match cell.workload.kind {
+                Kind::Many => cell.workload.files,
+                Kind::Parallel => cell.workload.clients,
+                _ => 1,
+            },
+            block,
+            ok: errors.is_empty(),
+            seconds,
+            session_seconds: mean(|r| r.session_s),
+            client_seconds: client_clocks.map(|all| all.iter().sum::<f64>() / n),
+            process_seconds: Some(seen.iter().map(processes).sum::<f64>() / n),
+            transfers: cell.batch,
+            phases: (!records.is_empty()).then(|| Phases::mean(records.iter().map(|r| &r.phases))),
+            cpu_seconds: spent.map(|s| Cpu {
+                client: s.client / n,
+                server: s.server / n,
+                machine: s.machine / n,
+                foreign: s.foreign / n,
+            }),
+            cpu_idle_pct: spent.map(|s| s.idle_pct),
+            steal_pct: spent.map(|s| s.steal_pct),
+            foreign_pct: spent.map(|s| s.foreign_pct),
+            wire: None,
+            peak_memory_bytes: seen
+                .iter()
+                .flat_map(|s| &s.outcomes)
+                .map(|o| o.peak_memory_bytes)
+                .max(),
+            marked: None,
+            not_shaped: token_bucket && seconds.is_some_and(|s| s < 0.1),
+            error: errors.into_iter().next(),
+        };
+        let rtts_s = records.iter().filter_map(|r| r.rtt_s).collect();
+        let last = seen.pop().and_then(|s| s.record);
+        Ok(Measured { sample, kind: cell.workload.kind, rtts_s, last })
+    }
+
+    /// Counts the packets of one transfer; with small files of several, of
+    /// which the fewest round trips count: on a link without delay an answer
+    /// that nobody waits for can come between two questions and look like one.
+    pub(super) fn account(&mut self, cell: &Cell) -> Result<Option<Wire>> {
+        let times = if cell.octets() <= 1 << 20 { 7 } else { 1 };
+        let mut wires: Vec<Wire> = Vec::new();
+        for _ in 0..times {
+            let prepared = self.prepare(cell)?;
+            let largest = self.testbed.mtu() + 14;
+            let (seen, frame) = self.transfer_whole(cell, &prepared)?;
+            prepared.remove();
+            if frame > largest {
+                return Err(Error::Failed(format!(
+                    "a frame of {frame} octets passed a link for {largest}: the packets of {cell} cannot be \
+                     counted, because offload is still on"
+                )));
+            }
+            wires.extend(seen.record.map(|record| Wire {
+                bytes: record.bytes,
+                packets: record.packets,
+                round_trips: record.round_trips.filter(|_| cell.workload.kind != Kind::Parallel),
+                connections: record.connections,
+                handshakes: record.handshakes,
+                hello_retries: record.hello_retries,
+            }));
+        }
+        wires.sort_by_key(|wire| (wire.round_trips, wire.bytes));
+        Ok(wires.first().copied())
+    }
+
+    /// Notes the commands of a cell's client.
+    pub(super) fn rehearse(&mut self, cell: &Cell) -> Result<()> {
+        let prepared = self.prepare(cell)?;
+        for invocation in &prepared.invocations {
+            let typed = self.testbed.as_typed(&invocation.argv);
+            self.testbed.executor().note(|| typed);
+        }
+        Ok(())
+    }
+
+    /// The error, or a better one if a server of this run has ended.
+    pub(super) fn blame_a_server(&mut self, error: Error) -> Error {
+        if matches!(error, Error::Interrupted) {
+            return error;
+        }
+        match self.require_servers() {
+            Err(died @ Error::Failed(_)) => {
+                Error::Failed(format!("{died}. First seen as: {error}"))
+            }
+            _ => error,
+        }
+    }
+
+    fn require_servers(&mut self) -> Result<()> {
+        let names: Vec<String> = self.servers.keys().cloned().collect();
+        for name in names {
+            let state = self.testbed.server_agent()?.server(&name, 0)?;
+            if let Some(ended) = state.ended {
+                return Err(Error::Failed(format!(
+                    "the {name} server ended in the middle of the run ({ended}). It last said: {}",
+                    last_lines(&state.log)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn read_cpu(&self) -> Result<Option<crate::measure::cpu::Reading>> {
+        match (&self.testbed.client.cgroup, &self.testbed.server.cgroup) {
+            (Some(client), Some(server)) => self.meter.read(client, server).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn site(&self, stack: &str) -> Result<Site<'_>> {
+        let dir = self.testbed.root.join("services").join(stack.replace(['#', '/'], "-"));
+        if !self.testbed.executor().is_dry() {
+            std::fs::create_dir_all(&dir).doing(|| format!("create {}", dir.display()))?;
+        }
+        let server = *self
+            .servers
+            .get(stack)
+            .ok_or_else(|| Error::Failed(format!("no server for {stack}")))?;
+        Ok(Site {
+            executor: self.testbed.executor(),
+            dir,
+            files: self.testbed.root.join("files"),
+            credentials: self.testbed.root.join("credentials"),
+            server,
+            headroom: self.settings.headroom.clone(),
+        })
+    }
+
+    fn service(&self, stack: &str) -> Result<&'static dyn Service> {
+        let planned =
+            self.plan.stack(stack).ok_or_else(|| Error::Plan(format!("no stack {stack}")))?;
+        Ok(planned.stack.service)
+    }
+
+    /// Makes the files, the tasks and the command lines of one transfer.
+    fn prepare(&mut self, cell: &Cell) -> Result<Prepared> {
+        self.serial += 1;
+        let serial = self.serial;
+        let (downloads, files) =
+            (self.testbed.root.join("downloads"), self.testbed.root.join("files"));
+        let dry = self.testbed.executor().is_dry();
+        let mut payload = |size: u64| {
+            if dry {
+                let hash = blake3::hash(b"");
+                return Ok((format!("f{size}"), Content { size, hash }));
+            }
+            self.payloads.file(size)
+        };
+        let mut expected = Vec::new();
+        let mut folders = Vec::new();
+        let tasks: Vec<Task> = match cell.workload.kind {
+            Kind::Download | Kind::Page => {
+                let (remote, content) = payload(cell.size)?;
+                let local = downloads.join(format!("d{serial}"));
+                expected.push((local.clone(), content));
+                vec![Task::Download { remote, local }]
+            }
+            Kind::Parallel => {
+                let (remote, content) = payload(cell.size)?;
+                let local = |client: u32| downloads.join(format!("d{serial}-{client}"));
+                expected.extend((0..cell.workload.clients).map(|client| (local(client), content)));
+                (0..cell.workload.clients)
+                    .map(|client| Task::Download { remote: remote.clone(), local: local(client) })
+                    .collect()
+            }
+            Kind::Upload => {
+                let (name, content) = payload(cell.size)?;
+                let remote = format!("incoming/u{serial}");
+                expected.push((files.join(&remote), content));
+                vec![Task::Upload { local: files.join(name), remote }]
+            }
+            Kind::Many => {
+                let count = cell.workload.files;
+                let local = downloads.join(format!("t{serial}"));
+                let (remote, contents) = if dry {
+                    (format!("tree{}x{count}", cell.size), Vec::new())
+                } else {
+                    std::fs::create_dir_all(&local)
+                        .doing(|| format!("create {}", local.display()))?;
+                    self.payloads.tree(cell.size, count)?
+                };
+                let names: Vec<String> = (0..count).map(tree_name).collect();
+                expected.extend(names.iter().map(|name| local.join(name)).zip(contents));
+                folders.push(local.clone());
+                vec![Task::DownloadTree { remote, names, local }]
+            }
+            Kind::Commands => {
+                let own = self.service(&cell.stack)?.default_commands();
+                let commands = cell.workload.commands.clone();
+                vec![Task::Commands(
+                    commands.unwrap_or_else(|| own.iter().map(|c| (*c).to_owned()).collect()),
+                )]
+            }
+        };
+        let (site, service) = (self.site(&cell.stack)?, self.service(&cell.stack)?);
+        let invocations =
+            tasks.iter().map(|task| service.client(&site, task)).collect::<Result<_>>()?;
+        Ok(Prepared { invocations, expected, folders })
+    }
+
+    /// Runs one prepared transfer and reads its trace.
+    fn transfer(&mut self, cell: &Cell, prepared: &Prepared) -> Result<Seen> {
+        self.observe(cell, prepared, Duration::ZERO).map(|(seen, _)| seen)
+    }
+
+    /// The same, waiting for the connections' last packets; with the size of
+    /// the largest frame.
+    fn transfer_whole(&mut self, cell: &Cell, prepared: &Prepared) -> Result<(Seen, u32)> {
+        self.observe(cell, prepared, Duration::from_millis(20))
+    }
+
+    fn observe(
+        &mut self,
+        cell: &Cell,
+        prepared: &Prepared,
+        linger: Duration,
+    ) -> Result<(Seen, u32)> {
+        super::check(&self.settings.interrupted)?;
+        let service = self.service(&cell.stack)?;
+        let jobs: Vec<Job> = prepared
+            .invocations
+            .iter()
+            .map(|invocation| {
+                let mut environment = self.testbed.environment(&invocation.argv[0]);
+                environment.extend(invocation.environment.clone());
+                Job {
+                    argv: invocation.argv.clone(),
+                    environment,
+                    dialogue: invocation.dialogue.clone(),
+                }
+            })
+            .collect();
+        if let Some(tap) = &self.testbed.tap {
+            tap.clear();
+        }
+        let started = agent::now_ns();
+        let outcomes = self.testbed.client_agent()?.run(jobs, cell.timeout())?;
+        std::thread::sleep(linger);
+        let trace = self.testbed.tap.as_ref().map(crate::testbed::Tap::take).transpose()?;
+
+        let reports: Vec<_> =
+            outcomes.iter().map(|outcome| service.client_report(outcome)).collect();
+        let log = self.testbed.server_agent()?.server(&cell.stack, started)?.log;
+        let port = self.servers.get(&cell.stack).map_or(0, SocketAddr::port);
+        let expectation = Expectation {
+            port,
+            data_connections: service.data_connections(),
+            upload: cell.workload.kind == Kind::Upload,
+            size: cell.size,
+            marks: Marks {
+                request_ns: reports.iter().filter_map(|r| r.marks.request_ns).min(),
+                done_ns: reports.iter().filter_map(|r| r.marks.done_ns).max(),
+                login_ns: service.login_ns(&log),
+            },
+        };
+        let frame = trace.as_ref().map_or(0, wire::Trace::largest_frame);
+        let record = trace.and_then(|trace| wire::read(&trace, &expectation));
+        let error = outcomes
+            .iter()
+            .zip(&reports)
+            .find_map(|(outcome, report)| failure(cell, outcome, report.error.as_deref()))
+            .or_else(|| {
+                record
+                    .is_none()
+                    .then(|| "no packet of this transfer was seen at the router".to_owned())
+            });
+        let clocks: Option<Vec<f64>> = reports.iter().map(|report| report.seconds).collect();
+        let client_s = clocks.map(|all| all.into_iter().fold(0.0, f64::max));
+        Ok((Seen { record, outcomes, client_s, error }, frame))
+    }
+}
+
+/// What a client's end says went wrong.
+fn failure(cell: &Cell, outcome: &Outcome, reported: Option<&str>) -> Option<String> {
+    let words = |text: &str| {
+        let from = text.len().saturating_sub(400);
+        let from = (from..=text.len()).find(|&i| text.is_char_boundary(i)).unwrap_or(text.len());
+        text[from..].trim().replace('\n', " | ")
+    };
+    if let Some(error) = reported {
+        return Some(format!("the client of {cell} failed: {error}"));
+    }
+    match outcome.code {
+        Some(0) => {}
+        Some(code) => {
+            return Some(format!(
+                "the client of {cell} ended with exit code {code}: {}",
+                words(&outcome.stderr)
+            ));
+        }
+        None => {
+            return Some(format!(
+                "the client of {cell} was killed; it took longer than {:?}",
+                cell.timeout()
+            ));
+        }
+    }
+    // a dialogue prints a marker with the status of each command
+    let failed = outcome
+        .stdout
+        .lines()
+        .find(|line| line.strip_prefix("headroom-done-").is_some_and(|rest| !rest.ends_with(" 0")));
+    let missing = cell.workload.kind == Kind::Commands && outcome.stdout.trim().is_empty();
+    match (failed, missing) {
+        (Some(line), _) => {
+            Some(format!("a command of {cell} failed ({line}): {}", words(&outcome.stderr)))
+        }
+        (None, true) => Some(format!("the commands of {cell} answered nothing")),
+        (None, false) => None,
+    }
+}
+
+impl Prepared {
+    /// Checks every transferred file.
+    fn verify(&self) -> Result<()> {
+        self.expected.iter().try_for_each(|(path, content)| verify(path, *content))
+    }
+
+    fn remove(&self) {
+        for (path, _) in &self.expected {
+            let _ = std::fs::remove_file(path);
+        }
+        for folder in &self.folders {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}

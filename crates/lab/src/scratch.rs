@@ -1,0 +1,122 @@
+//! The run's own folder and control group: everything a run leaves outside its
+//! mount namespace, and so everything that `lab clean` has to look for.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Doing, Error, Result};
+
+const PREFIX: &str = "headroom-";
+const LOCK: &str = "lock";
+
+/// A folder that is this run's alone, removed when dropped. The lock inside it
+/// tells the living from the dead.
+#[derive(Debug)]
+pub struct Scratch {
+    /// Unique name of the run, eight letters and digits.
+    pub id: String,
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Scratch {
+    /// Makes the folder `headroom-ID` in `parent`.
+    ///
+    /// # Errors
+    /// What could not be created and where.
+    pub fn create(parent: &Path) -> Result<Self> {
+        let id = format!("{:08x}", rand::random::<u32>());
+        let path = parent.join(format!("{PREFIX}{id}"));
+        std::fs::create_dir(&path).doing(|| {
+            format!("create the scratch folder {} (choose another with --scratch)", path.display())
+        })?;
+        let made = File::create(path.join(LOCK)).and_then(|lock| {
+            lock.lock()?;
+            Ok(lock)
+        });
+        match made {
+            Ok(lock) => Ok(Self { id, path, _lock: lock }),
+            Err(error) => {
+                let _ = std::fs::remove_dir_all(&path);
+                Err(Error::Failed(format!(
+                    "cannot write to the scratch folder {}: {error}",
+                    path.display()
+                )))
+            }
+        }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.path) {
+            eprintln!(
+                "headroom: cannot remove {}: {error}; run `headroom lab clean`",
+                self.path.display()
+            );
+        }
+    }
+}
+
+/// Names of runs in `parent` whose process is gone, and the folders they left.
+///
+/// # Errors
+/// `parent` cannot be read.
+pub fn abandoned(parent: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let entries = std::fs::read_dir(parent).doing(|| format!("look into {}", parent.display()))?;
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(id) = name.strip_prefix(PREFIX).filter(|id| is_id(id)) else { continue };
+        let dead = match File::open(entry.path().join(LOCK)).map(|lock| lock.try_lock()) {
+            Ok(Err(TryLockError::WouldBlock)) => false,
+            Ok(Ok(()) | Err(TryLockError::Error(_))) => true,
+            Err(_) => continue, // not ours: no lock in it
+        };
+        if dead {
+            found.push((id.to_owned(), entry.path()));
+        }
+    }
+    Ok(found)
+}
+
+/// The name of the control group and of everything else that is named by the run.
+pub(crate) fn run_name(id: &str) -> String {
+    format!("{PREFIX}{id}")
+}
+
+/// The run's id in the name of a control group.
+pub(crate) fn id_of(name: &str) -> Option<&str> {
+    name.strip_prefix(PREFIX).filter(|id| is_id(id))
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_living_run_is_not_abandoned_and_a_dropped_one_is_gone() {
+        let parent = std::env::temp_dir().join(format!("scratch-test-{}", std::process::id()));
+        std::fs::create_dir_all(&parent).expect("temp dir");
+        let scratch = Scratch::create(&parent).expect("created");
+        assert_eq!(abandoned(&parent).expect("read"), []);
+        let dead = parent.join("headroom-0badf00d");
+        std::fs::create_dir(&dead).expect("made");
+        File::create(dead.join(LOCK)).expect("made");
+        std::fs::create_dir(parent.join("headroom-deadbeef")).expect("a folder without lock");
+        assert_eq!(abandoned(&parent).expect("read"), [("0badf00d".to_owned(), dead)]);
+        let path = scratch.path().to_owned();
+        drop(scratch);
+        assert!(!path.exists());
+        std::fs::remove_dir_all(&parent).expect("clean");
+    }
+}

@@ -1,0 +1,92 @@
+//! The client of FTP and HTTP: this very program as a process of its own
+//! (`headroom fetch`), around a current libcurl.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{ClientReport, Invocation, Site};
+use crate::agent::Outcome;
+use crate::error::{Error, Result};
+use crate::measure::wire::Marks;
+use crate::workload::Task;
+
+/// The TLS 1.3 cipher suite that all TLS stacks are pinned to.
+pub(super) const CIPHER: &str = "TLS_AES_128_GCM_SHA256";
+
+/// What the client needs to know beside the task.
+pub(super) struct Account<'a> {
+    /// `ftp`, `http` or `https`.
+    pub(super) scheme: &'a str,
+    /// Name and password.
+    pub(super) user: Option<(&'a str, &'a str)>,
+    /// Whether the server's certificate is demanded and checked.
+    pub(super) tls: bool,
+}
+
+pub(super) fn client(site: &Site<'_>, account: &Account<'_>, task: &Task) -> Result<Invocation> {
+    let mut argv = vec![site.headroom.display().to_string(), "fetch".to_owned()];
+    if let Some((name, password)) = account.user {
+        argv.extend(["--user".to_owned(), format!("{name}:{password}")]);
+    }
+    if account.tls {
+        argv.extend(["--ca".to_owned(), site.credential("server.crt")]);
+        argv.extend(["--tls13-cipher".to_owned(), CIPHER.to_owned()]);
+    }
+    let url = |remote: &str| {
+        format!("{}://{}:{}/{remote}", account.scheme, site.host(), site.server.port())
+    };
+    match task {
+        Task::Download { remote, local } => {
+            argv.extend([url(remote), "--output".to_owned(), local.display().to_string()]);
+        }
+        Task::Upload { local, remote } => {
+            argv.extend([url(remote), "--upload".to_owned(), local.display().to_string()]);
+        }
+        Task::DownloadTree { remote, names, local } => {
+            let list: String = names
+                .iter()
+                .map(|name| format!("{}\n", url(&format!("{remote}/{name}"))))
+                .collect();
+            let list = site.write("urls", &list)?;
+            argv.extend([
+                "--list".to_owned(),
+                list,
+                "--output".to_owned(),
+                local.display().to_string(),
+            ]);
+        }
+        Task::Commands(_) => return Err(Error::Plan("this client runs no commands".into())),
+    }
+    Ok(Invocation { argv, environment: BTreeMap::new(), dialogue: None })
+}
+
+/// The line of JSON that `headroom fetch` prints.
+#[derive(Debug, Deserialize)]
+struct Printed {
+    request_ns: Option<u64>,
+    done_ns: Option<u64>,
+    total_s: f64,
+    error: Option<String>,
+}
+
+pub(super) fn report(outcome: &Outcome) -> ClientReport {
+    match serde_json::from_str::<Printed>(outcome.stdout.trim()) {
+        Ok(printed) => ClientReport {
+            seconds: Some(printed.total_s),
+            marks: Marks {
+                request_ns: printed.request_ns,
+                done_ns: printed.done_ns,
+                login_ns: None,
+            },
+            error: printed.error,
+        },
+        Err(error) => ClientReport {
+            error: Some(format!(
+                "the client printed no report ({error}): {}",
+                outcome.stdout.trim()
+            )),
+            ..ClientReport::default()
+        },
+    }
+}

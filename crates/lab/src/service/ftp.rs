@@ -1,0 +1,57 @@
+//! FTP in clear (RFC 959, RFC 2428): Pure-FTPd and libcurl.
+
+use super::fetch::{self, Account};
+use super::site::FTP_USER;
+use super::{ClientReport, Invocation, ServerSpec, Service, Site, pure_ftpd};
+use crate::agent::Outcome;
+use crate::error::Result;
+use crate::parts::{OPENSSL, PURE_FTPD, PURE_PW, Program};
+use crate::workload::{Kind, Task};
+
+pub(super) struct Ftp;
+
+impl Service for Ftp {
+    fn name(&self) -> &'static str {
+        "ftp"
+    }
+
+    fn about(&self) -> &'static str {
+        "FTP in clear: pure-ftpd, libcurl"
+    }
+
+    fn baseline(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        &[PURE_FTPD, PURE_PW, OPENSSL]
+    }
+
+    fn port(&self) -> u16 {
+        21
+    }
+
+    fn accepts(&self, kind: Kind) -> bool {
+        !matches!(kind, Kind::Commands | Kind::Page)
+    }
+
+    fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
+        pure_ftpd::server(site, false)
+    }
+
+    fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
+        fetch::client(site, &Account { scheme: "ftp", user: Some(FTP_USER), tls: false }, task)
+    }
+
+    fn data_connections(&self) -> bool {
+        true
+    }
+
+    fn client_report(&self, outcome: &Outcome) -> ClientReport {
+        fetch::report(outcome)
+    }
+
+    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        vec![("encryption", "none"), ("mode", "passive (EPSV), binary")]
+    }
+}

@@ -1,0 +1,52 @@
+//! HTTP/1.1 in clear: nginx and libcurl.
+
+use super::fetch::{self, Account};
+use super::{ClientReport, Invocation, ServerSpec, Service, Site, nginx};
+use crate::agent::Outcome;
+use crate::error::Result;
+use crate::parts::{NGINX, Program};
+use crate::workload::{Kind, Task};
+
+pub(super) struct Http;
+
+impl Service for Http {
+    fn name(&self) -> &'static str {
+        "http"
+    }
+
+    fn about(&self) -> &'static str {
+        "HTTP/1.1 in clear: nginx with sendfile, libcurl"
+    }
+
+    fn baseline(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        &[NGINX]
+    }
+
+    fn port(&self) -> u16 {
+        80
+    }
+
+    fn accepts(&self, kind: Kind) -> bool {
+        kind != Kind::Commands
+    }
+
+    fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
+        nginx::server(site, false)
+    }
+
+    fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
+        fetch::client(site, &Account { scheme: "http", user: None, tls: false }, task)
+    }
+
+    fn client_report(&self, outcome: &Outcome) -> ClientReport {
+        fetch::report(outcome)
+    }
+
+    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        vec![("encryption", "none"), ("version", "HTTP/1.1")]
+    }
+}

@@ -1,0 +1,58 @@
+//! HTTP/1.1 over TLS (RFC 9110 §4.2.2): nginx and libcurl.
+
+use super::fetch::{self, Account, CIPHER};
+use super::{ClientReport, Invocation, ServerSpec, Service, Site, nginx};
+use crate::agent::Outcome;
+use crate::error::Result;
+use crate::parts::{NGINX, Program};
+use crate::workload::{Kind, Task};
+
+pub(super) struct Https;
+
+impl Service for Https {
+    fn name(&self) -> &'static str {
+        "https"
+    }
+
+    fn about(&self) -> &'static str {
+        "HTTP/1.1 over TLS 1.3: nginx, libcurl"
+    }
+
+    fn baseline(&self) -> Option<&'static str> {
+        Some("http")
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        &[NGINX]
+    }
+
+    fn port(&self) -> u16 {
+        443
+    }
+
+    fn accepts(&self, kind: Kind) -> bool {
+        kind != Kind::Commands
+    }
+
+    fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
+        nginx::server(site, true)
+    }
+
+    fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
+        fetch::client(site, &Account { scheme: "https", user: None, tls: true }, task)
+    }
+
+    fn client_report(&self, outcome: &Outcome) -> ClientReport {
+        fetch::report(outcome)
+    }
+
+    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        vec![
+            ("encryption", "TLS 1.3"),
+            ("cipher", CIPHER),
+            ("key", "ECDSA P-256"),
+            ("resumption", "off: each connection is a full handshake"),
+            ("version", "HTTP/1.1"),
+        ]
+    }
+}

@@ -1,0 +1,153 @@
+//! The applications under test, one file each behind one trait. To add one,
+//! write its file and name it in [`ALL`].
+
+mod fetch;
+mod ftp;
+mod ftps;
+mod http;
+mod https;
+mod nginx;
+mod openssh;
+mod pure_ftpd;
+mod rsync;
+mod scp;
+mod sftp;
+mod site;
+mod ssh;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::agent::Outcome;
+use crate::error::Result;
+use crate::measure::wire::Marks;
+use crate::parts::{self, Program};
+use crate::workload::{Kind, Task};
+
+pub(crate) use site::{Site, write_credentials};
+
+/// An application: its server, its client, and how to read their words.
+pub trait Service: Sync {
+    /// The name in plans and results.
+    fn name(&self) -> &'static str;
+
+    /// One line for `headroom lab list`.
+    fn about(&self) -> &'static str;
+
+    /// What this is compared with where a plan does not say; none for a
+    /// baseline.
+    fn baseline(&self) -> Option<&'static str>;
+
+    /// The programs it needs, server and client.
+    fn programs(&self) -> &'static [Program];
+
+    /// The port of its server, alone in a namespace of its own.
+    fn port(&self) -> u16;
+
+    /// Whether the workload has a meaning for it.
+    fn accepts(&self, kind: Kind) -> bool;
+
+    /// Writes configuration and returns how the server starts.
+    ///
+    /// # Errors
+    /// A program is missing or a file cannot be written.
+    fn server(&self, site: &Site<'_>) -> Result<ServerSpec>;
+
+    /// The client process that does a task; `dir` is an empty folder for its
+    /// own files.
+    ///
+    /// # Errors
+    /// A program is missing or a file cannot be written.
+    fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation>;
+
+    /// Whether file data travels on connections of its own.
+    fn data_connections(&self) -> bool {
+        false
+    }
+
+    /// What the client said: its clock, and when it did what.
+    fn client_report(&self, _outcome: &Outcome) -> ClientReport {
+        ClientReport::default()
+    }
+
+    /// The instant of login in the lines that the server has just written.
+    fn login_ns(&self, _log: &[(u64, String)]) -> Option<u64> {
+        None
+    }
+
+    /// The commands of the workload `commands`, where a plan gives none.
+    fn default_commands(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// What was pinned, for the record: TLS version, cipher, key type.
+    fn facts(&self) -> Vec<(&'static str, &'static str)>;
+
+    /// A bound on what may be in flight, in octets and in words, if the
+    /// application has one beside TCP's.
+    fn window(&self) -> Option<(u64, &'static str)> {
+        None
+    }
+}
+
+/// All applications.
+pub const ALL: &[&dyn Service] = &[
+    &ftp::Ftp,
+    &ftps::Ftps,
+    &http::Http,
+    &https::Https,
+    &sftp::Sftp,
+    &scp::Scp,
+    &rsync::Rsync,
+    &ssh::Ssh,
+];
+
+/// The application of this name.
+pub fn find(name: &str) -> Option<&'static dyn Service> {
+    ALL.iter().copied().find(|service| service.name() == name)
+}
+
+/// The program of this name, if the lab knows it.
+pub(crate) fn program(name: &str) -> Option<Program> {
+    let services = ALL.iter().flat_map(|service| service.programs());
+    parts::TESTBED.iter().chain(services).copied().find(|program| program.name == name)
+}
+
+/// How a server starts.
+#[derive(Debug, Clone)]
+pub struct ServerSpec {
+    /// Program and arguments; it stays in the foreground.
+    pub argv: Vec<String>,
+    /// Files that replace those of the system, inside its mount namespace.
+    pub private_files: Vec<(PathBuf, &'static str)>,
+    /// Folders that it expects in its private `/run`.
+    pub run_folders: &'static [&'static str],
+}
+
+/// How a client starts.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Variables beside the common ones.
+    pub environment: BTreeMap<String, String>,
+    /// Commands said one by one to its standard input.
+    pub dialogue: Option<Vec<String>>,
+}
+
+impl Invocation {
+    fn new(argv: Vec<String>) -> Self {
+        Self { argv, environment: BTreeMap::new(), dialogue: None }
+    }
+}
+
+/// What a client said of its own work.
+#[derive(Debug, Clone, Default)]
+pub struct ClientReport {
+    /// Its own clock, in seconds.
+    pub(crate) seconds: Option<f64>,
+    /// Its marks on the wall clock.
+    pub(crate) marks: Marks,
+    /// What it says went wrong, though it may have ended well.
+    pub(crate) error: Option<String>,
+}

@@ -1,0 +1,102 @@
+//! OpenSSH, the server of `sftp`, `scp`, `rsync` and `ssh`, and the options of
+//! its clients.
+
+use super::{ServerSpec, Site};
+use crate::error::Result;
+use crate::parts;
+
+/// Pinned on both sides: the cipher that hardware is best at.
+pub(super) const CIPHER: &str = "aes128-gcm@openssh.com";
+const KEY_EXCHANGE: &str = "curve25519-sha256";
+
+/// The largest window that OpenSSH opens for a channel (channels.h,
+/// `CHAN_SES_WINDOW_DEFAULT`: 64 packets of 32 KiB).
+pub(super) const CHANNEL_WINDOW: u64 = 64 * 32 * 1024;
+
+pub(super) fn server(site: &Site<'_>) -> Result<ServerSpec> {
+    let keys = site.write("authorized_keys", &public_key(site)?)?;
+    let configuration = format!(
+        "Port {port}
+ListenAddress {address}
+HostKey {host_key}
+AuthorizedKeysFile {keys}
+StrictModes no
+UsePAM no
+UseDNS no
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PidFile none
+PrintMotd no
+PrintLastLog no
+MaxStartups 100
+LogLevel INFO
+Ciphers {CIPHER}
+KexAlgorithms {KEY_EXCHANGE}
+Subsystem sftp internal-sftp
+",
+        port = site.server.port(),
+        address = site.server.ip(),
+        host_key = site.credential("host_key"),
+    );
+    let configuration = site.write("sshd_config", &configuration)?;
+    let program = site.program(parts::SSHD)?;
+    Ok(ServerSpec {
+        argv: [&program, "-D", "-e", "-f", &configuration].map(String::from).to_vec(),
+        private_files: vec![
+            (site.credentials.join("passwd"), "/etc/passwd"),
+            (site.credentials.join("shadow"), "/etc/shadow"),
+            (site.credentials.join("group"), "/etc/group"),
+            (site.credentials.join("resolv.conf"), "/etc/resolv.conf"),
+            (site.credentials.join("nsswitch.conf"), "/etc/nsswitch.conf"),
+        ],
+        run_folders: &["/run/sshd"],
+    })
+}
+
+/// The options of `ssh`, `sftp` and `scp`: nothing of the user's own
+/// configuration, this run's key, the pinned algorithms.
+pub(super) fn options(site: &Site<'_>) -> Vec<String> {
+    let mut options: Vec<String> = ["-F", "none", "-q", "-i"].map(String::from).to_vec();
+    options.push(site.credential("user_key"));
+    for option in [
+        "IdentitiesOnly=yes",
+        "IdentityAgent=none",
+        "BatchMode=yes",
+        "StrictHostKeyChecking=no",
+        "UserKnownHostsFile=/dev/null",
+        "GlobalKnownHostsFile=/dev/null",
+        "UpdateHostKeys=no",
+        "PreferredAuthentications=publickey",
+        "Compression=no",
+    ] {
+        options.extend(["-o".to_owned(), option.to_owned()]);
+    }
+    options.extend(["-o".to_owned(), format!("Ciphers={CIPHER}")]);
+    options.extend(["-o".to_owned(), format!("KexAlgorithms={KEY_EXCHANGE}")]);
+    options
+}
+
+/// When the server wrote that it accepted a login (auth.c, `auth_log`).
+pub(super) fn login_ns(log: &[(u64, String)]) -> Option<u64> {
+    log.iter().find(|(_, line)| line.contains("Accepted publickey for")).map(|(at, _)| *at)
+}
+
+pub(super) fn facts() -> Vec<(&'static str, &'static str)> {
+    vec![
+        ("encryption", "SSH 2"),
+        ("cipher", CIPHER),
+        ("key exchange", KEY_EXCHANGE),
+        ("key", "Ed25519, host and user"),
+        ("compression", "off"),
+    ]
+}
+
+fn public_key(site: &Site<'_>) -> Result<String> {
+    let path = site.credential("user_key.pub");
+    if site.executor.is_dry() {
+        return Ok(format!("(the content of {path})\n"));
+    }
+    use crate::error::Doing;
+    std::fs::read_to_string(&path).doing(|| format!("read {path}"))
+}

@@ -1,0 +1,67 @@
+//! Pure-FTPd, the server of `ftp` and `ftps`.
+
+use super::{ServerSpec, Site, site::FTP_USER};
+use crate::command::Command;
+use crate::error::{Doing, Result};
+use crate::parts;
+
+pub(super) fn server(site: &Site<'_>, tls: bool) -> Result<ServerSpec> {
+    // md5-crypt: pure-pw itself would hash with argon2id, 2.3 s for each login
+    let salted = Command::new("openssl", ["passwd", "-1", "-salt", "headroom", FTP_USER.1]);
+    let hash = site.executor.run(&salted)?;
+    let entry = format!(
+        "{}:{}:65534:65534::{}/./:::::::::::::\n",
+        FTP_USER.0,
+        hash.trim(),
+        site.files.display()
+    );
+    let accounts = site.write("accounts", &entry)?;
+    let database = site.dir.join("accounts.pdb").display().to_string();
+    site.executor.run(&Command::new("pure-pw", ["mkdb", &database, "-f", &accounts]))?;
+
+    let mut argv = vec![site.program(parts::PURE_FTPD)?];
+    // -H no names, -E no anonymous, -f none no syslog, -u any uid, -C any
+    // number of clients from one address
+    let port = site.server.port();
+    let address = site.server.ip();
+    argv.extend([
+        "-S".into(),
+        format!("{address},{port}"),
+        "-l".into(),
+        format!("puredb:{database}"),
+    ]);
+    argv.extend(
+        ["-H", "-E", "-u", "1", "-c", "200", "-C", "200", "-f", "none", "-g"].map(String::from),
+    );
+    argv.push(site.dir.join("pid").display().to_string());
+    if tls {
+        // -Y 2: a session that does not protect itself is refused
+        argv.extend(["-Y".into(), "2".into(), "-2".into(), certificate(site)?]);
+    } else {
+        argv.extend(["-Y".into(), "0".into()]);
+    }
+    Ok(ServerSpec {
+        argv,
+        private_files: vec![
+            (site.credentials.join("passwd"), "/etc/passwd"),
+            (site.credentials.join("group"), "/etc/group"),
+            (site.credentials.join("resolv.conf"), "/etc/resolv.conf"),
+        ],
+        run_folders: &["/run/pure-ftpd"],
+    })
+}
+
+/// Pure-FTPd wants key and certificate in one file.
+fn certificate(site: &Site<'_>) -> Result<String> {
+    let path = site.dir.join("server.pem");
+    let (key, certificate) = (site.credential("server.key"), site.credential("server.crt"));
+    site.executor.note(|| format!("cat {key} {certificate} > {}", path.display()));
+    if !site.executor.is_dry() {
+        let both = [&key, &certificate]
+            .map(|file| std::fs::read_to_string(file).doing(|| format!("read {file}")))
+            .into_iter()
+            .collect::<Result<String>>()?;
+        std::fs::write(&path, both).doing(|| format!("write {}", path.display()))?;
+    }
+    Ok(path.display().to_string())
+}

@@ -1,0 +1,99 @@
+//! rsync over SSH, whole files.
+
+use super::{Invocation, ServerSpec, Service, Site, openssh};
+use crate::command::quote;
+use crate::error::{Error, Result};
+use crate::parts::{Program, RSYNC, SSH, SSH_KEYGEN, SSHD};
+use crate::workload::{Kind, Task};
+
+pub(super) struct Rsync;
+
+impl Service for Rsync {
+    fn name(&self) -> &'static str {
+        "rsync"
+    }
+
+    fn about(&self) -> &'static str {
+        "rsync over SSH, whole files"
+    }
+
+    fn baseline(&self) -> Option<&'static str> {
+        Some("ftp")
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        &[RSYNC, SSHD, SSH, SSH_KEYGEN]
+    }
+
+    fn port(&self) -> u16 {
+        2122
+    }
+
+    fn accepts(&self, kind: Kind) -> bool {
+        !matches!(kind, Kind::Page | Kind::Commands)
+    }
+
+    fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
+        openssh::server(site)
+    }
+
+    fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
+        let rsync = site.program(RSYNC)?;
+        let mut shell = vec![site.program(SSH)?];
+        shell.extend(openssh::options(site));
+        shell.extend(["-p".into(), site.server.port().to_string()]);
+        // rsync splits the shell command at spaces; the paths here have none
+        let mut argv = vec![rsync.clone(), "--whole-file".into(), "-e".into(), shell.join(" ")];
+        argv.push(format!("--rsync-path={}", self.remote_program(site, &rsync)?));
+        let remote = |name: &str| format!("root@{}:{}", site.host(), site.remote(name));
+        match task {
+            Task::Download { remote: from, local } => {
+                argv.extend([remote(from), local.display().to_string()])
+            }
+            Task::Upload { local, remote: to } => {
+                argv.extend([local.display().to_string(), remote(to)])
+            }
+            Task::DownloadTree { remote: from, local, .. } => {
+                argv.extend([
+                    "-r".into(),
+                    remote(&format!("{from}/")),
+                    local.display().to_string(),
+                ]);
+            }
+            Task::Commands(_) => return Err(Error::Plan("rsync runs no commands".into())),
+        }
+        Ok(Invocation::new(argv))
+    }
+
+    fn login_ns(&self, log: &[(u64, String)]) -> Option<u64> {
+        openssh::login_ns(log)
+    }
+
+    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        let mut facts = openssh::facts();
+        facts.push(("mode", "--whole-file: no delta algorithm"));
+        facts
+    }
+
+    fn window(&self) -> Option<(u64, &'static str)> {
+        Some((openssh::CHANNEL_WINDOW, "an SSH channel window of 2 MiB"))
+    }
+}
+
+impl Rsync {
+    /// rsync on the other side; from the cache it needs its libraries named.
+    fn remote_program(&self, site: &Site<'_>, rsync: &str) -> Result<String> {
+        if site.executor.is_dry() {
+            return Ok(rsync.to_owned());
+        }
+        let parts = site.executor.parts();
+        let environment = parts.environment(&parts.locate(RSYNC)?);
+        let words: Vec<String> =
+            environment.iter().map(|(name, value)| format!("{name}={}", quote(value))).collect();
+        Ok(if words.is_empty() {
+            rsync.to_owned()
+        } else {
+            format!("env {} {rsync}", words.join(" "))
+        })
+    }
+}

@@ -1,0 +1,76 @@
+//! scp: OpenSSH both sides. From OpenSSH 9 on it speaks the SFTP protocol.
+
+use super::{Invocation, ServerSpec, Service, Site, openssh};
+use crate::error::{Error, Result};
+use crate::parts::{Program, SCP, SSH, SSH_KEYGEN, SSHD};
+use crate::workload::{Kind, Task};
+
+pub(super) struct Scp;
+
+impl Service for Scp {
+    fn name(&self) -> &'static str {
+        "scp"
+    }
+
+    fn about(&self) -> &'static str {
+        "scp: OpenSSH both sides; from version 9 on it speaks SFTP"
+    }
+
+    fn baseline(&self) -> Option<&'static str> {
+        Some("ftp")
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        &[SSHD, SSH, SCP, SSH_KEYGEN]
+    }
+
+    fn port(&self) -> u16 {
+        2022
+    }
+
+    fn accepts(&self, kind: Kind) -> bool {
+        !matches!(kind, Kind::Page | Kind::Commands)
+    }
+
+    fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
+        openssh::server(site)
+    }
+
+    fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
+        let mut argv = vec![site.program(SCP)?];
+        argv.extend(openssh::options(site));
+        argv.extend(["-S".into(), site.program(SSH)?, "-P".into(), site.server.port().to_string()]);
+        let remote = |name: &str| format!("root@{}:{}", site.host(), site.remote(name));
+        match task {
+            Task::Download { remote: from, local } => {
+                argv.extend([remote(from), local.display().to_string()])
+            }
+            Task::Upload { local, remote: to } => {
+                argv.extend([local.display().to_string(), remote(to)])
+            }
+            Task::DownloadTree { remote: from, local, .. } => {
+                argv.extend([
+                    "-r".into(),
+                    remote(&format!("{from}/.")),
+                    local.display().to_string(),
+                ]);
+            }
+            Task::Commands(_) => return Err(Error::Plan("scp runs no commands".into())),
+        }
+        Ok(Invocation::new(argv))
+    }
+
+    fn login_ns(&self, log: &[(u64, String)]) -> Option<u64> {
+        openssh::login_ns(log)
+    }
+
+    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        let mut facts = openssh::facts();
+        facts.push(("protocol", "SFTP (OpenSSH 9 and later)"));
+        facts
+    }
+
+    fn window(&self) -> Option<(u64, &'static str)> {
+        Some((openssh::CHANNEL_WINDOW, "an SSH channel window of 2 MiB"))
+    }
+}

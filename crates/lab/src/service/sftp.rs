@@ -1,0 +1,92 @@
+//! SFTP (draft-ietf-secsh-filexfer-02): OpenSSH both sides.
+
+use super::{Invocation, ServerSpec, Service, Site, openssh};
+use crate::error::Result;
+use crate::parts::{Program, SFTP, SSH, SSH_KEYGEN, SSHD};
+use crate::workload::{Kind, Task};
+
+pub(super) struct Sftp;
+
+impl Service for Sftp {
+    fn name(&self) -> &'static str {
+        "sftp"
+    }
+
+    fn about(&self) -> &'static str {
+        "SFTP: OpenSSH both sides"
+    }
+
+    fn baseline(&self) -> Option<&'static str> {
+        Some("ftp")
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        &[SSHD, SSH, SFTP, SSH_KEYGEN]
+    }
+
+    fn port(&self) -> u16 {
+        22
+    }
+
+    fn accepts(&self, kind: Kind) -> bool {
+        kind != Kind::Page
+    }
+
+    fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
+        openssh::server(site)
+    }
+
+    fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
+        let batch = match task {
+            Task::Download { remote, local } => {
+                format!("get {} {}\n", site.remote(remote), local.display())
+            }
+            Task::Upload { local, remote } => {
+                format!("put {} {}\n", local.display(), site.remote(remote))
+            }
+            Task::DownloadTree { remote, local, .. } => {
+                format!("get {}/* {}/\n", site.remote(remote), local.display())
+            }
+            Task::Commands(commands) => {
+                commands.iter().map(|command| format!("{command}\n")).collect()
+            }
+        };
+        // named by its content's hash, so that clients in parallel do not share it
+        let name = format!("batch-{}", &blake3::hash(batch.as_bytes()).to_hex()[..16]);
+        let batch = site.write(&name, &batch)?;
+        let mut argv = vec![site.program(SFTP)?];
+        argv.extend(openssh::options(site));
+        argv.extend(["-S".into(), site.program(SSH)?, "-b".into(), batch]);
+        argv.extend(["-P".into(), site.server.port().to_string(), format!("root@{}", site.host())]);
+        Ok(Invocation::new(argv))
+    }
+
+    fn login_ns(&self, log: &[(u64, String)]) -> Option<u64> {
+        openssh::login_ns(log)
+    }
+
+    fn default_commands(&self) -> &'static [&'static str] {
+        &[
+            "pwd",
+            "ls -l /etc/hosts",
+            "mkdir incoming",
+            "ls -la incoming",
+            "rmdir incoming",
+            "df",
+            "pwd",
+            "ls -1 /etc/hosts",
+        ]
+    }
+
+    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        openssh::facts()
+    }
+
+    fn window(&self) -> Option<(u64, &'static str)> {
+        // sftp-client.c, DEFAULT_NUM_REQUESTS: 64 requests of 32 KiB, as much as a channel
+        Some((
+            openssh::CHANNEL_WINDOW,
+            "64 outstanding requests of 32 KiB, in an SSH channel window of 2 MiB",
+        ))
+    }
+}

@@ -1,0 +1,62 @@
+//! ssh for command sessions: OpenSSH both sides, one session, each command
+//! waiting for the answer to the one before.
+
+use super::{Invocation, ServerSpec, Service, Site, openssh};
+use crate::error::{Error, Result};
+use crate::parts::{Program, SSH, SSH_KEYGEN, SSHD};
+use crate::workload::{Kind, Task};
+
+pub(super) struct Ssh;
+
+impl Service for Ssh {
+    fn name(&self) -> &'static str {
+        "ssh"
+    }
+
+    fn about(&self) -> &'static str {
+        "ssh command sessions: OpenSSH both sides"
+    }
+
+    fn baseline(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        &[SSHD, SSH, SSH_KEYGEN]
+    }
+
+    fn port(&self) -> u16 {
+        2222
+    }
+
+    fn accepts(&self, kind: Kind) -> bool {
+        kind == Kind::Commands
+    }
+
+    fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
+        openssh::server(site)
+    }
+
+    fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
+        let Task::Commands(commands) = task else {
+            return Err(Error::Plan("ssh moves no files; use sftp, scp or rsync".into()));
+        };
+        let mut argv = vec![site.program(SSH)?];
+        argv.extend(openssh::options(site));
+        argv.extend(["-T".into(), "-p".into(), site.server.port().to_string()]);
+        argv.extend([format!("root@{}", site.server.ip()), "sh".into()]);
+        Ok(Invocation { dialogue: Some(commands.clone()), ..Invocation::new(argv) })
+    }
+
+    fn login_ns(&self, log: &[(u64, String)]) -> Option<u64> {
+        openssh::login_ns(log)
+    }
+
+    fn default_commands(&self) -> &'static [&'static str] {
+        &["pwd", "id", "ls -l /etc/hosts", "uname -a", "cat /etc/hosts", "date", "df /", "true"]
+    }
+
+    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        openssh::facts()
+    }
+}

@@ -1,0 +1,164 @@
+//! The commands that make three namespaces out of one machine, and keep them
+//! quiet: static neighbours, no duplicate address detection, no multicast.
+
+use std::net::IpAddr;
+
+use crate::command::Command;
+use crate::plan::{Family, Offload, Plan};
+
+pub(super) const ROUTER_TO_CLIENT: &str = "to-client";
+pub(super) const ROUTER_TO_SERVER: &str = "to-server";
+const HOST_INTERFACE: &str = "eth0";
+
+/// Largest TCP buffers, octets: eight times the bandwidth-delay product of
+/// 1 Gbit/s at 16 ms, so that they do not decide a result by themselves.
+const TCP_BUFFER: u64 = 16 << 20;
+
+/// Names of the three namespaces, unique to the run.
+#[derive(Debug)]
+pub(super) struct Names {
+    pub(super) client: String,
+    pub(super) router: String,
+    pub(super) server: String,
+}
+
+impl Names {
+    pub(super) fn new(id: &str) -> Self {
+        let name = |role: &str| format!("hr-{id}-{role}");
+        Self { client: name("client"), router: name("router"), server: name("server") }
+    }
+
+    pub(super) fn all(&self) -> [&str; 3] {
+        [&self.client, &self.router, &self.server]
+    }
+}
+
+/// The file by which a namespace is entered.
+pub(super) fn path(name: &str) -> String {
+    format!("/run/netns/{name}")
+}
+
+pub(super) struct Addresses {
+    pub(super) client: IpAddr,
+    pub(super) server: IpAddr,
+}
+
+/// Addresses of the two hosts; the router has `…fe` (or `.254`) on either side.
+pub(super) fn addresses(family: Family) -> Addresses {
+    match family {
+        Family::Ipv4 => {
+            Addresses { client: IpAddr::from([10, 77, 1, 1]), server: IpAddr::from([10, 77, 2, 1]) }
+        }
+        Family::Ipv6 => Addresses {
+            client: IpAddr::from([0xfd77, 1, 0, 0, 0, 0, 0, 1]),
+            server: IpAddr::from([0xfd77, 2, 0, 0, 0, 0, 0, 1]),
+        },
+    }
+}
+
+/// One side of the router.
+struct Side<'a> {
+    host: &'a str,
+    router_interface: &'static str,
+    number: u8,
+}
+
+/// Builds namespaces, veth pairs, addresses, neighbours and routes.
+pub(super) fn commands(names: &Names, plan: &Plan) -> Vec<Command> {
+    let mut commands: Vec<Command> =
+        names.all().iter().map(|name| Command::words(&format!("ip netns add {name}"))).collect();
+    let buffers =
+        ["tcp_rmem", "tcp_wmem"].map(|key| format!("net.ipv4.{key}=4096 131072 {TCP_BUFFER}"));
+    // Set before any interface exists, so that it holds for all that come
+    let quiet = "net.ipv6.conf.default.accept_ra=0 net.ipv6.conf.default.accept_dad=0 \
+                 net.ipv6.conf.default.router_solicitations=0 net.ipv6.conf.default.addr_gen_mode=1";
+    for name in names.all() {
+        let mut command = Command::words(&format!(
+            "nsenter --net={} sysctl -q -w {quiet} net.ipv4.tcp_no_metrics_save=1",
+            path(name)
+        ));
+        command.argv.extend(buffers.iter().cloned()); // with spaces in them
+        commands.push(command);
+    }
+    let mut add = |line: String| commands.push(Command::words(&line));
+    let forward = "net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1";
+    add(format!("nsenter --net={} sysctl -q -w {forward}", path(&names.router)));
+
+    let sides = [
+        Side { host: &names.client, router_interface: ROUTER_TO_CLIENT, number: 1 },
+        Side { host: &names.server, router_interface: ROUTER_TO_SERVER, number: 2 },
+    ];
+    let (router, mtu, congestion) = (&names.router, plan.mtu, &plan.congestion_control);
+    for side in &sides {
+        let (host, interface, n) = (side.host, side.router_interface, side.number);
+        let (host_mac, router_mac) =
+            (format!("02:00:00:00:0{n}:01"), format!("02:00:00:00:0{n}:fe"));
+        add(format!(
+            "ip link add {HOST_INTERFACE} netns {host} mtu {mtu} address {host_mac} \
+             type veth peer name {interface} netns {router} mtu {mtu} address {router_mac}"
+        ));
+        for (namespace, interface) in [(host, HOST_INTERFACE), (router, interface)] {
+            add(format!("ip -n {namespace} link set {interface} multicast off"));
+            add(format!("ip -n {namespace} link set {interface} up"));
+        }
+        add(format!("ip -n {host} link set lo up"));
+        let (host_ip, router_ip, bits, far) = match plan.family {
+            Family::Ipv4 => (
+                format!("10.77.{n}.1"),
+                format!("10.77.{n}.254"),
+                24,
+                format!("10.77.{}.0/24", 3 - n),
+            ),
+            Family::Ipv6 => (
+                format!("fd77:{n}::1"),
+                format!("fd77:{n}::fe"),
+                64,
+                format!("fd77:{}::/64", 3 - n),
+            ),
+        };
+        let nodad = if plan.family == Family::Ipv6 { " nodad" } else { "" };
+        add(format!("ip -n {host} addr add {host_ip}/{bits} dev {HOST_INTERFACE}{nodad}"));
+        add(format!("ip -n {router} addr add {router_ip}/{bits} dev {interface}{nodad}"));
+        add(format!(
+            "ip -n {host} neigh replace {router_ip} lladdr {router_mac} nud permanent dev {HOST_INTERFACE}"
+        ));
+        add(format!(
+            "ip -n {router} neigh replace {host_ip} lladdr {host_mac} nud permanent dev {interface}"
+        ));
+        // the congestion control of a namespace cannot be set, that of a route can
+        add(format!("ip -n {host} route add {far} via {router_ip} congctl {congestion}"));
+    }
+    commands
+}
+
+/// Switches the offloads of all four interfaces.
+pub(super) fn offload_commands(names: &Names, offload: Offload) -> Vec<Command> {
+    // with a transmit checksum "offloaded", veth never computes it
+    let features = match offload {
+        Offload::Offload => "tx on tso on gso on gro on",
+        Offload::PerPacket => "tso off gso off gro off tx off",
+    };
+    interfaces(names)
+        .map(|(namespace, interface)| {
+            Command::words(&format!(
+                "nsenter --net={} ethtool -K {interface} {features}",
+                path(namespace)
+            ))
+        })
+        .into()
+}
+
+/// Flushes what TCP remembers of other hosts.
+pub(super) fn forget_commands(names: &Names) -> [Command; 2] {
+    [&names.client, &names.server]
+        .map(|name| Command::words(&format!("ip -n {name} tcp_metrics flush")))
+}
+
+fn interfaces(names: &Names) -> [(&str, &'static str); 4] {
+    [
+        (&names.client, HOST_INTERFACE),
+        (&names.router, ROUTER_TO_CLIENT),
+        (&names.router, ROUTER_TO_SERVER),
+        (&names.server, HOST_INTERFACE),
+    ]
+}

@@ -1,0 +1,139 @@
+//! No link is used before it was tested: its rate in both directions, and that
+//! TCP has the congestion control and the buffers that were asked for.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Tap, Testbed, link, netns};
+use crate::error::{Error, Result};
+use crate::link::LinkSpec;
+use crate::plan::Offload;
+use crate::units;
+
+/// The link that was actually used.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LinkReport {
+    /// As in the plan.
+    pub name: String,
+    /// What made it.
+    pub backend: String,
+    /// `offload` or `per-packet`.
+    pub offload: String,
+    /// Bits per second, framing counted; null: unshaped.
+    pub rate_bps: Option<u64>,
+    /// One way, milliseconds.
+    pub delay_ms: f64,
+    /// One way, milliseconds.
+    pub jitter_ms: f64,
+    /// Per cent, each way.
+    pub loss_pct: f64,
+    /// Packets that the bottleneck queues; null: unshaped.
+    pub queue_packets: Option<u32>,
+    /// Median of SYN to SYN-ACK at the router, microseconds; filled by the run.
+    pub rtt_us: Option<f64>,
+    /// Null for an unshaped link.
+    pub self_test: Option<SelfTest>,
+}
+
+/// What the rate test found: the direction that was further off.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SelfTest {
+    /// What was asked for.
+    pub asked_bps: u64,
+    /// What passed, framing counted.
+    pub measured_bps: f64,
+    /// Measured over asked, less one.
+    pub error_pct: f64,
+    /// Whether the error is within 2 %.
+    pub passed: bool,
+}
+
+const TOLERANCE_PCT: f64 = 2.0;
+const PORT: u16 = 9999;
+
+pub(super) fn run(testbed: &mut Testbed, spec: &LinkSpec, offload: Offload) -> Result<LinkReport> {
+    let report = LinkReport {
+        name: spec.to_string(),
+        backend: link::backend(spec).to_owned(),
+        offload: offload.name().to_owned(),
+        rate_bps: spec.rate_bps,
+        delay_ms: spec.delay.as_secs_f64() * 1e3,
+        jitter_ms: spec.jitter.as_secs_f64() * 1e3,
+        loss_pct: spec.loss_pct,
+        queue_packets: spec.rate_bps.map(|_| spec.queue()),
+        rtt_us: None,
+        self_test: None,
+    };
+    if testbed.tap.is_none() {
+        return Ok(report);
+    }
+    verify_tcp(testbed)?;
+    // Loss would make TCP slower than the link; the rate is then not testable so.
+    let Some(asked_bps) = spec.rate_bps.filter(|_| spec.loss_pct == 0.0) else { return Ok(report) };
+    let mut worst: Option<SelfTest> = None;
+    for upload in [false, true] {
+        let measured_bps = measure(testbed, asked_bps, upload)?;
+        let error_pct = 100.0 * (measured_bps / asked_bps as f64 - 1.0);
+        let passed = error_pct.abs() <= TOLERANCE_PCT;
+        let test = SelfTest { asked_bps, measured_bps, error_pct, passed };
+        if worst.as_ref().is_none_or(|worst| worst.error_pct.abs() < error_pct.abs()) {
+            worst = Some(test);
+        }
+    }
+    if let Some(test) = worst.as_ref().filter(|test| !test.passed) {
+        return Err(Error::Failed(format!(
+            "the link `{spec}` failed its self-test: {} passed instead of {} ({:+.1} %, allowed ±{TOLERANCE_PCT} %). \
+             Choose a lower rate, or look for other load on this machine",
+            units::rate(test.measured_bps),
+            units::rate(asked_bps as f64),
+            test.error_pct
+        )));
+    }
+    Ok(LinkReport { self_test: worst, ..report })
+}
+
+/// Fills one direction with TCP and reads the rate off the packets behind the
+/// bottleneck, from after slow start to the last.
+fn measure(testbed: &mut Testbed, asked_bps: u64, upload: bool) -> Result<f64> {
+    // long enough for 200 full frames
+    let seconds = (200.0 * 1538.0 * 8.0 / asked_bps as f64).clamp(0.25, 10.0);
+    let behind = if upload { netns::ROUTER_TO_SERVER } else { netns::ROUTER_TO_CLIENT };
+    let tap = Tap::open(&testbed.names.router, behind, testbed.client_address)?;
+    blast(testbed, PORT + u16::from(upload), upload, seconds)?;
+    // what the bottleneck still queues belongs to the test
+    std::thread::sleep(Duration::from_millis(60));
+    tap.take()?.rate(upload, link::FRAMING, 0.2, 0.98).ok_or_else(|| {
+        Error::Failed(
+            "the link's self-test saw too few packets to tell a rate; is the link up?".into(),
+        )
+    })
+}
+
+/// Opens a connection each way and asks the kernel what governs it.
+fn verify_tcp(testbed: &mut Testbed) -> Result<()> {
+    let wanted = testbed.congestion_control.clone();
+    for upload in [false, true] {
+        let (_, found) = blast(testbed, PORT + 2 + u16::from(upload), upload, 0.001)?;
+        if found != wanted {
+            return Err(Error::Failed(format!(
+                "TCP uses the congestion control `{found}` instead of `{wanted}`, which the plan asks for"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Sends in one direction for `seconds`.
+fn blast(testbed: &mut Testbed, port: u16, upload: bool, seconds: f64) -> Result<(u64, String)> {
+    if upload {
+        let address = SocketAddr::new(testbed.server_address, port);
+        testbed.server_agent()?.sink(address)?;
+        testbed.client_agent()?.blast(address, seconds)
+    } else {
+        let address = SocketAddr::new(testbed.client_address, port);
+        testbed.client_agent()?.sink(address)?;
+        testbed.server_agent()?.blast(address, seconds)
+    }
+}

@@ -1,0 +1,167 @@
+//! Sizes, rates and durations as people write and read them.
+
+use std::time::Duration;
+
+/// Reads `1KiB`, `64 MiB`, `1GB`, `1000` (octets).
+///
+/// # Errors
+/// A sentence that names the text and what was expected.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text);
+    let scale: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        _ => return Err(bad(text, "a size such as 1KiB, 64MiB or 1GB")),
+    };
+    let octets: u64 =
+        number.parse().map_err(|_| bad(text, "a size: a whole number and a unit, such as 1KiB"))?;
+    octets.checked_mul(scale).ok_or_else(|| bad(text, "a size below 16 EiB"))
+}
+
+/// Reads `100mbit`, `2.5 gbit`, `9600bit`; bits per second.
+///
+/// # Errors
+/// A sentence that names the text and what was expected.
+pub fn parse_rate(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text);
+    let unit = unit.to_ascii_lowercase();
+    let scale = match unit.strip_suffix("/s").unwrap_or(&unit) {
+        "bit" => 1.0,
+        "kbit" => 1e3,
+        "mbit" => 1e6,
+        "gbit" => 1e9,
+        _ => return Err(bad(text, "a rate such as 10mbit, 100mbit or 1gbit")),
+    };
+    match number.parse::<f64>() {
+        Ok(value) if value > 0.0 && value * scale <= 1e12 => Ok((value * scale) as u64),
+        _ => Err(bad(text, "a rate above 0 and up to 1000gbit, such as 100mbit")),
+    }
+}
+
+/// Reads `25ms`, `1.5s`, `200us`.
+///
+/// # Errors
+/// A sentence that names the text and what was expected.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split(text);
+    let scale = match unit {
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        _ => return Err(bad(text, "a duration such as 25ms")),
+    };
+    match number.parse::<f64>() {
+        Ok(value) if (0.0..=3600.0).contains(&(value * scale)) => {
+            Ok(Duration::from_secs_f64(value * scale))
+        }
+        _ => Err(bad(text, "a duration from 0 to an hour, such as 25ms")),
+    }
+}
+
+/// Reads `1%` or `0.1 %`; per cent.
+///
+/// # Errors
+/// A sentence that names the text and what was expected.
+pub fn parse_percent(text: &str) -> Result<f64, String> {
+    let (number, unit) = split(text);
+    match number.parse::<f64>() {
+        Ok(value) if unit == "%" && (0.0..=100.0).contains(&value) => Ok(value),
+        _ => Err(bad(text, "a percentage such as 1%")),
+    }
+}
+
+/// `1 KiB`, `256 MiB`, `1.5 GiB`.
+pub fn size(octets: u64) -> String {
+    for (unit, scale) in [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+        if octets >= scale {
+            return format!("{} {unit}", three(octets as f64 / scale as f64));
+        }
+    }
+    format!("{octets} B")
+}
+
+/// `100 Mbit/s`, `4.12 Gbit/s`.
+pub fn rate(bps: f64) -> String {
+    for (unit, scale) in [("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)] {
+        if bps >= scale {
+            return format!("{} {unit}", three(bps / scale));
+        }
+    }
+    format!("{} bit/s", three(bps))
+}
+
+/// `0.42 ms`, `1.30 s`.
+pub fn seconds(s: f64) -> String {
+    match s.abs() {
+        v if v >= 1.0 => format!("{} s", three(s)),
+        v if v >= 1e-3 => format!("{} ms", three(s * 1e3)),
+        _ => format!("{} µs", three(s * 1e6)),
+    }
+}
+
+/// Three significant digits, no exponent, no trailing zeros.
+pub fn three(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value:.0}");
+    }
+    let decimals = (2 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+fn split(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    (&text[..end], text[end..].trim())
+}
+
+fn bad(text: &str, expected: &str) -> String {
+    format!("`{text}` is not {expected}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_people_write() {
+        assert_eq!(parse_size("1KiB"), Ok(1024));
+        assert_eq!(parse_size("256 MiB"), Ok(256 << 20));
+        assert_eq!(parse_size("1GB"), Ok(1_000_000_000));
+        assert_eq!(parse_rate("100mbit"), Ok(100_000_000));
+        assert_eq!(parse_rate("2.5 Gbit/s"), Ok(2_500_000_000));
+        assert_eq!(parse_duration("25ms"), Ok(Duration::from_millis(25)));
+        assert_eq!(parse_percent("0.1 %"), Ok(0.1));
+    }
+
+    #[test]
+    fn refuses_what_has_no_meaning() {
+        for text in ["", "KiB", "1 parsec", "1.5KiB", "-1KiB", "99999999999GiB"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+        for text in ["0mbit", "100", "100mb", "-1mbit", "1e9bit", "nanmbit"] {
+            assert!(parse_rate(text).is_err(), "{text}");
+        }
+        assert!(parse_percent("101%").is_err());
+        assert!(parse_duration("25").is_err());
+    }
+
+    #[test]
+    fn writes_three_digits() {
+        assert_eq!(size(1024), "1 KiB");
+        assert_eq!(size(256 << 20), "256 MiB");
+        assert_eq!(rate(4.123e9), "4.12 Gbit/s");
+        assert_eq!(seconds(0.000_42), "420 µs");
+        assert_eq!(three(106.53), "107");
+        assert_eq!(three(-0.051_23), "-0.0512");
+    }
+}

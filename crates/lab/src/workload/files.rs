@@ -1,0 +1,141 @@
+//! The files that are moved: made once, incompressible, verified by hash.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use rand::rngs::ChaCha8Rng;
+use rand::{Rng, SeedableRng};
+
+use crate::error::{Doing, Error, Result};
+use crate::units;
+
+/// A file's content, by hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Content {
+    pub(crate) size: u64,
+    pub(crate) hash: blake3::Hash,
+}
+
+/// The files of a run, in the folder that all servers serve.
+#[derive(Debug)]
+pub(crate) struct Payloads {
+    folder: PathBuf,
+    by_size: BTreeMap<u64, Content>,
+    trees: BTreeMap<(u64, u32), Vec<Content>>,
+    seed: u64,
+}
+
+impl Payloads {
+    pub(crate) fn new(folder: &Path, seed: u64) -> Self {
+        Self { folder: folder.to_owned(), by_size: BTreeMap::new(), trees: BTreeMap::new(), seed }
+    }
+
+    /// The name of the file of this size; the file is made at the first call.
+    pub(crate) fn file(&mut self, size: u64) -> Result<(String, Content)> {
+        let name = format!("f{size}");
+        if let Some(&content) = self.by_size.get(&size) {
+            return Ok((name, content));
+        }
+        let content = make(&self.folder.join(&name), size, self.seed ^ size)?;
+        self.by_size.insert(size, content);
+        Ok((name, content))
+    }
+
+    /// The name of a folder of `count` files of this size; made at the first call.
+    pub(crate) fn tree(&mut self, size: u64, count: u32) -> Result<(String, Vec<Content>)> {
+        let name = format!("tree{size}x{count}");
+        if let Some(contents) = self.trees.get(&(size, count)) {
+            return Ok((name, contents.clone()));
+        }
+        let folder = self.folder.join(&name);
+        std::fs::create_dir_all(&folder).doing(|| format!("create {}", folder.display()))?;
+        let contents = (0..count)
+            .map(|i| {
+                make(&folder.join(tree_name(i)), size, self.seed ^ size ^ (u64::from(i) << 32))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        self.trees.insert((size, count), contents.clone());
+        Ok((name, contents))
+    }
+}
+
+/// Name of the i-th file of a tree.
+pub(crate) fn tree_name(i: u32) -> String {
+    format!("{i:05}")
+}
+
+fn make(path: &Path, size: u64, seed: u64) -> Result<Content> {
+    let doing = || format!("write the test file {} ({})", path.display(), units::size(size));
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(path).doing(doing)?);
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut hasher = blake3::Hasher::new();
+    let mut piece = vec![0; 1 << 20];
+    let mut left = size;
+    while left > 0 {
+        let now = left.min(piece.len() as u64) as usize;
+        random.fill_bytes(&mut piece[..now]);
+        hasher.update(&piece[..now]);
+        file.write_all(&piece[..now]).doing(doing)?;
+        left -= now as u64;
+    }
+    file.flush().doing(doing)?;
+    Ok(Content { size, hash: hasher.finalize() })
+}
+
+/// Says whether the file at `path` is what was sent, octet for octet.
+///
+/// # Errors
+/// A sentence: the file is missing, short, long or different.
+pub(crate) fn verify(path: &Path, expected: Content) -> Result<()> {
+    let name =
+        path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let length = std::fs::metadata(path)
+        .map_err(|error| {
+            Error::Failed(format!("the transferred file {name} is not there: {error}"))
+        })?
+        .len();
+    if length != expected.size {
+        return Err(Error::Failed(format!(
+            "the transferred file {name} has {length} octets instead of {}",
+            expected.size
+        )));
+    }
+    let mut hasher = blake3::Hasher::new();
+    File::open(path)
+        .and_then(|file| hasher.update_reader(file).map(|_| ()))
+        .doing(|| format!("read {} for verification", path.display()))?;
+    if hasher.finalize() != expected.hash {
+        return Err(Error::Failed(format!(
+            "the transferred file {name} has the right length but wrong content"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_a_short_and_a_missing_file_are_found() {
+        let folder = std::env::temp_dir().join(format!("headroom-files-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("temp dir");
+        let mut payloads = Payloads::new(&folder, 7);
+        let (name, content) = payloads.file(3000).expect("made");
+        let path = folder.join(name);
+        verify(&path, content).expect("as made");
+
+        let good = std::fs::read(&path).expect("read");
+        let mut changed = good.clone();
+        changed[1234] ^= 1;
+        std::fs::write(&path, &changed).expect("write");
+        assert!(verify(&path, content).is_err_and(|e| e.to_string().contains("wrong content")));
+        std::fs::write(&path, &good[..2999]).expect("write");
+        assert!(verify(&path, content).is_err_and(|e| e.to_string().contains("2999 octets")));
+        std::fs::remove_file(&path).expect("remove");
+        assert!(verify(&path, content).is_err_and(|e| e.to_string().contains("not there")));
+        std::fs::remove_dir_all(&folder).expect("clean");
+    }
+}
