@@ -93,7 +93,7 @@ fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {
     ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
         .context("cannot listen for Ctrl-C")?;
     Ok(Options {
-        scratch: std::path::absolute(scratch.unwrap_or_else(std::env::temp_dir))?,
+        scratch: scratch.map(std::path::absolute).transpose()?,
         headroom: std::env::current_exe().context("cannot find this program's own file")?,
         client_version: headroom_fetch::version(),
         interrupted,

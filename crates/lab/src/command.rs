@@ -1,12 +1,13 @@
 //! Commands that touch the system: the same value is printed by `--dry-run` and
 //! executed by a run, so what is printed is what happens.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::process::{Command as Process, Stdio};
 use std::sync::Mutex;
 
 use crate::error::{Doing, Error, Result};
-use crate::parts::{Parts, Program};
+use crate::parts::Parts;
 
 /// A program and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,13 +97,24 @@ impl Executor {
         }
     }
 
+    /// Notes a line unless it was noted before.
+    pub(crate) fn note_once(&self, line: impl FnOnce() -> String) {
+        if let Some(lines) = &self.dry {
+            let line = line();
+            let mut lines = lock(lines);
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+    }
+
     /// Runs a command to its end and returns what it printed.
     ///
     /// # Errors
     /// The command, its exit status and what it printed to standard error.
     pub fn run(&self, command: &Command) -> Result<String> {
         if self.is_dry() {
-            self.note(|| command.to_string());
+            self.note(|| self.typed(command));
             return Ok(String::new());
         }
         tracing::debug!(%command, "run");
@@ -126,27 +138,40 @@ impl Executor {
         commands.into_iter().try_for_each(|command| self.run(command).map(drop))
     }
 
-    /// A process ready to be started, standard streams closed or piped by the caller.
+    /// A process ready to be started, without standard input.
     pub(crate) fn process(&self, command: &Command) -> Result<Process> {
-        let name = &command.argv[0];
-        let located = if name.contains('/') {
-            None
-        } else {
-            // `sh` and friends are on every system; anything else must be known
-            let program = crate::service::program(name).unwrap_or(Program {
-                name: "sh",
-                package: "dash",
-                version: &[],
-            });
-            Some(self.parts.locate(program)?)
-        };
-        let mut process =
-            Process::new(located.as_ref().map_or(name.as_ref(), |l| l.path.as_os_str()));
-        process.args(&command.argv[1..]).stdin(Stdio::null());
-        if let Some(located) = &located {
-            process.envs(self.parts.environment(located));
-        }
+        let (command, environment) = self.resolve(command)?;
+        let mut process = Process::new(&command.argv[0]);
+        process.args(&command.argv[1..]).envs(environment).stdin(Stdio::null());
         Ok(process)
+    }
+
+    /// The command with the paths of its programs, and the variables they need.
+    /// A program can stand behind another (`nsenter … ethtool`); what is not a
+    /// part (`sh`, `chown`) is on every system.
+    pub(crate) fn resolve(&self, command: &Command) -> Result<(Command, BTreeMap<String, String>)> {
+        let mut environment = BTreeMap::new();
+        let mut argv = command.argv.clone();
+        for (index, word) in argv.iter_mut().enumerate() {
+            let Some(program) = crate::service::program(word) else { continue };
+            let located = match self.parts.locate(program) {
+                Ok(located) => located,
+                Err(_) if index > 0 || self.is_dry() => continue,
+                Err(error) => return Err(error),
+            };
+            environment.extend(self.parts.environment(&located));
+            if index == 0 || located.origin == "cache" {
+                *word = located.path.display().to_string();
+            }
+        }
+        Ok((Command { argv }, environment))
+    }
+
+    /// The command as one would type it, found programs by path.
+    fn typed(&self, command: &Command) -> String {
+        let Ok((resolved, environment)) = self.resolve(command) else { return command.to_string() };
+        let variables = environment.iter().map(|(name, value)| format!("{name}={} ", quote(value)));
+        variables.chain([resolved.to_string()]).collect()
     }
 }
 

@@ -170,6 +170,8 @@ pub struct Cpu {
 pub struct Wire {
     /// Octets of all frames, Ethernet headers included.
     pub bytes: u64,
+    /// Of these, in the direction of the file: acknowledgements left out.
+    pub file_direction_bytes: u64,
     /// Frames, both directions.
     pub packets: u64,
     /// Before the first octet of the file.

@@ -50,15 +50,17 @@ fn one(stack: &StackRecord, downloads: &[&Sample], unshaped: bool) -> Portable {
     }
 }
 
-/// Octets on the wire beyond the file's, per million of the file's: between the
-/// smallest and the largest file, so that set-up does not count.
+/// Octets on the wire beyond the file's, per million of the file's, in the
+/// file's direction: a link is full duplex, and how often a receiver
+/// acknowledges is chance. Between the smallest and the largest file, so that
+/// set-up does not count.
 fn extra_bytes_per_mb(downloads: &[&Sample]) -> Option<f64> {
     let counted = || downloads.iter().filter(|s| s.wire.is_some());
     let small = counted().min_by_key(|s| s.size_bytes)?;
     let large = counted().max_by_key(|s| s.size_bytes)?;
     let octets =
         large.size_bytes.checked_sub(small.size_bytes).filter(|&octets| octets > 0)? as f64;
-    let wire = large.wire?.bytes as f64 - small.wire?.bytes as f64;
+    let wire = large.wire?.file_direction_bytes as f64 - small.wire?.file_direction_bytes as f64;
     Some((wire - octets) / octets * 1e6)
 }
 
@@ -76,6 +78,7 @@ mod tests {
         let wire = |bytes, round_trips| {
             Some(Wire {
                 bytes,
+                file_direction_bytes: bytes,
                 packets: 1,
                 round_trips: Some(round_trips),
                 connections: 2,

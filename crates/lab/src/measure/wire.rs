@@ -154,7 +154,10 @@ pub(crate) struct Record {
     pub(crate) handshakes: u32,
     /// TLS handshakes in which the server asked for another key share.
     pub(crate) hello_retries: u32,
+    /// Octets of all frames, Ethernet headers included.
     pub(crate) bytes: u64,
+    /// Of these, in the direction of the file.
+    pub(crate) file_direction_bytes: u64,
     pub(crate) packets: u64,
     pub(crate) phases: Phases,
     pub(crate) segments: Vec<Stretch>,
@@ -263,7 +266,8 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
         connections: trace.connections.len() as u32,
         handshakes: states.iter().filter(|state| state.opens_handshake).count() as u32,
         hello_retries: states.iter().filter(|state| state.retries_hello).count() as u32,
-        bytes: packets.iter().map(|p| u64::from(p.wire_len)).sum(),
+        bytes: octets(packets.iter()),
+        file_direction_bytes: octets(packets.iter().filter(|p| p.from_client == expected.upload)),
         packets: packets.len() as u64,
         phases: Phases::of(&segments),
         segments,
@@ -340,6 +344,10 @@ fn round_trips(packets: &[Packet]) -> u32 {
         client_spoke = packet.from_client;
     }
     count
+}
+
+fn octets<'a>(packets: impl Iterator<Item = &'a Packet>) -> u64 {
+    packets.map(|packet| u64::from(packet.wire_len)).sum()
 }
 
 fn longest_gap(packets: &[Packet]) -> f64 {

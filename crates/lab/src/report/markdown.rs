@@ -12,25 +12,26 @@ pub(super) struct Table {
     pub(super) rows: Vec<Vec<String>>,
 }
 
-/// Sentences and table, for a README or an issue.
+/// Sentences and tables, for a README or an issue.
 pub fn summary(results: &Results) -> String {
     let mut text = format!("## {}\n\n", results.plan.question);
     for sentence in &results.answer {
         text += &format!("- {sentence}\n");
     }
-    let table = cells(results);
-    let line = |row: &[String]| format!("| {} |\n", row.join(" | "));
-    text += "\n";
-    text += &line(&table.header);
-    text += &format!("|{}\n", "---|".repeat(table.header.len()));
-    for row in &table.rows {
-        text += &line(row);
+    for table in tables(results) {
+        let line = |row: &[String]| format!("| {} |\n", row.join(" | "));
+        text += "\n";
+        text += &line(&table.header);
+        text += &format!("|{}\n", "---|".repeat(table.header.len()));
+        for row in &table.rows {
+            text += &line(row);
+        }
     }
     let environment = &results.environment;
     text += &format!(
         "\nMeasured {} on {} ({} cores, Linux {}), link {} ({}, {}), {} blocks, headroom {}. Overhead: time from \
-         the first data command to the completion reply on the wire against the baseline, 95 % t interval on \
-         paired log-ratios.\n",
+         the first data command to the completion reply on the wire against the baseline, ± half of the 95 % t \
+         interval on paired log-ratios.\n",
         environment.started,
         environment.cpu,
         environment.cores,
@@ -44,36 +45,44 @@ pub fn summary(results: &Results) -> String {
     text
 }
 
-/// The table: portable costs, then overhead for each workload and size of the
-/// main link, then what limits the largest.
-pub(super) fn cells(results: &Results) -> Table {
-    let rows = || results.summary.iter().filter(|row| row.link == results.link.name);
-    let columns: BTreeSet<(usize, u64)> =
-        rows().map(|row| (workload_place(results, &row.workload), row.size_bytes)).collect();
-    let mut header: Vec<String> =
-        ["stack", "round trips", "+bytes/MB", "CPU-s/GB"].map(String::from).to_vec();
-    header.extend(columns.iter().map(|&(workload, size)| {
-        let kind = &results.plan.workloads[workload].kind;
-        let arrow = match kind.as_str() {
-            "download" => "↓",
-            "upload" => "↑",
-            other => other,
-        };
-        if size == 0 { arrow.to_owned() } else { format!("{arrow} {}", units::size(size)) }
+/// One table for each workload of the main link; the first begins with the
+/// portable costs.
+pub(super) fn tables(results: &Results) -> Vec<Table> {
+    let kinds: Vec<&str> = results.plan.workloads.iter().map(|w| w.kind.as_str()).collect();
+    let first_of_kind = |index: usize| !kinds[..index].contains(&kinds[index]);
+    (0..kinds.len())
+        .filter(|&i| first_of_kind(i))
+        .map(|i| table(results, kinds[i], i == 0))
+        .collect()
+}
+
+fn table(results: &Results, kind: &str, with_portable: bool) -> Table {
+    let rows = || {
+        results.summary.iter().filter(|row| row.link == results.link.name && row.workload == kind)
+    };
+    let sizes: BTreeSet<u64> = rows().map(|row| row.size_bytes).collect();
+    let mut header = vec!["stack".to_owned()];
+    if with_portable {
+        header.extend(["round trips", "+bytes/MB", "CPU-s/GB"].map(String::from));
+    }
+    header.extend(sizes.iter().map(|&size| {
+        if size == 0 { kind.to_owned() } else { format!("{kind} {}", units::size(size)) }
     }));
     header.push("limited by".to_owned());
-
     let rows = results
         .portable
         .iter()
+        .filter(|stack| rows().any(|row| row.stack == stack.stack))
         .map(|stack| {
             let of_stack = || rows().filter(|row| row.stack == stack.stack);
-            let mut cells = portable_cells(stack);
-            cells.extend(columns.iter().map(|&(workload, size)| {
-                let row = of_stack().find(|r| {
-                    workload_place(results, &r.workload) == workload && r.size_bytes == size
-                });
-                row.map_or_else(|| "–".to_owned(), measured_cell)
+            let mut cells = vec![stack.stack.clone()];
+            if with_portable {
+                cells.extend(portable_cells(stack));
+            }
+            cells.extend(sizes.iter().map(|&size| {
+                of_stack()
+                    .find(|row| row.size_bytes == size)
+                    .map_or_else(|| "–".to_owned(), measured_cell)
             }));
             let largest =
                 of_stack().max_by_key(|row| row.size_bytes).and_then(|row| row.limited_by.clone());
@@ -84,29 +93,34 @@ pub(super) fn cells(results: &Results) -> Table {
     Table { header, rows }
 }
 
-fn portable_cells(stack: &Portable) -> Vec<String> {
+fn portable_cells(stack: &Portable) -> [String; 3] {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
-    vec![
-        stack.stack.clone(),
+    [
         or_dash(stack.round_trips.map(|trips| trips.to_string())),
         or_dash(stack.extra_bytes_per_mb.map(|bytes| format!("{bytes:.0}"))),
         or_dash(stack.cpu_seconds_per_gb.map(|seconds| format!("{seconds:.2}"))),
     ]
 }
 
-/// The overhead with its interval; for a baseline its time.
+/// The overhead with half of its interval, as a factor where it is large; for a
+/// baseline its time.
 fn measured_cell(row: &Summary) -> String {
     let failed = if row.failed > 0 { format!(" ({} failed)", row.failed) } else { String::new() };
     let value = match (row.overhead_pct, row.overhead_ci95_pct, row.mean_s) {
-        (Some(pct), Some([lo, hi]), _) => format!("{pct:+.0} % [{lo:+.0}, {hi:+.0}]"),
-        (Some(pct), None, _) => format!("{pct:+.0} %"),
+        (Some(pct), Some([lo, hi]), _) if pct >= 1000.0 => {
+            let half = units::three((hi - lo) / 200.0);
+            format!("× {} ± {half}", units::three(pct / 100.0 + 1.0))
+        }
+        (Some(pct), Some([lo, hi]), _) => {
+            format!("{} ± {} %", signed(pct), units::three((hi - lo) / 2.0))
+        }
+        (Some(pct), None, _) => format!("{} %", signed(pct)),
         (None, _, Some(seconds)) => units::seconds(seconds),
         (None, _, None) => "failed".to_owned(),
     };
     format!("{value}{failed}")
 }
 
-/// Place of a workload in the plan; several of one kind share the first.
-fn workload_place(results: &Results, kind: &str) -> usize {
-    results.plan.workloads.iter().position(|workload| workload.kind == kind).unwrap_or(0)
+fn signed(value: f64) -> String {
+    format!("{}{}", if value < 0.0 { "" } else { "+" }, units::three(value))
 }

@@ -1,6 +1,6 @@
 //! The answer on the terminal: sentences, then a table.
 
-use super::markdown::{Table, cells};
+use super::markdown::{Table, tables};
 use crate::results::Results;
 
 /// The answer, `width` columns wide where that is possible.
@@ -9,13 +9,15 @@ pub fn answer(results: &Results, width: usize) -> String {
     for sentence in &results.answer {
         text += &wrapped(sentence, width);
     }
-    text += "\n";
-    text += &aligned(&cells(results));
+    for table in tables(results) {
+        text += "\n";
+        text += &aligned(&table);
+    }
     text += "\n";
     text += &wrapped(
-        "Round trips: before the file's first octet. Bytes: octets on the wire beyond the file, per MB. \
-         Overhead: time from the first data command to the completion reply against the baseline, with its \
-         95 % interval. Limited by: at the largest size.",
+        "Round trips: before the file's first octet. Bytes: octets on the wire beyond the file, per MB of \
+         file, in its direction. Overhead: time from the first data command to the completion reply against \
+         the baseline, ± half of its 95 % interval; a baseline shows its time. Limited by: at the largest size.",
         width,
     );
     for warning in &results.warnings {

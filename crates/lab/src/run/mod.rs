@@ -32,8 +32,9 @@ use sample::{Bench, Cell, Measured};
 /// How to run, beside what.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Folder in which the run's scratch folder is made.
-    pub scratch: PathBuf,
+    /// Folder in which the run's scratch folder is made, if the user chose one:
+    /// the test files then go there. Else they go to a tmpfs where they fit.
+    pub scratch: Option<PathBuf>,
     /// This program's executable.
     pub headroom: PathBuf,
     /// What the built-in client calls itself.
@@ -168,7 +169,8 @@ impl<'a> Run<'a> {
     ) -> Result<Self> {
         progress.stage("building the testbed");
         let settings = Settings {
-            scratch_parent: options.scratch.clone(),
+            scratch_parent: options.scratch.clone().unwrap_or_else(std::env::temp_dir),
+            scratch_chosen: options.scratch.is_some(),
             headroom: options.headroom.clone(),
             scratch_bytes: scratch_bytes(plan),
             interrupted: Arc::clone(&options.interrupted),

@@ -261,6 +261,7 @@ impl<'a> Bench<'a> {
             }
             wires.extend(seen.record.map(|record| Wire {
                 bytes: record.bytes,
+                file_direction_bytes: record.file_direction_bytes,
                 packets: record.packets,
                 round_trips: record.round_trips.filter(|_| cell.workload.kind != Kind::Parallel),
                 connections: record.connections,
@@ -347,9 +348,12 @@ impl<'a> Bench<'a> {
         let serial = self.serial;
         let (downloads, files) =
             (self.testbed.root.join("downloads"), self.testbed.root.join("files"));
-        let dry = self.testbed.executor().is_dry();
+        let executor = self.testbed.executor().clone();
+        let dry = executor.is_dry();
         let mut payload = |size: u64| {
             if dry {
+                let path = files.join(format!("f{size}"));
+                executor.note_once(|| format!("head -c {size} /dev/urandom > {}", path.display()));
                 let hash = blake3::hash(b"");
                 return Ok((format!("f{size}"), Content { size, hash }));
             }

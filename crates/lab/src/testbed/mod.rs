@@ -33,6 +33,8 @@ pub(crate) use tap::Tap;
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) scratch_parent: PathBuf,
+    /// Whether the user chose it: then the files go there, tmpfs or not.
+    pub(crate) scratch_chosen: bool,
     /// This program's executable.
     pub(crate) headroom: PathBuf,
     /// Octets that test files and their copies will need.
@@ -64,6 +66,7 @@ pub(crate) struct Testbed {
     names: netns::Names,
     mtu: u32,
     congestion_control: String,
+    _root_mount: Option<Mount>,
     scratch: Option<Scratch>,
     /// The folder on tmpfs, or on disk, that holds everything of the run.
     pub(crate) root: PathBuf,
@@ -90,7 +93,8 @@ impl Testbed {
             (Some(scratch), id, folder)
         };
         enter_private_mounts(&executor)?;
-        let (root, root_kind) = mount_root(&executor, &folder, settings.scratch_bytes)?;
+        let (root, root_mount) = mount_root(&executor, &folder, settings)?;
+        let root_kind = if root_mount.is_some() { "tmpfs" } else { "disk" };
         for name in ["files/incoming", "downloads", "home", "credentials", "services"] {
             make_folder(&executor, &root.join(name))?;
         }
@@ -130,6 +134,7 @@ impl Testbed {
             names,
             mtu: plan.mtu,
             congestion_control: plan.congestion_control.clone(),
+            _root_mount: root_mount,
             scratch,
             root,
             root_kind,
@@ -240,8 +245,11 @@ impl Testbed {
 
     /// The command line that starts a client, as a person would type it.
     pub(crate) fn as_typed(&self, argv: &[String]) -> String {
+        let environment = self.environment(&argv[0]);
+        let variables = environment.iter().map(|(name, value)| format!("{name}={}", quote(value)));
+        let variables = variables.collect::<Vec<_>>().join(" ");
         let client = Command { argv: argv.to_vec() };
-        format!("nsenter --net={} {client}", netns::path(&self.names.client))
+        format!("nsenter --net={} env -i {variables} {client}", netns::path(&self.names.client))
     }
 
     /// The whole environment of a program under test: nothing of the user's.
@@ -333,15 +341,34 @@ fn enter_private_mounts(executor: &Executor) -> Result<()> {
     Ok(())
 }
 
-/// A tmpfs where the files fit into half of the free memory, else the disk.
-fn mount_root(executor: &Executor, folder: &Path, bytes: u64) -> Result<(PathBuf, &'static str)> {
+/// A mount that ends with this value; without it the folder below could not be
+/// removed.
+#[derive(Debug)]
+struct Mount(PathBuf);
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Fails only where nothing is mounted: in a dry run.
+        let _ = nix::mount::umount2(&self.0, nix::mount::MntFlags::MNT_DETACH);
+    }
+}
+
+/// A tmpfs where the files fit into half of the free memory, else the disk, as
+/// where the user chose the folder.
+fn mount_root(
+    executor: &Executor,
+    folder: &Path,
+    settings: &Settings,
+) -> Result<(PathBuf, Option<Mount>)> {
     let root = folder.join("root");
     make_folder(executor, &root)?;
-    if bytes <= available_memory() / 2 {
+    let bytes = settings.scratch_bytes;
+    if !settings.scratch_chosen && bytes <= available_memory() / 2 {
         let options = format!("mode=755,size={bytes}");
         let target = root.display().to_string();
         executor.run(&Command::new("mount", ["-t", "tmpfs", "-o", &options, "none", &target]))?;
-        return Ok((root, "tmpfs"));
+        let mount = Mount(root.clone());
+        return Ok((root, Some(mount)));
     }
     if !executor.is_dry() {
         let space = nix::sys::statvfs::statvfs(folder)
@@ -356,7 +383,7 @@ fn mount_root(executor: &Executor, folder: &Path, bytes: u64) -> Result<(PathBuf
             )));
         }
     }
-    Ok((root, "disk"))
+    Ok((root, None))
 }
 
 fn available_memory() -> u64 {
