@@ -1,0 +1,308 @@
+//! A plan as it is written in TOML. Every name and number is checked on the way
+//! to a [`Plan`], and every mistake is told with its line.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::str::FromStr;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{Family, Offload, Plan, PlannedStack};
+use crate::link::LinkSpec;
+use crate::stack::Stack;
+use crate::units;
+use crate::workload::{Kind, Workload};
+
+/// Reads a plan; an error is `LINE: sentence`.
+pub(super) fn read(text: &str, name: &str) -> Result<Plan, String> {
+    let file: PlanFile = toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line_of(text, &span));
+        format!("{line}: {}", error.message().trim())
+    })?;
+    file.into_plan(name)
+        .map_err(|At { span, message }| format!("{}: {message}", line_of(text, &span)))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct PlanFile {
+    name: Option<String>,
+    question: Option<String>,
+    stacks: Spanned<Vec<Spanned<String>>>,
+    #[serde(default)]
+    baselines: BTreeMap<Spanned<String>, Spanned<String>>,
+    repetitions: Option<Spanned<u32>>,
+    warmup: Option<u32>,
+    family: Option<Family>,
+    mtu: Option<Spanned<u32>>,
+    offload: Option<Offload>,
+    congestion_control: Option<String>,
+    link: Option<Spanned<String>>,
+    #[serde(default)]
+    check_links: Vec<Spanned<String>>,
+    check_size: Option<Spanned<String>>,
+    seed: Option<u64>,
+    workload: Spanned<Vec<WorkloadFile>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct WorkloadFile {
+    kind: Spanned<Kind>,
+    #[serde(default)]
+    sizes: Vec<Spanned<String>>,
+    stacks: Option<Vec<Spanned<String>>>,
+    files: Option<Spanned<u32>>,
+    clients: Option<Spanned<u32>>,
+    commands: Option<Spanned<Vec<String>>>,
+}
+
+/// A message and the place in the plan that it is about.
+struct At {
+    span: Range<usize>,
+    message: String,
+}
+
+fn at<T>(spanned: &Spanned<T>, message: impl Into<String>) -> At {
+    At { span: spanned.span(), message: message.into() }
+}
+
+const LARGEST: u64 = 1 << 30;
+
+/// As a baseline: this stack is compared with nothing.
+const NO_BASELINE: &str = "none";
+
+impl PlanFile {
+    fn into_plan(self, name: &str) -> Result<Plan, At> {
+        let stacks = self.stacks()?;
+        let workloads = self
+            .workload
+            .get_ref()
+            .iter()
+            .map(|workload| workload.read(&stacks))
+            .collect::<Result<Vec<_>, At>>()?;
+        if workloads.is_empty() {
+            return Err(at(&self.workload, "the plan has no [[workload]]"));
+        }
+        let repetitions = match &self.repetitions {
+            None => 5,
+            Some(n) if (2..=10_000).contains(n.get_ref()) => *n.get_ref(),
+            Some(n) => {
+                return Err(at(n, "repetitions must be from 2 (an interval needs two) to 10000"));
+            }
+        };
+        let family = self.family.unwrap_or(Family::Ipv6);
+        let mtu = match &self.mtu {
+            None => 1500,
+            Some(mtu) => {
+                let least = if family == Family::Ipv6 { 1280 } else { 576 };
+                if !(least..=65_535).contains(mtu.get_ref()) {
+                    return Err(at(
+                        mtu,
+                        format!("the MTU for {} is from {least} to 65535", family.name()),
+                    ));
+                }
+                *mtu.get_ref()
+            }
+        };
+        let link = self.link.as_ref().map_or(Ok(LinkSpec::default()), read_spanned)?;
+        let check_links =
+            self.check_links.iter().map(read_spanned).collect::<Result<Vec<LinkSpec>, _>>()?;
+        if let Some(unshaped) =
+            self.check_links.iter().zip(&check_links).find(|(_, l)| l.rate_bps.is_none())
+        {
+            return Err(at(unshaped.0, "a check link needs a rate: it is a point on the picture"));
+        }
+        let check_size = match &self.check_size {
+            Some(size) => read_size(size)?,
+            None => largest_download(&workloads),
+        };
+        Ok(Plan {
+            name: self.name.unwrap_or_else(|| name.to_owned()),
+            question: self.question.unwrap_or_else(|| {
+                let names: Vec<&str> = stacks.iter().map(|p| p.stack.name.as_str()).collect();
+                format!("What do {} cost here?", names.join(", "))
+            }),
+            stacks,
+            workloads,
+            repetitions,
+            warmup: self.warmup.unwrap_or(1),
+            family,
+            mtu,
+            offload: self.offload.unwrap_or(Offload::Offload),
+            congestion_control: self.congestion_control.unwrap_or_else(|| "cubic".into()),
+            link,
+            check_links,
+            check_size,
+            seed: self.seed.unwrap_or_else(rand::random),
+        })
+    }
+
+    fn stacks(&self) -> Result<Vec<PlannedStack>, At> {
+        if self.stacks.get_ref().is_empty() {
+            return Err(at(&self.stacks, "the plan has no stack"));
+        }
+        let mut stacks: Vec<PlannedStack> = Vec::new();
+        for name in self.stacks.get_ref() {
+            let stack = Stack::parse(name.get_ref()).map_err(|message| at(name, message))?;
+            if stacks.iter().any(|planned| planned.stack.name == stack.name) {
+                return Err(at(
+                    name,
+                    format!(
+                        "`{0}` is listed twice; label one to compare it with itself: `{0}#again`",
+                        stack.name
+                    ),
+                ));
+            }
+            stacks.push(PlannedStack { stack, baseline: None });
+        }
+        let known = |name: &str| stacks.iter().any(|planned| planned.stack.name == name);
+        let mut baselines = BTreeMap::new();
+        for (stack, baseline) in &self.baselines {
+            for name in [stack, baseline] {
+                let none = baseline.get_ref() == NO_BASELINE && name == baseline;
+                if !none && !known(name.get_ref()) {
+                    return Err(at(
+                        name,
+                        format!("`{}` is not one of this plan's stacks", name.get_ref()),
+                    ));
+                }
+            }
+            if stack.get_ref() == baseline.get_ref() {
+                return Err(at(
+                    baseline,
+                    "a stack cannot be its own baseline; list it again with a label (`ftp#again`)",
+                ));
+            }
+            baselines.insert(stack.get_ref().clone(), baseline.get_ref().clone());
+        }
+        let defaults: Vec<Option<String>> = stacks
+            .iter()
+            .map(|p| p.stack.service.baseline().filter(|b| known(b)).map(str::to_owned))
+            .collect();
+        for (planned, default) in stacks.iter_mut().zip(defaults) {
+            let named = baselines.remove(&planned.stack.name);
+            planned.baseline = named.or(default).filter(|baseline| baseline != NO_BASELINE);
+        }
+        for (stack, baseline) in &self.baselines {
+            let chained =
+                stacks.iter().any(|p| p.stack.name == *baseline.get_ref() && p.baseline.is_some());
+            if chained {
+                return Err(at(
+                    baseline,
+                    format!(
+                        "`{}` has a baseline itself; compare `{}` with that",
+                        baseline.get_ref(),
+                        stack.get_ref()
+                    ),
+                ));
+            }
+        }
+        Ok(stacks)
+    }
+}
+
+impl WorkloadFile {
+    fn read(&self, all: &[PlannedStack]) -> Result<Workload, At> {
+        let kind = *self.kind.get_ref();
+        let names: Vec<String> = match &self.stacks {
+            None => all.iter().map(|planned| planned.stack.name.clone()).collect(),
+            Some(names) => names.iter().map(|name| name.get_ref().clone()).collect(),
+        };
+        for (index, name) in names.iter().enumerate() {
+            let here = self.stacks.as_ref().map_or(self.kind.span(), |names| names[index].span());
+            let Some(planned) = all.iter().find(|planned| planned.stack.name == *name) else {
+                return Err(At {
+                    span: here,
+                    message: format!("`{name}` is not one of this plan's stacks"),
+                });
+            };
+            if !planned.stack.service.accepts(kind) {
+                let message = format!(
+                    "the workload `{}` cannot run on `{name}`; give this workload its own `stacks = [...]`",
+                    kind.name()
+                );
+                return Err(At { span: here, message });
+            }
+        }
+        self.check_keys(kind)?;
+        let sizes = if self.sizes.is_empty() {
+            kind.default_sizes()
+        } else {
+            self.sizes.iter().map(read_size).collect::<Result<Vec<_>, _>>()?
+        };
+        Ok(Workload {
+            kind,
+            sizes,
+            stacks: names,
+            files: bounded(self.files.as_ref(), 10_000, 1..=100_000)?,
+            clients: bounded(self.clients.as_ref(), 4, 2..=64)?,
+            commands: self.commands.as_ref().map(|commands| commands.get_ref().clone()),
+        })
+    }
+
+    /// A key that the workload would ignore is a mistake of the plan's author.
+    fn check_keys(&self, kind: Kind) -> Result<(), At> {
+        let wrong = |span: Option<Range<usize>>, key: &str| match span {
+            Some(span) => {
+                Err(At { span, message: format!("the workload `{}` has no `{key}`", kind.name()) })
+            }
+            None => Ok(()),
+        };
+        if kind == Kind::Commands {
+            wrong(self.sizes.first().map(Spanned::span), "sizes")?;
+        } else {
+            wrong(self.commands.as_ref().map(Spanned::span), "commands")?;
+        }
+        if kind != Kind::Many {
+            wrong(self.files.as_ref().map(Spanned::span), "files")?;
+        }
+        if kind != Kind::Parallel {
+            wrong(self.clients.as_ref().map(Spanned::span), "clients")?;
+        }
+        match &self.commands {
+            Some(commands) if commands.get_ref().is_empty() => {
+                Err(at(commands, "the list of commands is empty"))
+            }
+            Some(commands) if commands.get_ref().iter().any(|c| c.contains(['\n', '\0'])) => {
+                Err(at(commands, "a command is one line"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn bounded(
+    value: Option<&Spanned<u32>>,
+    default: u32,
+    range: std::ops::RangeInclusive<u32>,
+) -> Result<u32, At> {
+    match value {
+        None => Ok(default),
+        Some(value) if range.contains(value.get_ref()) => Ok(*value.get_ref()),
+        Some(value) => Err(at(value, format!("must be from {} to {}", range.start(), range.end()))),
+    }
+}
+
+fn read_spanned<T: FromStr<Err = String>>(text: &Spanned<String>) -> Result<T, At> {
+    text.get_ref().parse().map_err(|message: String| at(text, message))
+}
+
+fn read_size(text: &Spanned<String>) -> Result<u64, At> {
+    match units::parse_size(text.get_ref()) {
+        Ok(size) if (1..=LARGEST).contains(&size) => Ok(size),
+        Ok(_) => Err(at(text, "sizes go from 1 B to 1 GiB")),
+        Err(message) => Err(at(text, message)),
+    }
+}
+
+/// The size that the picture shows first.
+fn largest_download(workloads: &[Workload]) -> u64 {
+    let downloads = workloads.iter().filter(|workload| workload.kind == Kind::Download);
+    downloads.flat_map(|workload| &workload.sizes).copied().max().unwrap_or(4 << 20)
+}
+
+fn line_of(text: &str, span: &Range<usize>) -> usize {
+    text.as_bytes()[..span.start.min(text.len())].iter().filter(|&&byte| byte == b'\n').count() + 1
+}

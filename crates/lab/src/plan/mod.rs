@@ -1,0 +1,288 @@
+//! What to measure: stacks × workloads × repetitions on a link, read from TOML
+//! or from the command line. A plan that exists can be run.
+
+mod file;
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+use crate::link::LinkSpec;
+use crate::stack::Stack;
+use crate::workload::{Kind, Workload};
+
+/// Everything a run needs to know.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Short name; part of the output folder's name.
+    pub name: String,
+    /// The question the run answers, as a title.
+    pub question: String,
+    /// What is compared, each with the name of its baseline.
+    pub stacks: Vec<PlannedStack>,
+    /// What each stack does.
+    pub workloads: Vec<Workload>,
+    /// Paired blocks for each workload and size.
+    pub repetitions: u32,
+    /// Transfers of each cell before the first that counts.
+    pub warmup: u32,
+    /// IPv4 or IPv6 between client and server.
+    pub family: Family,
+    /// Octets of IP packet on the link.
+    pub mtu: u32,
+    /// Whether the hosts' interfaces segment, coalesce and skip checksums.
+    pub offload: Offload,
+    /// TCP congestion control of both hosts.
+    pub congestion_control: String,
+    /// The link on which everything is measured.
+    pub link: LinkSpec,
+    /// Links on which the prediction for the picture is checked, with one size.
+    pub check_links: Vec<LinkSpec>,
+    /// Size of the transfers on the check links; the largest download's by default.
+    pub check_size: u64,
+    /// Seed of the order of blocks and of the files' content.
+    pub seed: u64,
+}
+
+/// A stack and what it is compared with.
+#[derive(Debug, Clone)]
+pub struct PlannedStack {
+    /// The stack.
+    pub stack: Stack,
+    /// Name of another stack of the plan; none: this one is a baseline.
+    pub baseline: Option<String>,
+}
+
+/// Address family between client and server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6, the default.
+    Ipv6,
+}
+
+/// What the interfaces do for the hosts. `METHOD` 9: offload flatters cleartext.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Offload {
+    /// As users' machines: segmentation, coalescing and checksums offloaded.
+    Offload,
+    /// Each packet by itself, checksums computed.
+    PerPacket,
+}
+
+impl Offload {
+    /// The name in plans and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Offload => "offload",
+            Self::PerPacket => "per-packet",
+        }
+    }
+}
+
+impl Family {
+    /// The name in plans and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "ipv4",
+            Self::Ipv6 => "ipv6",
+        }
+    }
+}
+
+impl Plan {
+    /// Reads a plan from a file.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] with file and line.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Error::Plan(format!("cannot read the plan {}: {error}", path.display()))
+        })?;
+        let name = path.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy());
+        Self::from_toml(&text, &name)
+            .map_err(|error| Error::Plan(format!("{}:{error}", path.display())))
+    }
+
+    /// Reads a plan from its text; `name` is used where the plan gives none.
+    ///
+    /// # Errors
+    /// `LINE: sentence`.
+    pub fn from_toml(text: &str, name: &str) -> std::result::Result<Self, String> {
+        file::read(text, name)
+    }
+
+    /// The plan of a command line: stacks, sizes and a link.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] with a sentence.
+    pub fn from_arguments(stacks: &[String], sizes: &[String], link: &str) -> Result<Self> {
+        let quoted = |items: &[String]| {
+            items.iter().map(|item| format!("{item:?}")).collect::<Vec<_>>().join(", ")
+        };
+        // Baselines that the user did not name are measured too: an overhead
+        // over nothing is no answer.
+        let mut all: Vec<String> = Vec::new();
+        for name in stacks {
+            let baseline = Stack::parse(name).map_err(Error::Plan)?.service.baseline();
+            let missing = baseline.filter(|b| !stacks.iter().any(|s| s == b));
+            all.extend(missing.filter(|b| !all.iter().any(|s| s == b)).map(str::to_owned));
+            all.push(name.clone());
+        }
+        let commands_only =
+            Stack::parse(&stacks[0]).is_ok_and(|s| !s.service.accepts(Kind::Download));
+        let workloads = if commands_only {
+            "[[workload]]\nkind = \"commands\"\n".to_owned()
+        } else {
+            let sizes = quoted(sizes);
+            format!(
+                "[[workload]]\nkind = \"download\"\nsizes = [{sizes}]\n[[workload]]\nkind = \"upload\"\nsizes = [{sizes}]\n"
+            )
+        };
+        let text = format!("stacks = [{}]\nlink = {link:?}\n{workloads}", quoted(&all));
+        Self::from_toml(&text, "adhoc").map_err(|error| {
+            Error::Plan(
+                error.split_once(": ").map_or(error.clone(), |(_line, rest)| rest.to_owned()),
+            )
+        })
+    }
+
+    /// Keeps the stacks whose name matches `pattern` (`*` stands for any text),
+    /// and the baselines that they are compared with.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] where nothing is left.
+    pub fn keep_only(&mut self, pattern: &str) -> Result<()> {
+        let kept: Vec<String> = self
+            .stacks
+            .iter()
+            .filter(|planned| matches_glob(pattern, &planned.stack.name))
+            .flat_map(|planned| [Some(planned.stack.name.clone()), planned.baseline.clone()])
+            .flatten()
+            .collect();
+        if kept.is_empty() {
+            let names: Vec<&str> = self.stacks.iter().map(|p| p.stack.name.as_str()).collect();
+            return Err(Error::Plan(format!(
+                "--only {pattern}: no stack of this plan matches; it has {}",
+                names.join(", ")
+            )));
+        }
+        self.stacks.retain(|planned| kept.contains(&planned.stack.name));
+        for workload in &mut self.workloads {
+            workload.stacks.retain(|name| kept.contains(name));
+        }
+        self.workloads.retain(|workload| !workload.stacks.is_empty());
+        Ok(())
+    }
+
+    /// The stack of this name; names in a plan are known to exist.
+    pub fn stack(&self, name: &str) -> Option<&PlannedStack> {
+        self.stacks.iter().find(|planned| planned.stack.name == name)
+    }
+}
+
+/// Whether `name` matches `pattern`, in which `*` stands for any text.
+fn matches_glob(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((before, after)) => name.strip_prefix(before).is_some_and(|rest| {
+            (0..=rest.len())
+                .filter(|&i| rest.is_char_boundary(i))
+                .any(|i| matches_glob(after, &rest[i..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+question = "What does FTPS cost?"
+stacks = ["ftp", "ftps"]
+repetitions = 3
+link = "100mbit"
+
+[[workload]]
+kind = "download"
+sizes = ["1KiB", "1MiB"]
+"#;
+
+    #[test]
+    fn a_good_plan_and_its_defaults() {
+        let plan = Plan::from_toml(GOOD, "x").expect("a good plan");
+        assert_eq!(plan.stacks[1].baseline.as_deref(), Some("ftp"));
+        assert_eq!(plan.workloads[0].sizes, [1024, 1 << 20]);
+        assert_eq!(plan.link.rate_bps, Some(100_000_000));
+        assert_eq!((plan.family, plan.mtu, plan.warmup), (Family::Ipv6, 1500, 1));
+    }
+
+    #[test]
+    fn every_mistake_is_named_with_its_line() {
+        let cases = [
+            (GOOD.replace("\"ftps\"", "\"ftsp\""), "3: there is no stack `ftsp`"),
+            (GOOD.replace("\"ftps\"", "\"ftp\""), "3: `ftp` is listed twice"),
+            (GOOD.replace("repetitions", "repetitons"), "4: unknown field `repetitons`"),
+            (GOOD.replace("= 3", "= 1"), "4: repetitions must be"),
+            (GOOD.replace("100mbit", "100"), "5: `100` is not a rate"),
+            (GOOD.replace("download", "downlod"), "8: unknown variant `downlod`"),
+            (
+                GOOD.replace("download", "commands"),
+                "8: the workload `commands` cannot run on `ftp`",
+            ),
+            (GOOD.replace("1KiB", "2TiB"), "9: `2TiB` is not a size"),
+            (GOOD.replace("1KiB", "2GiB"), "9: sizes go from"),
+            (
+                GOOD.replace("sizes =", "clients = 4\nsizes ="),
+                "9: the workload `download` has no `clients`",
+            ),
+            (GOOD.replace("link", "mtu = 100\nlink"), "5: the MTU for ipv6"),
+            (
+                GOOD.replace("link", "check-links = [\"unshaped\"]\nlink"),
+                "5: a check link needs a rate",
+            ),
+            (format!("{GOOD}[baselines]\nftps = \"http\"\n"), "11: `http` is not one of"),
+            (format!("{GOOD}[baselines]\nftp = \"ftp\"\n"), "11: a stack cannot be its own"),
+            ("stacks = [\"ftp\"".into(), "1:"),
+            (String::new(), "1: missing field `stacks`"),
+        ];
+        for (text, expected) in cases {
+            let error = Plan::from_toml(&text, "x").expect_err(expected);
+            assert!(error.starts_with(expected), "{error:?} does not start with {expected:?}");
+        }
+    }
+
+    #[test]
+    fn a_command_line_brings_the_baselines_along() {
+        let strings = |s: &[&str]| s.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        let plan =
+            Plan::from_arguments(&strings(&["ftps", "https"]), &strings(&["1KiB"]), "unshaped")
+                .expect("a good command line");
+        let names: Vec<&str> = plan.stacks.iter().map(|p| p.stack.name.as_str()).collect();
+        assert_eq!(names, ["ftp", "ftps", "http", "https"]);
+        let error = Plan::from_arguments(&strings(&["ftps"]), &strings(&["1K"]), "unshaped");
+        assert!(error.is_err_and(|e| e.to_string().starts_with("`1K` is not a size")));
+    }
+
+    #[test]
+    fn only_keeps_the_baselines_of_what_it_keeps() {
+        let mut plan = Plan::from_toml(GOOD, "x").expect("a good plan");
+        assert!(plan.keep_only("http*").is_err());
+        plan.keep_only("*ps").expect("ftps is there");
+        assert_eq!(plan.stacks.len(), 2);
+        plan.keep_only("ftp").expect("ftp is there");
+        assert_eq!(plan.workloads[0].stacks, ["ftp"]);
+    }
+
+    #[test]
+    fn globs() {
+        assert!(
+            matches_glob("*", "ftp") && matches_glob("f*p", "ftp") && matches_glob("ftp*", "ftp")
+        );
+        assert!(!matches_glob("f*s", "ftp") && !matches_glob("", "ftp"));
+    }
+}
