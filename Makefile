@@ -1,0 +1,43 @@
+# Two commands do everything: `make demo` and `make test`.
+
+CARGO_TARGET_DIR ?= target
+HEADROOM = $(CARGO_TARGET_DIR)/release/headroom
+# One profile for all: the vendored OpenSSL and libcurl are built once.
+CARGO_FLAGS = --release --locked --workspace
+
+.PHONY: demo test build parts lint unit deny install-docs
+
+# What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine?
+demo: parts build
+	$(HEADROOM) lab run plans/demo.toml
+
+# Format, lint, licences, unit tests, integration tests with real servers.
+test: parts-for-tests build lint deny
+	HEADROOM_TESTS=required cargo test $(CARGO_FLAGS)
+
+# Programs under test, unpacked into a private cache; nothing is installed.
+parts:
+	scripts/fetch-parts
+
+parts-for-tests:
+	scripts/fetch-parts
+	scripts/fetch-parts --with-browser
+
+build:
+	cargo build $(CARGO_FLAGS)
+
+lint:
+	cargo fmt --all --check
+	cargo clippy $(CARGO_FLAGS) --all-targets -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" cargo doc $(CARGO_FLAGS) --no-deps --quiet
+
+# Licences, sources and advisories of everything that is built in.
+deny:
+	scripts/check-dependencies
+
+# Completions and manual pages, for packagers.
+install-docs: build
+	mkdir -p $(CARGO_TARGET_DIR)/doc-dist
+	$(HEADROOM) man $(CARGO_TARGET_DIR)/doc-dist
+	for shell in bash zsh fish; do \
+	  $(HEADROOM) completions $$shell > $(CARGO_TARGET_DIR)/doc-dist/headroom.$$shell; done
