@@ -13,6 +13,9 @@ pub enum Error {
     /// Something that should work did not.
     #[error("{0}")]
     Failed(String),
+    /// The link failed its self-test.
+    #[error("{0}")]
+    Link(String),
     /// The user asked to stop.
     #[error("interrupted; everything was removed, nothing was written")]
     Interrupted,
@@ -25,7 +28,7 @@ impl Error {
     /// The exit code of a process that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Failed(_) => 1,
+            Self::Failed(_) | Self::Link(_) => 1,
             Self::Plan(_) => 2,
             Self::Missing(_) => 3,
             Self::Interrupted => 130,

@@ -400,7 +400,7 @@ fn follow(packets: &[Packet]) -> Vec<State> {
                     state.opens_handshake = true;
                 }
                 (At::Handshake, Head::TlsData | Head::SshNewKeys) if packet.from_client => {
-                    *at = At::Secured
+                    *at = At::Secured;
                 }
                 _ => {}
             }

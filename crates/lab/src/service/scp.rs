@@ -43,10 +43,10 @@ impl Service for Scp {
         let remote = |name: &str| format!("root@{}:{}", site.host(), site.remote(name));
         match task {
             Task::Download { remote: from, local } => {
-                argv.extend([remote(from), local.display().to_string()])
+                argv.extend([remote(from), local.display().to_string()]);
             }
             Task::Upload { local, remote: to } => {
-                argv.extend([local.display().to_string(), remote(to)])
+                argv.extend([local.display().to_string(), remote(to)]);
             }
             Task::DownloadTree { remote: from, local, .. } => {
                 argv.extend([

@@ -11,11 +11,11 @@ use crate::link::LinkSpec;
 /// checksum, gap between frames (IEEE 802.3).
 pub(super) const FRAMING: u32 = 24;
 
-/// Octets that HTB may send at once: what it owes after a timer that came
-/// 250 µs late, and two full frames at least. With less, 1 Gbit/s came out as
-/// 0.93 here.
+/// Octets that HTB may send at once: what it owes after a timer that came 1 ms
+/// late, and two full frames at least. With two frames alone 1 Gbit/s came out
+/// as 0.93 here, with 250 µs as 0.96 while a compiler ran beside it.
 fn burst(rate_bps: u64) -> u64 {
-    (rate_bps / 8 / 4000).max(2 * 1538)
+    (rate_bps / 8 / 1000).max(2 * 1538)
 }
 
 /// The commands that make both directions of the link.

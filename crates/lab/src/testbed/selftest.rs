@@ -48,6 +48,8 @@ pub struct SelfTest {
     pub error_pct: f64,
     /// Whether the error is within 2 %.
     pub passed: bool,
+    /// Tests that it took, three at most.
+    pub attempts: u32,
 }
 
 const TOLERANCE_PCT: f64 = 2.0;
@@ -72,18 +74,16 @@ pub(super) fn run(testbed: &mut Testbed, spec: &LinkSpec, offload: Offload) -> R
     verify_tcp(testbed)?;
     // Loss would make TCP slower than the link; the rate is then not testable so.
     let Some(asked_bps) = spec.rate_bps.filter(|_| spec.loss_pct == 0.0) else { return Ok(report) };
-    let mut worst: Option<SelfTest> = None;
-    for upload in [false, true] {
-        let measured_bps = measure(testbed, asked_bps, upload)?;
-        let error_pct = 100.0 * (measured_bps / asked_bps as f64 - 1.0);
-        let passed = error_pct.abs() <= TOLERANCE_PCT;
-        let test = SelfTest { asked_bps, measured_bps, error_pct, passed };
-        if worst.as_ref().is_none_or(|worst| worst.error_pct.abs() < error_pct.abs()) {
-            worst = Some(test);
-        }
+    // Another program's burst of load can spoil a test, and will spoil as many
+    // of the transfers: three spoilt tests in a row are no accident.
+    let mut attempts = 1;
+    let mut test = test_both(testbed, asked_bps, attempts)?;
+    while !test.passed && attempts < 3 {
+        attempts += 1;
+        test = test_both(testbed, asked_bps, attempts)?;
     }
-    if let Some(test) = worst.as_ref().filter(|test| !test.passed) {
-        return Err(Error::Failed(format!(
+    if !test.passed {
+        return Err(Error::Link(format!(
             "the link `{spec}` failed its self-test: {} passed instead of {} ({:+.1} %, allowed ±{TOLERANCE_PCT} %). \
              Choose a lower rate, or look for other load on this machine",
             units::rate(test.measured_bps),
@@ -91,7 +91,19 @@ pub(super) fn run(testbed: &mut Testbed, spec: &LinkSpec, offload: Offload) -> R
             test.error_pct
         )));
     }
-    Ok(LinkReport { self_test: worst, ..report })
+    Ok(LinkReport { self_test: Some(test), ..report })
+}
+
+/// Tests both directions; the result is that of the one further off.
+fn test_both(testbed: &mut Testbed, asked_bps: u64, attempts: u32) -> Result<SelfTest> {
+    let mut one = |upload: bool| -> Result<SelfTest> {
+        let measured_bps = measure(testbed, asked_bps, upload)?;
+        let error_pct = 100.0 * (measured_bps / asked_bps as f64 - 1.0);
+        let passed = error_pct.abs() <= TOLERANCE_PCT;
+        Ok(SelfTest { asked_bps, measured_bps, error_pct, passed, attempts })
+    };
+    let (down, up) = (one(false)?, one(true)?);
+    Ok(if up.error_pct.abs() > down.error_pct.abs() { up } else { down })
 }
 
 /// Fills one direction with TCP and reads the rate off the packets behind the
