@@ -41,7 +41,7 @@ fn cost(stack: &Portable, all: &[Portable]) -> Option<String> {
     };
     let rest = match stack.fill_bps {
         Some(fill) => format!("below {} you will not notice the rest", units::rate(fill)),
-        None => "the rest needs an unshaped link to be told".to_owned(),
+        None => "the rest takes large files on an unshaped link to tell".to_owned(),
     };
     Some(format!("{trips}{bytes}; {rest}."))
 }

@@ -24,6 +24,10 @@ pub fn portable(
         .collect()
 }
 
+/// The largest file must take this share of the fixed time beyond it, or the
+/// time that a gigabyte takes is lost in the noise of logins.
+const TELLING_SHARE: f64 = 0.5;
+
 fn one(stack: &StackRecord, downloads: &[&Sample], unshaped: bool) -> Portable {
     let line = |value: fn(&Sample) -> Option<f64>| -> Option<Line> {
         let points: Vec<(f64, f64)> =
@@ -32,8 +36,10 @@ fn one(stack: &StackRecord, downloads: &[&Sample], unshaped: bool) -> Portable {
     };
     let time = line(|s| s.session_seconds);
     let cpu = line(|s| s.cpu_seconds.map(|cpu| cpu.client + cpu.server));
-    let seconds_per_gb =
-        time.filter(|line| unshaped && line.slope > 0.0).map(|line| line.slope * 1e9);
+    let largest = downloads.iter().map(|s| s.size_bytes).max().unwrap_or(0) as f64;
+    let seconds_per_gb = time
+        .filter(|line| unshaped && line.slope * largest > TELLING_SHARE * line.intercept.max(0.0))
+        .map(|line| line.slope * 1e9);
     let extra = extra_bytes_per_mb(downloads);
     Portable {
         stack: stack.name.clone(),

@@ -114,6 +114,7 @@ fn measured_cell(row: &Summary) -> String {
         (Some(pct), Some([lo, hi]), _) => {
             format!("{} ± {} %", signed(pct), units::three((hi - lo) / 2.0))
         }
+        (Some(pct), None, _) if pct >= 1000.0 => format!("× {}", units::three(pct / 100.0 + 1.0)),
         (Some(pct), None, _) => format!("{} %", signed(pct)),
         (None, _, Some(seconds)) => units::seconds(seconds),
         (None, _, None) => "failed".to_owned(),

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -62,16 +63,21 @@ pub fn run(plan: &Plan, options: &Options, progress: &dyn Progress) -> Result<Re
     let parts = Parts::from_environment();
     require(plan, &parts)?;
     let started = environment::now();
+    let clock = Instant::now();
     let mut run = Run::up(plan, options, Arc::new(Executor::real(parts)), progress)?;
-    let outcome = run.measure();
-    // Whatever the outcome, a server that died explains it best.
-    let outcome = outcome.map_err(|error| run.bench.blame_a_server(error));
-    let environment = outcome.is_ok().then(|| environment::record(plan, &run, started));
+    let up = clock.elapsed();
+    let measured = match run.measure() {
+        Ok(measured) => measured,
+        // Whatever went wrong, a server that died explains it best.
+        Err(error) => return Err(run.bench.blame_a_server(error)),
+    };
+    let mut environment = environment::record(plan, &run, started);
     let (links, warnings) = (std::mem::take(&mut run.links), std::mem::take(&mut run.warnings));
-    drop(run); // before the analysis: the testbed is not needed for it
-    let measured = outcome?;
-    let environment =
-        environment.ok_or_else(|| Error::Failed("the environment was not recorded".into()))?;
+    let clock = Instant::now();
+    drop(run);
+    let (up, down) = (up.as_secs_f64(), clock.elapsed().as_secs_f64());
+    let testbed = format!("up in {up:.2} s, servers included; down in {down:.2} s");
+    environment.settings.insert("testbed".to_owned(), testbed);
     Ok(analyse(plan, environment, links, measured, warnings))
 }
 
@@ -194,11 +200,11 @@ impl<'a> Run<'a> {
 
     fn measure(&mut self) -> Result<Vec<Measured>> {
         let plan = self.plan;
-        let mut measured = self.on_link(&plan.link, &plan.workloads)?;
+        let mut measured = self.on_link(&plan.link, &plan.workloads, plan.repetitions)?;
         if !plan.check_links.is_empty() {
             let check = self.check_workload();
             for link in &plan.check_links {
-                match self.on_link(link, &check) {
+                match self.on_link(link, &check, plan.repetitions.min(CHECK_REPETITIONS)) {
                     Ok(more) => measured.extend(more),
                     // The answer stands without a point to check it against.
                     Err(Error::Link(why)) => {
@@ -255,7 +261,12 @@ impl<'a> Run<'a> {
     }
 
     /// Measures workloads on a link: warm-up, then shuffled blocks.
-    fn on_link(&mut self, spec: &LinkSpec, workloads: &[Workload]) -> Result<Vec<Measured>> {
+    fn on_link(
+        &mut self,
+        spec: &LinkSpec,
+        workloads: &[Workload],
+        repetitions: u32,
+    ) -> Result<Vec<Measured>> {
         self.progress.stage(&format!("testing the link ({spec})"));
         let mut report = self.bench.testbed.set_link(spec, self.plan.offload)?;
         let mut blocks = self.blocks(spec, workloads);
@@ -264,11 +275,11 @@ impl<'a> Run<'a> {
             self.bench.warm_up(cell, self.plan.warmup)?;
         }
         let expected: f64 = blocks.cells.iter().map(Cell::expected_s).sum();
-        self.progress.expect((expected * 1e3) as u64 * u64::from(self.plan.repetitions));
+        self.progress.expect((expected * 1e3) as u64 * u64::from(repetitions));
 
         let mut measured = Vec::new();
-        let mut repeats_left = blocks.groups.len() as u32 * self.plan.repetitions / 5;
-        for _ in 0..self.plan.repetitions {
+        let mut repeats_left = blocks.groups.len() as u32 * repetitions / 5;
+        for _ in 0..repetitions {
             blocks.groups.shuffle(&mut self.random);
             for mut group in blocks.groups.clone() {
                 let foreign = self.block(&blocks.cells, &mut group, None, &mut measured)?;
@@ -361,6 +372,9 @@ impl<'a> Run<'a> {
         Ok(())
     }
 }
+
+/// A link that is full leaves little to chance: three blocks tell enough.
+const CHECK_REPETITIONS: u32 = 3;
 
 /// METHOD 11: above this share of the machine a block is marked and repeated.
 const MAX_FOREIGN_PCT: f64 = 5.0;
