@@ -22,6 +22,7 @@ pub(crate) struct Packet {
     payload_len: u32,
     from_client: bool,
     syn: bool,
+    fin: bool,
     head: Head,
 }
 
@@ -82,6 +83,7 @@ impl Trace {
             payload_len: u32::try_from(segment.payload_len).unwrap_or(u32::MAX),
             from_client,
             syn: segment.tcp.syn(),
+            fin: segment.tcp.fin(),
             head: classify(segment.payload),
         });
     }
@@ -138,9 +140,9 @@ pub(crate) struct Marks {
 /// What the wire says of one transfer. Times in seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Record {
-    /// First data command to completion reply.
+    /// First data command to completion.
     pub(crate) transfer_s: f64,
-    /// First SYN to completion reply.
+    /// First SYN to completion.
     pub(crate) session_s: f64,
     /// SYN to SYN-ACK at the router.
     pub(crate) rtt_s: Option<f64>,
@@ -274,13 +276,23 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     })
 }
 
-/// Index of the packet that carried the completion reply: the last payload from
-/// the server that the client had read when it said it was done; for a client
-/// that says nothing, the last payload from the server.
+/// Index of the packet that says that the transfer is complete.
+///
+/// For an upload it is the server's reply: the last payload from the server that
+/// the client had read when it said that it was done. For a download it is the
+/// client's first word or FIN after it: megabytes can wait in the client's socket
+/// buffer, still to be decrypted, when the last packet has passed. A client that
+/// says nothing (SFTP) closes its files and has an answer: the last payload from
+/// the server is that.
 fn completion(packets: &[Packet], expected: &Expectation) -> Option<usize> {
     let reply = |p: &Packet| !p.from_client && p.payload_len > 0;
-    let before = |limit: u64| packets.iter().rposition(|p| reply(p) && p.time_ns <= limit);
-    expected.marks.done_ns.and_then(before).or_else(|| packets.iter().rposition(reply))
+    let last_reply = || packets.iter().rposition(reply);
+    let Some(done) = expected.marks.done_ns else { return last_reply() };
+    let replied =
+        packets.iter().rposition(|p| reply(p) && p.time_ns <= done).or_else(last_reply)?;
+    let parts = |p: &Packet| p.from_client && (p.fin || p.payload_len > 0) && p.time_ns >= done;
+    let parted = packets[replied..].iter().position(parts).map(|after| replied + after);
+    Some(if expected.upload { replied } else { parted.unwrap_or(replied) })
 }
 
 /// Index of the packet that carried the first data command.
@@ -477,6 +489,7 @@ mod tests {
                 payload_len: if payload == SYN { 0 } else { payload.len() as u32 },
                 from_client,
                 syn: payload == SYN,
+                fin: false,
                 head: classify(payload),
             })
             .collect();
@@ -557,6 +570,27 @@ mod tests {
         assert!((record.phases.idle - 0.021).abs() < 1e-9, "{:?}", record.phases);
         let sum = record.segments.iter().map(|s| s.end_s - s.start_s).sum::<f64>();
         assert!((sum - record.session_s).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_download_is_complete_when_the_client_has_read_it() {
+        let body = [7; 1200];
+        let mut trace = trace(
+            &[80],
+            &[
+                (0, 0, true, SYN),
+                (1, 0, false, SYN),
+                (2, 0, true, b"GET / HTTP/1.1"),
+                (4, 0, false, &body),
+                (9, 0, true, b""),
+            ],
+        );
+        trace.packets[4].fin = true;
+        let marks = Marks { done_ns: Some(8_500_000), ..Marks::default() };
+        let expected = Expectation { marks, ..expect(80, false) };
+        let session = |expected| read(&trace, &expected).expect("a session").session_s;
+        assert!((session(expected) - 0.009).abs() < 1e-9);
+        assert!((session(Expectation { upload: true, ..expected }) - 0.004).abs() < 1e-9);
     }
 
     #[test]

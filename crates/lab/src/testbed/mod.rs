@@ -159,20 +159,17 @@ impl Testbed {
     /// Makes the link what `spec` says and tests it; `offload` is what an
     /// unshaped link uses, a shaped one always carries single packets.
     pub(crate) fn set_link(&mut self, spec: &LinkSpec, offload: Offload) -> Result<LinkReport> {
-        self.executor.run_all(&link::remove(&self.names))?;
-        let offload = if spec.rate_bps.is_some() || spec.needs_netem() {
-            Offload::PerPacket
-        } else {
-            offload
-        };
-        self.set_offload(offload)?;
-        self.executor.run_all(&link::commands(&self.names, spec))?;
+        let shaped = spec.rate_bps.is_some() || spec.needs_netem();
+        let offload = if shaped { Offload::PerPacket } else { offload };
+        self.shape(spec, offload)?;
         selftest::run(self, spec, offload)
     }
 
-    /// Switches segmentation, coalescing and checksum offload of all interfaces.
-    pub(crate) fn set_offload(&self, offload: Offload) -> Result<()> {
-        self.executor.run_all(&netns::offload_commands(&self.names, offload))
+    /// Makes the link what `spec` says, untested: for counting, not for timing.
+    pub(crate) fn shape(&self, spec: &LinkSpec, offload: Offload) -> Result<()> {
+        self.executor.run_all(&link::remove(&self.names))?;
+        self.executor.run_all(&netns::offload_commands(&self.names, offload))?;
+        self.executor.run_all(&link::commands(&self.names, spec))
     }
 
     /// Forgets what TCP remembers of the other end.
