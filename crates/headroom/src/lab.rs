@@ -34,7 +34,7 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let out = arguments.out.clone().unwrap_or_else(|| default_folder(&plan));
-    let out = std::path::absolute(out)?;
+    let out = outside_run(std::path::absolute(out)?)?;
     let results = {
         let bar = Bar::new();
         run::run(&plan, &options, &bar)?
@@ -93,11 +93,23 @@ fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {
     ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
         .context("cannot listen for Ctrl-C")?;
     Ok(Options {
-        scratch: scratch.map(std::path::absolute).transpose()?,
+        scratch: scratch.map(std::path::absolute).transpose()?.map(outside_run).transpose()?,
         headroom: std::env::current_exe().context("cannot find this program's own file")?,
         client_version: headroom_fetch::version(),
         interrupted,
     })
+}
+
+/// The lab covers `/run` with its own: what is written there ends with it.
+fn outside_run(path: PathBuf) -> anyhow::Result<PathBuf> {
+    if path.starts_with("/run") {
+        let sentence = format!(
+            "{}: the lab covers /run with its own; choose a folder elsewhere",
+            path.display()
+        );
+        return Err(Error::Plan(sentence).into());
+    }
+    Ok(path)
 }
 
 fn default_folder(plan: &Plan) -> PathBuf {

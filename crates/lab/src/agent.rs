@@ -42,8 +42,6 @@ pub struct Outcome {
     pub(crate) code: Option<i32>,
     /// Start to end.
     pub(crate) process_s: f64,
-    /// User and system time, of its descendants too.
-    pub(crate) cpu_s: f64,
     pub(crate) peak_memory_bytes: u64,
     /// The last 64 KiB of each stream.
     pub(crate) stdout: String,
@@ -53,7 +51,6 @@ pub struct Outcome {
 /// The state of a started server.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ServerState {
-    pub(crate) running: bool,
     /// How it ended, in words.
     pub(crate) ended: Option<String>,
     /// The latest lines it wrote, each with the wall clock (ns) of its arrival.
@@ -96,7 +93,7 @@ enum Reply {
     Outcomes(Vec<Outcome>),
     State(ServerState),
     Connected(bool),
-    Sent { octets: u64, congestion_control: String },
+    Sent { congestion_control: String },
     Error(String),
 }
 
@@ -174,11 +171,11 @@ impl Agent {
         self.expect_done(&Request::Sink { address })
     }
 
-    /// Sends octets to `address` for `seconds`; returns how many, and the
-    /// congestion control that the kernel says the connection had.
-    pub(crate) fn blast(&mut self, address: SocketAddr, seconds: f64) -> Result<(u64, String)> {
+    /// Sends octets to `address` for `seconds`; returns the congestion control
+    /// that the kernel says the connection had.
+    pub(crate) fn blast(&mut self, address: SocketAddr, seconds: f64) -> Result<String> {
         match self.ask(&Request::Blast { address, seconds })? {
-            Reply::Sent { octets, congestion_control } => Ok((octets, congestion_control)),
+            Reply::Sent { congestion_control } => Ok(congestion_control),
             other => Err(self.confused(&other)),
         }
     }
@@ -331,7 +328,6 @@ fn run(job: &Job, timeout: Duration) -> Result<Outcome> {
     Ok(Outcome {
         code: used.status.code(),
         process_s,
-        cpu_s: (used.rusage.utime + used.rusage.stime).as_secs_f64(),
         peak_memory_bytes: used.rusage.maxrss,
         stdout: stdout.recv().unwrap_or_default(),
         stderr: stderr.recv().unwrap_or_default(),
@@ -359,25 +355,29 @@ fn converse(child: &mut Child, lines: &[String]) -> String {
         return String::new();
     };
     let mut answers = BufReader::new(stdout);
-    let mut said = String::new();
+    let mut said: Vec<u8> = Vec::new();
     for (number, line) in lines.iter().enumerate() {
         let marker = format!("headroom-done-{number}");
         // the status goes with the marker, so that a failing command is seen
         if writeln!(stdin, "{line}\necho {marker} $?").is_err() {
             break;
         }
-        let mut answer = String::new();
-        while answers.read_line(&mut answer).is_ok_and(|octets| octets > 0) {
-            let last = answer.lines().next_back().unwrap_or_default();
-            if last.starts_with(&marker) {
+        // a line without end is read in pieces, so that it cannot fill the memory
+        let mut piece = Vec::new();
+        while (&mut answers).take(4096).read_until(b'\n', &mut piece).is_ok_and(|octets| octets > 0)
+        {
+            said.extend_from_slice(&piece);
+            said.drain(..said.len().saturating_sub(TAIL));
+            let ended = String::from_utf8_lossy(&piece).contains(&marker);
+            piece.clear();
+            if ended {
                 break;
             }
         }
-        said.push_str(&answer);
     }
     drop(stdin);
-    let _ = answers.read_to_string(&mut said);
-    keep_tail(said.into_bytes())
+    let _ = answers.take(TAIL as u64).read_to_end(&mut said);
+    keep_tail(said)
 }
 
 const TAIL: usize = 64 * 1024;
@@ -412,14 +412,13 @@ fn blast(address: SocketAddr, seconds: f64) -> Result<Reply> {
     stream.set_write_timeout(Some(Duration::from_secs(10))).doing(doing)?;
     let piece = [0x5a; 64 * 1024];
     let deadline = Instant::now() + Duration::from_secs_f64(seconds);
-    let mut octets = 0;
     while Instant::now() < deadline {
-        octets += stream.write(&piece).doing(doing)? as u64;
+        let _ = stream.write(&piece).doing(doing)?;
     }
     let name = getsockopt(&stream, sockopt::TcpCongestion)
         .doing(|| "ask for the congestion control".into())?;
     let congestion_control = name.to_string_lossy().trim_end_matches('\0').to_owned();
-    Ok(Reply::Sent { octets, congestion_control })
+    Ok(Reply::Sent { congestion_control })
 }
 
 /// A server and the last lines it wrote.
@@ -461,7 +460,7 @@ impl Server {
             };
         }
         let log = lock(&self.log).iter().filter(|(at, _)| *at >= since_ns).cloned().collect();
-        ServerState { running: self.ended.is_none(), ended: self.ended.clone(), log }
+        ServerState { ended: self.ended.clone(), log }
     }
 }
 

@@ -24,7 +24,7 @@ pub fn clean(parent: &Path) -> Result<Vec<String>> {
         }
     }
     for (_, path) in &abandoned {
-        std::fs::remove_dir_all(path).doing(|| format!("remove {}", path.display()))?;
+        scratch::remove(path).doing(|| format!("remove {}", path.display()))?;
         removed.push(format!("scratch folder {}", path.display()));
     }
     Ok(removed)

@@ -160,9 +160,7 @@ impl Executor {
                 Err(error) => return Err(error),
             };
             environment.extend(self.parts.environment(&located));
-            if index == 0 || located.origin == "cache" {
-                *word = located.path.display().to_string();
-            }
+            *word = located.path.display().to_string();
         }
         Ok((Command { argv }, environment))
     }

@@ -54,13 +54,26 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.path) {
+        if let Err(error) = remove(&self.path) {
             eprintln!(
                 "headroom: cannot remove {}: {error}; run `headroom lab clean`",
                 self.path.display()
             );
         }
     }
+}
+
+/// Removes a scratch folder, its lock last: what is left without a lock could not
+/// be told from a stranger's folder.
+pub(crate) fn remove(path: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(path)?.flatten().filter(|entry| entry.file_name() != LOCK) {
+        if entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())?;
+        } else {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    std::fs::remove_dir_all(path)
 }
 
 /// Names of runs in `parent` whose process is gone, and the folders they left.

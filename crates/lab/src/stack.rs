@@ -20,7 +20,10 @@ impl Stack {
     /// # Errors
     /// A sentence that names the unknown part and lists the known ones.
     pub fn parse(name: &str) -> Result<Self, String> {
-        let (path, _label) = name.split_once('#').unwrap_or((name, ""));
+        let (path, label) = name.split_once('#').unwrap_or((name, ""));
+        if !label.chars().all(|c| c.is_ascii_alphanumeric()) {
+            return Err(format!("`{name}`: a label has letters and digits only"));
+        }
         let mut parts = path.split('/');
         let application = parts.next().unwrap_or_default();
         let service = service::find(application).ok_or_else(|| {
@@ -57,5 +60,6 @@ mod tests {
         assert!(Stack::parse("gopher").is_err_and(|e| e.contains("ftp, ftps")));
         assert!(Stack::parse("sftp/tls").is_err_and(|e| e.contains("no layer `tls`")));
         assert!(Stack::parse("").is_err());
+        assert!(Stack::parse("http#x; include y").is_err_and(|e| e.contains("letters and digits")));
     }
 }

@@ -38,7 +38,7 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
         _ => return Err(bad(text, "a rate such as 10mbit, 100mbit or 1gbit")),
     };
     match number.parse::<f64>() {
-        Ok(value) if value > 0.0 && value * scale <= 1e12 => Ok((value * scale) as u64),
+        Ok(value) if value * scale >= 1.0 && value * scale <= 1e12 => Ok((value * scale) as u64),
         _ => Err(bad(text, "a rate above 0 and up to 1000gbit, such as 100mbit")),
     }
 }

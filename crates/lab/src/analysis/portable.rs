@@ -24,8 +24,8 @@ pub fn portable(
         .collect()
 }
 
-/// The largest file must take this share of the fixed time beyond it, or the
-/// time that a gigabyte takes is lost in the noise of logins.
+/// The largest file must take this share of the fixed cost beyond it, or what a
+/// gigabyte costs is lost in the noise of logins.
 const TELLING_SHARE: f64 = 0.5;
 
 fn one(stack: &StackRecord, downloads: &[&Sample], unshaped: bool) -> Portable {
@@ -37,9 +37,8 @@ fn one(stack: &StackRecord, downloads: &[&Sample], unshaped: bool) -> Portable {
     let time = line(|s| s.session_seconds);
     let cpu = line(|s| s.cpu_seconds.map(|cpu| cpu.client + cpu.server));
     let largest = downloads.iter().map(|s| s.size_bytes).max().unwrap_or(0) as f64;
-    let seconds_per_gb = time
-        .filter(|line| unshaped && line.slope * largest > TELLING_SHARE * line.intercept.max(0.0))
-        .map(|line| line.slope * 1e9);
+    let tells = |line: &Line| line.slope * largest > TELLING_SHARE * line.intercept.max(0.0);
+    let seconds_per_gb = time.filter(|line| unshaped && tells(line)).map(|line| line.slope * 1e9);
     let extra = extra_bytes_per_mb(downloads);
     Portable {
         stack: stack.name.clone(),
@@ -49,7 +48,7 @@ fn one(stack: &StackRecord, downloads: &[&Sample], unshaped: bool) -> Portable {
             .min_by_key(|s| s.size_bytes)
             .and_then(|smallest| smallest.wire?.round_trips),
         extra_bytes_per_mb: extra,
-        cpu_seconds_per_gb: cpu.filter(|line| line.slope > 0.0).map(|line| line.slope * 1e9),
+        cpu_seconds_per_gb: cpu.filter(tells).map(|line| line.slope * 1e9),
         fixed_s: time.map(|line| line.intercept.max(0.0)),
         seconds_per_gb,
         fill_bps: seconds_per_gb.map(|s| 8e9 / s * (1.0 + extra.unwrap_or(0.0) / 1e6)),

@@ -35,7 +35,7 @@ impl Drop for Cgroup {
     fn drop(&mut self) {
         if let Err(error) = kill_and_remove(&self.path) {
             eprintln!(
-                "headroom: cannot remove {}: {error}; run `headroom lab clean`",
+                "headroom: cannot remove {}: {error}; end its processes (cgroup.procs) and remove it by rmdir",
                 self.path.display()
             );
         }

@@ -48,15 +48,24 @@ pub(crate) struct Trace {
     /// The server's port of each connection.
     connections: Vec<u16>,
     packets: Vec<Packet>,
+    /// Everything that was seen, TCP or not.
+    frames: u64,
 }
 
 impl Trace {
     pub(crate) fn new(client: IpAddr) -> Self {
-        Self { client, index: HashMap::new(), connections: Vec::new(), packets: Vec::new() }
+        Self {
+            client,
+            index: HashMap::new(),
+            connections: Vec::new(),
+            packets: Vec::new(),
+            frames: 0,
+        }
     }
 
     /// Adds a captured frame; anything but TCP is passed over.
     pub(crate) fn push(&mut self, time_ns: u64, head: &[u8], wire_len: u32) {
+        self.frames += 1;
         let Ok(segment) = Segment::parse(head, wire_len as usize) else { return };
         let from_client = segment.source.ip() == self.client;
         let (client, server) = if from_client {
@@ -88,14 +97,19 @@ impl Trace {
         });
     }
 
+    /// Frames seen, TCP or not.
+    pub(crate) fn frames(&self) -> u64 {
+        self.frames
+    }
+
     /// Octets of the largest frame, Ethernet header included.
     pub(crate) fn largest_frame(&self) -> u32 {
         self.packets.iter().map(|packet| packet.wire_len).max().unwrap_or(0)
     }
 
-    /// Octets on the wire and the time they took, `(octets, seconds)`, of the
-    /// frames towards the client (or from it) between `from` and `to` as
-    /// fractions of the trace, each frame counted with `framing` more octets.
+    /// Bits per second on the wire of the frames towards the client (or from
+    /// it), between `from` and `to` as fractions of the trace; each frame counts
+    /// with `framing` more octets.
     pub(crate) fn rate(&self, from_client: bool, framing: u32, from: f64, to: f64) -> Option<f64> {
         let frames: Vec<&Packet> = self
             .packets
@@ -123,6 +137,11 @@ pub(crate) struct Expectation {
     pub(crate) upload: bool,
     /// Octets of one file; 0 where there is none.
     pub(crate) size: u64,
+    /// Time that a full frame takes on the link, seconds; 0 on an unshaped one.
+    pub(crate) frame_s: f64,
+    /// Whether the session ends with an exchange of its own behind the last
+    /// reply (SSH: end of file, exit status, close; RFC 4254 §6.10).
+    pub(crate) parting: bool,
     pub(crate) marks: Marks,
 }
 
@@ -176,7 +195,8 @@ pub struct Phases {
     pub login: f64,
     /// From the file's first octet to the completion reply.
     pub body: f64,
-    /// Stretches without any packet, longer than 3 ms and two round trips.
+    /// Stretches without any packet, longer than 3 ms, two round trips and two
+    /// full frames.
     pub idle: f64,
 }
 
@@ -248,16 +268,17 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     let start = packets[first].time_ns;
     let last = completion(packets, expected)?;
     let states = follow(packets);
-    let request = request(packets, expected);
-    let body = first_body(trace, &states, request, expected);
-
     let rtt_s = packets[first..]
         .iter()
         .find(|p| p.syn && !p.from_client && p.connection == packets[first].connection)
         .map(|syn_ack| ns_to_s(syn_ack.time_ns - start));
+    let request = request(packets, expected, rtt_s.unwrap_or(0.0));
+    let body = first_body(trace, &states, request, expected);
+
     let session = &packets[first..=last.max(first)];
     let body_ns = body.map(|index| packets[index].time_ns);
-    let segments = stretches(session, &states[first..], body_ns, rtt_s.unwrap_or(0.0));
+    let segments =
+        stretches(session, &states[first..], body_ns, expected.frame_s + rtt_s.unwrap_or(0.0));
     let end = packets[last].time_ns;
     Some(Record {
         transfer_s: ns_to_s(end.saturating_sub(packets[request].time_ns)),
@@ -282,30 +303,35 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
 /// the client had read when it said that it was done. For a download it is the
 /// client's first word or FIN after it: megabytes can wait in the client's socket
 /// buffer, still to be decrypted, when the last packet has passed. A client that
-/// says nothing (SFTP) closes its files and has an answer: the last payload from
-/// the server is that.
+/// says nothing (SFTP) has an answer to its last close; where the session parts
+/// with an exchange of its own, that answer is the one before it.
 fn completion(packets: &[Packet], expected: &Expectation) -> Option<usize> {
     let reply = |p: &Packet| !p.from_client && p.payload_len > 0;
-    let last_reply = || packets.iter().rposition(reply);
-    let Some(done) = expected.marks.done_ns else { return last_reply() };
-    let replied =
-        packets.iter().rposition(|p| reply(p) && p.time_ns <= done).or_else(last_reply)?;
+    let speaks = |p: &Packet| p.from_client && p.payload_len > 0;
+    let last = packets.iter().rposition(reply)?;
+    let Some(done) = expected.marks.done_ns else {
+        let goodbye = packets[..last].iter().rposition(speaks).filter(|_| expected.parting);
+        return goodbye.and_then(|at| packets[..at].iter().rposition(reply)).or(Some(last));
+    };
+    let replied = packets.iter().rposition(|p| reply(p) && p.time_ns <= done).unwrap_or(last);
     let parts = |p: &Packet| p.from_client && (p.fin || p.payload_len > 0) && p.time_ns >= done;
     let parted = packets[replied..].iter().position(parts).map(|after| replied + after);
     Some(if expected.upload { replied } else { parted.unwrap_or(replied) })
 }
 
 /// Index of the packet that carried the first data command.
-fn request(packets: &[Packet], expected: &Expectation) -> usize {
+fn request(packets: &[Packet], expected: &Expectation, rtt_s: f64) -> usize {
     let speaks = |p: &Packet| p.from_client && p.payload_len > 0;
     let from_mark = if let Some(mark) = expected.marks.request_ns {
-        // the client takes the time after it has written
-        packets
-            .iter()
-            .rposition(|p| speaks(p) && p.time_ns <= mark)
-            .or_else(|| packets.iter().position(|p| speaks(p) && p.time_ns > mark))
+        // the client takes the time after it has written, of an HTTP upload before
+        let before = || packets.iter().rposition(|p| speaks(p) && p.time_ns <= mark);
+        let after = || packets.iter().position(|p| speaks(p) && p.time_ns >= mark);
+        let put = expected.upload && !expected.data_connections;
+        if put { after().or_else(before) } else { before().or_else(after) }
     } else if let Some(mark) = expected.marks.login_ns {
-        // the server logs about when it answers; the client speaks next
+        // the server logs when it answers, the answer passes here half a round
+        // trip later, and the client speaks next
+        let mark = mark + (rtt_s * 0.5e9) as u64;
         packets
             .iter()
             .enumerate()
@@ -331,7 +357,9 @@ fn first_body(
     // two TLS session tickets may come in one packet of 500 octets
     const SURELY_DATA: u64 = 1000;
     let least = expected.size.min(SURELY_DATA) as u32;
-    if least == 0 {
+    // what is smaller cannot be told from set-up where both are encrypted
+    let hidden = states.iter().any(|state| state.opens_handshake) && expected.size < SURELY_DATA;
+    if least == 0 || hidden {
         return None;
     }
     trace.packets.iter().zip(states).enumerate().skip(request).find_map(|(index, (p, state))| {
@@ -422,14 +450,15 @@ fn follow(packets: &[Packet]) -> Vec<State> {
 }
 
 /// Cuts a session into stretches: the time before each packet belongs to what
-/// that packet is part of.
+/// that packet is part of. `quiet_s` is how long a busy link may show no packet:
+/// a round trip, and a frame's own time.
 fn stretches(
     packets: &[Packet],
     states: &[State],
     body_ns: Option<u64>,
-    rtt_s: f64,
+    quiet_s: f64,
 ) -> Vec<Stretch> {
-    let idle_s = 0.003 + 2.0 * rtt_s;
+    let idle_s = 0.003 + 2.0 * quiet_s;
     let start = packets.first().map_or(0, |p| p.time_ns);
     let mut stretches: Vec<Stretch> = Vec::new();
     let mut previous = start;
@@ -504,7 +533,15 @@ mod tests {
     const RECORD: &[u8] = &[23, 3, 3, 0, 50];
 
     fn expect(port: u16, data_connections: bool) -> Expectation {
-        Expectation { port, data_connections, upload: false, size: 1024, marks: Marks::default() }
+        Expectation {
+            port,
+            data_connections,
+            upload: false,
+            size: 1024,
+            frame_s: 0.0,
+            parting: false,
+            marks: Marks::default(),
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A plan as it is written in TOML. Every name and number is checked on the way
 //! to a [`Plan`], and every mistake is told with its line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::str::FromStr;
 
@@ -27,17 +27,17 @@ pub(super) fn read(text: &str, name: &str) -> Result<Plan, String> {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct PlanFile {
-    name: Option<String>,
+    name: Option<Spanned<String>>,
     question: Option<String>,
     stacks: Spanned<Vec<Spanned<String>>>,
     #[serde(default)]
     baselines: BTreeMap<Spanned<String>, Spanned<String>>,
     repetitions: Option<Spanned<u32>>,
-    warmup: Option<u32>,
+    warmup: Option<Spanned<u32>>,
     family: Option<Family>,
     mtu: Option<Spanned<u32>>,
     offload: Option<Offload>,
-    congestion_control: Option<String>,
+    congestion_control: Option<Spanned<String>>,
     link: Option<Spanned<String>>,
     #[serde(default)]
     check_links: Vec<Spanned<String>>,
@@ -82,6 +82,7 @@ impl PlanFile {
             .iter()
             .map(|workload| workload.read(&stacks))
             .collect::<Result<Vec<_>, At>>()?;
+        self.require_different(&workloads)?;
         if workloads.is_empty() {
             return Err(at(&self.workload, "the plan has no [[workload]]"));
         }
@@ -119,7 +120,7 @@ impl PlanFile {
             None => largest_download(&workloads),
         };
         Ok(Plan {
-            name: self.name.unwrap_or_else(|| name.to_owned()),
+            name: plain(self.name.as_ref())?.unwrap_or_else(|| name.to_owned()),
             question: self.question.unwrap_or_else(|| {
                 let names: Vec<&str> = stacks.iter().map(|p| p.stack.name.as_str()).collect();
                 format!("What do {} cost here?", names.join(", "))
@@ -127,16 +128,36 @@ impl PlanFile {
             stacks,
             workloads,
             repetitions,
-            warmup: self.warmup.unwrap_or(1),
+            warmup: bounded(self.warmup.as_ref(), 1, 1..=100)?,
             family,
             mtu,
             offload: self.offload.unwrap_or(Offload::Offload),
-            congestion_control: self.congestion_control.unwrap_or_else(|| "cubic".into()),
+            congestion_control: plain(self.congestion_control.as_ref())?
+                .unwrap_or_else(|| "cubic".into()),
             link,
             check_links,
             check_size,
             seed: self.seed.unwrap_or_else(rand::random),
         })
+    }
+
+    /// Two workloads of one kind and size would fall into one cell of the results.
+    fn require_different(&self, workloads: &[Workload]) -> Result<(), At> {
+        let mut seen = BTreeSet::new();
+        for (workload, written) in workloads.iter().zip(self.workload.get_ref()) {
+            for (size, stack) in
+                workload.sizes.iter().flat_map(|s| workload.stacks.iter().map(move |w| (s, w)))
+            {
+                if !seen.insert((workload.kind, size, stack)) {
+                    let message = format!(
+                        "`{stack}` does `{}` of this size twice; a plan measures each once",
+                        workload.kind.name()
+                    );
+                    return Err(at(&written.kind, message));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn stacks(&self) -> Result<Vec<PlannedStack>, At> {
@@ -271,6 +292,19 @@ impl WorkloadFile {
             _ => Ok(()),
         }
     }
+}
+
+/// A word that can stand in a path or a command line.
+fn plain(word: Option<&Spanned<String>>) -> Result<Option<String>, At> {
+    let Some(word) = word else { return Ok(None) };
+    let letters = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if word.get_ref().is_empty() || !word.get_ref().chars().all(letters) {
+        return Err(at(
+            word,
+            format!("`{}` is not one word of letters, digits, - and _", word.get_ref()),
+        ));
+    }
+    Ok(Some(word.get_ref().clone()))
 }
 
 fn bounded(

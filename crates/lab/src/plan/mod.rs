@@ -248,6 +248,12 @@ sizes = ["1KiB", "1MiB"]
             (format!("{GOOD}[baselines]\nftps = \"http\"\n"), "11: `http` is not one of"),
             (format!("{GOOD}[baselines]\nftp = \"ftp\"\n"), "11: a stack cannot be its own"),
             ("stacks = [\"ftp\"".into(), "1:"),
+            (GOOD.replace("repetitions = 3", "name = \"../x\""), "4: `../x` is not one word"),
+            (GOOD.replace("1MiB", "1024"), "8: `ftp` does `download` of this size twice"),
+            (
+                GOOD.replace("repetitions = 3", "congestion-control = \"cubic initcwnd 9\""),
+                "4: `cubic initcwnd 9`",
+            ),
             (String::new(), "1: missing field `stacks`"),
         ];
         for (text, expected) in cases {

@@ -68,6 +68,8 @@ pub fn run(plan: &Plan, options: &Options, progress: &dyn Progress) -> Result<Re
     let up = clock.elapsed();
     let measured = match run.measure() {
         Ok(measured) => measured,
+        // Ctrl-C also reaches the commands that a run waits for.
+        Err(_) if options.interrupted.load(Ordering::Relaxed) => return Err(Error::Interrupted),
         // Whatever went wrong, a server that died explains it best.
         Err(error) => return Err(run.bench.blame_a_server(error)),
     };
@@ -114,14 +116,17 @@ pub(crate) fn longest_gap(
     let cells = run.blocks(&plan.link, &plan.workloads).cells;
     let mut longest: Option<f64> = None;
     for block in 0..trials {
-        let record = run.bench.measure(&cells[0], block)?.last;
-        longest =
-            longest.into_iter().chain(record.map(|record| record.longest_gap_s)).reduce(f64::max);
+        let row = run.bench.measure(&cells[0], block)?;
+        if let Some(error) = row.sample.error {
+            return Err(Error::Failed(error));
+        }
+        let gap = row.last.map(|record| record.longest_gap_s);
+        longest = longest.into_iter().chain(gap).reduce(f64::max);
     }
     Ok(longest)
 }
 
-/// Rebuilds everything that is derived from the samples.
+/// Rebuilds what is derived from the samples: summary, portable costs, answer.
 pub fn reanalyse(results: &mut Results) {
     let links: Vec<LinkReport> =
         std::iter::once(&results.link).chain(&results.check_links).cloned().collect();
@@ -129,7 +134,8 @@ pub fn reanalyse(results: &mut Results) {
     let windows = windows(stacks.iter().map(|stack| stack.name.as_str()));
     let context = summary::Context { stacks, links: &links, windows: &windows };
     results.summary = summary::summarise(&results.samples, context);
-    let unshaped = results.link.rate_bps.is_none();
+    let link = &results.link;
+    let unshaped = link.rate_bps.is_none() && link.delay_ms == 0.0 && link.loss_pct == 0.0;
     results.portable = portable::portable(&results.samples, stacks, &results.link.name, unshaped);
     results.answer = answer::sentences(&results.portable, &results.summary);
 }
@@ -282,19 +288,23 @@ impl<'a> Run<'a> {
         for _ in 0..repetitions {
             blocks.groups.shuffle(&mut self.random);
             for mut group in blocks.groups.clone() {
-                let foreign = self.block(&blocks.cells, &mut group, None, &mut measured)?;
-                if let Some(foreign_pct) = foreign.filter(|pct| *pct > MAX_FOREIGN_PCT) {
-                    let why = format!("foreign load {foreign_pct:.1} %");
+                let mut why: Option<String> = None;
+                loop {
+                    let foreign =
+                        self.block(&blocks.cells, &mut group, why.as_deref(), &mut measured)?;
+                    let Some(pct) = foreign.filter(|pct| *pct > MAX_FOREIGN_PCT) else { break };
+                    let text = format!("foreign load {pct:.1} %");
                     let marked = self.next_block - 1;
                     for row in
                         measured.iter_mut().filter(|row: &&mut Measured| row.sample.block == marked)
                     {
-                        row.sample.marked = Some(why.clone());
+                        row.sample.marked = Some(text.clone());
                     }
-                    if repeats_left > 0 {
-                        repeats_left -= 1;
-                        self.block(&blocks.cells, &mut group, Some(&why), &mut measured)?;
+                    if repeats_left == 0 {
+                        break;
                     }
+                    repeats_left -= 1;
+                    why = Some(text);
                 }
             }
         }

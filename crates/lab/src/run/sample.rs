@@ -54,10 +54,24 @@ impl Cell {
         self.transfer_s * f64::from(self.batch)
     }
 
-    /// Long enough for anything that is not stuck.
+    /// Long enough for anything that is not stuck: a fifth of the link's rate, or
+    /// a quarter of what loss (Mathis et al. 1997) and an SSH window leave of it.
     fn timeout(&self) -> Duration {
-        let slowest_bps = self.link.rate_bps.unwrap_or(50_000_000) as f64 / 5.0;
-        Duration::from_secs_f64(60.0 + self.octets() as f64 * 8.0 / slowest_bps)
+        const SEGMENT_BITS: f64 = 1448.0 * 8.0;
+        const SSH_WINDOW_BITS: f64 = 2_097_152.0 * 8.0;
+        let rtt_s = 2.0 * (self.link.delay + self.link.jitter).as_secs_f64();
+        let mut slowest_bps = self.link.rate_bps.unwrap_or(50_000_000) as f64 / 5.0;
+        if rtt_s > 0.0 {
+            slowest_bps = slowest_bps.min(SSH_WINDOW_BITS / rtt_s / 4.0);
+        }
+        if self.link.loss_pct > 0.0 {
+            let mathis = SEGMENT_BITS / rtt_s.max(0.001) / (self.link.loss_pct / 100.0).sqrt();
+            slowest_bps = slowest_bps.min(mathis / 4.0);
+        }
+        let files =
+            if self.workload.kind == Kind::Many { f64::from(self.workload.files) } else { 1.0 };
+        let seconds = 60.0 + files * 20.0 * rtt_s + self.octets() as f64 * 8.0 / slowest_bps;
+        Duration::from_secs_f64(seconds)
     }
 }
 
@@ -97,6 +111,13 @@ struct Prepared {
     /// Files that must then be there; removed after verification.
     expected: Vec<(PathBuf, Content)>,
     folders: Vec<PathBuf>,
+}
+
+/// What the capture held, TCP or not.
+#[derive(Debug, Clone, Copy, Default)]
+struct Frames {
+    frames: u64,
+    largest_frame: u32,
 }
 
 /// What was seen of one transfer.
@@ -162,10 +183,12 @@ impl<'a> Bench<'a> {
             prepared.remove();
             shortest = seen.outcomes.iter().map(|o| o.process_s).fold(0.0, f64::max).min(shortest);
         }
-        let fits = (BATCH_BYTES / cell.octets().max(1)).clamp(1, u64::from(LARGEST_BATCH)) as u32;
+        // each file of a folder is a file to verify
+        let files = if cell.workload.kind == Kind::Many { cell.workload.files } else { 1 };
+        let fits =
+            (BATCH_BYTES / cell.octets().max(1)).min(u64::from(LARGEST_BATCH.min(10_000 / files)));
         let wanted = (LEAST_SAMPLE_S / shortest.max(1e-4)).ceil() as u32;
-        // each file of a tree is a file to verify: one tree a sample is enough
-        cell.batch = if cell.workload.kind == Kind::Many { 1 } else { wanted.clamp(1, fits) };
+        cell.batch = wanted.clamp(1, fits.max(1) as u32);
         cell.transfer_s = shortest;
         Ok(())
     }
@@ -253,13 +276,28 @@ impl<'a> Bench<'a> {
         for _ in 0..times {
             let prepared = self.prepare(cell)?;
             let largest = self.testbed.mtu() + 14;
-            let (seen, frame) = self.transfer_whole(cell, &prepared)?;
+            let before = self.testbed.router_frames()?;
+            let (seen, trace) = self.transfer_whole(cell, &prepared)?;
+            let counted = self.testbed.router_frames()? - before;
+            let verified = prepared.verify();
             prepared.remove();
-            if frame > largest {
-                return Err(Error::Failed(format!(
-                    "a frame of {frame} octets passed a link for {largest}: the packets of {cell} cannot be \
-                     counted, because offload is still on"
-                )));
+            let why = if let Some(why) = seen.error {
+                why
+            } else if let Err(error) = verified {
+                error.to_string()
+            } else if trace.largest_frame > largest {
+                format!(
+                    "a frame of {} octets passed a link for {largest}; offload is still on",
+                    trace.largest_frame
+                )
+            } else if trace.frames != counted {
+                format!("the capture saw {} frames, the interface counted {counted}", trace.frames)
+            } else {
+                String::new()
+            };
+            if !why.is_empty() {
+                let sentence = format!("the packets of {cell} cannot be counted: {why}");
+                return Err(self.blame_a_server(Error::Failed(sentence)));
             }
             wires.extend(seen.record.map(|record| Wire {
                 bytes: record.bytes,
@@ -420,9 +458,8 @@ impl<'a> Bench<'a> {
         self.observe(cell, prepared, Duration::ZERO).map(|(seen, _)| seen)
     }
 
-    /// The same, waiting for the connections' last packets; with the size of
-    /// the largest frame.
-    fn transfer_whole(&mut self, cell: &Cell, prepared: &Prepared) -> Result<(Seen, u32)> {
+    /// The same, waiting for the connections' last packets.
+    fn transfer_whole(&mut self, cell: &Cell, prepared: &Prepared) -> Result<(Seen, Frames)> {
         self.observe(cell, prepared, Duration::from_millis(20))
     }
 
@@ -431,7 +468,7 @@ impl<'a> Bench<'a> {
         cell: &Cell,
         prepared: &Prepared,
         linger: Duration,
-    ) -> Result<(Seen, u32)> {
+    ) -> Result<(Seen, Frames)> {
         super::check(&self.settings.interrupted)?;
         let service = self.service(&cell.stack)?;
         let jobs: Vec<Job> = prepared
@@ -464,13 +501,18 @@ impl<'a> Bench<'a> {
             data_connections: service.data_connections(),
             upload: cell.workload.kind == Kind::Upload,
             size: cell.size,
+            frame_s: cell.link.rate_bps.map_or(0.0, |bps| 1538.0 * 8.0 / bps as f64),
+            parting: service.parting(),
             marks: Marks {
                 request_ns: reports.iter().filter_map(|r| r.marks.request_ns).min(),
                 done_ns: reports.iter().filter_map(|r| r.marks.done_ns).max(),
                 login_ns: service.login_ns(&log),
             },
         };
-        let frame = trace.as_ref().map_or(0, wire::Trace::largest_frame);
+        let frames = trace.as_ref().map_or(Frames::default(), |trace| Frames {
+            frames: trace.frames(),
+            largest_frame: trace.largest_frame(),
+        });
         let record = trace.and_then(|trace| wire::read(&trace, &expectation));
         let error = outcomes
             .iter()
@@ -483,7 +525,7 @@ impl<'a> Bench<'a> {
             });
         let clocks: Option<Vec<f64>> = reports.iter().map(|report| report.seconds).collect();
         let client_s = clocks.map(|all| all.into_iter().fold(0.0, f64::max));
-        Ok((Seen { record, outcomes, client_s, error }, frame))
+        Ok((Seen { record, outcomes, client_s, error }, frames))
     }
 }
 

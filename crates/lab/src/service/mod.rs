@@ -53,8 +53,7 @@ pub trait Service: Sync {
     /// A program is missing or a file cannot be written.
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec>;
 
-    /// The client process that does a task; `dir` is an empty folder for its
-    /// own files.
+    /// The client process that does a task.
     ///
     /// # Errors
     /// A program is missing or a file cannot be written.
@@ -73,6 +72,11 @@ pub trait Service: Sync {
     /// The instant of login in the lines that the server has just written.
     fn login_ns(&self, _log: &[(u64, String)]) -> Option<u64> {
         None
+    }
+
+    /// Whether a session ends with an exchange of its own behind the last reply.
+    fn parting(&self) -> bool {
+        false
     }
 
     /// The commands of the workload `commands`, where a plan gives none.

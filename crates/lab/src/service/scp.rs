@@ -60,6 +60,10 @@ impl Service for Scp {
         Ok(Invocation::new(argv))
     }
 
+    fn parting(&self) -> bool {
+        true
+    }
+
     fn login_ns(&self, log: &[(u64, String)]) -> Option<u64> {
         openssh::login_ns(log)
     }

@@ -61,6 +61,10 @@ impl Service for Sftp {
         Ok(Invocation::new(argv))
     }
 
+    fn parting(&self) -> bool {
+        true
+    }
+
     fn login_ns(&self, log: &[(u64, String)]) -> Option<u64> {
         openssh::login_ns(log)
     }

@@ -48,6 +48,10 @@ impl Service for Ssh {
         Ok(Invocation { dialogue: Some(commands.clone()), ..Invocation::new(argv) })
     }
 
+    fn parting(&self) -> bool {
+        true
+    }
+
     fn login_ns(&self, log: &[(u64, String)]) -> Option<u64> {
         openssh::login_ns(log)
     }

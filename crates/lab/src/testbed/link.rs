@@ -107,9 +107,9 @@ pub(crate) fn features(executor: &Executor) -> Vec<(&'static str, bool, &'static
 /// Tries the qdisc on the loopback of a namespace that ends with the try.
 fn has_qdisc(executor: &Executor, qdisc: &str) -> bool {
     let limit = if qdisc == "netem" { " limit 10" } else { "" };
-    let Ok(tc) = executor.parts().locate(crate::parts::TC) else { return false };
-    let add = format!("{} qdisc add dev lo root {qdisc}{limit}", tc.path.display());
-    executor.run(&Command::new("unshare", ["--net", "sh", "-c", &add])).is_ok()
+    executor
+        .run(&Command::words(&format!("unshare --net tc qdisc add dev lo root {qdisc}{limit}")))
+        .is_ok()
 }
 
 #[cfg(test)]

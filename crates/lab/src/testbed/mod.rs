@@ -82,6 +82,7 @@ impl Testbed {
         for link in &plan.check_links {
             link::require(link, &executor)?;
         }
+        require_plain(&settings.scratch_parent)?;
         let (scratch, id, folder) = if executor.is_dry() {
             let id = "00000000".to_owned();
             let folder = settings.scratch_parent.join(run_name(&id));
@@ -170,6 +171,20 @@ impl Testbed {
         self.executor.run_all(&link::remove(&self.names))?;
         self.executor.run_all(&netns::offload_commands(&self.names, offload))?;
         self.executor.run_all(&link::commands(&self.names, spec))
+    }
+
+    /// Frames that the router's interface towards the client has counted, both
+    /// ways.
+    pub(crate) fn router_frames(&self) -> Result<u64> {
+        let command = netns::counters_command(&self.names);
+        let said = self.executor.run(&command)?;
+        let links: serde_json::Value =
+            serde_json::from_str(&said).doing(|| format!("read what `{command}` printed"))?;
+        let packets = |way: &str| links[0]["stats64"][way]["packets"].as_u64();
+        packets("rx")
+            .zip(packets("tx"))
+            .map(|(rx, tx)| rx + tx)
+            .ok_or_else(|| Error::Failed(format!("`{command}` printed no packet counters")))
     }
 
     /// Forgets what TCP remembers of the other end.
@@ -307,6 +322,20 @@ impl Host {
         };
         Ok(Self { cgroup, agent })
     }
+}
+
+/// The folder's path ends up in configurations of several programs, each with
+/// its own idea of quoting.
+fn require_plain(folder: &Path) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    if folder.to_string_lossy().chars().all(plain) {
+        return Ok(());
+    }
+    Err(Error::Plan(format!(
+        "the scratch folder {} has a character other than letters, digits, `.`, `_` and `-`, which the servers' \
+         configurations cannot hold; choose another with --scratch",
+        folder.display()
+    )))
 }
 
 fn make_group(executor: &Executor, path: &Path) -> Result<Option<Cgroup>> {

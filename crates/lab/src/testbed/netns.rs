@@ -148,6 +148,11 @@ pub(super) fn offload_commands(names: &Names, offload: Offload) -> Vec<Command> 
         .into()
 }
 
+/// Prints the counters of the router's interface towards the client.
+pub(super) fn counters_command(names: &Names) -> Command {
+    Command::words(&format!("ip -j -s -n {} link show dev {ROUTER_TO_CLIENT}", names.router))
+}
+
 /// Flushes what TCP remembers of other hosts.
 pub(super) fn forget_commands(names: &Names) -> [Command; 2] {
     [&names.client, &names.server]

@@ -1,5 +1,5 @@
 //! No link is used before it was tested: its rate in both directions, and that
-//! TCP has the congestion control and the buffers that were asked for.
+//! TCP has the congestion control that was asked for.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -77,10 +77,10 @@ pub(super) fn run(testbed: &mut Testbed, spec: &LinkSpec, offload: Offload) -> R
     // Another program's burst of load can spoil a test, and will spoil as many
     // of the transfers: three spoilt tests in a row are no accident.
     let mut attempts = 1;
-    let mut test = test_both(testbed, asked_bps, attempts)?;
+    let mut test = test_both(testbed, spec, asked_bps, attempts)?;
     while !test.passed && attempts < 3 {
         attempts += 1;
-        test = test_both(testbed, asked_bps, attempts)?;
+        test = test_both(testbed, spec, asked_bps, attempts)?;
     }
     if !test.passed {
         return Err(Error::Link(format!(
@@ -95,9 +95,14 @@ pub(super) fn run(testbed: &mut Testbed, spec: &LinkSpec, offload: Offload) -> R
 }
 
 /// Tests both directions; the result is that of the one further off.
-fn test_both(testbed: &mut Testbed, asked_bps: u64, attempts: u32) -> Result<SelfTest> {
+fn test_both(
+    testbed: &mut Testbed,
+    spec: &LinkSpec,
+    asked_bps: u64,
+    attempts: u32,
+) -> Result<SelfTest> {
     let mut one = |upload: bool| -> Result<SelfTest> {
-        let measured_bps = measure(testbed, asked_bps, upload)?;
+        let measured_bps = measure(testbed, spec, asked_bps, upload)?;
         let error_pct = 100.0 * (measured_bps / asked_bps as f64 - 1.0);
         let passed = error_pct.abs() <= TOLERANCE_PCT;
         Ok(SelfTest { asked_bps, measured_bps, error_pct, passed, attempts })
@@ -108,26 +113,32 @@ fn test_both(testbed: &mut Testbed, asked_bps: u64, attempts: u32) -> Result<Sel
 
 /// Fills one direction with TCP and reads the rate off the packets behind the
 /// bottleneck, from after slow start to the last.
-fn measure(testbed: &mut Testbed, asked_bps: u64, upload: bool) -> Result<f64> {
-    // long enough for 200 full frames
-    let seconds = (200.0 * 1538.0 * 8.0 / asked_bps as f64).clamp(0.25, 10.0);
+fn measure(testbed: &mut Testbed, spec: &LinkSpec, asked_bps: u64, upload: bool) -> Result<f64> {
+    // long enough for 200 full frames, and for slow start, which doubles ten
+    // frames each round trip until they fill the link
+    let frame_s = 1538.0 * 8.0 / asked_bps as f64;
+    let rtt_s = 2.0 * (spec.delay + spec.jitter).as_secs_f64();
+    let doublings = (rtt_s / frame_s / 10.0).max(1.0).log2().ceil() + 2.0;
+    let seconds = (200.0 * frame_s).clamp(0.25, 10.0) + 4.0 * doublings * rtt_s;
     let behind = if upload { netns::ROUTER_TO_SERVER } else { netns::ROUTER_TO_CLIENT };
     let tap = Tap::open(&testbed.names.router, behind, testbed.client_address)?;
     blast(testbed, PORT + u16::from(upload), upload, seconds)?;
     // what the bottleneck still queues belongs to the test
-    std::thread::sleep(Duration::from_millis(60));
-    tap.take()?.rate(upload, link::FRAMING, 0.2, 0.98).ok_or_else(|| {
-        Error::Failed(
-            "the link's self-test saw too few packets to tell a rate; is the link up?".into(),
-        )
-    })
+    std::thread::sleep(Duration::from_millis(60) + Duration::from_secs_f64(2.0 * rtt_s));
+    tap.take()?.rate(upload, link::FRAMING, if rtt_s > 0.0 { 0.5 } else { 0.2 }, 0.98).ok_or_else(
+        || {
+            Error::Failed(
+                "the link's self-test saw too few packets to tell a rate; is the link up?".into(),
+            )
+        },
+    )
 }
 
 /// Opens a connection each way and asks the kernel what governs it.
 fn verify_tcp(testbed: &mut Testbed) -> Result<()> {
     let wanted = testbed.congestion_control.clone();
     for upload in [false, true] {
-        let (_, found) = blast(testbed, PORT + 2 + u16::from(upload), upload, 0.001)?;
+        let found = blast(testbed, PORT + 2 + u16::from(upload), upload, 0.001)?;
         if found != wanted {
             return Err(Error::Failed(format!(
                 "TCP uses the congestion control `{found}` instead of `{wanted}`, which the plan asks for"
@@ -138,7 +149,7 @@ fn verify_tcp(testbed: &mut Testbed) -> Result<()> {
 }
 
 /// Sends in one direction for `seconds`.
-fn blast(testbed: &mut Testbed, port: u16, upload: bool, seconds: f64) -> Result<(u64, String)> {
+fn blast(testbed: &mut Testbed, port: u16, upload: bool, seconds: f64) -> Result<String> {
     if upload {
         let address = SocketAddr::new(testbed.server_address, port);
         testbed.server_agent()?.sink(address)?;
