@@ -30,9 +30,6 @@ impl Handler for Transfer {
     }
 
     fn read(&mut self, data: &mut [u8]) -> Result<usize, ReadError> {
-        // libcurl tells of a PUT only when headers and body are written; FTP has
-        // had its EPSV by now
-        self.request_ns.get_or_insert_with(now_ns);
         let Some(file) = &mut self.file else { return Ok(0) };
         match file.read(data) {
             Ok(len) => {

@@ -53,8 +53,7 @@ pub struct Report {
     /// Version of libcurl and of its TLS library.
     pub client: String,
     /// Wall clock in nanoseconds since the epoch just after the first data
-    /// command (FTP: `EPSV` or `PASV`; HTTP: the request) was written; for an
-    /// HTTP upload just before.
+    /// command (FTP: `EPSV` or `PASV`; HTTP: the request) was written.
     pub request_ns: Option<u64>,
     /// Wall clock in nanoseconds since the epoch when the last completion
     /// reply had been read.

@@ -35,9 +35,15 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
     }
     let out = arguments.out.clone().unwrap_or_else(|| default_folder(&plan));
     let out = outside_run(std::path::absolute(out)?)?;
+    run::require(&plan)?;
+    // An hour's results must not be lost to a folder that cannot be made.
+    std::fs::create_dir_all(&out)
+        .with_context(|| format!("cannot create the output folder {}", out.display()))?;
     let results = {
         let bar = Bar::new();
-        run::run(&plan, &options, &bar)?
+        run::run(&plan, &options, &bar).inspect_err(|_| {
+            let _ = std::fs::remove_dir(&out); // unless something is in it
+        })?
     };
     report::write(&out, &results)?;
     if arguments.json {

@@ -1,5 +1,7 @@
 //! Portable costs: the part of the answer that a user carries to another link.
 
+use std::collections::BTreeMap;
+
 use super::fit::{self, Line};
 use super::summary::counted;
 use crate::results::{Portable, Sample, StackRecord};
@@ -15,11 +17,14 @@ pub fn portable(
     stacks
         .iter()
         .map(|stack| {
-            let cell: Vec<&Sample> = samples
-                .iter()
-                .filter(|s| s.link == link && s.stack == stack.name && s.workload == "download")
-                .collect();
-            one(stack, &counted(&cell), unshaped)
+            let mut sizes: BTreeMap<u64, Vec<&Sample>> = BTreeMap::new();
+            let of_stack = |s: &&Sample| s.link == link && s.stack == stack.name;
+            for sample in samples.iter().filter(of_stack).filter(|s| s.workload == "download") {
+                sizes.entry(sample.size_bytes).or_default().push(sample);
+            }
+            // size by size, as in the summary
+            let downloads: Vec<&Sample> = sizes.values().flat_map(|cell| counted(cell)).collect();
+            one(stack, &downloads, unshaped)
         })
         .collect()
 }

@@ -272,7 +272,7 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
         .iter()
         .find(|p| p.syn && !p.from_client && p.connection == packets[first].connection)
         .map(|syn_ack| ns_to_s(syn_ack.time_ns - start));
-    let request = request(packets, expected, rtt_s.unwrap_or(0.0));
+    let request = request(packets, &states, expected, rtt_s.unwrap_or(0.0));
     let body = first_body(trace, &states, request, expected);
 
     let session = &packets[first..=last.max(first)];
@@ -320,30 +320,38 @@ fn completion(packets: &[Packet], expected: &Expectation) -> Option<usize> {
 }
 
 /// Index of the packet that carried the first data command.
-fn request(packets: &[Packet], expected: &Expectation, rtt_s: f64) -> usize {
+fn request(packets: &[Packet], states: &[State], expected: &Expectation, rtt_s: f64) -> usize {
     let speaks = |p: &Packet| p.from_client && p.payload_len > 0;
-    let from_mark = if let Some(mark) = expected.marks.request_ns {
-        // the client takes the time after it has written, of an HTTP upload before
-        let before = || packets.iter().rposition(|p| speaks(p) && p.time_ns <= mark);
-        let after = || packets.iter().position(|p| speaks(p) && p.time_ns >= mark);
-        let put = expected.upload && !expected.data_connections;
-        if put { after().or_else(before) } else { before().or_else(after) }
-    } else if let Some(mark) = expected.marks.login_ns {
-        // the server logs when it answers, the answer passes here half a round
-        // trip later, and the client speaks next
-        let mark = mark + (rtt_s * 0.5e9) as u64;
+    let from_mark =
+        if let Some(mark) = expected.marks.request_ns.filter(|_| expected.data_connections) {
+            // FTP: the client takes the time after it has written
+            packets
+                .iter()
+                .rposition(|p| speaks(p) && p.time_ns <= mark)
+                .or_else(|| packets.iter().position(|p| speaks(p) && p.time_ns >= mark))
+        } else if let Some(mark) = expected.marks.login_ns {
+            // the server logs when it answers, the answer passes here half a round
+            // trip later, and the client speaks next
+            let mark = mark + (rtt_s * 0.5e9) as u64;
+            packets
+                .iter()
+                .enumerate()
+                .filter(|(_, p)| !p.from_client && p.payload_len > 0)
+                .min_by_key(|(_, p)| p.time_ns.abs_diff(mark))
+                .and_then(|(success, _)| {
+                    packets[success..].iter().position(speaks).map(|next| success + next)
+                })
+        } else {
+            None
+        };
+    // HTTP: the first that the client says when hands are shaken
+    let first_word = || {
         packets
             .iter()
-            .enumerate()
-            .filter(|(_, p)| !p.from_client && p.payload_len > 0)
-            .min_by_key(|(_, p)| p.time_ns.abs_diff(mark))
-            .and_then(|(success, _)| {
-                packets[success..].iter().position(speaks).map(|next| success + next)
-            })
-    } else {
-        None
+            .zip(states)
+            .position(|(p, state)| speaks(p) && state.phase != Phase::Handshake)
     };
-    from_mark.or_else(|| packets.iter().position(speaks)).unwrap_or(0)
+    from_mark.or_else(first_word).unwrap_or(0)
 }
 
 /// Index of the first packet with the file's octets: big enough, in the file's

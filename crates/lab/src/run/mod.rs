@@ -60,8 +60,8 @@ pub trait Progress {
 /// # Errors
 /// What could not be done; everything was removed again.
 pub fn run(plan: &Plan, options: &Options, progress: &dyn Progress) -> Result<Results> {
+    require(plan)?;
     let parts = Parts::from_environment();
-    require(plan, &parts)?;
     let started = environment::now();
     let clock = Instant::now();
     let mut run = Run::up(plan, options, Arc::new(Executor::real(parts)), progress)?;
@@ -108,8 +108,8 @@ pub(crate) fn longest_gap(
     trials: u32,
     progress: &dyn Progress,
 ) -> Result<Option<f64>> {
+    require(plan)?;
     let parts = Parts::from_environment();
-    require(plan, &parts)?;
     let mut run = Run::up(plan, options, Arc::new(Executor::real(parts)), progress)?;
     run.bench.testbed.set_link(&plan.link, plan.offload)?;
     progress.stage("looking for sleeping clients");
@@ -140,7 +140,11 @@ pub fn reanalyse(results: &mut Results) {
     results.answer = answer::sentences(&results.portable, &results.summary);
 }
 
-fn require(plan: &Plan, parts: &Parts) -> Result<()> {
+/// Whether this machine can run a plan at all.
+///
+/// # Errors
+/// [`Error::Missing`]: the privilege or the programs that it lacks.
+pub fn require(plan: &Plan) -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
         return Err(Error::Missing(
             "the lab makes network namespaces, which needs root: run it with sudo, \
@@ -150,7 +154,7 @@ fn require(plan: &Plan, parts: &Parts) -> Result<()> {
     }
     let services = plan.stacks.iter().flat_map(|planned| planned.stack.service.programs());
     let programs: Vec<Program> = parts::TESTBED.iter().chain(services).copied().collect();
-    parts.require(&programs)
+    Parts::from_environment().require(&programs)
 }
 
 /// The blocks of a plan's workloads on one link.
@@ -368,6 +372,12 @@ impl<'a> Run<'a> {
                     units::size(LARGEST_ACCOUNTED)
                 ));
                 continue;
+            }
+            let failed = measured.iter().any(|row| {
+                !row.sample.ok && row.sample.stack == cell.stack && row.kind == cell.workload.kind
+            });
+            if failed {
+                continue; // it would fail here too, and end the run
             }
             let wire = self.bench.account(&cell)?;
             counted.insert((cell.stack.clone(), cell.workload.kind.name(), cell.size), wire);

@@ -1,0 +1,147 @@
+//! What the command does without measuring anything: lists, pages, and the
+//! rehearsal of a run. None of it needs a privilege.
+
+mod common;
+
+use common::{Ground, groups, runs_in};
+
+const PLAN: &str = "stacks = [\"ftp\", \"ftps\", \"http\", \"https\", \"sftp\", \"rsync\"]\n\
+                    repetitions = 2\nlink = \"100mbit,delay=5ms\"\n\
+                    [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\n\
+                    [[workload]]\nkind = \"upload\"\nsizes = [\"1MiB\"]\n";
+
+#[test]
+fn a_rehearsal_prints_what_a_run_would_do_and_does_nothing() {
+    let ground = Ground::new("dry");
+    ground.write("p.toml", PLAN);
+    let ended = ground.end_of(ground.headroom("lab run p.toml --dry-run --out out"));
+    assert_eq!(ended.code, Some(0), "{ended}");
+    for fragment in [
+        "unshare --mount",
+        "ip netns add hr-",
+        "sysctl -q -w",
+        "congctl cubic",
+        "htb rate 100000000bit",
+        "netem",
+        "nsenter --net=/run/netns/hr-",
+        "root/services/https/nginx.conf <<",
+        "ssl_protocols TLSv1.3;",
+        "sshd_config <<",
+        "pure-pw",
+        "lab-agent",
+        "/dev/urandom > ",
+        "--upload",
+        "ethtool -K eth0 tso off",
+    ] {
+        assert!(ended.stdout.contains(fragment), "`{fragment}` is not in {ended}");
+    }
+    ended.assert_nothing_started();
+    let left: Vec<_> = std::fs::read_dir(ground.scratch()).expect("TMPDIR").collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(!ground.path("out").exists(), "a rehearsal has no results");
+    if let Some(groups) = groups() {
+        assert!(!runs_in(&groups).contains("00000000"), "a control group was made");
+    }
+}
+
+#[test]
+fn stacks_and_workloads_are_listed() {
+    let ground = Ground::new("list");
+    let ended = ground.end_of(ground.headroom("lab list"));
+    assert_eq!(ended.code, Some(0), "{ended}");
+    for word in [
+        "ftp ",
+        "ftps",
+        "http ",
+        "https",
+        "sftp",
+        "scp",
+        "rsync",
+        "ssh ",
+        "download",
+        "upload",
+        "many",
+        "parallel",
+        "commands",
+        "page",
+        "(against ftp)",
+        "none in ./plans",
+    ] {
+        assert!(ended.stdout.contains(word), "`{word}` is not in {ended}");
+    }
+}
+
+#[test]
+fn every_plan_of_the_repository_can_be_rehearsed() {
+    let ground = Ground::new("plans");
+    let plans = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
+    let mut count = 0;
+    for entry in std::fs::read_dir(plans).expect("the plans").flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            count += 1;
+            let mut command = ground.headroom("lab run --dry-run");
+            command.arg(&path);
+            let ended = ground.end_of(command);
+            assert_eq!(ended.code, Some(0), "{}: {ended}", path.display());
+        }
+    }
+    assert!(count > 0, "there is a plan");
+    let mut list = ground.headroom("lab list");
+    list.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let ended = ground.end_of(list);
+    assert_eq!(ended.stdout.matches(".toml ").count(), count, "{ended}");
+}
+
+#[test]
+fn completions_and_manual_pages() {
+    let ground = Ground::new("man");
+    for shell in ["bash", "zsh", "fish"] {
+        let ended = ground.end_of(ground.headroom(&format!("completions {shell}")));
+        assert_eq!(ended.code, Some(0), "{ended}");
+        assert!(ended.stdout.contains("dry-run"), "{shell}: {ended}");
+    }
+    let script = ground.write("completions.bash", &{
+        let ended = ground.end_of(ground.headroom("completions bash"));
+        ended.stdout
+    });
+    let mut bash = ground.command("bash");
+    bash.arg("-n").arg(script);
+    assert_eq!(ground.end_of(bash).code, Some(0), "bash reads its completions");
+
+    let page = ground.end_of(ground.headroom("man"));
+    assert_eq!(page.code, Some(0), "{page}");
+    assert!(page.stdout.contains(".TH") && page.stdout.contains("headroom"), "{page}");
+    let pages = ground.end_of(ground.headroom("man pages"));
+    assert_eq!(pages.code, Some(0), "{pages}");
+    let run = std::fs::read_to_string(ground.path("pages/headroom-lab-run.1"));
+    assert!(run.expect("a page of the subcommand").contains("repetitions"));
+}
+
+#[test]
+fn what_cannot_be_typed() {
+    let ground = Ground::new("typed");
+    for (arguments, fragment) in [
+        ("lab run", "PLAN|STACK"),
+        ("lab run http --repetitions 1", "1 is not in 2"),
+        ("lab run http --colour red", "--colour"),
+        ("lab run http --sizes 1K", "`1K` is not a size"),
+        ("lab run http --link fast", "fast"),
+        ("lab run absent.toml", "absent.toml"),
+    ] {
+        let ended = ground.end_of(ground.headroom(arguments));
+        ended.assert_says(2, &[fragment]);
+        ended.assert_nothing_started();
+    }
+}
+
+#[test]
+fn a_folder_without_results_has_no_report() {
+    let ground = Ground::new("none");
+    let ended = ground.end_of(ground.headroom("lab report absent"));
+    ended.assert_says(1, &["absent/results.json"]);
+    std::fs::create_dir(ground.path("other")).expect("a folder");
+    ground.write("other/results.json", "{\"schema\": 7}");
+    let ended = ground.end_of(ground.headroom("lab report other"));
+    ended.assert_says(2, &["schema 7"]);
+}

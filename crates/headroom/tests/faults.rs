@@ -1,0 +1,469 @@
+//! What can go wrong goes wrong here, with real servers: each time the command
+//! ends with the right code and a sentence that names the cause, and leaves no
+//! folder, no control group and no process behind.
+
+mod common;
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{
+    Ground, HEADROOM, Running, array, group_of, number, places_of, privileged, processes_with,
+    runs_in, text, wait_for,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// A run of one cell that takes long enough to be disturbed.
+const LONG: &str = "repetitions = 100\n[[workload]]\nkind = \"download\"\nsizes = [\"64KiB\"]\n";
+
+fn long(ground: &Ground, stack: &str) -> Running {
+    ground.write("long.toml", &format!("stacks = [\"{stack}\"]\n{LONG}"));
+    ground.start(ground.headroom("lab run long.toml --out out"))
+}
+
+#[test]
+fn a_mistake_in_a_plan_is_named_with_its_line() {
+    let ground = Ground::new("typo");
+    let refused = |plan: &str, words: &[&str]| {
+        ground.write("p.toml", plan);
+        let ended = ground.end_of(ground.headroom("lab run p.toml"));
+        ended.assert_says(2, words);
+        ended.assert_nothing_started();
+    };
+    let good = "stacks = [\"http\"]\nrepetitions = 2\n[[workload]]\nkind = \"download\"\n";
+    refused(&good.replace("repetitions", "repetitons"), &["p.toml:2:", "`repetitons`"]);
+    refused(&good.replace("http", "htpt"), &["p.toml:1:", "`htpt`", "ftps, http"]);
+    refused(&good.replace("http", "http/tls"), &["p.toml:1:", "no layer `tls`"]);
+    refused(&good.replace("download", "downlaod"), &["p.toml:4:", "`downlaod`"]);
+    refused("stacks = [", &["p.toml:1:"]);
+    let ended = ground.end_of(ground.headroom("lab run gopher"));
+    ended.assert_says(2, &["`gopher`", "ftps, http"]);
+    ended.assert_nothing_started();
+}
+
+#[test]
+fn a_missing_program_is_named_with_its_package() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("missing");
+    // what is mounted over a program in a mount namespace hides it there only
+    let mut script = String::new();
+    for place in places_of("nginx") {
+        script += &format!("mount --bind /dev/null {} && ", place.display());
+    }
+    script += "exec \"$0\" lab run http --sizes 1KiB --repetitions 2";
+    let mut command = ground.command("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", &script, HEADROOM]);
+    let ended = ground.end_of(command);
+    ended.assert_says(3, &["missing", "nginx", "scripts/fetch-parts", "nginx-light"]);
+    assert!(!ended.stderr.contains("ethtool"), "only nginx is missing: {ended}");
+    ended.assert_nothing_started();
+}
+
+#[test]
+fn without_privilege_nothing_is_measured_and_sudo_is_named() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("nobody");
+    // the build's own folder may be closed to others
+    let binary = ground.path("headroom");
+    std::fs::copy(HEADROOM, &binary).expect("a copy of the command");
+    let as_nobody = |arguments: &str| {
+        let mut command = ground.command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.arg(&binary).args(arguments.split(' '));
+        ground.end_of(command)
+    };
+    let ended = as_nobody("lab run http");
+    ended.assert_says(3, &["root", "sudo"]);
+    ended.assert_nothing_started();
+    let rehearsal = as_nobody("lab run http --dry-run");
+    assert_eq!(rehearsal.code, Some(0), "{rehearsal}");
+    let doctor = as_nobody("lab doctor");
+    assert_eq!(doctor.code, Some(3), "{doctor}");
+    assert!(doctor.stdout.contains("not root"), "{doctor}");
+}
+
+#[test]
+fn a_port_that_is_taken() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("port");
+    let real = places_of("openssl").into_iter().next().expect("openssl");
+    // the lab calls openssl once its namespaces are there and its servers are not
+    let listener = "use Socket; socket(S, PF_INET6, SOCK_STREAM, 6) or die $!; \
+                    bind(S, pack_sockaddr_in6(80, pack(q(x16)))) or die $!; listen(S, 9) or die $!; \
+                    if (my $pid = fork) { print $pid; exit } \
+                    open STDOUT, q(>/dev/null); open STDERR, q(>/dev/null); sleep 300";
+    let pid_file = ground.path("listener");
+    ground.script(
+        "openssl",
+        &format!(
+            "#!/bin/sh\nset -e\nif [ ! -e {pid} ]; then\n  \
+             nsenter --net=$(echo /run/netns/hr-*-server) perl -e '{listener}' > {pid}\nfi\n\
+             exec {real} \"$@\"\n",
+            pid = pid_file.display(),
+            real = real.display(),
+        ),
+    );
+    let path = std::env::var("PATH").expect("PATH");
+    let mut command = ground.headroom("lab run http --sizes 1KiB --repetitions 2 --out out");
+    command.env("PATH", format!("{}:{path}", ground.path("").display()));
+    let ended = ground.end_of(command);
+    let _listener = Stray::of(&pid_file).unwrap_or_else(|| panic!("no listener: {ended}"));
+    ended.assert_says(1, &["port 80", "is taken", "http"]);
+    ended.assert_nothing_left();
+}
+
+#[test]
+fn a_scratch_folder_that_is_too_small() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("small");
+    let disk = Disk::mount(&ground, "16m");
+    let mut command = ground.headroom("lab run http --sizes 1KiB --repetitions 2 --out out");
+    command.arg("--scratch").arg(&disk.path);
+    let mut run = ground.start(command);
+    run.watch(&disk.path);
+    let ended = run.end();
+    ended.assert_says(1, &["16 MiB free", "needs", "--scratch"]);
+    ended.assert_nothing_left();
+    assert!(!ground.path("out").exists());
+
+    let ended = ground.end_of(ground.headroom("lab run http --sizes 1KiB --scratch absent"));
+    ended.assert_says(1, &["absent", "--scratch"]);
+    ended.assert_nothing_left();
+}
+
+#[test]
+fn a_disk_that_fills_up_in_the_middle() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("full");
+    let disk = Disk::mount(&ground, "700m");
+    ground.write("long.toml", &format!("stacks = [\"http\"]\n{LONG}").replace("100", "4"));
+    let mut command = ground.headroom("lab run long.toml --out out");
+    command.arg("--scratch").arg(&disk.path);
+    let mut run = ground.start(command);
+    run.watch(&disk.path);
+    run.until_download(1);
+    disk.shrink();
+    // somebody else writes, and goes on whenever there is room again
+    let mut ballast = File::create(disk.path.join("ballast")).expect("a file");
+    while run.lives() {
+        while ballast.write_all(&[0; 4096]).is_ok() {}
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let ended = run.end();
+    ended.assert_says(1, &["No space left on device"]);
+    ended.assert_nothing_left();
+}
+
+#[test]
+fn a_server_that_dies_in_the_middle() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("dies");
+    let mut run = long(&ground, "ftp");
+    run.until_download(2);
+    let servers = run.until("a server", |run| {
+        Some(run.processes("server", "pure-ftpd")).filter(|pids| !pids.is_empty())
+    });
+    for pid in servers {
+        let _ = kill(pid, Signal::SIGKILL); // a session's process may have ended by itself
+    }
+    let ended = run.end();
+    ended.assert_says(1, &["the ftp server ended", "signal: 9"]);
+    ended.assert_nothing_left();
+    assert!(!ground.path("out").exists(), "half a run is no result");
+}
+
+#[test]
+fn a_server_that_dies_while_packets_are_counted() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("counting");
+    // so many files that one transfer is long, in a run with few of them
+    let plan =
+        "stacks = [\"http\"]\nrepetitions = 2\n[[workload]]\nkind = \"many\"\nfiles = 3000\n";
+    ground.write("p.toml", plan);
+    let mut run = ground.start(ground.headroom("--verbose lab run p.toml --out out"));
+    // offloads are switched off for the counting only
+    run.until("the counting", |run| run.said().contains("tso off").then_some(()));
+    let servers = run.until("a server", |run| {
+        Some(run.processes("server", "nginx")).filter(|pids| !pids.is_empty())
+    });
+    for pid in servers {
+        let _ = kill(pid, Signal::SIGKILL);
+    }
+    let ended = run.end();
+    ended.assert_says(1, &["the http server ended"]);
+    ended.assert_nothing_left();
+}
+
+#[test]
+fn a_run_that_is_interrupted_leaves_nothing() {
+    if !privileged() {
+        return;
+    }
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let ground = Ground::new("interrupted");
+        let mut run = long(&ground, "ftps");
+        run.until_download(2);
+        run.signal(signal);
+        let ended = run.end();
+        ended.assert_says(130, &["interrupted", "everything was removed"]);
+        ended.assert_nothing_left();
+        assert!(!ground.path("out").exists(), "half a run is no result");
+    }
+}
+
+#[test]
+fn a_run_that_is_interrupted_while_it_builds_leaves_nothing() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("early");
+    let mut run = long(&ground, "sftp");
+    run.until("a scratch folder", Running::id);
+    run.signal(Signal::SIGINT);
+    let ended = run.end();
+    ended.assert_says(130, &["interrupted"]);
+    ended.assert_nothing_left();
+}
+
+#[test]
+fn a_killed_run_ends_its_servers_and_is_cleaned_up_beside_a_living_one() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("killed");
+    let mut dead = long(&ground, "http");
+    dead.until_download(2);
+    let id = dead.id().expect("a run");
+    // in the same folder, so that only its lock saves it
+    ground.write("living.toml", &format!("stacks = [\"http\"]\n{LONG}").replace("100", "8"));
+    let mut living = ground.start(ground.headroom("lab run living.toml --out living"));
+    living.until_download(1);
+    let other = living.id().expect("a run");
+
+    dead.signal(Signal::SIGKILL);
+    let ended = dead.end();
+    assert_eq!(ended.code, None, "{ended}");
+    let name = [format!("headroom-{id}")];
+    wait_for("the end of servers and agents", || processes_with(&name).is_empty());
+    assert!(runs_in(&ground.scratch()).contains(&id), "nobody has removed it yet");
+
+    let mut clean = ground.headroom("lab clean");
+    clean.arg("--scratch").arg(ground.scratch());
+    let cleaned = output(clean);
+    assert_eq!(cleaned.0, Some(0), "{}", cleaned.1);
+    assert_eq!(cleaned.1.matches(&id).count(), 1 + usize::from(common::groups().is_some()));
+    assert!(!cleaned.1.contains(&other), "{}", cleaned.1);
+    assert!(!runs_in(&ground.scratch()).contains(&id));
+    assert!(group_of(&id).is_none());
+
+    assert!(living.lives(), "it is measured while the other is cleaned up");
+    let ended = living.end();
+    assert_eq!(ended.code, Some(0), "{ended}");
+    ended.assert_nothing_left();
+    let mut again = ground.headroom("lab clean");
+    again.arg("--scratch").arg(ground.scratch());
+    assert!(output(again).1.contains("nothing to remove"));
+}
+
+#[test]
+fn two_runs_at_once() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("two");
+    let start = |stacks: &str, out: &str| {
+        let line = format!("lab run {stacks} --sizes 1KiB,64KiB --repetitions 2 --out {out}");
+        ground.start(ground.headroom(&line))
+    };
+    let mut first = start("ftp http", "first");
+    first.until("a scratch folder", Running::id);
+    let second = start("ftp http", "second");
+    for ended in [first.end(), second.end()] {
+        assert_eq!(ended.code, Some(0), "{ended}");
+    }
+    assert!(runs_in(&ground.scratch()).is_empty());
+    assert!(processes_with(&[ground.path("").display().to_string()]).is_empty());
+}
+
+#[test]
+fn a_link_that_this_kernel_cannot_make() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("netem");
+    let mut probe = ground.command("unshare");
+    probe.args(["--net", "sh", "-c", "tc qdisc add dev lo root netem delay 1ms"]);
+    let has_netem = output(probe).0 == Some(0);
+    let line = "lab run http --link 100mbit,delay=2ms --sizes 1KiB --repetitions 2 --out out";
+    let ended = ground.end_of(ground.headroom(line));
+    if has_netem {
+        assert_eq!(ended.code, Some(0), "{ended}");
+        let link = &ground.results()["link"];
+        assert!(text(link, "backend").contains("netem"), "{link}");
+        assert!(number(link, "rtt_us") >= 4000.0, "2 ms each way: {link}");
+    } else {
+        ended.assert_says(3, &["`100mbit,delay=2000us`", "sch_netem", "delay"]);
+        ended.assert_nothing_started();
+    }
+    ended.assert_nothing_left();
+}
+
+#[test]
+fn a_file_with_other_content() {
+    let damage = |file: &Path| {
+        let file = OpenOptions::new().write(true).open(file).expect("the served file");
+        file.write_all_at(b"not what was sent", 4321).expect("an overwritten octet");
+    };
+    wrong_file("http", damage, "wrong content");
+    wrong_file("sftp", damage, "wrong content");
+}
+
+#[test]
+fn a_file_that_is_too_short() {
+    let damage = |file: &Path| {
+        let file = OpenOptions::new().write(true).open(file).expect("the served file");
+        file.set_len(1000).expect("a shorter file");
+    };
+    wrong_file("ftp", damage, "1000 octets instead of 65536");
+}
+
+/// Damages the served file once the first transfer has counted as good.
+fn wrong_file(stack: &str, damage: fn(&Path), words: &str) {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("wrong");
+    ground.write("p.toml", &format!("stacks = [\"{stack}\"]\n{LONG}").replace("100", "3"));
+    let mut run = ground.start(ground.headroom("lab run p.toml --out out"));
+    run.until_download(2);
+    damage(&run.inside("files/f65536").expect("the served file"));
+    let ended = run.end();
+    ended.assert_says(1, &["samples failed", words]);
+    ended.assert_nothing_left();
+
+    // what was measured is kept, the failures among it
+    let results = ground.results();
+    let samples = array(&results, "samples");
+    let failed: Vec<_> = samples.iter().filter(|sample| sample["ok"] == false).collect();
+    assert!(!failed.is_empty());
+    assert!(failed.iter().all(|sample| text(sample, "error").contains(words)), "{failed:?}");
+    let row = &array(&results, "summary")[0];
+    assert_eq!(row["failed"], failed.len(), "{row}");
+    assert!(array(&results, "warnings").iter().any(|w| w.to_string().contains(words)));
+}
+
+#[test]
+fn an_output_folder_that_cannot_be_written_is_refused_before_the_run() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("out");
+    ground.write("file", "");
+    let line = "lab run http --sizes 1KiB --repetitions 2 --out file/out";
+    let ended = ground.end_of(ground.headroom(line));
+    ended.assert_says(1, &["file/out"]);
+    ended.assert_nothing_started();
+}
+
+#[test]
+fn a_scratch_folder_with_a_space_in_its_name() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("space");
+    let scratch = ground.path("a folder");
+    std::fs::create_dir(&scratch).expect("a folder");
+    let plan = "stacks = [\"ftps\", \"https\", \"sftp\", \"scp\", \"rsync\"]\nrepetitions = 2\n\
+                [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\n\
+                [[workload]]\nkind = \"upload\"\nsizes = [\"1KiB\"]\n";
+    ground.write("p.toml", plan);
+    let mut command = ground.headroom("lab run p.toml --out out");
+    command.env("TMPDIR", &scratch);
+    let mut run = ground.start(command);
+    run.watch(&scratch);
+    let ended = run.end();
+    // either it works, or it is refused before anything is built
+    if ended.code == Some(0) {
+        ended.assert_nothing_left();
+    } else {
+        ended.assert_says(2, &["a folder", "space", "--scratch"]);
+        ended.assert_nothing_started();
+    }
+}
+
+/// Exit code, and both streams, of a command that is no run.
+fn output(mut command: Command) -> (Option<i32>, String) {
+    let output = command.output().expect("a command");
+    let both = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&both).into_owned())
+}
+
+/// A process that a script has started; ended when dropped.
+struct Stray(Pid);
+
+impl Stray {
+    fn of(pid_file: &Path) -> Option<Self> {
+        let text = std::fs::read_to_string(pid_file).ok()?;
+        Some(Self(Pid::from_raw(text.trim().parse().ok()?)))
+    }
+}
+
+impl Drop for Stray {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGKILL);
+    }
+}
+
+/// A small disk in memory; unmounted when dropped.
+struct Disk {
+    path: PathBuf,
+}
+
+impl Disk {
+    fn mount(ground: &Ground, size: &str) -> Self {
+        let disk = Self { path: ground.path("disk") };
+        std::fs::create_dir(&disk.path).expect("a folder");
+        let options = format!("size={size}");
+        let mut mount = ground.command("mount");
+        mount.args(["-t", "tmpfs", "-o", &options, "none"]).arg(&disk.path);
+        let (code, said) = output(mount);
+        assert_eq!(code, Some(0), "{said}");
+        disk
+    }
+
+    /// Takes away what is free now.
+    fn shrink(&self) {
+        wait_for("a smaller disk", || {
+            let space = nix::sys::statvfs::statvfs(&self.path).expect("the disk's state");
+            let used = (space.blocks() - space.blocks_free()) * space.fragment_size();
+            // more may have been used since
+            let mut mount = Command::new("mount");
+            mount.args(["-o", &format!("remount,size={used}")]).arg(&self.path);
+            output(mount).0 == Some(0)
+        });
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.path).status();
+    }
+}

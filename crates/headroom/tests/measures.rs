@@ -1,0 +1,387 @@
+//! What a run measures: every stack does all it can, over real servers, and the
+//! numbers agree with each other and with what the protocols are known to do.
+//! Nothing here depends on how fast the machine is.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{Ground, array, number, privileged, text};
+use serde_json::Value;
+
+const FILES: u64 = 50;
+const CLIENTS: u64 = 3;
+
+fn plan(files: &[&str], pages: &[&str], commands: &[&str]) -> String {
+    let listed = |stacks: &[&str]| format!("{stacks:?}");
+    let mut all: Vec<&str> = files.to_vec();
+    all.extend(commands.iter().filter(|stack| !files.contains(stack)));
+    let mut plan = format!("stacks = {}\nrepetitions = 2\n", listed(&all));
+    let mut add = |kind: &str, stacks: &[&str], keys: &str| {
+        if !stacks.is_empty() {
+            let stacks = listed(stacks);
+            plan += &format!("[[workload]]\nkind = \"{kind}\"\nstacks = {stacks}\n{keys}\n");
+        }
+    };
+    add("download", files, "sizes = [\"1KiB\", \"256KiB\"]");
+    add("upload", files, "sizes = [\"1KiB\", \"256KiB\"]");
+    add("many", files, &format!("files = {FILES}"));
+    add("parallel", files, &format!("sizes = [\"64KiB\"]\nclients = {CLIENTS}"));
+    add("page", pages, "");
+    add("commands", commands, "");
+    plan
+}
+
+#[test]
+fn ftp_and_http_in_clear_and_over_tls() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("curl");
+    ground.write("p.toml", &plan(&["ftp", "ftps", "http", "https"], &["http", "https"], &[]));
+    let results = ground.measure("p.toml");
+    assert_consistent(&results);
+    assert_eq!(array(&results, "summary").len(), 4 * 6 + 2);
+
+    for workload in ["download", "upload"] {
+        for size in [1024, 256 << 10] {
+            let trips = |stack: &str| number(wire(&results, stack, workload, size), "round_trips");
+            // TLS 1.3 costs one round trip on each connection
+            assert!(trips("https") >= trips("http") + 1.0, "{workload} {size}");
+            // and FTP asks for it on the control connection: AUTH, PBSZ, PROT
+            assert!(trips("ftps") >= trips("ftp") + 4.0, "{workload} {size}");
+            assert!(trips("ftp") > trips("http"), "{workload} {size}");
+        }
+        let octets = |stack: &str| number(wire(&results, stack, workload, 1024), "bytes");
+        assert!(octets("ftps") > octets("ftp") && octets("https") > octets("http"), "{workload}");
+    }
+    assert_files_are_written(&ground, &results);
+}
+
+#[test]
+fn what_runs_over_ssh() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ssh");
+    ground.write("p.toml", &plan(&["sftp", "scp", "rsync"], &[], &["sftp", "ssh"]));
+    let results = ground.measure("p.toml");
+    assert_consistent(&results);
+    assert_eq!(array(&results, "summary").len(), 3 * 6 + 2);
+    for stack in ["sftp", "scp", "rsync"] {
+        let trips = number(wire(&results, stack, "download", 1024), "round_trips");
+        assert!(trips >= 5.0, "{stack} logs in before it asks for a file: {trips}");
+    }
+}
+
+#[test]
+fn over_ipv4() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ipv4");
+    let plan = "family = \"ipv4\"\nstacks = [\"ftps\", \"http\", \"sftp\"]\nrepetitions = 2\n\
+                [[workload]]\nkind = \"download\"\nsizes = [\"64KiB\"]\n\
+                [[workload]]\nkind = \"upload\"\nsizes = [\"64KiB\"]\n";
+    ground.write("p.toml", plan);
+    let results = ground.measure("p.toml");
+    assert_consistent(&results);
+    assert_eq!(text(&results["plan"], "family"), "ipv4");
+}
+
+#[test]
+fn with_the_least_mtu_of_ipv6() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("mtu");
+    let plan = |mtu: u32| {
+        format!(
+            "mtu = {mtu}\nstacks = [\"https\", \"ftp\"]\nrepetitions = 2\n\
+             [[workload]]\nkind = \"download\"\nsizes = [\"256KiB\"]\n"
+        )
+    };
+    let mut file_packets = Vec::new();
+    for mtu in [1280, 1500] {
+        ground.write("p.toml", &plan(mtu));
+        let results = ground.measure("p.toml");
+        assert_consistent(&results);
+        let octets = number(wire(&results, "ftp", "download", 256 << 10), "file_direction_bytes");
+        file_packets.push(octets);
+    }
+    // the same file in smaller packets has more headers
+    assert!(file_packets[0] > file_packets[1], "{file_packets:?}");
+}
+
+#[test]
+fn a_link_with_a_rate_is_tested_before_use() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("shaped");
+    let results = ground.measure("http --link 10mbit --sizes 1KiB,256KiB --repetitions 2");
+    assert_consistent(&results);
+    let link = &results["link"];
+    assert_eq!(text(link, "name"), "10mbit");
+    assert!(text(link, "backend").contains("HTB"), "{link}");
+    assert_eq!(text(link, "offload"), "per-packet");
+    assert_eq!(number(link, "rate_bps"), 10e6);
+    assert_eq!(link["self_test"]["passed"], true);
+    assert_eq!(number(&link["self_test"], "asked_bps"), 10e6);
+    for sample in array(&results, "samples").iter().filter(|s| s["workload"] == "download") {
+        let (size, seconds) = (number(sample, "size_bytes"), number(sample, "seconds"));
+        let short = seconds < 0.1;
+        assert_eq!(sample["not_shaped"], short, "{sample}");
+        // 256 KiB at 10 Mbit/s are 210 ms, whatever the machine
+        assert!(size < 1e5 || seconds > 0.2, "{sample}");
+    }
+}
+
+#[test]
+fn only_some_of_a_plans_stacks() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("only");
+    let plan = "stacks = [\"ftp\", \"http\", \"https\", \"sftp\"]\nrepetitions = 2\n\
+                [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\n\
+                [[workload]]\nkind = \"upload\"\nstacks = [\"sftp\"]\nsizes = [\"1KiB\"]\n";
+    ground.write("p.toml", plan);
+    let results = ground.measure("p.toml --only *ps");
+    assert_consistent(&results);
+    let stacks: Vec<&str> =
+        array(&results["plan"], "stacks").iter().map(|stack| text(stack, "name")).collect();
+    assert_eq!(stacks, ["http", "https"], "https, and the baseline it needs");
+    assert_eq!(array(&results["plan"], "workloads").len(), 1, "nothing is left for the other");
+
+    let none = ground.end_of(ground.headroom("lab run p.toml --only gopher*"));
+    none.assert_says(2, &["--only gopher*", "ftp, http, https, sftp"]);
+    none.assert_nothing_started();
+}
+
+#[test]
+fn a_stack_compared_with_itself() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("itself");
+    let plan = "stacks = [\"http\", \"http#again\"]\nrepetitions = 2\n\
+                [baselines]\n\"http#again\" = \"http\"\n\
+                [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\n";
+    ground.write("p.toml", plan);
+    let results = ground.measure("p.toml");
+    assert_consistent(&results);
+    let rows = array(&results, "summary");
+    assert_eq!(rows.len(), 2);
+    assert_eq!(text(&rows[1], "stack"), "http#again");
+    assert_eq!(text(&rows[1], "baseline"), "http");
+}
+
+/// The files beside results.json, and the report made of them again.
+fn assert_files_are_written(ground: &Ground, results: &Value) {
+    let read = |name: &str| {
+        let path = ground.path("out").join(name);
+        std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    };
+    let csv = read("results.csv");
+    assert_eq!(csv.lines().count(), array(results, "samples").len() + 1);
+    let columns = |line: &str| line.split(',').count();
+    let header = csv.lines().next().map(columns);
+    assert!(csv.lines().all(|line| Some(columns(line)) == header), "{csv}");
+    let summary = read("summary.md");
+    assert!(summary.contains("| https |") && summary.contains("## "), "{summary}");
+    assert!(read("report.html").contains("</html>"));
+
+    let names = ["results.json", "report.html", "results.csv", "summary.md"];
+    let before: Vec<String> = names.iter().map(|name| read(name)).collect();
+    for round in ["once", "twice"] {
+        let report = ground.end_of(ground.headroom("lab report out"));
+        assert_eq!(report.code, Some(0), "{report}");
+        assert!(report.stdout.contains("report.html"), "{report}");
+        for (name, before) in names.iter().zip(&before) {
+            assert!(read(name) == *before, "{name} has changed after `lab report` {round}");
+        }
+    }
+}
+
+/// The accounting of a cell.
+fn wire<'a>(results: &'a Value, stack: &str, workload: &str, size: u64) -> &'a Value {
+    let sample = array(results, "samples")
+        .iter()
+        .find(|s| s["stack"] == stack && s["workload"] == workload && s["size_bytes"] == size)
+        .unwrap_or_else(|| panic!("no sample of {stack} {workload} {size}"));
+    &sample["wire"]
+}
+
+/// Everything that holds for every run that went well.
+fn assert_consistent(results: &Value) {
+    assert_eq!(results["schema"], 1);
+    let samples = array(results, "samples");
+    assert!(!samples.is_empty());
+    for sample in samples {
+        assert_sample(sample);
+    }
+    assert_blocks(results);
+    assert_summary(results);
+    let environment = &results["environment"];
+    for key in ["started", "finished", "kernel", "headroom"] {
+        assert!(!text(environment, key).is_empty(), "{key}");
+    }
+    assert!(text(environment, "started") <= text(environment, "finished"));
+    for program in array(environment, "programs") {
+        let origin = text(program, "origin");
+        assert!(["system", "cache", "built-in"].contains(&origin), "{program}");
+    }
+    for stack in array(&results["plan"], "stacks") {
+        let facts = &environment["stacks"][text(stack, "name")];
+        assert!(facts["encryption"].is_string(), "{facts}");
+    }
+    assert!(number(&results["link"], "rtt_us") > 0.0);
+    assert_timelines(results);
+}
+
+fn assert_sample(sample: &Value) {
+    assert_eq!(sample["ok"], true, "{sample}");
+    assert_eq!(sample["error"], Value::Null, "{sample}");
+    let stack = text(sample, "stack").split('#').next().unwrap_or_default();
+    let workload = text(sample, "workload");
+    let size = number(sample, "size_bytes");
+    let files = match workload {
+        "many" => FILES,
+        "parallel" => CLIENTS,
+        _ => 1,
+    };
+    assert_eq!(sample["files"], files, "{sample}");
+    assert!(number(sample, "transfers") >= 1.0, "{sample}");
+
+    let (seconds, session) = (number(sample, "seconds"), number(sample, "session_seconds"));
+    assert!(0.0 < seconds && seconds <= session, "{sample}");
+    if workload != "parallel" {
+        assert!(session <= number(sample, "process_seconds"), "{sample}");
+    }
+    let phases = &sample["phases"];
+    let spent = ["connect", "handshake", "login", "body", "idle"].map(|p| number(phases, p));
+    assert!(spent.iter().all(|&s| s >= 0.0), "{sample}");
+    assert!((spent.iter().sum::<f64>() - session).abs() < 1e-6, "{sample}");
+
+    let curl = ["ftp", "ftps", "http", "https"].contains(&stack);
+    if curl {
+        assert!(number(sample, "client_seconds") > 0.0, "{sample}");
+    } else {
+        assert_eq!(sample["client_seconds"], Value::Null, "{sample}");
+    }
+    let cpu = &sample["cpu_seconds"];
+    assert!(["client", "server", "machine", "foreign"].iter().all(|s| number(cpu, s) >= 0.0));
+    for key in ["cpu_idle_pct", "steal_pct", "foreign_pct"] {
+        assert!((0.0..=100.0).contains(&number(sample, key)), "{key}: {sample}");
+    }
+    assert!(number(sample, "peak_memory_bytes") > 0.0, "{sample}");
+
+    let wire = &sample["wire"];
+    let (octets, one_way) = (number(wire, "bytes"), number(wire, "file_direction_bytes"));
+    assert!(octets > size * files as f64 && octets > one_way, "{sample}");
+    assert!(one_way > size * files as f64, "{sample}");
+    // no packet is larger than its link allows
+    assert!(number(wire, "packets") >= octets / 1514.0, "{sample}");
+    let sessions = if workload == "parallel" { CLIENTS } else { 1 };
+    let data_connections = if workload == "many" { FILES } else { 1 };
+    let connections = match stack {
+        "ftp" | "ftps" => sessions * (1 + data_connections),
+        _ => sessions,
+    };
+    assert_eq!(wire["connections"], connections, "{sample}");
+    let handshakes = if ["ftp", "http"].contains(&stack) { 0 } else { connections };
+    assert_eq!(wire["handshakes"], handshakes, "{sample}");
+    if ["commands", "parallel"].contains(&workload) {
+        assert_eq!(wire["round_trips"], Value::Null, "{sample}");
+    } else {
+        assert!((1.0..100.0).contains(&number(wire, "round_trips")), "{sample}");
+    }
+    if handshakes > 0 && workload != "parallel" {
+        assert!(number(phases, "handshake") > 0.0, "{sample}");
+    }
+    if handshakes == 0 {
+        assert_eq!(number(phases, "handshake"), 0.0, "{sample}");
+    }
+}
+
+/// In each block every stack of a workload has one sample of one size.
+fn assert_blocks(results: &Value) {
+    let mut blocks: BTreeMap<u64, Vec<&Value>> = BTreeMap::new();
+    for sample in array(results, "samples") {
+        blocks.entry(sample["block"].as_u64().expect("a number")).or_default().push(sample);
+    }
+    let mut unmarked: BTreeMap<(&str, u64), u64> = BTreeMap::new();
+    for samples in blocks.values() {
+        let (workload, size) = (text(samples[0], "workload"), &samples[0]["size_bytes"]);
+        let found: BTreeSet<&str> = samples.iter().map(|s| text(s, "stack")).collect();
+        let planned: BTreeSet<&str> = array(&results["plan"], "workloads")
+            .iter()
+            .filter(|w| w["kind"] == workload && array(w, "sizes_bytes").contains(size))
+            .flat_map(|w| array(w, "stacks"))
+            .map(|name| name.as_str().expect("a name"))
+            .collect();
+        assert_eq!(found, planned, "{workload} {size}");
+        assert_eq!(samples.len(), planned.len(), "{workload} {size}");
+        let same = |key: &str| samples.iter().all(|s| s[key] == samples[0][key]);
+        assert!(["workload", "size_bytes", "link", "marked"].iter().all(|key| same(key)));
+        *unmarked.entry((workload, size.as_u64().expect("a size"))).or_default() += 1;
+    }
+    let repetitions = results["plan"]["repetitions"].as_u64().expect("a number");
+    let planned = array(&results["plan"], "workloads").iter().flat_map(|workload| {
+        array(workload, "sizes_bytes").iter().map(|size| (text(workload, "kind"), size.as_u64()))
+    });
+    for (kind, size) in planned {
+        // a block on a busy machine is repeated
+        let count = unmarked.get(&(kind, size.expect("a size"))).copied().unwrap_or(0);
+        assert!((repetitions..=2 * repetitions).contains(&count), "{kind} {size:?}: {count}");
+    }
+}
+
+fn assert_summary(results: &Value) {
+    let mut cells: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+    let key =
+        |v: &Value| format!("{} {} {} {}", v["link"], v["workload"], v["size_bytes"], v["stack"]);
+    for sample in array(results, "samples") {
+        cells.entry(key(sample)).or_default().push(sample);
+    }
+    let rows = array(results, "summary");
+    assert_eq!(rows.len(), cells.len());
+    for row in rows {
+        let samples = &cells[&key(row)];
+        let unmarked = samples.iter().filter(|s| s["marked"].is_null()).count();
+        let counted = if unmarked > 0 { unmarked } else { samples.len() };
+        assert_eq!(row["n"], counted, "{row}");
+        assert_eq!(row["failed"], 0, "{row}");
+        assert!(number(row, "mean_s") > 0.0, "{row}");
+        let limits = ["link", "CPU", "window", "waiting"];
+        assert!(limits.contains(&text(row, "limited_by")), "{row}");
+        let stacks = array(&results["plan"], "stacks");
+        let planned = stacks.iter().find(|s| s["name"] == row["stack"]).expect("a planned stack");
+        assert_eq!(row["baseline"], planned["baseline"], "{row}");
+        let base = rows.iter().any(|other| {
+            other["stack"] == row["baseline"]
+                && ["link", "workload", "size_bytes"].iter().all(|key| other[key] == row[key])
+        });
+        assert_eq!(row["overhead_pct"].is_number(), base, "{row}");
+        assert_eq!(row["session_overhead_pct"].is_number(), base, "{row}");
+        if let Some(interval) = row["overhead_ci95_pct"].as_array() {
+            let pct = number(row, "overhead_pct");
+            let [lo, hi] = [0, 1].map(|i| interval[i].as_f64().expect("a number"));
+            assert!(lo <= pct && pct <= hi, "{row}");
+        }
+    }
+}
+
+/// Segments follow each other without a gap, from the first packet to the last.
+fn assert_timelines(results: &Value) {
+    for timeline in array(results, "timelines") {
+        let mut at = 0.0;
+        for segment in array(timeline, "segments") {
+            assert!((number(segment, "start_s") - at).abs() < 1e-9, "{timeline}");
+            at = number(segment, "end_s");
+            assert!(at >= number(segment, "start_s"), "{timeline}");
+        }
+        assert!((at - number(timeline, "session_s")).abs() < 1e-9, "{timeline}");
+    }
+}
