@@ -62,6 +62,21 @@ fn the_report_is_drawn_whole_and_takes_names_for_text() {
     assert_drawn(&page, &serde_json::from_str(&kept).expect("JSON"));
     assert!(page.contains("&lt;b&gt;bold&lt;/b&gt;"), "a warning is text");
 
+    // a machine that was busy at every large file has measured them all the same
+    let mut busy = results.clone();
+    for sample in list(&mut busy, "samples") {
+        let large = sample["size_bytes"] == 16 << 20;
+        sample["marked"] = if large { json!("foreign load 9.0 %") } else { Value::Null };
+    }
+    std::fs::create_dir(ground.path("busy")).expect("a folder");
+    ground.write("busy/results.json", &busy.to_string());
+    let rebuilt = ground.end_of(ground.headroom("lab report busy"));
+    assert_eq!(rebuilt.code, Some(0), "{rebuilt}");
+    let kept = std::fs::read_to_string(ground.path("busy/results.json")).expect("results");
+    let kept: Value = serde_json::from_str(&kept).expect("JSON");
+    let https = array(&kept, "portable").iter().find(|row| row["stack"] == "https");
+    assert!(https.is_some_and(|row| row["seconds_per_gb"].is_number()), "{https:?}");
+
     // and one in which nothing at all was measured
     let mut empty = results;
     for sample in list(&mut empty, "samples") {
