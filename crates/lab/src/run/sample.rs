@@ -268,10 +268,10 @@ impl<'a> Bench<'a> {
         Ok(Measured { sample, kind: cell.workload.kind, rtts_s, round_trips, last })
     }
 
-    /// Counts the packets of one transfer; with small files of seven, of which
-    /// the one with the median octets counts.
+    /// Counts the packets of a few transfers, of which the one with the median
+    /// octets counts: how a sender cuts its segments varies.
     pub(super) fn account(&mut self, cell: &Cell) -> Result<Option<Wire>> {
-        let times = if cell.octets() <= 1 << 20 { 7 } else { 1 };
+        let times = if cell.octets() <= 1 << 20 { 7 } else { 3 };
         let mut wires: Vec<Wire> = Vec::new();
         for _ in 0..times {
             let prepared = self.prepare(cell)?;
