@@ -30,7 +30,7 @@ pub fn summary(results: &Results) -> String {
     let environment = &results.environment;
     text += &format!(
         "\nMeasured {} on {} ({} cores, Linux {}), link {} ({}, {}), {} blocks, headroom {}. Overhead: time from \
-         the first data command to the completion reply on the wire against the baseline, ± half of the 95 % t \
+         the first data command to completion on the wire against the baseline, ± half of the 95 % t \
          interval on paired log-ratios.\n",
         environment.started,
         environment.cpu,

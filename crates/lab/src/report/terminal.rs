@@ -16,7 +16,7 @@ pub fn answer(results: &Results, width: usize) -> String {
     text += "\n";
     text += &wrapped(
         "Round trips: before the file's first octet. Bytes: octets on the wire beyond the file, per MB of \
-         file, in its direction. Overhead: time from the first data command to the completion reply against \
+         file, in its direction. Overhead: time from the first data command to completion against \
          the baseline, ± half of its 95 % interval; a baseline shows its time. Limited by: at the largest size.",
         width,
     );
