@@ -193,7 +193,7 @@ pub struct Phases {
     pub handshake: f64,
     /// Everything else before the file's first octet: greetings, login, commands.
     pub login: f64,
-    /// From the file's first octet to the completion reply.
+    /// From the wait for the file's first packet to completion.
     pub body: f64,
     /// Stretches without any packet, longer than 3 ms, two round trips and two
     /// full frames.

@@ -97,7 +97,7 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
         results.samples.iter().filter(|s| s.marked.is_some()).map(|s| s.block).collect();
     if !marked.is_empty() {
         warnings.push(format!(
-            "{} blocks had more than 5 % foreign load and were repeated where time allowed; both are kept, and the \
+            "{} block(s) had more than 5 % foreign load and were repeated where time allowed; both are kept, and the \
              unmarked ones count where they are the larger part.",
             marked.len()
         ));
