@@ -1,0 +1,309 @@
+//! The wire clock: what the packets at the router say of one transfer.
+//!
+//! A transfer is read from its trace in one pass, connection by connection:
+//! when it connected, when it shook hands, when the file's first octet passed,
+//! when the completion reply did. Marks from client and server (wall clock)
+//! only say *which* packet carried an event that encryption hides.
+
+mod events;
+mod phases;
+mod trace;
+
+use events::{completion, first_body, request};
+use phases::{follow, stretches};
+
+pub use phases::{Phase, Phases, Stretch};
+pub(crate) use trace::{Packet, Trace};
+
+/// What has to be known about a transfer to read its trace.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Expectation {
+    /// Port on which the service listens; other ports are FTP data connections.
+    pub(crate) port: u16,
+    /// Whether file data has connections of its own (FTP).
+    pub(crate) data_connections: bool,
+    /// Whether the client sends the file.
+    pub(crate) upload: bool,
+    /// Octets of one file; 0 where there is none.
+    pub(crate) size: u64,
+    /// Time that a full frame takes on the link, seconds; 0 on an unshaped one.
+    pub(crate) frame_s: f64,
+    /// Whether the session ends with an exchange of its own behind the last
+    /// reply (SSH: end of file, exit status, close; RFC 4254 §6.10).
+    pub(crate) parting: bool,
+    pub(crate) marks: Marks,
+}
+
+/// Wall-clock instants, nanoseconds since the epoch, that name a packet.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Marks {
+    /// The client has just written its first data command.
+    pub(crate) request_ns: Option<u64>,
+    /// The server has just accepted the login.
+    pub(crate) login_ns: Option<u64>,
+    /// The client has just read the completion reply.
+    pub(crate) done_ns: Option<u64>,
+}
+
+/// What the wire says of one transfer. Times in seconds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Record {
+    /// First data command to completion.
+    pub(crate) transfer_s: f64,
+    /// First SYN to completion.
+    pub(crate) session_s: f64,
+    /// SYN to SYN-ACK at the router.
+    pub(crate) rtt_s: Option<f64>,
+    /// The longest time between two packets.
+    pub(crate) longest_gap_s: f64,
+    /// Times that the client spoke and the server answered before the file's
+    /// first octet; none where no file data was seen.
+    pub(crate) round_trips: Option<u32>,
+    pub(crate) connections: u32,
+    /// TLS handshakes or SSH key exchanges.
+    pub(crate) handshakes: u32,
+    /// TLS handshakes in which the server asked for another key share.
+    pub(crate) hello_retries: u32,
+    /// Octets of all frames, Ethernet headers included.
+    pub(crate) bytes: u64,
+    /// Of these, in the direction of the file.
+    pub(crate) file_direction_bytes: u64,
+    pub(crate) packets: u64,
+    pub(crate) phases: Phases,
+    pub(crate) segments: Vec<Stretch>,
+}
+
+/// Reads a trace; `None` where it holds no connection to the service.
+pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
+    let packets = &trace.packets;
+    let first = packets
+        .iter()
+        .position(|p| p.syn && trace.connections[p.connection as usize] == expected.port)?;
+    let start = packets[first].time_ns;
+    let last = completion(packets, expected)?;
+    let states = follow(packets);
+    let rtt_s = packets[first..]
+        .iter()
+        .find(|p| p.syn && !p.from_client && p.connection == packets[first].connection)
+        .map(|syn_ack| ns_to_s(syn_ack.time_ns - start));
+    let request = request(packets, &states, expected, rtt_s.unwrap_or(0.0));
+    let body = first_body(trace, &states, request, expected);
+
+    let session = &packets[first..=last.max(first)];
+    let body_ns = body.map(|index| packets[index].time_ns);
+    let segments =
+        stretches(session, &states[first..], body_ns, expected.frame_s + rtt_s.unwrap_or(0.0));
+    let end = packets[last].time_ns;
+    Some(Record {
+        transfer_s: ns_to_s(end.saturating_sub(packets[request].time_ns)),
+        session_s: ns_to_s(end.saturating_sub(start)),
+        rtt_s,
+        longest_gap_s: longest_gap(session),
+        round_trips: body.map(|body| round_trips(&packets[first..=body.max(first)])),
+        connections: trace.connections.len() as u32,
+        handshakes: states.iter().filter(|state| state.opens_handshake).count() as u32,
+        hello_retries: states.iter().filter(|state| state.retries_hello).count() as u32,
+        bytes: octets(packets.iter()),
+        file_direction_bytes: octets(packets.iter().filter(|p| p.from_client == expected.upload)),
+        packets: packets.len() as u64,
+        phases: Phases::of(&segments),
+        segments,
+    })
+}
+
+/// Times that the direction changed from client to server's answer, counting
+/// only what must be waited for: SYN and payload.
+fn round_trips(packets: &[Packet]) -> u32 {
+    let mut client_spoke = false;
+    let mut count = 0;
+    for packet in packets.iter().filter(|p| p.syn || p.payload_len > 0) {
+        if client_spoke && !packet.from_client {
+            count += 1;
+        }
+        client_spoke = packet.from_client;
+    }
+    count
+}
+
+fn octets<'a>(packets: impl Iterator<Item = &'a Packet>) -> u64 {
+    packets.map(|packet| u64::from(packet.wire_len)).sum()
+}
+
+fn longest_gap(packets: &[Packet]) -> f64 {
+    let gaps = packets.windows(2).map(|pair| pair[1].time_ns.saturating_sub(pair[0].time_ns));
+    ns_to_s(gaps.max().unwrap_or(0))
+}
+
+fn ns_to_s(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::trace::classify;
+    use super::*;
+
+    /// A trace written as a dialogue: (ms, connection, from client, payload).
+    fn trace(ports: &[u16], lines: &[(u64, u32, bool, &[u8])]) -> Trace {
+        let mut trace = Trace::new(IpAddr::from([10, 0, 0, 1]));
+        trace.connections = ports.to_vec();
+        trace.packets = lines
+            .iter()
+            .map(|&(ms, connection, from_client, payload)| Packet {
+                time_ns: ms * 1_000_000,
+                connection,
+                wire_len: 66 + payload.len() as u32,
+                payload_len: if payload == SYN { 0 } else { payload.len() as u32 },
+                from_client,
+                syn: payload == SYN,
+                fin: false,
+                head: classify(payload),
+            })
+            .collect();
+        trace
+    }
+
+    const SYN: &[u8] = b"<syn>";
+    const HELLO: &[u8] = &[22, 3, 1, 0, 200, 1, 0];
+    const SERVER_HELLO: &[u8] = &[22, 3, 3, 0, 90, 2, 0];
+    const HELLO_AGAIN: &[u8] = &[20, 3, 3, 0, 1, 1, 22, 3, 3, 0, 200, 1];
+    const FINISHED: &[u8] = &[20, 3, 3, 0, 1, 1, 23, 3, 3, 0, 50];
+    const RECORD: &[u8] = &[23, 3, 3, 0, 50];
+
+    fn expect(port: u16, data_connections: bool) -> Expectation {
+        Expectation {
+            port,
+            data_connections,
+            upload: false,
+            size: 1024,
+            frame_s: 0.0,
+            parting: false,
+            marks: Marks::default(),
+        }
+    }
+
+    #[test]
+    fn plain_http_is_two_round_trips() {
+        let body = [7; 1200];
+        let trace = trace(
+            &[80],
+            &[
+                (0, 0, true, SYN),
+                (1, 0, false, SYN),
+                (1, 0, true, b""),
+                (2, 0, true, b"GET / HTTP/1.1"),
+                (4, 0, false, &body),
+                (5, 0, false, b"end"),
+            ],
+        );
+        let record = read(&trace, &expect(80, false)).expect("a session");
+        assert_eq!(record.round_trips, Some(2));
+        assert_eq!((record.connections, record.handshakes), (1, 0));
+        assert!((record.session_s - 0.005).abs() < 1e-9);
+        assert!((record.transfer_s - 0.003).abs() < 1e-9);
+        assert!((record.phases.body - 0.003).abs() < 1e-9, "{:?}", record.phases);
+        assert!((record.phases.connect - 0.001).abs() < 1e-9, "{:?}", record.phases);
+    }
+
+    #[test]
+    fn ftps_counts_both_handshakes_and_the_retry_in_each() {
+        let body = [23; 1200];
+        let mut lines: Vec<(u64, u32, bool, &[u8])> = vec![
+            (0, 0, true, SYN),
+            (0, 0, false, SYN),
+            (0, 0, true, b""),
+            (1, 0, false, b"220 hello"),
+            (1, 0, true, b"AUTH TLS"),
+            (2, 0, false, b"234 go"),
+        ];
+        let handshake = |connection: u32, at: u64| -> Vec<(u64, u32, bool, &[u8])> {
+            vec![
+                (at, connection, true, HELLO),
+                (at, connection, false, SERVER_HELLO),
+                (at, connection, true, HELLO_AGAIN),
+                (at + 1, connection, false, SERVER_HELLO),
+                (at + 1, connection, true, FINISHED),
+            ]
+        };
+        lines.extend(handshake(0, 3));
+        lines.extend([(5, 0, true, RECORD), (5, 0, false, RECORD)]); // EPSV
+        lines.extend([(6, 1, true, SYN), (6, 1, false, SYN), (6, 1, true, &b""[..])]);
+        lines.extend([(6, 0, true, RECORD), (6, 0, false, RECORD)]); // RETR
+        lines.extend(handshake(1, 7));
+        lines.extend([(9, 1, false, &body[..]), (30, 0, false, RECORD)]);
+        let trace = trace(&[21, 50_000], &lines);
+        let expected = Expectation {
+            marks: Marks { request_ns: Some(5_000_000), done_ns: Some(31_000_000), login_ns: None },
+            ..expect(21, true)
+        };
+        let record = read(&trace, &expected).expect("a session");
+        assert_eq!((record.connections, record.handshakes, record.hello_retries), (2, 2, 2));
+        // SYN, AUTH, 2 hellos, EPSV, SYN, RETR, 2 hellos, and the Finished
+        // that the first octet answers
+        assert_eq!(record.round_trips, Some(10));
+        assert!((record.transfer_s - 0.025).abs() < 1e-9);
+        assert!((record.phases.idle - 0.021).abs() < 1e-9, "{:?}", record.phases);
+        let sum = record.segments.iter().map(|s| s.end_s - s.start_s).sum::<f64>();
+        assert!((sum - record.session_s).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_download_is_complete_when_the_client_has_read_it() {
+        let body = [7; 1200];
+        let mut trace = trace(
+            &[80],
+            &[
+                (0, 0, true, SYN),
+                (1, 0, false, SYN),
+                (2, 0, true, b"GET / HTTP/1.1"),
+                (4, 0, false, &body),
+                (9, 0, true, b""),
+            ],
+        );
+        trace.packets[4].fin = true;
+        let marks = Marks { done_ns: Some(8_500_000), ..Marks::default() };
+        let expected = Expectation { marks, ..expect(80, false) };
+        let session = |expected| read(&trace, &expected).expect("a session").session_s;
+        assert!((session(expected) - 0.009).abs() < 1e-9);
+        assert!((session(Expectation { upload: true, ..expected }) - 0.004).abs() < 1e-9);
+    }
+
+    #[test]
+    fn ssh_login_ends_at_the_packet_after_the_servers_word() {
+        let body = [9; 1100];
+        let new_keys = [0, 0, 0, 12, 10, 21, 0];
+        let trace = trace(
+            &[22],
+            &[
+                (0, 0, true, SYN),
+                (0, 0, false, SYN),
+                (0, 0, true, b"SSH-2.0-x"),
+                (1, 0, false, b"SSH-2.0-y"),
+                (2, 0, true, &[7; 1400]),
+                (2, 0, false, &[7; 1100]),
+                (3, 0, true, &new_keys),
+                (4, 0, true, &[1; 100]),
+                (5, 0, false, &[1; 50]),
+                (6, 0, true, &[1; 60]),
+                (7, 0, false, &body),
+            ],
+        );
+        let expected = Expectation {
+            marks: Marks { login_ns: Some(5_200_000), ..Marks::default() },
+            ..expect(22, false)
+        };
+        let record = read(&trace, &expected).expect("a session");
+        assert!((record.transfer_s - 0.001).abs() < 1e-9);
+        assert!((record.phases.handshake - 0.003).abs() < 1e-9, "{:?}", record.phases);
+        assert_eq!(record.handshakes, 1);
+    }
+
+    #[test]
+    fn tail_of_an_earlier_connection_is_not_part_of_the_trace() {
+        let mut trace = Trace::new(IpAddr::from([10, 0, 0, 1]));
+        trace.push(1, &[0; 10], 10);
+        assert!(read(&trace, &expect(21, true)).is_none());
+    }
+}

@@ -1,0 +1,171 @@
+//! What a session was doing: connecting, shaking hands, logging in, moving the
+//! file, idling.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::ns_to_s;
+use super::trace::{Head, Packet};
+
+/// What a session was doing, in seconds; sums to the session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Phases {
+    /// TCP connections being opened.
+    pub connect: f64,
+    /// TLS handshakes and SSH key exchanges.
+    pub handshake: f64,
+    /// Everything else before the file's first octet: greetings, login, commands.
+    pub login: f64,
+    /// From the wait for the file's first packet to completion.
+    pub body: f64,
+    /// Stretches without any packet, longer than 3 ms, two round trips and two
+    /// full frames.
+    pub idle: f64,
+}
+
+/// The names of [`Phases`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// See [`Phases::connect`].
+    Connect,
+    /// See [`Phases::handshake`].
+    Handshake,
+    /// See [`Phases::login`].
+    Login,
+    /// See [`Phases::body`].
+    Body,
+    /// See [`Phases::idle`].
+    Idle,
+}
+
+/// A stretch of a session in one phase; seconds since the first SYN.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// What the session was doing.
+    pub kind: Phase,
+    /// Beginning.
+    pub start_s: f64,
+    /// End.
+    pub end_s: f64,
+}
+
+impl Phases {
+    pub(super) fn of(segments: &[Stretch]) -> Self {
+        let mut phases = Self::default();
+        for segment in segments {
+            *phases.get_mut(segment.kind) += segment.end_s - segment.start_s;
+        }
+        phases
+    }
+
+    fn get_mut(&mut self, phase: Phase) -> &mut f64 {
+        match phase {
+            Phase::Connect => &mut self.connect,
+            Phase::Handshake => &mut self.handshake,
+            Phase::Login => &mut self.login,
+            Phase::Body => &mut self.body,
+            Phase::Idle => &mut self.idle,
+        }
+    }
+
+    /// The mean of several.
+    pub(crate) fn mean<'a>(all: impl ExactSizeIterator<Item = &'a Self>) -> Self {
+        let n = all.len().max(1) as f64;
+        all.fold(Self::default(), |sum, one| Self {
+            connect: sum.connect + one.connect / n,
+            handshake: sum.handshake + one.handshake / n,
+            login: sum.login + one.login / n,
+            body: sum.body + one.body / n,
+            idle: sum.idle + one.idle / n,
+        })
+    }
+}
+
+/// What a packet is part of, seen from its own connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct State {
+    /// Connect, Handshake, or Login for everything else.
+    pub(super) phase: Phase,
+    pub(super) opens_handshake: bool,
+    pub(super) retries_hello: bool,
+}
+
+/// Follows each connection from SYN through its handshake.
+pub(super) fn follow(packets: &[Packet]) -> Vec<State> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum At {
+        Connecting,
+        Plain,
+        Handshake,
+        Secured,
+    }
+    let mut connections: HashMap<u32, At> = HashMap::new();
+    packets
+        .iter()
+        .map(|packet| {
+            let at = connections.entry(packet.connection).or_insert(At::Connecting);
+            let mut state =
+                State { phase: Phase::Login, opens_handshake: false, retries_hello: false };
+            match *at {
+                At::Connecting => {
+                    state.phase = Phase::Connect;
+                    if !packet.syn {
+                        *at = At::Plain; // the ACK that ends the TCP handshake, or data with it
+                    }
+                }
+                At::Handshake => {
+                    state.phase = Phase::Handshake;
+                    state.retries_hello = packet.head == Head::TlsHandshake(true);
+                }
+                At::Plain | At::Secured => {}
+            }
+            match (*at, packet.head) {
+                (At::Plain, Head::TlsHandshake(true) | Head::SshVersion) => {
+                    *at = At::Handshake;
+                    state.phase = Phase::Handshake;
+                    state.opens_handshake = true;
+                }
+                (At::Handshake, Head::TlsData | Head::SshNewKeys) if packet.from_client => {
+                    *at = At::Secured;
+                }
+                _ => {}
+            }
+            state
+        })
+        .collect()
+}
+
+/// Cuts a session into stretches: the time before each packet belongs to what
+/// that packet is part of. `quiet_s` is how long a busy link may show no packet:
+/// a round trip, and a frame's own time.
+pub(super) fn stretches(
+    packets: &[Packet],
+    states: &[State],
+    body_ns: Option<u64>,
+    quiet_s: f64,
+) -> Vec<Stretch> {
+    let idle_s = 0.003 + 2.0 * quiet_s;
+    let start = packets.first().map_or(0, |p| p.time_ns);
+    let mut stretches: Vec<Stretch> = Vec::new();
+    let mut previous = start;
+    for (packet, state) in packets.iter().zip(states) {
+        let now = packet.time_ns.max(previous);
+        let kind = if ns_to_s(now - previous) > idle_s {
+            Phase::Idle
+        } else if state.phase == Phase::Login && body_ns.is_some_and(|body| now >= body) {
+            Phase::Body
+        } else {
+            state.phase
+        };
+        let (from, to) = (ns_to_s(previous - start), ns_to_s(now - start));
+        match stretches.last_mut() {
+            Some(last) if last.kind == kind => last.end_s = to,
+            _ if to > from => stretches.push(Stretch { kind, start_s: from, end_s: to }),
+            _ => {}
+        }
+        previous = now;
+    }
+    stretches
+}

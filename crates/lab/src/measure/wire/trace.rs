@@ -1,0 +1,138 @@
+//! The frames of a transfer, in the order in which the router saw them.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use headroom_packet::Segment;
+
+use super::ns_to_s;
+
+/// All TCP frames of a transfer, in the order in which the router saw them.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    client: IpAddr,
+    index: HashMap<(SocketAddr, SocketAddr), u32>,
+    /// The server's port of each connection.
+    pub(super) connections: Vec<u16>,
+    pub(super) packets: Vec<Packet>,
+    /// Everything that was seen, TCP or not.
+    frames: u64,
+}
+
+impl Trace {
+    pub(crate) fn new(client: IpAddr) -> Self {
+        Self {
+            client,
+            index: HashMap::new(),
+            connections: Vec::new(),
+            packets: Vec::new(),
+            frames: 0,
+        }
+    }
+
+    /// Adds a captured frame; anything but TCP is passed over.
+    pub(crate) fn push(&mut self, time_ns: u64, head: &[u8], wire_len: u32) {
+        self.frames += 1;
+        let Ok(segment) = Segment::parse(head, wire_len as usize) else { return };
+        let from_client = segment.source.ip() == self.client;
+        let (client, server) = if from_client {
+            (segment.source, segment.destination)
+        } else {
+            (segment.destination, segment.source)
+        };
+        let opens = segment.tcp.syn() && !segment.tcp.ack();
+        let connection = match self.index.get(&(client, server)) {
+            Some(&known) if !opens => known,
+            // the tail of an earlier transfer's connection: its SYN is not here
+            None if !opens => return,
+            _ => {
+                let new = self.connections.len() as u32;
+                self.connections.push(server.port());
+                self.index.insert((client, server), new);
+                new
+            }
+        };
+        self.packets.push(Packet {
+            time_ns,
+            connection,
+            wire_len,
+            payload_len: u32::try_from(segment.payload_len).unwrap_or(u32::MAX),
+            from_client,
+            syn: segment.tcp.syn(),
+            fin: segment.tcp.fin(),
+            head: classify(segment.payload),
+        });
+    }
+
+    /// Frames seen, TCP or not.
+    pub(crate) fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Octets of the largest frame, Ethernet header included.
+    pub(crate) fn largest_frame(&self) -> u32 {
+        self.packets.iter().map(|packet| packet.wire_len).max().unwrap_or(0)
+    }
+
+    /// Bits per second on the wire of the frames towards the client (or from
+    /// it), between `from` and `to` as fractions of the trace; each frame counts
+    /// with `framing` more octets.
+    pub(crate) fn rate(&self, from_client: bool, framing: u32, from: f64, to: f64) -> Option<f64> {
+        let frames: Vec<&Packet> = self
+            .packets
+            .iter()
+            .filter(|packet| packet.from_client == from_client && packet.payload_len > 0)
+            .collect();
+        let at = |fraction: f64| (frames.len() as f64 * fraction) as usize;
+        let window = frames.get(at(from)..at(to)).filter(|window| window.len() > 10)?;
+        let seconds = ns_to_s(window.last()?.time_ns - window.first()?.time_ns);
+        // the first frame's octets passed before its time stamp
+        let octets: u64 =
+            window[1..].iter().map(|p| u64::from((p.wire_len + framing).max(84))).sum();
+        (seconds > 0.0).then(|| octets as f64 * 8.0 / seconds)
+    }
+}
+
+/// One frame of a trace.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Packet {
+    /// Nanoseconds since the epoch.
+    pub(crate) time_ns: u64,
+    /// Index into [`Trace::connections`].
+    pub(super) connection: u32,
+    pub(super) wire_len: u32,
+    pub(super) payload_len: u32,
+    pub(super) from_client: bool,
+    pub(super) syn: bool,
+    pub(super) fin: bool,
+    pub(super) head: Head,
+}
+
+/// What the first octets of a payload say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Head {
+    Plain,
+    /// A TLS handshake record in the clear; true for a ClientHello.
+    TlsHandshake(bool),
+    /// Encrypted TLS records, perhaps after a change-cipher-spec.
+    TlsData,
+    /// `SSH-2.0-…`, which opens a key exchange.
+    SshVersion,
+    /// `SSH_MSG_NEWKEYS` (RFC 4253 §7.3), which ends it.
+    SshNewKeys,
+}
+
+pub(super) fn classify(payload: &[u8]) -> Head {
+    const CHANGE_CIPHER_SPEC: &[u8] = &[20, 3, 3, 0, 1, 1];
+    // RFC 8446 §5: one such record may stand before any other, for middleboxes
+    let record = payload.strip_prefix(CHANGE_CIPHER_SPEC).unwrap_or(payload);
+    match record {
+        // type handshake, legacy version 3.x, length, ClientHello or other
+        [22, 3, 1..=4, _, _, kind, ..] => Head::TlsHandshake(*kind == 1),
+        [23, 3, 3, ..] => Head::TlsData,
+        _ if payload.starts_with(b"SSH-2.0-") => Head::SshVersion,
+        // RFC 4253 §6: length (4), padding length, then the message number
+        [0, 0, _, _, _, 21, ..] => Head::SshNewKeys,
+        _ => Head::Plain,
+    }
+}
