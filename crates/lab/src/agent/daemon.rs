@@ -1,0 +1,88 @@
+//! A server that goes on running, and the last lines it wrote.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::now_ns;
+use crate::error::{Doing, Error, Result};
+
+/// The state of a started server.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ServerState {
+    /// How it ended, in words.
+    pub(crate) ended: Option<String>,
+    /// The latest lines it wrote, each with the wall clock (ns) of its arrival.
+    pub(crate) log: Vec<(u64, String)>,
+}
+
+/// A server and the last lines it wrote.
+#[derive(Debug)]
+pub(super) struct Server {
+    child: Child,
+    ended: Option<String>,
+    log: Arc<Mutex<VecDeque<(u64, String)>>>,
+}
+
+const LOG_LINES: usize = 2000;
+
+impl Server {
+    pub(super) fn start(argv: &[String], environment: &BTreeMap<String, String>) -> Result<Self> {
+        let program =
+            argv.first().ok_or_else(|| Error::Failed("a server without a program".into()))?;
+        let mut child = Command::new(program)
+            .args(&argv[1..])
+            .env_clear()
+            .envs(environment)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .doing(|| format!("start {program}"))?;
+        let log = Arc::new(Mutex::new(VecDeque::new()));
+        follow(child.stdout.take(), &log);
+        follow(child.stderr.take(), &log);
+        Ok(Self { child, ended: None, log })
+    }
+
+    pub(super) fn state(&mut self, since_ns: u64) -> ServerState {
+        if self.ended.is_none() {
+            self.ended = match self.child.try_wait() {
+                Ok(None) => None,
+                Ok(Some(status)) => Some(status.to_string()),
+                Err(error) => Some(error.to_string()),
+            };
+        }
+        let log = lock(&self.log).iter().filter(|(at, _)| *at >= since_ns).cloned().collect();
+        ServerState { ended: self.ended.clone(), log }
+    }
+}
+
+fn follow(stream: Option<impl Read + Send + 'static>, log: &Arc<Mutex<VecDeque<(u64, String)>>>) {
+    let Some(stream) = stream else { return };
+    let log = Arc::clone(log);
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(stream);
+        let mut line = Vec::new();
+        // a line without end is cut, so that a server cannot fill the memory
+        while let Ok(1..) = (&mut lines).take(4096).read_until(b'\n', &mut line) {
+            let now = now_ns();
+            let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+            let mut log = lock(&log);
+            if log.len() >= LOG_LINES {
+                log.pop_front();
+            }
+            log.push_back((now, text));
+            line.clear();
+        }
+    });
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
