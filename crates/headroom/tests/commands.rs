@@ -144,4 +144,7 @@ fn a_folder_without_results_has_no_report() {
     ground.write("other/results.json", "{\"schema\": 7}");
     let ended = ground.end_of(ground.headroom("lab report other"));
     ended.assert_says(2, &["schema 7"]);
+    ground.write("other/results.json", "{\"schema\": 1}");
+    let ended = ground.end_of(ground.headroom("lab report other"));
+    ended.assert_says(2, &["schema 1", "measure again"]);
 }

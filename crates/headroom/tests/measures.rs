@@ -215,7 +215,7 @@ fn wire<'a>(results: &'a Value, stack: &str, workload: &str, size: u64) -> &'a V
 
 /// Everything that holds for every run that went well.
 fn assert_consistent(results: &Value) {
-    assert_eq!(results["schema"], 1);
+    assert_eq!(results["schema"], 2);
     let samples = array(results, "samples");
     assert!(!samples.is_empty());
     for sample in samples {

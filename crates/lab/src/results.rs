@@ -1,4 +1,4 @@
-//! `results.json`, schema 1: what a run leaves behind. Documented in
+//! `results.json`, schema 2: what a run leaves behind. Documented in
 //! `docs/results.md`; everything else is derived from it.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ pub use crate::measure::wire::{Phase, Phases, Stretch};
 pub use crate::testbed::{LinkReport, SelfTest};
 
 /// Version of the schema.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// Everything.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -32,6 +32,15 @@ pub struct Results {
     pub summary: Vec<Summary>,
     /// What one carries to another link.
     pub portable: Vec<Portable>,
+    /// Time against size, one row for each link, stack and workload.
+    #[serde(default)]
+    pub models: Vec<Model>,
+    /// Sizes at which one stack overtakes another.
+    #[serde(default)]
+    pub crossovers: Vec<Crossover>,
+    /// What the main link said of the check links, beside what they said.
+    #[serde(default)]
+    pub predictions: Vec<Prediction>,
     /// One transfer of each stack.
     pub timelines: Vec<Timeline>,
     /// What the reader should know before believing it.
@@ -47,6 +56,13 @@ pub struct PlanRecord {
     pub stacks: Vec<StackRecord>,
     pub workloads: Vec<WorkloadRecord>,
     pub repetitions: u32,
+    /// Half-width of every overhead's interval at which blocks end; none: at
+    /// `repetitions`, which is the least otherwise.
+    #[serde(default)]
+    pub until_ci_pct: Option<f64>,
+    /// The most blocks, where `until_ci_pct` is not reached.
+    #[serde(default)]
+    pub max_repetitions: Option<u32>,
     pub warmup: u32,
     pub family: String,
     pub mtu: u32,
@@ -142,6 +158,13 @@ pub struct Sample {
     pub foreign_pct: Option<f64>,
     /// Counted in the accounting run of this cell.
     pub wire: Option<Wire>,
+    /// What TCP did in the file's direction, per transfer.
+    #[serde(default)]
+    pub tcp: Option<Tcp>,
+    /// Far from the other samples of its cell (`analysis::outliers`); it counts
+    /// all the same.
+    #[serde(default)]
+    pub outlier: bool,
     /// Of the client's process.
     pub peak_memory_bytes: Option<u64>,
     /// Why this block was repeated.
@@ -184,6 +207,20 @@ pub struct Wire {
     pub hello_retries: u32,
 }
 
+/// What TCP did in the file's direction during one transfer; the raw measures
+/// of RFC 6349.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Tcp {
+    /// Octets of TCP payload sent, those sent again included.
+    pub transmitted_bytes: u64,
+    /// Of these, octets sent again.
+    pub retransmitted_bytes: u64,
+    /// Mean round-trip time under load, microseconds.
+    pub rtt_mean_us: Option<f64>,
+    /// Smallest round-trip time, microseconds.
+    pub rtt_min_us: Option<f64>,
+}
+
 /// One cell.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "documented in docs/results.md")]
@@ -207,6 +244,23 @@ pub struct Summary {
     pub cpu_seconds: Option<f64>,
     pub limited_by: Option<String>,
     pub not_shaped: bool,
+    /// Of the `n`, samples flagged as outliers; they count.
+    #[serde(default)]
+    pub outliers: usize,
+    /// RFC 6349's three measures beside our own; null for what is no file
+    /// transfer.
+    #[serde(default)]
+    pub rfc6349: Option<Rfc6349>,
+}
+
+/// The measures of RFC 6349, section 4.1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "documented in docs/results.md")]
+pub struct Rfc6349 {
+    pub ideal_s: Option<f64>,
+    pub transfer_time_ratio: Option<f64>,
+    pub tcp_efficiency_pct: Option<f64>,
+    pub buffer_delay_pct: Option<f64>,
 }
 
 /// What one carries to another link.
@@ -221,6 +275,107 @@ pub struct Portable {
     pub fixed_s: Option<f64>,
     pub seconds_per_gb: Option<f64>,
     pub fill_bps: Option<f64>,
+    /// Of `fixed_s`, what is not spent waiting for round trips.
+    #[serde(default)]
+    pub work_s: Option<f64>,
+    /// What the application may have in flight.
+    #[serde(default)]
+    pub window_bytes: Option<u64>,
+}
+
+/// Time against size of one stack doing one workload on one link: what a
+/// transfer costs however small, and what a gigabyte costs beyond that.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "documented in docs/results.md")]
+pub struct Model {
+    pub link: String,
+    pub stack: String,
+    pub workload: String,
+    /// `transfer` or `session`.
+    pub clock: String,
+    pub fixed_s: f64,
+    pub fixed_ci95_s: Option<[f64; 2]>,
+    pub seconds_per_gb: f64,
+    pub seconds_per_gb_ci95: Option<[f64; 2]>,
+    /// One row a size.
+    pub points: Vec<ModelPoint>,
+    /// One row a sample.
+    pub residuals: Vec<Residual>,
+    /// Null for a baseline: the studies' line is one of overheads.
+    pub aic_cost: Option<f64>,
+    pub aic_log_line: Option<f64>,
+    /// Overhead in per cent = intercept + slope · ln(size in octets).
+    pub log_line: Option<LogLine>,
+    /// `cost` or `log-line`, whichever has the smaller AICc.
+    pub preferred: Option<String>,
+}
+
+/// A model beside what was measured at one size.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ModelPoint {
+    /// Octets of the file.
+    pub size_bytes: u64,
+    /// Geometric mean.
+    pub measured_s: f64,
+    /// By the model.
+    pub modelled_s: f64,
+    /// Of that, the known time in which slow start waited (0 without delay).
+    pub slow_start_s: f64,
+}
+
+/// How far a sample lies from its model.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Residual {
+    /// Octets of the file.
+    pub size_bytes: u64,
+    /// The paired block.
+    pub block: u32,
+    /// ln(measured / modelled).
+    pub log_ratio: f64,
+}
+
+/// A line over the natural logarithm of the size: the studies' form.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LogLine {
+    /// Overhead in per cent at one octet.
+    pub intercept_pct: f64,
+    /// Points for each factor e of size.
+    pub slope_pct: f64,
+}
+
+/// The size at which two stacks' models cross.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Crossover {
+    /// Name of the link.
+    pub link: String,
+    /// Kind of the workload.
+    pub workload: String,
+    /// `transfer` or `session`.
+    pub clock: String,
+    /// The faster stack below the size.
+    pub below: String,
+    /// The faster stack above it.
+    pub above: String,
+    /// Octets.
+    pub size_bytes: f64,
+    /// 95 % interval; an end that lies beyond what was measured is null.
+    pub ci95_bytes: [Option<f64>; 2],
+    /// Whether each stack is the faster one on its side beyond doubt.
+    pub significant: bool,
+}
+
+/// A session time foretold from the main link, and what came of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "documented in docs/results.md")]
+pub struct Prediction {
+    pub link: String,
+    pub stack: String,
+    pub workload: String,
+    pub size_bytes: u64,
+    pub predicted_s: f64,
+    pub measured_s: f64,
+    /// (predicted − measured) / measured, × 100.
+    pub error_pct: f64,
 }
 
 /// One transfer of a stack, cut into what it was doing.

@@ -72,6 +72,8 @@ mod tests {
             fixed_s: None,
             seconds_per_gb: None,
             fill_bps: Some(fill),
+            work_s: None,
+            window_bytes: None,
         };
         let all =
             [stack("ftp", None, 9, 60_000.0, 9e9), stack("ftps", Some("ftp"), 14, 63_000.0, 4.1e9)];

@@ -56,6 +56,8 @@ fn one(stack: &StackRecord, downloads: &[&Sample], unshaped: bool) -> Portable {
         cpu_seconds_per_gb: cpu.filter(tells).map(|line| line.slope * 1e9),
         fixed_s: time.map(|line| line.intercept.max(0.0)),
         seconds_per_gb,
+        work_s: None,
+        window_bytes: None,
         fill_bps: seconds_per_gb.map(|s| 8e9 / s * (1.0 + extra.unwrap_or(0.0) / 1e6)),
     }
 }

@@ -98,6 +98,8 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
         cpu_seconds: mean_of(|s| Some(s.cpu_seconds?.client + s.cpu_seconds?.server)),
         limited_by: time.map(|_| limits::limited_by(&evidence).to_owned()),
         not_shaped: samples.iter().any(|sample| sample.not_shaped),
+        outliers: samples.iter().filter(|sample| sample.outlier).count(),
+        rfc6349: None,
         baseline,
     }
 }
@@ -162,6 +164,8 @@ pub(crate) mod tests {
             steal_pct: None,
             foreign_pct: None,
             wire: None,
+            tcp: None,
+            outlier: false,
             peak_memory_bytes: None,
             marked: None,
             not_shaped: false,

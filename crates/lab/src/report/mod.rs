@@ -43,7 +43,8 @@ pub fn read(folder: &Path) -> Result<Results> {
     let schema = version.get("schema").and_then(serde_json::Value::as_u64);
     if schema != Some(u64::from(SCHEMA)) {
         return Err(Error::Plan(format!(
-            "{} has schema {}, this program reads schema {SCHEMA}",
+            "{} has schema {}, this program reads schema {SCHEMA}: measure again with this program, or read that \
+             run with the headroom that wrote it (`environment.headroom` in the file)",
             path.display(),
             schema.map_or("none".to_owned(), |schema| schema.to_string())
         )));

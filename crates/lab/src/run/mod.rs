@@ -461,6 +461,9 @@ fn analyse(
         samples: measured.into_iter().map(|row| row.sample).collect(),
         summary: Vec::new(),
         portable: Vec::new(),
+        models: Vec::new(),
+        crossovers: Vec::new(),
+        predictions: Vec::new(),
         timelines,
         warnings: Vec::new(),
     };
@@ -524,6 +527,8 @@ fn plan_record(plan: &Plan) -> PlanRecord {
             })
             .collect(),
         repetitions: plan.repetitions,
+        until_ci_pct: None,
+        max_repetitions: None,
         warmup: plan.warmup,
         family: plan.family.name().to_owned(),
         mtu: plan.mtu,

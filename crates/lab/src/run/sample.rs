@@ -253,6 +253,8 @@ impl<'a> Bench<'a> {
             steal_pct: spent.map(|s| s.steal_pct),
             foreign_pct: spent.map(|s| s.foreign_pct),
             wire: None,
+            tcp: None,
+            outlier: false,
             peak_memory_bytes: seen
                 .iter()
                 .flat_map(|s| &s.outcomes)
