@@ -7,7 +7,6 @@ pub mod clean;
 mod command;
 pub mod doctor;
 pub mod error;
-pub mod link;
 mod measure;
 pub mod parts;
 pub mod plan;
@@ -18,7 +17,8 @@ pub mod scratch;
 pub mod service;
 pub mod stack;
 mod testbed;
-pub mod units;
 pub mod workload;
 
 pub use error::{Error, Result};
+pub use headroom_emulator::spec as link;
+pub use headroom_units as units;

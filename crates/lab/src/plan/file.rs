@@ -111,7 +111,7 @@ impl PlanFile {
         let check_links =
             self.check_links.iter().map(read_spanned).collect::<Result<Vec<LinkSpec>, _>>()?;
         if let Some(unshaped) =
-            self.check_links.iter().zip(&check_links).find(|(_, l)| l.rate_bps.is_none())
+            self.check_links.iter().zip(&check_links).find(|(_, l)| l.slowest_bps().is_none())
         {
             return Err(at(unshaped.0, "a check link needs a rate: it is a point on the picture"));
         }

@@ -217,7 +217,7 @@ sizes = ["1KiB", "1MiB"]
         let plan = Plan::from_toml(GOOD, "x").expect("a good plan");
         assert_eq!(plan.stacks[1].baseline.as_deref(), Some("ftp"));
         assert_eq!(plan.workloads[0].sizes, [1024, 1 << 20]);
-        assert_eq!(plan.link.rate_bps, Some(100_000_000));
+        assert_eq!(plan.link.slowest_bps(), Some(100_000_000));
         assert_eq!((plan.family, plan.mtu, plan.warmup), (Family::Ipv6, 1500, 1));
     }
 

@@ -17,7 +17,7 @@ use rand::seq::SliceRandom;
 use crate::analysis::{answer, portable, stats, summary};
 use crate::command::Executor;
 use crate::error::{Error, Result};
-use crate::link::LinkSpec;
+use crate::link::{LinkSpec, Queue, Way};
 use crate::measure::wire;
 use crate::parts::{self, Parts, Program};
 use crate::plan::{Offload, Plan};
@@ -350,11 +350,11 @@ impl<'a> Run<'a> {
         let executor = self.bench.testbed.executor();
         let shaped =
             crate::testbed::features(executor).iter().any(|&(name, has, _)| name == "htb" && has);
-        LinkSpec {
+        LinkSpec::symmetric(Way {
             rate_bps: shaped.then_some(1_000_000_000),
-            queue_packets: Some(20_000),
-            ..LinkSpec::default()
-        }
+            queue: Some(Queue::Packets(20_000)),
+            ..Way::default()
+        })
     }
 
     /// Counts packets and octets: one transfer of each cell of the main link, in

@@ -59,13 +59,14 @@ impl Cell {
     fn timeout(&self) -> Duration {
         const SEGMENT_BITS: f64 = 1448.0 * 8.0;
         const SSH_WINDOW_BITS: f64 = 2_097_152.0 * 8.0;
-        let rtt_s = 2.0 * (self.link.delay + self.link.jitter).as_secs_f64();
-        let mut slowest_bps = self.link.rate_bps.unwrap_or(50_000_000) as f64 / 5.0;
+        let rtt_s = self.link.longest_round_trip().as_secs_f64();
+        let mut slowest_bps = self.link.slowest_bps().unwrap_or(50_000_000) as f64 / 5.0;
         if rtt_s > 0.0 {
             slowest_bps = slowest_bps.min(SSH_WINDOW_BITS / rtt_s / 4.0);
         }
-        if self.link.loss_pct > 0.0 {
-            let mathis = SEGMENT_BITS / rtt_s.max(0.001) / (self.link.loss_pct / 100.0).sqrt();
+        let loss_pct = self.link.down.loss.average_pct().max(self.link.up.loss.average_pct());
+        if loss_pct > 0.0 {
+            let mathis = SEGMENT_BITS / rtt_s.max(0.001) / (loss_pct / 100.0).sqrt();
             slowest_bps = slowest_bps.min(mathis / 4.0);
         }
         let files =
@@ -224,7 +225,7 @@ impl<'a> Bench<'a> {
         let seconds = mean(|r| r.transfer_s);
         let processes = |s: &Seen| s.outcomes.iter().map(|o| o.process_s).fold(0.0, f64::max);
         let client_clocks: Option<Vec<f64>> = seen.iter().map(|s| s.client_s).collect();
-        let token_bucket = cell.link.rate_bps.is_some();
+        let token_bucket = cell.link.slowest_bps().is_some();
         let sample = Sample {
             link: cell.link.to_string(),
             stack: cell.stack.clone(),
@@ -503,7 +504,7 @@ impl<'a> Bench<'a> {
             data_connections: service.data_connections(),
             upload: cell.workload.kind == Kind::Upload,
             size: cell.size,
-            frame_s: cell.link.rate_bps.map_or(0.0, |bps| 1538.0 * 8.0 / bps as f64),
+            frame_s: cell.link.slowest_bps().map_or(0.0, |bps| 1538.0 * 8.0 / bps as f64),
             parting: service.parting(),
             marks: Marks {
                 request_ns: reports.iter().filter_map(|r| r.marks.request_ns).min(),

@@ -5,7 +5,7 @@
 use super::netns::{Names, ROUTER_TO_CLIENT, ROUTER_TO_SERVER};
 use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
-use crate::link::LinkSpec;
+use crate::link::{LinkSpec, Loss, Queue, Way};
 
 /// Octets of Ethernet framing that no capture shows: preamble, start of frame,
 /// checksum, gap between frames (IEEE 802.3).
@@ -21,38 +21,48 @@ fn burst(rate_bps: u64) -> u64 {
 /// The commands that make both directions of the link.
 pub(super) fn commands(names: &Names, spec: &LinkSpec) -> Vec<Command> {
     let mut commands = Vec::new();
-    for interface in [ROUTER_TO_CLIENT, ROUTER_TO_SERVER] {
+    for (interface, way) in [(ROUTER_TO_CLIENT, &spec.down), (ROUTER_TO_SERVER, &spec.up)] {
         let mut add =
             |line: String| commands.push(Command::words(&format!("tc -n {} {line}", names.router)));
-        let queue = spec.queue();
-        if let Some(rate) = spec.rate_bps {
+        if let Some(rate) = way.rate_bps {
             let burst = burst(rate);
             add(format!("qdisc replace dev {interface} root handle 1: htb default 1"));
             add(format!(
                 "class add dev {interface} parent 1: classid 1:1 htb rate {rate}bit \
                  burst {burst} cburst {burst} overhead {FRAMING} mpu 84"
             ));
-            if !spec.needs_netem() {
-                add(format!("qdisc add dev {interface} parent 1:1 handle 10: pfifo limit {queue}"));
+            if !way.needs_netem() {
+                let queue = match way.queue() {
+                    Queue::Packets(packets) => format!("pfifo limit {packets}"),
+                    Queue::Bytes(bytes) => format!("bfifo limit {bytes}"),
+                };
+                add(format!("qdisc add dev {interface} parent 1:1 handle 10: {queue}"));
             }
         }
-        if spec.needs_netem() {
-            let parent = if spec.rate_bps.is_some() { "parent 1:1" } else { "root" };
+        if way.needs_netem() {
+            let parent = if way.rate_bps.is_some() { "parent 1:1" } else { "root" };
             let mut line = format!(
                 "qdisc replace dev {interface} {parent} handle 10: netem limit {}",
-                queue.max(10_000)
+                queue_packets(way).max(10_000)
             );
-            if !spec.delay.is_zero() {
-                line +=
-                    &format!(" delay {}us {}us", spec.delay.as_micros(), spec.jitter.as_micros());
+            if !way.delay.is_zero() {
+                line += &format!(" delay {}us {}us", way.delay.as_micros(), way.jitter.as_micros());
             }
-            if spec.loss_pct > 0.0 {
-                line += &format!(" loss {}%", spec.loss_pct);
+            if let Loss::Random { pct } = way.loss {
+                line += &format!(" loss {pct}%");
             }
             add(line);
         }
     }
     commands
+}
+
+/// Full frames that the bottleneck queues.
+pub(super) fn queue_packets(way: &Way) -> u32 {
+    match way.queue() {
+        Queue::Packets(packets) => packets,
+        Queue::Bytes(bytes) => u32::try_from(bytes / 1514).unwrap_or(u32::MAX),
+    }
 }
 
 /// The commands that unmake whatever shaping there may be.
@@ -68,7 +78,7 @@ pub(super) fn remove(names: &Names) -> [Command; 2] {
 
 /// Name of what shapes this link.
 pub(super) fn backend(spec: &LinkSpec) -> &'static str {
-    match (spec.rate_bps.is_some(), spec.needs_netem()) {
+    match (has_rate(spec), spec.needs_netem()) {
         (false, false) => "veth",
         (true, false) => "veth, HTB",
         (false, true) => "veth, netem",
@@ -81,10 +91,13 @@ pub(super) fn require(spec: &LinkSpec, executor: &Executor) -> Result<()> {
     if executor.is_dry() {
         return Ok(());
     }
-    let needs = [
-        (spec.rate_bps.is_some(), "htb", "a rate"),
-        (spec.needs_netem(), "netem", "delay, jitter or loss"),
-    ];
+    if let Some(what) = beyond_the_kernel(spec) {
+        return Err(Error::Plan(format!(
+            "the link `{spec}` cannot be made by the kernel's shapers alone because of its {what}"
+        )));
+    }
+    let needs =
+        [(has_rate(spec), "htb", "a rate"), (spec.needs_netem(), "netem", "delay, jitter or loss")];
     for (needed, qdisc, purpose) in needs {
         if needed && !has_qdisc(executor, qdisc) {
             return Err(Error::Missing(format!(
@@ -94,6 +107,24 @@ pub(super) fn require(spec: &LinkSpec, executor: &Executor) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn has_rate(spec: &LinkSpec) -> bool {
+    spec.down.rate_bps.is_some() || spec.up.rate_bps.is_some()
+}
+
+/// What HTB and netem, as used here, do not do, or do differently.
+fn beyond_the_kernel(spec: &LinkSpec) -> Option<&'static str> {
+    [&spec.down, &spec.up].into_iter().find_map(|way| {
+        let bursts = matches!(way.loss, Loss::GilbertElliott { .. });
+        let what = [
+            (bursts, "loss in bursts"),
+            (way.duplicate_pct > 0.0, "duplicates"),
+            (way.reorder_pct > 0.0, "reordering"),
+            (way.corrupt_pct > 0.0, "corruption"),
+        ];
+        what.into_iter().find_map(|(asked, name)| asked.then_some(name))
+    })
 }
 
 /// Kernel features that links need, and whether this kernel has them.

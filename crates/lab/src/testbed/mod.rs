@@ -160,8 +160,7 @@ impl Testbed {
     /// Makes the link what `spec` says and tests it; `offload` is what an
     /// unshaped link uses, a shaped one always carries single packets.
     pub(crate) fn set_link(&mut self, spec: &LinkSpec, offload: Offload) -> Result<LinkReport> {
-        let shaped = spec.rate_bps.is_some() || spec.needs_netem();
-        let offload = if shaped { Offload::PerPacket } else { offload };
+        let offload = if spec.is_unshaped() { offload } else { Offload::PerPacket };
         self.shape(spec, offload)?;
         selftest::run(self, spec, offload)
     }

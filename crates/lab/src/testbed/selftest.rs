@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Tap, Testbed, link, netns};
 use crate::error::{Error, Result};
-use crate::link::LinkSpec;
+use crate::link::{LinkSpec, Loss};
 use crate::plan::Offload;
 use crate::units;
 
@@ -56,15 +56,17 @@ const TOLERANCE_PCT: f64 = 2.0;
 const PORT: u16 = 9999;
 
 pub(super) fn run(testbed: &mut Testbed, spec: &LinkSpec, offload: Offload) -> Result<LinkReport> {
+    // an asymmetric link is told by its way to the client, and by its name
+    let way = &spec.down;
     let report = LinkReport {
         name: spec.to_string(),
         backend: link::backend(spec).to_owned(),
         offload: offload.name().to_owned(),
-        rate_bps: spec.rate_bps,
-        delay_ms: spec.delay.as_secs_f64() * 1e3,
-        jitter_ms: spec.jitter.as_secs_f64() * 1e3,
-        loss_pct: spec.loss_pct,
-        queue_packets: spec.rate_bps.map(|_| spec.queue()),
+        rate_bps: way.rate_bps,
+        delay_ms: way.delay.as_secs_f64() * 1e3,
+        jitter_ms: way.jitter.as_secs_f64() * 1e3,
+        loss_pct: way.loss.average_pct(),
+        queue_packets: way.rate_bps.map(|_| link::queue_packets(way)),
         rtt_us: None,
         self_test: None,
     };
@@ -73,21 +75,24 @@ pub(super) fn run(testbed: &mut Testbed, spec: &LinkSpec, offload: Offload) -> R
     }
     verify_tcp(testbed)?;
     // Loss would make TCP slower than the link; the rate is then not testable so.
-    let Some(asked_bps) = spec.rate_bps.filter(|_| spec.loss_pct == 0.0) else { return Ok(report) };
+    if spec.down.loss != Loss::None || spec.up.loss != Loss::None {
+        return Ok(report);
+    }
+    let Some(asked) = spec.down.rate_bps.zip(spec.up.rate_bps) else { return Ok(report) };
     // Another program's burst of load can spoil a test, and will spoil as many
     // of the transfers: three spoilt tests in a row are no accident.
     let mut attempts = 1;
-    let mut test = test_both(testbed, spec, asked_bps, attempts)?;
+    let mut test = test_both(testbed, spec, asked, attempts)?;
     while !test.passed && attempts < 3 {
         attempts += 1;
-        test = test_both(testbed, spec, asked_bps, attempts)?;
+        test = test_both(testbed, spec, asked, attempts)?;
     }
     if !test.passed {
         return Err(Error::Link(format!(
             "the link `{spec}` failed its self-test: {} passed instead of {} ({:+.1} %, allowed ±{TOLERANCE_PCT} %). \
              Choose a lower rate, or look for other load on this machine",
             units::rate(test.measured_bps),
-            units::rate(asked_bps as f64),
+            units::rate(test.asked_bps as f64),
             test.error_pct
         )));
     }
@@ -98,10 +103,11 @@ pub(super) fn run(testbed: &mut Testbed, spec: &LinkSpec, offload: Offload) -> R
 fn test_both(
     testbed: &mut Testbed,
     spec: &LinkSpec,
-    asked_bps: u64,
+    (down_bps, up_bps): (u64, u64),
     attempts: u32,
 ) -> Result<SelfTest> {
     let mut one = |upload: bool| -> Result<SelfTest> {
+        let asked_bps = if upload { up_bps } else { down_bps };
         let measured_bps = measure(testbed, spec, asked_bps, upload)?;
         let error_pct = 100.0 * (measured_bps / asked_bps as f64 - 1.0);
         let passed = error_pct.abs() <= TOLERANCE_PCT;
@@ -117,7 +123,7 @@ fn measure(testbed: &mut Testbed, spec: &LinkSpec, asked_bps: u64, upload: bool)
     // long enough for 200 full frames, and for slow start, which doubles ten
     // frames each round trip until they fill the link
     let frame_s = 1538.0 * 8.0 / asked_bps as f64;
-    let rtt_s = 2.0 * (spec.delay + spec.jitter).as_secs_f64();
+    let rtt_s = spec.longest_round_trip().as_secs_f64();
     let doublings = (rtt_s / frame_s / 10.0).max(1.0).log2().ceil() + 2.0;
     let seconds = (200.0 * frame_s).clamp(0.25, 10.0) + 4.0 * doublings * rtt_s;
     let behind = if upload { netns::ROUTER_TO_SERVER } else { netns::ROUTER_TO_CLIENT };

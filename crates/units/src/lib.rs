@@ -38,7 +38,9 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
         _ => return Err(bad(text, "a rate such as 10mbit, 100mbit or 1gbit")),
     };
     match number.parse::<f64>() {
-        Ok(value) if value * scale >= 1.0 && value * scale <= 1e12 => Ok((value * scale) as u64),
+        Ok(value) if value * scale >= 1.0 && value * scale <= 1e12 => {
+            Ok((value * scale).round() as u64)
+        }
         _ => Err(bad(text, "a rate above 0 and up to 1000gbit, such as 100mbit")),
     }
 }
@@ -139,6 +141,7 @@ mod tests {
         assert_eq!(parse_size("1GB"), Ok(1_000_000_000));
         assert_eq!(parse_rate("100mbit"), Ok(100_000_000));
         assert_eq!(parse_rate("2.5 Gbit/s"), Ok(2_500_000_000));
+        assert_eq!(parse_rate("2.3mbit"), Ok(2_300_000)); // 2299999.9999999995 as a product
         assert_eq!(parse_duration("25ms"), Ok(Duration::from_millis(25)));
         assert_eq!(parse_percent("0.1 %"), Ok(0.1));
     }

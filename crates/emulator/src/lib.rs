@@ -1,0 +1,6 @@
+//! A link of given rate, delay, jitter and loss between two interfaces, for
+//! kernels without netem.
+
+pub mod spec;
+
+pub use spec::{LinkSpec, Loss, Queue, Way};

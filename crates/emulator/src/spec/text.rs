@@ -1,0 +1,365 @@
+//! A link as a plan writes it: `unshaped`, `100mbit`,
+//! `100mbit,delay=25ms,jitter=1ms,loss=1%,queue=200`, and with
+//! `up-rate=10mbit` and the like what differs from client to server.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use headroom_units as units;
+
+use super::{LinkSpec, Loss, Queue, Way};
+
+/// The word for no limit of the rate.
+const UNSHAPED: &str = "unshaped";
+/// The word for a queue chosen from the rate.
+const AUTO: &str = "auto";
+const KEYS: &str = "delay, jitter, loss, burst, ge, duplicate, reorder, corrupt and queue, \
+                    each also as up-… for the way from client to server, and up-rate";
+
+impl FromStr for LinkSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(',').map(str::trim);
+        let rate = parts.next().unwrap_or_default();
+        let mut both = Keys { rate: Some(parse_rate(rate)?), ..Keys::default() };
+        let mut up = Keys::default();
+        for part in parts {
+            let (key, value) =
+                part.split_once('=').ok_or_else(|| format!("`{part}` is not key=value"))?;
+            let key = key.trim();
+            let (keys, name) = match key.strip_prefix("up-") {
+                Some(name) => (&mut up, name),
+                None if key == "rate" => return Err("the rate of a link stands first".into()),
+                None => (&mut both, key),
+            };
+            if !keys.set(name, value.trim())? {
+                return Err(format!("a link has no `{key}`; it has {KEYS}"));
+            }
+        }
+        Ok(Self { up: up.or(&both).way()?, down: both.way()? })
+    }
+}
+
+/// The keys of one direction as they were written.
+#[derive(Debug, Default)]
+struct Keys {
+    rate: Option<Option<u64>>,
+    delay: Option<Duration>,
+    jitter: Option<Duration>,
+    loss: Option<f64>,
+    burst: Option<f64>,
+    ge: Option<Loss>,
+    duplicate: Option<f64>,
+    reorder: Option<f64>,
+    corrupt: Option<f64>,
+    queue: Option<Option<Queue>>,
+}
+
+impl Keys {
+    /// Reads one key; false: there is no such key.
+    fn set(&mut self, key: &str, value: &str) -> Result<bool, String> {
+        match key {
+            "rate" => once(&mut self.rate, key, parse_rate(value)?)?,
+            "delay" => once(&mut self.delay, key, units::parse_duration(value)?)?,
+            "jitter" => once(&mut self.jitter, key, units::parse_duration(value)?)?,
+            "loss" => once(&mut self.loss, key, units::parse_percent(value)?)?,
+            "burst" => once(&mut self.burst, key, parse_burst(value)?)?,
+            "ge" => once(&mut self.ge, key, parse_gilbert_elliott(value)?)?,
+            "duplicate" => once(&mut self.duplicate, key, units::parse_percent(value)?)?,
+            "reorder" => once(&mut self.reorder, key, units::parse_percent(value)?)?,
+            "corrupt" => once(&mut self.corrupt, key, units::parse_percent(value)?)?,
+            "queue" => once(&mut self.queue, key, parse_queue(value)?)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// These keys, and those of `other` where there is none here. Loss is one
+    /// thing: whoever writes `up-loss` or `up-ge` has written all of it.
+    fn or(&self, other: &Self) -> Self {
+        let own_loss = self.loss.is_some() || self.ge.is_some();
+        let inherit = |value: Option<f64>| value.filter(|_| !own_loss);
+        Self {
+            rate: self.rate.or(other.rate),
+            delay: self.delay.or(other.delay),
+            jitter: self.jitter.or(other.jitter),
+            loss: self.loss.or(inherit(other.loss)),
+            burst: self.burst.or(inherit(other.burst)),
+            ge: self.ge.or(other.ge.filter(|_| !own_loss)),
+            duplicate: self.duplicate.or(other.duplicate),
+            reorder: self.reorder.or(other.reorder),
+            corrupt: self.corrupt.or(other.corrupt),
+            queue: self.queue.or(other.queue),
+        }
+    }
+
+    fn way(&self) -> Result<Way, String> {
+        let loss = match (self.ge, self.loss, self.burst) {
+            (Some(loss), None, None) => loss,
+            (Some(_), _, _) => {
+                return Err("`ge` says all about loss; leave `loss` and `burst` out".into());
+            }
+            (None, Some(pct), Some(frames)) => Loss::in_bursts(pct, frames)?,
+            (None, None, Some(_)) => return Err("a `burst` needs a `loss`".into()),
+            (None, Some(pct), None) if pct > 0.0 => Loss::Random { pct },
+            (None, _, None) => Loss::None,
+        };
+        let way = Way {
+            rate_bps: self.rate.flatten(),
+            delay: self.delay.unwrap_or_default(),
+            jitter: self.jitter.unwrap_or_default(),
+            loss,
+            duplicate_pct: self.duplicate.unwrap_or_default(),
+            reorder_pct: self.reorder.unwrap_or_default(),
+            corrupt_pct: self.corrupt.unwrap_or_default(),
+            queue: self.queue.flatten(),
+        };
+        if way.jitter > way.delay {
+            return Err("a jitter larger than the delay would need packets from the past".into());
+        }
+        Ok(way)
+    }
+}
+
+fn once<T>(slot: &mut Option<T>, key: &str, value: T) -> Result<(), String> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(format!("`{key}` is written twice")),
+    }
+}
+
+fn parse_rate(text: &str) -> Result<Option<u64>, String> {
+    match text {
+        UNSHAPED => Ok(None),
+        "" => Err("the link is empty; it begins with a rate such as 100mbit, or `unshaped`".into()),
+        rate => units::parse_rate(rate).map(Some),
+    }
+}
+
+fn parse_burst(text: &str) -> Result<f64, String> {
+    let frames = text.parse().ok().filter(|frames: &f64| (1.0..=1e6).contains(frames));
+    frames.ok_or_else(|| format!("`{text}` is not a mean number of frames from 1 to a million"))
+}
+
+fn parse_gilbert_elliott(text: &str) -> Result<Loss, String> {
+    let parts = text.split(':').map(units::parse_percent).collect::<Result<Vec<f64>, _>>()?;
+    let &[to_bad_pct, to_good_pct, loss_in_bad_pct, loss_in_good_pct] = parts.as_slice() else {
+        return Err(format!(
+            "`{text}` is not good→bad:bad→good:loss in bad:loss in good, such as 0.1%:10%:50%:0%"
+        ));
+    };
+    Ok(Loss::GilbertElliott { to_bad_pct, to_good_pct, loss_in_bad_pct, loss_in_good_pct })
+}
+
+/// `200` packets, `64KiB`, `auto`.
+fn parse_queue(text: &str) -> Result<Option<Queue>, String> {
+    if text == AUTO {
+        return Ok(None);
+    }
+    let queue = match text.parse() {
+        Ok(packets) => Some(Queue::Packets(packets)),
+        Err(_) if text.ends_with(|c: char| c.is_ascii_alphabetic()) => {
+            units::parse_size(text).ok().map(Queue::Bytes)
+        }
+        Err(_) => None,
+    };
+    match queue {
+        None | Some(Queue::Packets(0) | Queue::Bytes(0)) => Err(format!(
+            "`{text}` is not a queue: a number of packets above 0 such as 200, or octets such as 64KiB"
+        )),
+        some => Ok(some),
+    }
+}
+
+impl fmt::Display for LinkSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unsaid = words(&Way::default(), "");
+        let (down, up) = (words(&self.down, ""), words(&self.up, ""));
+        f.write_str(down[0].trim_start_matches("rate="))?;
+        for (word, _) in down.iter().zip(&unsaid).skip(1).filter(|(word, unsaid)| word != unsaid) {
+            write!(f, ",{word}")?;
+        }
+        let differs = down.iter().zip(&up).map(|(down, up)| down != up);
+        for (word, _) in words(&self.up, "up-").iter().zip(differs).filter(|(_, differs)| *differs)
+        {
+            write!(f, ",{word}")?;
+        }
+        Ok(())
+    }
+}
+
+/// One direction in words, its rate first.
+fn words(way: &Way, prefix: &str) -> [String; 8] {
+    [
+        format!("{prefix}rate={}", way.rate_bps.map_or(UNSHAPED.to_owned(), rate)),
+        format!("{prefix}delay={}", micros(way.delay)),
+        format!("{prefix}jitter={}", micros(way.jitter)),
+        loss_words(&way.loss, prefix),
+        format!("{prefix}duplicate={}%", way.duplicate_pct),
+        format!("{prefix}reorder={}%", way.reorder_pct),
+        format!("{prefix}corrupt={}%", way.corrupt_pct),
+        format!("{prefix}queue={}", way.queue.map_or(AUTO.to_owned(), queue)),
+    ]
+}
+
+fn loss_words(loss: &Loss, prefix: &str) -> String {
+    match *loss {
+        Loss::None => format!("{prefix}loss=0%"),
+        Loss::Random { pct } => format!("{prefix}loss={pct}%"),
+        Loss::GilbertElliott { to_bad_pct, to_good_pct, loss_in_bad_pct, loss_in_good_pct } => {
+            // Whoever asked for bursts reads bursts, if the numbers survive it.
+            let short = |value: f64| (value * 1e9).round() / 1e9;
+            let (pct, frames) = (short(loss.average_pct()), short(100.0 / to_good_pct));
+            if Loss::in_bursts(pct, frames) == Ok(*loss) {
+                return format!("{prefix}loss={pct}%,{prefix}burst={frames}");
+            }
+            format!(
+                "{prefix}ge={to_bad_pct}%:{to_good_pct}%:{loss_in_bad_pct}%:{loss_in_good_pct}%"
+            )
+        }
+    }
+}
+
+fn rate(bps: u64) -> String {
+    for (unit, scale) in [("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000)] {
+        if bps.is_multiple_of(scale) {
+            return format!("{}{unit}", bps / scale);
+        }
+    }
+    format!("{bps}bit")
+}
+
+/// Microseconds, with the nanoseconds behind the point where there are any.
+fn micros(duration: Duration) -> String {
+    let (us, ns) = (duration.as_micros(), duration.subsec_nanos() % 1000);
+    if ns == 0 { format!("{us}us") } else { format!("{us}.{ns:03}us") }
+}
+
+fn queue(queue: Queue) -> String {
+    match queue {
+        Queue::Packets(packets) => packets.to_string(),
+        Queue::Bytes(bytes) if bytes.is_multiple_of(1024) => format!("{}KiB", bytes / 1024),
+        Queue::Bytes(bytes) => format!("{bytes}b"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for text in [
+            "unshaped",
+            "100mbit",
+            "1gbit,delay=25000us,loss=0.5%",
+            "9600bit,queue=7",
+            "100mbit,delay=25000us,jitter=1000us,loss=1%,burst=8,queue=64KiB",
+            "10mbit,ge=0.1%:10%:50%:0.01%,duplicate=0.1%,reorder=1%,corrupt=0.01%,queue=1000b",
+            "100mbit,delay=10000us,up-rate=10mbit,up-delay=20000us,up-loss=1%",
+            "100mbit,loss=1%,burst=3,up-loss=2%,up-burst=5",
+            "100mbit,loss=1%,burst=3,up-ge=1%:2%:3%:4%",
+            "1gbit,loss=1%,queue=9,up-loss=0%,up-queue=auto",
+        ] {
+            let link: LinkSpec = text.parse().expect(text);
+            assert_eq!(link.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn up_replaces_one_key() {
+        let link: LinkSpec =
+            "100mbit,delay=25ms,loss=1%,burst=8,up-rate=unshaped,up-burst=2".parse().expect("good");
+        assert_eq!(link.down.rate_bps, Some(100_000_000));
+        assert_eq!(link.up.rate_bps, None);
+        assert_eq!(link.up.delay, link.down.delay);
+        assert_eq!(link.up.loss, Loss::in_bursts(1.0, 2.0).expect("possible"));
+        assert!(!link.is_symmetric() && link.needs_netem());
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in [
+            "",
+            "fast",
+            "100mbit,delay",
+            "100mbit,colour=red",
+            "100mbit,rate=1mbit",
+            "1gbit,jitter=2ms",
+            "1gbit,delay=2ms,jitter=1ms,up-delay=0ms",
+            "1gbit,queue=0",
+            "1gbit,queue=0KiB",
+            "1gbit,queue=many",
+            "1gbit,burst=8",
+            "1gbit,loss=1%,burst=0.5",
+            "1gbit,loss=99%,burst=2",
+            "1gbit,loss=1%,ge=1%:2%:3%:4%",
+            "1gbit,ge=1%:2%:3%",
+            "1gbit,loss=1%,loss=2%",
+            "1gbit,up-up-rate=1mbit",
+            "1gbit,loss=nan%",
+        ] {
+            assert!(text.parse::<LinkSpec>().is_err(), "{text}");
+        }
+    }
+
+    fn loss() -> impl Strategy<Value = Loss> {
+        let pct = || 0.0f64..=100.0;
+        prop_oneof![
+            Just(Loss::None),
+            (0.000_001f64..100.0).prop_map(|pct| Loss::Random { pct }),
+            (0.01f64..40.0, 1.0f64..100.0)
+                .prop_map(|(pct, frames)| Loss::in_bursts(pct, frames).expect("possible")),
+            (1u32..40, 1u32..100).prop_map(|(pct, frames)| {
+                Loss::in_bursts(pct.into(), frames.into()).expect("possible")
+            }),
+            (pct(), pct(), pct(), pct()).prop_map(
+                |(to_bad_pct, to_good_pct, loss_in_bad_pct, loss_in_good_pct)| {
+                    Loss::GilbertElliott {
+                        to_bad_pct,
+                        to_good_pct,
+                        loss_in_bad_pct,
+                        loss_in_good_pct,
+                    }
+                }
+            ),
+        ]
+    }
+
+    prop_compose! {
+        fn way()(
+            rate_bps in proptest::option::of(1u64..=1_000_000_000_000),
+            delay_ns in 0u64..=3_600_000_000_000,
+            jitter_share in 0.0f64..=1.0,
+            loss in loss(),
+            (duplicate_pct, reorder_pct, corrupt_pct) in (0.0f64..=100.0, 0.0f64..=100.0, 0.0f64..=100.0),
+            queue in proptest::option::of(prop_oneof![
+                (1u32..).prop_map(Queue::Packets),
+                (1u64..1 << 50).prop_map(Queue::Bytes),
+                (1u64..1 << 40).prop_map(|kib| Queue::Bytes(kib << 10)),
+            ]),
+        ) -> Way {
+            let delay = Duration::from_nanos(delay_ns);
+            let jitter = Duration::from_nanos((delay_ns as f64 * jitter_share) as u64).min(delay);
+            Way { rate_bps, delay, jitter, loss, duplicate_pct, reorder_pct, corrupt_pct, queue }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_link_is_read_as_it_was_written(down in way(), up in way(), symmetric: bool) {
+            let link = if symmetric { LinkSpec::symmetric(up) } else { LinkSpec { down, up } };
+            let text = link.to_string();
+            prop_assert_eq!(text.parse::<LinkSpec>(), Ok(link), "{}", text);
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "[0-9a-z=,.:%-]{0,60}", key in "(up-)?(loss|ge|burst|queue|delay|rate)") {
+            let _ = text.parse::<LinkSpec>();
+            let _ = format!("1mbit,{key}={text}").parse::<LinkSpec>();
+        }
+    }
+}
