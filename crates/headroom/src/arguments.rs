@@ -77,7 +77,7 @@ pub(crate) struct Run {
     /// Folder for results and report [default: results/NAME-TIME]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Paired blocks for each workload and size
+    /// Paired blocks for each workload and size (the fewest, where the plan has `until`)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub(crate) repetitions: Option<u32>,
     /// Only the stacks that match, with their baselines (* stands for any text)

@@ -85,7 +85,7 @@ fn plan(arguments: &Run) -> anyhow::Result<Plan> {
         }
     };
     if let Some(repetitions) = arguments.repetitions {
-        plan.repetitions = repetitions;
+        plan.set_repetitions(repetitions)?;
     }
     if let Some(pattern) = &arguments.only {
         plan.keep_only(pattern)?;

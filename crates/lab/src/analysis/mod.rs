@@ -5,4 +5,5 @@ pub mod fit;
 pub mod limits;
 pub mod portable;
 pub mod stats;
+pub mod stop;
 pub mod summary;

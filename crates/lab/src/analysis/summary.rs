@@ -104,14 +104,15 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
     }
 }
 
-type Clock = fn(&Sample) -> Option<f64>;
+/// One of a sample's clocks.
+pub(crate) type Clock = fn(&Sample) -> Option<f64>;
 
 fn key(sample: &Sample) -> Key<'_> {
     (&sample.link, &sample.workload, sample.size_bytes, &sample.stack)
 }
 
 /// Times of a stack and its baseline, block by block.
-fn pairs(samples: &[&Sample], base: &[&Sample], clock: Clock) -> Vec<(f64, f64)> {
+pub(crate) fn pairs(samples: &[&Sample], base: &[&Sample], clock: Clock) -> Vec<(f64, f64)> {
     samples
         .iter()
         .filter_map(|sample| {

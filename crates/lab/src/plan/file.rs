@@ -9,6 +9,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{Family, Offload, Plan, PlannedStack};
+use crate::analysis::stop::{self, Until};
 use crate::link::LinkSpec;
 use crate::stack::Stack;
 use crate::units;
@@ -33,6 +34,8 @@ struct PlanFile {
     #[serde(default)]
     baselines: BTreeMap<Spanned<String>, Spanned<String>>,
     repetitions: Option<Spanned<u32>>,
+    until: Option<Spanned<String>>,
+    max_repetitions: Option<Spanned<u32>>,
     warmup: Option<Spanned<u32>>,
     family: Option<Family>,
     mtu: Option<Spanned<u32>>,
@@ -86,13 +89,16 @@ impl PlanFile {
         if workloads.is_empty() {
             return Err(at(&self.workload, "the plan has no [[workload]]"));
         }
+        let until = self.until.as_ref().map(read_spanned::<Until>).transpose()?;
         let repetitions = match &self.repetitions {
+            None if until.is_some() => stop::LEAST_BLOCKS,
             None => 5,
             Some(n) if (2..=10_000).contains(n.get_ref()) => *n.get_ref(),
             Some(n) => {
                 return Err(at(n, "repetitions must be from 2 (an interval needs two) to 10000"));
             }
         };
+        let until = self.until(until, repetitions)?;
         let family = self.family.unwrap_or(Family::Ipv6);
         let mtu = match &self.mtu {
             None => 1500,
@@ -128,6 +134,7 @@ impl PlanFile {
             stacks,
             workloads,
             repetitions,
+            until,
             warmup: bounded(self.warmup.as_ref(), 1, 1..=100)?,
             family,
             mtu,
@@ -139,6 +146,24 @@ impl PlanFile {
             check_size,
             seed: self.seed.unwrap_or_else(rand::random),
         })
+    }
+
+    /// The rule to stop by with its maximum, checked against the minimum.
+    fn until(&self, until: Option<Until>, repetitions: u32) -> Result<Option<Until>, At> {
+        let Some(mut until) = until else {
+            return match &self.max_repetitions {
+                Some(most) => {
+                    Err(at(most, "`max-repetitions` goes with `until`, which is missing"))
+                }
+                None => Ok(None),
+            };
+        };
+        let most = self.max_repetitions.as_ref();
+        until.most_blocks = bounded(most, stop::MOST_BLOCKS.max(repetitions), 2..=10_000)?;
+        let span = most.map(Spanned::span).filter(|_| repetitions >= stop::LEAST_BLOCKS);
+        let span = span.or(self.repetitions.as_ref().map(Spanned::span)).unwrap_or(0..0);
+        super::check_until(until, repetitions).map_err(|message| At { span, message })?;
+        Ok(Some(until))
     }
 
     /// Two workloads of one kind and size would fall into one cell of the results.

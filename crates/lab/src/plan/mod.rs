@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::analysis::stop::{self, Until};
 use crate::error::{Error, Result};
 use crate::link::LinkSpec;
 use crate::stack::Stack;
@@ -23,8 +24,10 @@ pub struct Plan {
     pub stacks: Vec<PlannedStack>,
     /// What each stack does.
     pub workloads: Vec<Workload>,
-    /// Paired blocks for each workload and size.
+    /// Paired blocks for each workload and size; the fewest, with `until`.
     pub repetitions: u32,
+    /// How well overheads are to be known before blocks end.
+    pub until: Option<Until>,
     /// Transfers of each cell before the first that counts.
     pub warmup: u32,
     /// IPv4 or IPv6 between client and server.
@@ -179,10 +182,41 @@ impl Plan {
         Ok(())
     }
 
+    /// Changes the number of blocks.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] where the plan's `until` cannot work with it.
+    pub fn set_repetitions(&mut self, repetitions: u32) -> Result<()> {
+        if let Some(until) = self.until {
+            check_until(until, repetitions)
+                .map_err(|why| Error::Plan(format!("--repetitions {repetitions}: {why}")))?;
+        }
+        self.repetitions = repetitions;
+        Ok(())
+    }
+
     /// The stack of this name; names in a plan are known to exist.
     pub fn stack(&self, name: &str) -> Option<&PlannedStack> {
         self.stacks.iter().find(|planned| planned.stack.name == name)
     }
+}
+
+/// Whether a rule to stop by works from so many blocks on.
+fn check_until(until: Until, repetitions: u32) -> std::result::Result<(), String> {
+    if repetitions < stop::LEAST_BLOCKS {
+        return Err(format!(
+            "with `until` at least {} blocks are needed: stopping earlier picks the blocks that happen to agree, \
+             and a 95 % interval covers 90 %",
+            stop::LEAST_BLOCKS
+        ));
+    }
+    if until.most_blocks < repetitions {
+        return Err(format!(
+            "`max-repetitions` ({}) is below `repetitions` ({repetitions})",
+            until.most_blocks
+        ));
+    }
+    Ok(())
 }
 
 /// Whether `name` matches `pattern`, in which `*` stands for any text.
@@ -254,12 +288,29 @@ sizes = ["1KiB", "1MiB"]
                 GOOD.replace("repetitions = 3", "congestion-control = \"cubic initcwnd 9\""),
                 "4: `cubic initcwnd 9`",
             ),
+            (GOOD.replace("= 3", "= 5\nuntil = \"ci<2%\""), "4: with `until` at least 10 blocks"),
+            (GOOD.replace("= 3", "= 10\nuntil = \"2%\""), "5: `2%` is not a rule to stop by"),
+            (GOOD.replace("= 3", "= 3\nmax-repetitions = 9"), "5: `max-repetitions` goes with"),
+            (
+                GOOD.replace("= 3", "= 20\nuntil = \"ci<2%\"\nmax-repetitions = 12"),
+                "6: `max-repetitions` (12) is below",
+            ),
             (String::new(), "1: missing field `stacks`"),
         ];
         for (text, expected) in cases {
             let error = Plan::from_toml(&text, "x").expect_err(expected);
             assert!(error.starts_with(expected), "{error:?} does not start with {expected:?}");
         }
+    }
+
+    #[test]
+    fn a_rule_to_stop_by() {
+        let text = GOOD.replace("repetitions = 3", "until = \"ci<2%\"\nmax-repetitions = 40");
+        let mut plan = Plan::from_toml(&text, "x").expect("a good plan");
+        let until = plan.until.expect("a rule");
+        assert_eq!((plan.repetitions, until.most_blocks), (10, 40));
+        assert!(plan.set_repetitions(12).is_ok());
+        assert!(plan.set_repetitions(5).is_err() && plan.set_repetitions(41).is_err());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 
+use crate::analysis::stop::{self, Decision, Until, Width};
 use crate::analysis::{answer, portable, stats, summary};
 use crate::command::Executor;
 use crate::error::{Error, Result};
@@ -210,11 +211,12 @@ impl<'a> Run<'a> {
 
     fn measure(&mut self) -> Result<Vec<Measured>> {
         let plan = self.plan;
-        let mut measured = self.on_link(&plan.link, &plan.workloads, plan.repetitions)?;
+        let mut measured =
+            self.on_link(&plan.link, &plan.workloads, plan.repetitions, plan.until)?;
         if !plan.check_links.is_empty() {
             let check = self.check_workload();
             for link in &plan.check_links {
-                match self.on_link(link, &check, plan.repetitions.min(CHECK_REPETITIONS)) {
+                match self.on_link(link, &check, plan.repetitions.min(CHECK_REPETITIONS), None) {
                     Ok(more) => measured.extend(more),
                     // The answer stands without a point to check it against.
                     Err(Error::Link(why)) => {
@@ -276,6 +278,7 @@ impl<'a> Run<'a> {
         spec: &LinkSpec,
         workloads: &[Workload],
         repetitions: u32,
+        until: Option<Until>,
     ) -> Result<Vec<Measured>> {
         self.progress.stage(&format!("testing the link ({spec})"));
         let mut report = self.bench.testbed.set_link(spec, self.plan.offload)?;
@@ -289,7 +292,8 @@ impl<'a> Run<'a> {
 
         let mut measured = Vec::new();
         let mut repeats_left = blocks.groups.len() as u32 * repetitions / 5;
-        for _ in 0..repetitions {
+        let mut rounds = 0;
+        while !blocks.groups.is_empty() {
             blocks.groups.shuffle(&mut self.random);
             for mut group in blocks.groups.clone() {
                 let mut why: Option<String> = None;
@@ -311,11 +315,48 @@ impl<'a> Run<'a> {
                     why = Some(text);
                 }
             }
+            rounds += 1;
+            if rounds >= repetitions {
+                self.retire(&mut blocks, rounds, until, &measured);
+            }
         }
         let rtts: Vec<f64> = measured.iter().flat_map(|row| row.rtts_s.iter().copied()).collect();
         report.rtt_us = stats::median(&rtts).map(|s| s * 1e6);
         self.links.push(report);
         Ok(measured)
+    }
+
+    /// Ends the groups that were measured often enough after so many rounds.
+    fn retire(
+        &mut self,
+        blocks: &mut Blocks,
+        rounds: u32,
+        until: Option<Until>,
+        measured: &[Measured],
+    ) {
+        let Some(until) = until else { return blocks.groups.clear() };
+        let (stacks, cells) = (stack_records(self.plan), &blocks.cells);
+        let warnings = &mut self.warnings;
+        blocks.groups.retain(|group| {
+            let cell = &cells[group[0]];
+            let of_group =
+                |row: &&Measured| row.kind == cell.workload.kind && row.sample.size_bytes == cell.size;
+            let samples: Vec<_> =
+                measured.iter().filter(of_group).map(|row| &row.sample).collect();
+            let decision = until.decide(rounds, &stop::widths(&samples, &stacks));
+            if let Decision::Exhausted(Width { stack, half_width_pct }) = &decision {
+                let width = half_width_pct
+                    .map_or("unknown".to_owned(), |pct| format!("± {} %", units::three(pct)));
+                let named = group.iter().map(|&i| &cells[i]).find(|cell| cell.stack == *stack);
+                let named = named.map_or(stack.clone(), ToString::to_string);
+                warnings.push(format!(
+                    "After {rounds} blocks the interval of {named} is {width}, and the plan asked for {until}."
+                ));
+            }
+            decision == Decision::Continue
+        });
+        let ahead = blocks.groups.iter().flatten().map(|&i| blocks.cells[i].expected_s());
+        self.progress.expect((ahead.sum::<f64>() * 1e3) as u64);
     }
 
     /// One block: all stacks of one workload and size, adjacent in time, in
@@ -512,11 +553,7 @@ fn plan_record(plan: &Plan) -> PlanRecord {
     PlanRecord {
         name: plan.name.clone(),
         question: plan.question.clone(),
-        stacks: plan
-            .stacks
-            .iter()
-            .map(|p| StackRecord { name: p.stack.name.clone(), baseline: p.baseline.clone() })
-            .collect(),
+        stacks: stack_records(plan),
         workloads: plan
             .workloads
             .iter()
@@ -527,8 +564,8 @@ fn plan_record(plan: &Plan) -> PlanRecord {
             })
             .collect(),
         repetitions: plan.repetitions,
-        until_ci_pct: None,
-        max_repetitions: None,
+        until_ci_pct: plan.until.map(|until| until.half_width_pct),
+        max_repetitions: plan.until.map(|until| until.most_blocks),
         warmup: plan.warmup,
         family: plan.family.name().to_owned(),
         mtu: plan.mtu,
@@ -539,6 +576,13 @@ fn plan_record(plan: &Plan) -> PlanRecord {
         check_size_bytes: plan.check_size,
         seed: plan.seed,
     }
+}
+
+fn stack_records(plan: &Plan) -> Vec<StackRecord> {
+    plan.stacks
+        .iter()
+        .map(|p| StackRecord { name: p.stack.name.clone(), baseline: p.baseline.clone() })
+        .collect()
 }
 
 /// Whether the user asked to stop.
