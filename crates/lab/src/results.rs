@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::measure::wire::{Phase, Phases, Stretch};
+pub use crate::measure::wire::{Phase, Phases, Stretch, Tcp};
 pub use crate::testbed::{LinkReport, SelfTest};
 
 /// Version of the schema.
@@ -205,20 +205,6 @@ pub struct Wire {
     pub handshakes: u32,
     /// Handshakes that took a round trip more, for another key share.
     pub hello_retries: u32,
-}
-
-/// What TCP did in the file's direction during one transfer; the raw measures
-/// of RFC 6349.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Tcp {
-    /// Octets of TCP payload sent, those sent again included.
-    pub transmitted_bytes: u64,
-    /// Of these, octets sent again.
-    pub retransmitted_bytes: u64,
-    /// Mean round-trip time under load, microseconds.
-    pub rtt_mean_us: Option<f64>,
-    /// Smallest round-trip time, microseconds.
-    pub rtt_min_us: Option<f64>,
 }
 
 /// One cell.

@@ -13,7 +13,7 @@ use crate::link::LinkSpec;
 use crate::measure::cpu::Meter;
 use crate::measure::wire::{self, Expectation, Marks};
 use crate::plan::Plan;
-use crate::results::{Cpu, Phases, Sample, Wire};
+use crate::results::{Cpu, Phases, Sample, Tcp, Wire};
 use crate::service::{Invocation, Service, Site, write_credentials};
 use crate::testbed::{Settings, Testbed, last_lines};
 use crate::units;
@@ -254,7 +254,8 @@ impl<'a> Bench<'a> {
             steal_pct: spent.map(|s| s.steal_pct),
             foreign_pct: spent.map(|s| s.foreign_pct),
             wire: None,
-            tcp: None,
+            tcp: (!records.is_empty())
+                .then(|| Tcp::mean(&records.iter().map(|r| r.tcp).collect::<Vec<_>>())),
             outlier: false,
             peak_memory_bytes: seen
                 .iter()

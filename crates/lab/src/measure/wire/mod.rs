@@ -7,12 +7,14 @@
 
 mod events;
 mod phases;
+mod tcp;
 mod trace;
 
 use events::{completion, first_body, request};
 use phases::{follow, stretches};
 
 pub use phases::{Phase, Phases, Stretch};
+pub use tcp::Tcp;
 pub(crate) use trace::{Packet, Trace};
 
 /// What has to be known about a transfer to read its trace.
@@ -71,6 +73,8 @@ pub(crate) struct Record {
     pub(crate) packets: u64,
     pub(crate) phases: Phases,
     pub(crate) segments: Vec<Stretch>,
+    /// Of all packets, those after completion too.
+    pub(crate) tcp: Tcp,
 }
 
 /// Reads a trace; `None` where it holds no connection to the service.
@@ -91,8 +95,10 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
 
     let session = &packets[first..=last.max(first)];
     let body_ns = body.map(|index| packets[index].time_ns);
-    let segments =
-        stretches(session, &states[first..], body_ns, expected.frame_s + rtt_s.unwrap_or(0.0));
+    // a busy link may show no packet for a round trip and a frame's own time
+    let idle_s = 0.003 + 2.0 * (expected.frame_s + rtt_s.unwrap_or(0.0));
+    let segments = stretches(session, &states[first..], body_ns, idle_s);
+    let under_load = body.map_or(0, |index| index.saturating_sub(first));
     let end = packets[last].time_ns;
     Some(Record {
         transfer_s: ns_to_s(end.saturating_sub(packets[request].time_ns)),
@@ -108,6 +114,7 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
         packets: packets.len() as u64,
         phases: Phases::of(&segments),
         segments,
+        tcp: tcp::measure(&packets[first..], expected.upload, under_load, idle_s),
     })
 }
 
@@ -156,6 +163,10 @@ mod tests {
                 connection,
                 wire_len: 66 + payload.len() as u32,
                 payload_len: if payload == SYN { 0 } else { payload.len() as u32 },
+                seq: 0,
+                ts_value: 0,
+                ts_echo: 0,
+                timestamped: false,
                 from_client,
                 syn: payload == SYN,
                 fin: false,

@@ -138,15 +138,13 @@ pub(super) fn follow(packets: &[Packet]) -> Vec<State> {
 }
 
 /// Cuts a session into stretches: the time before each packet belongs to what
-/// that packet is part of. `quiet_s` is how long a busy link may show no packet:
-/// a round trip, and a frame's own time.
+/// that packet is part of; no packet for longer than `idle_s` is idleness.
 pub(super) fn stretches(
     packets: &[Packet],
     states: &[State],
     body_ns: Option<u64>,
-    quiet_s: f64,
+    idle_s: f64,
 ) -> Vec<Stretch> {
-    let idle_s = 0.003 + 2.0 * quiet_s;
     let start = packets.first().map_or(0, |p| p.time_ns);
     let mut stretches: Vec<Stretch> = Vec::new();
     let mut previous = start;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use headroom_packet::Segment;
+use headroom_packet::tcp::Timestamps;
 
 use super::ns_to_s;
 
@@ -11,7 +12,8 @@ use super::ns_to_s;
 #[derive(Debug)]
 pub(crate) struct Trace {
     client: IpAddr,
-    index: HashMap<(SocketAddr, SocketAddr), u32>,
+    /// Number and first sequence number of each connection.
+    index: HashMap<(SocketAddr, SocketAddr), (u32, u32)>,
     /// The server's port of each connection.
     pub(super) connections: Vec<u16>,
     pub(super) packets: Vec<Packet>,
@@ -41,22 +43,29 @@ impl Trace {
             (segment.destination, segment.source)
         };
         let opens = segment.tcp.syn() && !segment.tcp.ack();
+        let seq = segment.tcp.sequence();
         let connection = match self.index.get(&(client, server)) {
-            Some(&known) if !opens => known,
+            // a SYN may be sent again
+            Some(&(known, first)) if !opens || seq == first => known,
             // the tail of an earlier transfer's connection: its SYN is not here
             None if !opens => return,
             _ => {
                 let new = self.connections.len() as u32;
                 self.connections.push(server.port());
-                self.index.insert((client, server), new);
+                self.index.insert((client, server), (new, seq));
                 new
             }
         };
+        let timestamps = segment.tcp.timestamps();
         self.packets.push(Packet {
             time_ns,
             connection,
             wire_len,
             payload_len: u32::try_from(segment.payload_len).unwrap_or(u32::MAX),
+            seq,
+            ts_value: timestamps.map_or(0, |t| t.value),
+            ts_echo: timestamps.map_or(0, |t| t.echo),
+            timestamped: timestamps.is_some(),
             from_client,
             syn: segment.tcp.syn(),
             fin: segment.tcp.fin(),
@@ -102,10 +111,24 @@ pub(crate) struct Packet {
     pub(super) connection: u32,
     pub(super) wire_len: u32,
     pub(super) payload_len: u32,
+    pub(super) seq: u32,
+    pub(super) ts_value: u32,
+    pub(super) ts_echo: u32,
+    pub(super) timestamped: bool,
     pub(super) from_client: bool,
     pub(super) syn: bool,
     pub(super) fin: bool,
     pub(super) head: Head,
+}
+
+/// A transfer of 1 GiB has a million and a half of them.
+const _: () = assert!(size_of::<Packet>() <= 40);
+
+impl Packet {
+    /// The time stamps of RFC 7323, where the connection uses them.
+    pub(super) fn timestamps(&self) -> Option<Timestamps> {
+        self.timestamped.then_some(Timestamps { value: self.ts_value, echo: self.ts_echo })
+    }
 }
 
 /// What the first octets of a payload say.
