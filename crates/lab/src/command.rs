@@ -11,14 +11,14 @@ use crate::parts::Parts;
 
 /// A program and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Command {
+pub(crate) struct Command {
     /// The program's name (looked up when it runs) and the arguments.
-    pub argv: Vec<String>,
+    pub(crate) argv: Vec<String>,
 }
 
 impl Command {
     /// A command from a program and its arguments.
-    pub fn new<I>(program: impl Into<String>, arguments: I) -> Self
+    pub(crate) fn new<I>(program: impl Into<String>, arguments: I) -> Self
     where
         I: IntoIterator,
         I::Item: Into<String>,
@@ -59,34 +59,34 @@ pub(crate) fn quote(word: &str) -> String {
 
 /// Runs commands, or prints them.
 #[derive(Debug)]
-pub struct Executor {
+pub(crate) struct Executor {
     parts: Parts,
     dry: Option<Mutex<Vec<String>>>,
 }
 
 impl Executor {
     /// An executor that runs what it is given.
-    pub fn real(parts: Parts) -> Self {
+    pub(crate) fn real(parts: Parts) -> Self {
         Self { parts, dry: None }
     }
 
     /// An executor that only notes what it is given.
-    pub fn dry(parts: Parts) -> Self {
+    pub(crate) fn dry(parts: Parts) -> Self {
         Self { parts, dry: Some(Mutex::default()) }
     }
 
     /// Where programs are found.
-    pub fn parts(&self) -> &Parts {
+    pub(crate) fn parts(&self) -> &Parts {
         &self.parts
     }
 
     /// Whether nothing is really run.
-    pub fn is_dry(&self) -> bool {
+    pub(crate) fn is_dry(&self) -> bool {
         self.dry.is_some()
     }
 
     /// What a dry executor was given so far, one line each.
-    pub fn noted(&self) -> Vec<String> {
+    pub(crate) fn noted(&self) -> Vec<String> {
         self.dry.as_ref().map_or_else(Vec::new, |lines| lock(lines).clone())
     }
 
@@ -112,7 +112,7 @@ impl Executor {
     ///
     /// # Errors
     /// The command, its exit status and what it printed to standard error.
-    pub fn run(&self, command: &Command) -> Result<String> {
+    pub(crate) fn run(&self, command: &Command) -> Result<String> {
         if self.is_dry() {
             self.note(|| self.typed(command));
             return Ok(String::new());
@@ -134,7 +134,10 @@ impl Executor {
     ///
     /// # Errors
     /// The first that failed.
-    pub fn run_all<'a>(&self, commands: impl IntoIterator<Item = &'a Command>) -> Result<()> {
+    pub(crate) fn run_all<'a>(
+        &self,
+        commands: impl IntoIterator<Item = &'a Command>,
+    ) -> Result<()> {
         commands.into_iter().try_for_each(|command| self.run(command).map(drop))
     }
 
@@ -159,7 +162,7 @@ impl Executor {
                 Err(_) if index > 0 || self.is_dry() => continue,
                 Err(error) => return Err(error),
             };
-            environment.extend(self.parts.environment(&located));
+            environment.extend(located.environment);
             *word = located.path.display().to_string();
         }
         Ok((Command { argv }, environment))

@@ -102,7 +102,7 @@ fn programs(parts: &Parts) -> Vec<Finding> {
             let (good, says) = match parts.locate(program) {
                 Ok(located) => {
                     let version = parts.version(program).unwrap_or_default();
-                    (true, format!("{} ({}) {version}", located.path.display(), located.origin))
+                    (true, format!("{} ({}) {version}", located.path.display(), located.origin.name()))
                 }
                 Err(_) => (
                     false,

@@ -7,6 +7,7 @@ pub mod clean;
 mod command;
 pub mod doctor;
 pub mod error;
+mod host;
 mod measure;
 pub mod parts;
 pub mod plan;

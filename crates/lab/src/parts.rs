@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
 
 /// A program that the lab may run, and how to ask it for its version.
@@ -50,12 +52,34 @@ programs! {
 pub(crate) const TESTBED: &[Program] = &[IP, TC, ETHTOOL, NSENTER, UNSHARE, MOUNT, SYSCTL, OPENSSL];
 
 /// Where a program was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Located {
     /// Absolute path.
     pub path: PathBuf,
-    /// `system` or `cache`.
-    pub origin: &'static str,
+    /// On the system or in the cache.
+    pub origin: Origin,
+    /// Variables that it needs to find its libraries; none on the system.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// The kinds of place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// Installed.
+    System,
+    /// Unpacked by `scripts/fetch-parts`.
+    Cache,
+}
+
+impl Origin {
+    /// The name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Cache => "cache",
+        }
+    }
 }
 
 /// The places that are searched.
@@ -91,11 +115,12 @@ impl Parts {
     /// [`Error::Missing`] with the package that has it.
     pub fn locate(&self, program: Program) -> Result<Located> {
         let cached = ["usr/sbin", "usr/bin", "sbin", "bin"].map(|folder| self.cache.join(folder));
-        let in_system = self.system.iter().map(|folder| (folder, "system"));
+        let in_system = self.system.iter().map(|folder| (folder, Origin::System));
         in_system
-            .chain(cached.iter().map(|folder| (folder, "cache")))
-            .map(|(folder, origin)| Located { path: folder.join(program.name), origin })
-            .find(|located| is_executable(&located.path))
+            .chain(cached.iter().map(|folder| (folder, Origin::Cache)))
+            .map(|(folder, origin)| (folder.join(program.name), origin))
+            .find(|(path, _)| is_executable(path))
+            .map(|(path, origin)| Located { path, origin, environment: self.environment(origin) })
             .ok_or_else(|| {
                 Error::Missing(format!(
                     "the program {} is missing: run scripts/fetch-parts, or install the package {}",
@@ -126,11 +151,9 @@ impl Parts {
         )))
     }
 
-    /// Variables that a program from the cache needs to find its libraries;
-    /// empty for a program of the system.
-    pub fn environment(&self, located: &Located) -> BTreeMap<String, String> {
+    fn environment(&self, origin: Origin) -> BTreeMap<String, String> {
         let mut environment = BTreeMap::new();
-        if located.origin == "cache" {
+        if origin == Origin::Cache {
             let folders: Vec<String> =
                 self.library_folders().iter().map(|path| path.display().to_string()).collect();
             environment.insert("LD_LIBRARY_PATH".to_owned(), folders.join(":"));
@@ -147,7 +170,7 @@ impl Parts {
         let output = Command::new(&located.path)
             .args(program.version)
             .env_clear()
-            .envs(self.environment(&located))
+            .envs(&located.environment)
             .output()
             .ok()?;
         [output.stdout, output.stderr]

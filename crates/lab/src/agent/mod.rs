@@ -7,6 +7,7 @@
 //! ends itself and everything it started.
 
 mod daemon;
+pub(crate) mod files;
 mod job;
 mod serve;
 
@@ -19,15 +20,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error, Result};
+use crate::parts::{Located, Program};
 
 pub(crate) use daemon::ServerState;
 pub(crate) use job::Job;
 pub use job::Outcome;
 pub use serve::serve;
 
+/// What can be asked of an agent. Each is answered by one value of a type of
+/// its own, named at the handle's method.
 #[derive(Debug, Serialize, Deserialize)]
 enum Request {
     /// Run all at once, wait for all.
@@ -35,15 +40,31 @@ enum Request {
         jobs: Vec<Job>,
         timeout_s: f64,
     },
+    /// Start a server that goes on running.
     Start {
         name: String,
         argv: Vec<String>,
         environment: BTreeMap<String, String>,
     },
+    /// Whether a server runs, and what it wrote.
     State {
         name: String,
         since_ns: u64,
     },
+    /// Run a command to its end; its programs are looked up on this host.
+    Command {
+        argv: Vec<String>,
+    },
+    /// Where a program is, and its version.
+    Locate {
+        program: String,
+    },
+    Version {
+        program: String,
+    },
+    /// Files, on the host that has them.
+    Files(files::Request),
+    /// Whether something accepts connections there.
     Connect {
         address: SocketAddr,
     },
@@ -60,12 +81,9 @@ enum Request {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Reply {
-    Done,
-    Outcomes(Vec<Outcome>),
-    State(ServerState),
-    Connected(bool),
-    Sent { congestion_control: String },
-    Error(String),
+    Done(serde_json::Value),
+    Failed(String),
+    Missing(String),
 }
 
 /// The handle of an agent, held by the lab.
@@ -105,10 +123,7 @@ impl Agent {
 
     /// Runs jobs at once and waits for all of them.
     pub(crate) fn run(&mut self, jobs: Vec<Job>, timeout: Duration) -> Result<Vec<Outcome>> {
-        match self.ask(&Request::Run { jobs, timeout_s: timeout.as_secs_f64() })? {
-            Reply::Outcomes(outcomes) => Ok(outcomes),
-            other => Err(self.confused(&other)),
-        }
+        self.ask(&Request::Run { jobs, timeout_s: timeout.as_secs_f64() })
     }
 
     /// Starts a server that goes on running.
@@ -118,62 +133,60 @@ impl Agent {
         argv: Vec<String>,
         environment: BTreeMap<String, String>,
     ) -> Result<()> {
-        self.expect_done(&Request::Start { name: name.to_owned(), argv, environment })
+        self.ask(&Request::Start { name: name.to_owned(), argv, environment })
     }
 
     /// Whether a server runs, and what it wrote since then.
     pub(crate) fn server(&mut self, name: &str, since_ns: u64) -> Result<ServerState> {
-        match self.ask(&Request::State { name: name.to_owned(), since_ns })? {
-            Reply::State(state) => Ok(state),
-            other => Err(self.confused(&other)),
-        }
+        self.ask(&Request::State { name: name.to_owned(), since_ns })
+    }
+
+    /// Runs a command to its end and returns what it printed.
+    pub(crate) fn command(&mut self, command: &crate::command::Command) -> Result<String> {
+        self.ask(&Request::Command { argv: command.argv.clone() })
+    }
+
+    /// Where a program is on that host, with the variables that it needs.
+    pub(crate) fn locate(&mut self, program: Program) -> Result<Located> {
+        self.ask(&Request::Locate { program: program.name.to_owned() })
+    }
+
+    /// The version that a program prints of itself.
+    pub(crate) fn version(&mut self, program: Program) -> Result<Option<String>> {
+        self.ask(&Request::Version { program: program.name.to_owned() })
+    }
+
+    /// Does something with files; `T` is what the request says.
+    pub(crate) fn files<T: DeserializeOwned>(&mut self, request: files::Request) -> Result<T> {
+        self.ask(&Request::Files(request))
     }
 
     /// Whether something accepts connections at `address`.
     pub(crate) fn connects(&mut self, address: SocketAddr) -> Result<bool> {
-        match self.ask(&Request::Connect { address })? {
-            Reply::Connected(yes) => Ok(yes),
-            other => Err(self.confused(&other)),
-        }
+        self.ask(&Request::Connect { address })
     }
 
     /// Accepts one connection and swallows what comes.
     pub(crate) fn sink(&mut self, address: SocketAddr) -> Result<()> {
-        self.expect_done(&Request::Sink { address })
+        self.ask(&Request::Sink { address })
     }
 
     /// Sends octets to `address` for `seconds`; returns the congestion control
     /// that the kernel says the connection had.
     pub(crate) fn blast(&mut self, address: SocketAddr, seconds: f64) -> Result<String> {
-        match self.ask(&Request::Blast { address, seconds })? {
-            Reply::Sent { congestion_control } => Ok(congestion_control),
-            other => Err(self.confused(&other)),
-        }
+        self.ask(&Request::Blast { address, seconds })
     }
 
-    fn expect_done(&mut self, request: &Request) -> Result<()> {
-        match self.ask(request)? {
-            Reply::Done => Ok(()),
-            other => Err(self.confused(&other)),
-        }
-    }
-
-    fn ask(&mut self, request: &Request) -> Result<Reply> {
+    /// Asks, and reads the answer as what the caller expects.
+    fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T> {
         let host = &self.host;
         let gone = || Error::Failed(format!("the {host}'s agent ended unexpectedly"));
         let line = serde_json::to_string(request).doing(|| "write a request".into())?;
         let stdin = self.child.stdin.as_mut().ok_or_else(gone)?;
         writeln!(stdin, "{line}").map_err(|_| gone())?;
-        loop {
+        let line = loop {
             match self.replies.recv_timeout(Duration::from_millis(50)) {
-                Ok(line) => {
-                    return match serde_json::from_str(&line)
-                        .doing(|| "read an agent's reply".into())?
-                    {
-                        Reply::Error(message) => Err(Error::Failed(message)),
-                        reply => Ok(reply),
-                    };
-                }
+                Ok(line) => break line,
                 Err(mpsc::RecvTimeoutError::Timeout)
                     if self.interrupted.load(Ordering::Relaxed) =>
                 {
@@ -182,11 +195,13 @@ impl Agent {
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => return Err(gone()),
             }
+        };
+        let doing = || format!("read an answer of the {host}'s agent");
+        match serde_json::from_str(&line).doing(doing)? {
+            Reply::Done(value) => serde_json::from_value(value).doing(doing),
+            Reply::Failed(message) => Err(Error::Failed(message)),
+            Reply::Missing(message) => Err(Error::Missing(message)),
         }
-    }
-
-    fn confused(&self, reply: &Reply) -> Error {
-        Error::Failed(format!("the {}'s agent answered something else: {reply:?}", self.host))
     }
 }
 

@@ -8,20 +8,28 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{getsockopt, sockopt};
 
+use serde_json::Value;
+
 use super::daemon::Server;
-use super::job::{self, Outcome};
+use super::files::{self, value};
+use super::job::{self, Job, Outcome};
 use super::{Reply, Request};
+use crate::command::{Command, Executor};
 use crate::error::{Doing, Error, Result};
 use crate::measure::cgroup;
+use crate::parts::{Parts, Program};
 
 /// The agent's side: serves requests until standard input ends.
 pub fn serve() {
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
     for line in std::io::stdin().lines().map_while(std::result::Result::ok) {
         let reply = match serde_json::from_str(&line) {
-            Ok(request) => answer(request, &mut servers)
-                .unwrap_or_else(|error| Reply::Error(error.to_string())),
-            Err(error) => Reply::Error(format!("the agent cannot read its request: {error}")),
+            Ok(request) => match answer(request, &mut servers) {
+                Ok(value) => Reply::Done(value),
+                Err(Error::Missing(message)) => Reply::Missing(message),
+                Err(error) => Reply::Failed(error.to_string()),
+            },
+            Err(error) => Reply::Failed(format!("the agent cannot read its request: {error}")),
         };
         let mut stdout = std::io::stdout().lock();
         let written = serde_json::to_string(&reply)
@@ -38,37 +46,30 @@ pub fn serve() {
     }
 }
 
-fn answer(request: Request, servers: &mut BTreeMap<String, Server>) -> Result<Reply> {
+fn answer(request: Request, servers: &mut BTreeMap<String, Server>) -> Result<Value> {
     match request {
         Request::Run { jobs, timeout_s } => {
-            let timeout = Duration::from_secs_f64(timeout_s);
-            let outcomes: Vec<Result<Outcome>> = match &jobs[..] {
-                [job] => vec![job::run(job, timeout)],
-                jobs => std::thread::scope(|scope| {
-                    let threads: Vec<_> = jobs
-                        .iter()
-                        .map(|job| scope.spawn(move || job::run(job, timeout)))
-                        .collect();
-                    let lost = || Err(Error::Failed("a thread of the agent panicked".into()));
-                    threads
-                        .into_iter()
-                        .map(|thread| thread.join().unwrap_or_else(|_| lost()))
-                        .collect()
-                }),
-            };
-            Ok(Reply::Outcomes(outcomes.into_iter().collect::<Result<_>>()?))
+            value(&run_all(&jobs, Duration::from_secs_f64(timeout_s))?)
         }
         Request::Start { name, argv, environment } => {
             servers.insert(name, Server::start(&argv, &environment)?);
-            Ok(Reply::Done)
+            Ok(Value::Null)
         }
-        Request::State { name, since_ns } => servers
-            .get_mut(&name)
-            .map(|server| Reply::State(server.state(since_ns)))
-            .ok_or_else(|| Error::Failed(format!("no server {name} was started"))),
-        Request::Connect { address } => Ok(Reply::Connected(
-            TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok(),
-        )),
+        Request::State { name, since_ns } => {
+            let server = servers
+                .get_mut(&name)
+                .ok_or_else(|| Error::Failed(format!("no server {name} was started")))?;
+            value(&server.state(since_ns))
+        }
+        Request::Command { argv } => {
+            value(&Executor::real(Parts::from_environment()).run(&Command { argv })?)
+        }
+        Request::Locate { program } => value(&Parts::from_environment().locate(known(&program)?)?),
+        Request::Version { program } => value(&Parts::from_environment().version(known(&program)?)),
+        Request::Files(request) => files::answer(request),
+        Request::Connect { address } => {
+            value(&TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok())
+        }
         Request::Sink { address } => {
             let listener = TcpListener::bind(address).doing(|| format!("listen on {address}"))?;
             std::thread::spawn(move || {
@@ -79,13 +80,30 @@ fn answer(request: Request, servers: &mut BTreeMap<String, Server>) -> Result<Re
                     );
                 }
             });
-            Ok(Reply::Done)
+            Ok(Value::Null)
         }
-        Request::Blast { address, seconds } => blast(address, seconds),
+        Request::Blast { address, seconds } => value(&blast(address, seconds)?),
     }
 }
 
-fn blast(address: SocketAddr, seconds: f64) -> Result<Reply> {
+fn run_all(jobs: &[Job], timeout: Duration) -> Result<Vec<Outcome>> {
+    if let [job] = jobs {
+        return Ok(vec![job::run(job, timeout)?]);
+    }
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            jobs.iter().map(|job| scope.spawn(move || job::run(job, timeout))).collect();
+        let lost = || Err(Error::Failed("a thread of the agent panicked".into()));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+    })
+}
+
+fn known(program: &str) -> Result<Program> {
+    crate::service::program(program)
+        .ok_or_else(|| Error::Failed(format!("the agent knows no program {program}")))
+}
+
+fn blast(address: SocketAddr, seconds: f64) -> Result<String> {
     let doing = || format!("send test data to {address}");
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).doing(doing)?;
     stream.set_write_timeout(Some(Duration::from_secs(10))).doing(doing)?;
@@ -96,8 +114,7 @@ fn blast(address: SocketAddr, seconds: f64) -> Result<Reply> {
     }
     let name = getsockopt(&stream, sockopt::TcpCongestion)
         .doing(|| "ask for the congestion control".into())?;
-    let congestion_control = name.to_string_lossy().trim_end_matches('\0').to_owned();
-    Ok(Reply::Sent { congestion_control })
+    Ok(name.to_string_lossy().trim_end_matches('\0').to_owned())
 }
 
 /// The control group of this process, if it is a run's.

@@ -13,20 +13,26 @@ pub(super) fn now() -> String {
 }
 
 pub(super) fn record(plan: &Plan, run: &Run<'_>, started: String) -> Environment {
-    let parts = run.bench.testbed.executor().parts();
+    let testbed = &run.bench.testbed;
     let services = plan.stacks.iter().flat_map(|planned| planned.stack.service.programs());
     let mut programs: Vec<Program> = parts::TESTBED.iter().chain(services).copied().collect();
     programs.sort();
     programs.dedup();
+    // a server's version is that on its own host
+    let host_of = |program: Program| {
+        [&testbed.server, &testbed.client]
+            .into_iter()
+            .find_map(|host| Some((host, host.locate(program).ok()?)))
+    };
     let mut records: Vec<ProgramRecord> = programs
         .into_iter()
         .filter_map(|program| {
-            let located = parts.locate(program).ok()?;
+            let (host, located) = host_of(program)?;
             Some(ProgramRecord {
                 name: program.name.to_owned(),
-                version: parts.version(program)?,
+                version: host.version(program)?,
                 path: located.path.display().to_string(),
-                origin: located.origin.to_owned(),
+                origin: located.origin.name().to_owned(),
             })
         })
         .collect();
@@ -46,7 +52,6 @@ pub(super) fn record(plan: &Plan, run: &Run<'_>, started: String) -> Environment
             .map(|(_, words)| ("window".to_owned(), words.to_owned()));
         (planned.stack.name.clone(), facts.chain(window).collect())
     });
-    let testbed = &run.bench.testbed;
     let settings = [
         ("run", testbed.id().to_owned()),
         ("files", format!("on {}", testbed.root_kind)),

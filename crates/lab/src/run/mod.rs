@@ -27,7 +27,7 @@ use crate::results::{
 };
 use crate::testbed::{Settings, Testbed};
 use crate::units;
-use crate::workload::{Kind, Payloads, Workload};
+use crate::workload::{Kind, Workload};
 
 use sample::{Bench, Cell, Measured};
 
@@ -193,8 +193,7 @@ impl<'a> Run<'a> {
             interrupted: Arc::clone(&options.interrupted),
         };
         let testbed = Testbed::up(plan, &settings, executor)?;
-        let payloads = Payloads::new(&testbed.root.join("files"), plan.seed);
-        let mut bench = Bench::new(plan, testbed, payloads, settings)?;
+        let mut bench = Bench::new(plan, testbed, Arc::clone(&options.interrupted))?;
         progress.stage("starting the servers");
         bench.start_servers()?;
         Ok(Self {

@@ -5,19 +5,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::agent::{self, Job, Outcome};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result};
+use crate::host::{Host, Role, last_lines};
 use crate::link::LinkSpec;
-use crate::measure::cpu::Meter;
 use crate::measure::wire::{self, Expectation, Marks};
 use crate::plan::Plan;
 use crate::results::{Cpu, Phases, Sample, Tcp, Wire};
 use crate::service::{Invocation, Service, Site, write_credentials};
-use crate::testbed::{Settings, Testbed, last_lines};
+use crate::testbed::Testbed;
 use crate::units;
-use crate::workload::{Content, Kind, Payloads, Task, Workload, tree_name, verify};
+use crate::workload::{Content, Kind, Payloads, Task, Workload, tree_name};
 
 /// METHOD 11: clock ticks are 10 ms, so less than this is measured in batches.
 const LEAST_SAMPLE_S: f64 = 0.3;
@@ -100,8 +102,7 @@ pub(super) struct Bench<'a> {
     plan: &'a Plan,
     pub(super) testbed: Testbed,
     payloads: Payloads,
-    settings: Settings,
-    meter: Meter,
+    interrupted: Arc<AtomicBool>,
     servers: BTreeMap<String, SocketAddr>,
     serial: u32,
 }
@@ -109,6 +110,8 @@ pub(super) struct Bench<'a> {
 /// A prepared transfer: its client processes, and what to check afterwards.
 struct Prepared {
     invocations: Vec<Invocation>,
+    /// Where the files end up.
+    on: Role,
     /// Files that must then be there; removed after verification.
     expected: Vec<(PathBuf, Content)>,
     folders: Vec<PathBuf>,
@@ -133,14 +136,11 @@ impl<'a> Bench<'a> {
     pub(super) fn new(
         plan: &'a Plan,
         testbed: Testbed,
-        payloads: Payloads,
-        settings: Settings,
+        interrupted: Arc<AtomicBool>,
     ) -> Result<Self> {
-        let (executor, credentials) =
-            (testbed.executor().clone(), testbed.root.join("credentials"));
-        write_credentials(&executor, &credentials, testbed.server_address)?;
-        let meter = Meter::new();
-        Ok(Self { plan, testbed, payloads, settings, meter, servers: BTreeMap::new(), serial: 0 })
+        write_credentials(&testbed.client, &testbed.server, testbed.one_machine())?;
+        let payloads = Payloads::new(plan.seed);
+        Ok(Self { plan, testbed, payloads, interrupted, servers: BTreeMap::new(), serial: 0 })
     }
 
     /// Starts the server of each stack and waits until all answer.
@@ -155,15 +155,17 @@ impl<'a> Bench<'a> {
                 .ok_or_else(|| {
                     Error::Plan(format!("more than six copies of `{}` in one plan", service.name()))
                 })?;
-            let address = SocketAddr::new(self.testbed.server_address, port);
+            let address = SocketAddr::new(self.testbed.server.address, port);
             self.servers.insert(name.clone(), address);
-            let site = self.site(name)?;
-            let spec = service.server(&site)?;
+            for host in [&self.testbed.client, &self.testbed.server] {
+                host.make_folders(&[folder_of(host, name)])?;
+            }
+            let spec = service.server(&self.site(name, Role::Server)?)?;
             self.testbed.require_free_port(name, address)?;
-            self.testbed.start_server(name, &spec)?;
+            self.testbed.server.start(name, &spec)?;
         }
         for (name, address) in &self.servers {
-            self.testbed.wait_ready(name, *address)?;
+            self.testbed.server.wait_ready(name, *address)?;
         }
         Ok(())
     }
@@ -175,13 +177,13 @@ impl<'a> Bench<'a> {
             let prepared = self.prepare(cell)?;
             let seen = self.transfer(cell, &prepared)?;
             if let Some(error) =
-                seen.error.or_else(|| prepared.verify().err().map(|e| e.to_string()))
+                seen.error.map_or_else(|| self.verify(&prepared), |e| Ok(Some(e)))?
             {
-                prepared.remove();
+                self.remove(&prepared)?;
                 let sentence = format!("{cell} does not work on this testbed: {error}");
                 return Err(self.blame_a_server(Error::Failed(sentence)));
             }
-            prepared.remove();
+            self.remove(&prepared)?;
             shortest = seen.outcomes.iter().map(|o| o.process_s).fold(0.0, f64::max).min(shortest);
         }
         // each file of a folder is a file to verify
@@ -200,18 +202,18 @@ impl<'a> Bench<'a> {
     /// Only what ends the run; a failed transfer is a sample with its error.
     pub(super) fn measure(&mut self, cell: &Cell, block: u32) -> Result<Measured> {
         let prepared = (0..cell.batch).map(|_| self.prepare(cell)).collect::<Result<Vec<_>>>()?;
-        let before = self.read_cpu()?;
+        let before = self.testbed.read_cpu()?;
         let mut seen = Vec::with_capacity(prepared.len());
         for one in &prepared {
             seen.push(self.transfer(cell, one)?);
         }
-        let after = self.read_cpu()?;
+        let after = self.testbed.read_cpu()?;
         let spent = after.zip(before).map(|(after, before)| after.since(&before));
 
         let mut errors: Vec<String> = seen.iter().filter_map(|s| s.error.clone()).collect();
         for one in &prepared {
-            errors.extend(one.verify().err().map(|error| error.to_string()));
-            one.remove();
+            errors.extend(self.verify(one)?);
+            self.remove(one)?;
         }
         if !errors.is_empty() {
             self.require_servers()?;
@@ -283,12 +285,10 @@ impl<'a> Bench<'a> {
             let before = self.testbed.router_frames()?;
             let (seen, trace) = self.transfer_whole(cell, &prepared)?;
             let counted = self.testbed.router_frames()? - before;
-            let verified = prepared.verify();
-            prepared.remove();
-            let why = if let Some(why) = seen.error {
+            let wrong = self.verify(&prepared)?;
+            self.remove(&prepared)?;
+            let why = if let Some(why) = seen.error.or(wrong) {
                 why
-            } else if let Err(error) = verified {
-                error.to_string()
             } else if trace.largest_frame > largest {
                 format!(
                     "a frame of {} octets passed a link for {largest}; offload is still on",
@@ -323,8 +323,8 @@ impl<'a> Bench<'a> {
     pub(super) fn rehearse(&mut self, cell: &Cell) -> Result<()> {
         let prepared = self.prepare(cell)?;
         for invocation in &prepared.invocations {
-            let typed = self.testbed.as_typed(&invocation.argv);
-            self.testbed.executor().note(|| typed);
+            let client = &self.testbed.client;
+            client.note(|| client.as_typed(&invocation.argv));
         }
         Ok(())
     }
@@ -345,7 +345,7 @@ impl<'a> Bench<'a> {
     fn require_servers(&mut self) -> Result<()> {
         let names: Vec<String> = self.servers.keys().cloned().collect();
         for name in names {
-            let state = self.testbed.server_agent()?.server(&name, 0)?;
+            let state = self.testbed.server.server(&name, 0)?;
             if let Some(ended) = state.ended {
                 return Err(Error::Failed(format!(
                     "the {name} server ended in the middle of the run ({ended}). It last said: {}",
@@ -356,29 +356,21 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    fn read_cpu(&self) -> Result<Option<crate::measure::cpu::Reading>> {
-        match (&self.testbed.client.cgroup, &self.testbed.server.cgroup) {
-            (Some(client), Some(server)) => self.meter.read(client, server).map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    fn site(&self, stack: &str) -> Result<Site<'_>> {
-        let dir = self.testbed.root.join("services").join(stack.replace(['#', '/'], "-"));
-        if !self.testbed.executor().is_dry() {
-            std::fs::create_dir_all(&dir).doing(|| format!("create {}", dir.display()))?;
-        }
-        let server = *self
+    /// The place of a stack's service on one of the hosts.
+    fn site(&self, stack: &str, role: Role) -> Result<Site<'_>> {
+        let (client, server) = (&self.testbed.client, &self.testbed.server);
+        let (host, peer) = if role == Role::Client { (client, server) } else { (server, client) };
+        let address = *self
             .servers
             .get(stack)
             .ok_or_else(|| Error::Failed(format!("no server for {stack}")))?;
         Ok(Site {
-            executor: self.testbed.executor(),
-            dir,
-            files: self.testbed.root.join("files"),
-            credentials: self.testbed.root.join("credentials"),
-            server,
-            headroom: self.settings.headroom.clone(),
+            host,
+            peer,
+            dir: folder_of(host, stack),
+            files: server.root.join("files"),
+            server: address,
+            passive_ports: None,
         })
     }
 
@@ -392,30 +384,20 @@ impl<'a> Bench<'a> {
     fn prepare(&mut self, cell: &Cell) -> Result<Prepared> {
         self.serial += 1;
         let serial = self.serial;
-        let (downloads, files) =
-            (self.testbed.root.join("downloads"), self.testbed.root.join("files"));
-        let executor = self.testbed.executor().clone();
-        let dry = executor.is_dry();
-        let mut payload = |size: u64| {
-            if dry {
-                let path = files.join(format!("f{size}"));
-                executor.note_once(|| format!("head -c {size} /dev/urandom > {}", path.display()));
-                let hash = blake3::hash(b"");
-                return Ok((format!("f{size}"), Content { size, hash }));
-            }
-            self.payloads.file(size)
-        };
+        let (client, server) = (&self.testbed.client, &self.testbed.server);
+        let downloads = client.root.join("downloads");
+        let payloads = &mut self.payloads;
         let mut expected = Vec::new();
         let mut folders = Vec::new();
         let tasks: Vec<Task> = match cell.workload.kind {
             Kind::Download | Kind::Page => {
-                let (remote, content) = payload(cell.size)?;
+                let (remote, content) = payloads.file(server, cell.size)?;
                 let local = downloads.join(format!("d{serial}"));
                 expected.push((local.clone(), content));
                 vec![Task::Download { remote, local }]
             }
             Kind::Parallel => {
-                let (remote, content) = payload(cell.size)?;
+                let (remote, content) = payloads.file(server, cell.size)?;
                 let local = |client: u32| downloads.join(format!("d{serial}-{client}"));
                 expected.extend((0..cell.workload.clients).map(|client| (local(client), content)));
                 (0..cell.workload.clients)
@@ -423,21 +405,16 @@ impl<'a> Bench<'a> {
                     .collect()
             }
             Kind::Upload => {
-                let (name, content) = payload(cell.size)?;
+                let (name, content) = payloads.file(client, cell.size)?;
                 let remote = format!("incoming/u{serial}");
-                expected.push((files.join(&remote), content));
-                vec![Task::Upload { local: files.join(name), remote }]
+                expected.push((server.root.join("files").join(&remote), content));
+                vec![Task::Upload { local: client.root.join("files").join(name), remote }]
             }
             Kind::Many => {
                 let count = cell.workload.files;
                 let local = downloads.join(format!("t{serial}"));
-                let (remote, contents) = if dry {
-                    (format!("tree{}x{count}", cell.size), Vec::new())
-                } else {
-                    std::fs::create_dir_all(&local)
-                        .doing(|| format!("create {}", local.display()))?;
-                    self.payloads.tree(cell.size, count)?
-                };
+                let (remote, contents) = payloads.tree(server, cell.size, count)?;
+                client.make_folders(std::slice::from_ref(&local))?;
                 let names: Vec<String> = (0..count).map(tree_name).collect();
                 expected.extend(names.iter().map(|name| local.join(name)).zip(contents));
                 folders.push(local.clone());
@@ -451,10 +428,26 @@ impl<'a> Bench<'a> {
                 )]
             }
         };
-        let (site, service) = (self.site(&cell.stack)?, self.service(&cell.stack)?);
+        let (site, service) = (self.site(&cell.stack, Role::Client)?, self.service(&cell.stack)?);
         let invocations =
             tasks.iter().map(|task| service.client(&site, task)).collect::<Result<_>>()?;
-        Ok(Prepared { invocations, expected, folders })
+        let upload = cell.workload.kind == Kind::Upload;
+        let on = if upload { Role::Server } else { Role::Client };
+        Ok(Prepared { invocations, on, expected, folders })
+    }
+
+    /// Checks every transferred file; what is wrong with the first bad one.
+    fn verify(&self, prepared: &Prepared) -> Result<Option<String>> {
+        if prepared.expected.is_empty() {
+            return Ok(None);
+        }
+        self.testbed.host(prepared.on).verify(prepared.expected.clone())
+    }
+
+    fn remove(&self, prepared: &Prepared) -> Result<()> {
+        let files = prepared.expected.iter().map(|(path, _)| path);
+        let paths: Vec<PathBuf> = files.chain(&prepared.folders).cloned().collect();
+        if paths.is_empty() { Ok(()) } else { self.testbed.host(prepared.on).remove(paths) }
     }
 
     /// Runs one prepared transfer and reads its trace.
@@ -473,13 +466,13 @@ impl<'a> Bench<'a> {
         prepared: &Prepared,
         linger: Duration,
     ) -> Result<(Seen, Frames)> {
-        super::check(&self.settings.interrupted)?;
+        super::check(&self.interrupted)?;
         let service = self.service(&cell.stack)?;
         let jobs: Vec<Job> = prepared
             .invocations
             .iter()
             .map(|invocation| {
-                let mut environment = self.testbed.environment(&invocation.argv[0]);
+                let mut environment = self.testbed.client.environment(&invocation.argv[0]);
                 environment.extend(invocation.environment.clone());
                 Job {
                     argv: invocation.argv.clone(),
@@ -492,13 +485,13 @@ impl<'a> Bench<'a> {
             tap.clear();
         }
         let started = agent::now_ns();
-        let outcomes = self.testbed.client_agent()?.run(jobs, cell.timeout())?;
+        let outcomes = self.testbed.client.run_jobs(jobs, cell.timeout())?;
         std::thread::sleep(linger);
         let trace = self.testbed.tap.as_ref().map(crate::testbed::Tap::take).transpose()?;
 
         let reports: Vec<_> =
             outcomes.iter().map(|outcome| service.client_report(outcome)).collect();
-        let log = self.testbed.server_agent()?.server(&cell.stack, started)?.log;
+        let log = self.testbed.server.server(&cell.stack, started)?.log;
         let port = self.servers.get(&cell.stack).map_or(0, SocketAddr::port);
         let expectation = Expectation {
             port,
@@ -573,18 +566,7 @@ fn failure(cell: &Cell, outcome: &Outcome, reported: Option<&str>) -> Option<Str
     }
 }
 
-impl Prepared {
-    /// Checks every transferred file.
-    fn verify(&self) -> Result<()> {
-        self.expected.iter().try_for_each(|(path, content)| verify(path, *content))
-    }
-
-    fn remove(&self) {
-        for (path, _) in &self.expected {
-            let _ = std::fs::remove_file(path);
-        }
-        for folder in &self.folders {
-            let _ = std::fs::remove_dir_all(folder);
-        }
-    }
+/// A service's own folder on a host.
+fn folder_of(host: &Host, stack: &str) -> PathBuf {
+    host.root.join("services").join(stack.replace(['#', '/'], "-"))
 }

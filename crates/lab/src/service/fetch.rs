@@ -25,7 +25,7 @@ pub(super) struct Account<'a> {
 }
 
 pub(super) fn client(site: &Site<'_>, account: &Account<'_>, task: &Task) -> Result<Invocation> {
-    let mut argv = vec![site.headroom.display().to_string(), "fetch".to_owned()];
+    let mut argv = vec![site.host.headroom.display().to_string(), "fetch".to_owned()];
     if let Some((name, password)) = account.user {
         argv.extend(["--user".to_owned(), format!("{name}:{password}")]);
     }
@@ -34,7 +34,7 @@ pub(super) fn client(site: &Site<'_>, account: &Account<'_>, task: &Task) -> Res
         argv.extend(["--tls13-cipher".to_owned(), CIPHER.to_owned()]);
     }
     let url = |remote: &str| {
-        format!("{}://{}:{}/{remote}", account.scheme, site.host(), site.server.port())
+        format!("{}://{}:{}/{remote}", account.scheme, site.server_host(), site.server.port())
     };
     match task {
         Task::Download { remote, local } => {

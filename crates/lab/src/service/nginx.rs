@@ -8,7 +8,8 @@ use crate::parts;
 pub(super) fn server(site: &Site<'_>, tls: bool) -> Result<ServerSpec> {
     let dir = site.dir.display();
     let files = site.files.display();
-    let listen = format!("{}:{}{}", site.host(), site.server.port(), if tls { " ssl" } else { "" });
+    let listen =
+        format!("{}:{}{}", site.server_host(), site.server.port(), if tls { " ssl" } else { "" });
     let tls = if tls {
         format!(
             "    ssl_certificate {};\n    ssl_certificate_key {};\n    ssl_protocols TLSv1.3;\n    \
@@ -55,7 +56,7 @@ http {{
     let argv = [&program, "-p", &dir.to_string(), "-e", "stderr", "-c", &configuration];
     Ok(ServerSpec {
         argv: argv.map(String::from).to_vec(),
-        private_files: vec![(site.credentials.join("resolv.conf"), "/etc/resolv.conf")],
+        private_files: vec![(site.credential_path("resolv.conf"), "/etc/resolv.conf")],
         run_folders: &[],
     })
 }

@@ -14,7 +14,10 @@ const KEY_EXCHANGE: &str = "curve25519-sha256";
 pub(super) const CHANNEL_WINDOW: u64 = 64 * 32 * 1024;
 
 pub(super) fn server(site: &Site<'_>) -> Result<ServerSpec> {
-    let keys = site.write("authorized_keys", &public_key(site)?)?;
+    let keys = {
+        let public = site.host.read(&site.credential_path("user_key.pub"))?;
+        site.write("authorized_keys", &public)?
+    };
     let configuration = format!(
         "Port {port}
 ListenAddress {address}
@@ -44,11 +47,11 @@ Subsystem sftp internal-sftp
     Ok(ServerSpec {
         argv: [&program, "-D", "-e", "-f", &configuration].map(String::from).to_vec(),
         private_files: vec![
-            (site.credentials.join("passwd"), "/etc/passwd"),
-            (site.credentials.join("shadow"), "/etc/shadow"),
-            (site.credentials.join("group"), "/etc/group"),
-            (site.credentials.join("resolv.conf"), "/etc/resolv.conf"),
-            (site.credentials.join("nsswitch.conf"), "/etc/nsswitch.conf"),
+            (site.credential_path("passwd"), "/etc/passwd"),
+            (site.credential_path("shadow"), "/etc/shadow"),
+            (site.credential_path("group"), "/etc/group"),
+            (site.credential_path("resolv.conf"), "/etc/resolv.conf"),
+            (site.credential_path("nsswitch.conf"), "/etc/nsswitch.conf"),
         ],
         run_folders: &["/run/sshd"],
     })
@@ -90,13 +93,4 @@ pub(super) fn facts() -> Vec<(&'static str, &'static str)> {
         ("key", "Ed25519, host and user"),
         ("compression", "off"),
     ]
-}
-
-fn public_key(site: &Site<'_>) -> Result<String> {
-    let path = site.credential("user_key.pub");
-    if site.executor.is_dry() {
-        return Ok(format!("(the content of {path})\n"));
-    }
-    use crate::error::Doing;
-    std::fs::read_to_string(&path).doing(|| format!("read {path}"))
 }

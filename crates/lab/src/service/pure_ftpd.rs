@@ -2,19 +2,19 @@
 
 use super::{ServerSpec, Site, site::FTP_USER};
 use crate::command::Command;
-use crate::error::{Doing, Result};
+use crate::error::Result;
 use crate::parts;
 
 pub(super) fn server(site: &Site<'_>, tls: bool) -> Result<ServerSpec> {
     // md5-crypt: pure-pw itself would hash with argon2id, 2.3 s for each login
     let salted = Command::new("openssl", ["passwd", "-1", "-salt", "headroom", FTP_USER.1]);
-    let printed = site.executor.run(&salted)?;
-    let hash = if site.executor.is_dry() { "(what this printed)" } else { printed.trim() };
+    let printed = site.host.run(&salted)?;
+    let hash = if site.host.is_dry() { "(what this printed)" } else { printed.trim() };
     let entry =
         format!("{}:{}:65534:65534::{}/./:::::::::::::\n", FTP_USER.0, hash, site.files.display());
     let accounts = site.write("accounts", &entry)?;
     let database = site.dir.join("accounts.pdb").display().to_string();
-    site.executor.run(&Command::new("pure-pw", ["mkdb", &database, "-f", &accounts]))?;
+    site.host.run(&Command::new("pure-pw", ["mkdb", &database, "-f", &accounts]))?;
 
     let mut argv = vec![site.program(parts::PURE_FTPD)?];
     // -H no names, -E no anonymous, -f none no syslog, -u any uid, -C any
@@ -31,6 +31,9 @@ pub(super) fn server(site: &Site<'_>, tls: bool) -> Result<ServerSpec> {
         ["-H", "-E", "-u", "1", "-c", "200", "-C", "200", "-f", "none", "-g"].map(String::from),
     );
     argv.push(site.dir.join("pid").display().to_string());
+    if let Some(ports) = &site.passive_ports {
+        argv.extend(["-p".into(), format!("{}:{}", ports.start(), ports.end())]);
+    }
     if tls {
         // -Y 2: a session that does not protect itself is refused
         argv.extend(["-Y".into(), "2".into(), "-2".into(), certificate(site)?]);
@@ -40,9 +43,9 @@ pub(super) fn server(site: &Site<'_>, tls: bool) -> Result<ServerSpec> {
     Ok(ServerSpec {
         argv,
         private_files: vec![
-            (site.credentials.join("passwd"), "/etc/passwd"),
-            (site.credentials.join("group"), "/etc/group"),
-            (site.credentials.join("resolv.conf"), "/etc/resolv.conf"),
+            (site.credential_path("passwd"), "/etc/passwd"),
+            (site.credential_path("group"), "/etc/group"),
+            (site.credential_path("resolv.conf"), "/etc/resolv.conf"),
         ],
         run_folders: &["/run/pure-ftpd"],
     })
@@ -50,15 +53,9 @@ pub(super) fn server(site: &Site<'_>, tls: bool) -> Result<ServerSpec> {
 
 /// Pure-FTPd wants key and certificate in one file.
 fn certificate(site: &Site<'_>) -> Result<String> {
-    let path = site.dir.join("server.pem");
-    let (key, certificate) = (site.credential("server.key"), site.credential("server.crt"));
-    site.executor.note(|| format!("cat {key} {certificate} > {}", path.display()));
-    if !site.executor.is_dry() {
-        let both = [&key, &certificate]
-            .map(|file| std::fs::read_to_string(file).doing(|| format!("read {file}")))
-            .into_iter()
-            .collect::<Result<String>>()?;
-        std::fs::write(&path, both).doing(|| format!("write {}", path.display()))?;
-    }
-    Ok(path.display().to_string())
+    let both = ["server.key", "server.crt"]
+        .map(|name| site.host.read(&site.credential_path(name)))
+        .into_iter()
+        .collect::<Result<String>>()?;
+    site.write("server.pem", &both)
 }

@@ -44,8 +44,8 @@ impl Service for Rsync {
         shell.extend(["-p".into(), site.server.port().to_string()]);
         // rsync splits the shell command at spaces; the paths here have none
         let mut argv = vec![rsync.clone(), "--whole-file".into(), "-e".into(), shell.join(" ")];
-        argv.push(format!("--rsync-path={}", self.remote_program(site, &rsync)?));
-        let remote = |name: &str| format!("root@{}:{}", site.host(), site.remote(name));
+        argv.push(format!("--rsync-path={}", self.remote_program(site)?));
+        let remote = |name: &str| format!("root@{}:{}", site.server_host(), site.remote(name));
         match task {
             Task::Download { remote: from, local } => {
                 argv.extend([remote(from), local.display().to_string()]);
@@ -82,18 +82,14 @@ impl Service for Rsync {
 
 impl Rsync {
     /// rsync on the other side; from the cache it needs its libraries named.
-    fn remote_program(&self, site: &Site<'_>, rsync: &str) -> Result<String> {
-        if site.executor.is_dry() {
-            return Ok(rsync.to_owned());
+    fn remote_program(&self, site: &Site<'_>) -> Result<String> {
+        if site.host.is_dry() {
+            return Ok(RSYNC.name.to_owned());
         }
-        let parts = site.executor.parts();
-        let environment = parts.environment(&parts.locate(RSYNC)?);
-        let words: Vec<String> =
-            environment.iter().map(|(name, value)| format!("{name}={}", quote(value))).collect();
-        Ok(if words.is_empty() {
-            rsync.to_owned()
-        } else {
-            format!("env {} {rsync}", words.join(" "))
-        })
+        let located = site.peer.locate(RSYNC)?;
+        let variables =
+            located.environment.iter().map(|(name, value)| format!("{name}={}", quote(value)));
+        let words: Vec<String> = variables.chain([located.path.display().to_string()]).collect();
+        Ok(if words.len() > 1 { format!("env {}", words.join(" ")) } else { words.concat() })
     }
 }

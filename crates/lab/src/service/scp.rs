@@ -40,7 +40,7 @@ impl Service for Scp {
         let mut argv = vec![site.program(SCP)?];
         argv.extend(openssh::options(site));
         argv.extend(["-S".into(), site.program(SSH)?, "-P".into(), site.server.port().to_string()]);
-        let remote = |name: &str| format!("root@{}:{}", site.host(), site.remote(name));
+        let remote = |name: &str| format!("root@{}:{}", site.server_host(), site.remote(name));
         match task {
             Task::Download { remote: from, local } => {
                 argv.extend([remote(from), local.display().to_string()]);

@@ -57,7 +57,11 @@ impl Service for Sftp {
         let mut argv = vec![site.program(SFTP)?];
         argv.extend(openssh::options(site));
         argv.extend(["-S".into(), site.program(SSH)?, "-b".into(), batch]);
-        argv.extend(["-P".into(), site.server.port().to_string(), format!("root@{}", site.host())]);
+        argv.extend([
+            "-P".into(),
+            site.server.port().to_string(),
+            format!("root@{}", site.server_host()),
+        ]);
         Ok(Invocation::new(argv))
     }
 

@@ -1,57 +1,61 @@
 //! Where a service finds its files, its address and its credentials.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
-use crate::command::{Command, Executor};
-use crate::error::{Doing, Result};
+use crate::command::Command;
+use crate::error::Result;
+use crate::host::Host;
 use crate::parts::Program;
 
 /// Name and password of the FTP user; alone in the run's own namespaces.
 pub(crate) const FTP_USER: (&str, &str) = ("lab", "lab");
 
-/// The place of one service in a run.
+/// The place of one service on one host.
 #[derive(Debug)]
 pub struct Site<'a> {
-    /// Finds and runs programs.
-    pub executor: &'a Executor,
-    /// This service's own folder: configuration, keys, sockets.
-    pub dir: PathBuf,
+    /// The server's host for a server, the client's for a client.
+    pub(crate) host: &'a Host,
+    /// The other end.
+    pub(crate) peer: &'a Host,
+    /// This service's own folder on that host: configuration, keys, sockets.
+    pub(crate) dir: PathBuf,
     /// The folder that the server serves; uploads go to `incoming` in it.
-    pub files: PathBuf,
-    /// The run's certificate, keys, `passwd` and so on.
-    pub credentials: PathBuf,
+    pub(crate) files: PathBuf,
     /// Where the server listens.
-    pub server: SocketAddr,
-    /// The executable of this program, which is also the FTP and HTTP client.
-    pub headroom: PathBuf,
+    pub(crate) server: SocketAddr,
+    /// Ports for FTP's data connections where a firewall may have to know them.
+    pub(crate) passive_ports: Option<RangeInclusive<u16>>,
 }
 
 impl Site<'_> {
     /// Absolute path of a program.
     pub(crate) fn program(&self, program: Program) -> Result<String> {
-        if self.executor.is_dry() {
+        if self.host.is_dry() {
             return Ok(program.name.to_owned());
         }
-        Ok(self.executor.parts().locate(program)?.path.display().to_string())
+        Ok(self.host.locate(program)?.path.display().to_string())
     }
 
     /// Writes a file into this service's folder and returns its path.
     pub(crate) fn write(&self, name: &str, content: &str) -> Result<String> {
         let path = self.dir.join(name);
-        self.executor.note(|| format!("cat > {} <<'EOF'\n{content}EOF", path.display()));
-        if !self.executor.is_dry() {
-            std::fs::write(&path, content).doing(|| format!("write {}", path.display()))?;
-        }
+        self.host.write(&path, content)?;
         Ok(path.display().to_string())
     }
 
+    /// Path of one of the run's certificates, keys and account files.
     pub(crate) fn credential(&self, name: &str) -> String {
-        self.credentials.join(name).display().to_string()
+        self.credential_path(name).display().to_string()
+    }
+
+    pub(crate) fn credential_path(&self, name: &str) -> PathBuf {
+        self.host.root.join("credentials").join(name)
     }
 
     /// The server's address as it stands in a URL: IPv6 in brackets.
-    pub(crate) fn host(&self) -> String {
+    pub(crate) fn server_host(&self) -> String {
         bracketed(self.server.ip())
     }
 
@@ -68,14 +72,16 @@ pub(crate) fn bracketed(address: IpAddr) -> String {
     }
 }
 
-/// Makes the run's own certificate, SSH keys and account files in `dir`.
+/// Makes the run's own certificate, SSH keys and account files on the server, and
+/// copies to the client what it needs, unless they share their folders.
 ///
 /// The accounts are the system's least: root without password, `nobody`, and
 /// the user that sshd drops its privileges to.
-pub(crate) fn write_credentials(executor: &Executor, dir: &Path, server: IpAddr) -> Result<()> {
+pub(crate) fn write_credentials(client: &Host, server: &Host, shared: bool) -> Result<()> {
+    let dir = server.root.join("credentials");
     let path = |name: &str| dir.join(name).display().to_string();
     let (key, certificate) = (path("server.key"), path("server.crt"));
-    executor.run(&Command::new(
+    server.run(&Command::new(
         "openssl",
         [
             "req",
@@ -90,7 +96,7 @@ pub(crate) fn write_credentials(executor: &Executor, dir: &Path, server: IpAddr)
             "-subj",
             "/CN=headroom-lab",
             "-addext",
-            &format!("subjectAltName=IP:{server}"),
+            &format!("subjectAltName=IP:{}", server.address),
             "-keyout",
             &key,
             "-out",
@@ -99,7 +105,7 @@ pub(crate) fn write_credentials(executor: &Executor, dir: &Path, server: IpAddr)
     ))?;
     for name in ["host_key", "user_key"] {
         let arguments = ["-q", "-t", "ed25519", "-N", "", "-C", "headroom-lab", "-f", &path(name)];
-        executor.run(&Command::new("ssh-keygen", arguments))?;
+        server.run(&Command::new("ssh-keygen", arguments))?;
     }
     let files = [
         (
@@ -116,10 +122,16 @@ pub(crate) fn write_credentials(executor: &Executor, dir: &Path, server: IpAddr)
         ("nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files\n"),
     ];
     for (name, content) in files {
-        executor.note(|| format!("printf %s {} > {}", crate::command::quote(content), path(name)));
-        if !executor.is_dry() {
-            std::fs::write(dir.join(name), content).doing(|| format!("write {}", path(name)))?;
+        server.write(&dir.join(name), content)?;
+    }
+    if !shared {
+        for name in ["server.crt", "user_key"] {
+            let text = server.read(&dir.join(name))?;
+            client.write(&client.root.join("credentials").join(name), &text)?;
         }
+        // ssh refuses a key that others may read
+        let key = client.root.join("credentials/user_key").display().to_string();
+        client.run(&Command::new("chmod", ["600", &key]))?;
     }
     Ok(())
 }

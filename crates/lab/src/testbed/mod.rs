@@ -8,22 +8,21 @@ mod netns;
 mod selftest;
 mod tap;
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, MutexGuard};
 
 use crate::agent::Agent;
-use crate::command::{Command, Executor, quote};
+use crate::command::{Command, Executor};
 use crate::error::{Doing, Error, Result};
+use crate::host::{Host, Role};
 use crate::link::LinkSpec;
 use crate::measure::cgroup::{self, Cgroup};
+use crate::measure::cpu::{Meter, Reading};
 use crate::plan::{Offload, Plan};
 use crate::scratch::{Scratch, run_name};
-use crate::service::ServerSpec;
 
 pub(crate) use link::features;
 pub use selftest::{LinkReport, SelfTest};
@@ -42,36 +41,33 @@ pub(crate) struct Settings {
     pub(crate) interrupted: Arc<AtomicBool>,
 }
 
-/// One end of the link: a namespace, a control group, and the agent in them.
-#[derive(Debug)]
-pub(crate) struct Host {
-    /// Kills everything on the host when dropped; so it goes before the agent.
-    pub(crate) cgroup: Option<Cgroup>,
-    agent: Option<Agent>,
-}
-
 /// A client, a router and a server, and everything they need to be removed.
 ///
 /// Fields are dropped in order: processes first, folders last.
 #[derive(Debug)]
 pub(crate) struct Testbed {
+    /// Dropped first: it ends every process of the run.
+    groups: Option<Groups>,
     pub(crate) client: Host,
     pub(crate) server: Host,
-    /// The group of both hosts' groups.
-    _cgroup: Option<Cgroup>,
     pub(crate) tap: Option<Tap>,
-    pub(crate) client_address: IpAddr,
-    pub(crate) server_address: IpAddr,
     executor: Arc<Executor>,
+    meter: Meter,
     names: netns::Names,
     mtu: u32,
     congestion_control: String,
     _root_mount: Option<Mount>,
     scratch: Option<Scratch>,
-    /// The folder on tmpfs, or on disk, that holds everything of the run.
-    pub(crate) root: PathBuf,
-    /// Where `root` is, in words.
+    /// Where the hosts' files are, in words.
     pub(crate) root_kind: &'static str,
+}
+
+/// The control groups of the run; what is in them is killed when they are dropped.
+#[derive(Debug)]
+struct Groups {
+    client: Cgroup,
+    server: Cgroup,
+    _run: Cgroup,
 }
 
 impl Testbed {
@@ -96,15 +92,6 @@ impl Testbed {
         enter_private_mounts(&executor)?;
         let (root, root_mount) = mount_root(&executor, &folder, settings)?;
         let root_kind = if root_mount.is_some() { "tmpfs" } else { "disk" };
-        for name in ["files/incoming", "downloads", "home", "credentials", "services"] {
-            make_folder(&executor, &root.join(name))?;
-        }
-        // Pure-FTPd and nginx write uploads as nobody
-        executor.run(&Command::new(
-            "chown",
-            ["65534:65534", &root.join("files/incoming").display().to_string()],
-        ))?;
-
         let names = netns::Names::new(&id);
         let addresses = netns::addresses(plan.family);
         executor.run_all(&netns::commands(&names, plan))?;
@@ -116,31 +103,36 @@ impl Testbed {
             executor.run(&Command::new("mount", ["-t", "cgroup2", "none", &target]))?;
         }
         let group = group_root.join(run_name(&id));
-        let cgroup = make_group(&executor, &group)?;
-        let client = Host::new("client", &names.client, &group, settings, &executor)?;
-        let server = Host::new("server", &names.server, &group, settings, &executor)?;
+        let groups = make_groups(&executor, &group)?;
+        let host = |role: Role, namespace: &str, address: IpAddr| -> Result<Host> {
+            let net = format!("--net={}", netns::path(namespace));
+            let agent = start_agent(role, &net, &group, settings, &executor)?;
+            let (root, headroom) = (root.clone(), settings.headroom.clone());
+            let by_hand = format!("nsenter {net}");
+            Ok(Host::new(role, address, root, headroom, by_hand, Arc::clone(&executor), agent))
+        };
+        let client = host(Role::Client, &names.client, addresses.client)?;
+        let server = host(Role::Server, &names.server, addresses.server)?;
+        prepare_folders(&server)?;
         let tap = if executor.is_dry() {
             None
         } else {
             Some(Tap::open(&names.router, netns::ROUTER_TO_CLIENT, addresses.client)?)
         };
-        let testbed = Self {
+        Ok(Self {
+            groups,
             client,
             server,
-            _cgroup: cgroup,
             tap,
-            client_address: addresses.client,
-            server_address: addresses.server,
             executor,
+            meter: Meter::new(),
             names,
             mtu: plan.mtu,
             congestion_control: plan.congestion_control.clone(),
             _root_mount: root_mount,
             scratch,
-            root,
             root_kind,
-        };
-        Ok(testbed)
+        })
     }
 
     /// The run's unique name.
@@ -191,136 +183,74 @@ impl Testbed {
         self.executor.run_all(&netns::forget_commands(&self.names))
     }
 
-    /// Starts a server on the server host, in a mount namespace of its own.
-    pub(crate) fn start_server(&mut self, name: &str, spec: &ServerSpec) -> Result<()> {
-        let environment = self.environment(&spec.argv[0]);
-        let argv = isolated(spec);
-        let namespace = netns::path(&self.names.server);
-        self.executor.note(|| {
-            let inside = Command { argv: argv.clone() };
-            format!("nsenter --net={namespace} {inside} &")
-        });
-        let argv = self.resolve(argv)?;
-        let Some(agent) = &mut self.server.agent else { return Ok(()) };
-        agent.start_server(name, argv, environment)
-    }
-
-    /// Waits until a server accepts connections.
-    ///
-    /// # Errors
-    /// It ended before, or did not answer within ten seconds; with its words.
-    pub(crate) fn wait_ready(&mut self, name: &str, address: SocketAddr) -> Result<()> {
-        let Some(agent) = &mut self.server.agent else { return Ok(()) };
-        let deadline = Instant::now() + Duration::from_secs(10);
-        loop {
-            let state = agent.server(name, 0)?;
-            if let Some(ended) = state.ended {
-                return Err(Error::Failed(format!(
-                    "the {name} server ended at once ({ended}). It said: {}",
-                    last_lines(&state.log)
-                )));
-            }
-            if agent.connects(address)? {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                return Err(Error::Failed(format!(
-                    "the {name} server does not answer at {address} after 10 s. It said: {}",
-                    last_lines(&state.log)
-                )));
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
     /// Refuses a port on which something listens already.
-    pub(crate) fn require_free_port(&mut self, name: &str, address: SocketAddr) -> Result<()> {
-        let Some(agent) = &mut self.server.agent else { return Ok(()) };
-        if agent.connects(address)? {
+    pub(crate) fn require_free_port(&self, name: &str, address: SocketAddr) -> Result<()> {
+        if !self.server.is_dry() && self.server.connects(address)? {
             return Err(Error::Failed(format!(
                 "port {} of the server host is taken before the {name} server has started; \
-                 another server of this plan listens there",
+                 something else listens there",
                 address.port()
             )));
         }
         Ok(())
     }
 
-    pub(crate) fn client_agent(&mut self) -> Result<&mut Agent> {
-        self.client.agent.as_mut().ok_or_else(|| Error::Failed("a dry run has no hosts".into()))
+    /// The host of this role.
+    pub(crate) fn host(&self, role: Role) -> &Host {
+        if role == Role::Client { &self.client } else { &self.server }
     }
 
-    pub(crate) fn server_agent(&mut self) -> Result<&mut Agent> {
-        self.server.agent.as_mut().ok_or_else(|| Error::Failed("a dry run has no hosts".into()))
+    /// Whether both hosts see the same files.
+    pub(crate) fn one_machine(&self) -> bool {
+        true
     }
 
-    /// The command line that starts a client, as a person would type it.
-    pub(crate) fn as_typed(&self, argv: &[String]) -> String {
-        let environment = self.environment(&argv[0]);
-        let variables = environment.iter().map(|(name, value)| format!("{name}={}", quote(value)));
-        let variables = variables.collect::<Vec<_>>().join(" ");
-        let client = Command { argv: argv.to_vec() };
-        format!("nsenter --net={} env -i {variables} {client}", netns::path(&self.names.client))
+    pub(crate) fn client_agent(&self) -> Result<MutexGuard<'_, Agent>> {
+        self.client.agent()
     }
 
-    /// The whole environment of a program under test: nothing of the user's.
-    pub(crate) fn environment(&self, program: &str) -> BTreeMap<String, String> {
-        let home = self.root.join("home").display().to_string();
-        let mut environment: BTreeMap<String, String> = [
-            ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
-            ("HOME", home.as_str()),
-            ("TMPDIR", home.as_str()),
-            ("LANG", "C"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into();
-        let name = Path::new(program).file_name().map(|name| name.to_string_lossy().into_owned());
-        if let Some(program) = name.as_deref().and_then(crate::service::program)
-            && let Ok(located) = self.executor.parts().locate(program)
-        {
-            environment.extend(self.executor.parts().environment(&located));
-        }
-        environment
+    pub(crate) fn server_agent(&self) -> Result<MutexGuard<'_, Agent>> {
+        self.server.agent()
     }
 
-    /// Absolute paths in place of the names of known programs.
-    fn resolve(&self, mut argv: Vec<String>) -> Result<Vec<String>> {
-        if let Some(program) = crate::service::program(&argv[0]) {
-            argv[0] = self.executor.parts().locate(program)?.path.display().to_string();
-        }
-        Ok(argv)
+    /// CPU time so far, of both sides and of the machine; none in a dry run.
+    pub(crate) fn read_cpu(&self) -> Result<Option<Reading>> {
+        let Some(groups) = &self.groups else { return Ok(None) };
+        self.meter.read(&groups.client, &groups.server).map(Some)
     }
 }
 
-impl Host {
-    fn new(
-        name: &str,
-        namespace: &str,
-        group: &Path,
-        settings: &Settings,
-        executor: &Executor,
-    ) -> Result<Self> {
-        let group = group.join(name);
-        let cgroup = make_group(executor, &group)?;
-        // The agent joins its group before it becomes itself, so that nothing
-        // it ever does is charged to somebody else.
-        let script = r#"echo $$ > "$0" && exec "$@""#;
-        let headroom = settings.headroom.display().to_string();
-        let procs = group.join("cgroup.procs").display().to_string();
-        let net = format!("--net={}", netns::path(namespace));
-        let command =
-            Command::new("nsenter", [&net, "sh", "-c", script, &procs, &headroom, "lab-agent"]);
-        executor.note(|| {
-            format!("{command}  # starts what follows on the {name}, as `nsenter` would by hand")
-        });
-        let agent = if executor.is_dry() {
-            None
-        } else {
-            let process: Process = executor.process(&command)?;
-            Some(Agent::start(name, process, Arc::clone(&settings.interrupted))?)
-        };
-        Ok(Self { cgroup, agent })
+/// Starts the agent of a host: it joins its group before it becomes itself, so
+/// that nothing it ever does is charged to somebody else.
+fn start_agent(
+    role: Role,
+    net: &str,
+    group: &Path,
+    settings: &Settings,
+    executor: &Executor,
+) -> Result<Option<Agent>> {
+    let script = r#"echo $$ > "$0" && exec "$@""#;
+    let headroom = settings.headroom.display().to_string();
+    let procs = group.join(role.to_string()).join("cgroup.procs").display().to_string();
+    let command =
+        Command::new("nsenter", [net, "sh", "-c", script, &procs, &headroom, "lab-agent"]);
+    executor.note(|| {
+        format!("{command}  # starts what follows on the {role}, as `nsenter` would by hand")
+    });
+    if executor.is_dry() {
+        return Ok(None);
     }
+    let process: Process = executor.process(&command)?;
+    Agent::start(&role.to_string(), process, Arc::clone(&settings.interrupted)).map(Some)
+}
+
+/// The folders of a run.
+fn prepare_folders(host: &Host) -> Result<()> {
+    let folders = ["files/incoming", "downloads", "home", "credentials", "services"];
+    host.make_folders(&folders.map(|name| host.root.join(name)))?;
+    // Pure-FTPd and nginx write uploads as nobody
+    let incoming = host.root.join("files/incoming").display().to_string();
+    host.run(&Command::new("chown", ["65534:65534", &incoming])).map(drop)
 }
 
 /// The folder's path ends up in configurations of several programs, each with
@@ -337,9 +267,18 @@ fn require_plain(folder: &Path) -> Result<()> {
     )))
 }
 
-fn make_group(executor: &Executor, path: &Path) -> Result<Option<Cgroup>> {
-    executor.note(|| format!("mkdir {}", path.display()));
-    if executor.is_dry() { Ok(None) } else { Cgroup::create(path.to_owned()).map(Some) }
+fn make_groups(executor: &Executor, path: &Path) -> Result<Option<Groups>> {
+    let make = |path: PathBuf| {
+        executor.note(|| format!("mkdir {}", path.display()));
+        if executor.is_dry() { Ok(None) } else { Cgroup::create(path).map(Some) }
+    };
+    let (run, client, server) =
+        (make(path.to_owned())?, make(path.join("client"))?, make(path.join("server"))?);
+    Ok(client.zip(server).zip(run).map(|((client, server), run)| Groups {
+        client,
+        server,
+        _run: run,
+    }))
 }
 
 fn make_folder(executor: &Executor, path: &Path) -> Result<()> {
@@ -419,27 +358,4 @@ fn available_memory() -> u64 {
             line.split_whitespace().next()?.parse::<u64>().ok()
         })
         .map_or(0, |kib| kib * 1024)
-}
-
-/// The command that starts a server in a mount namespace with a private `/run`
-/// and its own account files.
-fn isolated(spec: &ServerSpec) -> Vec<String> {
-    let mut script = vec!["mount -t tmpfs -o mode=755 none /run".to_owned()];
-    script.extend(spec.run_folders.iter().map(|folder| format!("mkdir -p {folder}")));
-    script.extend(spec.private_files.iter().map(|(from, to)| {
-        // a system without the file has nothing to hide
-        format!("{{ [ ! -e {to} ] || mount --bind {} {to}; }}", quote(&from.display().to_string()))
-    }));
-    script.push(r#"exec "$0" "$@""#.to_owned());
-    let mut argv: Vec<String> =
-        ["unshare", "--mount", "--propagation", "private", "sh", "-c"].map(String::from).to_vec();
-    argv.push(script.join(" && "));
-    argv.extend(spec.argv.iter().cloned());
-    argv
-}
-
-pub(crate) fn last_lines(log: &[(u64, String)]) -> String {
-    let from = log.len().saturating_sub(5);
-    let lines: Vec<&str> = log[from..].iter().map(|(_, line)| line.as_str()).collect();
-    if lines.is_empty() { "(nothing)".to_owned() } else { lines.join(" | ") }
 }

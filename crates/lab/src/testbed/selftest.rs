@@ -127,7 +127,7 @@ fn measure(testbed: &mut Testbed, spec: &LinkSpec, asked_bps: u64, upload: bool)
     let doublings = (rtt_s / frame_s / 10.0).max(1.0).log2().ceil() + 2.0;
     let seconds = (200.0 * frame_s).clamp(0.25, 10.0) + 4.0 * doublings * rtt_s;
     let behind = if upload { netns::ROUTER_TO_SERVER } else { netns::ROUTER_TO_CLIENT };
-    let tap = Tap::open(&testbed.names.router, behind, testbed.client_address)?;
+    let tap = Tap::open(&testbed.names.router, behind, testbed.client.address)?;
     blast(testbed, PORT + u16::from(upload), upload, seconds)?;
     // what the bottleneck still queues belongs to the test
     std::thread::sleep(Duration::from_millis(60) + Duration::from_secs_f64(2.0 * rtt_s));
@@ -157,11 +157,11 @@ fn verify_tcp(testbed: &mut Testbed) -> Result<()> {
 /// Sends in one direction for `seconds`.
 fn blast(testbed: &mut Testbed, port: u16, upload: bool, seconds: f64) -> Result<String> {
     if upload {
-        let address = SocketAddr::new(testbed.server_address, port);
+        let address = SocketAddr::new(testbed.server.address, port);
         testbed.server_agent()?.sink(address)?;
         testbed.client_agent()?.blast(address, seconds)
     } else {
-        let address = SocketAddr::new(testbed.client_address, port);
+        let address = SocketAddr::new(testbed.client.address, port);
         testbed.client_agent()?.sink(address)?;
         testbed.server_agent()?.blast(address, seconds)
     }

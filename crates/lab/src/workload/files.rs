@@ -3,59 +3,62 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rand::rngs::ChaCha8Rng;
 use rand::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error, Result};
+use crate::host::{Host, Role};
 use crate::units;
 
 /// A file's content, by hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Content {
     pub(crate) size: u64,
     pub(crate) hash: blake3::Hash,
 }
 
-/// The files of a run, in the folder that all servers serve.
+/// The files of a run, in the folder `files` of each host that needs them.
 #[derive(Debug)]
 pub(crate) struct Payloads {
-    folder: PathBuf,
-    by_size: BTreeMap<u64, Content>,
-    trees: BTreeMap<(u64, u32), Vec<Content>>,
     seed: u64,
+    by_size: BTreeMap<(Role, u64), Content>,
+    trees: BTreeMap<(u64, u32), Vec<Content>>,
 }
 
 impl Payloads {
-    pub(crate) fn new(folder: &Path, seed: u64) -> Self {
-        Self { folder: folder.to_owned(), by_size: BTreeMap::new(), trees: BTreeMap::new(), seed }
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { seed, by_size: BTreeMap::new(), trees: BTreeMap::new() }
     }
 
-    /// The name of the file of this size; the file is made at the first call.
-    pub(crate) fn file(&mut self, size: u64) -> Result<(String, Content)> {
+    /// The name of the file of this size on this host; made at the first call.
+    pub(crate) fn file(&mut self, host: &Host, size: u64) -> Result<(String, Content)> {
         let name = format!("f{size}");
-        if let Some(&content) = self.by_size.get(&size) {
+        if let Some(&content) = self.by_size.get(&(host.role, size)) {
             return Ok((name, content));
         }
-        let content = make(&self.folder.join(&name), size, self.seed ^ size)?;
-        self.by_size.insert(size, content);
+        let path = host.root.join("files").join(&name);
+        let content = host.make_file(&path, size, self.seed ^ size)?;
+        self.by_size.insert((host.role, size), content);
         Ok((name, content))
     }
 
     /// The name of a folder of `count` files of this size; made at the first call.
-    pub(crate) fn tree(&mut self, size: u64, count: u32) -> Result<(String, Vec<Content>)> {
+    pub(crate) fn tree(
+        &mut self,
+        host: &Host,
+        size: u64,
+        count: u32,
+    ) -> Result<(String, Vec<Content>)> {
         let name = format!("tree{size}x{count}");
         if let Some(contents) = self.trees.get(&(size, count)) {
             return Ok((name, contents.clone()));
         }
-        let folder = self.folder.join(&name);
-        std::fs::create_dir_all(&folder).doing(|| format!("create {}", folder.display()))?;
-        let contents = (0..count)
-            .map(|i| {
-                make(&folder.join(tree_name(i)), size, self.seed ^ size ^ (u64::from(i) << 32))
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let folder = host.root.join("files").join(&name);
+        let seeds = (0..u64::from(count)).map(|i| self.seed ^ size ^ (i << 32)).collect();
+        let contents = host.make_tree(&folder, size, seeds)?;
         self.trees.insert((size, count), contents.clone());
         Ok((name, contents))
     }
@@ -66,7 +69,8 @@ pub(crate) fn tree_name(i: u32) -> String {
     format!("{i:05}")
 }
 
-fn make(path: &Path, size: u64, seed: u64) -> Result<Content> {
+/// Makes an incompressible file of this size.
+pub(crate) fn make(path: &Path, size: u64, seed: u64) -> Result<Content> {
     let doing = || format!("write the test file {} ({})", path.display(), units::size(size));
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path).doing(doing)?);
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -122,9 +126,8 @@ mod tests {
     fn a_changed_a_short_and_a_missing_file_are_found() {
         let folder = std::env::temp_dir().join(format!("headroom-files-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("temp dir");
-        let mut payloads = Payloads::new(&folder, 7);
-        let (name, content) = payloads.file(3000).expect("made");
-        let path = folder.join(name);
+        let path = folder.join("f3000");
+        let content = make(&path, 3000, 7).expect("made");
         verify(&path, content).expect("as made");
 
         let good = std::fs::read(&path).expect("read");

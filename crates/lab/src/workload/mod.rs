@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-pub(crate) use files::{Content, Payloads, tree_name, verify};
+pub(crate) use files::{Content, Payloads, make, tree_name, verify};
 
 /// The kinds of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]

@@ -1,0 +1,287 @@
+//! One end of the link, as the lab sees it: what can be done on that host.
+//! Everything goes through the agent there; a dry run only notes it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::agent::files::Request;
+use crate::agent::{Agent, Job, Outcome, ServerState};
+use crate::command::{Command, Executor, quote};
+use crate::error::{Error, Result};
+use crate::parts::{Located, Program, UNSHARE};
+use crate::service::ServerSpec;
+use crate::workload::Content;
+
+/// Which end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Role {
+    Client,
+    Server,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        })
+    }
+}
+
+/// A host with its agent.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) role: Role,
+    /// Its address on the link.
+    pub(crate) address: IpAddr,
+    /// The folder on that host that holds everything of the run.
+    pub(crate) root: PathBuf,
+    /// This program's executable on that host.
+    pub(crate) headroom: PathBuf,
+    /// How a person runs a command there: `nsenter --net=…`, `ssh …`.
+    pub(crate) by_hand: String,
+    executor: Arc<Executor>,
+    /// None in a dry run.
+    agent: Option<Mutex<Agent>>,
+    located: Mutex<BTreeMap<&'static str, Located>>,
+}
+
+impl Host {
+    pub(crate) fn new(
+        role: Role,
+        address: IpAddr,
+        root: PathBuf,
+        headroom: PathBuf,
+        by_hand: String,
+        executor: Arc<Executor>,
+        agent: Option<Agent>,
+    ) -> Self {
+        let (agent, located) = (agent.map(Mutex::new), Mutex::default());
+        Self { role, address, root, headroom, by_hand, executor, agent, located }
+    }
+
+    pub(crate) fn is_dry(&self) -> bool {
+        self.agent.is_none()
+    }
+
+    /// The agent, for what is asked of it alone.
+    ///
+    /// # Errors
+    /// A dry run has none.
+    pub(crate) fn agent(&self) -> Result<MutexGuard<'_, Agent>> {
+        let agent = self.agent.as_ref();
+        agent.map(lock).ok_or_else(|| Error::Failed("a dry run has no hosts".into()))
+    }
+
+    /// Notes a line of a dry run.
+    pub(crate) fn note(&self, line: impl FnOnce() -> String) {
+        self.executor.note(line);
+    }
+
+    /// Where a program is.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] with the package that has it.
+    pub(crate) fn locate(&self, program: Program) -> Result<Located> {
+        if let Some(known) = lock(&self.located).get(program.name) {
+            return Ok(known.clone());
+        }
+        let located = match &self.agent {
+            None => self.executor.parts().locate(program)?,
+            Some(agent) => lock(agent).locate(program)?,
+        };
+        lock(&self.located).insert(program.name, located.clone());
+        Ok(located)
+    }
+
+    /// The version that a program prints of itself.
+    pub(crate) fn version(&self, program: Program) -> Option<String> {
+        self.agent().ok()?.version(program).ok().flatten()
+    }
+
+    /// Runs a command to its end and returns what it printed.
+    ///
+    /// # Errors
+    /// The command, its exit status and what it printed to standard error.
+    pub(crate) fn run(&self, command: &Command) -> Result<String> {
+        match &self.agent {
+            None => self.executor.run(command),
+            Some(agent) => lock(agent).command(command),
+        }
+    }
+
+    /// Writes a text.
+    pub(crate) fn write(&self, path: &Path, content: &str) -> Result<()> {
+        let Some(agent) = &self.agent else {
+            self.note(|| format!("cat > {} <<'EOF'\n{content}EOF", path.display()));
+            return Ok(());
+        };
+        let (path, content) = (path.to_owned(), content.to_owned());
+        lock(agent).files(Request::Write { path, content })
+    }
+
+    /// Reads a text; in a dry run, words that stand for it.
+    pub(crate) fn read(&self, path: &Path) -> Result<String> {
+        match &self.agent {
+            None => Ok(format!("(the content of {})\n", path.display())),
+            Some(agent) => lock(agent).files(Request::Read { path: path.to_owned() }),
+        }
+    }
+
+    /// Makes folders, with those above them.
+    pub(crate) fn make_folders(&self, paths: &[PathBuf]) -> Result<()> {
+        let Some(agent) = &self.agent else {
+            for path in paths {
+                self.note(|| format!("mkdir -p {}", path.display()));
+            }
+            return Ok(());
+        };
+        lock(agent).files(Request::MakeFolders { paths: paths.to_vec() })
+    }
+
+    /// Makes an incompressible file.
+    pub(crate) fn make_file(&self, path: &Path, size: u64, seed: u64) -> Result<Content> {
+        let Some(agent) = &self.agent else {
+            self.executor.note_once(|| format!("head -c {size} /dev/urandom > {}", path.display()));
+            return Ok(Content { size, hash: blake3::hash(b"") });
+        };
+        lock(agent).files(Request::Make { path: path.to_owned(), size, seed })
+    }
+
+    /// Makes a folder of incompressible files, one for each seed.
+    pub(crate) fn make_tree(
+        &self,
+        folder: &Path,
+        size: u64,
+        seeds: Vec<u64>,
+    ) -> Result<Vec<Content>> {
+        let Some(agent) = &self.agent else { return Ok(Vec::new()) };
+        lock(agent).files(Request::MakeTree { folder: folder.to_owned(), size, seeds })
+    }
+
+    /// Compares files with what they should be; what is wrong with the first
+    /// that is not.
+    pub(crate) fn verify(&self, files: Vec<(PathBuf, Content)>) -> Result<Option<String>> {
+        self.agent()?.files(Request::Verify { files })
+    }
+
+    /// Removes files and folders, there or not.
+    pub(crate) fn remove(&self, paths: Vec<PathBuf>) -> Result<()> {
+        self.agent()?.files(Request::Remove { paths })
+    }
+
+    /// Runs client processes at once and waits for all of them.
+    pub(crate) fn run_jobs(&self, jobs: Vec<Job>, timeout: Duration) -> Result<Vec<Outcome>> {
+        self.agent()?.run(jobs, timeout)
+    }
+
+    /// Starts a server, in a mount namespace of its own.
+    pub(crate) fn start(&self, name: &str, spec: &ServerSpec) -> Result<()> {
+        let environment = self.environment(&spec.argv[0]);
+        let mut argv = isolated(spec);
+        self.note(|| format!("{} {} &", self.by_hand, Command { argv: argv.clone() }));
+        let Some(agent) = &self.agent else { return Ok(()) };
+        argv[0] = self.locate(UNSHARE)?.path.display().to_string();
+        lock(agent).start_server(name, argv, environment)
+    }
+
+    /// Whether a started server runs, and what it wrote since then.
+    pub(crate) fn server(&self, name: &str, since_ns: u64) -> Result<ServerState> {
+        self.agent()?.server(name, since_ns)
+    }
+
+    /// Whether something accepts connections at `address`, seen from here.
+    pub(crate) fn connects(&self, address: SocketAddr) -> Result<bool> {
+        self.agent()?.connects(address)
+    }
+
+    /// Waits until a server accepts connections.
+    ///
+    /// # Errors
+    /// It ended before, or did not answer within ten seconds; with its words.
+    pub(crate) fn wait_ready(&self, name: &str, address: SocketAddr) -> Result<()> {
+        if self.is_dry() {
+            return Ok(());
+        }
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let state = self.server(name, 0)?;
+            if let Some(ended) = state.ended {
+                return Err(Error::Failed(format!(
+                    "the {name} server ended at once ({ended}). It said: {}",
+                    last_lines(&state.log)
+                )));
+            }
+            if self.connects(address)? {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(Error::Failed(format!(
+                    "the {name} server does not answer at {address} after 10 s. It said: {}",
+                    last_lines(&state.log)
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// The command line that starts a program here, as a person would type it.
+    pub(crate) fn as_typed(&self, argv: &[String]) -> String {
+        let environment = self.environment(&argv[0]);
+        let variables = environment.iter().map(|(name, value)| format!("{name}={}", quote(value)));
+        let variables = variables.collect::<Vec<_>>().join(" ");
+        format!("{} env -i {variables} {}", self.by_hand, Command { argv: argv.to_vec() })
+    }
+
+    /// The whole environment of a program under test: nothing of the user's.
+    pub(crate) fn environment(&self, program: &str) -> BTreeMap<String, String> {
+        let home = self.root.join("home").display().to_string();
+        let mut environment: BTreeMap<String, String> = [
+            ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+            ("HOME", home.as_str()),
+            ("TMPDIR", home.as_str()),
+            ("LANG", "C"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+        let name = Path::new(program).file_name().map(|name| name.to_string_lossy().into_owned());
+        if let Some(program) = name.as_deref().and_then(crate::service::program)
+            && let Ok(located) = self.locate(program)
+        {
+            environment.extend(located.environment);
+        }
+        environment
+    }
+}
+
+/// The command that starts a server in a mount namespace with a private `/run`
+/// and its own account files.
+fn isolated(spec: &ServerSpec) -> Vec<String> {
+    let mut script = vec!["mount -t tmpfs -o mode=755 none /run".to_owned()];
+    script.extend(spec.run_folders.iter().map(|folder| format!("mkdir -p {folder}")));
+    script.extend(spec.private_files.iter().map(|(from, to)| {
+        // a system without the file has nothing to hide
+        format!("{{ [ ! -e {to} ] || mount --bind {} {to}; }}", quote(&from.display().to_string()))
+    }));
+    script.push(r#"exec "$0" "$@""#.to_owned());
+    let mut argv: Vec<String> =
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c"].map(String::from).to_vec();
+    argv.push(script.join(" && "));
+    argv.extend(spec.argv.iter().cloned());
+    argv
+}
+
+/// The last words of a server, for a sentence.
+pub(crate) fn last_lines(log: &[(u64, String)]) -> String {
+    let from = log.len().saturating_sub(5);
+    let lines: Vec<&str> = log[from..].iter().map(|(_, line)| line.as_str()).collect();
+    if lines.is_empty() { "(nothing)".to_owned() } else { lines.join(" | ") }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
