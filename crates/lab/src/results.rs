@@ -47,6 +47,15 @@ pub struct Results {
     pub warnings: Vec<String>,
 }
 
+impl PlanRecord {
+    /// Octets of payload of a full TCP segment: the MTU less the IP header (40 of
+    /// IPv6, 20 of IPv4) and TCP's 20 with 12 of time stamps.
+    pub fn segment_bytes(&self) -> f64 {
+        let ip = if self.family == "ipv4" { 20 } else { 40 };
+        f64::from(self.mtu.saturating_sub(ip + 32).max(1))
+    }
+}
+
 /// The plan as it was run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields of `plan::Plan`")]
@@ -257,6 +266,9 @@ pub struct Portable {
     pub baseline: Option<String>,
     pub round_trips: Option<u32>,
     pub extra_bytes_per_mb: Option<f64>,
+    /// Octets that a link carries for each octet of file, framing counted.
+    #[serde(default)]
+    pub line_bytes_per_byte: Option<f64>,
     pub cpu_seconds_per_gb: Option<f64>,
     pub fixed_s: Option<f64>,
     pub seconds_per_gb: Option<f64>,

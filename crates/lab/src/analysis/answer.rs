@@ -72,6 +72,7 @@ mod tests {
             fixed_s: None,
             seconds_per_gb: None,
             fill_bps: Some(fill),
+            line_bytes_per_byte: None,
             work_s: None,
             window_bytes: None,
         };

@@ -1,5 +1,5 @@
-//! Two lines: the cost model t = a + b·size, and the studies' line over the
-//! logarithm of the size.
+//! The studies' line over the logarithm of the size. (The model that says why is
+//! in `cost`.)
 
 /// A straight line y = intercept + slope·x.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -10,18 +10,19 @@ pub struct Line {
     pub slope: f64,
 }
 
-/// Time against size, t = a + b·size, with weights 1/t² (METHOD 16): errors are
-/// proportional, so a kilobyte counts as much as a gigabyte. `points` are
-/// (octets, seconds); `None` without two different sizes.
-pub fn cost_model(points: &[(f64, f64)]) -> Option<Line> {
-    weighted(points.iter().filter(|(_, t)| *t > 0.0).map(|&(x, t)| (x, t, 1.0 / (t * t))))
-}
-
 /// Overhead against the natural logarithm of the size, unweighted: the model of
 /// the FTPS study, whose printed `log₁₀` is a natural logarithm. `points` are
 /// (size, per cent).
 pub fn log_line(points: &[(f64, f64)]) -> Option<Line> {
     weighted(points.iter().map(|&(size, pct)| (size.ln(), pct, 1.0)))
+}
+
+/// The same line with errors proportional to the time, as they are: weights
+/// 1/ratio². `points` are (size, time over the baseline's); the line is of the
+/// overhead in per cent. `None` without two different sizes.
+pub fn proportional_log_line(points: &[(f64, f64)]) -> Option<Line> {
+    let usable = points.iter().filter(|(size, ratio)| *size > 0.0 && *ratio > 0.0);
+    weighted(usable.map(|&(size, ratio)| (size.ln(), 100.0 * (ratio - 1.0), ratio.powi(-2))))
 }
 
 /// Weighted least squares over (x, y, weight).
@@ -49,15 +50,17 @@ mod tests {
 
     #[test]
     fn an_exact_line_is_found_whatever_the_weights() {
-        let points: Vec<(f64, f64)> =
-            [1e3, 1e6, 256e6].iter().map(|&size| (size, 0.010 + size * 2e-9)).collect();
-        let line = cost_model(&points).expect("three sizes");
-        assert!((line.intercept - 0.010).abs() < 1e-9 && (line.slope - 2e-9).abs() < 1e-15);
+        let ratio = |size: f64| 1.0 + (3.0 - 0.1 * size.ln()) / 100.0;
+        let points = [1e3, 1e6, 256e6].map(|size| (size, ratio(size)));
+        let line = proportional_log_line(&points).expect("three sizes");
+        assert!((line.intercept - 3.0).abs() < 1e-9 && (line.slope + 0.1).abs() < 1e-9);
+        let line = log_line(&points.map(|(size, r)| (size, 100.0 * (r - 1.0))));
+        assert!(line.is_some_and(|line| (line.slope + 0.1).abs() < 1e-9));
     }
 
     #[test]
     fn one_size_is_no_line() {
-        assert_eq!(cost_model(&[(1e3, 1.0), (1e3, 2.0)]), None);
-        assert_eq!(cost_model(&[]), None);
+        assert_eq!(log_line(&[(1e3, 1.0), (1e3, 2.0)]), None);
+        assert_eq!(log_line(&[]), None);
     }
 }

@@ -1,9 +1,36 @@
 //! From samples to an answer. Pure functions; no clock, no file.
 
 pub mod answer;
+pub mod cost;
+pub mod crossover;
 pub mod fit;
 pub mod limits;
+pub mod models;
+pub mod outliers;
 pub mod portable;
+pub mod slow_start;
 pub mod stats;
 pub mod stop;
 pub mod summary;
+
+use std::collections::BTreeMap;
+
+use crate::results::{LinkReport, Results};
+
+/// Fills in all that follows from the samples. `windows` are the octets that a
+/// stack may have in flight beside TCP's own window.
+pub fn derive(results: &mut Results, windows: &BTreeMap<String, u64>) {
+    outliers::flag(&mut results.samples);
+    let links: Vec<LinkReport> =
+        std::iter::once(&results.link).chain(&results.check_links).cloned().collect();
+    let (stacks, samples) = (&results.plan.stacks, &results.samples);
+    let segment_bytes = results.plan.segment_bytes();
+    let context = summary::Context { stacks, links: &links, windows };
+    results.summary = summary::summarise(samples, context);
+    let context = portable::Context { stacks, link: &results.link, segment_bytes, windows };
+    results.portable = portable::portable(samples, context);
+    let fitted = models::fit(samples, stacks, &links, segment_bytes);
+    results.models = models::rows(&fitted, stacks);
+    results.crossovers = crossover::crossovers(&fitted);
+    results.answer = answer::sentences(&results.portable, &results.summary);
+}

@@ -2,29 +2,38 @@
 
 use std::collections::BTreeMap;
 
-use super::fit::{self, Line};
+use super::cost::CostModel;
+use super::models;
 use super::summary::counted;
-use crate::results::{Portable, Sample, StackRecord};
+use crate::results::{LinkReport, Portable, Sample, StackRecord};
 
-/// Portable costs of each stack, from its downloads on the link named `link`;
-/// `unshaped` says whether that link lets a stack run as fast as it can.
-pub fn portable(
-    samples: &[Sample],
-    stacks: &[StackRecord],
-    link: &str,
-    unshaped: bool,
-) -> Vec<Portable> {
-    stacks
+/// What portable costs need beside the samples.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// The plan's stacks with their baselines.
+    pub stacks: &'a [StackRecord],
+    /// The main link.
+    pub link: &'a LinkReport,
+    /// Octets of payload of a full segment.
+    pub segment_bytes: f64,
+    /// Octets that a stack may have in flight beside TCP's own window.
+    pub windows: &'a BTreeMap<String, u64>,
+}
+
+/// Portable costs of each stack, from its downloads on the main link.
+pub fn portable(samples: &[Sample], context: Context<'_>) -> Vec<Portable> {
+    context
+        .stacks
         .iter()
         .map(|stack| {
             let mut sizes: BTreeMap<u64, Vec<&Sample>> = BTreeMap::new();
-            let of_stack = |s: &&Sample| s.link == link && s.stack == stack.name;
+            let of_stack = |s: &&Sample| s.link == context.link.name && s.stack == stack.name;
             for sample in samples.iter().filter(of_stack).filter(|s| s.workload == "download") {
                 sizes.entry(sample.size_bytes).or_default().push(sample);
             }
             // size by size, as in the summary
             let downloads: Vec<&Sample> = sizes.values().flat_map(|cell| counted(cell)).collect();
-            one(stack, &downloads, unshaped)
+            one(stack, &downloads, context)
         })
         .collect()
 }
@@ -33,33 +42,51 @@ pub fn portable(
 /// gigabyte costs is lost in the noise of logins.
 const TELLING_SHARE: f64 = 0.5;
 
-fn one(stack: &StackRecord, downloads: &[&Sample], unshaped: bool) -> Portable {
-    let line = |value: fn(&Sample) -> Option<f64>| -> Option<Line> {
-        let points: Vec<(f64, f64)> =
-            downloads.iter().filter_map(|s| Some((s.size_bytes as f64, value(s)?))).collect();
-        fit::cost_model(&points)
-    };
-    let time = line(|s| s.session_seconds);
-    let cpu = line(|s| s.cpu_seconds.map(|cpu| cpu.client + cpu.server));
+fn one(stack: &StackRecord, downloads: &[&Sample], context: Context<'_>) -> Portable {
+    let link = context.link;
+    let unshaped = link.rate_bps.is_none() && link.delay_ms == 0.0 && link.loss_pct == 0.0;
+    let path = models::path(link, context.segment_bytes);
+    let time = CostModel::fit(&models::cells(downloads, |s| s.session_seconds, path.as_ref()));
+    let cpu = |s: &Sample| s.cpu_seconds.map(|cpu| cpu.client + cpu.server);
+    let cpu = CostModel::fit(&models::cells(downloads, cpu, None));
     let largest = downloads.iter().map(|s| s.size_bytes).max().unwrap_or(0) as f64;
-    let tells = |line: &Line| line.slope * largest > TELLING_SHARE * line.intercept.max(0.0);
-    let seconds_per_gb = time.filter(|line| unshaped && tells(line)).map(|line| line.slope * 1e9);
+    let tells = |model: &CostModel| {
+        model.seconds_per_byte * largest > TELLING_SHARE * model.fixed_s.max(0.0)
+    };
+    let per_gb = |model: &CostModel| model.seconds_per_byte * 1e9;
+    let seconds_per_gb = time.as_ref().filter(|model| unshaped && tells(model)).map(per_gb);
     let extra = extra_bytes_per_mb(downloads);
+    let line = extra.map(|extra| line_bytes_per_byte(extra, context.segment_bytes));
+    let round_trips = downloads
+        .iter()
+        .min_by_key(|s| s.size_bytes)
+        .and_then(|smallest| smallest.wire?.round_trips);
+    let fixed_s = time.as_ref().map(|model| model.fixed_s.max(0.0));
+    let rtt_s = link.rtt_us.map(|us| us / 1e6);
     Portable {
         stack: stack.name.clone(),
         baseline: stack.baseline.clone(),
-        round_trips: downloads
-            .iter()
-            .min_by_key(|s| s.size_bytes)
-            .and_then(|smallest| smallest.wire?.round_trips),
+        round_trips,
         extra_bytes_per_mb: extra,
-        cpu_seconds_per_gb: cpu.filter(tells).map(|line| line.slope * 1e9),
-        fixed_s: time.map(|line| line.intercept.max(0.0)),
+        line_bytes_per_byte: line,
+        cpu_seconds_per_gb: cpu.as_ref().filter(|model| tells(model)).map(per_gb),
+        fixed_s,
+        work_s: fixed_s
+            .zip(round_trips)
+            .zip(rtt_s)
+            .map(|((fixed, trips), rtt)| (fixed - f64::from(trips) * rtt).max(0.0)),
         seconds_per_gb,
-        work_s: None,
-        window_bytes: None,
-        fill_bps: seconds_per_gb.map(|s| 8e9 / s * (1.0 + extra.unwrap_or(0.0) / 1e6)),
+        fill_bps: seconds_per_gb.map(|s| 8e9 / s * line.unwrap_or(1.0)),
+        window_bytes: context.windows.get(&stack.name).copied(),
     }
+}
+
+/// Octets that the link carries for each octet of file: captures do not show
+/// the framing that links count.
+fn line_bytes_per_byte(extra_bytes_per_mb: f64, segment_bytes: f64) -> f64 {
+    /// Preamble, start of frame, checksum, gap between frames (IEEE 802.3).
+    const FRAMING: f64 = 24.0;
+    1.0 + extra_bytes_per_mb / 1e6 + FRAMING / segment_bytes
 }
 
 /// Octets on the wire beyond the file's, per million of the file's, in the
@@ -79,6 +106,7 @@ fn extra_bytes_per_mb(downloads: &[&Sample]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::models::tests::unshaped;
     use crate::analysis::summary::tests::sample;
     use crate::results::Wire;
 
@@ -101,19 +129,37 @@ mod tests {
         samples[0].wire = wire(11_000 + 1024, 9);
         samples[1].wire = wire(11_000 + size + (size - 1024) / 20, 10);
         let stacks = [StackRecord { name: "ftps".into(), baseline: Some("ftp".into()) }];
-        let portable = portable(&samples, &stacks, "unshaped", true);
-        assert_eq!(portable[0].round_trips, Some(9));
-        assert!((portable[0].extra_bytes_per_mb.expect("two sizes") - 50_000.0).abs() < 1.0);
+        let portable = found(&samples, &stacks, &unshaped());
+        assert_eq!(portable.round_trips, Some(9));
+        assert!((portable.extra_bytes_per_mb.expect("two sizes") - 50_000.0).abs() < 1.0);
         // session times are 0.02 and 0.42 s
-        let per_gb = portable[0].seconds_per_gb.expect("two sizes");
+        let per_gb = portable.seconds_per_gb.expect("two sizes");
         assert!((per_gb - 0.4 / (size - 1024) as f64 * 1e9).abs() < 1e-6, "{per_gb}");
-        assert!((portable[0].fill_bps.expect("fills") - 8e9 / per_gb * 1.05).abs() < 1e3);
+        let line = portable.line_bytes_per_byte.expect("two sizes");
+        assert!((line - (1.05 + 24.0 / 1428.0)).abs() < 1e-6);
+        assert!((portable.fill_bps.expect("fills") - 8e9 / per_gb * line).abs() < 1e-3);
+        // nine round trips of 50 µs are not work
+        let (fixed, work) = portable.fixed_s.zip(portable.work_s).expect("two sizes");
+        assert!((fixed - work - 450e-6).abs() < 1e-9);
+    }
+
+    fn found(samples: &[Sample], stacks: &[StackRecord], link: &LinkReport) -> Portable {
+        let windows = BTreeMap::new();
+        let context = Context { stacks, link, segment_bytes: 1428.0, windows: &windows };
+        portable(samples, context).remove(0)
     }
 
     #[test]
     fn a_shaped_link_says_nothing_of_the_machine() {
         let stacks = [StackRecord { name: "ftp".into(), baseline: None }];
-        let portable = portable(&[sample("ftp", 0, 1.0)], &stacks, "unshaped", false);
-        assert_eq!((portable[0].fill_bps, portable[0].seconds_per_gb), (None, None));
+        let mut large = sample("ftp", 1, 9.0);
+        large.size_bytes = 64 << 20;
+        let samples = [sample("ftp", 0, 1.0), large];
+        let mut link = unshaped();
+        assert!(found(&samples, &stacks, &link).fill_bps.is_some());
+        link.rate_bps = Some(100_000_000);
+        let portable = found(&samples, &stacks, &link);
+        assert_eq!((portable.fill_bps, portable.seconds_per_gb), (None, None));
+        assert!(portable.fixed_s.is_some());
     }
 }

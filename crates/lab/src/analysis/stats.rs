@@ -28,7 +28,7 @@ pub fn mean(values: &[f64]) -> Option<Mean> {
     }
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     let stddev = (squares / (n - 1) as f64).sqrt();
-    let half = t_975(n - 1) * stddev / (n as f64).sqrt();
+    let half = t_975((n - 1) as f64) * stddev / (n as f64).sqrt();
     Some(Mean { n, mean, stddev: Some(stddev), ci95: Some([mean - half, mean + half]) })
 }
 
@@ -53,6 +53,37 @@ pub fn paired_overhead(pairs: &[(f64, f64)]) -> Option<Overhead> {
     mean(&logs).map(|m| Overhead { pct: to_pct(m.mean), ci95_pct: m.ci95.map(|ci| ci.map(to_pct)) })
 }
 
+/// A part of a sum: the variance of its mean, and how well that is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Part {
+    variance: f64,
+    degrees: f64,
+}
+
+impl Part {
+    /// The mean of these values.
+    pub fn of_mean(values: &[f64]) -> Self {
+        let n = values.len() as f64;
+        let stddev = mean(values).and_then(|m| m.stddev).unwrap_or(f64::INFINITY);
+        Self { variance: stddev * stddev / n.max(1.0), degrees: n - 1.0 }
+    }
+}
+
+/// Half of the 95 % interval of a sum of independent parts, with Welch's and
+/// Satterthwaite's degrees of freedom; none where a part has a single value.
+pub fn half_width(parts: &[Part]) -> Option<f64> {
+    let variance: f64 = parts.iter().map(|part| part.variance).sum();
+    if parts.is_empty() || !variance.is_finite() {
+        return None;
+    }
+    if variance <= 0.0 {
+        return Some(0.0);
+    }
+    let degrees =
+        variance.powi(2) / parts.iter().map(|p| p.variance.powi(2) / p.degrees).sum::<f64>();
+    Some(t_975(degrees) * variance.sqrt())
+}
+
 /// Overhead of one time over another in per cent, (t − t₀)/t₀ × 100: the
 /// studies' own formula, kept to reproduce them.
 pub fn overhead_pct(time: f64, baseline: f64) -> f64 {
@@ -72,8 +103,8 @@ pub fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// 97.5 % quantile of Student's t.
-fn t_975(degrees: usize) -> f64 {
-    StudentsT::new(0.0, 1.0, degrees as f64).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
+fn t_975(degrees: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, degrees).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
 }
 
 #[cfg(test)]
@@ -84,7 +115,9 @@ mod tests {
 
     #[test]
     fn quantiles_as_in_the_tables() {
-        for (degrees, expected) in [(1, 12.706), (4, 2.776), (9, 2.262), (99, 1.984)] {
+        for (degrees, expected) in
+            [(1.0, 12.706), (4.0, 2.776), (5.5, 2.502), (9.0, 2.262), (99.0, 1.984)]
+        {
             assert!((t_975(degrees) - expected).abs() < 1e-3, "{degrees}");
         }
     }
@@ -97,6 +130,18 @@ mod tests {
         let [lo, hi] = m.ci95.expect("interval");
         assert!((lo - 0.4457).abs() < 1e-3 && (hi - 4.5543).abs() < 1e-3);
         assert!(mean(&[]).is_none() && mean(&[1.0]).is_some_and(|m| m.ci95.is_none()));
+    }
+
+    #[test]
+    fn welch_by_hand() {
+        // variances of the means 1/2 and 1/8, one degree of freedom each
+        let parts = [Part::of_mean(&[0.0, 2.0]), Part::of_mean(&[0.0, 1.0])];
+        let degrees = 1.25f64.powi(2) / (1.0 + 0.25f64.powi(2));
+        let expected = t_975(degrees) * 1.25f64.sqrt();
+        assert!((half_width(&parts).expect("two parts") - expected).abs() < 1e-12);
+        assert_eq!(half_width(&[parts[0], Part::of_mean(&[1.0])]), None);
+        assert_eq!(half_width(&[Part::of_mean(&[1.0, 1.0])]), Some(0.0));
+        assert_eq!(half_width(&[]), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 
 use crate::analysis::stop::{self, Decision, Until, Width};
-use crate::analysis::{answer, portable, stats, summary};
+use crate::analysis::{self, stats};
 use crate::command::Executor;
 use crate::error::{Error, Result};
 use crate::link::{LinkSpec, Queue, Way};
@@ -127,18 +127,11 @@ pub(crate) fn longest_gap(
     Ok(longest)
 }
 
-/// Rebuilds what is derived from the samples: summary, portable costs, answer.
+/// Rebuilds what is derived from the samples: outliers, summary, portable costs,
+/// models, predictions, answer.
 pub fn reanalyse(results: &mut Results) {
-    let links: Vec<LinkReport> =
-        std::iter::once(&results.link).chain(&results.check_links).cloned().collect();
-    let stacks = &results.plan.stacks;
-    let windows = windows(stacks.iter().map(|stack| stack.name.as_str()));
-    let context = summary::Context { stacks, links: &links, windows: &windows };
-    results.summary = summary::summarise(&results.samples, context);
-    let link = &results.link;
-    let unshaped = link.rate_bps.is_none() && link.delay_ms == 0.0 && link.loss_pct == 0.0;
-    results.portable = portable::portable(&results.samples, stacks, &results.link.name, unshaped);
-    results.answer = answer::sentences(&results.portable, &results.summary);
+    let windows = windows(results.plan.stacks.iter().map(|stack| stack.name.as_str()));
+    analysis::derive(results, &windows);
 }
 
 /// Whether this machine can run a plan at all.

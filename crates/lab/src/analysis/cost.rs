@@ -1,0 +1,200 @@
+//! The cost model t = a + b·size (METHOD 16), with intervals.
+//!
+//! Each size's time is the geometric mean of its blocks; weights are 1/t². Both
+//! coefficients are weighted sums of these means, so the spread of the blocks
+//! gives their variance, and Welch and Satterthwaite its degrees of freedom. No
+//! resampling: at five blocks a percentile bootstrap covers too little
+//! (docs/methodology.md, "Coverage").
+
+use super::stats::{self, Part};
+
+/// Times of one size.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// Octets.
+    pub octets: f64,
+    /// Number of the block and seconds, above 0.
+    pub blocks: Vec<(u32, f64)>,
+    /// Seconds of each that are known beforehand and not the model's to explain.
+    pub known_s: f64,
+}
+
+/// A fitted model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CostModel {
+    /// Seconds at size 0.
+    pub fixed_s: f64,
+    /// Seconds for each octet.
+    pub seconds_per_byte: f64,
+    cells: Vec<Fitted>,
+}
+
+/// One size's share in the coefficients.
+#[derive(Debug, Clone, PartialEq)]
+struct Fitted {
+    octets: f64,
+    mean_s: f64,
+    /// Logarithm of each block's time less their mean.
+    deviations: Vec<(u32, f64)>,
+    /// How much a second more here would change `fixed_s`.
+    of_fixed: f64,
+    /// And `seconds_per_byte`.
+    of_slope: f64,
+}
+
+impl CostModel {
+    /// Fits the model; `None` without two sizes.
+    pub fn fit(cells: &[Cell]) -> Option<Self> {
+        let means: Vec<(&Cell, f64)> = cells
+            .iter()
+            .filter_map(|cell| {
+                let logs: Vec<f64> = cell.blocks.iter().map(|(_, seconds)| seconds.ln()).collect();
+                let mean = stats::mean(&logs)?.mean.exp();
+                (mean.is_finite() && mean > 0.0).then_some((cell, mean))
+            })
+            .collect();
+        let weight = |cell: &Cell, mean: f64| cell.blocks.len() as f64 / (mean * mean);
+        let total: f64 = means.iter().map(|&(cell, mean)| weight(cell, mean)).sum();
+        let centre =
+            means.iter().map(|&(cell, mean)| weight(cell, mean) * cell.octets).sum::<f64>() / total;
+        let spread: f64 = means
+            .iter()
+            .map(|&(cell, mean)| weight(cell, mean) * (cell.octets - centre).powi(2))
+            .sum();
+        if spread.is_nan() || spread <= 0.0 {
+            return None;
+        }
+        let cells: Vec<(Fitted, f64)> = means
+            .iter()
+            .map(|&(cell, mean_s)| {
+                let of_slope = weight(cell, mean_s) * (cell.octets - centre) / spread;
+                let of_fixed = weight(cell, mean_s) / total - centre * of_slope;
+                let log = mean_s.ln();
+                let deviations =
+                    cell.blocks.iter().map(|&(block, seconds)| (block, seconds.ln() - log));
+                let fitted = Fitted {
+                    octets: cell.octets,
+                    mean_s,
+                    deviations: deviations.collect(),
+                    of_fixed,
+                    of_slope,
+                };
+                (fitted, mean_s - cell.known_s)
+            })
+            .collect();
+        Some(Self {
+            fixed_s: cells.iter().map(|(cell, time)| cell.of_fixed * time).sum(),
+            seconds_per_byte: cells.iter().map(|(cell, time)| cell.of_slope * time).sum(),
+            cells: cells.into_iter().map(|(cell, _)| cell).collect(),
+        })
+    }
+
+    /// Seconds at a size, without what is known beforehand.
+    pub fn seconds(&self, octets: f64) -> f64 {
+        self.fixed_s + self.seconds_per_byte * octets
+    }
+
+    /// 95 % interval of `fixed_s`; none where a size has a single block.
+    pub fn fixed_ci95_s(&self) -> Option<[f64; 2]> {
+        let half = stats::half_width(&self.parts(|cell| cell.of_fixed))?;
+        Some([self.fixed_s - half, self.fixed_s + half])
+    }
+
+    /// 95 % interval of `seconds_per_byte`; none where a size has a single block.
+    pub fn seconds_per_byte_ci95(&self) -> Option<[f64; 2]> {
+        let half = stats::half_width(&self.parts(|cell| cell.of_slope))?;
+        Some([self.seconds_per_byte - half, self.seconds_per_byte + half])
+    }
+
+    fn parts(&self, share: fn(&Fitted) -> f64) -> Vec<Part> {
+        let part = |cell: &Fitted| {
+            let effect = share(cell) * cell.mean_s;
+            let effects: Vec<f64> = cell.deviations.iter().map(|(_, dev)| effect * dev).collect();
+            Part::of_mean(&effects)
+        };
+        self.cells.iter().map(part).collect()
+    }
+
+    /// How much longer than `other` this takes at a size, in seconds, and half of
+    /// its 95 % interval. Both were measured in the same blocks at the same sizes:
+    /// what a block did to both is not counted.
+    pub fn difference(&self, other: &Self, octets: f64) -> (f64, Option<f64>) {
+        let difference = self.seconds(octets) - other.seconds(octets);
+        let parts: Option<Vec<Part>> = self
+            .cells
+            .iter()
+            .map(|cell| {
+                let same = other.cells.iter().find(|same| same.octets == cell.octets)?;
+                let effect = |cell: &Fitted| (cell.of_fixed + cell.of_slope * octets) * cell.mean_s;
+                let (mine, theirs) = (effect(cell), effect(same));
+                let effects: Vec<f64> = cell
+                    .deviations
+                    .iter()
+                    .filter_map(|&(block, dev)| {
+                        let (_, other) = same.deviations.iter().find(|(b, _)| *b == block)?;
+                        Some(mine * dev - theirs * other)
+                    })
+                    .collect();
+                Some(Part::of_mean(&effects))
+            })
+            .collect();
+        (difference, parts.and_then(|parts| stats::half_width(&parts)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(octets: f64, seconds: &[f64]) -> Cell {
+        Cell { octets, blocks: (0..).zip(seconds.iter().copied()).collect(), known_s: 0.0 }
+    }
+
+    #[test]
+    fn an_exact_cost_is_found_whatever_the_sizes() {
+        let time = |octets: f64| 0.010 + octets * 2e-9;
+        let cells: Vec<Cell> =
+            [1e3, 1e6, 256e6].iter().map(|&octets| cell(octets, &[time(octets); 5])).collect();
+        let model = CostModel::fit(&cells).expect("three sizes");
+        assert!((model.fixed_s - 0.010).abs() < 1e-12);
+        assert!((model.seconds_per_byte - 2e-9).abs() < 1e-18);
+        let [lo, hi] = model.fixed_ci95_s().expect("five blocks");
+        assert!((hi - lo).abs() < 1e-12);
+        assert!((model.seconds(1e9) - time(1e9)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_size_or_one_block_is_not_enough() {
+        assert_eq!(CostModel::fit(&[cell(1e3, &[1.0, 2.0])]), None);
+        assert_eq!(CostModel::fit(&[]), None);
+        let single = CostModel::fit(&[cell(1e3, &[1.0]), cell(1e6, &[2.0])]).expect("two sizes");
+        assert_eq!(single.fixed_ci95_s(), None);
+    }
+
+    #[test]
+    fn with_two_sizes_the_interval_is_that_of_the_small_one() {
+        let small = [1.0, 1.1, 0.9, 1.05, 0.95];
+        let model = CostModel::fit(&[cell(0.0, &small), cell(1e9, &[10.0; 5])]).expect("two sizes");
+        let logs: Vec<f64> = small.iter().map(|t: &f64| t.ln()).collect();
+        let mean = stats::mean(&logs).expect("five values");
+        let [lo, hi] = mean.ci95.expect("an interval");
+        let expected = mean.mean.exp() * (hi - lo) / 2.0;
+        let [lo, hi] = model.fixed_ci95_s().expect("five blocks");
+        assert!(((hi - lo) / 2.0 - expected).abs() < 1e-9, "{lo} {hi} {expected}");
+    }
+
+    #[test]
+    fn what_a_block_does_to_both_is_no_difference() {
+        let speeds = [1.0, 2.0, 0.5, 1.5, 0.7];
+        let stack = |factor: f64| {
+            let at = |octets: f64, time: f64| cell(octets, &speeds.map(|s| s * time * factor));
+            CostModel::fit(&[at(1e3, 0.01), at(1e6, 0.02)]).expect("two sizes")
+        };
+        let (difference, half) = stack(1.5).difference(&stack(1.0), 1e3);
+        let half = half.expect("five blocks");
+        // 50 % more of a time that varies: the difference varies with it, the ratio does not
+        assert!(difference > 0.0 && half > 0.0);
+        let (nothing, half) = stack(1.0).difference(&stack(1.0), 1e3);
+        assert!(nothing == 0.0 && half.expect("five blocks") < 1e-12);
+    }
+}
