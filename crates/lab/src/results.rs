@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::analysis::slow_start::Segment;
 pub use crate::measure::wire::{Phase, Phases, Stretch, Tcp};
 pub use crate::testbed::{LinkReport, SelfTest};
 
@@ -48,11 +49,14 @@ pub struct Results {
 }
 
 impl PlanRecord {
-    /// Octets of payload of a full TCP segment: the MTU less the IP header (40 of
-    /// IPv6, 20 of IPv4) and TCP's 20 with 12 of time stamps.
-    pub fn segment_bytes(&self) -> f64 {
+    /// A full packet: the MTU less the IP header (40 octets of IPv6, 20 of IPv4)
+    /// and TCP's 20 with 12 of time stamps; on the link Ethernet's 38 come on top.
+    pub fn segment(&self) -> Segment {
         let ip = if self.family == "ipv4" { 20 } else { 40 };
-        f64::from(self.mtu.saturating_sub(ip + 32).max(1))
+        Segment {
+            payload_bytes: f64::from(self.mtu.saturating_sub(ip + 32).max(1)),
+            line_bytes: f64::from(self.mtu) + 38.0,
+        }
     }
 }
 
@@ -79,6 +83,9 @@ pub struct PlanRecord {
     pub congestion_control: String,
     pub link: String,
     pub check_links: Vec<String>,
+    #[serde(default)]
+    pub check_sizes_bytes: Vec<u64>,
+    /// The largest of them.
     pub check_size_bytes: u64,
     pub seed: u64,
 }

@@ -108,7 +108,7 @@ fn border(mut holds: f64, mut fails: f64, test: impl Fn(f64) -> bool) -> f64 {
 mod tests {
     use super::*;
     use crate::analysis::models;
-    use crate::analysis::models::tests::{downloads, stacks, unshaped};
+    use crate::analysis::models::tests::{SEGMENT, downloads, stacks, unshaped};
 
     fn found(ftps: impl Fn(f64) -> f64) -> Vec<Crossover> {
         let mut samples = downloads("ftp", |size| 0.001 + 3e-9 * size);
@@ -119,7 +119,7 @@ mod tests {
             sample.seconds = sample.seconds.map(|s| s * factor);
         }
         samples.extend(others);
-        let fitted = models::fit(&samples, &stacks(), &[unshaped()], 1428.0);
+        let fitted = models::fit(&samples, &stacks(), &[unshaped()], SEGMENT);
         let all = crossovers(&fitted);
         all.into_iter().filter(|crossing| crossing.clock == "transfer").collect()
     }

@@ -8,6 +8,8 @@ pub mod limits;
 pub mod models;
 pub mod outliers;
 pub mod portable;
+pub mod predict;
+pub mod rfc6349;
 pub mod slow_start;
 pub mod stats;
 pub mod stop;
@@ -24,13 +26,21 @@ pub fn derive(results: &mut Results, windows: &BTreeMap<String, u64>) {
     let links: Vec<LinkReport> =
         std::iter::once(&results.link).chain(&results.check_links).cloned().collect();
     let (stacks, samples) = (&results.plan.stacks, &results.samples);
-    let segment_bytes = results.plan.segment_bytes();
-    let context = summary::Context { stacks, links: &links, windows };
+    let segment = results.plan.segment();
+    let context = summary::Context { stacks, links: &links, windows, segment };
     results.summary = summary::summarise(samples, context);
-    let context = portable::Context { stacks, link: &results.link, segment_bytes, windows };
+    let context = portable::Context { stacks, link: &results.link, segment, windows };
     results.portable = portable::portable(samples, context);
-    let fitted = models::fit(samples, stacks, &links, segment_bytes);
+    let fitted = models::fit(samples, stacks, &links, segment);
     results.models = models::rows(&fitted, stacks);
     results.crossovers = crossover::crossovers(&fitted);
+    results.predictions = predict::predictions(
+        &results.portable,
+        &results.summary,
+        &results.link,
+        &results.check_links,
+        segment,
+        &results.plan.congestion_control,
+    );
     results.answer = answer::sentences(&results.portable, &results.summary);
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::cost::{self, CostModel};
 use super::fit;
-use super::slow_start::Path;
+use super::slow_start::{Path, Segment};
 use super::summary::{Clock, counted};
 use crate::results::{LinkReport, LogLine, Model, ModelPoint, Residual, Sample, StackRecord};
 
@@ -38,11 +38,11 @@ pub fn fit(
     samples: &[Sample],
     stacks: &[StackRecord],
     links: &[LinkReport],
-    segment_bytes: f64,
+    segment: Segment,
 ) -> Vec<Fitted> {
     let mut all = Vec::new();
     for link in links {
-        let path = path(link, segment_bytes);
+        let path = path(link, segment);
         for workload in DIRECTIONS {
             for stack in stacks {
                 let of_stack = |s: &&Sample| {
@@ -63,17 +63,11 @@ pub fn fit(
 
 /// The path of a link on which slow start counts: one with a delay of its own and
 /// no loss, which ends slow start at random.
-pub(super) fn path(link: &LinkReport, segment_bytes: f64) -> Option<Path> {
-    /// Octets beside the payload of a full segment in a frame as links count it:
-    /// Ethernet 38, IPv6 40, TCP with time stamps 32.
-    const HEADERS: f64 = 110.0;
-    let rtt_s = link.rtt_us.map_or(2.0 * link.delay_ms / 1e3, |us| us / 1e6);
-    let bytes_per_s =
-        link.rate_bps.map(|bps| bps as f64 / 8.0 * segment_bytes / (segment_bytes + HEADERS));
-    (link.delay_ms > 0.0 && link.loss_pct == 0.0).then_some(Path {
-        bytes_per_s,
-        rtt_s,
-        segment_bytes,
+pub(super) fn path(link: &LinkReport, segment: Segment) -> Option<Path> {
+    (link.delay_ms > 0.0 && link.loss_pct == 0.0).then(|| Path {
+        bytes_per_s: link.rate_bps.map(|bps| segment.payload_bytes_per_s(bps as f64)),
+        rtt_s: link.rtt_us.map_or(2.0 * link.delay_ms / 1e3, |us| us / 1e6),
+        segment_bytes: segment.payload_bytes,
     })
 }
 
@@ -209,6 +203,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::analysis::summary::tests::sample;
 
+    pub(crate) const SEGMENT: Segment = Segment { payload_bytes: 1428.0, line_bytes: 1538.0 };
+
     pub(crate) fn stacks() -> [StackRecord; 2] {
         let record = |name: &str, baseline: Option<&str>| StackRecord {
             name: name.into(),
@@ -243,7 +239,7 @@ pub(crate) mod tests {
     }
 
     fn modelled(samples: &[Sample]) -> Vec<Model> {
-        let fitted = fit(samples, &stacks(), &[unshaped()], 1428.0);
+        let fitted = fit(samples, &stacks(), &[unshaped()], SEGMENT);
         rows(&fitted, &stacks())
     }
 
@@ -279,9 +275,9 @@ pub(crate) mod tests {
     fn what_slow_start_takes_is_known_beforehand() {
         let mut link = unshaped();
         (link.delay_ms, link.rtt_us) = (10.0, Some(20_000.0));
-        let path = path(&link, 1428.0).expect("a delay");
+        let path = path(&link, SEGMENT).expect("a delay");
         let samples = downloads("ftp", |size| 0.040 + 8e-9 * size + path.waits_s(size));
-        let rows = |link: LinkReport| rows(&fit(&samples, &stacks(), &[link], 1428.0), &stacks());
+        let rows = |link: LinkReport| rows(&fit(&samples, &stacks(), &[link], SEGMENT), &stacks());
         let with = &rows(link.clone())[0];
         assert!((with.fixed_s - 0.0408).abs() < 0.001, "{}", with.fixed_s);
         assert!(with.residuals.iter().all(|r| r.log_ratio.abs() < 0.05));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cost::CostModel;
 use super::models;
+use super::slow_start::Segment;
 use super::summary::counted;
 use crate::results::{LinkReport, Portable, Sample, StackRecord};
 
@@ -14,8 +15,8 @@ pub struct Context<'a> {
     pub stacks: &'a [StackRecord],
     /// The main link.
     pub link: &'a LinkReport,
-    /// Octets of payload of a full segment.
-    pub segment_bytes: f64,
+    /// A full packet.
+    pub segment: Segment,
     /// Octets that a stack may have in flight beside TCP's own window.
     pub windows: &'a BTreeMap<String, u64>,
 }
@@ -45,7 +46,7 @@ const TELLING_SHARE: f64 = 0.5;
 fn one(stack: &StackRecord, downloads: &[&Sample], context: Context<'_>) -> Portable {
     let link = context.link;
     let unshaped = link.rate_bps.is_none() && link.delay_ms == 0.0 && link.loss_pct == 0.0;
-    let path = models::path(link, context.segment_bytes);
+    let path = models::path(link, context.segment);
     let time = CostModel::fit(&models::cells(downloads, |s| s.session_seconds, path.as_ref()));
     let cpu = |s: &Sample| s.cpu_seconds.map(|cpu| cpu.client + cpu.server);
     let cpu = CostModel::fit(&models::cells(downloads, cpu, None));
@@ -56,7 +57,7 @@ fn one(stack: &StackRecord, downloads: &[&Sample], context: Context<'_>) -> Port
     let per_gb = |model: &CostModel| model.seconds_per_byte * 1e9;
     let seconds_per_gb = time.as_ref().filter(|model| unshaped && tells(model)).map(per_gb);
     let extra = extra_bytes_per_mb(downloads);
-    let line = extra.map(|extra| line_bytes_per_byte(extra, context.segment_bytes));
+    let line = extra.map(|extra| line_bytes_per_byte(extra, context.segment));
     let round_trips = downloads
         .iter()
         .min_by_key(|s| s.size_bytes)
@@ -83,10 +84,10 @@ fn one(stack: &StackRecord, downloads: &[&Sample], context: Context<'_>) -> Port
 
 /// Octets that the link carries for each octet of file: captures do not show
 /// the framing that links count.
-fn line_bytes_per_byte(extra_bytes_per_mb: f64, segment_bytes: f64) -> f64 {
+fn line_bytes_per_byte(extra_bytes_per_mb: f64, segment: Segment) -> f64 {
     /// Preamble, start of frame, checksum, gap between frames (IEEE 802.3).
     const FRAMING: f64 = 24.0;
-    1.0 + extra_bytes_per_mb / 1e6 + FRAMING / segment_bytes
+    1.0 + extra_bytes_per_mb / 1e6 + FRAMING / segment.payload_bytes
 }
 
 /// Octets on the wire beyond the file's, per million of the file's, in the
@@ -106,7 +107,7 @@ fn extra_bytes_per_mb(downloads: &[&Sample]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::models::tests::unshaped;
+    use crate::analysis::models::tests::{SEGMENT, unshaped};
     use crate::analysis::summary::tests::sample;
     use crate::results::Wire;
 
@@ -145,7 +146,7 @@ mod tests {
 
     fn found(samples: &[Sample], stacks: &[StackRecord], link: &LinkReport) -> Portable {
         let windows = BTreeMap::new();
-        let context = Context { stacks, link, segment_bytes: 1428.0, windows: &windows };
+        let context = Context { stacks, link, segment: SEGMENT, windows: &windows };
         portable(samples, context).remove(0)
     }
 

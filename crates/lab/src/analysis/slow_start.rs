@@ -11,6 +11,22 @@
 /// Segments of the initial window, RFC 6928.
 const INITIAL_SEGMENTS: f64 = 10.0;
 
+/// A full packet.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Segment {
+    /// Octets of TCP payload.
+    pub payload_bytes: f64,
+    /// Octets that it takes on the link, framing counted.
+    pub line_bytes: f64,
+}
+
+impl Segment {
+    /// Octets of payload each second where full segments fill a link.
+    pub fn payload_bytes_per_s(self, rate_bps: f64) -> f64 {
+        rate_bps / 8.0 * self.payload_bytes / self.line_bytes
+    }
+}
+
 /// A path as TCP sees it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Path {

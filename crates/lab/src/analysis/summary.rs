@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::limits::{self, Evidence};
-use super::stats;
-use crate::results::{LinkReport, Sample, StackRecord, Summary};
+use super::slow_start::Segment;
+use super::{rfc6349, stats};
+use crate::results::{LinkReport, Sample, StackRecord, Summary, Tcp};
 
 /// Identity of a cell: link, workload, size, stack.
 type Key<'a> = (&'a str, &'a str, u64, &'a str);
@@ -18,6 +19,8 @@ pub struct Context<'a> {
     pub links: &'a [LinkReport],
     /// Octets that a stack may have in flight beside TCP's own window.
     pub windows: &'a BTreeMap<String, u64>,
+    /// A full packet.
+    pub segment: Segment,
 }
 
 /// Summarises samples cell by cell, in the order of the first sample of each.
@@ -68,9 +71,12 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
         Some(octets as f64 * 8.0 / t.mean)
     });
     let report = context.links.iter().find(|report| report.name == link);
+    let rate_bps = report.and_then(|report| report.rate_bps);
     let evidence = Evidence {
-        rate_bps: report.and_then(|report| report.rate_bps),
-        line_bps: line_rate(&samples, report, time.map(|t| t.mean)),
+        rate_bps,
+        line_bps: rate_bps.zip(goodput_bps).map(|(_, goodput)| {
+            goodput * context.segment.line_bytes / context.segment.payload_bytes
+        }),
         goodput_bps,
         idle_pct: mean_of(|s| s.cpu_idle_pct),
         cpu_share: mean_of(|s| {
@@ -99,7 +105,11 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
         limited_by: time.map(|_| limits::limited_by(&evidence).to_owned()),
         not_shaped: samples.iter().any(|sample| sample.not_shaped),
         outliers: samples.iter().filter(|sample| sample.outlier).count(),
-        rfc6349: None,
+        rfc6349: time.filter(|_| size_bytes > 0).map(|t| {
+            let octets = samples.first().map_or(0, |s| file_octets(s, size_bytes)) as f64;
+            let tcp: Vec<Tcp> = samples.iter().filter_map(|s| s.tcp).collect();
+            rfc6349::of_cell(t.mean, octets, rate_bps, context.segment, &tcp)
+        }),
         baseline,
     }
 }
@@ -127,23 +137,10 @@ fn file_octets(sample: &Sample, size: u64) -> u64 {
     size * u64::from(sample.files.max(1))
 }
 
-/// Bits per second on the wire, framing counted, in the direction of the file.
-fn line_rate(
-    samples: &[&Sample],
-    report: Option<&LinkReport>,
-    seconds: Option<f64>,
-) -> Option<f64> {
-    const FULL_FRAME: f64 = 1448.0;
-    const FRAMED: f64 = 1538.0;
-    report?.rate_bps?;
-    let sample = samples.first()?;
-    let octets = file_octets(sample, sample.size_bytes) as f64;
-    seconds.filter(|s| *s > 0.0).map(|s| octets * FRAMED / FULL_FRAME * 8.0 / s)
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::analysis::models::tests::SEGMENT;
 
     pub(crate) fn sample(stack: &str, block: u32, seconds: f64) -> Sample {
         Sample {
@@ -180,7 +177,10 @@ pub(crate) mod tests {
             baseline: baseline.map(str::to_owned),
         };
         let stacks = [record("ftp", None), record("ftps", Some("ftp"))];
-        summarise(samples, Context { stacks: &stacks, links: &[], windows: &BTreeMap::new() })
+        summarise(
+            samples,
+            Context { stacks: &stacks, links: &[], windows: &BTreeMap::new(), segment: SEGMENT },
+        )
     }
 
     #[test]

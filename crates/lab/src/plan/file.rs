@@ -121,9 +121,9 @@ impl PlanFile {
         {
             return Err(at(unshaped.0, "a check link needs a rate: it is a point on the picture"));
         }
-        let check_size = match &self.check_size {
-            Some(size) => read_size(size)?,
-            None => largest_download(&workloads),
+        let check_sizes = match &self.check_size {
+            Some(size) => vec![read_size(size)?],
+            None => first_download(&workloads),
         };
         Ok(Plan {
             name: plain(self.name.as_ref())?.unwrap_or_else(|| name.to_owned()),
@@ -143,7 +143,7 @@ impl PlanFile {
                 .unwrap_or_else(|| "cubic".into()),
             link,
             check_links,
-            check_size,
+            check_sizes,
             seed: self.seed.unwrap_or_else(rand::random),
         })
     }
@@ -356,10 +356,10 @@ fn read_size(text: &Spanned<String>) -> Result<u64, At> {
     }
 }
 
-/// The size that the picture shows first.
-fn largest_download(workloads: &[Workload]) -> u64 {
-    let downloads = workloads.iter().filter(|workload| workload.kind == Kind::Download);
-    downloads.flat_map(|workload| &workload.sizes).copied().max().unwrap_or(4 << 20)
+/// What check links are measured with.
+fn first_download(workloads: &[Workload]) -> Vec<u64> {
+    let download = workloads.iter().find(|workload| workload.kind == Kind::Download);
+    download.map_or(vec![4 << 20], |workload| workload.sizes.clone())
 }
 
 fn line_of(text: &str, span: &Range<usize>) -> usize {

@@ -40,10 +40,10 @@ pub struct Plan {
     pub congestion_control: String,
     /// The link on which everything is measured.
     pub link: LinkSpec,
-    /// Links on which the prediction for the picture is checked, with one size.
+    /// Links on which predictions are checked.
     pub check_links: Vec<LinkSpec>,
-    /// Size of the transfers on the check links; the largest download's by default.
-    pub check_size: u64,
+    /// Sizes of the downloads there; by default those of the first download.
+    pub check_sizes: Vec<u64>,
     /// Seed of the order of blocks and of the files' content.
     pub seed: u64,
 }
