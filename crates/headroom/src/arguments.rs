@@ -53,10 +53,10 @@ pub(crate) enum Lab {
     List,
     /// Run a plan, or compare stacks without one
     #[command(
-        after_help = "Examples:\n  headroom lab run plans/demo.toml\n  headroom lab run ftp ftps https --link 100mbit --sizes 1KiB,1MiB\n  headroom lab run plans/demo.toml --only 'ftp*' --dry-run"
+        after_help = "Examples:\n  headroom lab run plans/demo.toml\n  headroom lab run ftp ftps https --link 100mbit --sizes 1KiB,1MiB\n  headroom lab run plans/demo.toml --only 'ftp*' --dry-run\n  headroom lab run --resume results/demo-1790000000"
     )]
     Run(Run),
-    /// Rebuild the report from the results.json of a folder
+    /// Rebuild the report of a folder, also of a run that was killed or still goes on
     Report {
         /// Folder of an earlier run
         dir: PathBuf,
@@ -72,11 +72,17 @@ pub(crate) enum Lab {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// A plan (a TOML file), or the names of stacks
-    #[arg(required = true, value_name = "PLAN|STACK")]
+    #[arg(required_unless_present = "resume", value_name = "PLAN|STACK")]
     pub(crate) what: Vec<String>,
     /// Folder for results and report [default: results/NAME-TIME]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Go on with the run in this folder, which was cut: what it has is not measured again
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "dry_run"])]
+    pub(crate) resume: Option<PathBuf>,
+    /// Go on although the machine or its programs have changed
+    #[arg(long, requires = "resume")]
+    pub(crate) changed_too: bool,
     /// Paired blocks for each workload and size (the fewest, where the plan has `until`)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub(crate) repetitions: Option<u32>,

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use headroom_lab::plan::Plan;
 use headroom_lab::results::Results;
-use headroom_lab::run::{self, Options};
+use headroom_lab::run::{self, Options, Outcome, Resumption};
 use headroom_lab::{Error, clean, doctor, report, service, workload};
 
 use crate::arguments::{Lab, Run};
+use crate::folder::Folder;
 use crate::progress::Bar;
 
 pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
@@ -25,6 +26,9 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
 }
 
 fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
+    if let Some(folder) = &arguments.resume {
+        return resume(arguments, folder);
+    }
     let plan = plan(arguments)?;
     let options = options(arguments.scratch.clone())?;
     if arguments.dry_run {
@@ -33,26 +37,70 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let out = arguments.out.clone().unwrap_or_else(|| default_folder(&plan));
-    let out = outside_run(std::path::absolute(out)?)?;
     run::require(&plan)?;
     // An hour's results must not be lost to a folder that cannot be made.
-    std::fs::create_dir_all(&out)
-        .with_context(|| format!("cannot create the output folder {}", out.display()))?;
-    let results = {
+    let out = Folder::new(arguments.out.as_deref(), &plan)?;
+    let outcome = {
         let bar = Bar::new();
-        run::run(&plan, &options, &bar).inspect_err(|_| {
-            let _ = std::fs::remove_dir(&out); // unless something is in it
-        })?
+        run::run(&plan, &options, &out.path, &bar)
     };
-    report::write(&out, &results)?;
-    if arguments.json {
+    match outcome {
+        Ok(outcome) => tell(outcome, &out.path, arguments.json),
+        Err(error) => {
+            out.remove();
+            Err(anyhow::Error::new(error))
+        }
+    }
+}
+
+/// Goes on with a run that was cut.
+fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
+    let named = !arguments.what.is_empty();
+    let changing = arguments.repetitions.is_some()
+        || arguments.only.is_some()
+        || arguments.link.is_some()
+        || !arguments.sizes.is_empty();
+    if changing && !named {
+        let sentence = "--resume goes on with the plan that was begun: leave out --repetitions, --only, --link and \
+                        --sizes, or name that plan as well";
+        return Err(Error::Plan(sentence.to_owned()).into());
+    }
+    let plan = if named { Some(plan(arguments)?) } else { None };
+    let options = options(arguments.scratch.clone())?;
+    let folder = outside_run(std::path::absolute(folder)?)?;
+    let how = Resumption { plan: plan.as_ref(), changed_too: arguments.changed_too };
+    let outcome = {
+        let bar = Bar::new();
+        run::resume(&folder, how, &options, &bar)?
+    };
+    match outcome {
+        Some(outcome) => tell(outcome, &folder, arguments.json),
+        None => {
+            println!(
+                "The run in {} is complete: there is nothing to go on with.",
+                folder.display()
+            );
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Says what a run has found, and why that is not all, if it is not.
+fn tell(outcome: Outcome, folder: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    let Outcome { results, cut } = outcome;
+    if json {
         println!("{}", serde_json::to_string_pretty(&results)?);
     } else {
         print!("{}", report::terminal::answer(&results, width()));
-        println!("\nReport: {}", out.join("report.html").display());
+        println!("\nReport: {}", folder.join("report.html").display());
     }
-    fail_if_any_failed(&results)
+    match cut {
+        None => fail_if_any_failed(&results),
+        Some(error) => Err(anyhow::Error::new(error).context(format!(
+            "what was measured is kept; continue with `headroom lab run --resume {}`",
+            folder.display()
+        ))),
+    }
 }
 
 /// A run with failed samples has results worth reading, and an exit code that
@@ -68,6 +116,18 @@ fn fail_if_any_failed(results: &Results) -> anyhow::Result<ExitCode> {
 fn plan(arguments: &Run) -> anyhow::Result<Plan> {
     let is_plan = |what: &str| what.ends_with(".toml") || Path::new(what).is_file();
     let mut plan = match &arguments.what[..] {
+        [path] if path.is_empty() => {
+            let sentence =
+                "an empty word names no plan and no stack; `headroom lab list` names both";
+            return Err(Error::Plan(sentence.to_owned()).into());
+        }
+        [path] if Path::new(path).is_dir() => {
+            let sentence = format!(
+                "{path} is a folder: name the plan in it, a file such as {}",
+                Path::new(path).join("demo.toml").display()
+            );
+            return Err(Error::Plan(sentence).into());
+        }
         [path] if is_plan(path) => {
             if arguments.link.is_some() || !arguments.sizes.is_empty() {
                 return Err(Error::Plan(format!(
@@ -78,10 +138,8 @@ fn plan(arguments: &Run) -> anyhow::Result<Plan> {
             Plan::read(Path::new(path))?
         }
         names => {
-            let default = || ["1KiB", "1MiB", "64MiB"].map(String::from).to_vec();
-            let sizes =
-                if arguments.sizes.is_empty() { default() } else { arguments.sizes.clone() };
-            Plan::from_arguments(names, &sizes, arguments.link.as_deref().unwrap_or("unshaped"))?
+            let link = arguments.link.as_deref().unwrap_or("unshaped");
+            Plan::from_arguments(names, &arguments.sizes, link)?
         }
     };
     if let Some(repetitions) = arguments.repetitions {
@@ -107,7 +165,7 @@ fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {
 }
 
 /// The lab covers `/run` with its own: what is written there ends with it.
-fn outside_run(path: PathBuf) -> anyhow::Result<PathBuf> {
+pub(crate) fn outside_run(path: PathBuf) -> anyhow::Result<PathBuf> {
     if path.starts_with("/run") {
         let sentence = format!(
             "{}: the lab covers /run with its own; choose a folder elsewhere",
@@ -116,13 +174,6 @@ fn outside_run(path: PathBuf) -> anyhow::Result<PathBuf> {
         return Err(Error::Plan(sentence).into());
     }
     Ok(path)
-}
-
-fn default_folder(plan: &Plan) -> PathBuf {
-    let seconds = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    PathBuf::from("results").join(format!("{}-{seconds}", plan.name))
 }
 
 fn width() -> usize {
@@ -134,8 +185,14 @@ fn width() -> usize {
 }
 
 fn rebuild(dir: &Path) -> anyhow::Result<ExitCode> {
-    let mut results = report::read(dir)?;
-    run::reanalyse(&mut results);
+    let results = match run::unfinished(dir)? {
+        Some(results) => results,
+        None => {
+            let mut results = report::read(dir)?;
+            run::reanalyse(&mut results);
+            results
+        }
+    };
     report::write(dir, &results)?;
     print!("{}", report::terminal::answer(&results, width()));
     println!("\nReport: {}", std::path::absolute(dir.join("report.html"))?.display());

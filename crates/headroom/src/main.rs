@@ -2,6 +2,7 @@
 
 mod arguments;
 mod fetch;
+mod folder;
 mod lab;
 mod progress;
 

@@ -128,11 +128,22 @@ fn what_cannot_be_typed() {
         ("lab run http --sizes 1K", "`1K` is not a size"),
         ("lab run http --link fast", "fast"),
         ("lab run absent.toml", "absent.toml"),
+        ("lab run tmp", "tmp is a folder: name the plan in it"),
+        ("lab run ssh --sizes 1KiB", "leave out --sizes"),
+        ("lab run ssh http", "measure them in two runs"),
+        ("lab run --resume", "--resume"),
+        ("lab run http --changed-too", "--resume"),
+        ("lab run --resume tmp", "there is no journal.jsonl in this folder"),
+        ("lab run --resume tmp --out other", "--out"),
+        ("lab run --resume tmp --repetitions 3", "leave out --repetitions"),
     ] {
         let ended = ground.end_of(ground.headroom(arguments));
         ended.assert_says(2, &[fragment]);
         ended.assert_nothing_started();
     }
+    let mut nothing = ground.headroom("lab run");
+    nothing.arg("");
+    ground.end_of(nothing).assert_says(2, &["names no plan and no stack"]);
 }
 
 #[test]

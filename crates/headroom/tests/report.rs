@@ -36,7 +36,7 @@ fn the_report_is_drawn_whole_and_takes_names_for_text() {
         hostile["plan"][key] = json!(HOSTILE);
     }
     hostile["environment"]["cpu"] = json!(HOSTILE);
-    hostile["warnings"] = json!([HOSTILE, "<b>bold</b>"]);
+    hostile["remarks"] = json!([HOSTILE, "<b>bold</b>"]);
     for (index, sample) in list(&mut hostile, "samples").iter_mut().enumerate() {
         if index % 3 == 0 {
             sample["ok"] = json!(false);

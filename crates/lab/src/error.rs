@@ -17,7 +17,7 @@ pub enum Error {
     #[error("{0}")]
     Link(String),
     /// The user asked to stop.
-    #[error("interrupted; everything was removed, nothing was written")]
+    #[error("interrupted; the testbed was removed")]
     Interrupted,
 }
 

@@ -44,6 +44,18 @@ pub struct Results {
     pub predictions: Vec<Prediction>,
     /// One transfer of each stack.
     pub timelines: Vec<Timeline>,
+    /// Whether everything that the plan asks for was done.
+    #[serde(default = "yes")]
+    pub complete: bool,
+    /// Why the run ended before that, in words; null: it did not.
+    #[serde(default)]
+    pub ended: Option<String>,
+    /// Each time that the run was continued.
+    #[serde(default)]
+    pub resumed: Vec<Resumed>,
+    /// What was noted while measuring: the warnings that cannot be derived.
+    #[serde(default)]
+    pub remarks: Vec<String>,
     /// What the reader should know before believing it.
     pub warnings: Vec<String>,
 }
@@ -60,8 +72,36 @@ impl PlanRecord {
     }
 }
 
-/// The plan as it was run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+impl Results {
+    /// The sentence that stands above everything else where the run was cut.
+    pub fn incomplete(&self) -> Option<String> {
+        let why = self.ended.as_deref().unwrap_or("no reason given");
+        let sentence = format!(
+            "This run is not complete: {}. Continue it with `headroom lab run --resume` and the folder of this report.",
+            why.trim_end_matches('.')
+        );
+        (!self.complete).then_some(sentence)
+    }
+}
+
+/// Results from before runs could be cut are whole.
+fn yes() -> bool {
+    true
+}
+
+/// One continuation of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumed {
+    /// RFC 3339.
+    pub at: String,
+    /// Blocks that were kept from before.
+    pub blocks_before: usize,
+    /// What of machine and programs was no longer as before.
+    pub changed: Vec<String>,
+}
+
+/// The plan as it was run; a [`crate::plan::Plan`] can be made of it again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields of `plan::Plan`")]
 pub struct PlanRecord {
     pub name: String,
@@ -91,7 +131,7 @@ pub struct PlanRecord {
 }
 
 /// A stack and its baseline.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields of `plan::PlannedStack`")]
 pub struct StackRecord {
     pub name: String,
@@ -99,12 +139,21 @@ pub struct StackRecord {
 }
 
 /// A workload.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields of `workload::Workload`")]
 pub struct WorkloadRecord {
     pub kind: String,
     pub sizes_bytes: Vec<u64>,
     pub stacks: Vec<String>,
+    /// Files in the folder; null unless the workload is `many`.
+    #[serde(default)]
+    pub files: Option<u32>,
+    /// Clients at once; null unless the workload is `parallel`.
+    #[serde(default)]
+    pub clients: Option<u32>,
+    /// The commands; null: those of each service.
+    #[serde(default)]
+    pub commands: Option<Vec<String>>,
 }
 
 /// The machine and its programs.

@@ -119,6 +119,7 @@ impl Ground {
 
     /// Runs `headroom lab run …` with results in `out`, which must succeed.
     pub(crate) fn measure(&self, arguments: &str) -> Value {
+        let _ = std::fs::remove_dir_all(self.path("out")); // an earlier run's
         let ended = self.end_of(self.headroom(&format!("lab run --out out {arguments}")));
         assert_eq!(ended.code, Some(0), "{ended}");
         ended.assert_nothing_left();
@@ -232,6 +233,15 @@ impl Running {
                 (serial >= n).then(|| entry.path())
             })
         })
+    }
+
+    /// Waits until the journal in `out` has this many complete blocks.
+    pub(crate) fn until_block(&mut self, n: usize) {
+        self.until("a block", |run| {
+            let journal = std::fs::read_to_string(run.dir.join("out/journal.jsonl")).ok()?;
+            let blocks = journal.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            (blocks.filter(|line| line.starts_with("{\"block\"")).count() >= n).then_some(())
+        });
     }
 
     /// Whether it still runs.

@@ -71,10 +71,11 @@ fn at<T>(spanned: &Spanned<T>, message: impl Into<String>) -> At {
     At { span: spanned.span(), message: message.into() }
 }
 
-const LARGEST: u64 = 1 << 30;
+/// Octets that a file may have.
+pub(super) const SIZES: std::ops::RangeInclusive<u64> = 1..=1 << 30;
 
 /// As a baseline: this stack is compared with nothing.
-const NO_BASELINE: &str = "none";
+pub(super) const NO_BASELINE: &str = "none";
 
 impl PlanFile {
     fn into_plan(self, name: &str) -> Result<Plan, At> {
@@ -145,6 +146,7 @@ impl PlanFile {
             check_links,
             check_sizes,
             seed: self.seed.unwrap_or_else(rand::random),
+            seed_is_random: self.seed.is_none(),
         })
     }
 
@@ -350,7 +352,7 @@ fn read_spanned<T: FromStr<Err = String>>(text: &Spanned<String>) -> Result<T, A
 
 fn read_size(text: &Spanned<String>) -> Result<u64, At> {
     match units::parse_size(text.get_ref()) {
-        Ok(size) if (1..=LARGEST).contains(&size) => Ok(size),
+        Ok(size) if SIZES.contains(&size) => Ok(size),
         Ok(_) => Err(at(text, "sizes go from 1 B to 1 GiB")),
         Err(message) => Err(at(text, message)),
     }

@@ -2,6 +2,7 @@
 //! or from the command line. A plan that exists can be run.
 
 mod file;
+mod record;
 
 use std::path::Path;
 
@@ -46,6 +47,8 @@ pub struct Plan {
     pub check_sizes: Vec<u64>,
     /// Seed of the order of blocks and of the files' content.
     pub seed: u64,
+    /// Nobody asked for this seed.
+    pub seed_is_random: bool,
 }
 
 /// A stack and what it is compared with.
@@ -119,7 +122,8 @@ impl Plan {
         file::read(text, name)
     }
 
-    /// The plan of a command line: stacks, sizes and a link.
+    /// The plan of a command line: stacks, sizes (none: a small, a middling and a
+    /// large one) and a link.
     ///
     /// # Errors
     /// [`Error::Plan`] with a sentence.
@@ -136,12 +140,25 @@ impl Plan {
             all.extend(missing.filter(|b| !all.iter().any(|s| s == b)).map(str::to_owned));
             all.push(name.clone());
         }
-        let commands_only =
-            Stack::parse(&stacks[0]).is_ok_and(|s| !s.service.accepts(Kind::Download));
-        let workloads = if commands_only {
+        let moves_files =
+            |name: &&String| Stack::parse(name).is_ok_and(|s| s.service.accepts(Kind::Download));
+        let (files, commands): (Vec<&String>, Vec<&String>) = stacks.iter().partition(moves_files);
+        let workloads = if let Some(name) = commands.first() {
+            if let Some(other) = files.first() {
+                return Err(Error::Plan(format!(
+                    "`{name}` runs commands and `{other}` moves files, so they have nothing to compare: \
+                     measure them in two runs, or write a plan with a workload for each"
+                )));
+            }
+            if !sizes.is_empty() {
+                return Err(Error::Plan(format!(
+                    "`{name}` runs commands and moves no files: leave out --sizes"
+                )));
+            }
             "[[workload]]\nkind = \"commands\"\n".to_owned()
         } else {
-            let sizes = quoted(sizes);
+            let default = ["1KiB", "1MiB", "64MiB"].map(String::from);
+            let sizes = quoted(if sizes.is_empty() { &default } else { sizes });
             format!(
                 "[[workload]]\nkind = \"download\"\nsizes = [{sizes}]\n[[workload]]\nkind = \"upload\"\nsizes = [{sizes}]\n"
             )
@@ -323,6 +340,25 @@ sizes = ["1KiB", "1MiB"]
         assert_eq!(names, ["ftp", "ftps", "http", "https"]);
         let error = Plan::from_arguments(&strings(&["ftps"]), &strings(&["1K"]), "unshaped");
         assert!(error.is_err_and(|e| e.to_string().starts_with("`1K` is not a size")));
+        let defaults = Plan::from_arguments(&strings(&["ftp"]), &[], "unshaped");
+        assert!(defaults.is_ok_and(|plan| plan.workloads[0].sizes == [1024, 1 << 20, 64 << 20]));
+    }
+
+    #[test]
+    fn a_command_line_of_commands_has_no_files() {
+        let strings = |s: &[&str]| s.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        let refused = |stacks: &[&str], sizes: &[&str]| {
+            let plan = Plan::from_arguments(&strings(stacks), &strings(sizes), "unshaped");
+            plan.expect_err("a mistake").to_string()
+        };
+        assert!(Plan::from_arguments(&strings(&["ssh"]), &[], "unshaped").is_ok());
+        assert_eq!(
+            refused(&["ssh"], &["1KiB"]),
+            "`ssh` runs commands and moves no files: leave out --sizes"
+        );
+        for stacks in [["ssh", "ftp"], ["ftp", "ssh"]] {
+            assert!(refused(&stacks, &[]).starts_with("`ssh` runs commands and `ftp` moves files"));
+        }
     }
 
     #[test]

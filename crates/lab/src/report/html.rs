@@ -7,8 +7,11 @@ const TEMPLATE: &str = include_str!("page/template.html");
 
 pub(super) fn page(results: &Results) -> Result<String> {
     let json = serde_json::to_string(results).doing(|| "write the report's data".into())?;
-    let paragraphs: String =
-        results.answer.iter().map(|sentence| format!("<p>{}</p>", escaped(sentence))).collect();
+    let notice = results.incomplete().map_or_else(String::new, |sentence| {
+        format!("<p class=\"notice\" role=\"alert\">{}</p>", escaped(&sentence))
+    });
+    let answer = results.answer.iter().map(|sentence| format!("<p>{}</p>", escaped(sentence)));
+    let paragraphs: String = std::iter::once(notice).chain(answer).collect();
     let title = escaped(&results.plan.question);
     fill(
         TEMPLATE,

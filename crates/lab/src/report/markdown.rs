@@ -15,6 +15,9 @@ pub(super) struct Table {
 /// Sentences and tables, for a README or an issue.
 pub fn summary(results: &Results) -> String {
     let mut text = format!("## {}\n\n", results.plan.question);
+    if let Some(sentence) = results.incomplete() {
+        text += &format!("**{sentence}**\n\n");
+    }
     for sentence in &results.answer {
         text += &format!("- {sentence}\n");
     }

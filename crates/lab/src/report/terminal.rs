@@ -6,6 +6,11 @@ use crate::results::Results;
 /// The answer, `width` columns wide where that is possible.
 pub fn answer(results: &Results, width: usize) -> String {
     let mut text = String::new();
+    let cut = results.incomplete();
+    if let Some(sentence) = &cut {
+        text += &wrapped(sentence, width);
+        text += "\n";
+    }
     for sentence in &results.answer {
         text += &wrapped(sentence, width);
     }
@@ -20,7 +25,7 @@ pub fn answer(results: &Results, width: usize) -> String {
          the baseline, ± half of its 95 % interval; a baseline shows its time. Limited by: at the largest size.",
         width,
     );
-    for warning in &results.warnings {
+    for warning in results.warnings.iter().filter(|warning| Some(*warning) != cut.as_ref()) {
         text += &wrapped(&format!("Note: {warning}"), width);
     }
     text

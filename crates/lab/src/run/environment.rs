@@ -1,19 +1,23 @@
 //! What machine, which programs, what settings; and what to warn of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::Run;
 use crate::parts::{self, Program};
 use crate::plan::Plan;
 use crate::results::{Environment, ProgramRecord, Results};
+use crate::testbed::Testbed;
 
 /// Now, as RFC 3339 in UTC.
 pub(super) fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-pub(super) fn record(plan: &Plan, run: &Run<'_>, started: String) -> Environment {
-    let testbed = &run.bench.testbed;
+pub(super) fn record(
+    plan: &Plan,
+    testbed: &Testbed,
+    client_version: &str,
+    started: String,
+) -> Environment {
     let services = plan.stacks.iter().flat_map(|planned| planned.stack.service.programs());
     let mut programs: Vec<Program> = parts::TESTBED.iter().chain(services).copied().collect();
     programs.sort();
@@ -38,7 +42,7 @@ pub(super) fn record(plan: &Plan, run: &Run<'_>, started: String) -> Environment
         .collect();
     records.push(ProgramRecord {
         name: "headroom fetch".to_owned(),
-        version: run.client_version.clone(),
+        version: client_version.to_owned(),
         path: "this program".to_owned(),
         origin: "built-in".to_owned(),
     });
@@ -83,9 +87,58 @@ pub(super) fn record(plan: &Plan, run: &Run<'_>, started: String) -> Environment
     }
 }
 
+/// What of machine and programs is not as it was, one `name: value instead of
+/// value` each.
+pub(super) fn changes(before: &Environment, now: &Environment) -> Vec<String> {
+    let facts = |environment: &Environment| {
+        let mut facts = BTreeMap::from([
+            ("headroom".to_owned(), environment.headroom.clone()),
+            ("kernel".to_owned(), environment.kernel.clone()),
+            ("distribution".to_owned(), environment.distribution.clone()),
+            ("cpu".to_owned(), environment.cpu.clone()),
+            ("cores".to_owned(), environment.cores.to_string()),
+        ]);
+        let programs = environment.programs.iter();
+        facts.extend(programs.map(|program| (program.name.clone(), program.version.clone())));
+        facts
+    };
+    let (before, now) = (facts(before), facts(now));
+    let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let value = |of: &BTreeMap<String, String>, name: &String| {
+        of.get(name).map_or_else(|| "none".to_owned(), |value| format!("`{value}`"))
+    };
+    names
+        .into_iter()
+        .filter(|name| before.get(*name) != now.get(*name))
+        .map(|name| format!("{name}: {} instead of {}", value(&now, name), value(&before, name)))
+        .collect()
+}
+
 /// What the reader should know before believing the results.
 pub(super) fn warnings(results: &Results) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<String> = results.incomplete().into_iter().collect();
+    if let Some(last) = results.resumed.last() {
+        let changed: BTreeSet<&str> = results
+            .resumed
+            .iter()
+            .flat_map(|resumed| &resumed.changed)
+            .map(String::as_str)
+            .collect();
+        warnings.push(format!(
+            "This run was interrupted and continued {} time(s), last at {} with {} block(s) done. Each link was tested \
+             again; its last test is the one shown.",
+            results.resumed.len(),
+            last.at,
+            last.blocks_before
+        ));
+        if !changed.is_empty() {
+            let changed = changed.into_iter().collect::<Vec<_>>().join("; ");
+            warnings.push(format!(
+                "Machine or programs changed before the run was continued, so its blocks are of two kinds: {changed}."
+            ));
+        }
+    }
+    warnings.extend(results.remarks.iter().cloned());
     let failed = results.samples.iter().filter(|sample| !sample.ok).count();
     if failed > 0 {
         let first = results
@@ -98,7 +151,7 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
             results.samples.len()
         ));
     }
-    let marked: std::collections::BTreeSet<u32> =
+    let marked: BTreeSet<u32> =
         results.samples.iter().filter(|s| s.marked.is_some()).map(|s| s.block).collect();
     if !marked.is_empty() {
         warnings.push(format!(

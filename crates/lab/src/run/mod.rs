@@ -2,10 +2,13 @@
 //! count packets, take everything down, analyse.
 
 mod environment;
+mod journal;
+mod record;
+mod resume;
 mod sample;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -14,22 +17,25 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 
+use crate::analysis;
 use crate::analysis::stop::{self, Decision, Until, Width};
-use crate::analysis::{self, stats};
 use crate::command::Executor;
 use crate::error::{Error, Result};
 use crate::link::{LinkSpec, Queue, Way};
-use crate::measure::wire;
 use crate::parts::{self, Parts, Program};
 use crate::plan::{Offload, Plan};
-use crate::results::{
-    LinkReport, PlanRecord, Results, SCHEMA, StackRecord, Timeline, Wire, WorkloadRecord,
-};
+use crate::report;
+use crate::results::{PlanRecord, Results, Resumed, SCHEMA};
 use crate::testbed::{Settings, Testbed};
 use crate::units;
 use crate::workload::{Kind, Workload};
 
-use sample::{Bench, Cell, Measured};
+pub use journal::NAME as JOURNAL;
+pub use resume::{Resumption, resume, unfinished};
+
+use journal::{Entry, Header, Journal};
+use record::{Block, Counted, LinkSet, Place, Record, Row};
+use sample::{Bench, Cell};
 
 /// How to run, beside what.
 #[derive(Debug, Clone)]
@@ -56,32 +62,125 @@ pub trait Progress {
     fn advance(&self, ms: u64, what: &str);
 }
 
-/// Runs a plan.
+/// What a run has come to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// All that was measured; written to the output folder.
+    pub results: Results,
+    /// Why that is not all of the plan.
+    pub cut: Option<Error>,
+}
+
+/// Runs a plan. Results and report are in `folder` afterwards, also where the
+/// run was cut in the middle.
 ///
 /// # Errors
-/// What could not be done; everything was removed again.
-pub fn run(plan: &Plan, options: &Options, progress: &dyn Progress) -> Result<Results> {
+/// What could not be done, before anything was measured; everything was removed
+/// again.
+pub fn run(
+    plan: &Plan,
+    options: &Options,
+    folder: &Path,
+    progress: &dyn Progress,
+) -> Result<Outcome> {
     require(plan)?;
-    let parts = Parts::from_environment();
-    let started = environment::now();
-    let clock = Instant::now();
-    let mut run = Run::up(plan, options, Arc::new(Executor::real(parts)), progress)?;
-    let up = clock.elapsed();
-    let measured = match run.measure() {
-        Ok(measured) => measured,
-        // Ctrl-C also reaches the commands that a run waits for.
-        Err(_) if options.interrupted.load(Ordering::Relaxed) => return Err(Error::Interrupted),
-        // Whatever went wrong, a server that died explains it best.
-        Err(error) => return Err(run.bench.blame_a_server(error)),
-    };
-    let mut environment = environment::record(plan, &run, started);
-    let (links, warnings) = (std::mem::take(&mut run.links), std::mem::take(&mut run.warnings));
-    let clock = Instant::now();
-    drop(run);
-    let (up, down) = (up.as_secs_f64(), clock.elapsed().as_secs_f64());
-    let testbed = format!("up in {up:.2} s, servers included; down in {down:.2} s");
-    environment.settings.insert("testbed".to_owned(), testbed);
-    Ok(analyse(plan, environment, links, measured, warnings))
+    let journal = Journal::create(folder)?;
+    let begun =
+        Begun { journal, header: None, record: Record::default(), folder, changed_too: false };
+    begun.run(plan, options, progress)
+}
+
+/// A run whose journal is open.
+struct Begun<'a> {
+    journal: Journal,
+    /// None where the run is new.
+    header: Option<Header>,
+    record: Record,
+    folder: &'a Path,
+    /// Whether machine and programs may be other ones than before.
+    changed_too: bool,
+}
+
+impl Begun<'_> {
+    /// Does what the journal does not have yet.
+    fn run(self, plan: &Plan, options: &Options, progress: &dyn Progress) -> Result<Outcome> {
+        let (started, clock) = (environment::now(), Instant::now());
+        let is_new = self.header.is_none();
+        let executor = Arc::new(Executor::real(Parts::from_environment()));
+        let mut run = match Run::up(plan, options, executor, progress) {
+            Ok(run) => run,
+            Err(error) => {
+                if is_new {
+                    self.journal.remove()?;
+                }
+                return Err(error);
+            }
+        };
+        let up = clock.elapsed();
+        let version = &options.client_version;
+        let environment = environment::record(plan, &run.bench.testbed, version, started);
+        let (mut header, first) = match self.header {
+            None => {
+                let header = Header { schema: SCHEMA, plan: PlanRecord::of(plan), environment };
+                (header.clone(), Entry::Run(Box::new(header)))
+            }
+            Some(header) => {
+                let changed = environment::changes(&header.environment, &environment);
+                if !self.changed_too {
+                    resume::require_unchanged(self.folder, &changed)?;
+                }
+                let (at, blocks_before) = (environment.started, self.record.blocks());
+                (header, Entry::Resumed(Resumed { at, blocks_before, changed }))
+            }
+        };
+        (run.journal, run.record) = (Some(self.journal), self.record);
+        let measured = run.keep(first).and_then(|()| run.measure());
+        let cut = measured.err().map(|error| match error {
+            // Ctrl-C also reaches the commands that a run waits for.
+            _ if options.interrupted.load(Ordering::Relaxed) => Error::Interrupted,
+            // Whatever went wrong, a server that died explains it best.
+            error => run.bench.blame_a_server(error),
+        });
+        let kept = run.keep(last_entry(cut.as_ref()));
+        // a run that is cut may be so because nothing more can be written
+        let cut = cut.or(kept.err());
+        let (record, journal) = (std::mem::take(&mut run.record), run.journal.take());
+        let clock = Instant::now();
+        drop(run);
+        let (up, down) = (up.as_secs_f64(), clock.elapsed().as_secs_f64());
+        let testbed = format!("up in {up:.2} s, servers included; down in {down:.2} s");
+        header.environment.settings.insert("testbed".to_owned(), testbed);
+
+        let outcome = match (cut, record.blocks()) {
+            (Some(error), 0) => {
+                if let Some(journal) = journal.filter(|_| is_new) {
+                    journal.remove()?;
+                }
+                return Err(error);
+            }
+            (cut, _) => Outcome { results: analysed(&record, &header)?, cut },
+        };
+        report::write(self.folder, &outcome.results)?;
+        if let Some(journal) = journal.filter(|_| outcome.cut.is_none()) {
+            journal.remove()?;
+        }
+        Ok(outcome)
+    }
+}
+
+fn last_entry(cut: Option<&Error>) -> Entry {
+    let at = environment::now();
+    match cut {
+        None => Entry::Done { at },
+        Some(Error::Interrupted) => Entry::Ended { at, why: "it was interrupted".to_owned() },
+        Some(error) => Entry::Ended { at, why: error.to_string() },
+    }
+}
+
+fn analysed(record: &Record, header: &Header) -> Result<Results> {
+    let mut results = record.results(header)?;
+    reanalyse(&mut results);
+    Ok(results)
 }
 
 /// What a run would do to the system, one shell line each.
@@ -128,10 +227,11 @@ pub(crate) fn longest_gap(
 }
 
 /// Rebuilds what is derived from the samples: outliers, summary, portable costs,
-/// models, predictions, answer.
+/// models, predictions, answer, warnings.
 pub fn reanalyse(results: &mut Results) {
     let windows = windows(results.plan.stacks.iter().map(|stack| stack.name.as_str()));
     analysis::derive(results, &windows);
+    results.warnings = environment::warnings(results);
 }
 
 /// Whether this machine can run a plan at all.
@@ -158,16 +258,21 @@ struct Blocks {
     groups: Vec<Vec<usize>>,
 }
 
+impl Blocks {
+    /// Expected time of one block of these cells.
+    fn expected_s(&self, cells: &[usize]) -> f64 {
+        cells.iter().map(|&index| self.cells[index].expected_s()).sum()
+    }
+}
+
 /// A run in progress.
 struct Run<'a> {
     plan: &'a Plan,
     bench: Bench<'a>,
     progress: &'a dyn Progress,
-    links: Vec<LinkReport>,
-    warnings: Vec<String>,
-    random: ChaCha8Rng,
-    next_block: u32,
-    client_version: String,
+    /// What was done, and where it is written; a rehearsal writes nothing.
+    record: Record,
+    journal: Option<Journal>,
 }
 
 impl<'a> Run<'a> {
@@ -189,40 +294,35 @@ impl<'a> Run<'a> {
         let mut bench = Bench::new(plan, testbed, Arc::clone(&options.interrupted))?;
         progress.stage("starting the servers");
         bench.start_servers()?;
-        Ok(Self {
-            plan,
-            bench,
-            progress,
-            links: Vec::new(),
-            warnings: Vec::new(),
-            random: ChaCha8Rng::seed_from_u64(plan.seed),
-            next_block: 0,
-            client_version: options.client_version.clone(),
-        })
+        Ok(Self { plan, bench, progress, record: Record::default(), journal: None })
     }
 
-    fn measure(&mut self) -> Result<Vec<Measured>> {
+    /// Does all that the record does not have yet.
+    fn measure(&mut self) -> Result<()> {
         let plan = self.plan;
-        let mut measured =
-            self.on_link(&plan.link, &plan.workloads, plan.repetitions, plan.until)?;
-        if !plan.check_links.is_empty() {
-            let check = self.check_workload();
-            for link in &plan.check_links {
-                // where packets are lost at random no few blocks tell
-                let lossy = link.down.loss.average_pct() > 0.0;
-                let least = if lossy { plan.repetitions } else { CHECK_REPETITIONS };
-                match self.on_link(link, &check, plan.repetitions.min(least), None) {
-                    Ok(more) => measured.extend(more),
-                    // The answer stands without a point to check it against.
-                    Err(Error::Link(why)) => {
-                        self.warnings.push(format!("A check link was left out: {why}."));
-                    }
-                    Err(error) => return Err(error),
-                }
+        self.on_link(0, &plan.link, &plan.workloads, plan.repetitions, plan.until)?;
+        let check = self.check_workload();
+        for (index, link) in plan.check_links.iter().enumerate() {
+            // where packets are lost at random no few blocks tell
+            let lossy = link.down.loss.average_pct() > 0.0;
+            let least = if lossy { plan.repetitions } else { CHECK_REPETITIONS };
+            match self.on_link(index + 1, link, &check, plan.repetitions.min(least), None) {
+                Ok(()) => {}
+                // The answer stands without a point to check it against.
+                Err(Error::Link(why)) => self.keep(Entry::LeftOut { link: index + 1, why })?,
+                Err(error) => return Err(error),
             }
         }
-        self.account(&mut measured)?;
-        Ok(measured)
+        self.account()
+    }
+
+    /// Writes down what was done.
+    fn keep(&mut self, entry: Entry) -> Result<()> {
+        if let Some(journal) = &mut self.journal {
+            journal.append(&entry)?;
+        }
+        self.record.apply(entry);
+        Ok(())
     }
 
     /// Notes every command of a run, each kind of transfer once.
@@ -267,117 +367,144 @@ impl<'a> Run<'a> {
         blocks
     }
 
-    /// Measures workloads on a link: warm-up, then shuffled blocks.
+    /// Measures workloads on a link: warm-up, then shuffled blocks. Blocks that
+    /// the record has are not measured again, but count in every decision.
     fn on_link(
         &mut self,
+        link: usize,
         spec: &LinkSpec,
         workloads: &[Workload],
         repetitions: u32,
         until: Option<Until>,
-    ) -> Result<Vec<Measured>> {
-        self.progress.stage(&format!("testing the link ({spec})"));
-        let mut report = self.bench.testbed.set_link(spec, self.plan.offload)?;
+    ) -> Result<()> {
         let mut blocks = self.blocks(spec, workloads);
+        let mut ready = false;
+        let mut repeats_left = blocks.groups.len() as u32 * repetitions / 5;
+        let mut active: Vec<usize> = (0..blocks.groups.len()).collect();
+        let mut round = 0;
+        while !active.is_empty() {
+            let mut order = active.clone();
+            order.shuffle(&mut self.random(&format!("order {link} {round}")));
+            for group in order {
+                for attempt in 0.. {
+                    let place = Place { link, round, group, attempt };
+                    if self.record.block(place).is_none() {
+                        if !ready {
+                            self.make_ready(link, spec, &mut blocks, repetitions)?;
+                            ready = true;
+                        }
+                        let block = self.block(&blocks, place)?;
+                        self.keep(Entry::Block(block))?;
+                    }
+                    let marked = self.record.block(place).is_some_and(Block::is_marked);
+                    if !marked || repeats_left == 0 {
+                        break;
+                    }
+                    repeats_left -= 1;
+                }
+            }
+            round += 1;
+            if round >= repetitions {
+                active = self.still_wanted(link, &blocks, &active, round, until)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets and tests a link and runs each cell once before it counts.
+    fn make_ready(
+        &mut self,
+        link: usize,
+        spec: &LinkSpec,
+        blocks: &mut Blocks,
+        repetitions: u32,
+    ) -> Result<()> {
+        self.progress.stage(&format!("testing the link ({spec})"));
+        let report = self.bench.testbed.set_link(spec, self.plan.offload)?;
         self.progress.stage(&format!("warming up ({spec})"));
         for cell in &mut blocks.cells {
             self.bench.warm_up(cell, self.plan.warmup)?;
         }
-        let expected: f64 = blocks.cells.iter().map(Cell::expected_s).sum();
-        self.progress.expect((expected * 1e3) as u64 * u64::from(repetitions));
-
-        let mut measured = Vec::new();
-        let mut repeats_left = blocks.groups.len() as u32 * repetitions / 5;
-        let mut rounds = 0;
-        while !blocks.groups.is_empty() {
-            blocks.groups.shuffle(&mut self.random);
-            for mut group in blocks.groups.clone() {
-                let mut why: Option<String> = None;
-                loop {
-                    let foreign =
-                        self.block(&blocks.cells, &mut group, why.as_deref(), &mut measured)?;
-                    let Some(pct) = foreign.filter(|pct| *pct > MAX_FOREIGN_PCT) else { break };
-                    let text = format!("foreign load {pct:.1} %");
-                    let marked = self.next_block - 1;
-                    for row in
-                        measured.iter_mut().filter(|row: &&mut Measured| row.sample.block == marked)
-                    {
-                        row.sample.marked = Some(text.clone());
-                    }
-                    if repeats_left == 0 {
-                        break;
-                    }
-                    repeats_left -= 1;
-                    why = Some(text);
-                }
-            }
-            rounds += 1;
-            if rounds >= repetitions {
-                self.retire(&mut blocks, rounds, until, &measured);
-            }
+        let before = self.record.link(link).map(|set| set.batches.as_slice()).unwrap_or_default();
+        for (cell, &batch) in blocks.cells.iter_mut().zip(before) {
+            cell.set_batch(batch);
         }
-        let rtts: Vec<f64> = measured.iter().flat_map(|row| row.rtts_s.iter().copied()).collect();
-        report.rtt_us = stats::median(&rtts).map(|s| s * 1e6);
-        self.links.push(report);
-        Ok(measured)
+        let batches = blocks.cells.iter().map(Cell::batch).collect();
+        self.keep(Entry::Link(LinkSet { link, report, batches }))?;
+        let ahead = blocks.groups.iter().enumerate().map(|(group, cells)| {
+            let rounds = (repetitions as usize).saturating_sub(self.record.rounds(link, group));
+            blocks.expected_s(cells) * rounds as f64
+        });
+        self.progress.expect((ahead.sum::<f64>() * 1e3) as u64);
+        Ok(())
     }
 
-    /// Ends the groups that were measured often enough after so many rounds.
-    fn retire(
+    /// Of the groups, those that were not measured often enough after so many
+    /// rounds.
+    fn still_wanted(
         &mut self,
-        blocks: &mut Blocks,
+        link: usize,
+        blocks: &Blocks,
+        active: &[usize],
         rounds: u32,
         until: Option<Until>,
-        measured: &[Measured],
-    ) {
-        let Some(until) = until else { return blocks.groups.clear() };
-        let (stacks, cells) = (stack_records(self.plan), &blocks.cells);
-        let warnings = &mut self.warnings;
-        blocks.groups.retain(|group| {
-            let cell = &cells[group[0]];
-            let of_group =
-                |row: &&Measured| row.kind == cell.workload.kind && row.sample.size_bytes == cell.size;
-            let samples: Vec<_> =
-                measured.iter().filter(of_group).map(|row| &row.sample).collect();
-            let decision = until.decide(rounds, &stop::widths(&samples, &stacks));
-            if let Decision::Exhausted(Width { stack, half_width_pct }) = &decision {
-                let width = half_width_pct
-                    .map_or("unknown".to_owned(), |pct| format!("± {} %", units::three(pct)));
-                let named = group.iter().map(|&i| &cells[i]).find(|cell| cell.stack == *stack);
-                let named = named.map_or(stack.clone(), ToString::to_string);
-                warnings.push(format!(
-                    "After {rounds} blocks the interval of {named} is {width}, and the plan asked for {until}."
-                ));
+    ) -> Result<Vec<usize>> {
+        let Some(until) = until else { return Ok(Vec::new()) };
+        let stacks = PlanRecord::of(self.plan).stacks;
+        let mut wanted = Vec::new();
+        for &group in active {
+            let cells = || blocks.groups[group].iter().map(|&index| &blocks.cells[index]);
+            let widths = stop::widths(&self.record.samples(link, group), &stacks);
+            match until.decide(rounds, &widths) {
+                Decision::Continue => wanted.push(group),
+                Decision::Enough => {}
+                Decision::Exhausted(Width { stack, half_width_pct }) => {
+                    let width = half_width_pct
+                        .map_or("unknown".to_owned(), |pct| format!("± {} %", units::three(pct)));
+                    let named = cells().find(|cell| cell.stack == stack);
+                    let named = named.map_or(stack, ToString::to_string);
+                    self.remark(format!(
+                        "After {rounds} blocks the interval of {named} is {width}, and the plan asked for {until}."
+                    ))?;
+                }
             }
-            decision == Decision::Continue
-        });
-        let ahead = blocks.groups.iter().flatten().map(|&i| blocks.cells[i].expected_s());
+        }
+        let ahead = wanted.iter().map(|&group| blocks.expected_s(&blocks.groups[group]));
         self.progress.expect((ahead.sum::<f64>() * 1e3) as u64);
+        Ok(wanted)
     }
 
     /// One block: all stacks of one workload and size, adjacent in time, in
-    /// random order. Returns the largest share of foreign load.
-    fn block(
-        &mut self,
-        cells: &[Cell],
-        group: &mut [usize],
-        repeats: Option<&str>,
-        measured: &mut Vec<Measured>,
-    ) -> Result<Option<f64>> {
-        group.shuffle(&mut self.random);
+    /// random order; marked if another program took a large share of the machine.
+    fn block(&mut self, blocks: &Blocks, place: Place) -> Result<Block> {
+        let Place { link, round, group, attempt } = place;
+        let mut order = blocks.groups[group].clone();
+        order.shuffle(&mut self.random(&format!("block {link} {round} {group} {attempt}")));
         self.bench.testbed.forget_metrics()?;
-        let block = self.next_block;
-        self.next_block += 1;
-        let mut foreign: Option<f64> = None;
-        for &index in group.iter() {
-            let cell = &cells[index];
-            let row = self.bench.measure(cell, block)?;
-            foreign = foreign.into_iter().chain(row.sample.foreign_pct).reduce(f64::max);
-            let again = repeats.map_or("", |_| " again");
-            let done = if repeats.is_none() { (cell.expected_s() * 1e3) as u64 } else { 0 };
+        let number = self.record.blocks() as u32;
+        let mut rows: Vec<Row> = Vec::new();
+        let mut foreign: f64 = 0.0;
+        for cell in order.into_iter().map(|index| &blocks.cells[index]) {
+            let measured = self.bench.measure(cell, number)?;
+            foreign = foreign.max(measured.sample.foreign_pct.unwrap_or(0.0));
+            let again = if attempt > 0 { " again" } else { "" };
+            let done = if attempt > 0 { 0 } else { (cell.expected_s() * 1e3) as u64 };
             self.progress.advance(done, &format!("{cell}{again}"));
-            measured.push(row);
+            rows.push(measured.into());
         }
-        Ok(foreign)
+        if foreign > MAX_FOREIGN_PCT {
+            for row in &mut rows {
+                row.sample.marked = Some(format!("foreign load {foreign:.1} %"));
+            }
+        }
+        Ok(Block { place, at: environment::now(), rows })
+    }
+
+    /// Chance for one purpose, from the plan's seed: the same whatever was done
+    /// before, or in an earlier process.
+    fn random(&self, purpose: &str) -> ChaCha8Rng {
+        let words = format!("{} {purpose}", self.plan.seed);
+        ChaCha8Rng::from_seed(*blake3::hash(words.as_bytes()).as_bytes())
     }
 
     /// 1 Gbit/s, and a queue that holds all that TCP's largest buffer lets it send;
@@ -396,50 +523,40 @@ impl<'a> Run<'a> {
     /// Counts packets and octets: one transfer of each cell of the main link, in
     /// runs of their own without offloads (METHOD 10), at a rate that no queue of
     /// the kernel overflows at: a packet sent again would be counted twice.
-    fn account(&mut self, measured: &mut [Measured]) -> Result<()> {
+    fn account(&mut self) -> Result<()> {
         self.progress.stage("counting packets");
-        self.bench.testbed.shape(&self.accounting_link(), Offload::PerPacket)?;
-        let mut counted: BTreeMap<(String, &'static str, u64), Option<Wire>> = BTreeMap::new();
-        let main = self.plan.link.to_string();
+        let mut shaped = false;
         for cell in self.blocks(&self.plan.link, &self.plan.workloads).cells {
             if cell.octets() > LARGEST_ACCOUNTED {
-                self.warnings.push(format!(
+                self.remark(format!(
                     "the packets of {cell} were not counted: it moves more than {}.",
                     units::size(LARGEST_ACCOUNTED)
-                ));
+                ))?;
                 continue;
             }
-            let failed = measured.iter().any(|row| {
-                !row.sample.ok && row.sample.stack == cell.stack && row.kind == cell.workload.kind
-            });
-            if failed {
-                continue; // it would fail here too, and end the run
+            // what has failed would fail here too, and end the run
+            if self.record.has_failed(&cell) || self.record.has_counted(&cell) {
+                continue;
+            }
+            if !shaped {
+                self.bench.testbed.shape(&self.accounting_link(), Offload::PerPacket)?;
+                shaped = true;
             }
             let wire = self.bench.account(&cell)?;
-            counted.insert((cell.stack.clone(), cell.workload.kind.name(), cell.size), wire);
-        }
-        for ((stack, kind, size), wire) in counted {
-            let of_cell = |row: &&mut Measured| {
-                let sample = &row.sample;
-                sample.link == main
-                    && sample.stack == stack
-                    && row.kind.name() == kind
-                    && sample.size_bytes == size
-            };
-            // Without delay on the link an answer that nobody waits for can come
-            // between two questions and look like one: the fewest count.
-            let fewest =
-                measured.iter_mut().filter(of_cell).filter_map(|row| row.round_trips).min();
-            for row in measured.iter_mut().filter(of_cell) {
-                row.sample.wire = wire.map(|wire| Wire {
-                    round_trips: wire
-                        .round_trips
-                        .map(|trips| fewest.map_or(trips, |least| trips.min(least))),
-                    ..wire
-                });
-            }
+            let workload = cell.workload.kind.name().to_owned();
+            self.keep(Entry::Counted(Counted {
+                stack: cell.stack,
+                workload,
+                size_bytes: cell.size,
+                wire,
+            }))?;
         }
         Ok(())
+    }
+
+    /// Notes what the reader should know, once.
+    fn remark(&mut self, text: String) -> Result<()> {
+        if self.record.has_remark(&text) { Ok(()) } else { self.keep(Entry::Remark(text)) }
     }
 }
 
@@ -470,109 +587,6 @@ fn windows<'a>(stacks: impl Iterator<Item = &'a str>) -> BTreeMap<String, u64> {
             let stack = crate::stack::Stack::parse(name).ok()?;
             Some((name.to_owned(), stack.service.window()?.0))
         })
-        .collect()
-}
-
-fn analyse(
-    plan: &Plan,
-    environment: crate::results::Environment,
-    mut links: Vec<LinkReport>,
-    measured: Vec<Measured>,
-    mut warnings: Vec<String>,
-) -> Results {
-    let link = links.remove(0);
-    let timelines = timelines(plan, &link.name, &measured);
-    let mut results = Results {
-        schema: SCHEMA,
-        answer: Vec::new(),
-        plan: plan_record(plan),
-        environment,
-        link,
-        check_links: links,
-        samples: measured.into_iter().map(|row| row.sample).collect(),
-        summary: Vec::new(),
-        portable: Vec::new(),
-        models: Vec::new(),
-        crossovers: Vec::new(),
-        predictions: Vec::new(),
-        timelines,
-        warnings: Vec::new(),
-    };
-    reanalyse(&mut results);
-    warnings.extend(environment::warnings(&results));
-    results.warnings = warnings;
-    results
-}
-
-/// For each stack the download with the median session among those of 1 MiB,
-/// or of the size nearest to it; failing downloads, of whatever there is.
-fn timelines(plan: &Plan, link: &str, measured: &[Measured]) -> Vec<Timeline> {
-    const TELLING: u64 = 1 << 20;
-    let distance = |size: u64| size.max(1).ilog2().abs_diff(TELLING.ilog2());
-    plan.stacks
-        .iter()
-        .filter_map(|planned| {
-            let of_stack = || {
-                measured.iter().filter(|row| {
-                    row.sample.ok
-                        && row.sample.link == link
-                        && row.sample.stack == planned.stack.name
-                })
-            };
-            let (kind, size) = of_stack()
-                .map(|row| (row.kind, row.sample.size_bytes))
-                .min_by_key(|&(kind, size)| (kind, distance(size)))?;
-            let mut rows: Vec<(&Measured, &wire::Record)> = of_stack()
-                .filter(|row| row.kind == kind && row.sample.size_bytes == size)
-                .filter_map(|row| Some((row, row.last.as_ref()?)))
-                .collect();
-            rows.sort_by(|a, b| a.1.session_s.total_cmp(&b.1.session_s));
-            let (row, record) = rows.get(rows.len() / 2)?;
-            Some(Timeline {
-                stack: row.sample.stack.clone(),
-                workload: row.sample.workload.clone(),
-                size_bytes: size,
-                session_s: record.session_s,
-                segments: record.segments.clone(),
-            })
-        })
-        .collect()
-}
-
-fn plan_record(plan: &Plan) -> PlanRecord {
-    PlanRecord {
-        name: plan.name.clone(),
-        question: plan.question.clone(),
-        stacks: stack_records(plan),
-        workloads: plan
-            .workloads
-            .iter()
-            .map(|w| WorkloadRecord {
-                kind: w.kind.name().to_owned(),
-                sizes_bytes: w.sizes.clone(),
-                stacks: w.stacks.clone(),
-            })
-            .collect(),
-        repetitions: plan.repetitions,
-        until_ci_pct: plan.until.map(|until| until.half_width_pct),
-        max_repetitions: plan.until.map(|until| until.most_blocks),
-        warmup: plan.warmup,
-        family: plan.family.name().to_owned(),
-        mtu: plan.mtu,
-        offload: plan.offload.name().to_owned(),
-        congestion_control: plan.congestion_control.clone(),
-        link: plan.link.to_string(),
-        check_links: plan.check_links.iter().map(ToString::to_string).collect(),
-        check_sizes_bytes: plan.check_sizes.clone(),
-        check_size_bytes: plan.check_sizes.iter().copied().max().unwrap_or(0),
-        seed: plan.seed,
-    }
-}
-
-fn stack_records(plan: &Plan) -> Vec<StackRecord> {
-    plan.stacks
-        .iter()
-        .map(|p| StackRecord { name: p.stack.name.clone(), baseline: p.baseline.clone() })
         .collect()
 }
 

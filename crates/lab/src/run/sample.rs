@@ -51,6 +51,25 @@ impl Cell {
         self.workload.octets(self.size)
     }
 
+    pub(super) fn batch(&self) -> u32 {
+        self.batch
+    }
+
+    /// Makes a sample the mean of as many transfers as it was in the blocks that
+    /// were measured before.
+    pub(super) fn set_batch(&mut self, batch: u32) {
+        self.batch = batch.clamp(1, self.largest_batch());
+    }
+
+    /// Transfers whose files can be kept until the clocks have stopped.
+    fn largest_batch(&self) -> u32 {
+        // each file of a folder is a file to verify
+        let files = if self.workload.kind == Kind::Many { self.workload.files } else { 1 };
+        let fits =
+            (BATCH_BYTES / self.octets().max(1)).min(u64::from(LARGEST_BATCH.min(10_000 / files)));
+        fits.max(1) as u32
+    }
+
     /// Expected time of a sample.
     pub(super) fn expected_s(&self) -> f64 {
         self.transfer_s * f64::from(self.batch)
@@ -89,7 +108,6 @@ impl fmt::Display for Cell {
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) sample: Sample,
-    pub(super) kind: Kind,
     pub(super) rtts_s: Vec<f64>,
     /// The fewest that any transfer took.
     pub(super) round_trips: Option<u32>,
@@ -186,12 +204,7 @@ impl<'a> Bench<'a> {
             self.remove(&prepared)?;
             shortest = seen.outcomes.iter().map(|o| o.process_s).fold(0.0, f64::max).min(shortest);
         }
-        // each file of a folder is a file to verify
-        let files = if cell.workload.kind == Kind::Many { cell.workload.files } else { 1 };
-        let fits =
-            (BATCH_BYTES / cell.octets().max(1)).min(u64::from(LARGEST_BATCH.min(10_000 / files)));
-        let wanted = (LEAST_SAMPLE_S / shortest.max(1e-4)).ceil() as u32;
-        cell.batch = wanted.clamp(1, fits.max(1) as u32);
+        cell.set_batch((LEAST_SAMPLE_S / shortest.max(1e-4)).ceil() as u32);
         cell.transfer_s = shortest;
         Ok(())
     }
@@ -271,7 +284,7 @@ impl<'a> Bench<'a> {
         let round_trips = records.iter().filter_map(|r| r.round_trips).min();
         let rtts_s = records.iter().filter_map(|r| r.rtt_s).collect();
         let last = seen.pop().and_then(|s| s.record);
-        Ok(Measured { sample, kind: cell.workload.kind, rtts_s, round_trips, last })
+        Ok(Measured { sample, rtts_s, round_trips, last })
     }
 
     /// Counts the packets of a few transfers, of which the one with the median

@@ -1,0 +1,254 @@
+//! A plan as results and journals keep it, and the way back. The way back leads
+//! through the plan's own file format, so that a record is checked like a plan
+//! that somebody wrote.
+
+use toml::{Table, Value};
+
+use super::{Plan, PlannedStack};
+use crate::error::{Error, Result};
+use crate::results::{PlanRecord, StackRecord, WorkloadRecord};
+use crate::workload::{Kind, Workload};
+
+impl PlanRecord {
+    /// The record of a plan.
+    pub fn of(plan: &Plan) -> Self {
+        // every field by name: one that is forgotten here would be lost on resume
+        let Plan {
+            name,
+            question,
+            stacks,
+            workloads,
+            repetitions,
+            until,
+            warmup,
+            family,
+            mtu,
+            offload,
+            congestion_control,
+            link,
+            check_links,
+            check_sizes,
+            seed,
+            seed_is_random: _,
+        } = plan;
+        Self {
+            name: name.clone(),
+            question: question.clone(),
+            stacks: stacks.iter().map(stack).collect(),
+            workloads: workloads.iter().map(workload).collect(),
+            repetitions: *repetitions,
+            until_ci_pct: until.map(|until| until.half_width_pct),
+            max_repetitions: until.map(|until| until.most_blocks),
+            warmup: *warmup,
+            family: family.name().to_owned(),
+            mtu: *mtu,
+            offload: offload.name().to_owned(),
+            congestion_control: congestion_control.clone(),
+            link: link.to_string(),
+            check_links: check_links.iter().map(ToString::to_string).collect(),
+            check_sizes_bytes: check_sizes.clone(),
+            check_size_bytes: check_sizes.iter().copied().max().unwrap_or(0),
+            seed: *seed,
+        }
+    }
+
+    /// The plan of a record.
+    ///
+    /// # Errors
+    /// [`Error::Plan`]: the record is of no plan that this program could run.
+    pub fn plan(&self) -> Result<Plan> {
+        let text = self.to_toml().to_string();
+        let mut plan = Plan::from_toml(&text, &self.name).map_err(|error| {
+            // the line is one of a text that nobody has seen
+            let error = error.split_once(": ").map_or(error.as_str(), |(_line, rest)| rest);
+            Error::Plan(format!("the recorded plan cannot be run: {error}"))
+        })?;
+        // TOML's whole numbers end before a seed's do
+        (plan.seed, plan.seed_is_random) = (self.seed, false);
+        // and a file names one size for check links, or leaves it to the downloads
+        if !self.check_sizes_bytes.iter().all(|size| super::file::SIZES.contains(size)) {
+            let sentence = "the recorded plan cannot be run: sizes go from 1 B to 1 GiB";
+            return Err(Error::Plan(sentence.to_owned()));
+        }
+        plan.check_sizes.clone_from(&self.check_sizes_bytes);
+        Ok(plan)
+    }
+
+    /// What of `plan` is not as recorded, one `name: value instead of value`
+    /// each. Name and question measure nothing; a seed that nobody asked for is
+    /// no difference.
+    pub fn differences(&self, plan: &Plan) -> Vec<String> {
+        let mut other = Self::of(plan);
+        if plan.seed_is_random {
+            other.seed = self.seed;
+        }
+        (other.name, other.question) = (self.name.clone(), self.question.clone());
+        let fields = |record: &Self| match serde_json::to_value(record) {
+            Ok(serde_json::Value::Object(fields)) => fields,
+            _ => serde_json::Map::new(),
+        };
+        let (recorded, given) = (fields(self), fields(&other));
+        let differs = recorded.iter().filter(|(name, value)| given.get(*name) != Some(value));
+        differs
+            .map(|(name, value)| {
+                let given = given.get(name).map_or_else(String::new, ToString::to_string);
+                format!("{name}: {given} instead of {value}")
+            })
+            .collect()
+    }
+
+    fn to_toml(&self) -> Table {
+        let names = |names: &[String]| {
+            Value::Array(names.iter().map(|name| Value::String(name.clone())).collect())
+        };
+        let stacks: Vec<String> = self.stacks.iter().map(|stack| stack.name.clone()).collect();
+        let baselines: Table = self
+            .stacks
+            .iter()
+            .map(|stack| {
+                let baseline = stack.baseline.as_deref().unwrap_or(super::file::NO_BASELINE);
+                (stack.name.clone(), Value::String(baseline.to_owned()))
+            })
+            .collect();
+        let until = self.until_ci_pct.map(|pct| Value::String(format!("ci<{pct}%")));
+        let most = self.max_repetitions.map(|most| Value::Integer(most.into()));
+        let optional = [("until", until), ("max-repetitions", most)];
+        let optional = optional.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let fields = [
+            ("question", Value::String(self.question.clone())),
+            ("stacks", names(&stacks)),
+            ("baselines", Value::Table(baselines)),
+            ("repetitions", Value::Integer(self.repetitions.into())),
+            ("warmup", Value::Integer(self.warmup.into())),
+            ("family", Value::String(self.family.clone())),
+            ("mtu", Value::Integer(self.mtu.into())),
+            ("offload", Value::String(self.offload.clone())),
+            ("congestion-control", Value::String(self.congestion_control.clone())),
+            ("link", Value::String(self.link.clone())),
+            ("check-links", names(&self.check_links)),
+            ("workload", Value::Array(self.workloads.iter().map(workload_to_toml).collect())),
+        ];
+        fields.into_iter().chain(optional).map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+fn stack(planned: &PlannedStack) -> StackRecord {
+    StackRecord { name: planned.stack.name.clone(), baseline: planned.baseline.clone() }
+}
+
+fn workload(workload: &Workload) -> WorkloadRecord {
+    let Workload { kind, sizes, stacks, files, clients, commands } = workload;
+    WorkloadRecord {
+        kind: kind.name().to_owned(),
+        sizes_bytes: sizes.clone(),
+        stacks: stacks.clone(),
+        files: (*kind == Kind::Many).then_some(*files),
+        clients: (*kind == Kind::Parallel).then_some(*clients),
+        commands: commands.clone(),
+    }
+}
+
+fn workload_to_toml(workload: &WorkloadRecord) -> Value {
+    let texts = |texts: Vec<String>| Value::Array(texts.into_iter().map(Value::String).collect());
+    let sizes = workload.sizes_bytes.iter().filter(|&&size| size > 0);
+    let sizes: Vec<String> = sizes.map(ToString::to_string).collect();
+    let number = |number: u32| Value::Integer(number.into());
+    let fields = [
+        ("kind", Some(Value::String(workload.kind.clone()))),
+        ("sizes", (!sizes.is_empty()).then(|| texts(sizes))),
+        ("stacks", Some(texts(workload.stacks.clone()))),
+        ("files", workload.files.map(number)),
+        ("clients", workload.clients.map(number)),
+        ("commands", workload.commands.clone().map(texts)),
+    ];
+    let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Table(fields.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVERYTHING: &str = r#"
+question = "All \"of\" it?"
+stacks = ["ftp", "ftp#again", "ftps", "ssh"]
+repetitions = 11
+until = "ci<2.5%"
+max-repetitions = 40
+warmup = 2
+family = "ipv4"
+mtu = 1400
+offload = "per-packet"
+congestion-control = "reno"
+link = "100mbit,delay=5ms,jitter=1ms,loss=0.5%,queue=9"
+check-links = ["10mbit"]
+check-size = "3MB"
+seed = 5
+[baselines]
+"ftp#again" = "ftp"
+ftps = "none"
+[[workload]]
+kind = "download"
+sizes = ["1KiB", "1MiB"]
+stacks = ["ftp", "ftps"]
+[[workload]]
+kind = "many"
+files = 30
+stacks = ["ftp"]
+[[workload]]
+kind = "parallel"
+clients = 3
+stacks = ["ftp#again"]
+[[workload]]
+kind = "commands"
+stacks = ["ssh"]
+commands = ["uptime", "echo 'a \"b\"'"]
+"#;
+
+    fn written() -> Plan {
+        Plan::from_toml(EVERYTHING, "my plan").expect("a good plan")
+    }
+
+    #[test]
+    fn a_plan_comes_back_from_its_record() {
+        let mut fewer = written();
+        fewer.keep_only("ssh").expect("ssh is there");
+        fewer.check_sizes = vec![1, 2];
+        let largest = Plan { seed: u64::MAX, ..written() };
+        for (plan, seed) in [(written(), 5), (largest, u64::MAX), (fewer, 5)] {
+            let json = serde_json::to_string(&PlanRecord::of(&plan)).expect("JSON");
+            let record: PlanRecord = serde_json::from_str(&json).expect("a record");
+            let again = record.plan().expect("the same plan");
+            assert_eq!(format!("{again:?}"), format!("{plan:?}"));
+            assert_eq!(again.seed, seed);
+        }
+    }
+
+    #[test]
+    fn a_record_is_checked_like_a_plan() {
+        let mut record = PlanRecord::of(&written());
+        record.workloads[1].files = Some(u32::MAX);
+        let error = record.plan().expect_err("too many files").to_string();
+        assert_eq!(error, "the recorded plan cannot be run: must be from 1 to 100000");
+        let mut record = PlanRecord::of(&written());
+        record.check_sizes_bytes.push(u64::MAX);
+        assert!(record.plan().is_err_and(|error| error.to_string().contains("1 B to 1 GiB")));
+        let mut record = PlanRecord::of(&written());
+        record.stacks[0].name = "gopher".to_owned();
+        assert!(record.plan().is_err_and(|error| error.to_string().contains("`gopher`")));
+    }
+
+    #[test]
+    fn what_differs_is_named_and_a_seed_of_chance_is_not() {
+        let record = PlanRecord::of(&written());
+        let other =
+            EVERYTHING.replace("repetitions = 11", "repetitions = 12").replace("All", "None");
+        let other = Plan::from_toml(&other, "renamed").expect("a good plan");
+        assert_eq!(record.differences(&other), ["repetitions: 12 instead of 11"]);
+        let unseeded = Plan::from_toml(&EVERYTHING.replace("seed = 5", ""), "x");
+        assert!(record.differences(&unseeded.expect("a good plan")).is_empty());
+        let reseeded = Plan::from_toml(&EVERYTHING.replace("seed = 5", "seed = 6"), "x");
+        let differences = record.differences(&reseeded.expect("a good plan"));
+        assert_eq!(differences, ["seed: 6 instead of 5"]);
+    }
+}

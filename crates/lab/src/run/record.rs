@@ -1,0 +1,300 @@
+//! What a run has done so far, as its journal tells it: blocks, links, counted
+//! packets. Results are made of it, whether the run came to its end or not.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::journal::{Entry, Header};
+use super::sample::{Cell, Measured};
+use crate::analysis::stats;
+use crate::error::{Error, Result};
+use crate::results::{LinkReport, PlanRecord, Results, Resumed, SCHEMA, Sample, Timeline, Wire};
+use crate::workload::KINDS;
+
+/// Where in a run a block belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Place {
+    /// 0 is the main link, then the check links in the plan's order.
+    pub(super) link: usize,
+    /// Which of the repetitions.
+    pub(super) round: u32,
+    /// Which workload and size: in the order of the plan.
+    pub(super) group: usize,
+    /// 0, then once more for each time that foreign load spoilt it.
+    pub(super) attempt: u32,
+}
+
+/// A complete block.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Block {
+    #[serde(flatten)]
+    pub(super) place: Place,
+    /// RFC 3339.
+    pub(super) at: String,
+    pub(super) rows: Vec<Row>,
+}
+
+/// A sample, and what the analysis needs beside it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Row {
+    pub(super) sample: Sample,
+    /// SYN to SYN-ACK of each transfer.
+    rtts_s: Vec<f64>,
+    /// The fewest that any transfer took.
+    round_trips: Option<u32>,
+    /// The last transfer.
+    timeline: Option<Timeline>,
+}
+
+/// A link that is ready to be measured on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct LinkSet {
+    pub(super) link: usize,
+    pub(super) report: LinkReport,
+    /// Transfers in a sample of each cell.
+    pub(super) batches: Vec<u32>,
+}
+
+/// Packets of one transfer of a cell of the main link; none where no transfer
+/// could be read.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Counted {
+    pub(super) stack: String,
+    pub(super) workload: String,
+    pub(super) size_bytes: u64,
+    pub(super) wire: Option<Wire>,
+}
+
+/// A run so far.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    blocks: BTreeMap<Place, Block>,
+    links: BTreeMap<usize, LinkSet>,
+    left_out: BTreeMap<usize, String>,
+    counted: Vec<Counted>,
+    remarks: Vec<String>,
+    resumed: Vec<Resumed>,
+    /// Why it ended, if it has and was not continued.
+    ended: Option<String>,
+    done: bool,
+    /// When something was last done.
+    at: String,
+}
+
+impl Block {
+    /// Whether foreign load spoilt it.
+    pub(super) fn is_marked(&self) -> bool {
+        self.rows.iter().any(|row| row.sample.marked.is_some())
+    }
+}
+
+impl From<Measured> for Row {
+    fn from(measured: Measured) -> Self {
+        let Measured { sample, rtts_s, round_trips, last } = measured;
+        let timeline = last.map(|record| Timeline {
+            stack: sample.stack.clone(),
+            workload: sample.workload.clone(),
+            size_bytes: sample.size_bytes,
+            session_s: record.session_s,
+            segments: record.segments,
+        });
+        Self { sample, rtts_s, round_trips, timeline }
+    }
+}
+
+/// A cell of one link: stack, workload, size.
+type Key<'a> = (&'a str, &'a str, u64);
+
+fn key(sample: &Sample) -> Key<'_> {
+    (&sample.stack, &sample.workload, sample.size_bytes)
+}
+
+impl Record {
+    /// Takes a line of the journal in.
+    pub(super) fn apply(&mut self, entry: Entry) {
+        match entry {
+            Entry::Run(header) => self.at = header.environment.started,
+            Entry::Link(set) => {
+                self.left_out.remove(&set.link);
+                self.links.insert(set.link, set);
+            }
+            Entry::LeftOut { link, why } => {
+                self.left_out.insert(link, why);
+            }
+            Entry::Block(block) => {
+                self.at.clone_from(&block.at);
+                self.blocks.insert(block.place, block);
+            }
+            Entry::Counted(counted) => self.counted.push(counted),
+            Entry::Remark(text) => self.remarks.push(text),
+            Entry::Resumed(resumed) => {
+                self.ended = None;
+                self.resumed.push(resumed);
+            }
+            Entry::Ended { at, why } => (self.at, self.ended) = (at, Some(why)),
+            Entry::Done { at } => (self.at, self.done) = (at, true),
+        }
+    }
+
+    pub(super) fn block(&self, place: Place) -> Option<&Block> {
+        self.blocks.get(&place)
+    }
+
+    /// How many blocks are complete; the number of the next one.
+    pub(super) fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Rounds of a link in which a workload and size have a block.
+    pub(super) fn rounds(&self, link: usize, group: usize) -> usize {
+        let of_group =
+            |place: &&Place| place.link == link && place.group == group && place.attempt == 0;
+        self.blocks.keys().filter(of_group).count()
+    }
+
+    /// The samples of a workload and size on a link.
+    pub(super) fn samples(&self, link: usize, group: usize) -> Vec<&Sample> {
+        let blocks = self.blocks.values();
+        blocks
+            .filter(|block| block.place.link == link && block.place.group == group)
+            .flat_map(|block| block.rows.iter().map(|row| &row.sample))
+            .collect()
+    }
+
+    /// How a link was set when its first block was measured.
+    pub(super) fn link(&self, link: usize) -> Option<&LinkSet> {
+        self.links.get(&link)
+    }
+
+    /// Whether the whole run is behind.
+    pub(super) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Whether a transfer of this kind has failed on this stack.
+    pub(super) fn has_failed(&self, cell: &Cell) -> bool {
+        self.rows().any(|(_, row)| {
+            let sample = &row.sample;
+            !sample.ok && sample.stack == cell.stack && sample.workload == cell.workload.kind.name()
+        })
+    }
+
+    /// Whether the packets of a cell were counted.
+    pub(super) fn has_counted(&self, cell: &Cell) -> bool {
+        self.counted.iter().any(|counted| {
+            (counted.stack.as_str(), counted.workload.as_str(), counted.size_bytes)
+                == (cell.stack.as_str(), cell.workload.kind.name(), cell.size)
+        })
+    }
+
+    /// Whether this was remarked.
+    pub(super) fn has_remark(&self, text: &str) -> bool {
+        self.remarks.iter().any(|remark| remark == text)
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (usize, &Row)> {
+        let blocks = self.blocks.values();
+        blocks.flat_map(|block| block.rows.iter().map(|row| (block.place.link, row)))
+    }
+
+    /// Samples in the order in which they were measured, links by what was
+    /// found on them. Nothing is analysed yet.
+    ///
+    /// # Errors
+    /// There is no complete block.
+    pub(super) fn results(&self, header: &Header) -> Result<Results> {
+        let mut links = self.links.values().map(|set| {
+            let rows = self.rows().filter(|(link, _)| *link == set.link);
+            let rtts: Vec<f64> = rows.flat_map(|(_, row)| row.rtts_s.iter().copied()).collect();
+            LinkReport { rtt_us: stats::median(&rtts).map(|s| s * 1e6), ..set.report.clone() }
+        });
+        let link = links.next().filter(|_| self.links.contains_key(&0) && !self.blocks.is_empty());
+        let link = link.ok_or_else(|| {
+            Error::Failed("nothing was measured: the run ended in its first block".to_owned())
+        })?;
+        let wires = self.wires();
+        let with_wire = |(link, row): (usize, &Row)| {
+            let wire = wires.get(&key(&row.sample)).copied().filter(|_| link == 0);
+            Sample { wire, ..row.sample.clone() }
+        };
+        let mut samples: Vec<Sample> = self.rows().map(with_wire).collect();
+        samples.sort_by_key(|sample| sample.block);
+        let mut environment = header.environment.clone();
+        environment.finished.clone_from(&self.at);
+        let ended = (!self.done)
+            .then(|| self.ended.clone().unwrap_or_else(|| "its process was killed".to_owned()));
+        Ok(Results {
+            schema: SCHEMA,
+            answer: Vec::new(),
+            plan: header.plan.clone(),
+            environment,
+            check_links: links.collect(),
+            samples,
+            summary: Vec::new(),
+            portable: Vec::new(),
+            models: Vec::new(),
+            crossovers: Vec::new(),
+            predictions: Vec::new(),
+            timelines: self.timelines(&header.plan),
+            complete: self.done,
+            ended,
+            resumed: self.resumed.clone(),
+            remarks: self.all_remarks(&header.plan),
+            warnings: Vec::new(),
+            link,
+        })
+    }
+
+    /// What was counted of each cell of the main link. Without delay on the link
+    /// an answer that nobody waits for can come between two questions and look
+    /// like one: of round trips the fewest count.
+    fn wires(&self) -> BTreeMap<Key<'_>, Wire> {
+        let counted = self.counted.iter().filter_map(|counted| {
+            let key = (counted.stack.as_str(), counted.workload.as_str(), counted.size_bytes);
+            Some((key, counted.wire?))
+        });
+        let mut wires: BTreeMap<Key<'_>, Wire> = counted.collect();
+        for (_, row) in self.rows().filter(|(link, _)| *link == 0) {
+            let wire = wires.get_mut(&key(&row.sample)).map(|wire| &mut wire.round_trips);
+            if let Some((trips, seen)) = wire.and_then(Option::as_mut).zip(row.round_trips) {
+                *trips = seen.min(*trips);
+            }
+        }
+        wires
+    }
+
+    fn all_remarks(&self, plan: &PlanRecord) -> Vec<String> {
+        let left_out = self.left_out.iter().map(|(link, why)| {
+            let name = link.checked_sub(1).and_then(|check| plan.check_links.get(check));
+            let name = name.map_or("", String::as_str);
+            match self.blocks.keys().any(|place| place.link == *link) {
+                false => format!("A check link was left out: {why}."),
+                true => format!("The check link {name} has fewer blocks than planned: {why}."),
+            }
+        });
+        left_out.chain(self.remarks.iter().cloned()).collect()
+    }
+
+    /// For each stack the download with the median session among those of 1 MiB,
+    /// or of the size nearest to it; failing downloads, of whatever there is.
+    fn timelines(&self, plan: &PlanRecord) -> Vec<Timeline> {
+        const TELLING: u64 = 1 << 20;
+        let distance = |size: u64| size.max(1).ilog2().abs_diff(TELLING.ilog2());
+        let kind = |name: &str| KINDS.iter().position(|kind| kind.name() == name);
+        let of_stack = |stack: &str| {
+            let rows = self.rows().filter(|(link, row)| *link == 0 && row.sample.ok);
+            let rows = rows.filter(|(_, row)| row.sample.stack == stack);
+            let mut of_stack: Vec<&Timeline> =
+                rows.filter_map(|(_, row)| row.timeline.as_ref()).collect();
+            let cell = |line: &Timeline| {
+                (kind(&line.workload), distance(line.size_bytes), line.size_bytes)
+            };
+            let nearest = of_stack.iter().map(|line| cell(line)).min()?;
+            of_stack.retain(|line| cell(line) == nearest);
+            of_stack.sort_by(|a, b| a.session_s.total_cmp(&b.session_s));
+            of_stack.get(of_stack.len() / 2).copied().cloned()
+        };
+        plan.stacks.iter().filter_map(|stack| of_stack(&stack.name)).collect()
+    }
+}

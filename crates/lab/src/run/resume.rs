@@ -1,0 +1,110 @@
+//! Going on with a run that was cut, and reading what it left.
+
+use std::path::Path;
+
+use super::journal::{self, Contents, Journal};
+use super::record::Record;
+use super::{Begun, Options, Outcome, Progress, analysed, require};
+use crate::error::{Error, Result};
+use crate::plan::Plan;
+use crate::report;
+use crate::results::Results;
+
+/// How to go on.
+#[derive(Debug, Clone, Copy)]
+pub struct Resumption<'a> {
+    /// The plan, where the user has named it: it must be the one that was begun.
+    pub plan: Option<&'a Plan>,
+    /// Whether to go on although machine or programs are no longer the same.
+    pub changed_too: bool,
+}
+
+/// Goes on with the run in `folder`: what its journal has is not measured again.
+/// Returns nothing where that run is complete.
+///
+/// # Errors
+/// There is no run that could be continued, it is of another plan, machine or
+/// program, or what [`super::run`] fails of.
+pub fn resume(
+    folder: &Path,
+    how: Resumption<'_>,
+    options: &Options,
+    progress: &dyn Progress,
+) -> Result<Option<Outcome>> {
+    if !folder.join(journal::NAME).exists() {
+        return without_journal(folder);
+    }
+    let (journal, Contents { header, entries, .. }) = Journal::reopen(folder)?;
+    let plan = header.plan.plan()?;
+    if let Some(given) = how.plan {
+        let differences = header.plan.differences(given);
+        if !differences.is_empty() {
+            return Err(Error::Plan(format!(
+                "the run in {} was begun with another plan ({}); continue it without naming a plan, or run yours into \
+                 another folder",
+                folder.display(),
+                differences.join("; ")
+            )));
+        }
+    }
+    let mut record = Record::default();
+    entries.into_iter().for_each(|entry| record.apply(entry));
+    if record.is_done() {
+        // killed between its last measurement and its report
+        report::write(folder, &analysed(&record, &header)?)?;
+        journal.remove()?;
+        return Ok(None);
+    }
+    require(&plan)?;
+    let changed_too = how.changed_too;
+    let begun = Begun { journal, header: Some(header), record, folder, changed_too };
+    begun.run(&plan, options, progress).map(Some)
+}
+
+/// Refuses to mix two machines in one result: half of the blocks would be of
+/// another one, and no interval says that.
+pub(super) fn require_unchanged(folder: &Path, changed: &[String]) -> Result<()> {
+    if changed.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Plan(format!(
+        "the run in {} was begun on another machine or with other programs ({}); to mix both in one result all the \
+         same, add --changed-too",
+        folder.display(),
+        changed.join("; ")
+    )))
+}
+
+/// What the run in `folder` has measured so far; none where it has no journal,
+/// as a complete run has none.
+///
+/// # Errors
+/// The journal is damaged, or has no complete block.
+pub fn unfinished(folder: &Path) -> Result<Option<Results>> {
+    if !folder.join(journal::NAME).exists() {
+        return Ok(None);
+    }
+    let (Contents { header, entries, .. }, lives) = journal::read(folder)?;
+    let mut record = Record::default();
+    entries.into_iter().for_each(|entry| record.apply(entry));
+    let mut results = record.results(&header)?;
+    if lives {
+        results.ended = Some("it is still going on".to_owned());
+    }
+    super::reanalyse(&mut results);
+    Ok(Some(results))
+}
+
+fn without_journal(folder: &Path) -> Result<Option<Outcome>> {
+    let there = folder.join("results.json").exists();
+    if there && report::read(folder)?.complete {
+        return Ok(None);
+    }
+    let what = if there { "it is not complete and its" } else { "there is no" };
+    Err(Error::Plan(format!(
+        "the run in {} cannot be continued: {what} {}{}",
+        folder.display(),
+        journal::NAME,
+        if there { " is gone" } else { " in this folder" }
+    )))
+}
