@@ -10,6 +10,7 @@ pub mod outliers;
 pub mod portable;
 pub mod predict;
 pub mod rfc6349;
+pub mod simulate;
 pub mod slow_start;
 pub mod stats;
 pub mod stop;
