@@ -13,14 +13,18 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Octets of one slot; what remains of it after the ring's own header is the
-/// captured head of the frame (190 octets of Ethernet frame).
-const SLOT: usize = 256;
-/// Octets of one block, the unit in which the kernel allocates the ring.
+/// What the kernel puts before an Ethernet frame in its slot: `tpacket2_hdr`
+/// and `sockaddr_ll`, aligned so that what follows the Ethernet header is.
+const BEFORE_FRAME: usize = 66;
+/// Octets of one block, the unit in which the kernel allocates the ring; slots
+/// are powers of two, so that blocks leave no gap between them.
 const BLOCK: usize = 256 * 1024;
-const SLOTS_PER_BLOCK: usize = BLOCK / SLOT;
 
-/// One captured frame; `bytes` is its head, cut to what a slot holds.
+/// Octets of the head of each frame that fit in the smallest slot: enough for
+/// all headers and the beginning of the payload.
+pub const HEAD: usize = 256 - BEFORE_FRAME;
+
+/// One captured frame; `bytes` is its head, cut to what was asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
     /// Time since the epoch (`CLOCK_REALTIME`) at which the kernel saw the frame.
@@ -38,6 +42,9 @@ pub struct Capture {
     socket: OwnedFd,
     ring: NonNull<u8>,
     slots: usize,
+    /// Octets of one slot; divides [`BLOCK`].
+    slot: usize,
+    snaplen: usize,
     next: usize,
 }
 
@@ -47,13 +54,20 @@ unsafe impl Send for Capture {}
 
 impl Capture {
     /// Opens a capture on `interface`, in the network namespace of the calling
-    /// thread, with room for at least `frames` undrained frames (256 octets
-    /// each). Needs `CAP_NET_RAW`.
+    /// thread, of the first `snaplen` octets of each, with room for at least
+    /// `frames` undrained ones. Needs `CAP_NET_RAW`.
     ///
     /// # Errors
-    /// What the kernel answered: no such interface, no privilege, no memory.
-    pub fn open(interface: &str, frames: usize) -> io::Result<Self> {
-        let blocks = frames.div_ceil(SLOTS_PER_BLOCK).max(1);
+    /// What the kernel answered: no such interface, no privilege, no memory;
+    /// `InvalidInput` for more octets than any frame has.
+    pub fn open(interface: &str, frames: usize, snaplen: usize) -> io::Result<Self> {
+        let slot = (snaplen + BEFORE_FRAME).next_power_of_two().max(256);
+        if slot > BLOCK {
+            let sentence = format!("no frame has the {snaplen} octets that are to be captured");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, sentence));
+        }
+        let slots_per_block = BLOCK / slot;
+        let blocks = frames.div_ceil(slots_per_block).max(1);
         let all_protocols = (libc::ETH_P_ALL as u16).to_be();
         // SAFETY: no pointers; the result is checked below.
         let fd = unsafe {
@@ -74,8 +88,8 @@ impl Capture {
         let request = libc::tpacket_req {
             tp_block_size: BLOCK as u32,
             tp_block_nr: blocks as u32,
-            tp_frame_size: SLOT as u32,
-            tp_frame_nr: (blocks * SLOTS_PER_BLOCK) as u32,
+            tp_frame_size: slot as u32,
+            tp_frame_nr: (blocks * slots_per_block) as u32,
         };
         set_option(&socket, libc::PACKET_RX_RING, &request)?;
 
@@ -96,7 +110,8 @@ impl Capture {
         }
         let ring = NonNull::new(address.cast::<u8>())
             .ok_or_else(|| io::Error::other("the ring was mapped at address zero"))?;
-        let capture = Self { socket, ring, slots: blocks * SLOTS_PER_BLOCK, next: 0 };
+        let slots = blocks * slots_per_block;
+        let capture = Self { socket, ring, slots, slot, snaplen, next: 0 };
 
         let name = CString::new(interface)?;
         // SAFETY: `name` is a NUL-terminated string that lives over the call.
@@ -131,9 +146,9 @@ impl Capture {
         while taken < self.slots {
             // SAFETY: `next < slots`, so the slot lies inside the mapping,
             // which lives as long as `self`.
-            let slot = unsafe { self.ring.add(self.next * SLOT) };
+            let slot = unsafe { self.ring.add(self.next * self.slot) };
             // SAFETY: `tp_status` is the first field of `tpacket2_hdr`: a u32
-            // at a multiple of 256, shared with the kernel, hence atomic.
+            // at a multiple of at least 256, shared with the kernel, hence atomic.
             let status = unsafe { AtomicU32::from_ptr(slot.as_ptr().cast::<u32>()) };
             if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
                 break;
@@ -141,9 +156,9 @@ impl Capture {
             // SAFETY: the status says that the slot is ours; the kernel has
             // written the header and will not touch it until we give it back.
             let header = unsafe { slot.cast::<libc::tpacket2_hdr>().as_ptr().read() };
-            let start = usize::from(header.tp_mac).min(SLOT);
-            let len = (header.tp_snaplen as usize).min(SLOT - start);
-            // SAFETY: start + len <= SLOT by the two lines above, so the slice
+            let start = usize::from(header.tp_mac).min(self.slot);
+            let len = (header.tp_snaplen as usize).min(self.slot - start).min(self.snaplen);
+            // SAFETY: start + len <= slot by the two lines above, so the slice
             // lies in this slot; it ends before the slot is given back.
             let bytes = unsafe { std::slice::from_raw_parts(slot.as_ptr().add(start), len) };
             take(Frame {
@@ -185,7 +200,7 @@ impl Drop for Capture {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping made in `open`; no reference into it
         // outlives `drain`.
-        unsafe { libc::munmap(self.ring.as_ptr().cast(), self.slots * SLOT) };
+        unsafe { libc::munmap(self.ring.as_ptr().cast(), self.slots * self.slot) };
     }
 }
 
@@ -209,7 +224,40 @@ mod tests {
 
     #[test]
     fn unknown_interface_is_an_error_not_a_deaf_capture() {
-        let error = Capture::open("no-such-if", 1).expect_err("opened a capture on nothing");
+        let error = Capture::open("no-such-if", 1, HEAD).expect_err("opened a capture on nothing");
         assert!(matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EPERM)), "{error}");
+    }
+
+    #[test]
+    fn more_octets_than_a_frame_has_are_refused() {
+        let error = Capture::open("lo", 1, 1 << 20).expect_err("opened");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn the_loopback_interface_in_slots_of_any_size() {
+        for snaplen in [0, 60, HEAD, HEAD + 1, 2000, 9014, 65_600] {
+            // without the privilege there is nothing to see
+            let Ok(mut capture) = Capture::open("lo", 64, snaplen) else { return };
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+            let address = socket.local_addr().expect("its address");
+            let marker = [snaplen as u8 ^ 0x5a; 1234];
+            // more than the ring has slots
+            let (mut seen, mut whole) = (0, 0);
+            for _ in 0..20 {
+                for _ in 0..10 {
+                    socket.send_to(&marker, address).expect("sent");
+                }
+                capture.drain(|frame| {
+                    assert!(frame.bytes.len() <= snaplen.min(frame.wire_len as usize));
+                    let ours = frame.wire_len as usize == 14 + 20 + 8 + marker.len();
+                    seen += usize::from(ours);
+                    whole += usize::from(ours && frame.bytes.ends_with(&marker));
+                });
+            }
+            // other tests may send over the loopback interface too
+            assert!(seen >= 200, "{seen} with {snaplen}");
+            assert!(snaplen < 2000 || whole >= 200, "{whole} with {snaplen}");
+        }
     }
 }

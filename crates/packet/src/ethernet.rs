@@ -1,6 +1,8 @@
 //! Ethernet II frames (IEEE 802.3), untagged.
 
-use crate::{Error, be16};
+use std::net::IpAddr;
+
+use crate::{Error, be16, ipv4, ipv6};
 
 /// Octets of the header.
 pub const HEADER_LEN: usize = 14;
@@ -26,6 +28,15 @@ impl<'a> Frame<'a> {
     /// The EtherType.
     pub fn ethertype(&self) -> u16 {
         be16(self.0, 12)
+    }
+
+    /// Where the IP packet in it comes from; none for anything but IP.
+    pub fn ip_source(&self) -> Option<IpAddr> {
+        match self.ethertype() {
+            IPV4 => ipv4::Packet::new(self.payload()).ok().map(|ip| ip.source().into()),
+            IPV6 => ipv6::Packet::new(self.payload()).ok().map(|ip| ip.source().into()),
+            _ => None,
+        }
     }
 
     /// What was captured behind the header.

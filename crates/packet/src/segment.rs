@@ -102,6 +102,8 @@ mod tests {
             assert_eq!((segment.payload_len, segment.payload), (5, &b"hello"[..]));
             assert!(segment.tcp.syn() && !segment.tcp.ack());
             assert_eq!(segment.tcp.sequence(), 7);
+            let source = ethernet::Frame::new(&bytes).map(|frame| frame.ip_source());
+            assert_eq!(source, Ok(Some(segment.source.ip())));
         }
     }
 

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use headroom_netio::Capture;
+use headroom_netio::capture::HEAD;
 use nix::sched::{CloneFlags, setns};
 
 use crate::error::{Doing, Error, Result};
@@ -40,7 +41,7 @@ impl Tap {
         let capture = std::thread::spawn(move || -> Result<Capture> {
             let file = File::open(&path).doing(|| format!("open {path}"))?;
             setns(file, CloneFlags::CLONE_NEWNET).doing(|| format!("enter {path}"))?;
-            Capture::open(&interface, FRAMES)
+            Capture::open(&interface, FRAMES, HEAD)
                 .doing(|| format!("capture on {interface} of the router"))
         })
         .join()
