@@ -42,6 +42,9 @@ pub struct Results {
     /// What the main link said of the check links, beside what they said.
     #[serde(default)]
     pub predictions: Vec<Prediction>,
+    /// What `wire` of the samples was checked for; null where nothing was counted.
+    #[serde(default)]
+    pub accounting: Option<Accounting>,
     /// One transfer of each stack.
     pub timelines: Vec<Timeline>,
     /// Whether everything that the plan asks for was done.
@@ -253,15 +256,25 @@ pub struct Cpu {
     pub foreign: f64,
 }
 
-/// Packets of one transfer, counted with offloads off.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// Packets of one transfer, counted with offloads off; all frames, TCP or not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Wire {
+    /// Transfers that were counted; this is the one with the median octets.
+    pub captures: u32,
     /// Octets of all frames, Ethernet headers included.
     pub bytes: u64,
-    /// Of these, in the direction of the file: acknowledgements left out.
+    /// Of these, in the direction of the file.
     pub file_direction_bytes: u64,
+    /// Of these, in the other direction: acknowledgements, mostly.
+    pub ack_direction_bytes: u64,
     /// Frames, both directions.
     pub packets: u64,
+    /// Octets of the largest frame, Ethernet header included.
+    pub largest_frame_bytes: u32,
+    /// File over what passed in its direction, per cent; null without a file.
+    pub payload_efficiency_pct: Option<f64>,
+    /// Octets of a full packet that are not the file's; null below 100 of them.
+    pub header_bytes_per_packet: Option<f64>,
     /// Before the first octet of the file.
     pub round_trips: Option<u32>,
     /// TCP connections.
@@ -270,6 +283,17 @@ pub struct Wire {
     pub handshakes: u32,
     /// Handshakes that took a round trip more, for another key share.
     pub hello_retries: u32,
+}
+
+/// What the accounting runs were checked for; one that fails ends the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accounting {
+    /// Transfers of which every frame was captured, over all cells.
+    pub captures: u32,
+    /// Frames that a capture lost.
+    pub capture_drops: u64,
+    /// Whether frames and octets were those that the interface counted.
+    pub counters_agree: bool,
 }
 
 /// One cell.

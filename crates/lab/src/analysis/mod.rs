@@ -1,5 +1,6 @@
 //! From samples to an answer. Pure functions; no clock, no file.
 
+pub mod accounting;
 pub mod answer;
 pub mod cost;
 pub mod crossover;
@@ -43,5 +44,6 @@ pub fn derive(results: &mut Results, windows: &BTreeMap<String, u64>) {
         segment,
         &results.plan.congestion_control,
     );
+    results.accounting = accounting::accounting(samples);
     results.answer = answer::sentences(&results.portable, &results.summary);
 }

@@ -125,6 +125,7 @@ mod tests {
                 connections: 2,
                 handshakes: 2,
                 hello_retries: 0,
+                ..Wire::default()
             })
         };
         samples[0].wire = wire(11_000 + 1024, 9);

@@ -1,6 +1,7 @@
 //! A run: build the testbed, start the servers, measure shuffled paired blocks,
 //! count packets, take everything down, analyse.
 
+mod accounting;
 mod environment;
 mod journal;
 mod record;

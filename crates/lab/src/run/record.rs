@@ -236,6 +236,7 @@ impl Record {
             models: Vec::new(),
             crossovers: Vec::new(),
             predictions: Vec::new(),
+            accounting: None,
             timelines: self.timelines(&header.plan),
             complete: self.done,
             ended,

@@ -13,9 +13,9 @@ use crate::agent::{self, Job, Outcome};
 use crate::error::{Error, Result};
 use crate::host::{Host, Role, last_lines};
 use crate::link::LinkSpec;
-use crate::measure::wire::{self, Expectation, Marks};
+use crate::measure::wire::{self, Expectation, Marks, Totals};
 use crate::plan::Plan;
-use crate::results::{Cpu, Phases, Sample, Tcp, Wire};
+use crate::results::{Cpu, Phases, Sample, Tcp};
 use crate::service::{Invocation, Service, Site, write_credentials};
 use crate::testbed::Testbed;
 use crate::units;
@@ -126,7 +126,7 @@ pub(super) struct Bench<'a> {
 }
 
 /// A prepared transfer: its client processes, and what to check afterwards.
-struct Prepared {
+pub(super) struct Prepared {
     invocations: Vec<Invocation>,
     /// Where the files end up.
     on: Role,
@@ -135,19 +135,12 @@ struct Prepared {
     folders: Vec<PathBuf>,
 }
 
-/// What the capture held, TCP or not.
-#[derive(Debug, Clone, Copy, Default)]
-struct Frames {
-    frames: u64,
-    largest_frame: u32,
-}
-
 /// What was seen of one transfer.
-struct Seen {
-    record: Option<wire::Record>,
+pub(super) struct Seen {
+    pub(super) record: Option<wire::Record>,
     outcomes: Vec<Outcome>,
     client_s: Option<f64>,
-    error: Option<String>,
+    pub(super) error: Option<String>,
 }
 
 impl<'a> Bench<'a> {
@@ -287,51 +280,6 @@ impl<'a> Bench<'a> {
         Ok(Measured { sample, rtts_s, round_trips, last })
     }
 
-    /// Counts the packets of a few transfers, of which the one with the median
-    /// octets counts: how a sender cuts its segments varies.
-    pub(super) fn account(&mut self, cell: &Cell) -> Result<Option<Wire>> {
-        let times = if cell.octets() <= 1 << 20 { 7 } else { 3 };
-        let mut wires: Vec<Wire> = Vec::new();
-        for _ in 0..times {
-            let prepared = self.prepare(cell)?;
-            let largest = self.testbed.mtu() + 14;
-            let before = self.testbed.router_frames()?;
-            let (seen, trace) = self.transfer_whole(cell, &prepared)?;
-            let counted = self.testbed.router_frames()? - before;
-            let wrong = self.verify(&prepared)?;
-            self.remove(&prepared)?;
-            let why = if let Some(why) = seen.error.or(wrong) {
-                why
-            } else if trace.largest_frame > largest {
-                format!(
-                    "a frame of {} octets passed a link for {largest}; offload is still on",
-                    trace.largest_frame
-                )
-            } else if trace.frames != counted {
-                format!("the capture saw {} frames, the interface counted {counted}", trace.frames)
-            } else {
-                String::new()
-            };
-            if !why.is_empty() {
-                let sentence = format!("the packets of {cell} cannot be counted: {why}");
-                return Err(self.blame_a_server(Error::Failed(sentence)));
-            }
-            wires.extend(seen.record.map(|record| Wire {
-                bytes: record.bytes,
-                file_direction_bytes: record.file_direction_bytes,
-                packets: record.packets,
-                round_trips: record.round_trips.filter(|_| cell.workload.kind != Kind::Parallel),
-                connections: record.connections,
-                handshakes: record.handshakes,
-                hello_retries: record.hello_retries,
-            }));
-        }
-        let fewest = wires.iter().filter_map(|wire| wire.round_trips).min();
-        wires.sort_by_key(|wire| wire.bytes);
-        let middle = wires.get(wires.len() / 2);
-        Ok(middle.map(|wire| Wire { round_trips: fewest, ..*wire }))
-    }
-
     /// Notes the commands of a cell's client.
     pub(super) fn rehearse(&mut self, cell: &Cell) -> Result<()> {
         let prepared = self.prepare(cell)?;
@@ -394,7 +342,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Makes the files, the tasks and the command lines of one transfer.
-    fn prepare(&mut self, cell: &Cell) -> Result<Prepared> {
+    pub(super) fn prepare(&mut self, cell: &Cell) -> Result<Prepared> {
         self.serial += 1;
         let serial = self.serial;
         let (client, server) = (&self.testbed.client, &self.testbed.server);
@@ -450,14 +398,14 @@ impl<'a> Bench<'a> {
     }
 
     /// Checks every transferred file; what is wrong with the first bad one.
-    fn verify(&self, prepared: &Prepared) -> Result<Option<String>> {
+    pub(super) fn verify(&self, prepared: &Prepared) -> Result<Option<String>> {
         if prepared.expected.is_empty() {
             return Ok(None);
         }
         self.testbed.host(prepared.on).verify(prepared.expected.clone())
     }
 
-    fn remove(&self, prepared: &Prepared) -> Result<()> {
+    pub(super) fn remove(&self, prepared: &Prepared) -> Result<()> {
         let files = prepared.expected.iter().map(|(path, _)| path);
         let paths: Vec<PathBuf> = files.chain(&prepared.folders).cloned().collect();
         if paths.is_empty() { Ok(()) } else { self.testbed.host(prepared.on).remove(paths) }
@@ -469,7 +417,11 @@ impl<'a> Bench<'a> {
     }
 
     /// The same, waiting for the connections' last packets.
-    fn transfer_whole(&mut self, cell: &Cell, prepared: &Prepared) -> Result<(Seen, Frames)> {
+    pub(super) fn transfer_whole(
+        &mut self,
+        cell: &Cell,
+        prepared: &Prepared,
+    ) -> Result<(Seen, Option<Totals>)> {
         self.observe(cell, prepared, Duration::from_millis(20))
     }
 
@@ -478,7 +430,7 @@ impl<'a> Bench<'a> {
         cell: &Cell,
         prepared: &Prepared,
         linger: Duration,
-    ) -> Result<(Seen, Frames)> {
+    ) -> Result<(Seen, Option<Totals>)> {
         super::check(&self.interrupted)?;
         let service = self.service(&cell.stack)?;
         let jobs: Vec<Job> = prepared
@@ -519,10 +471,7 @@ impl<'a> Bench<'a> {
                 login_ns: service.login_ns(&log),
             },
         };
-        let frames = trace.as_ref().map_or(Frames::default(), |trace| Frames {
-            frames: trace.frames(),
-            largest_frame: trace.largest_frame(),
-        });
+        let totals = trace.as_ref().map(|trace| *trace.totals());
         let record = trace.and_then(|trace| wire::read(&trace, &expectation));
         let error = outcomes
             .iter()
@@ -535,7 +484,7 @@ impl<'a> Bench<'a> {
             });
         let clocks: Option<Vec<f64>> = reports.iter().map(|report| report.seconds).collect();
         let client_s = clocks.map(|all| all.into_iter().fold(0.0, f64::max));
-        Ok((Seen { record, outcomes, client_s, error }, frames))
+        Ok((Seen { record, outcomes, client_s, error }, totals))
     }
 }
 

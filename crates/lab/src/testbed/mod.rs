@@ -41,6 +41,20 @@ pub(crate) struct Settings {
     pub(crate) interrupted: Arc<AtomicBool>,
 }
 
+/// What an interface has counted since it was made, both ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) frames: u64,
+    /// Ethernet headers included.
+    pub(crate) octets: u64,
+}
+
+impl Counters {
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self { frames: self.frames - before.frames, octets: self.octets - before.octets }
+    }
+}
+
 /// A client, a router and a server, and everything they need to be removed.
 ///
 /// Fields are dropped in order: processes first, folders last.
@@ -164,18 +178,20 @@ impl Testbed {
         self.executor.run_all(&link::commands(&self.names, spec))
     }
 
-    /// Frames that the router's interface towards the client has counted, both
-    /// ways.
-    pub(crate) fn router_frames(&self) -> Result<u64> {
+    /// What the router's interface towards the client has counted, both ways.
+    pub(crate) fn router_counters(&self) -> Result<Counters> {
         let command = netns::counters_command(&self.names);
         let said = self.executor.run(&command)?;
         let links: serde_json::Value =
             serde_json::from_str(&said).doing(|| format!("read what `{command}` printed"))?;
-        let packets = |way: &str| links[0]["stats64"][way]["packets"].as_u64();
-        packets("rx")
-            .zip(packets("tx"))
-            .map(|(rx, tx)| rx + tx)
-            .ok_or_else(|| Error::Failed(format!("`{command}` printed no packet counters")))
+        let both = |of: &str| {
+            let way = |way: &str| links[0]["stats64"][way][of].as_u64();
+            Some(way("rx")? + way("tx")?)
+        };
+        both("packets")
+            .zip(both("bytes"))
+            .map(|(frames, octets)| Counters { frames, octets })
+            .ok_or_else(|| Error::Failed(format!("`{command}` printed no counters")))
     }
 
     /// Forgets what TCP remembers of the other end.

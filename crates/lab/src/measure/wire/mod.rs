@@ -8,6 +8,7 @@
 mod events;
 mod phases;
 mod tcp;
+mod totals;
 mod trace;
 
 use events::{completion, first_body, request};
@@ -15,6 +16,7 @@ use phases::{follow, stretches};
 
 pub use phases::{Phase, Phases, Stretch};
 pub use tcp::Tcp;
+pub(crate) use totals::Totals;
 pub(crate) use trace::{Packet, Trace};
 
 /// What has to be known about a transfer to read its trace.
@@ -66,11 +68,6 @@ pub(crate) struct Record {
     pub(crate) handshakes: u32,
     /// TLS handshakes in which the server asked for another key share.
     pub(crate) hello_retries: u32,
-    /// Octets of all frames, Ethernet headers included.
-    pub(crate) bytes: u64,
-    /// Of these, in the direction of the file.
-    pub(crate) file_direction_bytes: u64,
-    pub(crate) packets: u64,
     pub(crate) phases: Phases,
     pub(crate) segments: Vec<Stretch>,
     /// Of all packets, those after completion too.
@@ -109,9 +106,6 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
         connections: trace.connections.len() as u32,
         handshakes: states.iter().filter(|state| state.opens_handshake).count() as u32,
         hello_retries: states.iter().filter(|state| state.retries_hello).count() as u32,
-        bytes: octets(packets.iter()),
-        file_direction_bytes: octets(packets.iter().filter(|p| p.from_client == expected.upload)),
-        packets: packets.len() as u64,
         phases: Phases::of(&segments),
         segments,
         tcp: tcp::measure(&packets[first..], expected.upload, under_load, idle_s),
@@ -130,10 +124,6 @@ fn round_trips(packets: &[Packet]) -> u32 {
         client_spoke = packet.from_client;
     }
     count
-}
-
-fn octets<'a>(packets: impl Iterator<Item = &'a Packet>) -> u64 {
-    packets.map(|packet| u64::from(packet.wire_len)).sum()
 }
 
 fn longest_gap(packets: &[Packet]) -> f64 {

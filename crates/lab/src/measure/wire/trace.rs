@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use headroom_packet::Segment;
 use headroom_packet::tcp::Timestamps;
 
-use super::ns_to_s;
+use super::{Totals, ns_to_s};
 
 /// All TCP frames of a transfer, in the order in which the router saw them.
 #[derive(Debug)]
@@ -17,8 +17,7 @@ pub(crate) struct Trace {
     /// The server's port of each connection.
     pub(super) connections: Vec<u16>,
     pub(super) packets: Vec<Packet>,
-    /// Everything that was seen, TCP or not.
-    frames: u64,
+    totals: Totals,
 }
 
 impl Trace {
@@ -28,13 +27,13 @@ impl Trace {
             index: HashMap::new(),
             connections: Vec::new(),
             packets: Vec::new(),
-            frames: 0,
+            totals: Totals::new(client),
         }
     }
 
-    /// Adds a captured frame; anything but TCP is passed over.
+    /// Adds a captured frame; anything but TCP is only counted.
     pub(crate) fn push(&mut self, time_ns: u64, head: &[u8], wire_len: u32) {
-        self.frames += 1;
+        self.totals.add(head, wire_len);
         let Ok(segment) = Segment::parse(head, wire_len as usize) else { return };
         let from_client = segment.source.ip() == self.client;
         let (client, server) = if from_client {
@@ -73,14 +72,9 @@ impl Trace {
         });
     }
 
-    /// Frames seen, TCP or not.
-    pub(crate) fn frames(&self) -> u64 {
-        self.frames
-    }
-
-    /// Octets of the largest frame, Ethernet header included.
-    pub(crate) fn largest_frame(&self) -> u32 {
-        self.packets.iter().map(|packet| packet.wire_len).max().unwrap_or(0)
+    /// Everything that was seen, TCP or not.
+    pub(crate) fn totals(&self) -> &Totals {
+        &self.totals
     }
 
     /// Bits per second on the wire of the frames towards the client (or from

@@ -1,0 +1,143 @@
+//! Frames and octets of everything that passed, TCP or not, by direction: what
+//! accounting rests on. Whatever wraps the transfer, its outer frames count.
+
+use std::net::IpAddr;
+
+use headroom_packet::ethernet::Frame;
+
+/// What passed in both directions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Totals {
+    client: IpAddr,
+    from_client: Way,
+    /// Everything else: from the server, or from nobody with an IP address.
+    to_client: Way,
+}
+
+/// What passed in one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) frames: u64,
+    /// Ethernet headers included.
+    pub(crate) octets: u64,
+    /// Octets of the largest frame.
+    pub(crate) largest: u32,
+    /// Frames of that size.
+    full_frames: u64,
+    /// Octets from the first of these on.
+    octets_since_full: u64,
+}
+
+impl Totals {
+    pub(crate) fn new(client: IpAddr) -> Self {
+        Self { client, from_client: Way::default(), to_client: Way::default() }
+    }
+
+    /// Counts a frame of which `head` was captured.
+    pub(crate) fn add(&mut self, head: &[u8], wire_len: u32) {
+        let source = Frame::new(head).ok().and_then(|frame| frame.ip_source());
+        let from_client = source == Some(self.client);
+        (if from_client { &mut self.from_client } else { &mut self.to_client }).add(wire_len);
+    }
+
+    /// One direction.
+    pub(crate) fn way(&self, from_client: bool) -> &Way {
+        if from_client { &self.from_client } else { &self.to_client }
+    }
+
+    pub(crate) fn frames(&self) -> u64 {
+        self.from_client.frames + self.to_client.frames
+    }
+
+    pub(crate) fn octets(&self) -> u64 {
+        self.from_client.octets + self.to_client.octets
+    }
+
+    /// Octets of the largest frame.
+    pub(crate) fn largest(&self) -> u32 {
+        self.from_client.largest.max(self.to_client.largest)
+    }
+}
+
+impl Way {
+    fn add(&mut self, wire_len: u32) {
+        self.frames += 1;
+        self.octets += u64::from(wire_len);
+        if wire_len > self.largest {
+            self.largest = wire_len;
+            (self.full_frames, self.octets_since_full) = (0, 0);
+        }
+        self.full_frames += u64::from(wire_len == self.largest);
+        if self.full_frames > 0 {
+            self.octets_since_full += u64::from(wire_len);
+        }
+    }
+
+    /// Octets of a full frame that are not the file's, where enough full frames
+    /// carried `file_octets` for what is not full to weigh little.
+    pub(crate) fn header_octets(&self, file_octets: u64) -> Option<f64> {
+        const ENOUGH: u64 = 100;
+        let beside = self.octets_since_full.checked_sub(file_octets)?;
+        (self.full_frames >= ENOUGH).then(|| beside as f64 / self.full_frames as f64)
+    }
+
+    /// The file's share of the octets, per cent; none where there is no file.
+    pub(crate) fn efficiency_pct(&self, file_octets: u64) -> Option<f64> {
+        let fits = file_octets > 0 && file_octets <= self.octets;
+        fits.then(|| 100.0 * file_octets as f64 / self.octets as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: [u8; 4] = [10, 77, 1, 1];
+
+    /// A frame of UDP, which is not TCP: a tunnel's, say.
+    fn head(source: [u8; 4]) -> Vec<u8> {
+        let mut bytes = vec![0; 34];
+        bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
+        bytes[23] = 17;
+        bytes[26..30].copy_from_slice(&source);
+        bytes
+    }
+
+    #[test]
+    fn every_frame_counts_in_its_direction() {
+        let mut totals = Totals::new(CLIENT.into());
+        totals.add(&head(CLIENT), 100);
+        totals.add(&head([10, 77, 2, 1]), 1514);
+        totals.add(&[0; 14], 60); // no IP at all
+        totals.add(&[], 42); // nothing was captured of it
+        assert_eq!((totals.way(true).frames, totals.way(true).octets), (1, 100));
+        assert_eq!((totals.way(false).frames, totals.way(false).octets), (3, 1616));
+        assert_eq!((totals.frames(), totals.octets(), totals.largest()), (4, 1716, 1514));
+    }
+
+    #[test]
+    fn headers_are_what_is_not_file_from_the_first_full_frame_on() {
+        let mut way = Way::default();
+        for wire_len in [90, 800, 66] {
+            way.add(wire_len); // a handshake
+        }
+        (0..1000).for_each(|_| way.add(1514));
+        way.add(66 + 500);
+        let file = 1000 * 1448 + 500;
+        assert_eq!(way.header_octets(file), Some((66_000.0 + 66.0) / 1000.0));
+        let all = 90 + 800 + 66 + 1000 * 1514 + 566;
+        assert_eq!(way.efficiency_pct(file), Some(100.0 * file as f64 / f64::from(all)));
+    }
+
+    #[test]
+    fn few_full_frames_and_no_file_tell_nothing() {
+        let mut way = Way::default();
+        (0..99).for_each(|_| way.add(1514));
+        assert_eq!(way.header_octets(1000), None);
+        assert_eq!(way.efficiency_pct(0), None);
+        assert_eq!(way.efficiency_pct(1 << 40), None, "more file than wire was not this file");
+        way.add(1514);
+        assert!(way.header_octets(1000).is_some());
+        assert_eq!(way.header_octets(1 << 40), None);
+    }
+}

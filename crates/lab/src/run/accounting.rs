@@ -1,0 +1,104 @@
+//! Accounting: the packets and octets of a cell's transfers, counted with
+//! offloads off in runs of their own (METHOD 10).
+
+use crate::error::{Error, Result};
+use crate::measure::wire::{Record, Totals};
+use crate::results::Wire;
+use crate::testbed::Counters;
+use crate::workload::Kind;
+
+use super::sample::{Bench, Cell};
+
+/// Octets of an Ethernet header, which captures and counters include.
+const ETHERNET: u32 = 14;
+
+impl Bench<'_> {
+    /// Counts the packets of a few transfers, of which the one with the median
+    /// octets counts: how a sender cuts its segments varies.
+    ///
+    /// # Errors
+    /// A transfer failed, or what the capture saw cannot be all there was.
+    pub(super) fn account(&mut self, cell: &Cell) -> Result<Option<Wire>> {
+        let times = if cell.octets() <= 1 << 20 { 7 } else { 3 };
+        let mut wires: Vec<Wire> = Vec::new();
+        for _ in 0..times {
+            let prepared = self.prepare(cell)?;
+            let before = self.testbed.router_counters()?;
+            let (seen, totals) = self.transfer_whole(cell, &prepared)?;
+            let counted = self.testbed.router_counters()?.since(before);
+            let wrong = self.verify(&prepared)?;
+            self.remove(&prepared)?;
+            let Some(totals) = totals else { return Ok(None) };
+            let doubt = || distrust(&totals, counted, self.testbed.mtu() + ETHERNET);
+            if let Some(why) = seen.error.or(wrong).or_else(doubt) {
+                let sentence = format!("the packets of {cell} cannot be counted: {why}");
+                return Err(self.blame_a_server(Error::Failed(sentence)));
+            }
+            wires.extend(seen.record.map(|record| row(cell, times, &record, &totals)));
+        }
+        let fewest = wires.iter().filter_map(|wire| wire.round_trips).min();
+        wires.sort_by_key(|wire| wire.bytes);
+        let middle = wires.get(wires.len() / 2);
+        Ok(middle.map(|wire| Wire { round_trips: fewest, ..*wire }))
+    }
+}
+
+/// Why what was captured cannot be counted, if so.
+fn distrust(totals: &Totals, counted: Counters, largest: u32) -> Option<String> {
+    let seen = Counters { frames: totals.frames(), octets: totals.octets() };
+    if totals.largest() > largest {
+        return Some(format!(
+            "a frame of {} octets passed a link for {largest}; offload is still on",
+            totals.largest()
+        ));
+    }
+    (seen != counted).then(|| {
+        format!(
+            "the capture saw {} frames of {} octets, the interface counted {} of {}",
+            seen.frames, seen.octets, counted.frames, counted.octets
+        )
+    })
+}
+
+fn row(cell: &Cell, captures: u32, record: &Record, totals: &Totals) -> Wire {
+    let upload = cell.workload.kind == Kind::Upload;
+    let (file_way, ack_way) = (totals.way(upload), totals.way(!upload));
+    Wire {
+        captures,
+        bytes: totals.octets(),
+        file_direction_bytes: file_way.octets,
+        ack_direction_bytes: ack_way.octets,
+        packets: totals.frames(),
+        largest_frame_bytes: totals.largest(),
+        payload_efficiency_pct: file_way.efficiency_pct(cell.octets()),
+        header_bytes_per_packet: file_way.header_octets(cell.octets()),
+        round_trips: record.round_trips.filter(|_| cell.workload.kind != Kind::Parallel),
+        connections: record.connections,
+        handshakes: record.handshakes,
+        hello_retries: record.hello_retries,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals(frames: &[u32]) -> Totals {
+        let mut totals = Totals::new([10, 77, 1, 1].into());
+        frames.iter().for_each(|&wire_len| totals.add(&[], wire_len));
+        totals
+    }
+
+    #[test]
+    fn a_frame_over_the_mtu_or_one_that_only_the_interface_saw_is_distrusted() {
+        let counted = |frames, octets| Counters { frames, octets };
+        let seen = totals(&[66, 1514]);
+        assert_eq!(distrust(&seen, counted(2, 1580), 1514), None);
+        let over = distrust(&seen, counted(2, 1580), 1513).expect("a doubt");
+        assert!(over.contains("1514 octets"), "{over}");
+        for other in [counted(3, 1580), counted(2, 1581), counted(1, 66)] {
+            let missed = distrust(&seen, other, 1514).expect("a doubt");
+            assert!(missed.contains("the interface counted"), "{missed}");
+        }
+    }
+}
