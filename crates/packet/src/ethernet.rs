@@ -11,6 +11,20 @@ pub const IPV4: u16 = 0x0800;
 /// EtherType of IPv6.
 pub const IPV6: u16 = 0x86dd;
 
+/// EtherTypes of a VLAN tag (IEEE 802.1Q, 802.1ad).
+const TAGS: [u16; 2] = [0x8100, 0x88a8];
+/// Octets of a VLAN tag.
+pub const TAG_LEN: usize = 4;
+
+/// Octets before the network header: the Ethernet header and VLAN tags.
+pub fn network_offset(frame: &[u8]) -> usize {
+    let mut at = HEADER_LEN;
+    while at + TAG_LEN <= frame.len() && TAGS.contains(&be16(frame, at - 2)) {
+        at += TAG_LEN;
+    }
+    at
+}
+
 /// A frame whose header is known to be whole.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a>(&'a [u8]);

@@ -3,13 +3,16 @@
 //! The views are made for captured *heads* of frames: they check that a header
 //! is whole, never that the payload behind it is there.
 
+pub mod checksum;
 pub mod ethernet;
 pub mod ipv4;
 pub mod ipv6;
 pub mod segment;
 pub mod tcp;
+pub mod train;
 
 pub use segment::Segment;
+pub use train::Train;
 
 /// Why a header could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +24,7 @@ pub enum Error {
     #[error("the {0} header is malformed")]
     Malformed(&'static str),
     /// A protocol that this crate does not read.
-    #[error("not TCP over IPv4 or IPv6")]
+    #[error("a protocol that is not read here")]
     Unsupported,
 }
 
