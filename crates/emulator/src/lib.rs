@@ -1,8 +1,19 @@
 //! A link of given rate, delay, jitter and loss between two interfaces, for
 //! kernels without netem.
+//!
+//! A frame's way: `netio` receives it with the kernel's time stamp; `intake`
+//! finishes its checksum and cuts a train into single frames; `model` decides
+//! its fate; `schedule` keeps it until it is due; `wire` sends it on.
 
+mod counters;
+mod error;
+mod intake;
 pub mod model;
 pub mod schedule;
 pub mod spec;
+mod wire;
 
+pub use counters::Counters;
+pub use error::Error;
 pub use spec::{LinkSpec, Loss, Queue, Way};
+pub use wire::{DOWN, Emulator, Settings, Shared, UP};

@@ -5,13 +5,13 @@
 //! nobody; the reader drains it when it likes. A measured transfer therefore
 //! pays one short copy a frame, and no wake-up.
 
-use std::ffi::CString;
 use std::io;
-use std::mem::{size_of, size_of_val};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+use crate::packet_socket;
 
 /// What the kernel puts before an Ethernet frame in its slot: `tpacket2_hdr`
 /// and `sockaddr_ll`, aligned so that what follows the Ethernet header is.
@@ -68,30 +68,16 @@ impl Capture {
         }
         let slots_per_block = BLOCK / slot;
         let blocks = frames.div_ceil(slots_per_block).max(1);
-        let all_protocols = (libc::ETH_P_ALL as u16).to_be();
-        // SAFETY: no pointers; the result is checked below.
-        let fd = unsafe {
-            libc::socket(
-                libc::AF_PACKET,
-                libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-                0, // deaf until bound: no frame of another interface gets in
-            )
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: `fd` was just opened, is valid and owned by nobody else.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-
+        let socket = packet_socket::open()?;
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
-        set_option(&socket, libc::PACKET_VERSION, &version)?;
+        packet_socket::set_option(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
         let request = libc::tpacket_req {
             tp_block_size: BLOCK as u32,
             tp_block_nr: blocks as u32,
             tp_frame_size: slot as u32,
             tp_frame_nr: (blocks * slots_per_block) as u32,
         };
-        set_option(&socket, libc::PACKET_RX_RING, &request)?;
+        packet_socket::set_option(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
 
         // SAFETY: a fresh shared mapping of a length the kernel has just
         // agreed to; the address is chosen by the kernel and checked.
@@ -113,28 +99,7 @@ impl Capture {
         let slots = blocks * slots_per_block;
         let capture = Self { socket, ring, slots, slot, snaplen, next: 0 };
 
-        let name = CString::new(interface)?;
-        // SAFETY: `name` is a NUL-terminated string that lives over the call.
-        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-        if index == 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: all-zero octets are a valid `sockaddr_ll`.
-        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = all_protocols;
-        address.sll_ifindex = index as i32;
-        // SAFETY: the address and its true length are passed; both live over the call.
-        let bound = unsafe {
-            libc::bind(
-                capture.socket.as_raw_fd(),
-                (&raw const address).cast::<libc::sockaddr>(),
-                size_of_val(&address) as libc::socklen_t,
-            )
-        };
-        if bound != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        packet_socket::bind(&capture.socket, packet_socket::index_of(interface)?)?;
         Ok(capture)
     }
 
@@ -179,20 +144,7 @@ impl Capture {
     /// # Errors
     /// What the kernel answered.
     pub fn dropped(&self) -> io::Result<u32> {
-        // SAFETY: all-zero octets are a valid `tpacket_stats`.
-        let mut stats: libc::tpacket_stats = unsafe { std::mem::zeroed() };
-        let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` octets into `stats`.
-        let got = unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut stats).cast::<libc::c_void>(),
-                &raw mut len,
-            )
-        };
-        if got == 0 { Ok(stats.tp_drops) } else { Err(io::Error::last_os_error()) }
+        packet_socket::dropped(&self.socket)
     }
 }
 
@@ -202,20 +154,6 @@ impl Drop for Capture {
         // outlives `drain`.
         unsafe { libc::munmap(self.ring.as_ptr().cast(), self.slots * self.slot) };
     }
-}
-
-fn set_option<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
-    // SAFETY: pointer and length describe `value`, which lives over the call.
-    let set = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            option,
-            (&raw const *value).cast::<libc::c_void>(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    };
-    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

@@ -3,5 +3,9 @@
 #![allow(unsafe_code)]
 
 pub mod capture;
+pub mod link_socket;
+mod packet_socket;
+pub mod realtime;
 
 pub use capture::{Capture, Frame};
+pub use link_socket::LinkSocket;

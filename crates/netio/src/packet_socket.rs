@@ -1,0 +1,90 @@
+//! What the capture and the link socket share: an `AF_PACKET` socket (packet(7))
+//! that is deaf until it is bound to one interface.
+
+use std::ffi::CString;
+use std::io;
+use std::mem::{size_of, size_of_val, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Opens a socket that hears nothing yet. Needs `CAP_NET_RAW`.
+pub(crate) fn open() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the result is checked below.
+    let fd = unsafe {
+        libc::socket(
+            libc::AF_PACKET,
+            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
+            0, // deaf until bound: no frame of another interface gets in
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `fd` was just opened, is valid and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The number of an interface in the network namespace of the calling thread.
+pub(crate) fn index_of(interface: &str) -> io::Result<i32> {
+    let name = CString::new(interface)?;
+    // SAFETY: `name` is a NUL-terminated string that lives over the call.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index as i32),
+    }
+}
+
+/// Binds the socket to all frames of one interface.
+pub(crate) fn bind(socket: &OwnedFd, index: i32) -> io::Result<()> {
+    // SAFETY: all-zero octets are a valid `sockaddr_ll`.
+    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = index;
+    // SAFETY: the address and its true length are passed; both live over the call.
+    let bound = unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast::<libc::sockaddr>(),
+            size_of_val(&address) as libc::socklen_t,
+        )
+    };
+    if bound == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Frames that the kernel had to drop for want of room, since the last call.
+pub(crate) fn dropped(socket: &OwnedFd) -> io::Result<u32> {
+    // SAFETY: all-zero octets are a valid `tpacket_stats`.
+    let mut stats: libc::tpacket_stats = unsafe { zeroed() };
+    let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` octets into `stats`.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut stats).cast::<libc::c_void>(),
+            &raw mut len,
+        )
+    };
+    if got == 0 { Ok(stats.tp_drops) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sets an option whose value is what the kernel expects at this level.
+pub(crate) fn set_option<T: Copy>(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: pointer and length describe `value`, which lives over the call.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const *value).cast::<libc::c_void>(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
