@@ -20,6 +20,11 @@ pub(crate) enum Command {
     /// Measure what each way of securing a transfer costs here
     #[command(subcommand)]
     Lab(Lab),
+    /// Be the link between two interfaces: rate, delay, jitter, loss
+    #[command(
+        after_help = "Examples:\n  headroom link --a eth1 --b eth2 --rate 100mbit --delay 25ms --loss 1%\n  headroom link --a eth1 --b eth2 --spec 100mbit,delay=25ms,up-rate=10mbit --seed 7\n\nForwards frames both ways, as a cable would, until interrupted or until its\nstandard input, a pipe, is closed; needs root. Everything else on this host that\nforwards between the two interfaces (a bridge, routing) would duplicate them:\nsee that nothing does. With --json, a line `stats` on standard input is answered\nwith the counters."
+    )]
+    Link(Link),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -104,6 +109,52 @@ pub(crate) struct Run {
     /// Folder for temporary files [default: $TMPDIR or /tmp]
     #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Link {
+    /// The interface on the client's side
+    #[arg(long, value_name = "IF")]
+    pub(crate) a: String,
+    /// The interface on the server's side
+    #[arg(long, value_name = "IF")]
+    pub(crate) b: String,
+    /// Bits per second on the wire, Ethernet framing counted: 100mbit
+    #[arg(long)]
+    pub(crate) rate: Option<String>,
+    /// One-way delay: 25ms
+    #[arg(long)]
+    pub(crate) delay: Option<String>,
+    /// Greatest deviation from the delay; never reorders: 1ms
+    #[arg(long)]
+    pub(crate) jitter: Option<String>,
+    /// Frames lost: 1%
+    #[arg(long)]
+    pub(crate) loss: Option<String>,
+    /// Mean length of a burst of losses, in frames: 8
+    #[arg(long)]
+    pub(crate) burst: Option<String>,
+    /// What waits at the bottleneck: 200 (packets) or 64KiB [default: 50 ms]
+    #[arg(long)]
+    pub(crate) queue: Option<String>,
+    /// Frames that arrive twice: 0.1%
+    #[arg(long)]
+    pub(crate) duplicate: Option<String>,
+    /// Frames held back until three later ones have passed, or 10 ms: 1%
+    #[arg(long)]
+    pub(crate) reorder: Option<String>,
+    /// Frames with one wrong bit: 0.01%
+    #[arg(long)]
+    pub(crate) corrupt: Option<String>,
+    /// All of it in one, as in a plan; up-… differs from A to B: 100mbit,delay=25ms,up-rate=10mbit
+    #[arg(long, conflicts_with_all = ["rate", "delay", "jitter", "loss", "burst", "queue", "duplicate", "reorder", "corrupt"])]
+    pub(crate) spec: Option<String>,
+    /// Where chance begins; the same seed loses the same frames [default: by chance]
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Print JSON lines: one when it forwards, one for each direction at the end
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

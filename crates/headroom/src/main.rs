@@ -4,6 +4,7 @@ mod arguments;
 mod fetch;
 mod folder;
 mod lab;
+mod link;
 mod progress;
 
 use std::path::Path;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     start_log(arguments.verbose);
     let outcome = match arguments.command {
         Command::Lab(command) => lab::run(command),
+        Command::Link(arguments) => link::run(arguments),
         Command::Completions { shell } => {
             clap_complete::generate(
                 shell,
@@ -37,9 +39,9 @@ fn main() -> ExitCode {
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("headroom: {error:#}");
-        let code =
-            error.downcast_ref::<headroom_lab::Error>().map_or(1, headroom_lab::Error::exit_code);
-        ExitCode::from(code)
+        let lab = error.downcast_ref().map(headroom_lab::Error::exit_code);
+        let link = error.downcast_ref().map(headroom_emulator::Error::exit_code);
+        ExitCode::from(lab.or(link).unwrap_or(1))
     })
 }
 

@@ -1,0 +1,146 @@
+//! `headroom link`: the emulator as a process.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{BufRead, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::process::ExitCode;
+use std::sync::mpsc::{Sender, channel};
+
+use anyhow::Context;
+use headroom_emulator::{Counters, DOWN, Emulator, Error, LinkSpec, Settings, Shared, UP};
+use serde_json::json;
+
+use crate::arguments::Link;
+
+/// What this command waits for.
+enum Event {
+    Stop,
+    Stats,
+    Ended(Result<(), Error>),
+}
+
+pub(crate) fn run(arguments: Link) -> anyhow::Result<ExitCode> {
+    let settings = Settings {
+        spec: spec(&arguments)?,
+        seed: arguments.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish()),
+        a: arguments.a,
+        b: arguments.b,
+    };
+    let mut emulator = Emulator::open(&settings)?;
+    let shared = emulator.shared();
+    let (events, incoming) = channel();
+    let stop = events.clone();
+    ctrlc::set_handler(move || drop(stop.send(Event::Stop))).context("cannot watch for signals")?;
+    listen(events.clone());
+    let loop_thread = std::thread::Builder::new().name("link".into());
+    loop_thread
+        .spawn(move || drop(events.send(Event::Ended(emulator.run()))))
+        .context("cannot start the forwarding thread")?;
+    greet(&settings, arguments.json);
+    for event in incoming {
+        match event {
+            Event::Stop => shared.stop(),
+            Event::Stats if arguments.json => report(&shared, true),
+            Event::Stats => {}
+            Event::Ended(outcome) => {
+                report(&shared, arguments.json);
+                outcome?;
+                break;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The link that is asked for, by `--spec` or by an option for each key.
+fn spec(arguments: &Link) -> Result<LinkSpec, Error> {
+    let text = arguments.spec.clone().unwrap_or_else(|| {
+        let rate = arguments.rate.as_deref().unwrap_or("unshaped");
+        let keys = [
+            ("delay", &arguments.delay),
+            ("jitter", &arguments.jitter),
+            ("loss", &arguments.loss),
+            ("burst", &arguments.burst),
+            ("queue", &arguments.queue),
+            ("duplicate", &arguments.duplicate),
+            ("reorder", &arguments.reorder),
+            ("corrupt", &arguments.corrupt),
+        ];
+        let given = keys.iter().filter_map(|(key, value)| value.as_ref().map(|v| (key, v)));
+        given.fold(rate.to_owned(), |text, (key, value)| format!("{text},{key}={value}"))
+    });
+    text.parse().map_err(|error| Error::Arguments(format!("the link `{text}`: {error}")))
+}
+
+/// Reads standard input where somebody may write to it; when a pipe is closed,
+/// whoever started this process is gone.
+fn listen(events: Sender<Event>) {
+    let Ok(input) = std::fs::metadata("/dev/stdin") else { return };
+    let kind = input.file_type();
+    let from_a_process = kind.is_fifo() || kind.is_socket();
+    if !from_a_process {
+        return;
+    }
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let Ok(line) = line else { break };
+            if line.trim() == "stats" && events.send(Event::Stats).is_err() {
+                return;
+            }
+        }
+        let _ = events.send(Event::Stop);
+    });
+}
+
+fn greet(settings: &Settings, as_json: bool) {
+    let Settings { a, b, spec, seed } = settings;
+    say(&if as_json {
+        json!({ "ready": true, "a": a, "b": b, "spec": spec.to_string(), "seed": seed }).to_string()
+    } else {
+        format!("{a} <-> {b}: {spec} (seed {seed}); forwarding until interrupted")
+    });
+}
+
+fn report(shared: &Shared, as_json: bool) {
+    let counters = shared.counters();
+    for (index, name) in [(UP, "up"), (DOWN, "down")] {
+        say(&if as_json {
+            as_line(name, &counters[index])
+        } else {
+            in_words(name, &counters[index])
+        });
+    }
+}
+
+fn as_line(name: &str, counters: &Counters) -> String {
+    let mut line = json!(counters);
+    line["direction"] = name.into();
+    line.to_string()
+}
+
+fn in_words(name: &str, counters: &Counters) -> String {
+    let arrow = if name == "up" { "a → b" } else { "b → a" };
+    let mut words =
+        format!("{arrow}: {} received, {} forwarded", counters.received, counters.forwarded);
+    for (count, what) in [
+        (counters.lost, "lost"),
+        (counters.dropped_by_queue, "dropped by the queue"),
+        (counters.dropped_by_memory, "dropped for want of memory"),
+        (counters.dropped_by_kernel, "dropped by the kernel"),
+        (counters.duplicated, "duplicated"),
+        (counters.corrupted, "corrupted"),
+        (counters.reordered, "reordered"),
+        (counters.malformed, "not understood"),
+    ] {
+        if count > 0 {
+            words += &format!(", {count} {what}");
+        }
+    }
+    words
+}
+
+/// Prints a line at once; a reader that has gone is no reason to stop.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
