@@ -1,6 +1,7 @@
 //! The answer in sentences.
 
-use crate::results::{Portable, Summary};
+use super::predict;
+use crate::results::{Crossover, Portable, Prediction, Summary};
 use crate::units;
 
 /// One sentence for each stack that has a baseline, then one on what was moved.
@@ -46,6 +47,41 @@ fn cost(stack: &Portable, all: &[Portable]) -> Option<String> {
     Some(format!("{trips}{bytes}; {rest}."))
 }
 
+/// One sentence for each size on the main link at which one stack overtakes
+/// another beyond doubt, session for session.
+pub fn crossings(crossovers: &[Crossover], link: &str) -> Vec<String> {
+    crossovers
+        .iter()
+        .filter(|c| c.link == link && c.clock == "session" && c.significant)
+        .filter_map(|crossing| {
+            let [Some(lo), Some(hi)] = crossing.ci95_bytes else { return None };
+            let (below, above) = (crossing.below.to_uppercase(), crossing.above.to_uppercase());
+            let (unit, scale) = match crossing.size_bytes {
+                size if size >= 1e9 => ("GB", 1e9),
+                size if size >= 1e6 => ("MB", 1e6),
+                size if size >= 1e3 => ("kB", 1e3),
+                _ => ("B", 1.0),
+            };
+            let [size, lo, hi] = [crossing.size_bytes, lo, hi].map(|s| units::three(s / scale));
+            Some(format!(
+                "For {}s {below} is cheaper than {above} below {size} {unit} [{lo}, {hi}].",
+                crossing.workload
+            ))
+        })
+        .collect()
+}
+
+/// One sentence on how far predictions were off, if there were any.
+pub fn prediction(predictions: &[Prediction]) -> Option<String> {
+    let errors: Vec<String> = predict::errors(predictions)
+        .iter()
+        .map(|e| format!("{} % on {}", units::three(e.median_pct), e.link))
+        .collect();
+    (!errors.is_empty()).then(|| {
+        format!("Predictions for other links were off by a median of {}.", errors.join(", "))
+    })
+}
+
 fn measured(row: &Summary) -> Option<String> {
     let time = units::seconds(row.mean_s?);
     let against = match (row.overhead_pct, row.overhead_ci95_pct, &row.baseline) {
@@ -60,6 +96,30 @@ fn measured(row: &Summary) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_crossings_beyond_doubt_become_sentences() {
+        let crossing = |clock: &str, hi: Option<f64>| Crossover {
+            link: "unshaped".into(),
+            workload: "download".into(),
+            clock: clock.into(),
+            below: "ftps".into(),
+            above: "sftp".into(),
+            size_bytes: 3.1e6,
+            ci95_bytes: [Some(2.2e6), hi],
+            significant: hi.is_some(),
+        };
+        let all = [
+            crossing("session", Some(4.0e6)),
+            crossing("session", None),
+            crossing("transfer", Some(4.0e6)),
+        ];
+        assert_eq!(
+            crossings(&all, "unshaped"),
+            ["For downloads FTPS is cheaper than SFTP below 3.1 MB [2.2, 4]."]
+        );
+        assert!(crossings(&all, "100mbit").is_empty());
+    }
 
     #[test]
     fn the_sentence_names_round_trips_and_the_knee() {

@@ -34,7 +34,7 @@ pub fn summary(results: &Results) -> String {
     text += &format!(
         "\nMeasured {} on {} ({} cores, Linux {}), link {} ({}, {}), {} blocks, headroom {}. Overhead: time from \
          the first data command to completion on the wire against the baseline, ± half of the 95 % t \
-         interval on paired log-ratios.\n",
+         interval on paired log-ratios. Fixed cost and cost per GB: of the whole session, login included.\n",
         environment.started,
         environment.cpu,
         environment.cores,
@@ -48,14 +48,15 @@ pub fn summary(results: &Results) -> String {
     text
 }
 
-/// One table for each workload of the main link; the first begins with the
-/// portable costs.
+/// One table for each workload of the main link, of which the first begins with
+/// the portable costs; then models, octets and predictions.
 pub(super) fn tables(results: &Results) -> Vec<Table> {
     let kinds: Vec<&str> = results.plan.workloads.iter().map(|w| w.kind.as_str()).collect();
     let first_of_kind = |index: usize| !kinds[..index].contains(&kinds[index]);
     (0..kinds.len())
         .filter(|&i| first_of_kind(i))
         .map(|i| table(results, kinds[i], i == 0))
+        .chain(super::models::tables(results))
         .collect()
 }
 

@@ -3,6 +3,7 @@
 mod csv;
 mod html;
 pub mod markdown;
+mod models;
 pub mod terminal;
 
 use std::path::Path;

@@ -22,7 +22,9 @@ pub fn answer(results: &Results, width: usize) -> String {
     text += &wrapped(
         "Round trips: before the file's first octet. Bytes: octets on the wire beyond the file, per MB of \
          file, in its direction. Overhead: time from the first data command to completion against \
-         the baseline, ± half of its 95 % interval; a baseline shows its time. Limited by: at the largest size.",
+         the baseline, ± half of its 95 % interval; a baseline shows its time. Limited by: at the largest size. Fixed cost and cost per GB: of the whole \
+         session, login included, ± half of the 95 % interval; fits within: the worst size. Payload \
+         efficiency: octets of file for each octet on the wire in its direction.",
         width,
     );
     for warning in results.warnings.iter().filter(|warning| Some(*warning) != cut.as_ref()) {

@@ -1,0 +1,137 @@
+//! Tables beside the answer's own: what a transfer costs at any size, where its
+//! octets go, how far predictions were off.
+
+use super::markdown::Table;
+use crate::analysis::predict;
+use crate::results::{Model, Results, Summary, Wire};
+use crate::units;
+
+/// Those that have something to say.
+pub(super) fn tables(results: &Results) -> Vec<Table> {
+    [costs(results), wire(results), predictions(results)]
+        .into_iter()
+        .filter(|table| !table.rows.is_empty())
+        .collect()
+}
+
+fn costs(results: &Results) -> Table {
+    let rows = results
+        .models
+        .iter()
+        .filter(|model| model.link == results.link.name && model.clock == "session")
+        .map(|model| {
+            vec![
+                model.stack.clone(),
+                model.workload.clone(),
+                milliseconds(model),
+                with_half(model.seconds_per_gb, model.seconds_per_gb_ci95),
+                worst_point_pct(model).map_or_else(dash, |pct| format!("{} %", units::three(pct))),
+                model.preferred.clone().unwrap_or_else(dash),
+            ]
+        });
+    Table {
+        header: words(&[
+            "session = fixed + size",
+            "",
+            "fixed cost/transfer, ms",
+            "cost/GB, s",
+            "fits within",
+            "AICc prefers",
+        ]),
+        rows: rows.collect(),
+    }
+}
+
+fn milliseconds(model: &Model) -> String {
+    with_half(model.fixed_s * 1e3, model.fixed_ci95_s.map(|ci| ci.map(|s| s * 1e3)))
+}
+
+/// A value with half of its interval, in as many digits as the half deserves.
+fn with_half(value: f64, interval: Option<[f64; 2]>) -> String {
+    let Some([lo, hi]) = interval else { return units::three(value) };
+    let half = (hi - lo) / 2.0;
+    let decimals = if half > 0.0 { (1 - half.log10().floor() as i32).clamp(0, 6) } else { 3 };
+    let decimals = decimals as usize;
+    format!("{value:.decimals$} ± {half:.decimals$}")
+}
+
+/// The largest distance of a size's mean from the model, per cent.
+fn worst_point_pct(model: &Model) -> Option<f64> {
+    let off = |point: &crate::results::ModelPoint| {
+        100.0 * (point.measured_s / point.modelled_s - 1.0).abs()
+    };
+    model.points.iter().map(off).reduce(f64::max)
+}
+
+/// The packets of one transfer of the largest size of each stack and direction.
+fn wire(results: &Results) -> Table {
+    let of_link = |row: &&Summary| row.link == results.link.name && row.size_bytes > 0;
+    let largest = |row: &&Summary| {
+        let same =
+            |other: &&Summary| (&other.stack, &other.workload) == (&row.stack, &row.workload);
+        let sizes = results.summary.iter().filter(of_link).filter(same).map(|r| r.size_bytes);
+        sizes.max() == Some(row.size_bytes)
+    };
+    let rows = results.summary.iter().filter(of_link).filter(largest).filter_map(|row| {
+        let sample = results.samples.iter().find(|s| {
+            s.link == row.link
+                && (&s.stack, &s.workload, s.size_bytes)
+                    == (&row.stack, &row.workload, row.size_bytes)
+                && s.wire.is_some()
+        })?;
+        let (wire, octets) = (sample.wire?, row.size_bytes * u64::from(sample.files.max(1)));
+        Some(vec![
+            row.stack.clone(),
+            format!("{} {}", row.workload, units::size(row.size_bytes)),
+            wire.packets.to_string(),
+            wire.bytes.to_string(),
+            efficiency_pct(&wire, octets).map_or_else(dash, |pct| format!("{pct:.2} %")),
+        ])
+    });
+    Table {
+        header: words(&["on the wire", "", "packets", "octets", "payload efficiency"]),
+        rows: rows.collect(),
+    }
+}
+
+/// Octets of file for each octet on the wire in the file's direction.
+fn efficiency_pct(wire: &Wire, octets: u64) -> Option<f64> {
+    let carried = wire.file_direction_bytes;
+    (carried > 0).then(|| 100.0 * octets as f64 / carried as f64)
+}
+
+fn predictions(results: &Results) -> Table {
+    let rows = predict::errors(&results.predictions).into_iter().map(|error| {
+        vec![
+            error.link,
+            error.cells.to_string(),
+            format!("{} %", units::three(error.median_pct)),
+            format!("{} %", units::three(error.largest_pct)),
+        ]
+    });
+    Table {
+        header: words(&["predicted for", "cells", "median error", "largest error"]),
+        rows: rows.collect(),
+    }
+}
+
+fn words(header: &[&str]) -> Vec<String> {
+    header.iter().map(|&word| word.to_owned()).collect()
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_follow_the_interval() {
+        assert_eq!(with_half(12.3456, Some([12.1, 12.6])), "12.35 ± 0.25");
+        assert_eq!(with_half(1234.5, Some([1200.0, 1269.0])), "1234 ± 34");
+        assert_eq!(with_half(5.0, None), "5");
+        assert_eq!(with_half(5.0, Some([5.0, 5.0])), "5.000 ± 0.000");
+    }
+}
