@@ -66,6 +66,11 @@ pub(crate) enum Lab {
         /// Folder of an earlier run
         dir: PathBuf,
     },
+    /// Compare two runs: what became slower, what faster
+    #[command(
+        after_help = "Exit codes:\n  0  both runs were read; nothing is too slow\n  1  --fail-above P was given and at least one cell is too slow: its time in B over A, with the whole\n     95 % interval, lies above P per cent (a large change that may be chance does not fail)\n  2  wrong arguments, or a run that cannot be read\n\nBlocks of two runs are not paired: intervals are Welch's, on the logarithms of the transfer times."
+    )]
+    Compare(Compare),
     /// Remove whatever a killed run left behind
     Clean {
         /// Folder for temporary files that the run was given
@@ -153,6 +158,20 @@ pub(crate) struct Link {
     #[arg(long)]
     pub(crate) seed: Option<u64>,
     /// Print JSON lines: one when it forwards, one for each direction at the end
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Compare {
+    /// The run to compare with: its folder or its results.json
+    pub(crate) a: PathBuf,
+    /// The run that may have changed
+    pub(crate) b: PathBuf,
+    /// Fail where a cell is slower by more than this beyond doubt, such as 5%
+    #[arg(long, value_name = "P%", value_parser = headroom_lab::units::parse_percent)]
+    pub(crate) fail_above: Option<f64>,
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -9,9 +9,9 @@ use anyhow::Context;
 use headroom_lab::plan::Plan;
 use headroom_lab::results::Results;
 use headroom_lab::run::{self, Options, Outcome, Resumption};
-use headroom_lab::{Error, clean, doctor, report, service, workload};
+use headroom_lab::{Error, analysis, clean, doctor, report, service, workload};
 
-use crate::arguments::{Lab, Run};
+use crate::arguments::{Compare, Lab, Run};
 use crate::folder::Folder;
 use crate::progress::Bar;
 
@@ -21,6 +21,7 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
         Lab::List => list(),
         Lab::Run(arguments) => measure(&arguments),
         Lab::Report { dir } => rebuild(&dir),
+        Lab::Compare(arguments) => compare(&arguments),
         Lab::Clean { scratch } => remove(scratch),
     }
 }
@@ -197,6 +198,35 @@ fn rebuild(dir: &Path) -> anyhow::Result<ExitCode> {
     print!("{}", report::terminal::answer(&results, width()));
     println!("\nReport: {}", std::path::absolute(dir.join("report.html"))?.display());
     Ok(ExitCode::SUCCESS)
+}
+
+fn compare(arguments: &Compare) -> anyhow::Result<ExitCode> {
+    // whatever is wrong with a run, 1 is kept for one that is too slow
+    let read = |path: &Path| {
+        let results = if path.is_file() { report::read_file(path) } else { report::read(path) };
+        results.map_err(|error| Error::Plan(error.to_string()))
+    };
+    let (a, b) = (read(&arguments.a)?, read(&arguments.b)?);
+    let comparison = analysis::compare::compare(&a, &b);
+    if comparison.cells.is_empty() {
+        let sentence = "the two runs have no cell (link, stack, workload and size) in common";
+        return Err(Error::Plan(sentence.to_owned()).into());
+    }
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&comparison)?);
+    } else {
+        print!("{}", report::compare::text(&comparison, arguments.fail_above, width()));
+    }
+    let Some(limit) = arguments.fail_above else { return Ok(ExitCode::SUCCESS) };
+    let slow = comparison.cells.iter().filter(|cell| cell.is_slower_than(limit)).count();
+    if slow == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!(
+        "headroom: {slow} of {} cells are slower by more than {limit} %",
+        comparison.cells.len()
+    );
+    Ok(ExitCode::FAILURE)
 }
 
 fn remove(scratch: Option<PathBuf>) -> anyhow::Result<ExitCode> {

@@ -2,6 +2,7 @@
 
 pub mod accounting;
 pub mod answer;
+pub mod compare;
 pub mod cost;
 pub mod crossover;
 pub mod fit;

@@ -1,5 +1,6 @@
 //! What people and programs read: terminal, HTML, CSV, Markdown, JSON.
 
+pub mod compare;
 mod csv;
 mod html;
 pub mod markdown;
@@ -37,8 +38,15 @@ pub fn write(folder: &Path, results: &Results) -> Result<()> {
 /// # Errors
 /// It is not there, not JSON, or of another schema.
 pub fn read(folder: &Path) -> Result<Results> {
-    let path = folder.join("results.json");
-    let text = std::fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
+    read_file(&folder.join("results.json"))
+}
+
+/// Reads a `results.json`.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_file(path: &Path) -> Result<Results> {
+    let text = std::fs::read_to_string(path).doing(|| format!("read {}", path.display()))?;
     let version: serde_json::Value =
         serde_json::from_str(&text).doing(|| format!("read {}", path.display()))?;
     let schema = version.get("schema").and_then(serde_json::Value::as_u64);

@@ -3,7 +3,7 @@
 
 use super::markdown::Table;
 use crate::analysis::predict;
-use crate::results::{Model, Results, Summary, Wire};
+use crate::results::{Model, Results, Summary};
 use crate::units;
 
 /// Those that have something to say.
@@ -79,25 +79,27 @@ fn wire(results: &Results) -> Table {
                     == (&row.stack, &row.workload, row.size_bytes)
                 && s.wire.is_some()
         })?;
-        let (wire, octets) = (sample.wire?, row.size_bytes * u64::from(sample.files.max(1)));
+        let wire = sample.wire?;
         Some(vec![
             row.stack.clone(),
             format!("{} {}", row.workload, units::size(row.size_bytes)),
             wire.packets.to_string(),
             wire.bytes.to_string(),
-            efficiency_pct(&wire, octets).map_or_else(dash, |pct| format!("{pct:.2} %")),
+            wire.payload_efficiency_pct.map_or_else(dash, |pct| format!("{pct:.2} %")),
+            wire.header_bytes_per_packet.map_or_else(dash, |octets| format!("{octets:.1}")),
         ])
     });
     Table {
-        header: words(&["on the wire", "", "packets", "octets", "payload efficiency"]),
+        header: words(&[
+            "on the wire",
+            "",
+            "packets",
+            "octets",
+            "payload efficiency",
+            "headers/packet",
+        ]),
         rows: rows.collect(),
     }
-}
-
-/// Octets of file for each octet on the wire in the file's direction.
-fn efficiency_pct(wire: &Wire, octets: u64) -> Option<f64> {
-    let carried = wire.file_direction_bytes;
-    (carried > 0).then(|| 100.0 * octets as f64 / carried as f64)
 }
 
 fn predictions(results: &Results) -> Table {

@@ -24,7 +24,8 @@ pub fn answer(results: &Results, width: usize) -> String {
          file, in its direction. Overhead: time from the first data command to completion against \
          the baseline, ± half of its 95 % interval; a baseline shows its time. Limited by: at the largest size. Fixed cost and cost per GB: of the whole \
          session, login included, ± half of the 95 % interval; fits within: the worst size. Payload \
-         efficiency: octets of file for each octet on the wire in its direction.",
+         efficiency: octets of file for each octet on the wire in its direction; headers: octets of a full packet that are \
+         not the file's.",
         width,
     );
     for warning in results.warnings.iter().filter(|warning| Some(*warning) != cut.as_ref()) {
@@ -33,7 +34,7 @@ pub fn answer(results: &Results, width: usize) -> String {
     text
 }
 
-fn aligned(table: &Table) -> String {
+pub(super) fn aligned(table: &Table) -> String {
     let columns = table.header.len();
     let width = |column: usize| {
         let rows = std::iter::once(&table.header).chain(&table.rows);
@@ -58,7 +59,7 @@ fn aligned(table: &Table) -> String {
 }
 
 /// Breaks a sentence at spaces; further lines are indented.
-fn wrapped(sentence: &str, width: usize) -> String {
+pub(super) fn wrapped(sentence: &str, width: usize) -> String {
     let mut text = String::new();
     let mut column = 0;
     for word in sentence.split(' ') {
