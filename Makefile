@@ -21,6 +21,7 @@ parts:
 
 parts-for-tests:
 	scripts/fetch-parts
+	scripts/fetch-parts --with-layers
 	scripts/fetch-parts --with-browser
 
 build:

@@ -8,6 +8,7 @@ mod command;
 pub mod doctor;
 pub mod error;
 mod host;
+pub mod layer;
 mod measure;
 pub mod parts;
 pub mod plan;

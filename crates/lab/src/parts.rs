@@ -46,6 +46,12 @@ programs! {
     SCP = "scp", "openssh-client", [];
     SSH_KEYGEN = "ssh-keygen", "openssh-client", [];
     RSYNC = "rsync", "rsync", ["--version"];
+    STUNNEL = "stunnel", "stunnel4", ["-version"];
+    WG = "wg", "wireguard-tools", ["--version"];
+    WIREGUARD_GO = "wireguard-go", "wireguard-go", ["--version"];
+    CHARON = "charon-systemd", "charon-systemd", [];
+    SWANCTL = "swanctl", "strongswan-swanctl", ["--version"];
+    OPENVPN = "openvpn", "openvpn", ["--version"];
 }
 
 /// What every testbed needs, whatever it measures.
@@ -157,11 +163,16 @@ impl Parts {
             let folders: Vec<String> =
                 self.library_folders().iter().map(|path| path.display().to_string()).collect();
             environment.insert("LD_LIBRARY_PATH".to_owned(), folders.join(":"));
+            // strongSwan's programs do not start without one
+            let strongswan = self.cache.join("etc/strongswan.conf");
+            if strongswan.is_file() {
+                environment.insert("STRONGSWAN_CONF".to_owned(), strongswan.display().to_string());
+            }
         }
         environment
     }
 
-    /// The version that a program prints of itself: its first line.
+    /// The version that a program prints of itself: its first line with one.
     pub fn version(&self, program: Program) -> Option<String> {
         if program.version.is_empty() {
             return None;
@@ -179,7 +190,10 @@ impl Parts {
                 String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect::<Vec<_>>()
             })
             .map(|line| line.trim().to_owned())
-            .find(|line| line.chars().any(|c| c.is_ascii_digit()))
+            .find(|line| {
+                let digit = |octet: u8| octet.is_ascii_digit();
+                line.as_bytes().windows(3).any(|w| digit(w[0]) && w[1] == b'.' && digit(w[2]))
+            })
     }
 
     fn library_folders(&self) -> Vec<PathBuf> {
@@ -190,6 +204,7 @@ impl Parts {
             .flatten()
             .map(|entry| entry.path())
             .filter(|path| path.to_string_lossy().contains("-linux-gnu"))
+            .chain(Some(self.cache.join("usr/lib/ipsec")).filter(|path| path.is_dir()))
             .collect()
     }
 }

@@ -45,6 +45,9 @@ pub struct Results {
     /// What `wire` of the samples was checked for; null where nothing was counted.
     #[serde(default)]
     pub accounting: Option<Accounting>,
+    /// What setting up each layer takes, apart from any transfer.
+    #[serde(default)]
+    pub layer_setups: Vec<LayerSetup>,
     /// One transfer of each stack.
     pub timelines: Vec<Timeline>,
     /// Whether everything that the plan asks for was done.
@@ -454,6 +457,23 @@ pub struct Prediction {
     pub measured_s: f64,
     /// (predicted − measured) / measured, × 100.
     pub error_pct: f64,
+}
+
+/// A layer brought up from nothing, several times, on the main link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LayerSetup {
+    /// Name of the stack.
+    pub stack: String,
+    /// Name of the layer; a stack may have one twice.
+    pub layer: String,
+    /// Packets of the handshake, both directions; the median of all.
+    pub packets: u64,
+    /// Octets of these, Ethernet headers included.
+    pub bytes: u64,
+    /// Times that the client spoke and the server answered.
+    pub round_trips: u32,
+    /// First packet to last, one for each time.
+    pub seconds: Vec<f64>,
 }
 
 /// One transfer of a stack, cut into what it was doing.

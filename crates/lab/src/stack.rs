@@ -3,15 +3,20 @@
 
 use std::fmt;
 
+use crate::layer::{self, Layer};
+use crate::parts::Program;
 use crate::service::{self, Service};
 
-/// One way to secure a transfer (or not to): an application, as named in a plan.
+/// One way to secure a transfer (or not to): an application and what wraps it, as
+/// named in a plan.
 #[derive(Clone)]
 pub struct Stack {
     /// The name as the plan writes it, label included: the key in all results.
     pub name: String,
     /// The application.
     pub service: &'static dyn Service,
+    /// What wraps it, innermost first.
+    pub layers: Vec<&'static dyn Layer>,
 }
 
 impl Stack {
@@ -29,12 +34,39 @@ impl Stack {
         let service = service::find(application).ok_or_else(|| {
             format!("there is no stack `{application}`; there are {}", names().join(", "))
         })?;
-        match parts.next() {
-            None => Ok(Self { name: name.to_owned(), service }),
-            Some(layer) => Err(format!(
-                "`{name}`: there is no layer `{layer}`; this version measures applications only"
-            )),
+        let layers = parts
+            .map(|name| {
+                layer::find(name).ok_or_else(|| {
+                    let known: Vec<&str> = layer::ALL.iter().map(|layer| layer.name()).collect();
+                    format!("there is no layer `{name}`; there are {}", known.join(", "))
+                })
+            })
+            .collect::<Result<Vec<_>, String>>()?;
+        match layer::objection(service, &layers) {
+            None => Ok(Self { name: name.to_owned(), service, layers }),
+            Some(why) => Err(format!("`{name}` makes no sense: {why}")),
         }
+    }
+
+    /// What it is compared with by default, best first: itself without its
+    /// outermost layer, then the bare application; for that, what it says.
+    pub fn baselines(&self) -> Vec<String> {
+        let application = self.service.name();
+        match self.layers.split_last() {
+            None => self.service.baseline().map(str::to_owned).into_iter().collect(),
+            Some((_, [])) => vec![application.to_owned()],
+            Some((_, inner)) => {
+                let inner = inner.iter().map(|layer| layer.name());
+                let within: Vec<&str> = std::iter::once(application).chain(inner).collect();
+                vec![within.join("/"), application.to_owned()]
+            }
+        }
+    }
+
+    /// Every program that it needs.
+    pub fn programs(&self) -> impl Iterator<Item = Program> {
+        let layers = self.layers.iter().flat_map(|layer| layer.programs());
+        self.service.programs().iter().chain(layers).copied()
     }
 }
 
@@ -58,8 +90,27 @@ mod tests {
         assert_eq!(Stack::parse("ftp").map(|s| s.service.name()), Ok("ftp"));
         assert_eq!(Stack::parse("ftp#again").map(|s| s.name), Ok("ftp#again".to_owned()));
         assert!(Stack::parse("gopher").is_err_and(|e| e.contains("ftp, ftps")));
-        assert!(Stack::parse("sftp/tls").is_err_and(|e| e.contains("no layer `tls`")));
+        let stack = Stack::parse("sftp/tls/strongswan#2").expect("two layers");
+        let names: Vec<&str> = stack.layers.iter().map(|layer| layer.name()).collect();
+        assert_eq!(names, ["tls", "strongswan"]);
+        assert_eq!(stack.baselines(), ["sftp/tls", "sftp"]);
+        assert_eq!(Stack::parse("ftps").map(|s| s.baselines()), Ok(vec!["ftp".to_owned()]));
         assert!(Stack::parse("").is_err());
+        for (name, why) in [
+            ("sftp/tsl", "no layer `tsl`; there are tls, wireguard, strongswan, openvpn"),
+            ("sftp/", "no layer ``"),
+            ("ftp/tls", "data connections of its own"),
+            ("ftps/wireguard/tls", "data connections of its own"),
+            ("sftp/wireguard/tls", "`wireguard` sends UDP packets and `tls` carries a TCP"),
+            ("https/openvpn/tls/strongswan", "https/tls/openvpn, would do"),
+            ("http/tls/tls/tls/tls/tls/tls/tls/tls/tls", "more than 8 layers"),
+        ] {
+            let error = Stack::parse(name).expect_err(name);
+            assert!(error.contains(why), "{error}");
+        }
+        for name in ["ftp/wireguard", "ftps/openvpn", "https/tls/tls", "sftp/wireguard/openvpn"] {
+            assert!(Stack::parse(name).is_ok(), "{name}");
+        }
         assert!(Stack::parse("http#x; include y").is_err_and(|e| e.contains("letters and digits")));
     }
 }

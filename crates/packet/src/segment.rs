@@ -28,26 +28,35 @@ impl<'a> Segment<'a> {
     /// IPv6; else what is wrong with the header.
     pub fn parse(head: &'a [u8], wire_len: usize) -> Result<Self, Error> {
         let frame = ethernet::Frame::new(head)?;
-        let behind_ethernet = wire_len.saturating_sub(ethernet::HEADER_LEN);
-        let (source, destination, ip_payload, payload_len) = match frame.ethertype() {
-            ethernet::IPV4 => {
-                let ip = ipv4::Packet::new(frame.payload())?;
+        if !matches!(frame.ethertype(), ethernet::IPV4 | ethernet::IPV6) {
+            return Err(Error::Unsupported);
+        }
+        Self::parse_ip(frame.payload(), wire_len.saturating_sub(ethernet::HEADER_LEN))
+    }
+
+    /// Reads the head of an IP packet that was `wire_len` octets long, as an
+    /// interface without Ethernet headers shows it (a tunnel's).
+    ///
+    /// # Errors
+    /// As [`Segment::parse`].
+    pub fn parse_ip(head: &'a [u8], wire_len: usize) -> Result<Self, Error> {
+        let (source, destination, ip_payload, payload_len) = match head.first().map(|b| b >> 4) {
+            Some(4) => {
+                let ip = ipv4::Packet::new(head)?;
                 if ip.protocol() != tcp::PROTOCOL || ip.is_later_fragment() {
                     return Err(Error::Unsupported);
                 }
-                let total = or_else_if_zero(ip.total_len(), behind_ethernet);
+                let total = or_else_if_zero(ip.total_len(), wire_len);
                 let len = total.checked_sub(ip.header_len()).ok_or(Error::Malformed("IPv4"))?;
                 (IpAddr::V4(ip.source()), IpAddr::V4(ip.destination()), ip.payload(), len)
             }
-            ethernet::IPV6 => {
-                let ip = ipv6::Packet::new(frame.payload())?;
+            Some(6) => {
+                let ip = ipv6::Packet::new(head)?;
                 if ip.next_header() != tcp::PROTOCOL {
                     return Err(Error::Unsupported);
                 }
-                let len = or_else_if_zero(
-                    ip.payload_len(),
-                    behind_ethernet.saturating_sub(ipv6::HEADER_LEN),
-                );
+                let behind = wire_len.saturating_sub(ipv6::HEADER_LEN);
+                let len = or_else_if_zero(ip.payload_len(), behind);
                 (IpAddr::V6(ip.source()), IpAddr::V6(ip.destination()), ip.payload(), len)
             }
             _ => return Err(Error::Unsupported),
@@ -104,6 +113,9 @@ mod tests {
             assert_eq!(segment.tcp.sequence(), 7);
             let source = ethernet::Frame::new(&bytes).map(|frame| frame.ip_source());
             assert_eq!(source, Ok(Some(segment.source.ip())));
+            let behind = &bytes[ethernet::HEADER_LEN..];
+            let inner = Segment::parse_ip(behind, behind.len()).expect("the packet in it");
+            assert_eq!((inner.source, inner.payload), (segment.source, segment.payload));
         }
     }
 
@@ -126,6 +138,7 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..120), v6: bool, wire_len in 0usize..200_000) {
             let _ = Segment::parse(&bytes, wire_len);
+            let _ = Segment::parse_ip(&bytes, wire_len);
             // the same bytes again behind a plausible beginning, to get past the first checks
             if bytes.len() > 14 {
                 bytes[12..15].copy_from_slice(if v6 { &[0x86, 0xdd, 0x60] } else { &[0x08, 0x00, 0x45] });

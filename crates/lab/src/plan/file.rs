@@ -225,10 +225,8 @@ impl PlanFile {
             }
             baselines.insert(stack.get_ref().clone(), baseline.get_ref().clone());
         }
-        let defaults: Vec<Option<String>> = stacks
-            .iter()
-            .map(|p| p.stack.service.baseline().filter(|b| known(b)).map(str::to_owned))
-            .collect();
+        let defaults: Vec<Option<String>> =
+            stacks.iter().map(|p| p.stack.baselines().into_iter().find(|b| known(b))).collect();
         for (planned, default) in stacks.iter_mut().zip(defaults) {
             let named = baselines.remove(&planned.stack.name);
             planned.baseline = named.or(default).filter(|baseline| baseline != NO_BASELINE);

@@ -135,9 +135,10 @@ impl Plan {
         // over nothing is no answer.
         let mut all: Vec<String> = Vec::new();
         for name in stacks {
-            let baseline = Stack::parse(name).map_err(Error::Plan)?.service.baseline();
-            let missing = baseline.filter(|b| !stacks.iter().any(|s| s == b));
-            all.extend(missing.filter(|b| !all.iter().any(|s| s == b)).map(str::to_owned));
+            let baselines = Stack::parse(name).map_err(Error::Plan)?.baselines();
+            let named = baselines.iter().any(|b| stacks.contains(b));
+            let missing = baselines.last().filter(|b| !named && !all.contains(b));
+            all.extend(missing.cloned());
             all.push(name.clone());
         }
         let moves_files =
@@ -338,6 +339,11 @@ sizes = ["1KiB", "1MiB"]
                 .expect("a good command line");
         let names: Vec<&str> = plan.stacks.iter().map(|p| p.stack.name.as_str()).collect();
         assert_eq!(names, ["ftp", "ftps", "http", "https"]);
+        let plan =
+            Plan::from_arguments(&strings(&["sftp/tls/openvpn"]), &strings(&["1KiB"]), "unshaped")
+                .expect("a good command line");
+        assert_eq!(plan.stacks[0].stack.name, "sftp");
+        assert_eq!(plan.stacks[1].baseline.as_deref(), Some("sftp"));
         let error = Plan::from_arguments(&strings(&["ftps"]), &strings(&["1K"]), "unshaped");
         assert!(error.is_err_and(|e| e.to_string().starts_with("`1K` is not a size")));
         let defaults = Plan::from_arguments(&strings(&["ftp"]), &[], "unshaped");

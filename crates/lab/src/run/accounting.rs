@@ -21,6 +21,7 @@ impl Bench<'_> {
     pub(super) fn account(&mut self, cell: &Cell) -> Result<Option<Wire>> {
         let times = if cell.octets() <= 1 << 20 { 7 } else { 3 };
         let mut wires: Vec<Wire> = Vec::new();
+        self.wake(cell)?;
         for _ in 0..times {
             let prepared = self.prepare(cell)?;
             let before = self.testbed.router_counters()?;
@@ -36,6 +37,7 @@ impl Bench<'_> {
             }
             wires.extend(seen.record.map(|record| row(cell, times, &record, &totals)));
         }
+        self.rest(cell)?;
         let fewest = wires.iter().filter_map(|wire| wire.round_trips).min();
         wires.sort_by_key(|wire| wire.bytes);
         let middle = wires.get(wires.len() / 2);

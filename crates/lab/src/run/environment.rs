@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::sample::Bench;
 use crate::parts::{self, Program};
 use crate::plan::Plan;
 use crate::results::{Environment, ProgramRecord, Results};
-use crate::testbed::Testbed;
 
 /// Now, as RFC 3339 in UTC.
 pub(super) fn now() -> String {
@@ -14,12 +14,13 @@ pub(super) fn now() -> String {
 
 pub(super) fn record(
     plan: &Plan,
-    testbed: &Testbed,
+    bench: &Bench<'_>,
     client_version: &str,
     started: String,
 ) -> Environment {
-    let services = plan.stacks.iter().flat_map(|planned| planned.stack.service.programs());
-    let mut programs: Vec<Program> = parts::TESTBED.iter().chain(services).copied().collect();
+    let testbed = &bench.testbed;
+    let stacks = plan.stacks.iter().flat_map(|planned| planned.stack.programs());
+    let mut programs: Vec<Program> = parts::TESTBED.iter().copied().chain(stacks).collect();
     programs.sort();
     programs.dedup();
     // a server's version is that on its own host
@@ -54,7 +55,14 @@ pub(super) fn record(
             .service
             .window()
             .map(|(_, words)| ("window".to_owned(), words.to_owned()));
-        (planned.stack.name.clone(), facts.chain(window).collect())
+        let layers = planned.stack.layers.iter().flat_map(|layer| {
+            let named = move |(name, value): (&str, &str)| {
+                (format!("{}: {name}", layer.name()), value.to_owned())
+            };
+            layer.facts().into_iter().map(named)
+        });
+        let mtu = bench.inner_mtus(&planned.stack.name);
+        (planned.stack.name.clone(), facts.chain(window).chain(layers).chain(mtu).collect())
     });
     let settings = [
         ("run", testbed.id().to_owned()),

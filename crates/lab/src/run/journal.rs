@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{Block, Counted, LinkSet};
 use crate::error::{Doing, Error, Result};
-use crate::results::{Environment, PlanRecord, Resumed, SCHEMA};
+use crate::results::{Environment, LayerSetup, PlanRecord, Resumed, SCHEMA};
 
 /// The file's name.
 pub const NAME: &str = "journal.jsonl";
@@ -32,6 +32,8 @@ pub(super) enum Entry {
     Block(Block),
     /// The packets of a cell were counted.
     Counted(Counted),
+    /// The layers of all stacks were set up, apart from any transfer.
+    LayerSetups(Vec<LayerSetup>),
     /// Something that the reader should know.
     Remark(String),
     /// The run was continued.

@@ -7,6 +7,7 @@ mod journal;
 mod record;
 mod resume;
 mod sample;
+mod wrapped;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -119,7 +120,7 @@ impl Begun<'_> {
         };
         let up = clock.elapsed();
         let version = &options.client_version;
-        let environment = environment::record(plan, &run.bench.testbed, version, started);
+        let environment = environment::record(plan, &run.bench, version, started);
         let (mut header, first) = match self.header {
             None => {
                 let header = Header { schema: SCHEMA, plan: PlanRecord::of(plan), environment };
@@ -247,8 +248,8 @@ pub fn require(plan: &Plan) -> Result<()> {
                 .into(),
         ));
     }
-    let services = plan.stacks.iter().flat_map(|planned| planned.stack.service.programs());
-    let programs: Vec<Program> = parts::TESTBED.iter().chain(services).copied().collect();
+    let stacks = plan.stacks.iter().flat_map(|planned| planned.stack.programs());
+    let programs: Vec<Program> = parts::TESTBED.iter().copied().chain(stacks).collect();
     Parts::from_environment().require(&programs)
 }
 
@@ -432,6 +433,12 @@ impl<'a> Run<'a> {
         }
         let batches = blocks.cells.iter().map(Cell::batch).collect();
         self.keep(Entry::Link(LinkSet { link, report, batches }))?;
+        let layered = self.plan.stacks.iter().any(|planned| !planned.stack.layers.is_empty());
+        if link == 0 && layered && !self.record.has_layer_setups() {
+            self.progress.stage("setting up the layers, apart from any transfer");
+            let rows = self.bench.set_ups(spec)?;
+            self.keep(Entry::LayerSetups(rows))?;
+        }
         let ahead = blocks.groups.iter().enumerate().map(|(group, cells)| {
             let rounds = (repetitions as usize).saturating_sub(self.record.rounds(link, group));
             blocks.expected_s(cells) * rounds as f64

@@ -9,7 +9,9 @@ use super::journal::{Entry, Header};
 use super::sample::{Cell, Measured};
 use crate::analysis::stats;
 use crate::error::{Error, Result};
-use crate::results::{LinkReport, PlanRecord, Results, Resumed, SCHEMA, Sample, Timeline, Wire};
+use crate::results::{
+    LayerSetup, LinkReport, PlanRecord, Results, Resumed, SCHEMA, Sample, Timeline, Wire,
+};
 use crate::workload::KINDS;
 
 /// Where in a run a block belongs.
@@ -73,6 +75,7 @@ pub(super) struct Record {
     links: BTreeMap<usize, LinkSet>,
     left_out: BTreeMap<usize, String>,
     counted: Vec<Counted>,
+    layer_setups: Vec<LayerSetup>,
     remarks: Vec<String>,
     resumed: Vec<Resumed>,
     /// Why it ended, if it has and was not continued.
@@ -127,6 +130,7 @@ impl Record {
                 self.blocks.insert(block.place, block);
             }
             Entry::Counted(counted) => self.counted.push(counted),
+            Entry::LayerSetups(rows) => self.layer_setups = rows,
             Entry::Remark(text) => self.remarks.push(text),
             Entry::Resumed(resumed) => {
                 self.ended = None;
@@ -178,6 +182,11 @@ impl Record {
             let sample = &row.sample;
             !sample.ok && sample.stack == cell.stack && sample.workload == cell.workload.kind.name()
         })
+    }
+
+    /// Whether the set-up of the layers was measured.
+    pub(super) fn has_layer_setups(&self) -> bool {
+        !self.layer_setups.is_empty()
     }
 
     /// Whether the packets of a cell were counted.
@@ -237,6 +246,7 @@ impl Record {
             crossovers: Vec::new(),
             predictions: Vec::new(),
             accounting: None,
+            layer_setups: self.layer_setups.clone(),
             timelines: self.timelines(&header.plan),
             complete: self.done,
             ended,

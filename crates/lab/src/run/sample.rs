@@ -3,21 +3,22 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use super::wrapped::{Numbers, Wrapped};
 use crate::agent::{self, Job, Outcome};
 use crate::error::{Error, Result};
 use crate::host::{Host, Role, last_lines};
+use crate::layer::loopback;
 use crate::link::LinkSpec;
 use crate::measure::wire::{self, Expectation, Marks, Totals};
 use crate::plan::Plan;
-use crate::results::{Cpu, Phases, Sample, Tcp};
+use crate::results::{Cpu, LayerSetup, Phases, Sample, Tcp};
 use crate::service::{Invocation, Service, Site, write_credentials};
-use crate::testbed::Testbed;
+use crate::testbed::{Tap, Testbed};
 use crate::units;
 use crate::workload::{Content, Kind, Payloads, Task, Workload, tree_name};
 
@@ -121,7 +122,7 @@ pub(super) struct Bench<'a> {
     pub(super) testbed: Testbed,
     payloads: Payloads,
     interrupted: Arc<AtomicBool>,
-    servers: BTreeMap<String, SocketAddr>,
+    stacks: BTreeMap<String, Wrapped>,
     serial: u32,
 }
 
@@ -149,41 +150,90 @@ impl<'a> Bench<'a> {
         testbed: Testbed,
         interrupted: Arc<AtomicBool>,
     ) -> Result<Self> {
-        write_credentials(&testbed.client, &testbed.server, testbed.one_machine())?;
-        let payloads = Payloads::new(plan.seed);
-        Ok(Self { plan, testbed, payloads, interrupted, servers: BTreeMap::new(), serial: 0 })
-    }
-
-    /// Starts the server of each stack and waits until all answer.
-    pub(super) fn start_servers(&mut self) -> Result<()> {
-        for planned in &self.plan.stacks {
+        let mut stacks: BTreeMap<String, Wrapped> = BTreeMap::new();
+        let mut numbers = Numbers::default();
+        for planned in &plan.stacks {
             let (name, service) = (&planned.stack.name, planned.stack.service);
-            let taken = |port: u16| self.servers.values().any(|address| address.port() == port);
-            // a second copy of a stack listens elsewhere
+            let taken = |port: u16| stacks.values().any(|stack| stack.listens.port() == port);
+            // a second server of an application listens elsewhere
             let port = (0..6)
                 .map(|copy| service.port() + copy * 10_000)
                 .find(|&port| !taken(port))
                 .ok_or_else(|| {
-                    Error::Plan(format!("more than six copies of `{}` in one plan", service.name()))
+                    let name = service.name();
+                    Error::Plan(format!("more than six stacks with `{name}` in one plan"))
                 })?;
-            let address = SocketAddr::new(self.testbed.server.address, port);
-            self.servers.insert(name.clone(), address);
+            let congestion = &plan.congestion_control;
+            let wrapped = Wrapped::new(&planned.stack, &testbed, port, congestion, &mut numbers)?;
+            stacks.insert(name.clone(), wrapped);
+        }
+        let mut names = vec![testbed.server.address, loopback(plan.family)];
+        names.extend(stacks.values().map(|stack| stack.connects.ip()));
+        names.sort();
+        names.dedup();
+        write_credentials(&testbed.client, &testbed.server, testbed.one_machine(), &names)?;
+        let payloads = Payloads::new(plan.seed);
+        Ok(Self { plan, testbed, payloads, interrupted, stacks, serial: 0 })
+    }
+
+    /// Starts the layers and the server of each stack and waits until all answer.
+    pub(super) fn start_servers(&mut self) -> Result<()> {
+        for planned in &self.plan.stacks {
+            let (name, service) = (&planned.stack.name, planned.stack.service);
+            if let Some(stack) = self.stacks.get_mut(name) {
+                stack.start(&self.testbed)?;
+            }
             for host in [&self.testbed.client, &self.testbed.server] {
                 host.make_folders(&[folder_of(host, name)])?;
             }
             let spec = service.server(&self.site(name, Role::Server)?)?;
+            let address = self.wrapped(name)?.listens;
             self.testbed.require_free_port(name, address)?;
             self.testbed.server.start(name, &spec)?;
         }
-        for (name, address) in &self.servers {
-            self.testbed.server.wait_ready(name, *address)?;
+        for (name, stack) in &self.stacks {
+            self.testbed.server.wait_ready(name, stack.listens)?;
+            stack.rest(&self.testbed)?;
         }
         Ok(())
+    }
+
+    /// Sets up the layers of all stacks, apart from any transfer.
+    pub(super) fn set_ups(&self, link: &LinkSpec) -> Result<Vec<LayerSetup>> {
+        // what is still on its way has arrived by then
+        let quiet = Duration::from_millis(20) + 2 * link.longest_round_trip();
+        let mut rows = Vec::new();
+        for planned in self.plan.stacks.iter().filter(|p| !p.stack.layers.is_empty()) {
+            super::check(&self.interrupted)?;
+            let stack = self.wrapped(&planned.stack.name)?;
+            rows.extend(stack.measure_set_ups(&self.testbed, quiet)?);
+        }
+        Ok(rows)
+    }
+
+    /// The MTU of a stack's inner interfaces, as facts.
+    pub(super) fn inner_mtus(&self, stack: &str) -> Vec<(String, String)> {
+        self.stacks.get(stack).map(|stack| stack.inner_mtus().collect()).unwrap_or_default()
+    }
+
+    /// Before transfers of a cell: its layers are up.
+    pub(super) fn wake(&self, cell: &Cell) -> Result<()> {
+        self.wrapped(&cell.stack)?.wake(&self.testbed)
+    }
+
+    /// After them: its layers send nothing.
+    pub(super) fn rest(&self, cell: &Cell) -> Result<()> {
+        self.wrapped(&cell.stack)?.rest(&self.testbed)
+    }
+
+    fn wrapped(&self, stack: &str) -> Result<&Wrapped> {
+        self.stacks.get(stack).ok_or_else(|| Error::Failed(format!("no server for {stack}")))
     }
 
     /// Runs a cell before it counts, and finds out how long it takes.
     pub(super) fn warm_up(&mut self, cell: &mut Cell, times: u32) -> Result<()> {
         let mut shortest = f64::INFINITY;
+        self.wake(cell)?;
         for _ in 0..times.max(1) {
             let prepared = self.prepare(cell)?;
             let seen = self.transfer(cell, &prepared)?;
@@ -197,6 +247,7 @@ impl<'a> Bench<'a> {
             self.remove(&prepared)?;
             shortest = seen.outcomes.iter().map(|o| o.process_s).fold(0.0, f64::max).min(shortest);
         }
+        self.rest(cell)?;
         cell.set_batch((LEAST_SAMPLE_S / shortest.max(1e-4)).ceil() as u32);
         cell.transfer_s = shortest;
         Ok(())
@@ -208,12 +259,14 @@ impl<'a> Bench<'a> {
     /// Only what ends the run; a failed transfer is a sample with its error.
     pub(super) fn measure(&mut self, cell: &Cell, block: u32) -> Result<Measured> {
         let prepared = (0..cell.batch).map(|_| self.prepare(cell)).collect::<Result<Vec<_>>>()?;
+        self.wake(cell)?;
         let before = self.testbed.read_cpu()?;
         let mut seen = Vec::with_capacity(prepared.len());
         for one in &prepared {
             seen.push(self.transfer(cell, one)?);
         }
         let after = self.testbed.read_cpu()?;
+        self.rest(cell)?;
         let spent = after.zip(before).map(|(after, before)| after.since(&before));
 
         let mut errors: Vec<String> = seen.iter().filter_map(|s| s.error.clone()).collect();
@@ -304,9 +357,9 @@ impl<'a> Bench<'a> {
     }
 
     fn require_servers(&mut self) -> Result<()> {
-        let names: Vec<String> = self.servers.keys().cloned().collect();
-        for name in names {
-            let state = self.testbed.server.server(&name, 0)?;
+        for (name, stack) in &self.stacks {
+            stack.require_alive(&self.testbed)?;
+            let state = self.testbed.server.server(name, 0)?;
             if let Some(ended) = state.ended {
                 return Err(Error::Failed(format!(
                     "the {name} server ended in the middle of the run ({ended}). It last said: {}",
@@ -321,10 +374,8 @@ impl<'a> Bench<'a> {
     fn site(&self, stack: &str, role: Role) -> Result<Site<'_>> {
         let (client, server) = (&self.testbed.client, &self.testbed.server);
         let (host, peer) = if role == Role::Client { (client, server) } else { (server, client) };
-        let address = *self
-            .servers
-            .get(stack)
-            .ok_or_else(|| Error::Failed(format!("no server for {stack}")))?;
+        let wrapped = self.wrapped(stack)?;
+        let address = if role == Role::Client { wrapped.connects } else { wrapped.listens };
         Ok(Site {
             host,
             peer,
@@ -446,18 +497,26 @@ impl<'a> Bench<'a> {
                 }
             })
             .collect();
-        if let Some(tap) = &self.testbed.tap {
-            tap.clear();
+        let stack = self.wrapped(&cell.stack)?;
+        if let (Some(clock), Some(router)) = (stack.tap(&self.testbed), &self.testbed.tap) {
+            clock.clear();
+            router.clear();
         }
         let started = agent::now_ns();
         let outcomes = self.testbed.client.run_jobs(jobs, cell.timeout())?;
         std::thread::sleep(linger);
-        let trace = self.testbed.tap.as_ref().map(crate::testbed::Tap::take).transpose()?;
+        let trace = stack.tap(&self.testbed).map(Tap::take).transpose()?;
+        // under a tunnel the clock's trace is not what passes the link
+        let outside = if stack.is_tunnelled() {
+            self.testbed.tap.as_ref().map(Tap::take).transpose()?
+        } else {
+            None
+        };
+        let port = stack.wire_port;
 
         let reports: Vec<_> =
             outcomes.iter().map(|outcome| service.client_report(outcome)).collect();
         let log = self.testbed.server.server(&cell.stack, started)?.log;
-        let port = self.servers.get(&cell.stack).map_or(0, SocketAddr::port);
         let expectation = Expectation {
             port,
             data_connections: service.data_connections(),
@@ -471,7 +530,7 @@ impl<'a> Bench<'a> {
                 login_ns: service.login_ns(&log),
             },
         };
-        let totals = trace.as_ref().map(|trace| *trace.totals());
+        let totals = outside.as_ref().or(trace.as_ref()).map(|trace| *trace.totals());
         let record = trace.and_then(|trace| wire::read(&trace, &expectation));
         let error = outcomes
             .iter()

@@ -12,7 +12,7 @@ use crate::measure::wire::Marks;
 use crate::workload::Task;
 
 /// The TLS 1.3 cipher suite that all TLS stacks are pinned to.
-pub(super) const CIPHER: &str = "TLS_AES_128_GCM_SHA256";
+pub(crate) const CIPHER: &str = "TLS_AES_128_GCM_SHA256";
 
 /// What the client needs to know beside the task.
 pub(super) struct Account<'a> {

@@ -24,6 +24,7 @@ use crate::measure::wire::Marks;
 use crate::parts::{self, Program};
 use crate::workload::{Kind, Task};
 
+pub(crate) use fetch::CIPHER;
 pub(crate) use site::{Site, write_credentials};
 
 /// An application: its server, its client, and how to read their words.
@@ -114,7 +115,8 @@ pub fn find(name: &str) -> Option<&'static dyn Service> {
 /// The program of this name, if the lab knows it.
 pub(crate) fn program(name: &str) -> Option<Program> {
     let services = ALL.iter().flat_map(|service| service.programs());
-    parts::TESTBED.iter().chain(services).copied().find(|program| program.name == name)
+    let layers = crate::layer::ALL.iter().flat_map(|layer| layer.programs());
+    parts::TESTBED.iter().chain(services).chain(layers).copied().find(|p| p.name == name)
 }
 
 /// How a server starts.

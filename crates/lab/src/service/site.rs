@@ -77,7 +77,15 @@ pub(crate) fn bracketed(address: IpAddr) -> String {
 ///
 /// The accounts are the system's least: root without password, `nobody`, and
 /// the user that sshd drops its privileges to.
-pub(crate) fn write_credentials(client: &Host, server: &Host, shared: bool) -> Result<()> {
+///
+/// The certificate holds for the `names` under which clients know the server.
+pub(crate) fn write_credentials(
+    client: &Host,
+    server: &Host,
+    shared: bool,
+    names: &[IpAddr],
+) -> Result<()> {
+    let names: Vec<String> = names.iter().map(|name| format!("IP:{name}")).collect();
     let dir = server.root.join("credentials");
     let path = |name: &str| dir.join(name).display().to_string();
     let (key, certificate) = (path("server.key"), path("server.crt"));
@@ -96,7 +104,7 @@ pub(crate) fn write_credentials(client: &Host, server: &Host, shared: bool) -> R
             "-subj",
             "/CN=headroom-lab",
             "-addext",
-            &format!("subjectAltName=IP:{}", server.address),
+            &format!("subjectAltName={}", names.join(",")),
             "-keyout",
             &key,
             "-out",

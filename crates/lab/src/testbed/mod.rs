@@ -21,6 +21,7 @@ use crate::host::{Host, Role};
 use crate::link::LinkSpec;
 use crate::measure::cgroup::{self, Cgroup};
 use crate::measure::cpu::{Meter, Reading};
+use crate::measure::wire::Framing;
 use crate::plan::{Offload, Plan};
 use crate::scratch::{Scratch, run_name};
 
@@ -131,7 +132,8 @@ impl Testbed {
         let tap = if executor.is_dry() {
             None
         } else {
-            Some(Tap::open(&names.router, netns::ROUTER_TO_CLIENT, addresses.client)?)
+            let interface = netns::ROUTER_TO_CLIENT;
+            Some(Tap::open(&names.router, interface, Framing::Ethernet, addresses.client)?)
         };
         Ok(Self {
             groups,
@@ -192,6 +194,15 @@ impl Testbed {
             .zip(both("bytes"))
             .map(|(frames, octets)| Counters { frames, octets })
             .ok_or_else(|| Error::Failed(format!("`{command}` printed no counters")))
+    }
+
+    /// A capture on a tunnel's interface on the client, where `client` is its
+    /// address; none in a dry run.
+    pub(crate) fn tap_client(&self, interface: &str, client: IpAddr) -> Result<Option<Tap>> {
+        if self.executor.is_dry() {
+            return Ok(None);
+        }
+        Tap::open(&self.names.client, interface, Framing::Ip, client).map(Some)
     }
 
     /// Forgets what TCP remembers of the other end.

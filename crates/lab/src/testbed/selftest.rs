@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Tap, Testbed, link, netns};
 use crate::error::{Error, Result};
 use crate::link::{LinkSpec, Loss};
+use crate::measure::wire::Framing;
 use crate::plan::Offload;
 use crate::units;
 
@@ -127,7 +128,7 @@ fn measure(testbed: &mut Testbed, spec: &LinkSpec, asked_bps: u64, upload: bool)
     let doublings = (rtt_s / frame_s / 10.0).max(1.0).log2().ceil() + 2.0;
     let seconds = (200.0 * frame_s).clamp(0.25, 10.0) + 4.0 * doublings * rtt_s;
     let behind = if upload { netns::ROUTER_TO_SERVER } else { netns::ROUTER_TO_CLIENT };
-    let tap = Tap::open(&testbed.names.router, behind, testbed.client.address)?;
+    let tap = Tap::open(&testbed.names.router, behind, Framing::Ethernet, testbed.client.address)?;
     blast(testbed, PORT + u16::from(upload), upload, seconds)?;
     // what the bottleneck still queues belongs to the test
     std::thread::sleep(Duration::from_millis(60) + Duration::from_secs_f64(2.0 * rtt_s));

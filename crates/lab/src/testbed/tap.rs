@@ -12,7 +12,7 @@ use headroom_netio::capture::HEAD;
 use nix::sched::{CloneFlags, setns};
 
 use crate::error::{Doing, Error, Result};
-use crate::measure::wire::Trace;
+use crate::measure::wire::{Framing, Trace};
 
 /// Slots of the ring: 32 MiB, a third of a second of the busiest traffic.
 const FRAMES: usize = 1 << 17;
@@ -30,23 +30,28 @@ pub(crate) struct Tap {
 #[derive(Debug)]
 struct State {
     capture: Capture,
+    framing: Framing,
     trace: Trace,
 }
 
 impl Tap {
     /// Opens a capture on an interface of a namespace.
-    pub(super) fn open(namespace: &str, interface: &str, client: IpAddr) -> Result<Self> {
+    pub(super) fn open(
+        namespace: &str,
+        interface: &str,
+        framing: Framing,
+        client: IpAddr,
+    ) -> Result<Self> {
         let path = super::netns::path(namespace);
         let interface = interface.to_owned();
         let capture = std::thread::spawn(move || -> Result<Capture> {
             let file = File::open(&path).doing(|| format!("open {path}"))?;
             setns(file, CloneFlags::CLONE_NEWNET).doing(|| format!("enter {path}"))?;
-            Capture::open(&interface, FRAMES, HEAD)
-                .doing(|| format!("capture on {interface} of the router"))
+            Capture::open(&interface, FRAMES, HEAD).doing(|| format!("capture on {interface}"))
         })
         .join()
         .map_err(|_| Error::Failed("the thread that opens the capture panicked".into()))??;
-        let state = Arc::new(Mutex::new(State { capture, trace: Trace::new(client) }));
+        let state = Arc::new(Mutex::new(State { capture, framing, trace: Trace::new(client) }));
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {
             let (state, stop) = (Arc::clone(&state), Arc::clone(&stop));
@@ -89,9 +94,9 @@ impl Tap {
 
 impl State {
     fn drain(&mut self) {
-        let trace = &mut self.trace;
+        let (trace, framing) = (&mut self.trace, self.framing);
         self.capture.drain(|frame| {
-            trace.push(frame.time.as_nanos() as u64, frame.bytes, frame.wire_len);
+            trace.push(framing, frame.time.as_nanos() as u64, frame.bytes, frame.wire_len);
         });
     }
 }

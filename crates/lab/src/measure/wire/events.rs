@@ -2,6 +2,7 @@
 //! completion. Marks help where encryption hides it.
 
 use super::phases::State;
+use super::trace::Head;
 use super::{Expectation, Packet, Phase, Trace};
 
 /// Index of the packet that says that the transfer is complete.
@@ -13,8 +14,9 @@ use super::{Expectation, Packet, Phase, Trace};
 /// says nothing (SFTP) has an answer to its last close; where the session parts
 /// with an exchange of its own, that answer is the one before it.
 pub(super) fn completion(packets: &[Packet], expected: &Expectation) -> Option<usize> {
-    let reply = |p: &Packet| !p.from_client && p.payload_len > 0;
-    let speaks = |p: &Packet| p.from_client && p.payload_len > 0;
+    let speech = |p: &Packet| p.payload_len > 0 && !is_close_notify(p);
+    let reply = |p: &Packet| !p.from_client && speech(p);
+    let speaks = |p: &Packet| p.from_client && speech(p);
     let last = packets.iter().rposition(reply)?;
     let Some(done) = expected.marks.done_ns else {
         let goodbye = packets[..last].iter().rposition(speaks).filter(|_| expected.parting);
@@ -24,6 +26,12 @@ pub(super) fn completion(packets: &[Packet], expected: &Expectation) -> Option<u
     let parts = |p: &Packet| p.from_client && (p.fin || p.payload_len > 0) && p.time_ns >= done;
     let parted = packets[replied..].iter().position(parts).map(|after| replied + after);
     Some(if expected.upload { replied } else { parted.unwrap_or(replied) })
+}
+
+/// Whether a packet is TLS 1.3's goodbye and nothing else (RFC 8446 §6.1): header
+/// (5), alert (2), type (1) and tag (16). stunnel says it behind SSH's own.
+fn is_close_notify(packet: &Packet) -> bool {
+    packet.payload_len == 24 && packet.head == Head::TlsData
 }
 
 /// Index of the packet that carried the first data command.

@@ -7,6 +7,7 @@
 
 mod events;
 mod phases;
+mod setup;
 mod tcp;
 mod totals;
 mod trace;
@@ -15,9 +16,10 @@ use events::{completion, first_body, request};
 use phases::{follow, stretches};
 
 pub use phases::{Phase, Phases, Stretch};
+pub(crate) use setup::SetUp;
 pub use tcp::Tcp;
 pub(crate) use totals::Totals;
-pub(crate) use trace::{Packet, Trace};
+pub(crate) use trace::{Framing, Packet, Trace};
 
 /// What has to be known about a transfer to read its trace.
 #[derive(Debug, Clone, Copy)]
@@ -302,9 +304,37 @@ mod tests {
     }
 
     #[test]
+    fn the_goodbye_of_tls_is_no_reply() {
+        let (body, goodbye) = ([23, 3, 3, 9, 9].repeat(300), [23, 3, 3, 0, 19].repeat(5));
+        let goodbye = &goodbye[..24];
+        let trace = trace(
+            &[14_401],
+            &[
+                (0, 0, true, SYN),
+                (0, 0, false, SYN),
+                (1, 0, true, HELLO),
+                (2, 0, false, SERVER_HELLO),
+                (3, 0, true, FINISHED),
+                (4, 0, true, RECORD),
+                (5, 0, false, &body),
+                (6, 0, true, RECORD),  // close of the file
+                (7, 0, false, RECORD), // its answer: complete
+                (8, 0, true, RECORD),  // end of file
+                (9, 0, false, RECORD), // exit status
+                (10, 0, true, RECORD), // disconnect
+                (11, 0, true, goodbye),
+                (12, 0, false, goodbye),
+            ],
+        );
+        let expected = Expectation { parting: true, ..expect(14_401, false) };
+        let record = read(&trace, &expected).expect("a session");
+        assert!((record.session_s - 0.007).abs() < 1e-9, "{}", record.session_s);
+    }
+
+    #[test]
     fn tail_of_an_earlier_connection_is_not_part_of_the_trace() {
         let mut trace = Trace::new(IpAddr::from([10, 0, 0, 1]));
-        trace.push(1, &[0; 10], 10);
+        trace.push(Framing::Ethernet, 1, &[0; 10], 10);
         assert!(read(&trace, &expect(21, true)).is_none());
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use headroom_packet::Segment;
+use headroom_packet::ethernet::Frame;
 use headroom_packet::tcp::Timestamps;
 
 use super::{Totals, ns_to_s};
@@ -17,7 +18,18 @@ pub(crate) struct Trace {
     /// The server's port of each connection.
     pub(super) connections: Vec<u16>,
     pub(super) packets: Vec<Packet>,
+    /// What was no TCP, in a tunnel's case everything.
+    pub(super) datagrams: Vec<Datagram>,
     totals: Totals,
+}
+
+/// Where a trace is taken: what a frame begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// With an Ethernet header.
+    Ethernet,
+    /// With the IP header: the inner interface of a tunnel.
+    Ip,
 }
 
 impl Trace {
@@ -27,14 +39,26 @@ impl Trace {
             index: HashMap::new(),
             connections: Vec::new(),
             packets: Vec::new(),
+            datagrams: Vec::new(),
             totals: Totals::new(client),
         }
     }
 
     /// Adds a captured frame; anything but TCP is only counted.
-    pub(crate) fn push(&mut self, time_ns: u64, head: &[u8], wire_len: u32) {
+    pub(crate) fn push(&mut self, framing: Framing, time_ns: u64, head: &[u8], wire_len: u32) {
         self.totals.add(head, wire_len);
-        let Ok(segment) = Segment::parse(head, wire_len as usize) else { return };
+        let segment = match framing {
+            Framing::Ethernet => Segment::parse(head, wire_len as usize),
+            Framing::Ip => Segment::parse_ip(head, wire_len as usize),
+        };
+        let Ok(segment) = segment else {
+            let source = Frame::new(head).ok().and_then(|frame| frame.ip_source());
+            if let Some(source) = source.filter(|_| framing == Framing::Ethernet) {
+                let from_client = source == self.client;
+                self.datagrams.push(Datagram { time_ns, wire_len, from_client });
+            }
+            return;
+        };
         let from_client = segment.source.ip() == self.client;
         let (client, server) = if from_client {
             (segment.source, segment.destination)
@@ -94,6 +118,14 @@ impl Trace {
             window[1..].iter().map(|p| u64::from((p.wire_len + framing).max(84))).sum();
         (seconds > 0.0).then(|| octets as f64 * 8.0 / seconds)
     }
+}
+
+/// One IP frame that is no TCP.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Datagram {
+    pub(super) time_ns: u64,
+    pub(super) wire_len: u32,
+    pub(super) from_client: bool,
 }
 
 /// One frame of a trace.

@@ -1,0 +1,304 @@
+//! One instance of a layer in a run: between which addresses, with which names,
+//! and what layers do alike.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::{Kind, Layer};
+use crate::command::Command;
+use crate::error::{Error, Result};
+use crate::host::{Host, Role, last_lines};
+use crate::plan::Family;
+use crate::service::ServerSpec;
+
+/// What a layer needs to come up; tens of milliseconds, on slow links seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Addresses of client and server, and the largest packet between them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    pub(crate) client: IpAddr,
+    pub(crate) server: IpAddr,
+    pub(crate) mtu: u32,
+}
+
+/// One instance of a layer. Each stack has its own of each of its layers.
+pub(crate) struct Instance {
+    pub(crate) layer: &'static dyn Layer,
+    /// The stack's name.
+    pub(crate) stack: String,
+    /// Of all instances of the run, from 1: no two share ports or addresses.
+    pub(crate) number: u16,
+    /// Name of the inner interface on both hosts.
+    pub(crate) interface: String,
+    /// Where its own packets travel.
+    pub(crate) outer: Ends,
+    /// What it offers to what it wraps; loopback addresses for a stream.
+    pub(crate) inner: Ends,
+    /// Where the server's application listens; of no meaning for a network.
+    pub(crate) application: SocketAddr,
+    /// The stream around this one, at the client.
+    around: Option<SocketAddr>,
+    pub(crate) congestion_control: String,
+}
+
+impl Instance {
+    /// The instance of `layer` with this number, the `nth` of its layer from 0,
+    /// between `outer`; `port` is that of the application or of the stream inside.
+    ///
+    /// # Errors
+    /// No packet fits through, or too many instances.
+    pub(crate) fn new(
+        layer: &'static dyn Layer,
+        stack: &str,
+        number: u16,
+        nth: u16,
+        outer: Ends,
+        port: u16,
+        congestion_control: &str,
+    ) -> Result<Self> {
+        const MOST: u16 = 250;
+        if number > MOST {
+            return Err(Error::Plan(format!("more than {MOST} layers in one plan")));
+        }
+        let family = family_of(outer.server);
+        let inner = match (layer.kind(), family) {
+            (Kind::Stream, _) => {
+                let own = loopback(family);
+                Ends { client: own, server: own, mtu: outer.mtu }
+            }
+            (Kind::Network, Family::Ipv4) => {
+                let address = |host| IpAddr::from(Ipv4Addr::new(10, 78, number as u8, host));
+                let mtu = layer.inner_mtu(outer.mtu, family);
+                Ends { client: address(1), server: address(2), mtu }
+            }
+            (Kind::Network, Family::Ipv6) => {
+                let address =
+                    |host| IpAddr::from(Ipv6Addr::new(0xfd78, number, 0, 0, 0, 0, 0, host));
+                let mtu = layer.inner_mtu(outer.mtu, family);
+                Ends { client: address(1), server: address(2), mtu }
+            }
+        };
+        let least = if family == Family::Ipv6 { 1280 } else { 576 };
+        if inner.mtu < least {
+            return Err(Error::Plan(format!(
+                "`{stack}`: inside `{}` packets of {} octets are left, and {} needs {least}; choose a larger mtu",
+                layer.name(),
+                inner.mtu,
+                family.name(),
+            )));
+        }
+        Ok(Self {
+            layer,
+            stack: stack.to_owned(),
+            number,
+            interface: layer.interface(number, nth),
+            outer,
+            inner,
+            application: SocketAddr::new(inner.server, port),
+            around: None,
+            congestion_control: congestion_control.to_owned(),
+        })
+    }
+
+    /// The port of its own on both hosts, where it needs one; those of
+    /// applications end with other digits.
+    pub(crate) fn port(&self) -> u16 {
+        Self::port_of(self.number)
+    }
+
+    /// The port of the instance with this number.
+    pub(crate) fn port_of(number: u16) -> u16 {
+        14_400 + number
+    }
+
+    /// Where a stream's server accepts connections.
+    pub(crate) fn server(&self) -> SocketAddr {
+        SocketAddr::new(self.outer.server, self.port())
+    }
+
+    /// Puts a stream into another, whose client accepts connections there.
+    pub(crate) fn inside(self, around: Option<SocketAddr>) -> Self {
+        Self { around, ..self }
+    }
+
+    /// Where a stream's client connects to.
+    pub(crate) fn far_end(&self) -> SocketAddr {
+        self.around.unwrap_or(self.server())
+    }
+
+    /// Where a stream's client accepts connections.
+    pub(crate) fn client(&self) -> SocketAddr {
+        SocketAddr::new(self.inner.client, self.port() + 1000)
+    }
+
+    /// The name of its daemons on either host.
+    pub(crate) fn daemon(&self) -> String {
+        format!("{} of {}", self.layer.name(), self.stack)
+    }
+}
+
+/// The loopback address of a family.
+pub(crate) fn loopback(family: Family) -> IpAddr {
+    match family {
+        Family::Ipv4 => Ipv4Addr::LOCALHOST.into(),
+        Family::Ipv6 => Ipv6Addr::LOCALHOST.into(),
+    }
+}
+
+pub(super) fn family_of(address: IpAddr) -> Family {
+    if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }
+}
+
+/// An instance and the hosts that it joins.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    pub(crate) client: &'a Host,
+    pub(crate) server: &'a Host,
+    pub(crate) at: &'a Instance,
+}
+
+impl Place<'_> {
+    pub(crate) fn hosts(&self) -> [&Host; 2] {
+        [self.client, self.server]
+    }
+
+    /// Outer and inner address of a host, and the inner address of the other.
+    pub(crate) fn seen_from(&self, host: &Host) -> Seen {
+        let (outer, inner) = (self.at.outer, self.at.inner);
+        match host.role {
+            Role::Client => Seen {
+                outer: outer.client,
+                inner: inner.client,
+                far_outer: outer.server,
+                far_inner: inner.server,
+            },
+            Role::Server => Seen {
+                outer: outer.server,
+                inner: inner.server,
+                far_outer: outer.client,
+                far_inner: inner.client,
+            },
+        }
+    }
+
+    /// This instance's folder on a host.
+    pub(crate) fn dir(&self, host: &Host) -> PathBuf {
+        let name = format!("{}-{}", self.at.number, self.at.layer.name());
+        host.root.join("layers").join(name).join(host.role.to_string())
+    }
+
+    /// Path of a file in that folder.
+    pub(crate) fn path(&self, host: &Host, name: &str) -> String {
+        self.dir(host).join(name).display().to_string()
+    }
+
+    /// Writes a file into that folder and returns its path.
+    pub(crate) fn write(&self, host: &Host, name: &str, content: &str) -> Result<String> {
+        host.write(&self.dir(host).join(name), content)?;
+        Ok(self.path(host, name))
+    }
+
+    /// Runs a command on a host.
+    pub(crate) fn run<I>(&self, host: &Host, program: &str, arguments: I) -> Result<String>
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        host.run(&Command::new(program, arguments))
+    }
+
+    /// Starts this layer's daemon on a host. Its `/run` is `run` in its folder,
+    /// so that commands can reach its sockets.
+    pub(crate) fn start(&self, host: &Host, argv: Vec<String>) -> Result<()> {
+        let run = self.dir(host).join("run");
+        host.make_folders(std::slice::from_ref(&run))?;
+        let private_files = vec![
+            (run, "/run"),
+            (host.root.join("credentials").join("resolv.conf"), "/etc/resolv.conf"),
+        ];
+        host.start(&self.at.daemon(), &ServerSpec { argv, private_files, run_folders: &[] })
+    }
+
+    /// Waits until something is so on a host, while the daemon there runs.
+    ///
+    /// # Errors
+    /// It ended, or it is not so within the time that it may take; with the
+    /// daemon's words.
+    pub(crate) fn until(
+        &self,
+        host: &Host,
+        what: &str,
+        mut so: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
+        if host.is_dry() {
+            return Ok(());
+        }
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if so()? {
+                return Ok(());
+            }
+            self.require_alive(host)?;
+            if Instant::now() > deadline {
+                let log = host.server(&self.at.daemon(), 0)?.log;
+                return Err(Error::Failed(format!(
+                    "{} on the {}: {what} did not happen within {} s. It said: {}",
+                    self.at.daemon(),
+                    host.role,
+                    PATIENCE.as_secs(),
+                    last_lines(&log)
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Whether this layer's daemon still runs on a host.
+    ///
+    /// # Errors
+    /// It ended: how, and its last words.
+    pub(crate) fn require_alive(&self, host: &Host) -> Result<()> {
+        let state = host.server(&self.at.daemon(), 0)?;
+        match state.ended {
+            None => Ok(()),
+            Some(ended) => Err(Error::Failed(format!(
+                "{} on the {} ended ({ended}). It last said: {}",
+                self.at.daemon(),
+                host.role,
+                last_lines(&state.log)
+            ))),
+        }
+    }
+
+    /// Whether a network interface is there.
+    pub(crate) fn has_interface(&self, host: &Host) -> bool {
+        self.run(host, "ip", ["link", "show", "dev", &self.at.interface]).is_ok()
+    }
+
+    /// Gives the inner interface its address, its MTU and a route to the other
+    /// end, quietly and with the plan's congestion control.
+    pub(crate) fn configure_interface(&self, host: &Host) -> Result<()> {
+        let (interface, seen) = (&self.at.interface, self.seen_from(host));
+        let (bits, nodad) = if seen.inner.is_ipv4() { (32, "") } else { (128, " nodad") };
+        let (own, far, mtu) = (seen.inner, seen.far_inner, self.at.inner.mtu);
+        let congestion = &self.at.congestion_control;
+        let lines = [
+            format!("ip link set {interface} multicast off"),
+            format!("ip link set {interface} mtu {mtu} up"),
+            format!("ip addr add {own}/{bits} dev {interface}{nodad}"),
+            format!("ip route replace {far}/{bits} dev {interface} src {own} congctl {congestion}"),
+        ];
+        lines.iter().try_for_each(|line| host.run(&Command::words(line)).map(drop))
+    }
+}
+
+/// The addresses of an instance, from one end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) outer: IpAddr,
+    pub(crate) inner: IpAddr,
+    pub(crate) far_outer: IpAddr,
+    pub(crate) far_inner: IpAddr,
+}

@@ -1,0 +1,108 @@
+//! TLS 1.3 around a TCP connection (RFC 8446): stunnel on both sides.
+
+use std::net::SocketAddr;
+
+use super::{Kind, Layer, Place};
+use crate::error::Result;
+use crate::host::Host;
+use crate::parts::{Program, STUNNEL};
+use crate::plan::Family;
+use crate::service::CIPHER;
+
+pub(super) struct Tls;
+
+impl Layer for Tls {
+    fn name(&self) -> &'static str {
+        "tls"
+    }
+
+    fn about(&self) -> &'static str {
+        "TLS 1.3 around one TCP connection: stunnel both sides"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Stream
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        &[STUNNEL]
+    }
+
+    fn inner_mtu(&self, outer: u32, _family: Family) -> u32 {
+        outer
+    }
+
+    fn start(&self, place: &Place<'_>) -> Result<()> {
+        let (server, client) = (place.server, place.client);
+        let credential = |host: &Host, name: &str| {
+            host.root.join("credentials").join(name).display().to_string()
+        };
+        let common = |accept: SocketAddr, connect: SocketAddr| {
+            format!(
+                "foreground = yes
+pid =
+syslog = no
+debug = warning
+; no Nagle: a record waits for no acknowledgement
+socket = l:TCP_NODELAY=1
+socket = r:TCP_NODELAY=1
+[layer]
+accept = {}
+connect = {}
+sslVersion = TLSv1.3
+ciphersuites = {CIPHER}
+sessionResume = no
+",
+                host_and_port(accept),
+                host_and_port(connect)
+            )
+        };
+        let at_server = format!(
+            "{}cert = {}\nkey = {}\n",
+            common(place.at.server(), place.at.application),
+            credential(server, "server.crt"),
+            credential(server, "server.key"),
+        );
+        let at_client = format!(
+            "{}client = yes\nCAfile = {}\nverifyPeer = yes\n",
+            common(place.at.client(), place.at.far_end()),
+            credential(client, "server.crt"),
+        );
+        for (host, configuration) in [(server, at_server), (client, at_client)] {
+            let file = place.write(host, "stunnel.conf", &configuration)?;
+            place.start(host, vec![program(host)?, file])?;
+        }
+        for (host, accepts) in [(server, place.at.server()), (client, place.at.client())] {
+            place.until(host, "accepting connections", || host.connects(accepts))?;
+        }
+        Ok(())
+    }
+
+    /// Each connection makes a handshake of its own; one that says nothing shows it.
+    fn establish(&self, place: &Place<'_>) -> Result<()> {
+        let client = place.client;
+        place.until(client, "a connection through it", || client.connects(place.at.client()))
+    }
+
+    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        vec![
+            ("encryption", "TLS 1.3 by stunnel, its certificate verified"),
+            ("cipher", CIPHER),
+            ("key", "ECDSA P-256"),
+            ("resumption", "off: each connection is a full handshake"),
+            ("TCP", "no Nagle on either side"),
+        ]
+    }
+}
+
+fn program(host: &Host) -> Result<String> {
+    if host.is_dry() {
+        return Ok(STUNNEL.name.to_owned());
+    }
+    Ok(host.locate(STUNNEL)?.path.display().to_string())
+}
+
+/// stunnel splits at the last colon and knows no brackets.
+fn host_and_port(address: SocketAddr) -> String {
+    format!("{}:{}", address.ip(), address.port())
+}

@@ -1,0 +1,131 @@
+//! WireGuard, by wireguard-go: the protocol in user space, segmentation and
+//! coalescing offloaded to the kernel.
+
+use super::{Kind, Layer, Place};
+use crate::error::Result;
+use crate::host::{Host, Role};
+use crate::parts::{Program, WG, WIREGUARD_GO};
+use crate::plan::Family;
+
+pub(super) struct WireGuard;
+
+impl Layer for WireGuard {
+    fn name(&self) -> &'static str {
+        "wireguard"
+    }
+
+    fn about(&self) -> &'static str {
+        "WireGuard: wireguard-go both sides"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Network
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        &[WIREGUARD_GO, WG]
+    }
+
+    /// IP and UDP, then type, receiver, counter and tag (WireGuard whitepaper,
+    /// §5.4.6). The padding to 16 octets stops at the MTU.
+    fn inner_mtu(&self, outer: u32, family: Family) -> u32 {
+        let ip = if family == Family::Ipv6 { 40 } else { 20 };
+        outer.saturating_sub(ip + 8 + 16 + 16)
+    }
+
+    fn interface(&self, number: u16, _nth: u16) -> String {
+        format!("wg{number}")
+    }
+
+    fn start(&self, place: &Place<'_>) -> Result<()> {
+        for host in place.hosts() {
+            let program = if host.is_dry() {
+                WIREGUARD_GO.name.to_owned()
+            } else {
+                host.locate(WIREGUARD_GO)?.path.display().to_string()
+            };
+            place.start(host, vec![program, "--foreground".into(), place.at.interface.clone()])?;
+            let key = place.path(host, "key");
+            let script = r#"umask 077 && "$0" genkey > "$1" && "$0" pubkey < "$1" > "$1.pub""#;
+            place.run(host, "sh", ["-c", script, "wg", &key])?;
+            place.until(host, "its interface", || {
+                Ok(place.has_interface(host)
+                    && wg(place, host, &["show"]).is_ok_and(|s| !s.is_empty()))
+            })?;
+            let port = place.at.port().to_string();
+            wg(place, host, &["set", "private-key", &key, "listen-port", &port])?;
+            place.configure_interface(host)?;
+        }
+        self.establish(place)
+    }
+
+    /// Both ends forget each other; then the client is asked to keep the tunnel
+    /// alive, and so begins a handshake without any data. Without the interval
+    /// the tunnel is silent afterwards.
+    fn establish(&self, place: &Place<'_>) -> Result<()> {
+        self.rest(place)?;
+        let interval = ["persistent-keepalive", "25"];
+        for host in [place.server, place.client] {
+            let (seen, peer) = (place.seen_from(host), peer_of(place, host)?);
+            let bits = if seen.inner.is_ipv4() { 32 } else { 128 };
+            let allowed = format!("{}/{bits}", seen.far_inner);
+            let mut words = vec!["set", "peer", &peer, "allowed-ips", &allowed];
+            let endpoint = std::net::SocketAddr::new(seen.far_outer, place.at.port()).to_string();
+            if host.role == Role::Client {
+                words.extend(["endpoint", &endpoint]);
+                words.extend(interval);
+            }
+            wg(place, host, &words)?;
+        }
+        // the server has seen the client's first packet, so nothing is on its way
+        for host in [place.client, place.server] {
+            place.until(host, "a handshake", || {
+                let said = wg(place, host, &["show", "latest-handshakes"])?;
+                Ok(said.split_whitespace().nth(1).is_some_and(|time| time != "0"))
+            })?;
+        }
+        let peer = peer_of(place, place.client)?;
+        wg(place, place.client, &["set", "peer", &peer, "persistent-keepalive", "0"]).map(drop)
+    }
+
+    /// Fresh keys each time: they last for 120 s (whitepaper, §6.1), and a
+    /// handshake would fall into a transfer.
+    fn wake(&self, place: &Place<'_>) -> Result<()> {
+        self.establish(place)
+    }
+
+    /// Without peers no late keepalive (whitepaper, §6.5) is sent, ten seconds
+    /// after the last transfer and into somebody else's.
+    fn rest(&self, place: &Place<'_>) -> Result<()> {
+        [place.server, place.client].into_iter().try_for_each(|host| {
+            let peer = peer_of(place, host)?;
+            wg(place, host, &["set", "peer", &peer, "remove"]).map(drop)
+        })
+    }
+
+    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        vec![
+            ("encryption", "WireGuard by wireguard-go, in user space"),
+            ("cipher", "ChaCha20-Poly1305"),
+            ("key exchange", "Noise IKpsk2, X25519; new keys before each sample"),
+        ]
+    }
+}
+
+/// Runs `wg VERB INTERFACE …` where the daemon's socket can be seen.
+fn wg(place: &Place<'_>, host: &Host, words: &[&str]) -> Result<String> {
+    let script = r#"mount --bind "$0" /run && exec "$@""#;
+    let run = place.path(host, "run");
+    let (verb, rest) = words.split_first().unwrap_or((&"show", &[]));
+    let mut arguments = vec!["--mount", "--propagation", "private", "sh", "-c", script, &run, "wg"];
+    arguments.extend([*verb, &place.at.interface]);
+    arguments.extend(rest);
+    place.run(host, "unshare", arguments)
+}
+
+/// The other end's public key, as `host` names its peer.
+fn peer_of(place: &Place<'_>, host: &Host) -> Result<String> {
+    let other = if host.role == Role::Client { place.server } else { place.client };
+    let key = other.read(&place.dir(other).join("key.pub"))?;
+    Ok(key.trim().to_owned())
+}

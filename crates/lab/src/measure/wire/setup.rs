@@ -1,0 +1,66 @@
+//! The set-up of a layer: what passed between its two ends before any data.
+
+use super::phases::follow;
+use super::{Phase, Trace, ns_to_s};
+
+/// One set-up.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct SetUp {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    /// First packet to last.
+    pub(crate) seconds: f64,
+    /// Times that the client spoke and the server answered.
+    pub(crate) round_trips: u32,
+}
+
+impl SetUp {
+    /// All of a trace that holds nothing but a tunnel being set up; none where it
+    /// is empty.
+    pub(crate) fn of_tunnel(trace: &Trace) -> Option<Self> {
+        let packets = trace.packets.iter().map(|p| (p.time_ns, p.wire_len, p.from_client));
+        let datagrams = trace.datagrams.iter().map(|d| (d.time_ns, d.wire_len, d.from_client));
+        let mut all: Vec<_> = packets.chain(datagrams).collect();
+        all.sort_unstable();
+        Self::of(&all)
+    }
+
+    /// The TLS handshake of the first connection: ClientHello to Finished, its
+    /// TCP connection left out.
+    pub(crate) fn of_tls(trace: &Trace) -> Option<Self> {
+        let states = follow(&trace.packets);
+        let handshake: Vec<_> = trace
+            .packets
+            .iter()
+            .zip(&states)
+            .filter(|(p, state)| p.connection == 0 && state.phase == Phase::Handshake)
+            .map(|(p, _)| (p.time_ns, p.wire_len, p.from_client))
+            .collect();
+        Self::of(&handshake)
+    }
+
+    fn of(packets: &[(u64, u32, bool)]) -> Option<Self> {
+        let (first, last) = (packets.first()?, packets.last()?);
+        let answers = packets.windows(2).filter(|pair| pair[0].2 && !pair[1].2).count();
+        Some(Self {
+            packets: packets.len() as u64,
+            bytes: packets.iter().map(|(_, len, _)| u64::from(*len)).sum(),
+            seconds: ns_to_s(last.0 - first.0),
+            round_trips: answers as u32,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handshake_of_three_packets_is_one_round_trip() {
+        let wireguard = [(5_000_000, 210, true), (6_000_000, 154, false), (6_500_000, 94, true)];
+        let set_up = SetUp::of(&wireguard).expect("packets");
+        assert_eq!((set_up.packets, set_up.bytes, set_up.round_trips), (3, 458, 1));
+        assert!((set_up.seconds - 0.0015).abs() < 1e-12);
+        assert_eq!(SetUp::of(&[]), None);
+    }
+}

@@ -1,0 +1,187 @@
+//! One stack in a run: its application's server and the layers around it, how
+//! they are brought up and where its wire clock is read.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use crate::error::{Error, Result};
+use crate::layer::{Ends, Instance, Kind, Place};
+use crate::measure::wire::{SetUp, Trace};
+use crate::results::LayerSetup;
+use crate::stack::Stack;
+use crate::testbed::{Tap, Testbed};
+
+/// Times that each layer is set up for the record.
+const SET_UPS: u32 = 5;
+
+/// The addresses and layers of a stack.
+pub(super) struct Wrapped {
+    /// Where the application's server listens.
+    pub(super) listens: SocketAddr,
+    /// Where its client connects to.
+    pub(super) connects: SocketAddr,
+    /// The server's port in the trace of its wire clock.
+    pub(super) wire_port: u16,
+    /// Outermost first.
+    instances: Vec<Instance>,
+    /// On the client's inner interface, where a tunnel hides the connection from
+    /// the router.
+    inner: Option<Tap>,
+}
+
+/// Numbers for the layers of a run.
+#[derive(Default)]
+pub(super) struct Numbers {
+    all: u16,
+    of_layer: BTreeMap<&'static str, u16>,
+}
+
+impl Wrapped {
+    /// Gives a stack its addresses; nothing is started.
+    pub(super) fn new(
+        stack: &Stack,
+        testbed: &Testbed,
+        port: u16,
+        congestion_control: &str,
+        numbers: &mut Numbers,
+    ) -> Result<Self> {
+        let (client, server) = (testbed.client.address, testbed.server.address);
+        let mut ends = Ends { client, server, mtu: testbed.mtu() };
+        let mut instances = Vec::new();
+        let mut connects = None;
+        for (inside, &layer) in stack.layers.iter().enumerate().rev() {
+            numbers.all += 1;
+            let nth = numbers.of_layer.entry(layer.name()).or_default();
+            // a stream inside another listens where the outer one forwards to
+            let inner_stream = inside > 0 && stack.layers[inside - 1].kind() == Kind::Stream;
+            let port = if inner_stream { Instance::port_of(numbers.all + 1) } else { port };
+            let instance = Instance::new(
+                layer,
+                &stack.name,
+                numbers.all,
+                *nth,
+                ends,
+                port,
+                congestion_control,
+            )?
+            .inside(connects);
+            *nth += 1;
+            ends = instance.inner;
+            if layer.kind() == Kind::Stream {
+                connects = Some(instance.client());
+            }
+            instances.push(instance);
+        }
+        let listens = SocketAddr::new(ends.server, port);
+        let outermost = instances.iter().find(|instance| instance.layer.kind() == Kind::Stream);
+        Ok(Self {
+            listens,
+            connects: connects.unwrap_or(listens),
+            wire_port: outermost.map_or(port, |stream| stream.server().port()),
+            instances,
+            inner: None,
+        })
+    }
+
+    /// Starts the layers, outermost first, each set up from nothing.
+    pub(super) fn start(&mut self, testbed: &Testbed) -> Result<()> {
+        for instance in &self.instances {
+            let place = place(testbed, instance);
+            for host in place.hosts() {
+                host.make_folders(&[place.dir(host)])?;
+            }
+            instance.layer.start(&place)?;
+            if instance.layer.kind() == Kind::Network {
+                let client = instance.inner.client;
+                self.inner = testbed.tap_client(&instance.interface, client)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where its wire clock is read.
+    pub(super) fn tap<'a>(&'a self, testbed: &'a Testbed) -> Option<&'a Tap> {
+        self.inner.as_ref().or(testbed.tap.as_ref())
+    }
+
+    /// Whether the router sees something else than the wire clock does.
+    pub(super) fn is_tunnelled(&self) -> bool {
+        self.inner.is_some()
+    }
+
+    /// Name and MTU of the inner interfaces.
+    pub(super) fn inner_mtus(&self) -> impl Iterator<Item = (String, String)> {
+        self.instances.iter().filter(|i| i.layer.kind() == Kind::Network).map(|instance| {
+            (format!("{}: inner MTU", instance.layer.name()), instance.inner.mtu.to_string())
+        })
+    }
+
+    /// Before measurements: every layer is up.
+    pub(super) fn wake(&self, testbed: &Testbed) -> Result<()> {
+        self.instances.iter().try_for_each(|i| i.layer.wake(&place(testbed, i)))
+    }
+
+    /// After them: no layer sends anything.
+    pub(super) fn rest(&self, testbed: &Testbed) -> Result<()> {
+        self.instances.iter().rev().try_for_each(|i| i.layer.rest(&place(testbed, i)))
+    }
+
+    /// Whether all daemons still run.
+    ///
+    /// # Errors
+    /// The first that ended, with its words.
+    pub(super) fn require_alive(&self, testbed: &Testbed) -> Result<()> {
+        self.instances.iter().try_for_each(|instance| {
+            let place = place(testbed, instance);
+            place.hosts().into_iter().try_for_each(|host| place.require_alive(host))
+        })
+    }
+
+    /// Sets each layer up from nothing, several times, and records what passed.
+    pub(super) fn measure_set_ups(
+        &self,
+        testbed: &Testbed,
+        quiet: std::time::Duration,
+    ) -> Result<Vec<LayerSetup>> {
+        self.wake(testbed)?;
+        let mut rows = Vec::new();
+        for instance in &self.instances {
+            let place = place(testbed, instance);
+            let network = instance.layer.kind() == Kind::Network;
+            let tap = if network { testbed.tap.as_ref() } else { self.tap(testbed) };
+            let Some(tap) = tap else { continue };
+            let read: fn(&Trace) -> Option<SetUp> =
+                if network { SetUp::of_tunnel } else { SetUp::of_tls };
+            let mut seen = Vec::new();
+            for _ in 0..SET_UPS {
+                instance.layer.tear_down(&place)?;
+                std::thread::sleep(quiet);
+                tap.clear();
+                instance.layer.establish(&place)?;
+                std::thread::sleep(quiet);
+                seen.extend(read(&tap.take()?));
+            }
+            seen.sort_by_key(|set_up| (set_up.packets, set_up.bytes));
+            let Some(middle) = seen.get(seen.len() / 2) else {
+                return Err(Error::Failed(format!(
+                    "no packet was seen when {} was set up",
+                    instance.daemon()
+                )));
+            };
+            rows.push(LayerSetup {
+                stack: instance.stack.clone(),
+                layer: instance.layer.name().to_owned(),
+                packets: middle.packets,
+                bytes: middle.bytes,
+                round_trips: middle.round_trips,
+                seconds: seen.iter().map(|set_up| set_up.seconds).collect(),
+            });
+        }
+        self.rest(testbed)?;
+        Ok(rows)
+    }
+}
+
+fn place<'a>(testbed: &'a Testbed, instance: &'a Instance) -> Place<'a> {
+    Place { client: &testbed.client, server: &testbed.server, at: instance }
+}
