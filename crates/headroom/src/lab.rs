@@ -9,7 +9,7 @@ use anyhow::Context;
 use headroom_lab::plan::Plan;
 use headroom_lab::results::Results;
 use headroom_lab::run::{self, Options, Outcome, Resumption};
-use headroom_lab::{Error, analysis, clean, doctor, report, service, workload};
+use headroom_lab::{Error, analysis, clean, doctor, layer, report, service, workload};
 
 use crate::arguments::{Compare, Lab, Run};
 use crate::folder::Folder;
@@ -265,6 +265,10 @@ fn list() -> anyhow::Result<ExitCode> {
         let baseline =
             service.baseline().map_or(String::new(), |base| format!(" (against {base})"));
         println!("  {:10}{}{baseline}", service.name(), service.about());
+    }
+    println!("\nLayers, around any of them: sftp/tls, https/wireguard/openvpn");
+    for layer in layer::ALL {
+        println!("  {:10}{}", layer.name(), layer.about());
     }
     println!("\nWorkloads");
     for kind in workload::KINDS {

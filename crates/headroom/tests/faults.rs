@@ -37,7 +37,7 @@ fn a_mistake_in_a_plan_is_named_with_its_line() {
     let good = "stacks = [\"http\"]\nrepetitions = 2\n[[workload]]\nkind = \"download\"\n";
     refused(&good.replace("repetitions", "repetitons"), &["p.toml:2:", "`repetitons`"]);
     refused(&good.replace("http", "htpt"), &["p.toml:1:", "`htpt`", "ftps, http"]);
-    refused(&good.replace("http", "http/tls"), &["p.toml:1:", "no layer `tls`"]);
+    refused(&good.replace("http", "http/tsl"), &["p.toml:1:", "no layer `tsl`"]);
     refused(&good.replace("download", "downlaod"), &["p.toml:4:", "`downlaod`"]);
     refused("stacks = [", &["p.toml:1:"]);
     let ended = ground.end_of(ground.headroom("lab run gopher"));

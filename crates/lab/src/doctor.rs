@@ -2,6 +2,7 @@
 
 use crate::command::Executor;
 use crate::error::Result;
+use crate::layer;
 use crate::measure::cgroup;
 use crate::parts::{self, Parts, Program};
 use crate::plan::Plan;
@@ -86,11 +87,13 @@ fn control_groups() -> Finding {
 fn programs(parts: &Parts) -> Vec<Finding> {
     let mut users: Vec<(Program, Vec<&str>)> =
         parts::TESTBED.iter().map(|&program| (program, Vec::new())).collect();
-    for service in service::ALL {
-        for &program in service.programs() {
+    let services = service::ALL.iter().map(|service| (service.name(), service.programs()));
+    let layers = layer::ALL.iter().map(|layer| (layer.name(), layer.programs()));
+    for (name, programs) in services.chain(layers) {
+        for &program in programs {
             match users.iter_mut().find(|(known, _)| *known == program) {
-                Some((_, names)) => names.push(service.name()),
-                None => users.push((program, vec![service.name()])),
+                Some((_, names)) => names.push(name),
+                None => users.push((program, vec![name])),
             }
         }
     }
@@ -107,8 +110,8 @@ fn programs(parts: &Parts) -> Vec<Finding> {
                 Err(_) => (
                     false,
                     format!(
-                        "missing, prevents {prevents}: run scripts/fetch-parts, or install the package {}",
-                        program.package
+                        "missing, prevents {prevents}: run scripts/fetch-parts {}, or install the package {}",
+                        program.name, program.package
                     ),
                 ),
             };

@@ -175,8 +175,16 @@ impl Host {
     }
 
     /// Runs client processes at once and waits for all of them.
-    pub(crate) fn run_jobs(&self, jobs: Vec<Job>, timeout: Duration) -> Result<Vec<Outcome>> {
-        self.agent()?.run(jobs, timeout)
+    /// Those that take longer than `patience` may hang on something dead: `watch`
+    /// looks, and its error ends the waiting.
+    pub(crate) fn run_jobs(
+        &self,
+        jobs: Vec<Job>,
+        timeout: Duration,
+        patience: Duration,
+        watch: &dyn Fn() -> Result<()>,
+    ) -> Result<Vec<Outcome>> {
+        self.agent()?.run(jobs, timeout, patience, watch)
     }
 
     /// Starts a server, in a mount namespace of its own.

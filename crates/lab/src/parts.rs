@@ -129,7 +129,7 @@ impl Parts {
             .map(|(path, origin)| Located { path, origin, environment: self.environment(origin) })
             .ok_or_else(|| {
                 Error::Missing(format!(
-                    "the program {} is missing: run scripts/fetch-parts, or install the package {}",
+                    "the program {} is missing: run scripts/fetch-parts {0}, or install the package {}",
                     program.name, program.package
                 ))
             })
@@ -151,8 +151,9 @@ impl Parts {
             return Ok(());
         }
         Err(Error::Missing(format!(
-            "missing on this machine: {}. Run scripts/fetch-parts (it unpacks them into a private cache), or install {}",
+            "missing on this machine: {}. Run scripts/fetch-parts {} (it unpacks them into a private cache), or install {}",
             names.join(", "),
+            names.join(" "),
             packages.join(", ")
         )))
     }

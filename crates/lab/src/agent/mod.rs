@@ -18,7 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -122,8 +122,17 @@ impl Agent {
     }
 
     /// Runs jobs at once and waits for all of them.
-    pub(crate) fn run(&mut self, jobs: Vec<Job>, timeout: Duration) -> Result<Vec<Outcome>> {
-        self.ask(&Request::Run { jobs, timeout_s: timeout.as_secs_f64() })
+    ///
+    /// # Errors
+    /// Also what `watch` says; it is asked each second once `patience` has passed.
+    pub(crate) fn run(
+        &mut self,
+        jobs: Vec<Job>,
+        timeout: Duration,
+        patience: Duration,
+        watch: &dyn Fn() -> Result<()>,
+    ) -> Result<Vec<Outcome>> {
+        self.ask_watching(&Request::Run { jobs, timeout_s: timeout.as_secs_f64() }, patience, watch)
     }
 
     /// Starts a server that goes on running.
@@ -179,12 +188,26 @@ impl Agent {
 
     /// Asks, and reads the answer as what the caller expects.
     fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T> {
+        self.ask_watching(request, Duration::MAX, &|| Ok(()))
+    }
+
+    fn ask_watching<T: DeserializeOwned>(
+        &mut self,
+        request: &Request,
+        patience: Duration,
+        watch: &dyn Fn() -> Result<()>,
+    ) -> Result<T> {
         let host = &self.host;
         let gone = || Error::Failed(format!("the {host}'s agent ended unexpectedly"));
         let line = serde_json::to_string(request).doing(|| "write a request".into())?;
         let stdin = self.child.stdin.as_mut().ok_or_else(gone)?;
         writeln!(stdin, "{line}").map_err(|_| gone())?;
+        let (asked, mut next_watch) = (Instant::now(), patience);
         let line = loop {
+            if asked.elapsed() > next_watch {
+                watch()?;
+                next_watch = asked.elapsed() + Duration::from_secs(1);
+            }
             match self.replies.recv_timeout(Duration::from_millis(50)) {
                 Ok(line) => break line,
                 Err(mpsc::RecvTimeoutError::Timeout)

@@ -1,14 +1,14 @@
 //! Tables beside the answer's own: what a transfer costs at any size, where its
-//! octets go, how far predictions were off.
+//! octets go, what setting up a layer takes, how far predictions were off.
 
 use super::markdown::Table;
-use crate::analysis::predict;
+use crate::analysis::{predict, stats};
 use crate::results::{Model, Results, Summary};
 use crate::units;
 
 /// Those that have something to say.
 pub(super) fn tables(results: &Results) -> Vec<Table> {
-    [costs(results), wire(results), predictions(results)]
+    [costs(results), wire(results), set_ups(results), predictions(results)]
         .into_iter()
         .filter(|table| !table.rows.is_empty())
         .collect()
@@ -98,6 +98,24 @@ fn wire(results: &Results) -> Table {
             "payload efficiency",
             "headers/packet",
         ]),
+        rows: rows.collect(),
+    }
+}
+
+fn set_ups(results: &Results) -> Table {
+    let rows = results.layer_setups.iter().map(|row| {
+        let median = stats::median(&row.seconds);
+        vec![
+            row.stack.clone(),
+            row.layer.clone(),
+            row.round_trips.to_string(),
+            row.packets.to_string(),
+            row.bytes.to_string(),
+            median.map_or_else(dash, units::seconds),
+        ]
+    });
+    Table {
+        header: words(&["set-up of a layer", "layer", "round trips", "packets", "octets", "time"]),
         rows: rows.collect(),
     }
 }

@@ -76,6 +76,12 @@ impl Cell {
         self.transfer_s * f64::from(self.batch)
     }
 
+    /// After so long without an answer one looks whether the servers still run: never
+    /// in a transfer as expected, so that looking costs none of them anything.
+    fn patience(&self) -> Duration {
+        Duration::from_secs_f64(2.0 + 3.0 * self.transfer_s)
+    }
+
     /// Long enough for anything that is not stuck: a fifth of the link's rate, or
     /// a quarter of what loss (Mathis et al. 1997) and an SSH window leave of it.
     fn timeout(&self) -> Duration {
@@ -264,6 +270,9 @@ impl<'a> Bench<'a> {
         let mut seen = Vec::with_capacity(prepared.len());
         for one in &prepared {
             seen.push(self.transfer(cell, one)?);
+            if seen.iter().any(|one| one.error.is_some()) {
+                break;
+            }
         }
         let after = self.testbed.read_cpu()?;
         self.rest(cell)?;
@@ -277,7 +286,7 @@ impl<'a> Bench<'a> {
         if !errors.is_empty() {
             self.require_servers()?;
         }
-        let n = f64::from(cell.batch);
+        let n = seen.len() as f64;
         let records: Vec<&wire::Record> = seen.iter().filter_map(|s| s.record.as_ref()).collect();
         let mean = |value: fn(&wire::Record) -> f64| {
             (!records.is_empty())
@@ -357,17 +366,21 @@ impl<'a> Bench<'a> {
     }
 
     fn require_servers(&mut self) -> Result<()> {
-        for (name, stack) in &self.stacks {
+        self.stacks.iter().try_for_each(|(name, stack)| {
             stack.require_alive(&self.testbed)?;
-            let state = self.testbed.server.server(name, 0)?;
-            if let Some(ended) = state.ended {
-                return Err(Error::Failed(format!(
-                    "the {name} server ended in the middle of the run ({ended}). It last said: {}",
-                    last_lines(&state.log)
-                )));
-            }
-        }
-        Ok(())
+            self.require_application(name)
+        })
+    }
+
+    /// Whether the application's server of a stack still runs.
+    fn require_application(&self, stack: &str) -> Result<()> {
+        let state = self.testbed.server.server(stack, 0)?;
+        state.ended.map_or(Ok(()), |ended| {
+            Err(Error::Failed(format!(
+                "the {stack} server ended in the middle of the run ({ended}). It last said: {}",
+                last_lines(&state.log)
+            )))
+        })
     }
 
     /// The place of a stack's service on one of the hosts.
@@ -503,7 +516,12 @@ impl<'a> Bench<'a> {
             router.clear();
         }
         let started = agent::now_ns();
-        let outcomes = self.testbed.client.run_jobs(jobs, cell.timeout())?;
+        let watch = || {
+            stack.require_server(&self.testbed)?;
+            self.require_application(&cell.stack)
+        };
+        let client = &self.testbed.client;
+        let outcomes = client.run_jobs(jobs, cell.timeout(), cell.patience(), &watch)?;
         std::thread::sleep(linger);
         let trace = stack.tap(&self.testbed).map(Tap::take).transpose()?;
         // under a tunnel the clock's trace is not what passes the link

@@ -137,6 +137,14 @@ impl Wrapped {
         })
     }
 
+    /// Whether those on the server still run.
+    ///
+    /// # Errors
+    /// The first that ended, with its words.
+    pub(super) fn require_server(&self, testbed: &Testbed) -> Result<()> {
+        self.instances.iter().try_for_each(|i| place(testbed, i).require_alive(&testbed.server))
+    }
+
     /// Sets each layer up from nothing, several times, and records what passed.
     pub(super) fn measure_set_ups(
         &self,

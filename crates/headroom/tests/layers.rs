@@ -1,0 +1,190 @@
+//! Layers around applications: each one around one that fits, to any depth, over
+//! IPv4 and IPv6, with every file verified; what makes no sense is refused, and a
+//! layer that dies is named.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Ground, array, number, privileged, text};
+use nix::sys::signal::{Signal, kill};
+use serde_json::Value;
+
+const WORKLOADS: &str = "[[workload]]\nkind = \"download\"\nsizes = [\"256KiB\"]\n\
+                         [[workload]]\nkind = \"upload\"\nsizes = [\"256KiB\"]\n";
+
+fn measure(ground: &Ground, stacks: &[&str], family: &str) -> Value {
+    let plan = format!("stacks = {stacks:?}\nfamily = \"{family}\"\nrepetitions = 2\n{WORKLOADS}");
+    ground.write("p.toml", &plan);
+    let results = ground.measure("p.toml");
+    for sample in array(&results, "samples") {
+        assert_eq!(sample["ok"], Value::Bool(true), "{sample}");
+        assert!(number(sample, "seconds") > 0.0, "{sample}");
+        assert!(number(sample, "session_seconds") >= number(sample, "seconds"), "{sample}");
+        // nothing is cut on its way: neither fragments nor more than the link takes
+        assert!(number(&sample["wire"], "largest_frame_bytes") <= 1514.0, "{sample}");
+    }
+    results
+}
+
+/// Octets on the wire of a download, by stack.
+fn octets(results: &Value) -> BTreeMap<&str, f64> {
+    array(results, "samples")
+        .iter()
+        .filter(|sample| text(sample, "workload") == "download")
+        .map(|sample| (text(sample, "stack"), number(&sample["wire"], "bytes")))
+        .collect()
+}
+
+/// Layers in the order in which they were set up, with packets and round trips.
+fn set_ups(results: &Value) -> Vec<(&str, &str, f64, f64)> {
+    array(results, "layer_setups")
+        .iter()
+        .map(|row| {
+            let seconds = array(row, "seconds");
+            assert_eq!(seconds.len(), 5, "{row}");
+            assert!(seconds.iter().all(|s| s.as_f64().is_some_and(|s| s > 0.0)), "{row}");
+            let counts = (number(row, "packets"), number(row, "round_trips"));
+            (text(row, "stack"), text(row, "layer"), counts.0, counts.1)
+        })
+        .collect()
+}
+
+#[test]
+fn each_layer_around_https_and_sftp_over_ipv6() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("layers");
+    let stacks = ["https", "https/wireguard", "https/openvpn", "sftp/tls", "sftp/tls/strongswan"];
+    let results = measure(&ground, &stacks, "ipv6");
+
+    let octets = octets(&results);
+    for (inner, outer) in [
+        ("https", "https/wireguard"),
+        ("https", "https/openvpn"),
+        ("sftp/tls", "sftp/tls/strongswan"),
+    ] {
+        // more than a header of its own on every full packet
+        assert!(octets[outer] > octets[inner] * 1.02, "{octets:?}");
+    }
+    let set_ups = set_ups(&results);
+    let named: Vec<(&str, &str)> =
+        set_ups.iter().map(|&(stack, layer, ..)| (stack, layer)).collect();
+    assert_eq!(
+        named,
+        [
+            ("https/wireguard", "wireguard"),
+            ("https/openvpn", "openvpn"),
+            ("sftp/tls", "tls"),
+            ("sftp/tls/strongswan", "strongswan"),
+            ("sftp/tls/strongswan", "tls"),
+        ]
+    );
+    // WireGuard: initiation, response, the packet that confirms; IKEv2: two exchanges
+    assert_eq!((set_ups[0].2, set_ups[0].3), (3.0, 1.0));
+    assert_eq!((set_ups[3].2, set_ups[3].3), (4.0, 2.0));
+
+    let facts = &results["environment"]["stacks"];
+    assert_eq!(text(&facts["https/wireguard"], "wireguard: inner MTU"), "1420");
+    assert_eq!(text(&facts["https/openvpn"], "openvpn: inner MTU"), "1428");
+    let programs = array(&results["environment"], "programs");
+    for name in ["wireguard-go", "openvpn", "stunnel", "swanctl"] {
+        assert!(programs.iter().any(|program| text(program, "name") == name), "{name}");
+    }
+    let baselines: BTreeMap<&str, Option<&str>> = array(&results["plan"], "stacks")
+        .iter()
+        .map(|stack| (text(stack, "name"), stack["baseline"].as_str()))
+        .collect();
+    assert_eq!(baselines["sftp/tls/strongswan"], Some("sftp/tls"));
+    assert_eq!(baselines["https/openvpn"], Some("https"));
+}
+
+#[test]
+fn to_any_depth_over_ipv4() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("depth");
+    let stacks = ["ftp/wireguard", "http/tls/tls", "sftp/tls/wireguard/openvpn", "http/strongswan"];
+    let results = measure(&ground, &stacks, "ipv4");
+    let set_ups = set_ups(&results);
+    let of_deepest: Vec<&str> = set_ups
+        .iter()
+        .filter(|(stack, ..)| *stack == "sftp/tls/wireguard/openvpn")
+        .map(|&(_, layer, ..)| layer)
+        .collect();
+    assert_eq!(of_deepest, ["openvpn", "wireguard", "tls"]);
+    let facts = &results["environment"]["stacks"]["sftp/tls/wireguard/openvpn"];
+    assert_eq!(text(facts, "openvpn: inner MTU"), "1448");
+    assert_eq!(text(facts, "wireguard: inner MTU"), "1388");
+}
+
+#[test]
+fn combinations_that_make_no_sense_are_refused_with_the_reason() {
+    let ground = Ground::new("nonsense");
+    for (stack, why) in [
+        ("ftp/tls", "data connections of its own"),
+        ("sftp/wireguard/tls", "sftp/tls/wireguard, would do"),
+        ("sftp/ssl", "tls, wireguard, strongswan, openvpn"),
+    ] {
+        let ended = ground.end_of(ground.headroom(&format!("lab run {stack}")));
+        ended.assert_says(2, &[why]);
+        ended.assert_nothing_started();
+    }
+}
+
+#[test]
+fn a_packet_too_small_for_a_tunnel_is_refused() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("small");
+    ground.write("p.toml", &format!("stacks = [\"http/wireguard\"]\nmtu = 1300\n{WORKLOADS}"));
+    let ended = ground.end_of(ground.headroom("lab run p.toml"));
+    ended.assert_says(2, &["packets of 1220 octets are left", "needs 1280"]);
+    ended.assert_nothing_left();
+}
+
+#[test]
+fn a_layer_that_dies_is_named() {
+    if !privileged() {
+        return;
+    }
+    for (stack, program, name) in [
+        ("http/openvpn", "openvpn", "openvpn of http/openvpn on the server ended"),
+        ("http/tls", "stunnel", "tls of http/tls on the server ended"),
+    ] {
+        let ground = Ground::new("dies");
+        let plan = "repetitions = 100\n[[workload]]\nkind = \"download\"\nsizes = [\"64KiB\"]\n";
+        ground.write("p.toml", &format!("stacks = [\"{stack}\"]\n{plan}"));
+        let mut run = ground.start(ground.headroom("lab run p.toml --out out"));
+        run.until_download(2);
+        let daemons = run.until("a daemon", |run| {
+            Some(run.processes("server", program)).filter(|pids| !pids.is_empty())
+        });
+        for pid in daemons {
+            kill(pid, Signal::SIGKILL).expect("the daemon runs");
+        }
+        let ended = run.end();
+        ended.assert_says(1, &[name]);
+        ended.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_dry_run_prints_what_the_layers_need() {
+    let ground = Ground::new("dry");
+    ground.write(
+        "p.toml",
+        &format!(
+            "stacks = [\"sftp/tls/strongswan\", \"http/wireguard\", \"http/openvpn\"]\n{WORKLOADS}"
+        ),
+    );
+    let ended = ground.end_of(ground.headroom("lab run p.toml --dry-run"));
+    assert_eq!(ended.code, Some(0), "{ended}");
+    for line in ["stunnel.conf", "swanctl.conf", "dev ovpn", "genkey", "dev wg", "congctl cubic"] {
+        assert!(ended.stdout.contains(line), "`{line}` is not in: {ended}");
+    }
+    ended.assert_nothing_started();
+}
