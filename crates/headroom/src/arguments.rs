@@ -102,6 +102,9 @@ pub(crate) struct Run {
     /// The link, where no plan says it: unshaped, 100mbit, 100mbit,delay=25ms,loss=1%
     #[arg(long, value_name = "LINK")]
     pub(crate) link: Option<String>,
+    /// What makes the link, in place of what the plan says [default: the best there is]
+    #[arg(long, value_name = "BACKEND", value_parser = ["netem", "emulator", "shaper"])]
+    pub(crate) link_backend: Option<String>,
     /// Sizes of the files, where no plan says them
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub(crate) sizes: Vec<String>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use headroom_lab::plan::Plan;
+use headroom_lab::plan::{LinkBackend, Plan};
 use headroom_lab::results::Results;
 use headroom_lab::run::{self, Options, Outcome, Resumption};
 use headroom_lab::{Error, analysis, clean, doctor, layer, report, service, workload};
@@ -145,6 +145,9 @@ fn plan(arguments: &Run) -> anyhow::Result<Plan> {
     };
     if let Some(repetitions) = arguments.repetitions {
         plan.set_repetitions(repetitions)?;
+    }
+    if let Some(name) = &arguments.link_backend {
+        plan.link_backend = LinkBackend::ALL.into_iter().find(|backend| backend.name() == name);
     }
     if let Some(pattern) = &arguments.only {
         plan.keep_only(pattern)?;

@@ -6,7 +6,7 @@ mod common;
 use common::{Ground, groups, runs_in};
 
 const PLAN: &str = "stacks = [\"ftp\", \"ftps\", \"http\", \"https\", \"sftp\", \"rsync\"]\n\
-                    repetitions = 2\nlink = \"100mbit,delay=5ms\"\n\
+                    repetitions = 2\nlink = \"100mbit,delay=5ms\"\ncheck-links = [\"100mbit\"]\n\
                     [[workload]]\nkind = \"download\"\nsizes = [\"1KiB\"]\n\
                     [[workload]]\nkind = \"upload\"\nsizes = [\"1MiB\"]\n";
 
@@ -22,7 +22,6 @@ fn a_rehearsal_prints_what_a_run_would_do_and_does_nothing() {
         "sysctl -q -w",
         "congctl cubic",
         "htb rate 100000000bit",
-        "netem",
         "nsenter --net=/run/netns/hr-",
         "root/services/https/nginx.conf <<",
         "ssl_protocols TLSv1.3;",
@@ -35,6 +34,10 @@ fn a_rehearsal_prints_what_a_run_would_do_and_does_nothing() {
     ] {
         assert!(ended.stdout.contains(fragment), "`{fragment}` is not in {ended}");
     }
+    // whichever this kernel would use
+    let made =
+        ["netem limit", "link --json --a to-client --b to-server --spec 100mbit,delay=5000us"];
+    assert!(made.iter().any(|by| ended.stdout.contains(by)), "{ended}");
     ended.assert_nothing_started();
     let left: Vec<_> = std::fs::read_dir(ground.scratch()).expect("TMPDIR").collect();
     assert!(left.is_empty(), "{left:?}");

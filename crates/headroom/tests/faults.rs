@@ -304,26 +304,36 @@ fn two_runs_at_once() {
 }
 
 #[test]
-fn a_link_that_this_kernel_cannot_make() {
+fn a_link_backend_that_cannot_make_the_link() {
     if !privileged() {
         return;
     }
-    let ground = Ground::new("netem");
+    let ground = Ground::new("backend");
     let mut probe = ground.command("unshare");
     probe.args(["--net", "sh", "-c", "tc qdisc add dev lo root netem delay 1ms"]);
     let has_netem = output(probe).0 == Some(0);
-    let line = "lab run http --link 100mbit,delay=2ms --sizes 1KiB --repetitions 2 --out out";
-    let ended = ground.end_of(ground.headroom(line));
+    let run = |backend: &str| {
+        let line = "lab run http --link 100mbit,delay=2ms --sizes 1KiB --repetitions 2 --out out";
+        ground.end_of(ground.headroom(&format!("{line} --link-backend {backend}")))
+    };
+    let ended = run("netem");
     if has_netem {
         assert_eq!(ended.code, Some(0), "{ended}");
         let link = &ground.results()["link"];
         assert!(text(link, "backend").contains("netem"), "{link}");
         assert!(number(link, "rtt_us") >= 4000.0, "2 ms each way: {link}");
     } else {
-        ended.assert_says(3, &["`100mbit,delay=2000us`", "sch_netem", "delay"]);
+        ended.assert_says(3, &["`netem`", "`100mbit,delay=2000us`", "sch_netem", "`emulator`"]);
         ended.assert_nothing_started();
     }
     ended.assert_nothing_left();
+
+    let ended = run("shaper");
+    ended.assert_says(2, &["`shaper` has no delay", "`netem` or `emulator`"]);
+    ended.assert_nothing_started();
+    let ended = run("nettem");
+    ended.assert_says(2, &["nettem", "netem, emulator, shaper"]);
+    ended.assert_nothing_started();
 }
 
 #[test]

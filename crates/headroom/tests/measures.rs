@@ -126,8 +126,15 @@ fn a_link_with_a_rate_is_tested_before_use() {
     assert!(text(link, "backend").contains("HTB"), "{link}");
     assert_eq!(text(link, "offload"), "per-packet");
     assert_eq!(number(link, "rate_bps"), 10e6);
-    assert_eq!(link["self_test"]["passed"], true);
-    assert_eq!(number(&link["self_test"], "asked_bps"), 10e6);
+    let test = &link["self_test"];
+    assert_eq!(test["passed"], true);
+    for way in ["down", "up"] {
+        assert_eq!(number(&test[way]["rate"], "asked_bps"), 10e6);
+        assert_eq!(
+            (&test[way]["loss"]["lost"], &test[way]["loss"]["sent"]),
+            (&0.into(), &400.into())
+        );
+    }
     for sample in array(&results, "samples").iter().filter(|s| s["workload"] == "download") {
         let (size, seconds) = (number(sample, "size_bytes"), number(sample, "seconds"));
         let short = seconds < 0.1;

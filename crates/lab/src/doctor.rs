@@ -35,21 +35,36 @@ pub fn examine(options: &Options, progress: &dyn Progress) -> Vec<Finding> {
     findings.extend(programs(&parts));
     let executor = Executor::real(parts);
     if nix::unistd::geteuid().is_root() {
-        findings.extend(testbed::features(&executor).into_iter().map(|(name, good, purpose)| {
-            Finding {
-                what: format!("kernel: {name}"),
-                good,
-                says: if good {
-                    format!("for {purpose}")
-                } else {
-                    format!("missing: no {purpose}")
-                },
-                vital: false,
-            }
-        }));
+        findings.extend(links(testbed::Kernel::probe(&executor)));
         findings.push(client(options, progress));
     }
     findings
+}
+
+/// What can make links here, in the order in which it is chosen.
+fn links(kernel: testbed::Kernel) -> [Finding; 3] {
+    let finding = |what: &str, good: bool, says: &str| Finding {
+        what: what.to_owned(),
+        good,
+        says: says.to_owned(),
+        vital: false,
+    };
+    let htb = if kernel.htb {
+        "links with a rate (link backend shaper)"
+    } else {
+        "missing (sch_htb): links with a rate are made by the emulator"
+    };
+    let netem = if kernel.netem {
+        "links with delay, jitter or loss (link backend netem)"
+    } else {
+        "missing (sch_netem): links with delay, jitter or loss are made by the emulator"
+    };
+    let emulator = "links of any kind (link backend emulator), where the kernel has no netem;                     it takes part of one core";
+    [
+        finding("kernel: htb", kernel.htb, htb),
+        finding("kernel: netem", kernel.netem, netem),
+        finding("link emulator (built in)", true, emulator),
+    ]
 }
 
 fn privileges() -> Finding {

@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::analysis::slow_start::Segment;
 pub use crate::measure::wire::{Phase, Phases, Stretch, Tcp};
-pub use crate::testbed::{LinkReport, SelfTest};
+pub use crate::testbed::{
+    DelayTest, EmulatorCounters, EmulatorReport, LinkReport, LossTest, RateTest, SelfTest,
+    WayCounters, WayReport, WayTest, Ways,
+};
 
 /// Version of the schema.
 pub const SCHEMA: u32 = 2;
@@ -128,6 +131,9 @@ pub struct PlanRecord {
     pub offload: String,
     pub congestion_control: String,
     pub link: String,
+    /// What the plan wishes to make the links; none: the best there is.
+    #[serde(default)]
+    pub link_backend: Option<String>,
     pub check_links: Vec<String>,
     #[serde(default)]
     pub check_sizes_bytes: Vec<u64>,
@@ -253,6 +259,9 @@ pub struct Cpu {
     pub client: f64,
     /// Processes of the server host.
     pub server: f64,
+    /// The link's emulator; part of neither side.
+    #[serde(default)]
+    pub router: f64,
     /// All CPUs, whoever it was.
     pub machine: f64,
     /// Processes that are none of the run's.

@@ -9,6 +9,7 @@
 mod daemon;
 pub(crate) mod files;
 mod job;
+pub(crate) mod probe;
 mod serve;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::de::DeserializeOwned;
@@ -29,6 +30,7 @@ use crate::parts::{Located, Program};
 pub(crate) use daemon::ServerState;
 pub(crate) use job::Job;
 pub use job::Outcome;
+use probe::Train;
 pub use serve::serve;
 
 /// What can be asked of an agent. Each is answered by one value of a type of
@@ -68,14 +70,15 @@ enum Request {
     Connect {
         address: SocketAddr,
     },
-    /// Accept one connection and swallow what it sends.
-    Sink {
+    /// Bind a UDP port that nobody reads.
+    Swallow {
         address: SocketAddr,
     },
-    /// Send octets for so long.
-    Blast {
+    /// Send probes there.
+    Probe(Train),
+    /// Name what governs TCP towards there.
+    CongestionControl {
         address: SocketAddr,
-        seconds: f64,
     },
 }
 
@@ -93,6 +96,8 @@ pub(crate) struct Agent {
     child: Child,
     replies: mpsc::Receiver<String>,
     interrupted: Arc<AtomicBool>,
+    /// Why the run cannot go on.
+    alarm: Arc<OnceLock<String>>,
 }
 
 impl Agent {
@@ -118,7 +123,8 @@ impl Agent {
                 }
             }
         });
-        Ok(Self { host: host.to_owned(), child, replies, interrupted })
+        let alarm = Arc::default();
+        Ok(Self { host: host.to_owned(), child, replies, interrupted, alarm })
     }
 
     /// Runs jobs at once and waits for all of them.
@@ -175,15 +181,24 @@ impl Agent {
         self.ask(&Request::Connect { address })
     }
 
-    /// Accepts one connection and swallows what comes.
-    pub(crate) fn sink(&mut self, address: SocketAddr) -> Result<()> {
-        self.ask(&Request::Sink { address })
+    /// Swallows the probes that come to `address`, from now on.
+    pub(crate) fn swallow(&mut self, address: SocketAddr) -> Result<()> {
+        self.ask(&Request::Swallow { address })
     }
 
-    /// Sends octets to `address` for `seconds`; returns the congestion control
-    /// that the kernel says the connection had.
-    pub(crate) fn blast(&mut self, address: SocketAddr, seconds: f64) -> Result<String> {
-        self.ask(&Request::Blast { address, seconds })
+    /// Sends probes; returns when the last has left.
+    pub(crate) fn probe(&mut self, train: Train) -> Result<()> {
+        self.ask(&Request::Probe(train))
+    }
+
+    /// The congestion control that the kernel says TCP has towards `address`.
+    pub(crate) fn congestion_control(&mut self, address: SocketAddr) -> Result<String> {
+        self.ask(&Request::CongestionControl { address })
+    }
+
+    /// From now on waits no longer for an answer when the alarm is raised.
+    pub(crate) fn watch(&mut self, alarm: &Arc<OnceLock<String>>) {
+        self.alarm = Arc::clone(alarm);
     }
 
     /// Asks, and reads the answer as what the caller expects.
@@ -215,7 +230,11 @@ impl Agent {
                 {
                     return Err(Error::Interrupted);
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    if let Some(why) = self.alarm.get() {
+                        return Err(Error::Failed(why.clone()));
+                    }
+                }
                 Err(mpsc::RecvTimeoutError::Disconnected) => return Err(gone()),
             }
         };

@@ -1,21 +1,19 @@
 //! The agent's side of the conversation: serves requests until its input ends.
 
 use std::collections::BTreeMap;
-use std::io::{BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::TcpStream;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
-
-use nix::sys::socket::{getsockopt, sockopt};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::daemon::Server;
 use super::files::{self, value};
 use super::job::{self, Job, Outcome};
-use super::{Reply, Request};
+use super::{Reply, Request, probe};
 use crate::command::{Command, Executor};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result};
 use crate::measure::cgroup;
 use crate::parts::{Parts, Program};
 
@@ -70,19 +68,9 @@ fn answer(request: Request, servers: &mut BTreeMap<String, Server>) -> Result<Va
         Request::Connect { address } => {
             value(&TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok())
         }
-        Request::Sink { address } => {
-            let listener = TcpListener::bind(address).doing(|| format!("listen on {address}"))?;
-            std::thread::spawn(move || {
-                if let Ok((stream, _)) = listener.accept() {
-                    let _ = std::io::copy(
-                        &mut BufReader::with_capacity(1 << 18, stream),
-                        &mut std::io::sink(),
-                    );
-                }
-            });
-            Ok(Value::Null)
-        }
-        Request::Blast { address, seconds } => value(&blast(address, seconds)?),
+        Request::Swallow { address } => value(&probe::swallow(address)?),
+        Request::Probe(train) => value(&probe::send(&train)?),
+        Request::CongestionControl { address } => value(&probe::congestion_control(address)?),
     }
 }
 
@@ -101,20 +89,6 @@ fn run_all(jobs: &[Job], timeout: Duration) -> Result<Vec<Outcome>> {
 fn known(program: &str) -> Result<Program> {
     crate::service::program(program)
         .ok_or_else(|| Error::Failed(format!("the agent knows no program {program}")))
-}
-
-fn blast(address: SocketAddr, seconds: f64) -> Result<String> {
-    let doing = || format!("send test data to {address}");
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).doing(doing)?;
-    stream.set_write_timeout(Some(Duration::from_secs(10))).doing(doing)?;
-    let piece = [0x5a; 64 * 1024];
-    let deadline = Instant::now() + Duration::from_secs_f64(seconds);
-    while Instant::now() < deadline {
-        let _ = stream.write(&piece).doing(doing)?;
-    }
-    let name = getsockopt(&stream, sockopt::TcpCongestion)
-        .doing(|| "ask for the congestion control".into())?;
-    Ok(name.to_string_lossy().trim_end_matches('\0').to_owned())
 }
 
 /// The control group of this process, if it is a run's.

@@ -13,6 +13,8 @@ use crate::measure::cgroup::Cgroup;
 pub(crate) struct Reading {
     client: f64,
     server: f64,
+    /// The link's emulator.
+    router: f64,
     /// This process: it drains the capture and waits.
     ours: f64,
     /// Kernel threads that finish the transfers' network work.
@@ -36,6 +38,7 @@ struct Machine {
 pub(crate) struct Spent {
     pub(crate) client: f64,
     pub(crate) server: f64,
+    pub(crate) router: f64,
     /// Busy time of all CPUs, whoever it was.
     pub(crate) machine: f64,
     /// Busy time of processes that are none of ours.
@@ -63,10 +66,16 @@ impl Meter {
         }
     }
 
-    pub(crate) fn read(&self, client: &Cgroup, server: &Cgroup) -> Result<Reading> {
+    pub(crate) fn read(
+        &self,
+        client: &Cgroup,
+        server: &Cgroup,
+        router: &Cgroup,
+    ) -> Result<Reading> {
         Ok(Reading {
             client: client.cpu_seconds()?,
             server: server.cpu_seconds()?,
+            router: router.cpu_seconds()?,
             ours: own_seconds()?,
             softirq_threads: self.softirq_threads.iter().filter_map(|stat| self.thread(stat)).sum(),
             irq_time_is_separate: self.irq_time_is_separate,
@@ -100,7 +109,8 @@ impl Reading {
         let all = (machine + idle + steal).max(1e-9);
         let client = self.client - earlier.client;
         let server = self.server - earlier.server;
-        let tasks = client + server + (self.ours - earlier.ours);
+        let router = self.router - earlier.router;
+        let tasks = client + server + router + (self.ours - earlier.ours);
         // Interrupts are on this testbed the transfers' own work. Where the kernel
         // times them apart, neither side of the difference has them; where it does
         // not, the tasks they ran on were charged, or the kernel's own threads.
@@ -113,6 +123,7 @@ impl Reading {
         Spent {
             client,
             server,
+            router,
             machine,
             foreign,
             idle_pct: 100.0 * idle / all,
@@ -186,6 +197,7 @@ mod tests {
         Reading {
             client,
             server: 0.0,
+            router: 0.0,
             ours: 0.0,
             softirq_threads: 0.0,
             irq_time_is_separate,
@@ -202,6 +214,16 @@ mod tests {
         assert!((spent.foreign - 0.30).abs() < 1e-9);
         assert!((spent.idle_pct - 50.0).abs() < 1e-9);
         assert!((spent.steal_pct - 2.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_emulator_is_neither_side_nor_foreign() {
+        let before = reading(0.0, "cpu  0 0 0 0 0 0 0 0 0 0");
+        let mut after = reading(0.2, "cpu  60 0 20 100 0 0 0 0 0 0");
+        after.router = 0.6;
+        let spent = after.since(&before);
+        assert!(spent.foreign.abs() < 1e-9 && (spent.router - 0.6).abs() < 1e-9, "{spent:?}");
+        assert!((spent.client - 0.2).abs() < 1e-9 && spent.server == 0.0, "{spent:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Family, Offload, Plan, PlannedStack};
+use super::{Family, LinkBackend, Offload, Plan, PlannedStack};
 use crate::analysis::stop::{self, Until};
 use crate::link::LinkSpec;
 use crate::stack::Stack;
@@ -42,6 +42,7 @@ struct PlanFile {
     offload: Option<Offload>,
     congestion_control: Option<Spanned<String>>,
     link: Option<Spanned<String>>,
+    link_backend: Option<LinkBackend>,
     #[serde(default)]
     check_links: Vec<Spanned<String>>,
     check_size: Option<Spanned<String>>,
@@ -143,6 +144,7 @@ impl PlanFile {
             congestion_control: plain(self.congestion_control.as_ref())?
                 .unwrap_or_else(|| "cubic".into()),
             link,
+            link_backend: self.link_backend,
             check_links,
             check_sizes,
             seed: self.seed.unwrap_or_else(rand::random),

@@ -41,6 +41,8 @@ pub struct Plan {
     pub congestion_control: String,
     /// The link on which everything is measured.
     pub link: LinkSpec,
+    /// What is to make the links; none: the best there is for each.
+    pub link_backend: Option<LinkBackend>,
     /// Links on which predictions are checked.
     pub check_links: Vec<LinkSpec>,
     /// Sizes of the downloads there; by default those of the first download.
@@ -78,6 +80,32 @@ pub enum Offload {
     Offload,
     /// Each packet by itself, checksums computed.
     PerPacket,
+}
+
+/// What can make a link that is more than a cable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkBackend {
+    /// The kernel's netem, below HTB where there is a rate.
+    Netem,
+    /// `headroom link`, which needs nothing of the kernel.
+    Emulator,
+    /// The kernel's HTB: a rate and a queue, nothing else.
+    Shaper,
+}
+
+impl LinkBackend {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Netem, Self::Emulator, Self::Shaper];
+
+    /// The name in plans, arguments and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Netem => "netem",
+            Self::Emulator => "emulator",
+            Self::Shaper => "shaper",
+        }
+    }
 }
 
 impl Offload {
@@ -270,6 +298,10 @@ sizes = ["1KiB", "1MiB"]
         assert_eq!(plan.stacks[1].baseline.as_deref(), Some("ftp"));
         assert_eq!(plan.workloads[0].sizes, [1024, 1 << 20]);
         assert_eq!(plan.link.slowest_bps(), Some(100_000_000));
+        assert_eq!(plan.link_backend, None);
+        let wished = GOOD.replace("link =", "link-backend = \"emulator\"\nlink =");
+        let wished = Plan::from_toml(&wished, "x").expect("a good plan");
+        assert_eq!(wished.link_backend, Some(LinkBackend::Emulator));
         assert_eq!((plan.family, plan.mtu, plan.warmup), (Family::Ipv6, 1500, 1));
     }
 
@@ -293,6 +325,10 @@ sizes = ["1KiB", "1MiB"]
                 "9: the workload `download` has no `clients`",
             ),
             (GOOD.replace("link", "mtu = 100\nlink"), "5: the MTU for ipv6"),
+            (
+                GOOD.replace("link", "link-backend = \"nettem\"\nlink"),
+                "5: unknown variant `nettem`, expected one of `netem`, `emulator`, `shaper`",
+            ),
             (
                 GOOD.replace("link", "check-links = [\"unshaped\"]\nlink"),
                 "5: a check link needs a rate",

@@ -26,6 +26,7 @@ impl PlanRecord {
             offload,
             congestion_control,
             link,
+            link_backend,
             check_links,
             check_sizes,
             seed,
@@ -45,6 +46,7 @@ impl PlanRecord {
             offload: offload.name().to_owned(),
             congestion_control: congestion_control.clone(),
             link: link.to_string(),
+            link_backend: link_backend.map(|backend| backend.name().to_owned()),
             check_links: check_links.iter().map(ToString::to_string).collect(),
             check_sizes_bytes: check_sizes.clone(),
             check_size_bytes: check_sizes.iter().copied().max().unwrap_or(0),
@@ -112,7 +114,8 @@ impl PlanRecord {
             .collect();
         let until = self.until_ci_pct.map(|pct| Value::String(format!("ci<{pct}%")));
         let most = self.max_repetitions.map(|most| Value::Integer(most.into()));
-        let optional = [("until", until), ("max-repetitions", most)];
+        let backend = self.link_backend.clone().map(Value::String);
+        let optional = [("until", until), ("max-repetitions", most), ("link-backend", backend)];
         let optional = optional.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let fields = [
             ("question", Value::String(self.question.clone())),
@@ -174,6 +177,7 @@ question = "All \"of\" it?"
 stacks = ["ftp", "ftp#again", "ftps", "ssh"]
 repetitions = 11
 until = "ci<2.5%"
+link-backend = "emulator"
 max-repetitions = 40
 warmup = 2
 family = "ipv4"

@@ -45,6 +45,9 @@ pub fn summary(results: &Results) -> String {
         results.plan.repetitions,
         environment.headroom,
     );
+    for link in super::links::sentences(results) {
+        text += &format!("\n{link}\n");
+    }
     text
 }
 

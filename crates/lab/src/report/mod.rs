@@ -3,6 +3,7 @@
 pub mod compare;
 mod csv;
 mod html;
+mod links;
 pub mod markdown;
 mod models;
 pub mod terminal;

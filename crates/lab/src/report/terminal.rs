@@ -28,6 +28,9 @@ pub fn answer(results: &Results, width: usize) -> String {
          not the file's.",
         width,
     );
+    for link in super::links::sentences(results) {
+        text += &wrapped(&link, width);
+    }
     for warning in results.warnings.iter().filter(|warning| Some(*warning) != cut.as_ref()) {
         text += &wrapped(&format!("Note: {warning}"), width);
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{Block, Counted, LinkSet};
 use crate::error::{Doing, Error, Result};
-use crate::results::{Environment, LayerSetup, PlanRecord, Resumed, SCHEMA};
+use crate::results::{EmulatorReport, Environment, LayerSetup, PlanRecord, Resumed, SCHEMA};
 
 /// The file's name.
 pub const NAME: &str = "journal.jsonl";
@@ -25,7 +25,9 @@ pub(super) enum Entry {
     /// The first line, and only that.
     Run(Box<Header>),
     /// A link was set, tested and warmed up.
-    Link(LinkSet),
+    Link(Box<LinkSet>),
+    /// What the emulator did that made a link.
+    Emulated { link: usize, report: EmulatorReport },
     /// A check link was given up.
     LeftOut { link: usize, why: String },
     /// A block is complete.

@@ -410,6 +410,9 @@ impl<'a> Run<'a> {
                 active = self.still_wanted(link, &blocks, &active, round, until)?;
             }
         }
+        if ready && let Some(report) = self.bench.testbed.router.emulator_report()? {
+            self.keep(Entry::Emulated { link, report })?;
+        }
         Ok(())
     }
 
@@ -432,7 +435,7 @@ impl<'a> Run<'a> {
             cell.set_batch(batch);
         }
         let batches = blocks.cells.iter().map(Cell::batch).collect();
-        self.keep(Entry::Link(LinkSet { link, report, batches }))?;
+        self.keep(Entry::Link(Box::new(LinkSet { link, report, batches })))?;
         let layered = self.plan.stacks.iter().any(|planned| !planned.stack.layers.is_empty());
         if link == 0 && layered && !self.record.has_layer_setups() {
             self.progress.stage("setting up the layers, apart from any transfer");
@@ -488,6 +491,7 @@ impl<'a> Run<'a> {
         let Place { link, round, group, attempt } = place;
         let mut order = blocks.groups[group].clone();
         order.shuffle(&mut self.random(&format!("block {link} {round} {group} {attempt}")));
+        self.bench.testbed.router.require_link()?;
         self.bench.testbed.forget_metrics()?;
         let number = self.record.blocks() as u32;
         let mut rows: Vec<Row> = Vec::new();
@@ -518,9 +522,7 @@ impl<'a> Run<'a> {
     /// 1 Gbit/s, and a queue that holds all that TCP's largest buffer lets it send;
     /// without a shaper, as fast as the machine.
     fn accounting_link(&self) -> LinkSpec {
-        let executor = self.bench.testbed.executor();
-        let shaped =
-            crate::testbed::features(executor).iter().any(|&(name, has, _)| name == "htb" && has);
+        let shaped = self.bench.testbed.router.has_htb();
         LinkSpec::symmetric(Way {
             rate_bps: shaped.then_some(1_000_000_000),
             queue: Some(Queue::Packets(20_000)),

@@ -120,7 +120,12 @@ impl Record {
             Entry::Run(header) => self.at = header.environment.started,
             Entry::Link(set) => {
                 self.left_out.remove(&set.link);
-                self.links.insert(set.link, set);
+                self.links.insert(set.link, *set);
+            }
+            Entry::Emulated { link, report } => {
+                if let Some(set) = self.links.get_mut(&link) {
+                    set.report.emulator = Some(report);
+                }
             }
             Entry::LeftOut { link, why } => {
                 self.left_out.insert(link, why);

@@ -295,7 +295,9 @@ impl<'a> Bench<'a> {
         let seconds = mean(|r| r.transfer_s);
         let processes = |s: &Seen| s.outcomes.iter().map(|o| o.process_s).fold(0.0, f64::max);
         let client_clocks: Option<Vec<f64>> = seen.iter().map(|s| s.client_s).collect();
-        let token_bucket = cell.link.slowest_bps().is_some();
+        // the bottleneck of the file's direction, unless it serialises truly
+        let way = if cell.workload.kind == Kind::Upload { &cell.link.up } else { &cell.link.down };
+        let token_bucket = way.rate_bps.is_some() && !self.testbed.router.backend().serialises();
         let sample = Sample {
             link: cell.link.to_string(),
             stack: cell.stack.clone(),
@@ -317,6 +319,7 @@ impl<'a> Bench<'a> {
             cpu_seconds: spent.map(|s| Cpu {
                 client: s.client / n,
                 server: s.server / n,
+                router: s.router / n,
                 machine: s.machine / n,
                 foreign: s.foreign / n,
             }),
@@ -366,6 +369,7 @@ impl<'a> Bench<'a> {
     }
 
     fn require_servers(&mut self) -> Result<()> {
+        self.testbed.router.require_link()?;
         self.stacks.iter().try_for_each(|(name, stack)| {
             stack.require_alive(&self.testbed)?;
             self.require_application(name)
@@ -517,6 +521,7 @@ impl<'a> Bench<'a> {
         }
         let started = agent::now_ns();
         let watch = || {
+            self.testbed.router.require_link()?;
             stack.require_server(&self.testbed)?;
             self.require_application(&cell.stack)
         };

@@ -1,24 +1,165 @@
-//! Shaping: the kernel's HTB for a rate, its netem for delay, jitter and loss,
-//! at the router's way out in each direction. (At a host's own way out TCP
-//! would see the queue and never fill it.)
+//! What makes a link: the kernel's HTB for a rate, its netem for delay, jitter
+//! and loss, both at the router's way out in each direction (at a host's own way
+//! out TCP would see the queue and never fill it), or the emulator, where the
+//! kernel has no netem or the plan says so.
+
+use std::process::Stdio;
 
 use super::netns::{Names, ROUTER_TO_CLIENT, ROUTER_TO_SERVER};
+use super::verdict::FRAMING;
 use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
 use crate::link::{LinkSpec, Loss, Queue, Way};
+use crate::plan::LinkBackend;
 
-/// Octets of Ethernet framing that no capture shows: preamble, start of frame,
-/// checksum, gap between frames (IEEE 802.3).
-pub(super) const FRAMING: u32 = 24;
-
-/// Octets that HTB may send at once: what it owes after a timer that came 1 ms
-/// late, and two full frames at least. With two frames alone 1 Gbit/s came out
-/// as 0.93 here, with 250 µs as 0.96 while a compiler ran beside it.
-fn burst(rate_bps: u64) -> u64 {
-    (rate_bps / 8 / 1000).max(2 * 1538)
+/// What makes a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backend {
+    /// Nothing but the veth pairs.
+    Veth,
+    /// HTB.
+    Shaper,
+    /// netem, below HTB where there is a rate.
+    Netem,
+    /// `headroom link` in the router's namespace.
+    Emulator,
 }
 
-/// The commands that make both directions of the link.
+/// The queueing disciplines that the kernel has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kernel {
+    pub(crate) htb: bool,
+    pub(crate) netem: bool,
+}
+
+impl Kernel {
+    /// Tries them on the loopback of a namespace that ends with the try; a dry
+    /// run does too, so that it prints what a run would do.
+    pub(crate) fn probe(executor: &Executor) -> Self {
+        let user = if nix::unistd::geteuid().is_root() { "" } else { "--user --map-root-user " };
+        let has = |qdisc: &str| {
+            let line = format!("unshare {user}--net tc qdisc add dev lo root {qdisc}");
+            let process = executor.process(&Command::words(&line));
+            process.is_ok_and(|mut process| {
+                let silent = process.stdout(Stdio::null()).stderr(Stdio::null());
+                silent.status().is_ok_and(|status| status.success())
+            })
+        };
+        Self { htb: has("htb"), netem: has("netem limit 10") }
+    }
+}
+
+impl Backend {
+    /// Chooses what makes a link: nothing, HTB where a rate is all, netem where
+    /// the kernel has it and it does what is asked, else the emulator; or what
+    /// the plan says.
+    ///
+    /// # Errors
+    /// [`Error::Plan`]: the backend that the plan says cannot make this link.
+    /// [`Error::Missing`]: this kernel has not what it needs.
+    pub(super) fn choose(
+        spec: &LinkSpec,
+        wished: Option<LinkBackend>,
+        kernel: Kernel,
+    ) -> Result<Self> {
+        let chosen = match wished {
+            Some(LinkBackend::Emulator) => return Ok(Self::Emulator),
+            _ if spec.is_unshaped() => return Ok(Self::Veth),
+            Some(LinkBackend::Shaper) => Self::Shaper,
+            Some(LinkBackend::Netem) => Self::Netem,
+            None if beyond_a_rate(spec).is_none() && kernel.htb => return Ok(Self::Shaper),
+            None if beyond_a_rate(spec).is_some()
+                && beyond_netem(spec).is_none()
+                && kernel.netem
+                && (kernel.htb || spec.slowest_bps().is_none()) =>
+            {
+                return Ok(Self::Netem);
+            }
+            None => return Ok(Self::Emulator),
+        };
+        let (name, beyond) = match chosen {
+            Self::Netem => (LinkBackend::Netem.name(), beyond_netem(spec)),
+            _ => (LinkBackend::Shaper.name(), beyond_a_rate(spec)),
+        };
+        if let Some(what) = beyond {
+            let could = if chosen == Self::Shaper && beyond_netem(spec).is_none() {
+                "`netem` or `emulator`"
+            } else {
+                "`emulator`"
+            };
+            return Err(Error::Plan(format!(
+                "the link backend `{name}` has no {what}, which the link `{spec}` asks for; {could} could make it: \
+                 name that as link-backend, or name none"
+            )));
+        }
+        let needs = [
+            (chosen == Self::Netem && !kernel.netem, "netem"),
+            (spec.slowest_bps().is_some() && !kernel.htb, "HTB"),
+        ];
+        if let Some((_, qdisc)) = needs.iter().find(|(missing, _)| *missing) {
+            return Err(Error::Missing(format!(
+                "the link backend `{name}` needs the kernel's queueing discipline {qdisc} (sch_{}) for the link \
+                 `{spec}`, and this kernel has none: load the module, or use the link backend `emulator`, which \
+                 needs nothing of the kernel",
+                qdisc.to_lowercase()
+            )));
+        }
+        Ok(chosen)
+    }
+
+    /// As it is named in a report.
+    pub(super) fn words(self, spec: &LinkSpec) -> &'static str {
+        match self {
+            Self::Veth => "veth",
+            Self::Shaper => "veth, HTB",
+            Self::Netem if spec.slowest_bps().is_none() => "veth, netem",
+            Self::Netem => "veth, HTB and netem",
+            Self::Emulator => "veth, emulator",
+        }
+    }
+
+    /// Whether a frame is held for as long as its octets take at the rate. HTB is
+    /// a token bucket and lets short transfers pass.
+    pub(crate) fn serialises(self) -> bool {
+        self == Self::Emulator
+    }
+}
+
+/// What a link asks for beside a rate and a queue.
+fn beyond_a_rate(spec: &LinkSpec) -> Option<&'static str> {
+    first_of(spec, |way| {
+        [
+            (!way.delay.is_zero(), "delay"),
+            (!way.jitter.is_zero(), "jitter"),
+            (way.loss != Loss::None, "loss"),
+            (way.duplicate_pct > 0.0, "duplicates"),
+            (way.reorder_pct > 0.0, "reordering"),
+            (way.corrupt_pct > 0.0, "corruption"),
+        ]
+    })
+}
+
+/// What a link asks for that netem, as used here, does not do.
+fn beyond_netem(spec: &LinkSpec) -> Option<&'static str> {
+    first_of(spec, |way| {
+        let queue_in_bytes = matches!(way.queue, Some(Queue::Bytes(_))) && way.needs_netem();
+        [
+            (queue_in_bytes, "queue in octets"),
+            // netem reorders by sending some frames at once
+            (way.reorder_pct > 0.0 && way.delay.is_zero(), "reordering without delay"),
+        ]
+    })
+}
+
+fn first_of<const N: usize>(
+    spec: &LinkSpec,
+    asks: impl Fn(&Way) -> [(bool, &'static str); N],
+) -> Option<&'static str> {
+    let asked = [&spec.down, &spec.up].into_iter().flat_map(asks);
+    asked.into_iter().find_map(|(asked, name)| asked.then_some(name))
+}
+
+/// The commands by which the kernel makes both directions of the link.
 pub(super) fn commands(names: &Names, spec: &LinkSpec) -> Vec<Command> {
     let mut commands = Vec::new();
     for (interface, way) in [(ROUTER_TO_CLIENT, &spec.down), (ROUTER_TO_SERVER, &spec.up)] {
@@ -41,20 +182,50 @@ pub(super) fn commands(names: &Names, spec: &LinkSpec) -> Vec<Command> {
         }
         if way.needs_netem() {
             let parent = if way.rate_bps.is_some() { "parent 1:1" } else { "root" };
-            let mut line = format!(
-                "qdisc replace dev {interface} {parent} handle 10: netem limit {}",
-                queue_packets(way).max(10_000)
-            );
-            if !way.delay.is_zero() {
-                line += &format!(" delay {}us {}us", way.delay.as_micros(), way.jitter.as_micros());
-            }
-            if let Loss::Random { pct } = way.loss {
-                line += &format!(" loss {pct}%");
-            }
-            add(line);
+            add(format!("qdisc replace dev {interface} {parent} handle 10: {}", netem(way)));
         }
     }
     commands
+}
+
+/// Octets that HTB may send at once: what it owes after a timer that came 1 ms
+/// late, and two full frames at least. With two frames alone 1 Gbit/s came out
+/// as 0.93 here, with 250 µs as 0.96 while a compiler ran beside it.
+fn burst(rate_bps: u64) -> u64 {
+    (rate_bps / 8 / 1000).max(2 * 1538)
+}
+
+/// One direction in netem's words (tc-netem(8)). Its limit counts the frames on
+/// their way as well as those that wait for the rate.
+fn netem(way: &Way) -> String {
+    const FULL_FRAME_BITS: f64 = 1538.0 * 8.0;
+    let on_their_way = way.rate_bps.map_or(10_000.0, |bps| {
+        bps as f64 * (way.delay + way.jitter).as_secs_f64() / FULL_FRAME_BITS
+    });
+    let limit = u64::from(queue_packets(way)) + on_their_way.ceil() as u64;
+    let mut line = format!("netem limit {limit}");
+    if !way.delay.is_zero() {
+        line += &format!(" delay {}us {}us", way.delay.as_micros(), way.jitter.as_micros());
+    }
+    match way.loss {
+        Loss::None => {}
+        Loss::Random { pct } => line += &format!(" loss {pct}%"),
+        Loss::GilbertElliott { to_bad_pct, to_good_pct, loss_in_bad_pct, loss_in_good_pct } => {
+            line += &format!(
+                " loss gemodel {to_bad_pct}% {to_good_pct}% {loss_in_bad_pct}% {loss_in_good_pct}%"
+            );
+        }
+    }
+    for (name, pct) in [
+        ("duplicate", way.duplicate_pct),
+        ("reorder", way.reorder_pct),
+        ("corrupt", way.corrupt_pct),
+    ] {
+        if pct > 0.0 {
+            line += &format!(" {name} {pct}%");
+        }
+    }
+    line
 }
 
 /// Full frames that the bottleneck queues.
@@ -76,96 +247,98 @@ pub(super) fn remove(names: &Names) -> [Command; 2] {
     })
 }
 
-/// Name of what shapes this link.
-pub(super) fn backend(spec: &LinkSpec) -> &'static str {
-    match (has_rate(spec), spec.needs_netem()) {
-        (false, false) => "veth",
-        (true, false) => "veth, HTB",
-        (false, true) => "veth, netem",
-        (true, true) => "veth, HTB and netem",
-    }
-}
-
-/// Refuses a link that this kernel cannot make, and names what is missing.
-pub(super) fn require(spec: &LinkSpec, executor: &Executor) -> Result<()> {
-    if executor.is_dry() {
-        return Ok(());
-    }
-    if let Some(what) = beyond_the_kernel(spec) {
-        return Err(Error::Plan(format!(
-            "the link `{spec}` cannot be made by the kernel's shapers alone because of its {what}"
-        )));
-    }
-    let needs =
-        [(has_rate(spec), "htb", "a rate"), (spec.needs_netem(), "netem", "delay, jitter or loss")];
-    for (needed, qdisc, purpose) in needs {
-        if needed && !has_qdisc(executor, qdisc) {
-            return Err(Error::Missing(format!(
-                "the link `{spec}` needs the kernel's {qdisc} queueing discipline (sch_{qdisc}) for {purpose}, \
-                 and this kernel has none: load the module, or choose a link without {purpose}"
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn has_rate(spec: &LinkSpec) -> bool {
-    spec.down.rate_bps.is_some() || spec.up.rate_bps.is_some()
-}
-
-/// What HTB and netem, as used here, do not do, or do differently.
-fn beyond_the_kernel(spec: &LinkSpec) -> Option<&'static str> {
-    [&spec.down, &spec.up].into_iter().find_map(|way| {
-        let bursts = matches!(way.loss, Loss::GilbertElliott { .. });
-        let what = [
-            (bursts, "loss in bursts"),
-            (way.duplicate_pct > 0.0, "duplicates"),
-            (way.reorder_pct > 0.0, "reordering"),
-            (way.corrupt_pct > 0.0, "corruption"),
-        ];
-        what.into_iter().find_map(|(asked, name)| asked.then_some(name))
-    })
-}
-
-/// Kernel features that links need, and whether this kernel has them.
-pub(crate) fn features(executor: &Executor) -> Vec<(&'static str, bool, &'static str)> {
-    vec![
-        ("htb", has_qdisc(executor, "htb"), "links with a rate"),
-        ("netem", has_qdisc(executor, "netem"), "links with delay, jitter or loss"),
-    ]
-}
-
-/// Tries the qdisc on the loopback of a namespace that ends with the try.
-fn has_qdisc(executor: &Executor, qdisc: &str) -> bool {
-    let limit = if qdisc == "netem" { " limit 10" } else { "" };
-    executor
-        .run(&Command::words(&format!("unshare --net tc qdisc add dev lo root {qdisc}{limit}")))
-        .is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const ALL: Kernel = Kernel { htb: true, netem: true };
+    const NONE: Kernel = Kernel { htb: false, netem: false };
+
+    fn spec(text: &str) -> LinkSpec {
+        text.parse().expect(text)
+    }
+
+    fn lines(text: &str) -> String {
+        commands(&Names::new("0badf00d"), &spec(text)).iter().map(|c| format!("{c}\n")).collect()
+    }
+
     #[test]
-    fn a_rate_counts_framing_and_a_delay_needs_netem() {
-        let names = Names::new("0badf00d");
-        let text = |spec: &str| {
-            let spec: LinkSpec = spec.parse().expect(spec);
-            commands(&names, &spec).iter().map(|c| format!("{c}\n")).collect::<String>()
+    fn each_link_is_made_by_the_least_that_can_make_it() {
+        let no_netem = Kernel { htb: true, netem: false };
+        for (text, kernel, expected) in [
+            ("unshaped", NONE, Backend::Veth),
+            ("100mbit", ALL, Backend::Shaper),
+            ("100mbit,up-rate=10mbit,queue=64KiB", no_netem, Backend::Shaper),
+            ("100mbit", NONE, Backend::Emulator),
+            ("100mbit,delay=5ms", ALL, Backend::Netem),
+            ("100mbit,delay=5ms", no_netem, Backend::Emulator),
+            ("100mbit,delay=5ms,queue=64KiB", ALL, Backend::Emulator),
+            ("unshaped,reorder=1%", ALL, Backend::Emulator),
+            ("unshaped,delay=5ms,reorder=1%,duplicate=1%", ALL, Backend::Netem),
+            ("100mbit,loss=1%,burst=8", ALL, Backend::Netem),
+        ] {
+            let chosen = Backend::choose(&spec(text), None, kernel).expect(text);
+            assert_eq!(chosen, expected, "{text} {kernel:?}");
+        }
+    }
+
+    #[test]
+    fn a_wish_is_granted_or_refused_with_what_could() {
+        let choose = |text: &str, wish, kernel| Backend::choose(&spec(text), Some(wish), kernel);
+        assert!(matches!(choose("10mbit", LinkBackend::Emulator, NONE), Ok(Backend::Emulator)));
+        assert!(matches!(choose("10mbit", LinkBackend::Netem, ALL), Ok(Backend::Netem)));
+        let refused = |text, wish, kernel, code: u8, words: &[&str]| {
+            let error = choose(text, wish, kernel).expect_err(text);
+            assert_eq!(error.exit_code(), code, "{error}");
+            for word in words {
+                assert!(error.to_string().contains(word), "`{word}` is not in {error}");
+            }
         };
-        let shaped = text("100mbit");
+        let words = ["`shaper` has no delay", "`netem` or `emulator` could"];
+        refused("1mbit,delay=5ms", LinkBackend::Shaper, ALL, 2, &words);
+        let words = ["`netem` has no queue in octets", "; `emulator` could"];
+        refused("1mbit,delay=5ms,queue=64KiB", LinkBackend::Netem, ALL, 2, &words);
+        let words = ["`netem`", "sch_netem", "`emulator`"];
+        refused("1mbit,delay=5ms", LinkBackend::Netem, NONE, 3, &words);
+        refused("1mbit", LinkBackend::Shaper, NONE, 3, &["`shaper`", "sch_htb", "`emulator`"]);
+    }
+
+    #[test]
+    fn a_rate_counts_framing_and_has_its_queue() {
+        let shaped = lines("100mbit");
         assert_eq!(shaped.matches("rate 100000000bit").count(), 2);
         assert!(
             shaped.contains("overhead 24 mpu 84") && shaped.contains("pfifo limit 406"),
             "{shaped}"
         );
-        let slow = text("10mbit,delay=25ms,loss=1%");
+        assert!(lines("unshaped").is_empty());
+        let asymmetric = lines("100mbit,queue=64KiB,up-rate=10mbit,up-queue=7");
+        for words in [
+            "dev to-client parent 1: classid 1:1 htb rate 100000000bit",
+            "dev to-client parent 1:1 handle 10: bfifo limit 65536",
+            "dev to-server parent 1: classid 1:1 htb rate 10000000bit",
+            "dev to-server parent 1:1 handle 10: pfifo limit 7",
+        ] {
+            assert!(asymmetric.contains(words), "`{words}` is not in {asymmetric}");
+        }
+    }
+
+    #[test]
+    fn netem_has_a_word_for_everything() {
+        let slow = lines("10mbit,delay=25ms,loss=1%");
+        // 100 frames wait, 21 are on their way
         assert!(
-            slow.contains("parent 1:1 handle 10: netem")
-                && slow.contains("delay 25000us 0us loss 1%"),
+            slow.contains("parent 1:1 handle 10: netem limit 121 delay 25000us 0us loss 1%"),
             "{slow}"
         );
-        assert!(text("unshaped").is_empty());
+        let all = lines(
+            "unshaped,delay=25ms,jitter=1ms,ge=1%:10%:50%:0.5%,duplicate=2%,reorder=3%,corrupt=4%",
+        );
+        let words = "root handle 10: netem limit 10100 delay 25000us 1000us loss gemodel 1% 10% 50% 0.5% \
+                     duplicate 2% reorder 3% corrupt 4%";
+        assert!(all.contains(words), "{all}");
+        let one_way = lines("unshaped,up-delay=25ms");
+        assert_eq!(one_way.matches("netem").count(), 1);
+        assert!(one_way.contains("dev to-server root"), "{one_way}");
     }
 }

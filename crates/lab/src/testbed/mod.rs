@@ -3,10 +3,15 @@
 //! system and processes are not touched: the lab lives in a mount namespace of
 //! its own, with a private `/run`, and what it builds ends with it.
 
+mod emulator;
 mod link;
+mod link_report;
 mod netns;
+mod probes;
+mod router;
 mod selftest;
 mod tap;
+mod verdict;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -25,9 +30,12 @@ use crate::measure::wire::Framing;
 use crate::plan::{Offload, Plan};
 use crate::scratch::{Scratch, run_name};
 
-pub(crate) use link::features;
-pub use selftest::{LinkReport, SelfTest};
+pub use emulator::{EmulatorCounters, WayCounters};
+pub(crate) use link::Kernel;
+pub use link_report::{EmulatorReport, LinkReport, WayReport, Ways};
+pub(crate) use router::Router;
 pub(crate) use tap::Tap;
+pub use verdict::{DelayTest, LossTest, RateTest, SelfTest, WayTest};
 
 /// What a testbed is built from.
 #[derive(Debug, Clone)]
@@ -61,7 +69,9 @@ impl Counters {
 /// Fields are dropped in order: processes first, folders last.
 #[derive(Debug)]
 pub(crate) struct Testbed {
-    /// Dropped first: it ends every process of the run.
+    /// Dropped first, so that the emulator ends by itself.
+    pub(crate) router: Router,
+    /// Dropped next: it ends every process of the run.
     groups: Option<Groups>,
     pub(crate) client: Host,
     pub(crate) server: Host,
@@ -89,10 +99,7 @@ impl Testbed {
     /// Builds hosts and link. Must be called before the process has threads
     /// that need the machine's own mounts.
     pub(crate) fn up(plan: &Plan, settings: &Settings, executor: Arc<Executor>) -> Result<Self> {
-        link::require(&plan.link, &executor)?;
-        for link in &plan.check_links {
-            link::require(link, &executor)?;
-        }
+        let kernel = Router::require(plan, &executor)?;
         require_plain(&settings.scratch_parent)?;
         let (scratch, id, folder) = if executor.is_dry() {
             let id = "00000000".to_owned();
@@ -129,6 +136,11 @@ impl Testbed {
         let client = host(Role::Client, &names.client, addresses.client)?;
         let server = host(Role::Server, &names.server, addresses.server)?;
         prepare_folders(&server)?;
+        let router = Router::new(plan, kernel, &names, &group, &settings.headroom, &executor)?;
+        if !executor.is_dry() {
+            client.agent()?.watch(router.alarm());
+            server.agent()?.watch(router.alarm());
+        }
         let tap = if executor.is_dry() {
             None
         } else {
@@ -139,6 +151,7 @@ impl Testbed {
             groups,
             client,
             server,
+            router,
             tap,
             executor,
             meter: Meter::new(),
@@ -156,10 +169,6 @@ impl Testbed {
         self.scratch.as_ref().map_or("00000000", |scratch| &scratch.id)
     }
 
-    pub(crate) fn executor(&self) -> &Arc<Executor> {
-        &self.executor
-    }
-
     /// Octets of IP packet on the link.
     pub(crate) fn mtu(&self) -> u32 {
         self.mtu
@@ -168,16 +177,17 @@ impl Testbed {
     /// Makes the link what `spec` says and tests it; `offload` is what an
     /// unshaped link uses, a shaped one always carries single packets.
     pub(crate) fn set_link(&mut self, spec: &LinkSpec, offload: Offload) -> Result<LinkReport> {
-        let offload = if spec.is_unshaped() { offload } else { Offload::PerPacket };
-        self.shape(spec, offload)?;
-        selftest::run(self, spec, offload)
+        let (offload, commands) = self.router.make(spec, offload)?;
+        let backend = self.router.backend();
+        let self_test = selftest::run(self, spec, backend)?;
+        self.router.begin_use()?;
+        Ok(LinkReport { self_test, commands, ..LinkReport::new(spec, backend, offload) })
     }
 
-    /// Makes the link what `spec` says, untested: for counting, not for timing.
-    pub(crate) fn shape(&self, spec: &LinkSpec, offload: Offload) -> Result<()> {
-        self.executor.run_all(&link::remove(&self.names))?;
-        self.executor.run_all(&netns::offload_commands(&self.names, offload))?;
-        self.executor.run_all(&link::commands(&self.names, spec))
+    /// Makes the link what `spec` says, by the kernel and untested: for counting,
+    /// not for timing.
+    pub(crate) fn shape(&mut self, spec: &LinkSpec, offload: Offload) -> Result<()> {
+        self.router.make_by_kernel(spec, offload)
     }
 
     /// What the router's interface towards the client has counted, both ways.
@@ -243,7 +253,8 @@ impl Testbed {
     /// CPU time so far, of both sides and of the machine; none in a dry run.
     pub(crate) fn read_cpu(&self) -> Result<Option<Reading>> {
         let Some(groups) = &self.groups else { return Ok(None) };
-        self.meter.read(&groups.client, &groups.server).map(Some)
+        let Some(router) = &self.router.cgroup else { return Ok(None) };
+        self.meter.read(&groups.client, &groups.server, router).map(Some)
     }
 }
 
@@ -295,10 +306,7 @@ fn require_plain(folder: &Path) -> Result<()> {
 }
 
 fn make_groups(executor: &Executor, path: &Path) -> Result<Option<Groups>> {
-    let make = |path: PathBuf| {
-        executor.note(|| format!("mkdir {}", path.display()));
-        if executor.is_dry() { Ok(None) } else { Cgroup::create(path).map(Some) }
-    };
+    let make = |path: PathBuf| make_group(executor, path);
     let (run, client, server) =
         (make(path.to_owned())?, make(path.join("client"))?, make(path.join("server"))?);
     Ok(client.zip(server).zip(run).map(|((client, server), run)| Groups {
@@ -306,6 +314,11 @@ fn make_groups(executor: &Executor, path: &Path) -> Result<Option<Groups>> {
         server,
         _run: run,
     }))
+}
+
+fn make_group(executor: &Executor, path: PathBuf) -> Result<Option<Cgroup>> {
+    executor.note(|| format!("mkdir {}", path.display()));
+    if executor.is_dry() { Ok(None) } else { Cgroup::create(path).map(Some) }
 }
 
 fn make_folder(executor: &Executor, path: &Path) -> Result<()> {

@@ -1,9 +1,13 @@
 //! The commands that make three namespaces out of one machine, and keep them
 //! quiet: static neighbours, no duplicate address detection, no multicast.
 
+use std::fs::File;
 use std::net::IpAddr;
 
+use nix::sched::{CloneFlags, setns};
+
 use crate::command::Command;
+use crate::error::{Doing, Error, Result};
 use crate::plan::{Family, Offload, Plan};
 
 pub(super) const ROUTER_TO_CLIENT: &str = "to-client";
@@ -15,7 +19,7 @@ const HOST_INTERFACE: &str = "eth0";
 const TCP_BUFFER: u64 = 16 << 20;
 
 /// Names of the three namespaces, unique to the run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Names {
     pub(super) client: String,
     pub(super) router: String,
@@ -129,6 +133,48 @@ pub(super) fn commands(names: &Names, plan: &Plan) -> Vec<Command> {
         add(format!("ip -n {host} route add {far} via {router_ip} congctl {congestion}"));
     }
     commands
+}
+
+/// Makes the router a wire for the emulator, or a router again. On the wire each
+/// host takes the other for its gateway, so that frames arrive as they were
+/// sent, and the router's own stack sees frames for somebody else.
+pub(super) fn wire_commands(names: &Names, family: Family, wire: bool) -> Vec<Command> {
+    let (v4, v6) = if wire { (0, 0) } else { (1, 1) };
+    let forward = format!("net.ipv4.ip_forward={v4} net.ipv6.conf.all.forwarding={v6}");
+    let router = format!("nsenter --net={} sysctl -q -w {forward}", path(&names.router));
+    let gateway = |host: &str, n: u8| {
+        let address = match family {
+            Family::Ipv4 => format!("10.77.{n}.254"),
+            Family::Ipv6 => format!("fd77:{n}::fe"),
+        };
+        let mac = if wire {
+            format!("02:00:00:00:0{}:01", 3 - n)
+        } else {
+            format!("02:00:00:00:0{n}:fe")
+        };
+        format!(
+            "ip -n {host} neigh replace {address} lladdr {mac} nud permanent dev {HOST_INTERFACE}"
+        )
+    };
+    [router, gateway(&names.client, 1), gateway(&names.server, 2)]
+        .iter()
+        .map(|line| Command::words(line))
+        .collect()
+}
+
+/// Does something inside a namespace, in a thread that ends with it.
+pub(super) fn inside<T: Send + 'static>(
+    name: &str,
+    what: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let path = path(name);
+    std::thread::spawn(move || {
+        let file = File::open(&path).doing(|| format!("open {path}"))?;
+        setns(file, CloneFlags::CLONE_NEWNET).doing(|| format!("enter {path}"))?;
+        what()
+    })
+    .join()
+    .map_err(|_| Error::Failed("a thread inside a namespace panicked".into()))?
 }
 
 /// Switches the offloads of all four interfaces.

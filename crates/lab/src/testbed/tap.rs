@@ -1,6 +1,5 @@
 //! The capture at the router: one ring, drained by a thread now and then.
 
-use std::fs::File;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +8,6 @@ use std::time::Duration;
 
 use headroom_netio::Capture;
 use headroom_netio::capture::HEAD;
-use nix::sched::{CloneFlags, setns};
 
 use crate::error::{Doing, Error, Result};
 use crate::measure::wire::{Framing, Trace};
@@ -42,15 +40,10 @@ impl Tap {
         framing: Framing,
         client: IpAddr,
     ) -> Result<Self> {
-        let path = super::netns::path(namespace);
         let interface = interface.to_owned();
-        let capture = std::thread::spawn(move || -> Result<Capture> {
-            let file = File::open(&path).doing(|| format!("open {path}"))?;
-            setns(file, CloneFlags::CLONE_NEWNET).doing(|| format!("enter {path}"))?;
+        let capture = super::netns::inside(namespace, move || {
             Capture::open(&interface, FRAMES, HEAD).doing(|| format!("capture on {interface}"))
-        })
-        .join()
-        .map_err(|_| Error::Failed("the thread that opens the capture panicked".into()))??;
+        })?;
         let state = Arc::new(Mutex::new(State { capture, framing, trace: Trace::new(client) }));
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {

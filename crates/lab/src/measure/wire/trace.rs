@@ -7,7 +7,7 @@ use headroom_packet::Segment;
 use headroom_packet::ethernet::Frame;
 use headroom_packet::tcp::Timestamps;
 
-use super::{Totals, ns_to_s};
+use super::Totals;
 
 /// All TCP frames of a transfer, in the order in which the router saw them.
 #[derive(Debug)]
@@ -99,24 +99,6 @@ impl Trace {
     /// Everything that was seen, TCP or not.
     pub(crate) fn totals(&self) -> &Totals {
         &self.totals
-    }
-
-    /// Bits per second on the wire of the frames towards the client (or from
-    /// it), between `from` and `to` as fractions of the trace; each frame counts
-    /// with `framing` more octets.
-    pub(crate) fn rate(&self, from_client: bool, framing: u32, from: f64, to: f64) -> Option<f64> {
-        let frames: Vec<&Packet> = self
-            .packets
-            .iter()
-            .filter(|packet| packet.from_client == from_client && packet.payload_len > 0)
-            .collect();
-        let at = |fraction: f64| (frames.len() as f64 * fraction) as usize;
-        let window = frames.get(at(from)..at(to)).filter(|window| window.len() > 10)?;
-        let seconds = ns_to_s(window.last()?.time_ns - window.first()?.time_ns);
-        // the first frame's octets passed before its time stamp
-        let octets: u64 =
-            window[1..].iter().map(|p| u64::from((p.wire_len + framing).max(84))).sum();
-        (seconds > 0.0).then(|| octets as f64 * 8.0 / seconds)
     }
 }
 

@@ -1040,16 +1040,22 @@ function linkTable(links) {
     make('td', {}, positive(link.rate_bps) === null ? 'no limit' : formatRate(link.rate_bps)), make('td', {}, milliseconds(link.delay_ms)), make('td', {}, milliseconds(link.jitter_ms)),
     make('td', {}, number(link.loss_pct) === null ? '–' : `${format3(link.loss_pct)} %`), make('td', {}, rttOf(link) === null ? 'not measured' : formatTime(rttOf(link))),
     make('td', { class: 'text' }, asText(link.backend ?? '–')), make('td', { class: 'text' }, selfTestText(link))));
-  return make('table', {}, make('caption', {}, 'Links as they were used; a shaped link must pass a rate self-test first'),
+  return make('table', {}, make('caption', {}, 'Links as they were used; a shaped link must pass its self-test first'),
     make('thead', {}, make('tr', {}, columnHead('Link', { class: 'text' }), columnHead('Use', { class: 'text' }), ...['Rate', 'Delay', 'Jitter', 'Loss', 'Round trip'].map((name) => columnHead(name)), columnHead('Made by', { class: 'text' }), columnHead('Self-test', { class: 'text' }))),
     make('tbody', {}, ...rows));
 }
 
 function selfTestText(link) {
   const test = link.self_test;
-  if (!test) return positive(link.rate_bps) === null ? 'none: no rate to test' : 'not run';
-  const error = number(test.error_pct) === null ? '' : ` (${formatPct(test.error_pct)})`;
-  return `${test.passed ? '✓ passed' : '✕ failed'}: asked ${formatRate(test.asked_bps)}, measured ${formatRate(test.measured_bps)}${error}`;
+  if (!test) return positive(link.rate_bps) === null ? 'none: nothing to test' : 'not run';
+  const ways = [['to the client', record(test.down)], ['to the server', record(test.up)]].map(([name, way]) => {
+    const rate = record(way.rate), delay = record(way.delay), loss = record(way.loss), parts = [];
+    if (positive(rate.measured_bps) !== null) parts.push(`${formatRate(rate.measured_bps)}${number(rate.error_pct) === null ? '' : ` (${formatPct(rate.error_pct)})`}`);
+    if (number(delay.median_error_us) !== null) parts.push(`delay ${delay.median_error_us >= 0 ? '+' : ''}${format3(delay.median_error_us)} µs`);
+    if (number(loss.sent) !== null) parts.push(`${asText(loss.lost)} of ${asText(loss.sent)} probes lost`);
+    return `${name} ${parts.join(', ')}`;
+  });
+  return `${test.passed ? '✓ passed' : '✕ failed'}: ${ways.join('; ')}`;
 }
 
 function stackFactTable(facts) {

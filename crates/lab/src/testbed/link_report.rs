@@ -1,0 +1,129 @@
+//! What results.json says of a link.
+
+use serde::{Deserialize, Serialize};
+
+use super::emulator::EmulatorCounters;
+use super::link::{self, Backend};
+use super::verdict::SelfTest;
+use crate::link::{LinkSpec, Queue, Way};
+use crate::plan::Offload;
+
+/// The link that was actually used.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LinkReport {
+    /// As in the plan.
+    pub name: String,
+    /// What made it.
+    pub backend: String,
+    /// `offload` or `per-packet`.
+    pub offload: String,
+    /// Bits per second towards the client, framing counted; null: unshaped.
+    pub rate_bps: Option<u64>,
+    /// One way, milliseconds; the mean of both.
+    pub delay_ms: f64,
+    /// One way, milliseconds; the larger of both.
+    pub jitter_ms: f64,
+    /// Per cent of packets lost towards the client.
+    pub loss_pct: f64,
+    /// Packets that the bottleneck towards the client queues; null: unshaped.
+    pub queue_packets: Option<u32>,
+    /// Each way by itself.
+    #[serde(default)]
+    pub ways: Option<Ways>,
+    /// Median of SYN to SYN-ACK at the router, microseconds; filled by the run.
+    pub rtt_us: Option<f64>,
+    /// Null for an unshaped link.
+    #[serde(default)]
+    pub self_test: Option<SelfTest>,
+    /// The commands that made it, for a shell.
+    #[serde(default)]
+    pub commands: Vec<String>,
+    /// Null where another backend made the link.
+    #[serde(default)]
+    pub emulator: Option<EmulatorReport>,
+}
+
+/// Both directions of a link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ways {
+    /// From server to client.
+    pub down: WayReport,
+    /// From client to server.
+    pub up: WayReport,
+}
+
+/// What was asked of one direction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields of `link::Way`")]
+pub struct WayReport {
+    pub rate_bps: Option<u64>,
+    pub delay_ms: f64,
+    pub jitter_ms: f64,
+    /// In the long run.
+    pub loss_pct: f64,
+    /// Packets lost in a row on average; null where none are lost.
+    pub loss_burst: Option<f64>,
+    pub duplicate_pct: f64,
+    pub reorder_pct: f64,
+    pub corrupt_pct: f64,
+    pub queue_packets: Option<u32>,
+    pub queue_bytes: Option<u64>,
+}
+
+/// What the emulator says of itself after the blocks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EmulatorReport {
+    /// Since it was started, self-test included.
+    pub counters: EmulatorCounters,
+    /// CPU time since then, seconds; null where it cannot be told.
+    pub cpu_seconds: Option<f64>,
+    /// Time since then.
+    pub seconds: f64,
+    /// Seed of its chance.
+    pub seed: u64,
+}
+
+impl LinkReport {
+    pub(super) fn new(spec: &LinkSpec, backend: Backend, offload: Offload) -> Self {
+        let (down, up) = (&spec.down, &spec.up);
+        Self {
+            name: spec.to_string(),
+            backend: backend.words(spec).to_owned(),
+            offload: offload.name().to_owned(),
+            rate_bps: down.rate_bps,
+            delay_ms: (down.delay + up.delay).as_secs_f64() * 1e3 / 2.0,
+            jitter_ms: down.jitter.max(up.jitter).as_secs_f64() * 1e3,
+            loss_pct: down.loss.average_pct(),
+            queue_packets: down.rate_bps.map(|_| link::queue_packets(down)),
+            ways: Some(Ways { down: WayReport::new(down), up: WayReport::new(up) }),
+            rtt_us: None,
+            self_test: None,
+            commands: Vec::new(),
+            emulator: None,
+        }
+    }
+}
+
+impl WayReport {
+    fn new(way: &Way) -> Self {
+        let queue = way.rate_bps.map(|_| way.queue());
+        Self {
+            rate_bps: way.rate_bps,
+            delay_ms: way.delay.as_secs_f64() * 1e3,
+            jitter_ms: way.jitter.as_secs_f64() * 1e3,
+            loss_pct: way.loss.average_pct(),
+            loss_burst: way.loss.mean_burst(),
+            duplicate_pct: way.duplicate_pct,
+            reorder_pct: way.reorder_pct,
+            corrupt_pct: way.corrupt_pct,
+            queue_packets: match queue {
+                Some(Queue::Packets(packets)) => Some(packets),
+                _ => None,
+            },
+            queue_bytes: match queue {
+                Some(Queue::Bytes(bytes)) => Some(bytes),
+                _ => None,
+            },
+        }
+    }
+}
