@@ -29,6 +29,21 @@ pub struct EmulatorCounters {
     pub up: WayCounters,
 }
 
+/// One line of its answer.
+#[derive(Debug, Deserialize)]
+struct CountersLine {
+    direction: Direction,
+    #[serde(flatten)]
+    counted: WayCounters,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Direction {
+    Up,
+    Down,
+}
+
 /// A running emulator; ended when dropped.
 #[derive(Debug)]
 pub(super) struct Emulator {
@@ -118,8 +133,16 @@ impl Emulator {
         if let Some(stdin) = &mut self.stdin {
             writeln!(stdin, "stats").doing(doing)?;
         }
-        let line = self.lines.recv_timeout(AN_ANSWER).doing(doing)?;
-        serde_json::from_str(&line).doing(doing)
+        let mut counters = EmulatorCounters::default();
+        for _ in 0..2 {
+            let line = self.lines.recv_timeout(AN_ANSWER).doing(doing)?;
+            let CountersLine { direction, counted } = serde_json::from_str(&line).doing(doing)?;
+            match direction {
+                Direction::Up => counters.up = counted,
+                Direction::Down => counters.down = counted,
+            }
+        }
+        Ok(counters)
     }
 }
 
@@ -198,7 +221,7 @@ mod tests {
     fn it_is_asked_for_its_counters_and_ends_with_its_input() {
         let alarm = Alarm::default();
         let script = r#"echo '{"ready":true}'; while read word; do
-            echo '{"down":{"received":7},"up":{"received":5}}'; done"#;
+            echo '{"direction":"up","received":5}'; echo '{"direction":"down","received":7}'; done"#;
         let mut emulator = pretend(script, &alarm).expect("ready");
         let counters = emulator.counters().expect("counters");
         assert_eq!((counters.down["received"], counters.up["received"]), (7, 5));
