@@ -24,6 +24,10 @@ impl Bench<'_> {
         self.wake(cell)?;
         for _ in 0..times {
             let prepared = self.prepare(cell)?;
+            // the last words of an earlier transfer are not this one's
+            if let Some(tap) = &self.testbed.tap {
+                tap.settle();
+            }
             let before = self.testbed.router_counters()?;
             let (seen, totals) = self.transfer_whole(cell, &prepared)?;
             let counted = self.testbed.router_counters()?.since(before);

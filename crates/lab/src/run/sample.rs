@@ -481,7 +481,7 @@ impl<'a> Bench<'a> {
 
     /// Runs one prepared transfer and reads its trace.
     fn transfer(&mut self, cell: &Cell, prepared: &Prepared) -> Result<Seen> {
-        self.observe(cell, prepared, Duration::ZERO).map(|(seen, _)| seen)
+        self.observe(cell, prepared, false).map(|(seen, _)| seen)
     }
 
     /// The same, waiting for the connections' last packets.
@@ -490,14 +490,14 @@ impl<'a> Bench<'a> {
         cell: &Cell,
         prepared: &Prepared,
     ) -> Result<(Seen, Option<Totals>)> {
-        self.observe(cell, prepared, Duration::from_millis(20))
+        self.observe(cell, prepared, true)
     }
 
     fn observe(
         &mut self,
         cell: &Cell,
         prepared: &Prepared,
-        linger: Duration,
+        whole: bool,
     ) -> Result<(Seen, Option<Totals>)> {
         super::check(&self.interrupted)?;
         let service = self.service(&cell.stack)?;
@@ -527,7 +527,9 @@ impl<'a> Bench<'a> {
         };
         let client = &self.testbed.client;
         let outcomes = client.run_jobs(jobs, cell.timeout(), cell.patience(), &watch)?;
-        std::thread::sleep(linger);
+        if let Some(tap) = self.testbed.tap.as_ref().filter(|_| whole) {
+            tap.settle();
+        }
         let trace = stack.tap(&self.testbed).map(Tap::take).transpose()?;
         // under a tunnel the clock's trace is not what passes the link
         let outside = if stack.is_tunnelled() {

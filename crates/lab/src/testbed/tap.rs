@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headroom_netio::Capture;
 use headroom_netio::capture::HEAD;
@@ -15,6 +15,10 @@ use crate::measure::wire::{Framing, Trace};
 /// Slots of the ring: 32 MiB, a third of a second of the busiest traffic.
 const FRAMES: usize = 1 << 17;
 const INTERVAL: Duration = Duration::from_millis(4);
+/// A wire without a frame for so long is quiet.
+const QUIET: Duration = Duration::from_millis(20);
+/// The longest wait for quiet.
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// A running capture.
 #[derive(Debug)]
@@ -56,6 +60,26 @@ impl Tap {
             })
         };
         Ok(Self { state, stop, thread: Some(thread), client })
+    }
+
+    /// Waits until all connections have ended and nothing more comes, but not
+    /// for ever: what is missing then is found by whoever counts.
+    pub(crate) fn settle(&self) {
+        let deadline = Instant::now() + LONGEST;
+        let look = || {
+            let mut state = lock(&self.state);
+            state.drain();
+            (state.trace.totals().frames(), state.trace.is_over())
+        };
+        let mut before = look();
+        loop {
+            std::thread::sleep(QUIET);
+            let now = look();
+            if (now == before && now.1) || Instant::now() > deadline {
+                return;
+            }
+            before = now;
+        }
     }
 
     /// Forgets what was captured so far.

@@ -162,6 +162,7 @@ mod tests {
                 from_client,
                 syn: payload == SYN,
                 fin: false,
+                rst: false,
                 head: classify(payload),
             })
             .collect();

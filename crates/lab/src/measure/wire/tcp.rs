@@ -247,6 +247,7 @@ mod tests {
             from_client,
             syn: false,
             fin: false,
+            rst: false,
             head: Head::Plain,
         }
     }

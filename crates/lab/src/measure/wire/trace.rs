@@ -44,6 +44,17 @@ impl Trace {
         }
     }
 
+    /// Whether each connection was ended, by both sides or by a reset.
+    pub(crate) fn is_over(&self) -> bool {
+        let mut ends = vec![[false; 2]; self.connections.len()];
+        for packet in self.packets.iter().filter(|packet| packet.fin || packet.rst) {
+            let end = &mut ends[packet.connection as usize];
+            end[usize::from(packet.from_client)] = true;
+            end[usize::from(!packet.from_client)] |= packet.rst;
+        }
+        ends.into_iter().all(|end| end == [true; 2])
+    }
+
     /// Adds a captured frame; anything but TCP is only counted.
     pub(crate) fn push(&mut self, framing: Framing, time_ns: u64, head: &[u8], wire_len: u32) {
         self.totals.add(head, wire_len);
@@ -92,6 +103,7 @@ impl Trace {
             from_client,
             syn: segment.tcp.syn(),
             fin: segment.tcp.fin(),
+            rst: segment.tcp.rst(),
             head: classify(segment.payload),
         });
     }
@@ -126,6 +138,7 @@ pub(crate) struct Packet {
     pub(super) from_client: bool,
     pub(super) syn: bool,
     pub(super) fin: bool,
+    pub(super) rst: bool,
     pub(super) head: Head,
 }
 
