@@ -245,6 +245,49 @@ fn assert_consistent(results: &Value) {
     }
     assert!(number(&results["link"], "rtt_us") > 0.0);
     assert_timelines(results);
+    assert_accounting(results);
+    assert_clear_text(results);
+}
+
+/// Every counted cell was checked, and its octets add up.
+fn assert_accounting(results: &Value) {
+    let accounting = &results["accounting"];
+    assert!(number(accounting, "captures") >= 3.0, "{accounting}");
+    assert_eq!(number(accounting, "capture_drops"), 0.0, "{accounting}");
+    assert_eq!(accounting["counters_agree"], true, "{accounting}");
+    let largest = number(&results["plan"], "mtu") + 14.0;
+    for sample in array(results, "samples").iter().filter(|s| s["wire"].is_object()) {
+        let wire = &sample["wire"];
+        let both = number(wire, "file_direction_bytes") + number(wire, "ack_direction_bytes");
+        assert_eq!(both, number(wire, "bytes"), "{wire}");
+        assert!(number(wire, "largest_frame_bytes") <= largest, "{wire}");
+        if text(sample, "workload") == "commands" {
+            assert!(wire["payload_efficiency_pct"].is_null(), "{sample}");
+        } else {
+            let pct = number(wire, "payload_efficiency_pct");
+            assert!(0.0 < pct && pct < 100.0, "{sample}");
+        }
+        // Ethernet, IPv4 and TCP at least
+        assert!(wire["header_bytes_per_packet"].as_f64().is_none_or(|n| n >= 54.0), "{wire}");
+        let tcp = &sample["tcp"];
+        let (sent, again) = (number(tcp, "transmitted_bytes"), number(tcp, "retransmitted_bytes"));
+        assert!(again < sent && sent > number(sample, "size_bytes"), "{sample}");
+        assert!(number(tcp, "rtt_min_us") > 0.0, "{sample}");
+    }
+}
+
+/// The plain stacks show what they move, and only they.
+fn assert_clear_text(results: &Value) {
+    let rows = array(results, "clear_text");
+    assert_eq!(rows.len(), array(&results["plan"], "stacks").len());
+    for row in rows {
+        let stack = text(row, "stack").split('#').next().unwrap_or_default();
+        let plain = ["ftp", "http"].contains(&stack);
+        assert_eq!((&row["secured"], &row["marker_seen"]), (&(!plain).into(), &plain.into()));
+        // 64 KiB each way, or a short command
+        let least = if stack == "ssh" { 1000.0 } else { 131_072.0 };
+        assert!(number(row, "octets_searched") > least, "{row}");
+    }
 }
 
 fn assert_sample(sample: &Value) {

@@ -161,8 +161,11 @@ fn cut_while_packets_are_counted_no_time_is_measured_again() {
     let ground = Ground::new("counted");
     ground.write("p.toml", &PLAN.replace("= 4", "= 2"));
     let mut run = ground.start(ground.headroom("--verbose lab run p.toml --out out"));
-    // offloads are switched off for the counting only
-    run.until("the counting", |run| run.said().contains("tso off").then_some(()));
+    // offloads are off for the clear-text check, on for the transfers, off for the counting
+    run.until("the counting", |run| {
+        let said = run.said();
+        said.find("tso on").filter(|&on| said[on..].contains("tso off"))
+    });
     run.signal(Signal::SIGINT);
     let ended = run.end();
     ended.assert_says(130, &["interrupted"]);

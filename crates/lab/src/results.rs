@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use crate::analysis::slow_start::Segment;
+pub use crate::measure::clear_text::ClearText;
 pub use crate::measure::wire::{Phase, Phases, Stretch, Tcp};
 pub use crate::testbed::{
     DelayTest, EmulatorCounters, EmulatorReport, LinkReport, LossTest, RateTest, SelfTest,
@@ -51,6 +52,9 @@ pub struct Results {
     /// What setting up each layer takes, apart from any transfer.
     #[serde(default)]
     pub layer_setups: Vec<LayerSetup>,
+    /// Whether each stack's files could be read on the wire.
+    #[serde(default)]
+    pub clear_text: Vec<ClearText>,
     /// One transfer of each stack.
     pub timelines: Vec<Timeline>,
     /// Whether everything that the plan asks for was done.

@@ -63,6 +63,11 @@ impl Stack {
         }
     }
 
+    /// Whether nobody on the wire is to read the file: any layer encrypts.
+    pub fn is_secured(&self) -> bool {
+        self.service.secured() || !self.layers.is_empty()
+    }
+
     /// Every program that it needs.
     pub fn programs(&self) -> impl Iterator<Item = Program> {
         let layers = self.layers.iter().flat_map(|layer| layer.programs());
@@ -95,6 +100,8 @@ mod tests {
         assert_eq!(names, ["tls", "strongswan"]);
         assert_eq!(stack.baselines(), ["sftp/tls", "sftp"]);
         assert_eq!(Stack::parse("ftps").map(|s| s.baselines()), Ok(vec!["ftp".to_owned()]));
+        let secured = |name| Stack::parse(name).map(|stack| stack.is_secured());
+        assert_eq!((secured("ftp"), secured("ftp/openvpn")), (Ok(false), Ok(true)));
         assert!(Stack::parse("").is_err());
         for (name, why) in [
             ("sftp/tsl", "no layer `tsl`; there are tls, wireguard, strongswan, openvpn"),

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{Block, Counted, LinkSet};
 use crate::error::{Doing, Error, Result};
-use crate::results::{EmulatorReport, Environment, LayerSetup, PlanRecord, Resumed, SCHEMA};
+use crate::results::{
+    ClearText, EmulatorReport, Environment, LayerSetup, PlanRecord, Resumed, SCHEMA,
+};
 
 /// The file's name.
 pub const NAME: &str = "journal.jsonl";
@@ -36,6 +38,8 @@ pub(super) enum Entry {
     Counted(Counted),
     /// The layers of all stacks were set up, apart from any transfer.
     LayerSetups(Vec<LayerSetup>),
+    /// Every stack was searched for clear text.
+    ClearText(Vec<ClearText>),
     /// Something that the reader should know.
     Remark(String),
     /// The run was continued.

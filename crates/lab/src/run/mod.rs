@@ -2,6 +2,7 @@
 //! count packets, take everything down, analyse.
 
 mod accounting;
+mod clear_text;
 mod environment;
 mod journal;
 mod record;
@@ -302,6 +303,7 @@ impl<'a> Run<'a> {
     /// Does all that the record does not have yet.
     fn measure(&mut self) -> Result<()> {
         let plan = self.plan;
+        self.check_clear_text()?;
         self.on_link(0, &plan.link, &plan.workloads, plan.repetitions, plan.until)?;
         let check = self.check_workload();
         for (index, link) in plan.check_links.iter().enumerate() {
@@ -318,6 +320,21 @@ impl<'a> Run<'a> {
         self.account()
     }
 
+    /// Looks for the content of files on the wire, once a run, before anything
+    /// is measured: what does not encrypt is not worth measuring.
+    fn check_clear_text(&mut self) -> Result<()> {
+        if self.record.has_clear_text() {
+            return Ok(());
+        }
+        self.progress.stage("looking for clear text on the wire");
+        let link = self.accounting_link();
+        self.bench.testbed.shape(&link, Offload::PerPacket)?;
+        let plan = self.plan;
+        let rows = plan.stacks.iter().map(|one| self.bench.check_clear_text(&one.stack, &link));
+        let rows = rows.collect::<Result<_>>()?;
+        self.keep(Entry::ClearText(rows))
+    }
+
     /// Writes down what was done.
     fn keep(&mut self, entry: Entry) -> Result<()> {
         if let Some(journal) = &mut self.journal {
@@ -330,6 +347,11 @@ impl<'a> Run<'a> {
     /// Notes every command of a run, each kind of transfer once.
     fn rehearse(&mut self) -> Result<()> {
         let plan = self.plan;
+        let link = self.accounting_link();
+        self.bench.testbed.shape(&link, Offload::PerPacket)?;
+        for planned in &plan.stacks {
+            self.bench.rehearse_clear_text(&planned.stack, &link)?;
+        }
         let check = self.check_workload();
         let checks = plan.check_links.iter().map(|link| (link, &check[..]));
         for (link, workloads) in std::iter::once((&plan.link, &plan.workloads[..])).chain(checks) {

@@ -10,7 +10,7 @@ use super::sample::{Cell, Measured};
 use crate::analysis::stats;
 use crate::error::{Error, Result};
 use crate::results::{
-    LayerSetup, LinkReport, PlanRecord, Results, Resumed, SCHEMA, Sample, Timeline, Wire,
+    ClearText, LayerSetup, LinkReport, PlanRecord, Results, Resumed, SCHEMA, Sample, Timeline, Wire,
 };
 use crate::workload::KINDS;
 
@@ -76,6 +76,7 @@ pub(super) struct Record {
     left_out: BTreeMap<usize, String>,
     counted: Vec<Counted>,
     layer_setups: Vec<LayerSetup>,
+    clear_text: Vec<ClearText>,
     remarks: Vec<String>,
     resumed: Vec<Resumed>,
     /// Why it ended, if it has and was not continued.
@@ -136,6 +137,7 @@ impl Record {
             }
             Entry::Counted(counted) => self.counted.push(counted),
             Entry::LayerSetups(rows) => self.layer_setups = rows,
+            Entry::ClearText(rows) => self.clear_text = rows,
             Entry::Remark(text) => self.remarks.push(text),
             Entry::Resumed(resumed) => {
                 self.ended = None;
@@ -144,6 +146,10 @@ impl Record {
             Entry::Ended { at, why } => (self.at, self.ended) = (at, Some(why)),
             Entry::Done { at } => (self.at, self.done) = (at, true),
         }
+    }
+
+    pub(super) fn has_clear_text(&self) -> bool {
+        !self.clear_text.is_empty()
     }
 
     pub(super) fn block(&self, place: Place) -> Option<&Block> {
@@ -252,6 +258,7 @@ impl Record {
             predictions: Vec::new(),
             accounting: None,
             layer_setups: self.layer_setups.clone(),
+            clear_text: self.clear_text.clone(),
             timelines: self.timelines(&header.plan),
             complete: self.done,
             ended,

@@ -348,11 +348,15 @@ impl<'a> Bench<'a> {
     /// Notes the commands of a cell's client.
     pub(super) fn rehearse(&mut self, cell: &Cell) -> Result<()> {
         let prepared = self.prepare(cell)?;
+        self.note(&prepared);
+        Ok(())
+    }
+
+    pub(super) fn note(&self, prepared: &Prepared) {
         for invocation in &prepared.invocations {
             let client = &self.testbed.client;
             client.note(|| client.as_typed(&invocation.argv));
         }
-        Ok(())
     }
 
     /// The error, or a better one if a server of this run has ended.
@@ -457,12 +461,23 @@ impl<'a> Bench<'a> {
                 )]
             }
         };
+        let upload = cell.workload.kind == Kind::Upload;
+        let on = if upload { Role::Server } else { Role::Client };
+        Ok(Prepared { folders, ..self.invoke(cell, &tasks, on, expected)? })
+    }
+
+    /// The command lines of a cell's tasks, whose files end up on `on`.
+    pub(super) fn invoke(
+        &self,
+        cell: &Cell,
+        tasks: &[Task],
+        on: Role,
+        expected: Vec<(PathBuf, Content)>,
+    ) -> Result<Prepared> {
         let (site, service) = (self.site(&cell.stack, Role::Client)?, self.service(&cell.stack)?);
         let invocations =
             tasks.iter().map(|task| service.client(&site, task)).collect::<Result<_>>()?;
-        let upload = cell.workload.kind == Kind::Upload;
-        let on = if upload { Role::Server } else { Role::Client };
-        Ok(Prepared { invocations, on, expected, folders })
+        Ok(Prepared { invocations, on, expected, folders: Vec::new() })
     }
 
     /// Checks every transferred file; what is wrong with the first bad one.

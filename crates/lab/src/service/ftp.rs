@@ -19,6 +19,10 @@ impl Service for Ftp {
         "FTP in clear: pure-ftpd, libcurl"
     }
 
+    fn secured(&self) -> bool {
+        false
+    }
+
     fn baseline(&self) -> Option<&'static str> {
         None
     }

@@ -20,6 +20,10 @@ impl Service for Ftps {
         "FTP over TLS, explicit, data protected: pure-ftpd, libcurl"
     }
 
+    fn secured(&self) -> bool {
+        true
+    }
+
     fn baseline(&self) -> Option<&'static str> {
         Some("ftp")
     }

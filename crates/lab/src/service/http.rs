@@ -18,6 +18,10 @@ impl Service for Http {
         "HTTP/1.1 in clear: nginx with sendfile, libcurl"
     }
 
+    fn secured(&self) -> bool {
+        false
+    }
+
     fn baseline(&self) -> Option<&'static str> {
         None
     }

@@ -18,6 +18,10 @@ impl Service for Https {
         "HTTP/1.1 over TLS 1.3: nginx, libcurl"
     }
 
+    fn secured(&self) -> bool {
+        true
+    }
+
     fn baseline(&self) -> Option<&'static str> {
         Some("http")
     }

@@ -35,6 +35,9 @@ pub trait Service: Sync {
     /// One line for `headroom lab list`.
     fn about(&self) -> &'static str;
 
+    /// Whether it encrypts what it moves; verified on the wire in every run.
+    fn secured(&self) -> bool;
+
     /// What this is compared with where a plan does not say; none for a
     /// baseline.
     fn baseline(&self) -> Option<&'static str>;

@@ -17,6 +17,10 @@ impl Service for Rsync {
         "rsync over SSH, whole files"
     }
 
+    fn secured(&self) -> bool {
+        true
+    }
+
     fn baseline(&self) -> Option<&'static str> {
         Some("ftp")
     }

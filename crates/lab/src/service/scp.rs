@@ -16,6 +16,10 @@ impl Service for Scp {
         "scp: OpenSSH both sides; from version 9 on it speaks SFTP"
     }
 
+    fn secured(&self) -> bool {
+        true
+    }
+
     fn baseline(&self) -> Option<&'static str> {
         Some("ftp")
     }

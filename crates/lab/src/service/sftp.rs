@@ -16,6 +16,10 @@ impl Service for Sftp {
         "SFTP: OpenSSH both sides"
     }
 
+    fn secured(&self) -> bool {
+        true
+    }
+
     fn baseline(&self) -> Option<&'static str> {
         Some("ftp")
     }

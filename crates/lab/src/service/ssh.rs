@@ -17,6 +17,10 @@ impl Service for Ssh {
         "ssh command sessions: OpenSSH both sides"
     }
 
+    fn secured(&self) -> bool {
+        true
+    }
+
     fn baseline(&self) -> Option<&'static str> {
         None
     }

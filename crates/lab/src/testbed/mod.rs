@@ -34,7 +34,7 @@ pub use emulator::{EmulatorCounters, WayCounters};
 pub(crate) use link::Kernel;
 pub use link_report::{EmulatorReport, LinkReport, WayReport, Ways};
 pub(crate) use router::Router;
-pub(crate) use tap::Tap;
+pub(crate) use tap::{Sink, Tap};
 pub use verdict::{DelayTest, LossTest, RateTest, SelfTest, WayTest};
 
 /// What a testbed is built from.
@@ -49,6 +49,9 @@ pub(crate) struct Settings {
     pub(crate) scratch_bytes: u64,
     pub(crate) interrupted: Arc<AtomicBool>,
 }
+
+/// Octets of an Ethernet header.
+const ETHERNET: usize = 14;
 
 /// What an interface has counted since it was made, both ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,6 +191,16 @@ impl Testbed {
     /// not for timing.
     pub(crate) fn shape(&mut self, spec: &LinkSpec, offload: Offload) -> Result<()> {
         self.router.make_by_kernel(spec, offload)
+    }
+
+    /// A second capture where the first one is, of whole frames.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub(crate) fn capture_whole<S: Sink>(&self, sink: S) -> Result<Tap<S>> {
+        let (router, interface) = (&self.names.router, netns::ROUTER_TO_CLIENT);
+        let largest = self.mtu as usize + ETHERNET;
+        Tap::start(router, interface, Framing::Ethernet, self.client.address, largest, sink)
     }
 
     /// What the router's interface towards the client has counted, both ways.

@@ -6,60 +6,56 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use headroom_netio::Capture;
 use headroom_netio::capture::HEAD;
+use headroom_netio::{Capture, Frame};
 
 use crate::error::{Doing, Error, Result};
 use crate::measure::wire::{Framing, Trace};
 
-/// Slots of the ring: 32 MiB, a third of a second of the busiest traffic.
-const FRAMES: usize = 1 << 17;
+/// Octets of the ring: of heads, a third of a second of the busiest traffic.
+const RING: usize = 32 << 20;
 const INTERVAL: Duration = Duration::from_millis(4);
 /// A wire without a frame for so long is quiet.
 const QUIET: Duration = Duration::from_millis(20);
 /// The longest wait for quiet.
 const LONGEST: Duration = Duration::from_secs(2);
 
+/// What takes the frames of a capture.
+pub(crate) trait Sink: std::fmt::Debug + Send + 'static {
+    fn take(&mut self, framing: Framing, frame: Frame<'_>);
+}
+
+impl Sink for Trace {
+    fn take(&mut self, framing: Framing, frame: Frame<'_>) {
+        self.push(framing, frame.time.as_nanos() as u64, frame.bytes, frame.wire_len);
+    }
+}
+
 /// A running capture.
 #[derive(Debug)]
-pub(crate) struct Tap {
-    state: Arc<Mutex<State>>,
+pub(crate) struct Tap<S: Sink = Trace> {
+    state: Arc<Mutex<State<S>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     client: IpAddr,
 }
 
 #[derive(Debug)]
-struct State {
+struct State<S> {
     capture: Capture,
     framing: Framing,
-    trace: Trace,
+    sink: S,
 }
 
 impl Tap {
-    /// Opens a capture on an interface of a namespace.
+    /// Opens a capture on an interface of a namespace, for the wire clock.
     pub(super) fn open(
         namespace: &str,
         interface: &str,
         framing: Framing,
         client: IpAddr,
     ) -> Result<Self> {
-        let interface = interface.to_owned();
-        let capture = super::netns::inside(namespace, move || {
-            Capture::open(&interface, FRAMES, HEAD).doing(|| format!("capture on {interface}"))
-        })?;
-        let state = Arc::new(Mutex::new(State { capture, framing, trace: Trace::new(client) }));
-        let stop = Arc::new(AtomicBool::new(false));
-        let thread = {
-            let (state, stop) = (Arc::clone(&state), Arc::clone(&stop));
-            std::thread::spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    lock(&state).drain();
-                    std::thread::sleep(INTERVAL);
-                }
-            })
-        };
-        Ok(Self { state, stop, thread: Some(thread), client })
+        Self::start(namespace, interface, framing, client, HEAD, Trace::new(client))
     }
 
     /// Waits until all connections have ended and nothing more comes, but not
@@ -69,7 +65,7 @@ impl Tap {
         let look = || {
             let mut state = lock(&self.state);
             state.drain();
-            (state.trace.totals().frames(), state.trace.is_over())
+            (state.sink.totals().frames(), state.sink.is_over())
         };
         let mut before = look();
         loop {
@@ -84,7 +80,7 @@ impl Tap {
 
     /// Forgets what was captured so far.
     pub(crate) fn clear(&self) {
-        drop(self.take_trace());
+        drop(self.swap(Trace::new(self.client)));
         let _ = lock(&self.state).capture.dropped();
     }
 
@@ -93,32 +89,68 @@ impl Tap {
     /// # Errors
     /// The ring was too small and frames are missing.
     pub(crate) fn take(&self) -> Result<Trace> {
-        let trace = self.take_trace();
+        self.exchange(Trace::new(self.client))
+    }
+}
+
+impl<S: Sink> Tap<S> {
+    /// Opens a capture of the first `snaplen` octets of each frame.
+    pub(super) fn start(
+        namespace: &str,
+        interface: &str,
+        framing: Framing,
+        client: IpAddr,
+        snaplen: usize,
+        sink: S,
+    ) -> Result<Self> {
+        let interface = interface.to_owned();
+        let frames = RING / (snaplen + HEAD).next_power_of_two();
+        let capture = super::netns::inside(namespace, move || {
+            Capture::open(&interface, frames, snaplen).doing(|| format!("capture on {interface}"))
+        })?;
+        let state = Arc::new(Mutex::new(State { capture, framing, sink }));
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = {
+            let (state, stop) = (Arc::clone(&state), Arc::clone(&stop));
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    lock(&state).drain();
+                    std::thread::sleep(INTERVAL);
+                }
+            })
+        };
+        Ok(Self { state, stop, thread: Some(thread), client })
+    }
+
+    /// The sink with all that was captured so far; what comes goes to `fresh`.
+    ///
+    /// # Errors
+    /// The ring was too small and frames are missing.
+    pub(crate) fn exchange(&self, fresh: S) -> Result<S> {
+        let sink = self.swap(fresh);
         match lock(&self.state).capture.dropped().doing(|| "read the capture's counters".into())? {
-            0 => Ok(trace),
+            0 => Ok(sink),
             lost => Err(Error::Failed(format!(
                 "the capture lost {lost} frames, so the wire clock cannot be trusted; is the machine overloaded?"
             ))),
         }
     }
 
-    fn take_trace(&self) -> Trace {
+    fn swap(&self, fresh: S) -> S {
         let mut state = lock(&self.state);
         state.drain();
-        std::mem::replace(&mut state.trace, Trace::new(self.client))
+        std::mem::replace(&mut state.sink, fresh)
     }
 }
 
-impl State {
+impl<S: Sink> State<S> {
     fn drain(&mut self) {
-        let (trace, framing) = (&mut self.trace, self.framing);
-        self.capture.drain(|frame| {
-            trace.push(framing, frame.time.as_nanos() as u64, frame.bytes, frame.wire_len);
-        });
+        let (sink, framing) = (&mut self.sink, self.framing);
+        self.capture.drain(|frame| sink.take(framing, frame));
     }
 }
 
-impl Drop for Tap {
+impl<S: Sink> Drop for Tap<S> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -127,6 +159,6 @@ impl Drop for Tap {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock<S>(state: &Mutex<State<S>>) -> MutexGuard<'_, State<S>> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

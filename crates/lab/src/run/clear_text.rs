@@ -1,0 +1,113 @@
+//! The clear-text check: each stack moves a file full of a marker both ways, and
+//! the router looks for it.
+
+use std::path::PathBuf;
+
+use crate::error::{Error, Result};
+use crate::host::Role;
+use crate::link::LinkSpec;
+use crate::measure::clear_text::{ClearText, Marker, Search};
+use crate::stack::Stack;
+use crate::workload::{Content, Kind, Task, Workload};
+
+use super::sample::{Bench, Cell, Prepared};
+
+/// Name of the marker file, in the folder of served files of both hosts.
+const FILE: &str = "marker";
+
+impl Bench<'_> {
+    /// Checks a stack on a link that carries single packets.
+    ///
+    /// # Errors
+    /// A transfer failed, or the stack is not what it says.
+    pub(super) fn check_clear_text(&mut self, stack: &Stack, link: &LinkSpec) -> Result<ClearText> {
+        let marker = Marker::random();
+        let tap = self.testbed.capture_whole(Search::new(marker.clone()))?;
+        for (cell, prepared) in self.marker_transfers(stack, link, &marker)? {
+            self.wake(&cell)?;
+            let (seen, _) = self.transfer_whole(&cell, &prepared)?;
+            self.rest(&cell)?;
+            let wrong = self.verify(&prepared)?;
+            self.remove(&prepared)?;
+            if let Some(why) = seen.error.or(wrong) {
+                let sentence = format!("{cell} does not work on this testbed: {why}");
+                return Err(self.blame_a_server(Error::Failed(sentence)));
+            }
+        }
+        tap.exchange(Search::new(marker))?.verdict(&stack.name, stack.is_secured())
+    }
+
+    /// Notes the commands of the check.
+    pub(super) fn rehearse_clear_text(&mut self, stack: &Stack, link: &LinkSpec) -> Result<()> {
+        for (_, prepared) in self.marker_transfers(stack, link, &Marker::random())? {
+            self.note(&prepared);
+        }
+        Ok(())
+    }
+
+    /// A download and an upload of a file full of the marker; where a stack moves
+    /// no files, a command that says it.
+    fn marker_transfers(
+        &self,
+        stack: &Stack,
+        link: &LinkSpec,
+        marker: &Marker,
+    ) -> Result<Vec<(Cell, Prepared)>> {
+        let (client, server) = (&self.testbed.client, &self.testbed.server);
+        let accepts = |kind: &Kind| stack.service.accepts(*kind);
+        let mut kinds: Vec<Kind> =
+            [Kind::Download, Kind::Upload].into_iter().filter(accepts).collect();
+        if kinds.is_empty() {
+            kinds.extend([Kind::Commands].into_iter().filter(accepts));
+        }
+        let content = marker.file();
+        for host in [client, server] {
+            let path = host.root.join("files").join(FILE);
+            if host.is_dry() {
+                host.note(|| {
+                    format!(
+                        "yes MARKER | tr -d '\\n' | head -c {} > {}",
+                        content.len(),
+                        path.display()
+                    )
+                });
+            } else {
+                host.write(&path, &content)?;
+            }
+        }
+        let hash = Content { size: content.len() as u64, hash: blake3::hash(content.as_bytes()) };
+        let transfer = |kind: Kind| {
+            let local = client.root.join("downloads").join(FILE);
+            let remote = format!("incoming/{FILE}");
+            let (task, arrives): (Task, Option<PathBuf>) = match kind {
+                Kind::Upload => (
+                    Task::Upload {
+                        local: client.root.join("files").join(FILE),
+                        remote: remote.clone(),
+                    },
+                    Some(server.root.join("files").join(&remote)),
+                ),
+                Kind::Commands => (Task::Commands(vec![format!("echo {}", marker.as_str())]), None),
+                _ => {
+                    let task = Task::Download { remote: FILE.to_owned(), local: local.clone() };
+                    (task, Some(local))
+                }
+            };
+            let size = if arrives.is_some() { hash.size } else { 0 };
+            let workload = Workload {
+                kind,
+                sizes: vec![size],
+                stacks: vec![stack.name.clone()],
+                files: 1,
+                clients: 1,
+                commands: None,
+            };
+            let cell = Cell::new(link, &stack.name, &workload, size);
+            let expected = arrives.into_iter().map(|path| (path, hash)).collect();
+            let on = if kind == Kind::Upload { Role::Server } else { Role::Client };
+            let prepared = self.invoke(&cell, &[task], on, expected)?;
+            Ok((cell, prepared))
+        };
+        kinds.into_iter().map(transfer).collect()
+    }
+}
