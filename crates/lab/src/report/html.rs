@@ -5,6 +5,24 @@ use crate::results::Results;
 
 const TEMPLATE: &str = include_str!("page/template.html");
 
+/// One script of many files, so that each can be about one thing; the last
+/// begins to draw.
+const SCRIPT: &str = concat!(
+    "'use strict';\n",
+    include_str!("page/js/values.js"),
+    include_str!("page/js/format.js"),
+    include_str!("page/js/page.js"),
+    include_str!("page/js/read.js"),
+    include_str!("page/js/costs.js"),
+    include_str!("page/js/picture_model.js"),
+    include_str!("page/js/picture.js"),
+    include_str!("page/js/chart.js"),
+    include_str!("page/js/timelines.js"),
+    include_str!("page/js/cells.js"),
+    include_str!("page/js/machine.js"),
+    include_str!("page/js/main.js"),
+);
+
 pub(super) fn page(results: &Results) -> Result<String> {
     let json = serde_json::to_string(results).doing(|| "write the report's data".into())?;
     let notice = results.incomplete().map_or_else(String::new, |sentence| {
@@ -19,7 +37,7 @@ pub(super) fn page(results: &Results) -> Result<String> {
             ("/*{{uplot_css}}*/", include_str!("page/vendor/uPlot.min.css")),
             ("/*{{report_css}}*/", include_str!("page/report.css")),
             ("/*{{uplot_js}}*/", include_str!("page/vendor/uPlot.iife.min.js")),
-            ("/*{{report_js}}*/", include_str!("page/report.js")),
+            ("/*{{report_js}}*/", SCRIPT),
             // a `<` in a string of the data could end the script element
             ("{{results_json}}", &json.replace('<', "\\u003c")),
             ("{{title}}", &title),

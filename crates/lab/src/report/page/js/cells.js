@@ -1,0 +1,128 @@
+/* Every stack at every size, and the runs of each cell. */
+
+const LIMITS = {
+  CPU: 'Limited by the CPU: the machine was less than 10 % idle, so this is a result of the processor and not of the network',
+  link: 'Limited by the link: the network was full',
+  window: 'Limited by a window: a TCP or SSH window, or the client\'s outstanding requests, held the sender back',
+  waiting: 'Limited by waiting: most of the time nothing moved, the two sides waited for each other',
+};
+
+function renderHeatMaps(body, report, counts) {
+  if (!report.summary.length) {
+    body.append(make('p', {}, 'The results hold no summary.'));
+    return;
+  }
+  const place = make('div', { class: 'heatmaps' });
+  const draw = (clock) => place.replaceChildren(...heatMaps(report, clock));
+  draw('transfer');
+  counts.cells += place.querySelectorAll('button').length;
+  addTools(body, make('span', { 'aria-hidden': 'true' }, 'faster', make('span', { class: 'scale' }), 'slower than the baseline'), segmented('Clock', 'cells-clock', Object.entries(CLOCKS), 'transfer', draw));
+  body.append(
+    make('p', { class: 'lead' }, 'Overhead over the baseline with its 95 % interval; baselines show their time. Press a cell to see its runs.'),
+    place, noteList(heatNotes(report.summary)));
+}
+
+function heatMaps(report, clock) {
+  const maps = [];
+  for (const workload of workloadsOf(report.summary)) {
+    const names = [...new Set([...report.links.map((link) => link.name), ...report.summary.map((row) => row.link)])];
+    for (const link of names) {
+      const rows = findRows(report, { workload, link });
+      if (rows.length) maps.push(heatMap(report, workload, link, rows, clock));
+    }
+  }
+  return maps;
+}
+
+function heatMap(report, workload, link, rows, clock) {
+  const sizes = sizesOf(rows);
+  const stacks = report.stacks.filter((stack) => rows.some((row) => row.stack === stack.name));
+  const lines = stacks.map((stack) => make('tr', {}, rowHead(stack.name), ...sizes.map((size) => {
+    const row = rows.find((candidate) => candidate.stack === stack.name && number(candidate.size_bytes) === size);
+    return make('td', {}, row ? heatCell(report, row, clock) : 'not run');
+  })));
+  return make('table', { class: 'heat' },
+    make('caption', {}, make('b', {}, workloadTitle(workload)), ` on link ${asText(link)}`),
+    make('thead', {}, make('tr', {}, columnHead('Stack', { class: 'text' }), ...sizes.map((size) => columnHead(formatSize(size))))),
+    make('tbody', {}, ...lines));
+}
+
+function heatCell(report, row, clock) {
+  const { pct, interval } = overheadOf(row, clock);
+  const mean = meanOf(row, clock);
+  const cell = make('button', { type: 'button', onclick: () => openRuns(report, row) });
+  if (pct !== null) {
+    cell.append(formatPct(pct), make('small', {}, formatInterval(interval)));
+    cell.classList.toggle('faster', pct < 0);
+    cell.style.setProperty('--heat', heatOf(pct));
+  } else if (mean !== null) {
+    cell.append(formatTime(mean));
+    cell.classList.add('plain');
+  } else {
+    cell.append('no result');
+    cell.classList.add('failed');
+  }
+  const flags = cellFlags(row);
+  if (flags.length) cell.append(make('small', { class: 'flag' }, flags.join(' ')));
+  cell.setAttribute('aria-label', `${asText(row.stack)}, ${workloadTitle(asText(row.workload))}, ${formatSize(row.size_bytes)}, ${asText(row.link)}: ${cell.innerText || cell.textContent}. Show runs`);
+  return cell;
+}
+
+function cellFlags(row) {
+  return [
+    number(row.failed) > 0 ? `✕ ${failureText(row)}` : null,
+    row.not_shaped === true ? '◇ not shaped' : null,
+    row.limited_by === 'CPU' ? '▲ CPU' : null,
+  ].filter(Boolean);
+}
+
+/** Kept under 0.65 so that the text keeps its contrast on any cell. */
+function heatOf(pct) {
+  return Math.min(0.65, 0.65 * Math.asinh(Math.abs(pct) / 2) / Math.asinh(100)).toFixed(3);
+}
+
+function heatNotes(rows) {
+  const notes = [];
+  if (rows.some((row) => row.limited_by === 'CPU')) notes.push('▲ CPU: CPU-limited on shared cores. The machine was less than 10 % idle, so the cell tells about this processor, not about the network.');
+  if (rows.some((row) => row.not_shaped === true)) notes.push('◇ not shaped: the transfer took less than 100 ms and slipped through the shaper\'s bucket; its link rate was not in force.');
+  if (rows.some((row) => number(row.failed) > 0)) notes.push('✕ failed: runs that ended in an error. They are counted and left out of the mean, never retried.');
+  return notes;
+}
+
+function openRuns(report, row) {
+  const dialog = document.getElementById('runs');
+  const samples = report.samples.filter((sample) => ['link', 'stack', 'workload', 'size_bytes'].every((key) => (sample[key] ?? null) === (row[key] ?? null)));
+  document.getElementById('runs-title').textContent = `${asText(row.stack)}: ${workloadTitle(asText(row.workload)).toLowerCase()}${number(row.size_bytes) === null ? '' : `, ${formatSize(row.size_bytes)}`}, link ${asText(row.link)}`;
+  dialog.querySelector('.body').replaceChildren(cellFacts(row), samples.length ? make('div', { class: 'scroll', tabindex: 0 }, sampleTable(samples)) : make('p', {}, 'The results hold no single runs of this cell.'));
+  dialog.showModal();
+}
+
+function cellFacts(row) {
+  const interval = list(row.ci95_s);
+  const overhead = (clock) => { const { pct, interval: bounds } = overheadOf(row, clock); return pct === null ? null : `${formatPct(pct)} (${formatInterval(bounds)}) over ${asText(row.baseline)}`; };
+  const facts = factList([
+    ['Mean transfer', number(row.mean_s) === null ? null : `${formatTime(row.mean_s)}${interval.length === 2 ? ` (${formatTime(interval[0])} to ${formatTime(interval[1])})` : ''}`],
+    ['Mean session', number(row.session_mean_s) === null ? null : formatTime(row.session_mean_s)],
+    ['Overhead, transfer', overhead('transfer')],
+    ['Overhead, session', overhead('session')],
+    ['Goodput', positive(row.goodput_bps) === null ? null : formatRate(row.goodput_bps)],
+    ['Limited by', row.limited_by ? asText(row.limited_by) : null],
+    ['Runs', `${asText(row.n)} good, ${asText(row.failed)} failed`],
+  ]);
+  const reason = Object.hasOwn(LIMITS, row.limited_by) ? LIMITS[row.limited_by] : null;
+  return make('div', {}, facts, reason ? make('p', { class: 'lead' }, reason) : null);
+}
+
+function sampleTable(samples) {
+  const time = (value) => make('td', {}, number(value) === null ? '–' : formatTime(value));
+  const rows = samples.map((sample) => {
+    const cpu = record(sample.cpu_seconds);
+    return make('tr', {}, rowHead(sample.block), time(sample.seconds), time(sample.session_seconds), time(sample.client_seconds), time(sample.process_seconds),
+      time(cpu.client), time(cpu.server), time(cpu.machine), make('td', {}, number(sample.cpu_idle_pct) === null ? '–' : `${format3(sample.cpu_idle_pct)} %`), make('td', {}, asText(sample.transfers ?? '–')),
+      make('td', { class: 'error' }, asText(sample.marked ?? '')), make('td', { class: 'error' }, sample.ok === false ? `✕ ${asText(sample.error ?? 'failed')}` : asText(sample.error ?? '')));
+  });
+  const heads = ['Transfer', 'Session', 'Client\'s clock', 'Process', 'CPU, client', 'CPU, server', 'CPU, machine', 'CPU idle', 'Averaged over'];
+  return make('table', {}, make('caption', {}, 'One row a run. Transfer and session are read from the wire; the client\'s clock and the process\'s time stand beside them.'),
+    make('thead', {}, make('tr', {}, columnHead('Block', { class: 'text' }), ...heads.map((name) => columnHead(name)), columnHead('Marked', { class: 'text' }), columnHead('Error', { class: 'text' }))),
+    make('tbody', {}, ...rows));
+}

@@ -1,0 +1,97 @@
+/* Values as people read them. */
+
+const KIB = 1024, MIB = 1024 ** 2, GIB = 1024 ** 3;
+const WORKLOAD_TITLES = {
+  download: 'Download', upload: 'Upload', many: 'Many files', parallel: 'Parallel transfers', commands: 'Commands', page: 'Web page',
+};
+
+function format3(value) {
+  const digits = Math.abs(value) >= 1000 ? 0 : undefined;
+  const rounded = Number(Number(value).toPrecision(3));
+  return rounded.toLocaleString('en-US', { maximumFractionDigits: digits ?? 6 }).replace('-', '−');
+}
+
+function signed(value, format) {
+  if (value === 0) return '±0';
+  return value > 0 ? `+${format(value)}` : format(value);
+}
+
+function formatPct(pct) {
+  const size = Math.abs(pct);
+  const decimals = size >= 100 ? 0 : size >= 10 ? 1 : 2;
+  const rounded = size >= 100 ? Number(pct.toPrecision(3)) : Number(pct.toFixed(decimals));
+  const digits = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+  return `${signed(rounded, (value) => value.toLocaleString('en-US', digits).replace('-', '−')).replace('±', '')} %`;
+}
+
+function formatInterval(interval) {
+  if (!interval) return 'no interval';
+  return interval.map((end) => formatPct(end).replace(' %', '')).join(' to ');
+}
+
+function holdsZero(interval) {
+  return interval !== null && interval[0] <= 0 && interval[1] >= 0;
+}
+
+function failureText({ n, failed }) {
+  const all = number(n) === null ? '' : ` of ${n + failed}`;
+  return `${failed}${all} failed`;
+}
+
+function formatTime(seconds) {
+  if (number(seconds) === null) return '–';
+  if (seconds === 0) return '0 s';
+  if (Math.abs(seconds) < 1e-3) return `${format3(seconds * 1e6)} µs`;
+  if (Math.abs(seconds) < 1) return `${format3(seconds * 1e3)} ms`;
+  if (Math.abs(seconds) < 180) return `${format3(seconds)} s`;
+  return `${format3(seconds / 60)} min`;
+}
+
+function formatSize(bytes) {
+  if (number(bytes) === null) return 'no size';
+  const decimal = bytes % 1024 !== 0 && bytes % 1000 === 0;
+  const units = decimal ? [[1e9, 'GB'], [1e6, 'MB'], [1e3, 'kB']] : [[GIB, 'GiB'], [MIB, 'MiB'], [KIB, 'KiB']];
+  const [factor, unit] = units.find(([candidate]) => bytes >= candidate) ?? [1, 'B'];
+  return `${format3(bytes / factor)} ${unit}`;
+}
+
+function formatMemory(bytes) {
+  return `${format3(bytes / GIB)} GiB`;
+}
+
+function formatRate(rate_bps) {
+  if (number(rate_bps) === null) return '–';
+  const [factor, unit] = [[1e9, 'Gbit/s'], [1e6, 'Mbit/s'], [1e3, 'kbit/s']].find(([candidate]) => rate_bps >= candidate * 0.9995) ?? [1, 'bit/s'];
+  return `${format3(rate_bps / factor)} ${unit}`;
+}
+
+function milliseconds(value) {
+  return number(value) === null ? '–' : value === 0 ? '0' : formatTime(value / 1e3);
+}
+
+function formatDate(text) {
+  // Written as recorded: the reader's time zone says nothing about the run.
+  return asText(text).replace('T', ' ').replace(/:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?$/, (_, _fraction, zone) => (zone === 'Z' ? ' UTC' : zone ? ` ${zone}` : ''));
+}
+
+function readable(name) {
+  return String(name).replace(/_/g, ' ');
+}
+
+function shorten(text, most = 24) {
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}
+
+function workloadTitle(kind) {
+  return Object.hasOwn(WORKLOAD_TITLES, kind) ? WORKLOAD_TITLES[kind] : asText(kind);
+}
+
+function linkName(link) {
+  return asText(link.name ?? 'unnamed link');
+}
+
+function describeLink(link) {
+  const rate = positive(link.rate_bps) === null ? (link.name === 'unshaped' ? 'no rate limit' : `${linkName(link)}, no rate limit`) : `${linkName(link)}, ${formatRate(link.rate_bps)}`;
+  const delay = positive(link.delay_ms) === null ? '' : `, ${formatTime(link.delay_ms / 1e3)} delay`;
+  return `${rate}${delay}${rttOf(link) === null ? '' : `, round trip ${formatTime(rttOf(link))}`}`;
+}

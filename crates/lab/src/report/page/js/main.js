@@ -1,0 +1,53 @@
+/* Draws the report, section by section. */
+
+function renderHead(report) {
+  const { environment, plan, warnings } = report;
+  const question = document.querySelector('h1').textContent.trim();
+  document.title = question ? `${question} · Headroom lab` : 'Headroom lab report';
+  const facts = [plan.name && `plan ${asText(plan.name)}`, environment.started && formatDate(environment.started), environment.cpu && asText(environment.cpu)];
+  document.getElementById('run-facts').textContent = facts.filter(Boolean).map((fact) => `· ${fact}`).join(' ');
+  if (warnings.length) {
+    const pointer = document.getElementById('warning-pointer');
+    const count = warnings.length === 1 ? '1 warning' : `${warnings.length} warnings`;
+    pointer.append(make('a', { href: '#warnings' }, count), ' about this run: read before quoting a figure.');
+    pointer.hidden = false;
+  }
+}
+
+function renderReport() {
+  const counts = { charts: 0, lines: 0, points: 0, strips: 0, cells: 0, errors: 0 };
+  const sections = [
+    ['cost', renderCosts], ['picture', renderPicture], ['time', renderTimelines],
+    ['cells', renderHeatMaps], ['machine', renderMachine], ['warnings', renderWarnings],
+  ];
+  let report = null;
+  try {
+    report = parseReport(document.getElementById('results').textContent);
+    renderHead(report);
+  } catch (error) {
+    report = null;
+    reportFailure(document.querySelector('#cost .body'), 'The results inside this page could not be read', error, counts);
+  }
+  if (report) {
+    for (const [id, render] of sections) guarded(id, render, report, counts);
+  }
+  for (const [name, count] of Object.entries(counts)) document.documentElement.dataset[name] = String(count);
+  document.documentElement.dataset.rendered = report ? 'ok' : 'unreadable';
+}
+
+function guarded(id, render, report, counts) {
+  const body = document.querySelector(`#${id} .body`);
+  try {
+    render(body, report, counts);
+  } catch (error) {
+    body.replaceChildren();
+    reportFailure(body, 'This section could not be drawn', error, counts);
+  }
+}
+
+function reportFailure(place, what, error, counts) {
+  counts.errors += 1;
+  place.append(make('p', { class: 'notice' }, `${what} (${error.message}). The numbers are also in results.json beside this page.`));
+}
+
+renderReport();

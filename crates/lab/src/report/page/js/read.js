@@ -1,0 +1,71 @@
+/* Reads the results inside the page. The data contract is docs/results.md. */
+
+const SCHEMA = 1;
+const CLOCKS = { transfer: 'transfer only', session: 'whole session' };
+
+function parseReport(text) {
+  const raw = record(JSON.parse(text));
+  const plan = record(raw.plan);
+  const report = {
+    schema: raw.schema,
+    plan,
+    environment: record(raw.environment),
+    links: [record(raw.link), ...records(raw.check_links)],
+    samples: records(raw.samples),
+    summary: records(raw.summary),
+    portable: records(raw.portable),
+    timelines: records(raw.timelines),
+    warnings: list(raw.warnings).map(asText),
+  };
+  report.mainLink = report.links[0];
+  report.stacks = orderedStacks(records(plan.stacks), report.summary, report.portable);
+  report.costs = new Map(report.portable.map((row) => [row.stack, row]));
+  if (raw.schema !== SCHEMA) {
+    report.warnings.push(`The results have schema ${asText(raw.schema)}, this page was made for schema ${SCHEMA}: some figures may be missing.`);
+  }
+  return report;
+}
+
+/** Each baseline followed by the stacks compared with it; `index` picks colour, dash and mark. */
+function orderedStacks(planned, summary, portable) {
+  const baselines = new Map();
+  for (const { name, stack, baseline } of [...planned, ...portable, ...summary]) {
+    const key = asText(name ?? stack);
+    if (!baselines.has(key)) baselines.set(key, baseline === undefined || baseline === null ? null : asText(baseline));
+  }
+  const roots = [...baselines.keys()].filter((name) => baselines.get(name) === null);
+  const ordered = roots.flatMap((root) => [root, ...[...baselines.keys()].filter((name) => baselines.get(name) === root)]);
+  const rest = [...baselines.keys()].filter((name) => !ordered.includes(name));
+  let index = 0;
+  return [...ordered, ...rest].map((name) => {
+    const baseline = baselines.get(name);
+    return { name, baseline, index: baseline === null ? null : index++ };
+  });
+}
+
+function findRows(report, wanted) {
+  return report.summary.filter((row) => Object.entries(wanted).every(([key, value]) => row[key] === value));
+}
+
+function overheadOf(row, clock) {
+  const [pct, interval] = clock === 'session'
+    ? [row.session_overhead_pct, row.session_overhead_ci95_pct]
+    : [row.overhead_pct, row.overhead_ci95_pct];
+  const bounds = list(interval);
+  return { pct: number(pct), interval: bounds.length === 2 && bounds.every(Number.isFinite) ? bounds : null };
+}
+
+function meanOf(row, clock) {
+  return number(clock === 'session' ? row.session_mean_s : row.mean_s);
+}
+
+function workloadsOf(rows) {
+  const known = Object.keys(WORKLOAD_TITLES);
+  const rank = (kind) => (known.includes(kind) ? known.indexOf(kind) : known.length);
+  return [...new Set(rows.map((row) => asText(row.workload)))].sort((a, b) => rank(a) - rank(b));
+}
+
+function sizesOf(rows) {
+  const sizes = [...new Set(rows.map((row) => number(row.size_bytes)))];
+  return sizes.sort((a, b) => (a ?? -1) - (b ?? -1));
+}
