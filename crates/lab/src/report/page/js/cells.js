@@ -72,6 +72,7 @@ function cellFlags(row) {
   return [
     number(row.failed) > 0 ? `✕ ${failureText(row)}` : null,
     row.not_shaped === true ? '◇ not shaped' : null,
+    number(row.outliers) > 0 ? `○ ${row.outliers} of ${asText(row.n)} outlier${row.outliers > 1 ? 's' : ''}` : null,
     row.limited_by === 'CPU' ? '▲ CPU' : null,
   ].filter(Boolean);
 }
@@ -85,13 +86,14 @@ function heatNotes(rows) {
   const notes = [];
   if (rows.some((row) => row.limited_by === 'CPU')) notes.push('▲ CPU: CPU-limited on shared cores. The machine was less than 10 % idle, so the cell tells about this processor, not about the network.');
   if (rows.some((row) => row.not_shaped === true)) notes.push('◇ not shaped: the transfer took less than 100 ms and slipped through the shaper\'s bucket; its link rate was not in force.');
+  if (rows.some((row) => number(row.outliers) > 0)) notes.push('○ outlier: a run further from the median of its cell than 3.5 robust standard deviations. It is marked and counts all the same.');
   if (rows.some((row) => number(row.failed) > 0)) notes.push('✕ failed: runs that ended in an error. They are counted and left out of the mean, never retried.');
   return notes;
 }
 
 function openRuns(report, row) {
   const dialog = document.getElementById('runs');
-  const samples = report.samples.filter((sample) => ['link', 'stack', 'workload', 'size_bytes'].every((key) => (sample[key] ?? null) === (row[key] ?? null)));
+  const samples = samplesOf(report, row);
   document.getElementById('runs-title').textContent = `${asText(row.stack)}: ${workloadTitle(asText(row.workload)).toLowerCase()}${number(row.size_bytes) === null ? '' : `, ${formatSize(row.size_bytes)}`}, link ${asText(row.link)}`;
   dialog.querySelector('.body').replaceChildren(cellFacts(row), samples.length ? make('div', { class: 'scroll', tabindex: 0 }, sampleTable(samples)) : make('p', {}, 'The results hold no single runs of this cell.'));
   dialog.showModal();
@@ -107,7 +109,7 @@ function cellFacts(row) {
     ['Overhead, session', overhead('session')],
     ['Goodput', positive(row.goodput_bps) === null ? null : formatRate(row.goodput_bps)],
     ['Limited by', row.limited_by ? asText(row.limited_by) : null],
-    ['Runs', `${asText(row.n)} good, ${asText(row.failed)} failed`],
+    ['Runs', `${asText(row.n)} good, ${asText(row.failed)} failed${number(row.outliers) > 0 ? `, ${row.outliers} of them marked as outliers` : ''}`],
   ]);
   const reason = Object.hasOwn(LIMITS, row.limited_by) ? LIMITS[row.limited_by] : null;
   return make('div', {}, facts, reason ? make('p', { class: 'lead' }, reason) : null);
@@ -119,7 +121,7 @@ function sampleTable(samples) {
     const cpu = record(sample.cpu_seconds);
     return make('tr', {}, rowHead(sample.block), time(sample.seconds), time(sample.session_seconds), time(sample.client_seconds), time(sample.process_seconds),
       time(cpu.client), time(cpu.server), time(cpu.machine), make('td', {}, number(sample.cpu_idle_pct) === null ? '–' : `${format3(sample.cpu_idle_pct)} %`), make('td', {}, asText(sample.transfers ?? '–')),
-      make('td', { class: 'error' }, asText(sample.marked ?? '')), make('td', { class: 'error' }, sample.ok === false ? `✕ ${asText(sample.error ?? 'failed')}` : asText(sample.error ?? '')));
+      make('td', { class: 'error' }, [sample.outlier === true ? '○ outlier' : null, sample.marked ? asText(sample.marked) : null].filter(Boolean).join('; ')), make('td', { class: 'error' }, sample.ok === false ? `✕ ${asText(sample.error ?? 'failed')}` : asText(sample.error ?? '')));
   });
   const heads = ['Transfer', 'Session', 'Client\'s clock', 'Process', 'CPU, client', 'CPU, server', 'CPU, machine', 'CPU idle', 'Averaged over'];
   return make('table', {}, make('caption', {}, 'One row a run. Transfer and session are read from the wire; the client\'s clock and the process\'s time stand beside them.'),

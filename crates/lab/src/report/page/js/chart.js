@@ -2,8 +2,6 @@
 
 const ASINH_THRESHOLD_PCT = 0.5;
 const PLOT_HEIGHT = 420;
-const DASHES = [[], [9, 4], [2, 3], [9, 3, 2, 3], [16, 4], [5, 2], [12, 3, 2, 3, 2, 3]];
-const COLOURS = 7;
 const MOST_FULL_LABELS = 5;
 const LABEL_DIRECTIONS = [[-1, -1], [-1, 0], [-1, 1], [-0.5, -1], [-0.5, 1], [0, -1], [0, 1], [0.5, -1], [0.5, 1], [1, -1], [1, 1], [1, 0]];
 
@@ -72,7 +70,7 @@ function showReadout(view, model, state) {
   view.readout.textContent = outside
     ? 'Point at the picture, or focus it and press the arrow keys, to read values.'
     : `At ${formatRate(model.rates[position])}: ` + model.lines.map((line, index) => [line, view.picture.curves[index][position]])
-      .filter(([line]) => !state.hiddenLines.has(line)).map(([line, pct]) => `${line.name} ${formatPct(pct)}`).join(', ');
+      .filter(([line, pct]) => !state.hiddenLines.has(line) && pct !== null).map(([line, pct]) => `${line.name} ${formatPct(pct)}`).join(', ');
 }
 
 /** The range follows lines and marks; a whisker much longer than either is cut rather than flattening everything else. */
@@ -166,16 +164,6 @@ function drawMark(overlay, { point, x, y: centre }, area, y) {
   overlay.append(group);
 }
 
-function markShape(index, x, y, attributes) {
-  const shapes = [
-    `M${x - 4.5} ${y}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0`,
-    `M${x - 4} ${y - 4}h8v8h-8z`,
-    `M${x} ${y - 5}l5 9h-10z`,
-    `M${x} ${y - 5.5}l5.5 5.5l-5.5 5.5l-5.5 -5.5z`,
-  ];
-  return drawing('path', { d: shapes[index % shapes.length], ...attributes });
-}
-
 /** Where each stack stops filling the link; baselines too, on the zero line, since that is where the lines go flat. */
 function kneeDots(model, lines, picture, x, y) {
   const label = lines.length > MOST_FULL_LABELS ? (name, rate) => `${name} ${rate}` : (name, rate) => `${name} fills links up to ${rate}`;
@@ -184,10 +172,6 @@ function kneeDots(model, lines, picture, x, y) {
   }));
   for (const [name, rate] of baselineKnees(lines)) dots.push({ x: x(rate), y: y(0), colour: '--soft', unlabelled: true, text: `${name} fills links up to ${formatRate(rate)}` });
   return dots;
-}
-
-function baselineKnees(lines) {
-  return new Map(lines.map((line) => [line.baseline, positive(line.base.fill_bps)]).filter(([, rate]) => rate !== null && rate < RATE_DOMAIN.limit));
 }
 
 function kneeDot({ x, y, colour, text }) {
@@ -251,7 +235,7 @@ function leaderSpots(anchor, box) {
 
 function curvePixels(model, lines, picture, x, y) {
   const columns = model.rates.map(x);
-  return lines.flatMap((line) => filledPath(picture.curves[model.lines.indexOf(line)].map((pct, position) => ({ x: columns[position], y: y(pct) }))));
+  return lines.flatMap((line) => filledPath(picture.curves[model.lines.indexOf(line)].flatMap((pct, position) => (pct === null ? [] : [{ x: columns[position], y: y(pct) }]))));
 }
 
 function markPixels(y) {
@@ -270,7 +254,7 @@ function filledPath(corners) {
 function drawEndLabels(overlay, lines, model, picture, area, y) {
   const labels = lines.map((line) => {
     const curve = picture.curves[model.lines.indexOf(line)];
-    const last = curve[curve.length - 1];
+    const last = curve.findLast((pct) => pct !== null);
     return { line, from: y(last), y: y(last), text: `${shorten(line.name, 16)} ${formatPct(last)}` };
   });
   spreadVertically(labels, 17, area.height);
@@ -291,15 +275,6 @@ function spreadVertically(labels, gap, height) {
     }
     for (const label of labels) label.y = Math.min(height - 6, Math.max(6, label.y));
   }
-}
-
-function colourOf(index) {
-  return `--stack-${index % COLOURS}`;
-}
-
-function dashOf(index) {
-  // Past the last colour the same colours return with other dashes.
-  return DASHES[(index + Math.floor(index / COLOURS)) % DASHES.length];
 }
 
 function onThemeChange(redraw) {

@@ -95,3 +95,19 @@ function describeLink(link) {
   const delay = positive(link.delay_ms) === null ? '' : `, ${formatTime(link.delay_ms / 1e3)} delay`;
   return `${rate}${delay}${rttOf(link) === null ? '' : `, round trip ${formatTime(rttOf(link))}`}`;
 }
+
+/** Powers of ten, as sizes between those that were measured are written. */
+function formatOctets(octets) {
+  const [factor, unit] = [[1e9, 'GB'], [1e6, 'MB'], [1e3, 'kB']].find(([candidate]) => octets >= candidate) ?? [1, 'B'];
+  return `${format3(octets / factor)} ${unit}`;
+}
+
+/** A value with half of its 95 % interval, in as many digits as the half deserves. */
+function withHalf(value, interval, factor = 1) {
+  const ends = list(interval);
+  if (ends.length !== 2 || !ends.every(Number.isFinite)) return format3(value * factor);
+  const half = (ends[1] - ends[0]) / 2 * factor;
+  const decimals = half > 0 ? Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(half)))) : 3;
+  const digits = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+  return `${(value * factor).toLocaleString('en-US', digits).replace('-', '−')} ± ${half.toLocaleString('en-US', digits)}`;
+}

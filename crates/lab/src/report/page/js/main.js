@@ -12,13 +12,26 @@ function renderHead(report) {
     pointer.append(make('a', { href: '#warnings' }, count), ' about this run: read before quoting a figure.');
     pointer.hidden = false;
   }
+  document.getElementById('trust').append('How we know: ', ...trustLine(report));
+}
+
+/** Why the figures may be believed, in one line, each part a link to the section that shows it. */
+function trustLine(report) {
+  const parts = [['#link', `Link ${linkVerdict(report.mainLink)}`]];
+  const hidden = [...report.clearText.values()].filter((row) => row.secured === true && row.marker_seen === false).length;
+  if (hidden) parts.push(['#wire', `${hidden} secured ${hidden === 1 ? 'stack' : 'stacks'} with nothing in clear on the wire`]);
+  if (number(report.accounting.captures) !== null) parts.push(['#wire', `packets of ${format3(report.accounting.captures)} transfers counted`]);
+  const outliers = report.samples.filter((sample) => sample.outlier === true).length;
+  parts.push(['#cells', `${report.samples.length.toLocaleString('en-US')} samples, ${outliers === 0 ? 'no outlier' : outliers === 1 ? '1 outlier, kept' : `${outliers} outliers, all kept`}`]);
+  if (report.predictions.length) parts.push(['#errors', `prediction off by a median of ${format3(median(report.predictions.map((cell) => Math.abs(number(cell.error_pct) ?? 0))))} %`]);
+  return parts.flatMap(([target, text], position) => [position ? ' · ' : '', make('a', { href: target }, text)]);
 }
 
 function renderReport() {
-  const counts = { charts: 0, lines: 0, points: 0, strips: 0, cells: 0, errors: 0 };
+  const counts = { charts: 0, lines: 0, points: 0, strips: 0, cells: 0, models: 0, residuals: 0, crossings: 0, predictions: 0, wires: 0, rfc6349: 0, cleartext: 0, layers: 0, links: 0, errors: 0 };
   const sections = [
-    ['cost', renderCosts], ['picture', renderPicture], ['time', renderTimelines],
-    ['cells', renderHeatMaps], ['machine', renderMachine], ['warnings', renderWarnings],
+    ['cost', renderCosts], ['models', renderModels], ['picture', renderPicture], ['time', renderTimelines], ['wire', renderWire],
+    ['cells', renderHeatMaps], ['link', renderLinks], ['machine', renderMachine], ['warnings', renderWarnings],
   ];
   let report = null;
   try {

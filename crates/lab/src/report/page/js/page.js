@@ -29,9 +29,9 @@ function rowHead(text) {
   return make('th', { scope: 'row' }, ...breakable(asText(text)));
 }
 
-/** Lets a stack's name break after its slashes, and a senselessly long one anywhere. */
+/** Lets a name break after its slashes and commas, and a senselessly long one anywhere. */
 function breakable(text) {
-  const pieces = text.match(/[^/]{1,18}\/?|\//g) ?? [];
+  const pieces = text.match(/[^/,]{1,18}[/,]?|[/,]/g) ?? [];
   return pieces.flatMap((piece) => [piece, make('wbr')]);
 }
 
@@ -39,6 +39,18 @@ function segmented(title, name, choices, chosen, choose) {
   if (choices.length < 2) return null;
   return make('fieldset', {}, make('legend', {}, title), ...choices.map(([value, text]) => make('label', {},
     make('input', { type: 'radio', name, value, checked: value === chosen, onchange: () => choose(value) }), text)));
+}
+
+function linkSelect(names, chosen, choose) {
+  if (names.length < 2) return null;
+  const select = make('select', { onchange: () => choose(select.value) }, ...names.map((name) => make('option', { value: name, selected: name === chosen }, name)));
+  return make('label', {}, 'Link', select);
+}
+
+function sizeSelect(sizes, chosen, choose) {
+  if (sizes.length < 2) return null;
+  const select = make('select', { onchange: () => choose(Number(select.value)) }, ...sizes.map((size) => make('option', { value: size, selected: size === chosen }, formatSize(size))));
+  return make('label', {}, 'File size', select);
 }
 
 function addTools(body, ...tools) {

@@ -1,6 +1,6 @@
 /* Reads the results inside the page. The data contract is docs/results.md. */
 
-const SCHEMA = 1;
+const SCHEMA = 2;
 const CLOCKS = { transfer: 'transfer only', session: 'whole session' };
 
 function parseReport(text) {
@@ -14,6 +14,12 @@ function parseReport(text) {
     samples: records(raw.samples),
     summary: records(raw.summary),
     portable: records(raw.portable),
+    models: records(raw.models),
+    crossovers: records(raw.crossovers),
+    predictions: records(raw.predictions),
+    accounting: record(raw.accounting),
+    clearText: new Map(records(raw.clear_text).map((row) => [row.stack, row])),
+    layerSetups: records(raw.layer_setups),
     timelines: records(raw.timelines),
     warnings: list(raw.warnings).map(asText),
   };
@@ -26,7 +32,7 @@ function parseReport(text) {
   return report;
 }
 
-/** Each baseline followed by the stacks compared with it; `index` picks colour, dash and mark. */
+/** Each baseline followed by the stacks compared with it; `index` picks colour, dash and mark, below 0 those of baselines. */
 function orderedStacks(planned, summary, portable) {
   const baselines = new Map();
   for (const { name, stack, baseline } of [...planned, ...portable, ...summary]) {
@@ -36,10 +42,10 @@ function orderedStacks(planned, summary, portable) {
   const roots = [...baselines.keys()].filter((name) => baselines.get(name) === null);
   const ordered = roots.flatMap((root) => [root, ...[...baselines.keys()].filter((name) => baselines.get(name) === root)]);
   const rest = [...baselines.keys()].filter((name) => !ordered.includes(name));
-  let index = 0;
+  let index = 0, plain = -1;
   return [...ordered, ...rest].map((name) => {
     const baseline = baselines.get(name);
-    return { name, baseline, index: baseline === null ? null : index++ };
+    return { name, baseline, index: baseline === null ? plain-- : index++ };
   });
 }
 
@@ -68,4 +74,14 @@ function workloadsOf(rows) {
 function sizesOf(rows) {
   const sizes = [...new Set(rows.map((row) => number(row.size_bytes)))];
   return sizes.sort((a, b) => (a ?? -1) - (b ?? -1));
+}
+
+function rttOf(link) {
+  const rtt_us = positive(link.rtt_us);
+  return rtt_us === null ? null : rtt_us / 1e6;
+}
+
+/** The samples of a row that names link, stack, workload and size. */
+function samplesOf(report, row) {
+  return report.samples.filter((sample) => ['link', 'stack', 'workload', 'size_bytes'].every((key) => (sample[key] ?? null) === (row[key] ?? null)));
 }

@@ -39,3 +39,8 @@ function spacedChoice(values, most) {
   if (values.length <= most) return values;
   return Array.from({ length: most }, (_, position) => values[Math.round(position * (values.length - 1) / (most - 1))]);
 }
+
+function median(values) {
+  const sorted = [...values].sort((a, b) => a - b), middle = Math.floor(sorted.length / 2);
+  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}

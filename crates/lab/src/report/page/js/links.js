@@ -1,0 +1,68 @@
+/* The links: what was asked for, what the self-test measured in each direction, and what made them. */
+
+const WAYS = { down: 'to client', up: 'to server' };
+const OWN_DROPS = ['dropped_by_memory', 'dropped_by_kernel'];
+
+function renderLinks(body, report, counts) {
+  const tested = report.links.filter((link) => link.self_test);
+  counts.links += report.links.length;
+  body.append(
+    make('p', { class: 'lead' }, tested.length
+      ? 'Each link was tested by UDP probes before it was used, in both directions: asked for, and found. A main link that fails its test fails the run; a check link that fails is left out.'
+      : 'There was no rate, delay or loss to test: the link was as fast as the machine.'),
+    make('div', { class: 'scroll' }, linkTable(report.links)));
+  const details = report.links.filter((link) => list(link.commands).length);
+  for (const link of details) body.append(folded(`Commands that made ${linkName(link)}`, make('pre', {}, list(link.commands).map(asText).join('\n'))));
+}
+
+function linkTable(links) {
+  const rows = links.flatMap((link, position) => linkRows(link, position));
+  const heads = [['Link', 'text'], ['Direction', 'text'], ['Rate'], ['Delay, one way'], ['99th percentile'], ['Loss'], ['Verdict', 'text'], ['Round trip']];
+  return make('table', { class: 'links' },
+    make('caption', {}, 'Large: what was asked for. Small print: what was found, and the bound that it had to keep. 99th percentile: delay beyond what was asked for.'),
+    make('thead', {}, make('tr', {}, ...heads.map(([head, kind]) => columnHead(head, { class: kind ?? null })))),
+    make('tbody', {}, ...rows));
+}
+
+function linkRows(link, position) {
+  const test = record(link.self_test);
+  const ways = Object.keys(WAYS).filter((way) => Object.keys(record(test[way])).length);
+  const rows = ways.length ? ways : [null];
+  return rows.map((way, turn) => make('tr', {},
+    turn ? null : make('th', { scope: 'rowgroup', rowspan: rows.length }, ...breakable(linkName(link)), make('small', {}, position ? 'check of the prediction, ' : 'main link, ', makerText(link))),
+    make('td', { class: 'text' }, way === null ? 'both' : WAYS[way]),
+    ...wayCells(link, way === null ? null : record(test[way])),
+    turn ? null : make('td', { rowspan: rows.length }, rttOf(link) === null ? 'not measured' : formatTime(rttOf(link)))));
+}
+
+function wayCells(link, way) {
+  if (way === null) {
+    const asked = [positive(link.rate_bps) === null ? 'no limit' : formatRate(link.rate_bps), milliseconds(link.delay_ms), '–', `${format3(number(link.loss_pct) ?? 0)} %`];
+    return [...asked.map((text) => make('td', {}, text)), make('td', { class: 'text' }, 'nothing to test')];
+  }
+  const rate = record(way.rate), delay = record(way.delay), loss = record(way.loss);
+  const small = (text) => make('small', {}, text);
+  const within = (bound, unit) => (number(bound) === null ? '' : `, within ±${format3(bound)} ${unit}`);
+  const passed = [rate, delay, loss].every((part) => part.passed !== false);
+  return [
+    make('td', {}, positive(rate.asked_bps) === null ? 'no limit' : formatRate(rate.asked_bps), number(rate.measured_bps) === null ? null : small(`${formatRate(rate.measured_bps)}, ${formatPct(rate.error_pct)}${within(rate.allowed_pct, '%')}`)),
+    make('td', {}, number(delay.asked_us) === null ? '–' : formatTime(delay.asked_us / 1e6), number(delay.median_error_us) === null ? null : small(`${signed(delay.median_error_us, format3)} µs${within(delay.allowed_us, 'µs')}`)),
+    make('td', {}, number(delay.p99_error_us) === null ? '–' : `${signed(delay.p99_error_us, format3)} µs`),
+    make('td', {}, number(loss.asked_pct) === null ? '–' : `${format3(loss.asked_pct)} %`, number(loss.sent) === null ? null : small(`${asText(loss.lost)} of ${asText(loss.sent)}${list(loss.interval).length === 2 ? `, ${list(loss.interval).map(asText).join(' to ')} expected` : ''}`)),
+    make('td', { class: passed ? 'text' : 'text failed' }, passed ? '✓ within' : '✕ out of bounds'),
+  ];
+}
+
+function makerText(link) {
+  const emulator = record(link.emulator);
+  const own = Object.values(record(emulator.counters)).flatMap((counters) => OWN_DROPS.map((name) => number(record(counters)[name]) ?? 0)).reduce((sum, count) => sum + count, 0);
+  const share = number(emulator.cpu_seconds) === null || !positive(emulator.seconds) ? '' : ` (${format3(emulator.cpu_seconds / emulator.seconds)} of a core${own ? `, dropped ${format3(own)} frames of its own` : ''})`;
+  return `made by ${asText(link.backend ?? '–')}${share}`;
+}
+
+/** One line on a link and its test, for the top of the page. */
+function linkVerdict(link) {
+  const test = record(link.self_test);
+  if (!link.self_test) return `${linkName(link)}, nothing to test`;
+  return `${linkName(link)} by ${asText(link.backend ?? '–')}, self-test ${test.passed === true ? 'passed' : 'failed'}`;
+}
