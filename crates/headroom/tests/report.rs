@@ -3,10 +3,8 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
-
-use common::{Ground, array, parts, privileged, text};
+use common::browser::{attribute, browser, count, rendered, title};
+use common::{Ground, array, privileged, text};
 use serde_json::{Value, json};
 
 #[test]
@@ -31,11 +29,21 @@ fn the_report_is_drawn_whole_and_takes_names_for_text() {
     const HOSTILE: &str = "\"></script><script>document.title='pwned'</script>\
                            <img src=x onerror=\"document.title='pwned'\">{{results_json}}'`&amp;${1}";
     let mut hostile = results.clone();
-    rename(&mut hostile, HOSTILE);
     for key in ["question", "name", "link"] {
         hostile["plan"][key] = json!(HOSTILE);
     }
     hostile["environment"]["cpu"] = json!(HOSTILE);
+    for key in ["name", "backend", "offload"] {
+        hostile["link"][key] = json!(HOSTILE);
+    }
+    hostile["link"]["commands"] = json!([HOSTILE]);
+    for sample in list(&mut hostile, "samples") {
+        sample["link"] = json!(HOSTILE);
+    }
+    let setup = json!({ "stack": "https", "layer": HOSTILE, "packets": 1, "bytes": 1,
+                        "round_trips": 1, "seconds": [1.0] });
+    hostile["layer_setups"] = json!([setup]);
+    rename(&mut hostile, HOSTILE);
     hostile["remarks"] = json!([HOSTILE, "<b>bold</b>"]);
     for (index, sample) in list(&mut hostile, "samples").iter_mut().enumerate() {
         if index % 3 == 0 {
@@ -98,17 +106,14 @@ fn the_report_is_drawn_whole_and_takes_names_for_text() {
 
 /// Everything that the results hold is on the page, and nothing from elsewhere.
 fn assert_drawn(page: &str, results: &Value) {
-    let count = |name: &str| -> usize {
-        let value = attribute(page, name).unwrap_or_else(|| panic!("no {name}"));
-        value.parse().unwrap_or_else(|_| panic!("{name} is {value}"))
-    };
+    let count = |name: &str| count(page, name);
     assert_eq!(attribute(page, "data-rendered").as_deref(), Some("ok"));
     assert_eq!(count("data-errors"), 0);
     // a line needs all of its figures, which noise can take away on a busy machine
     let costs = array(results, "portable");
     let complete = |name: &Value| {
         let row = costs.iter().find(|row| row["stack"] == *name);
-        let keys = ["round_trips", "extra_bytes_per_mb", "fixed_s", "seconds_per_gb"];
+        let keys = ["round_trips", "line_bytes_per_byte", "work_s", "seconds_per_gb"];
         row.is_some_and(|row| keys.iter().all(|key| row[key].is_number()))
     };
     let lines = costs
@@ -117,7 +122,13 @@ fn assert_drawn(page: &str, results: &Value) {
         .filter(|row| complete(&row["stack"]) && complete(&row["baseline"]))
         .count();
     assert_eq!(count("data-lines"), lines);
-    assert_eq!(count("data-charts"), usize::from(lines > 0));
+    // the picture of any link, and two of any size
+    let models = array(results, "models").len();
+    assert_eq!(count("data-charts"), usize::from(lines > 0) + if models > 0 { 2 } else { 0 });
+    assert_eq!(count("data-models"), models);
+    assert_eq!(count("data-links"), 1 + array(results, "check_links").len());
+    assert_eq!(count("data-layers"), array(results, "layer_setups").len());
+    assert_eq!(count("data-predictions"), array(results, "predictions").len());
     assert_eq!(count("data-strips"), array(results, "timelines").len());
     assert_eq!(count("data-cells"), array(results, "summary").len());
     assert!(page.contains("</h1>"), "the page has its heading");
@@ -139,7 +150,7 @@ fn rename(results: &mut Value, name: &str) {
     for workload in list(&mut results["plan"], "workloads") {
         list(workload, "stacks").iter_mut().for_each(swap);
     }
-    for table in ["samples", "summary", "portable", "timelines"] {
+    for table in ["samples", "summary", "portable", "timelines", "layer_setups"] {
         for row in list(results, table) {
             swap(&mut row["stack"]);
         }
@@ -151,57 +162,6 @@ fn rename(results: &mut Value, name: &str) {
 
 fn list<'a>(value: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
     value[key].as_array_mut().expect("a list")
-}
-
-/// The page of a folder's report as the browser has made it.
-fn rendered(ground: &Ground, browser: &Path, folder: &str) -> String {
-    let page = ground.path(folder).join("report.html");
-    let home = ground.path(&format!("browser-{folder}"));
-    std::fs::create_dir_all(&home).expect("a home for the browser");
-    let mut command = ground.command(browser);
-    command
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
-        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-        .arg(format!("--user-data-dir={}", home.join("profile").display()))
-        .args(["--virtual-time-budget=10000", "--dump-dom"])
-        .arg(format!("file://{}", page.display()))
-        .env("HOME", &home)
-        .stderr(Stdio::piped());
-    let output = command.output().expect("the browser starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {said}", output.status);
-    String::from_utf8(output.stdout).expect("a page in UTF-8")
-}
-
-/// An attribute of the page's first element.
-fn attribute(page: &str, name: &str) -> Option<String> {
-    let html = &page[page.find("<html")?..];
-    let tag = &html[..html.find('>')?];
-    let value = &tag[tag.find(&format!(" {name}=\""))? + name.len() + 3..];
-    Some(value[..value.find('"')?].to_owned())
-}
-
-fn title(page: &str) -> &str {
-    let start = page.find("<title>").expect("a title") + "<title>".len();
-    &page[start..start + page[start..].find("</title>").expect("its end")]
-}
-
-/// A Chromium of the system or of the cache. Where tests are required, none is
-/// a failure.
-fn browser() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path)
-        .map(|folder| folder.join("chromium"))
-        .chain([parts().join("bin/chromium")])
-        .find(|path| path.is_file());
-    if found.is_none() {
-        let required = std::env::var_os("CI").is_some()
-            || std::env::var("HEADROOM_TESTS").is_ok_and(|value| value == "required");
-        let how = "no chromium: run scripts/fetch-parts --with-browser";
-        assert!(!required, "{how}");
-        eprintln!("skipped: {how}");
-    }
-    found
 }
 
 #[test]

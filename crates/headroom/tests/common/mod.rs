@@ -4,6 +4,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this one")]
 
+pub(crate) mod browser;
+
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
