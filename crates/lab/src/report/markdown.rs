@@ -12,6 +12,16 @@ pub(super) struct Table {
     pub(super) rows: Vec<Vec<String>>,
 }
 
+impl Table {
+    /// Whether a column's cells are figures, which stand to the right.
+    pub(super) fn has_figures(&self, column: usize) -> bool {
+        let is_figure = |row: &Vec<String>| {
+            row[column].starts_with(|c: char| c.is_ascii_digit() || "+-×".contains(c))
+        };
+        column > 0 && self.rows.iter().any(is_figure)
+    }
+}
+
 /// Sentences and tables, for a README or an issue.
 pub fn summary(results: &Results) -> String {
     let mut text = format!("## {}\n\n", results.plan.question);
@@ -25,7 +35,8 @@ pub fn summary(results: &Results) -> String {
         let line = |row: &[String]| format!("| {} |\n", row.join(" | "));
         text += "\n";
         text += &line(&table.header);
-        text += &format!("|{}\n", "---|".repeat(table.header.len()));
+        let rule = |column| if table.has_figures(column) { "---:|" } else { "---|" };
+        text += &format!("|{}\n", (0..table.header.len()).map(rule).collect::<String>());
         for row in &table.rows {
             text += &line(row);
         }

@@ -87,6 +87,7 @@ fn wire(results: &Results) -> Table {
             wire.bytes.to_string(),
             wire.payload_efficiency_pct.map_or_else(dash, |pct| format!("{pct:.2} %")),
             wire.header_bytes_per_packet.map_or_else(dash, |octets| format!("{octets:.1}")),
+            content(results, &row.stack),
         ])
     });
     Table {
@@ -97,6 +98,7 @@ fn wire(results: &Results) -> Table {
             "octets",
             "payload efficiency",
             "headers/packet",
+            "content",
         ]),
         rows: rows.collect(),
     }
@@ -118,6 +120,14 @@ fn set_ups(results: &Results) -> Table {
         header: words(&["set-up of a layer", "layer", "round trips", "packets", "octets", "time"]),
         rows: rows.collect(),
     }
+}
+
+/// Whether files of a stack could be read on the wire.
+fn content(results: &Results, stack: &str) -> String {
+    let found = results.clear_text.iter().find(|row| row.stack == stack);
+    found.map_or_else(dash, |row| {
+        if row.marker_seen { "readable" } else { "nothing in clear" }.to_owned()
+    })
 }
 
 fn predictions(results: &Results) -> Table {

@@ -23,9 +23,10 @@ pub fn answer(results: &Results, width: usize) -> String {
         "Round trips: before the file's first octet. Bytes: octets on the wire beyond the file, per MB of \
          file, in its direction. Overhead: time from the first data command to completion against \
          the baseline, ± half of its 95 % interval; a baseline shows its time. Limited by: at the largest size. Fixed cost and cost per GB: of the whole \
-         session, login included, ± half of the 95 % interval; fits within: the worst size. Payload \
+         session, login included, ± half of the 95 % interval; fits within: the worst size; AICc prefers: \
+         that model of the overhead, or a line over log(size). Payload \
          efficiency: octets of file for each octet on the wire in its direction; headers: octets of a full packet that are \
-         not the file's.",
+         not the file's; content: whether a marker in a file could be read on the wire.",
         width,
     );
     for link in super::links::sentences(results) {
@@ -47,11 +48,10 @@ pub(super) fn aligned(table: &Table) -> String {
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
             let space = " ".repeat(width - cell.chars().count());
-            // text to the left, numbers to the right
-            if column == 0 || column + 1 == columns {
-                format!("{cell}{space}")
-            } else {
+            if table.has_figures(column) {
                 format!("{space}{cell}")
+            } else {
+                format!("{cell}{space}")
             }
         });
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
@@ -91,6 +91,9 @@ mod tests {
         let table =
             Table { header: row(["stack", "µs", "by"]), rows: vec![row(["ftp", "1 200", "CPU"])] };
         assert_eq!(aligned(&table), "stack     µs  by\n─────────────────\nftp    1 200  CPU\n");
+        let table =
+            Table { header: row(["stack", "", "off"]), rows: vec![row(["ftp", "get", "+1 %"])] };
+        assert_eq!(aligned(&table), "stack        off\n────────────────\nftp    get  +1 %\n");
     }
 
     #[test]
