@@ -2,12 +2,13 @@
 
 const ASINH_THRESHOLD_PCT = 0.5;
 const PLOT_HEIGHT = 420;
+const NARROW = 560;
 const MOST_FULL_LABELS = 5;
 const LABEL_DIRECTIONS = [[-1, -1], [-1, 0], [-1, 1], [-0.5, -1], [-0.5, 1], [0, -1], [0, 1], [0.5, -1], [0.5, 1], [1, -1], [1, 1], [1, 0]];
 
 function makeChart(model, state, view) {
   const overlay = drawing('svg', { 'aria-hidden': 'true' });
-  const endLabelWidth = Math.max(...model.lines.map((line) => textWidth(`${shorten(line.name, 16)} +1,000 %`, '600 13px'))) + 34;
+  const endLabelWidth = Math.max(...model.lines.map((line) => textWidth(endLabel(line, '+1,000 %', view.plot.clientWidth), '600 13px'))) + 34;
   const size = () => ({ width: Math.max(320, view.plot.clientWidth), height: PLOT_HEIGHT });
   const chart = new uPlot({
     ...size(),
@@ -19,7 +20,7 @@ function makeChart(model, state, view) {
       y: { distr: 4, asinh: ASINH_THRESHOLD_PCT, range: () => overheadRange(view.picture) },
     },
     axes: [
-      chartAxis({ label: 'Link rate', size: 34, splits: () => rateTicks(model.domain), values: (_, ticks) => ticks.map(rateTickLabel) }),
+      chartAxis({ label: 'Link rate', size: 34, splits: () => rateTicks(model.domain), values: rateLabels }),
       chartAxis({ label: 'Overhead', size: 62, splits: overheadTicks, values: (_, ticks) => ticks.map((tick) => `${signed(tick, format3)} %`.replace('±', '')) }),
     ],
     series: [{}, ...model.lines.map((line) => ({
@@ -107,16 +108,23 @@ function rateTicks([least, most]) {
   return ticks;
 }
 
-function rateTickLabel(rate) {
-  return Math.abs(Math.log10(rate) % 1) < 1e-6 || Math.abs(Math.log10(rate) % 1) > 1 - 1e-6 ? formatRate(rate) : '';
+/** Of decades, as many as there is room for. */
+function rateLabels(chart, ticks) {
+  let last = -Infinity;
+  return ticks.map((rate) => {
+    const decade = Math.abs(Math.log10(rate) - Math.round(Math.log10(rate))) < 1e-6, at = chart.valToPos(rate, 'x');
+    if (!decade || at - last < 72) return '';
+    last = at;
+    return formatRate(rate);
+  });
 }
 
 function drawOverlay(chart, overlay, model, state, picture) {
   const area = { width: chart.over.clientWidth, height: chart.over.clientHeight };
   const x = (rate) => chart.valToPos(rate, 'x'), y = (pct) => chart.valToPos(pct, 'y');
   const lines = model.lines.filter((line) => !state.hiddenLines.has(line));
-  const marks = spreadMarks(picture.points.filter((point) => lines.includes(point.line)), x, y);
-  const knees = kneeDots(model, lines, picture, x, y);
+  const marks = spreadMarks(picture.points.filter((point) => lines.includes(point.line)), area.width, x, y);
+  const knees = kneeDots(model, lines, picture, chart.width, x, y);
   overlay.setAttribute('width', area.width);
   overlay.setAttribute('height', area.height);
   overlay.replaceChildren();
@@ -127,14 +135,14 @@ function drawOverlay(chart, overlay, model, state, picture) {
   const obstacles = [...curvePixels(model, lines, picture, x, y), ...marks.flatMap(markPixels(y)), ...knees.flatMap(({ x: across, y: down }) => boxSpots({ x: across - 6, y: down - 6, width: 12, height: 12 }))];
   for (let along = 0; along < area.width; along += 8) obstacles.push({ x: along, y: y(0) });
   drawKneeLabels(overlay, knees, obstacles, area);
-  drawEndLabels(overlay, lines, model, picture, area, y);
+  drawEndLabels(overlay, lines, model, picture, area, chart.width, y);
 }
 
 /** Marks of one link share its rate; a few pixels between them keep the whiskers apart. */
-function spreadMarks(points, x, y) {
+function spreadMarks(points, width, x, y) {
   const marks = [];
   for (const group of groupBy(points, (point) => `${linkName(point.link)} ${point.rate_bps}`).values()) {
-    const apart = Math.min(15, 60 / group.length);
+    const apart = Math.min(15, 60 / group.length, width / 12 / group.length);
     group.forEach((point, position) => marks.push({ point, site: x(point.rate_bps), x: x(point.rate_bps) + (position - (group.length - 1) / 2) * apart, y: y(point.pct) }));
   }
   return marks;
@@ -165,8 +173,8 @@ function drawMark(overlay, { point, x, y: centre }, area, y) {
 }
 
 /** Where each stack stops filling the link; baselines too, on the zero line, since that is where the lines go flat. */
-function kneeDots(model, lines, picture, x, y) {
-  const label = lines.length > MOST_FULL_LABELS ? (name, rate) => `${name} ${rate}` : (name, rate) => `${name} fills links up to ${rate}`;
+function kneeDots(model, lines, picture, chartWidth, x, y) {
+  const label = lines.length > MOST_FULL_LABELS || chartWidth < NARROW ? (name, rate) => `${name} ${rate}` : (name, rate) => `${name} fills links up to ${rate}`;
   const dots = lines.filter((line) => line.knee_bps !== null && line.knee_bps < RATE_DOMAIN.limit).map((line) => ({
     x: x(line.knee_bps), y: y(picture.at(line, line.knee_bps)), colour: colourOf(line.index), text: label(shorten(line.name), formatRate(line.knee_bps)),
   }));
@@ -251,11 +259,11 @@ function filledPath(corners) {
   });
 }
 
-function drawEndLabels(overlay, lines, model, picture, area, y) {
+function drawEndLabels(overlay, lines, model, picture, area, chartWidth, y) {
   const labels = lines.map((line) => {
     const curve = picture.curves[model.lines.indexOf(line)];
     const last = curve.findLast((pct) => pct !== null);
-    return { line, from: y(last), y: y(last), text: `${shorten(line.name, 16)} ${formatPct(last)}` };
+    return { line, from: y(last), y: y(last), text: endLabel(line, formatPct(last), chartWidth) };
   });
   spreadVertically(labels, 17, area.height);
   for (const { line, from, y: to, text } of labels) {
@@ -263,6 +271,11 @@ function drawEndLabels(overlay, lines, model, picture, area, y) {
       drawing('path', { class: 'leader', stroke: `var(${colourOf(line.index)})`, d: `M${area.width + 1} ${from}L${area.width + 12} ${to}` }),
       drawing('text', { class: 'end', x: area.width + 15, y: to + 4.5, style: `fill: var(${colourOf(line.index)})` }, text));
   }
+}
+
+/** A narrow picture keeps its room for the lines; the readout has the figures. */
+function endLabel(line, figure, chartWidth) {
+  return chartWidth < NARROW ? shorten(line.name, 12) : `${shorten(line.name, 16)} ${figure}`;
 }
 
 /** Moves labels apart until each has `gap` pixels, keeping their order and staying near where they belong. */
