@@ -150,7 +150,7 @@ fn rename(results: &mut Value, name: &str) {
     for workload in list(&mut results["plan"], "workloads") {
         list(workload, "stacks").iter_mut().for_each(swap);
     }
-    for table in ["samples", "summary", "portable", "timelines", "layer_setups"] {
+    for table in ["samples", "summary", "portable", "timelines", "layer_setups", "clear_text"] {
         for row in list(results, table) {
             swap(&mut row["stack"]);
         }

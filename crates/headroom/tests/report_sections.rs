@@ -182,6 +182,12 @@ fn assert_predictions(page: &str, results: &Value) {
 
 fn assert_wire(page: &str, results: &Value) {
     let shown = section(page, "wire");
+    assert_eq!(array(results, "clear_text").len(), 2);
+    assert_eq!(count(page, "data-cleartext"), 2);
+    for (stack, content) in [("http", "readable"), ("https", "✓ nothing in clear")] {
+        let row = format!("<th scope=\"row\">{stack}</th><td class=\"text\">{content}<small>");
+        assert!(shown.contains(&row), "{row}: {shown}");
+    }
     for figure in ["1,234,567", "94.25 %", "86.5", "2.5 %", "97.50 %", "28 %"] {
         assert!(shown.contains(&format!("<td>{figure}</td>")), "{figure}: {shown}");
     }
