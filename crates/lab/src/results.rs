@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::analysis::slow_start::Segment;
 pub use crate::measure::clear_text::ClearText;
 pub use crate::measure::wire::{Phase, Phases, Stretch, Tcp};
+pub use crate::plan::SshHosts;
 pub use crate::testbed::{
     DelayTest, EmulatorCounters, EmulatorReport, LinkReport, LossTest, RateTest, SelfTest,
     WayCounters, WayReport, WayTest, Ways,
@@ -121,6 +122,9 @@ pub struct PlanRecord {
     pub question: String,
     pub stacks: Vec<StackRecord>,
     pub workloads: Vec<WorkloadRecord>,
+    /// The two machines of the plan; null: namespaces on one.
+    #[serde(default)]
+    pub testbed: Option<SshHosts>,
     pub repetitions: u32,
     /// Half-width of every overhead's interval at which blocks end; none: at
     /// `repetitions`, which is the least otherwise.

@@ -8,8 +8,10 @@ use std::str::FromStr;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Family, LinkBackend, Offload, Plan, PlannedStack};
+use super::hosts::{self, SshHosts};
+use super::{AS_IT_IS, Family, LinkBackend, Offload, Plan, PlannedStack};
 use crate::analysis::stop::{self, Until};
+use crate::layer;
 use crate::link::LinkSpec;
 use crate::stack::Stack;
 use crate::units;
@@ -37,16 +39,17 @@ struct PlanFile {
     until: Option<Spanned<String>>,
     max_repetitions: Option<Spanned<u32>>,
     warmup: Option<Spanned<u32>>,
-    family: Option<Family>,
+    family: Option<Spanned<Family>>,
     mtu: Option<Spanned<u32>>,
-    offload: Option<Offload>,
+    offload: Option<Spanned<Offload>>,
     congestion_control: Option<Spanned<String>>,
     link: Option<Spanned<String>>,
-    link_backend: Option<LinkBackend>,
+    link_backend: Option<Spanned<LinkBackend>>,
     #[serde(default)]
     check_links: Vec<Spanned<String>>,
     check_size: Option<Spanned<String>>,
     seed: Option<u64>,
+    testbed: Option<Spanned<TestbedFile>>,
     workload: Spanned<Vec<WorkloadFile>>,
 }
 
@@ -60,6 +63,32 @@ struct WorkloadFile {
     files: Option<Spanned<u32>>,
     clients: Option<Spanned<u32>>,
     commands: Option<Spanned<Vec<String>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct TestbedFile {
+    kind: TestbedKind,
+    client: Option<Spanned<String>>,
+    server: Option<Spanned<String>>,
+    server_address: Option<Spanned<String>>,
+    ports: Option<Spanned<u32>>,
+    ssh: Option<Spanned<Words>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum TestbedKind {
+    Netns,
+    Ssh,
+}
+
+/// A command line, as one types it or word by word.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Words {
+    Line(String),
+    List(Vec<String>),
 }
 
 /// A message and the place in the plan that it is about.
@@ -101,7 +130,8 @@ impl PlanFile {
             }
         };
         let until = self.until(until, repetitions)?;
-        let family = self.family.unwrap_or(Family::Ipv6);
+        let hosts = self.hosts(&stacks)?;
+        let family = self.family(hosts.as_ref())?;
         let mtu = match &self.mtu {
             None => 1500,
             Some(mtu) => {
@@ -123,6 +153,9 @@ impl PlanFile {
         {
             return Err(at(unshaped.0, "a check link needs a rate: it is a point on the picture"));
         }
+        if hosts.is_some() {
+            self.require_no_shaping(&link)?;
+        }
         let check_sizes = match &self.check_size {
             Some(size) => vec![read_size(size)?],
             None => first_download(&workloads),
@@ -135,21 +168,132 @@ impl PlanFile {
             }),
             stacks,
             workloads,
+            congestion_control: plain(self.congestion_control.as_ref())?
+                .unwrap_or_else(|| if hosts.is_some() { AS_IT_IS } else { "cubic" }.into()),
+            hosts,
             repetitions,
             until,
             warmup: bounded(self.warmup.as_ref(), 1, 1..=100)?,
             family,
             mtu,
-            offload: self.offload.unwrap_or(Offload::Offload),
-            congestion_control: plain(self.congestion_control.as_ref())?
-                .unwrap_or_else(|| "cubic".into()),
+            offload: self.offload.as_ref().map_or(Offload::Offload, |offload| *offload.get_ref()),
             link,
-            link_backend: self.link_backend,
+            link_backend: self.link_backend.as_ref().map(|backend| *backend.get_ref()),
             check_links,
             check_sizes,
             seed: self.seed.unwrap_or_else(rand::random),
             seed_is_random: self.seed.is_none(),
         })
+    }
+
+    /// The two machines of a plan that names some.
+    fn hosts(&self, stacks: &[PlannedStack]) -> Result<Option<SshHosts>, At> {
+        let Some(testbed) = &self.testbed else { return Ok(None) };
+        let here = testbed;
+        let testbed = testbed.get_ref();
+        if testbed.kind == TestbedKind::Netns {
+            let texts = [("client", &testbed.client), ("server", &testbed.server)];
+            let texts = texts.into_iter().chain([("server-address", &testbed.server_address)]);
+            let texts = texts.filter_map(|(key, value)| Some((key, value.as_ref()?.span())));
+            let ports = testbed.ports.as_ref().map(|ports| ("ports", ports.span()));
+            let ssh = testbed.ssh.as_ref().map(|ssh| ("ssh", ssh.span()));
+            return match texts.chain(ports).chain(ssh).next() {
+                None => Ok(None),
+                Some((key, span)) => {
+                    Err(At { span, message: format!("`{key}` goes with kind = \"ssh\"") })
+                }
+            };
+        }
+        let host = |key: &str, value: &Option<Spanned<String>>| match value {
+            None => {
+                let message = format!(
+                    "`{key}` is missing: the two hosts are named by client = \"…\" and server = \"…\""
+                );
+                Err(at(here, message))
+            }
+            Some(host) => match hosts::objection(host.get_ref()) {
+                None => Ok(host.get_ref().clone()),
+                Some(message) => Err(at(host, message)),
+            },
+        };
+        let (client, server) = (host("client", &testbed.client)?, host("server", &testbed.server)?);
+        let server_address = match &testbed.server_address {
+            None => None,
+            given => Some(host("server-address", given)?),
+        };
+        let last = u32::from(u16::MAX - SshHosts::SPAN);
+        let ports = bounded(testbed.ports.as_ref(), SshHosts::PORTS.into(), 1024..=last)? as u16;
+        let ssh = match testbed.ssh.as_ref().map(Spanned::get_ref) {
+            None => vec!["ssh".to_owned()],
+            Some(Words::Line(line)) => line.split_whitespace().map(str::to_owned).collect(),
+            Some(Words::List(words)) => words.clone(),
+        };
+        if let Some(written) =
+            testbed.ssh.as_ref().filter(|_| ssh.first().is_none_or(String::is_empty))
+        {
+            return Err(at(written, "the ssh command is empty"));
+        }
+        self.require_real_stacks(stacks)?;
+        Ok(Some(SshHosts { client, server, server_address, ports, ssh }))
+    }
+
+    /// Between real hosts nothing is built that a lost connection would leave
+    /// behind.
+    fn require_real_stacks(&self, stacks: &[PlannedStack]) -> Result<(), At> {
+        let most = SshHosts::MOST_STACKS;
+        if stacks.len() > most {
+            return Err(at(&self.stacks, format!("between two real hosts at most {most} stacks")));
+        }
+        for (planned, written) in stacks.iter().zip(self.stacks.get_ref()) {
+            let mut layers = planned.stack.layers.iter();
+            if let Some(network) = layers.find(|layer| layer.kind() == layer::Kind::Network) {
+                let message = format!(
+                    "`{}`: `{}` would change interfaces and routes of two real hosts, which the lab does not; between \
+                     them the layer `tls` can be measured",
+                    planned.stack.name,
+                    network.name()
+                );
+                return Err(at(written, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// The family that the plan says, or that the server's address has.
+    fn family(&self, hosts: Option<&SshHosts>) -> Result<Family, At> {
+        let literal = hosts.and_then(SshHosts::literal_address);
+        let literal = literal
+            .map(|address| (address, if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }));
+        match (&self.family, literal) {
+            (None, literal) => Ok(literal.map_or(Family::Ipv6, |(_, family)| family)),
+            (Some(family), Some((address, of))) if *family.get_ref() != of => {
+                Err(at(family, format!("the server's address {address} is {}", of.name())))
+            }
+            (Some(family), _) => Ok(*family.get_ref()),
+        }
+    }
+
+    /// Two real hosts have the link that they have.
+    fn require_no_shaping(&self, link: &LinkSpec) -> Result<(), At> {
+        let shaped = self.link.as_ref().filter(|_| !link.is_unshaped()).map(Spanned::span);
+        let checked = self.check_links.first().map(Spanned::span);
+        let backend = self.link_backend.as_ref().map(Spanned::span);
+        let offload = self.offload.as_ref().map(Spanned::span);
+        match shaped.or(checked).or(backend) {
+            Some(span) => {
+                let message = "the link between two real hosts is what it is: leave out `link`, `check-links` and \
+                               `link-backend`, or measure on one machine";
+                Err(At { span, message: message.to_owned() })
+            }
+            None => match offload {
+                Some(span) => {
+                    let message =
+                        "two real hosts have the offloads that they have: leave out `offload`";
+                    Err(At { span, message: message.to_owned() })
+                }
+                None => Ok(()),
+            },
+        }
     }
 
     /// The rule to stop by with its maximum, checked against the minimum.

@@ -2,6 +2,7 @@
 //! or from the command line. A plan that exists can be run.
 
 mod file;
+mod hosts;
 mod record;
 
 use std::path::Path;
@@ -14,6 +15,8 @@ use crate::link::LinkSpec;
 use crate::stack::Stack;
 use crate::workload::{Kind, Workload};
 
+pub use hosts::SshHosts;
+
 /// Everything a run needs to know.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -25,6 +28,8 @@ pub struct Plan {
     pub stacks: Vec<PlannedStack>,
     /// What each stack does.
     pub workloads: Vec<Workload>,
+    /// Two real machines; none: namespaces on this one.
+    pub hosts: Option<SshHosts>,
     /// Paired blocks for each workload and size; the fewest, with `until`.
     pub repetitions: u32,
     /// How well overheads are to be known before blocks end.
@@ -37,7 +42,7 @@ pub struct Plan {
     pub mtu: u32,
     /// Whether the hosts' interfaces segment, coalesce and skip checksums.
     pub offload: Offload,
-    /// TCP congestion control of both hosts.
+    /// TCP congestion control of both hosts; real ones may keep [`AS_IT_IS`].
     pub congestion_control: String,
     /// The link on which everything is measured.
     pub link: LinkSpec,
@@ -52,6 +57,9 @@ pub struct Plan {
     /// Nobody asked for this seed.
     pub seed_is_random: bool,
 }
+
+/// In place of a congestion control: whatever the hosts have.
+pub const AS_IT_IS: &str = "as-it-is";
 
 /// A stack and what it is compared with.
 #[derive(Debug, Clone)]
@@ -292,6 +300,28 @@ kind = "download"
 sizes = ["1KiB", "1MiB"]
 "#;
 
+    /// The good plan on two real hosts, with these keys.
+    fn two_hosts(keys: &str) -> String {
+        let plan = GOOD.replace("link = \"100mbit\"", "warmup = 1");
+        format!("{plan}[testbed]\nkind = \"ssh\"\n{keys}")
+    }
+
+    #[test]
+    fn a_plan_for_two_real_hosts() {
+        let read = |keys: &str| Plan::from_toml(&two_hosts(keys), "x").expect("a good plan");
+        let plan = read("client = \"a\"\nserver = \"root@10.0.0.2\"\nssh = \"ssh -F my.conf\"\n");
+        let hosts = plan.hosts.expect("hosts");
+        assert_eq!(hosts.ssh, ["ssh", "-F", "my.conf"]);
+        assert_eq!((hosts.ports, hosts.server_address), (SshHosts::PORTS, None));
+        assert_eq!((plan.family, plan.congestion_control.as_str()), (Family::Ipv4, AS_IT_IS));
+        let plan = read(
+            "client = \"a\"\nserver = \"b\"\nserver-address = \"b.lan\"\nports = 42000\nssh = [\"ssh\", \"-v\"]\n",
+        );
+        let hosts = plan.hosts.expect("hosts");
+        assert_eq!((hosts.ports, hosts.server_address.as_deref()), (42_000, Some("b.lan")));
+        assert_eq!((plan.family, hosts.ssh.len()), (Family::Ipv6, 2));
+    }
+
     #[test]
     fn a_good_plan_and_its_defaults() {
         let plan = Plan::from_toml(GOOD, "x").expect("a good plan");
@@ -350,6 +380,27 @@ sizes = ["1KiB", "1MiB"]
                 "6: `max-repetitions` (12) is below",
             ),
             (String::new(), "1: missing field `stacks`"),
+            (format!("{GOOD}[testbed]\nkind = \"sshh\"\n"), "11: unknown variant `sshh`"),
+            (format!("{GOOD}[testbed]\nkind = \"netns\"\nclient = \"a\"\n"), "12: `client` goes"),
+            (two_hosts("client = \"a\"\n"), "10: `server` is missing"),
+            (two_hosts("client = \"a\"\nserver = \"-oX\"\n"), "13: `-oX` is no host"),
+            (two_hosts("client = \"a\"\nserver = \"b\"\nports = 80\n"), "14: must be from 1024"),
+            (two_hosts("client = \"a\"\nserver = \"b\"\nssh = \"\"\n"), "14: the ssh command is"),
+            (
+                two_hosts("client = \"a\"\nserver = \"b\"\n")
+                    .replace("warmup = 1", "link = \"1mbit\""),
+                "5: the link between two real hosts is what it is",
+            ),
+            (
+                two_hosts("client = \"a\"\nserver = \"b\"\n")
+                    .replace("\"ftps\"", "\"ftps/openvpn\""),
+                "3: `ftps/openvpn`: `openvpn` would",
+            ),
+            (
+                two_hosts("client = \"a\"\nserver = \"10.0.0.2\"\n")
+                    .replace("warmup = 1", "family = \"ipv6\""),
+                "5: the server's address 10.0.0.2 is ipv4",
+            ),
         ];
         for (text, expected) in cases {
             let error = Plan::from_toml(&text, "x").expect_err(expected);

@@ -4,7 +4,7 @@
 
 use toml::{Table, Value};
 
-use super::{Plan, PlannedStack};
+use super::{Plan, PlannedStack, SshHosts};
 use crate::error::{Error, Result};
 use crate::results::{PlanRecord, StackRecord, WorkloadRecord};
 use crate::workload::{Kind, Workload};
@@ -18,6 +18,7 @@ impl PlanRecord {
             question,
             stacks,
             workloads,
+            hosts,
             repetitions,
             until,
             warmup,
@@ -37,6 +38,7 @@ impl PlanRecord {
             question: question.clone(),
             stacks: stacks.iter().map(stack).collect(),
             workloads: workloads.iter().map(workload).collect(),
+            testbed: hosts.clone(),
             repetitions: *repetitions,
             until_ci_pct: until.map(|until| until.half_width_pct),
             max_repetitions: until.map(|until| until.most_blocks),
@@ -115,7 +117,16 @@ impl PlanRecord {
         let until = self.until_ci_pct.map(|pct| Value::String(format!("ci<{pct}%")));
         let most = self.max_repetitions.map(|most| Value::Integer(most.into()));
         let backend = self.link_backend.clone().map(Value::String);
-        let optional = [("until", until), ("max-repetitions", most), ("link-backend", backend)];
+        // real hosts have the offloads that they have
+        let offload = Value::String(self.offload.clone());
+        let offload = Some(offload).filter(|_| self.testbed.is_none());
+        let optional = [
+            ("offload", offload),
+            ("until", until),
+            ("max-repetitions", most),
+            ("link-backend", backend),
+            ("testbed", self.testbed.as_ref().map(hosts_to_toml)),
+        ];
         let optional = optional.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let fields = [
             ("question", Value::String(self.question.clone())),
@@ -125,7 +136,6 @@ impl PlanRecord {
             ("warmup", Value::Integer(self.warmup.into())),
             ("family", Value::String(self.family.clone())),
             ("mtu", Value::Integer(self.mtu.into())),
-            ("offload", Value::String(self.offload.clone())),
             ("congestion-control", Value::String(self.congestion_control.clone())),
             ("link", Value::String(self.link.clone())),
             ("check-links", names(&self.check_links)),
@@ -149,6 +159,21 @@ fn workload(workload: &Workload) -> WorkloadRecord {
         clients: (*kind == Kind::Parallel).then_some(*clients),
         commands: commands.clone(),
     }
+}
+
+fn hosts_to_toml(hosts: &SshHosts) -> Value {
+    let SshHosts { client, server, server_address, ports, ssh } = hosts;
+    let text = |text: &String| Value::String(text.clone());
+    let fields = [
+        ("kind", Some(Value::String("ssh".to_owned()))),
+        ("client", Some(text(client))),
+        ("server", Some(text(server))),
+        ("server-address", server_address.as_ref().map(text)),
+        ("ports", Some(Value::Integer((*ports).into()))),
+        ("ssh", Some(Value::Array(ssh.iter().map(text).collect()))),
+    ];
+    let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Table(fields.collect())
 }
 
 fn workload_to_toml(workload: &WorkloadRecord) -> Value {
@@ -226,6 +251,25 @@ commands = ["uptime", "echo 'a \"b\"'"]
             assert_eq!(format!("{again:?}"), format!("{plan:?}"));
             assert_eq!(again.seed, seed);
         }
+    }
+
+    #[test]
+    fn a_plan_of_two_machines_comes_back_from_its_record() {
+        let text = "stacks = [\"http\", \"sftp/tls\"]\n[testbed]\nkind = \"ssh\"\nclient = \"a\"\nserver = \"b\"\n\
+                    ssh = [\"ssh\", \"-F\", \"a b\"]\n[[workload]]\nkind = \"download\"\n";
+        let plan = Plan::from_toml(text, "two").expect("a good plan");
+        let record = PlanRecord::of(&plan);
+        let again = record.plan().expect("the same plan");
+        assert_eq!(
+            format!("{again:?}"),
+            format!("{plan:?}").replace("seed_is_random: true", "seed_is_random: false")
+        );
+        let elsewhere = Plan::from_toml(&text.replace("\"b\"", "\"c\""), "two");
+        let differences = record.differences(&elsewhere.expect("a good plan"));
+        assert!(
+            differences.len() == 1 && differences[0].starts_with("testbed: "),
+            "{differences:?}"
+        );
     }
 
     #[test]
