@@ -564,6 +564,7 @@ impl<'a> Bench<'a> {
             size: cell.size,
             frame_s: cell.link.slowest_bps().map_or(0.0, |bps| 1538.0 * 8.0 / bps as f64),
             parting: service.parting(),
+            login: None,
             marks: Marks {
                 request_ns: reports.iter().filter_map(|r| r.marks.request_ns).min(),
                 done_ns: reports.iter().filter_map(|r| r.marks.done_ns).max(),

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use crate::agent::Outcome;
 use crate::error::Result;
-use crate::measure::wire::Marks;
+use crate::measure::wire::{Login, Marks};
 use crate::parts::{self, Program};
 use crate::workload::{Kind, Task};
 
@@ -75,6 +75,11 @@ pub trait Service: Sync {
 
     /// The instant of login in the lines that the server has just written.
     fn login_ns(&self, _log: &[(u64, String)]) -> Option<u64> {
+        None
+    }
+
+    /// What a login looks like on the wire, where it has to be told from that.
+    fn login(&self) -> Option<Login> {
         None
     }
 

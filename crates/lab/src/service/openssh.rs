@@ -3,6 +3,7 @@
 
 use super::{ServerSpec, Site};
 use crate::error::Result;
+use crate::measure::wire::Login;
 use crate::parts;
 
 /// Pinned on both sides: the cipher that hardware is best at.
@@ -84,6 +85,12 @@ pub(super) fn options(site: &Site<'_>) -> Vec<String> {
 pub(super) fn login_ns(log: &[(u64, String)]) -> Option<u64> {
     log.iter().find(|(_, line)| line.contains("Accepted publickey for")).map(|(at, _)| *at)
 }
+
+/// A login by what its answers measure under the pinned cipher: the length (4),
+/// padding of at least four to a multiple of sixteen, the tag (16) (RFC 4253 §6,
+/// RFC 5647 §7). `SSH_MSG_SERVICE_ACCEPT` of "ssh-userauth" has 17 octets,
+/// `SSH_MSG_USERAUTH_SUCCESS` has one (RFC 4252 §5.1).
+pub(super) const LOGIN: Login = Login { opened: 4 + 32 + 16, granted: 4 + 16 + 16 };
 
 pub(super) fn facts() -> Vec<(&'static str, &'static str)> {
     vec![

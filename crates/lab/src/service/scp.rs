@@ -2,6 +2,7 @@
 
 use super::{Invocation, ServerSpec, Service, Site, openssh};
 use crate::error::{Error, Result};
+use crate::measure::wire::Login;
 use crate::parts::{Program, SCP, SSH, SSH_KEYGEN, SSHD};
 use crate::workload::{Kind, Task};
 
@@ -70,6 +71,10 @@ impl Service for Scp {
 
     fn login_ns(&self, log: &[(u64, String)]) -> Option<u64> {
         openssh::login_ns(log)
+    }
+
+    fn login(&self) -> Option<Login> {
+        Some(openssh::LOGIN)
     }
 
     fn facts(&self) -> Vec<(&'static str, &'static str)> {

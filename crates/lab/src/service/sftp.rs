@@ -2,6 +2,7 @@
 
 use super::{Invocation, ServerSpec, Service, Site, openssh};
 use crate::error::Result;
+use crate::measure::wire::Login;
 use crate::parts::{Program, SFTP, SSH, SSH_KEYGEN, SSHD};
 use crate::workload::{Kind, Task};
 
@@ -75,6 +76,10 @@ impl Service for Sftp {
 
     fn login_ns(&self, log: &[(u64, String)]) -> Option<u64> {
         openssh::login_ns(log)
+    }
+
+    fn login(&self) -> Option<Login> {
+        Some(openssh::LOGIN)
     }
 
     fn default_commands(&self) -> &'static [&'static str] {

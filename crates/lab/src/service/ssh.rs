@@ -3,6 +3,7 @@
 
 use super::{Invocation, ServerSpec, Service, Site, openssh};
 use crate::error::{Error, Result};
+use crate::measure::wire::Login;
 use crate::parts::{Program, SSH, SSH_KEYGEN, SSHD};
 use crate::workload::{Kind, Task};
 
@@ -58,6 +59,10 @@ impl Service for Ssh {
 
     fn login_ns(&self, log: &[(u64, String)]) -> Option<u64> {
         openssh::login_ns(log)
+    }
+
+    fn login(&self) -> Option<Login> {
+        Some(openssh::LOGIN)
     }
 
     fn default_commands(&self) -> &'static [&'static str] {

@@ -3,7 +3,7 @@
 
 use super::phases::State;
 use super::trace::Head;
-use super::{Expectation, Packet, Phase, Trace};
+use super::{Expectation, Login, Packet, Phase, Trace};
 
 /// Index of the packet that says that the transfer is complete.
 ///
@@ -62,7 +62,7 @@ pub(super) fn request(
                     packets[success..].iter().position(speaks).map(|next| success + next)
                 })
         } else {
-            None
+            expected.login.and_then(|login| after_login(packets, login))
         };
     // HTTP: the first that the client says when hands are shaken
     let first_word = || {
@@ -72,6 +72,17 @@ pub(super) fn request(
             .position(|(p, state)| speaks(p) && state.phase != Phase::Handshake)
     };
     from_mark.or_else(first_word).unwrap_or(0)
+}
+
+/// Index of the client's first word after a login was granted.
+fn after_login(packets: &[Packet], login: Login) -> Option<usize> {
+    let answer = |from: usize, octets: u32| {
+        let of_size = |p: &Packet| !p.from_client && p.payload_len == octets;
+        packets[from..].iter().position(of_size).map(|after| from + after)
+    };
+    let granted = answer(answer(0, login.opened)? + 1, login.granted)?;
+    let speaks = |p: &Packet| p.from_client && p.payload_len > 0;
+    packets[granted..].iter().position(speaks).map(|after| granted + after)
 }
 
 /// Index of the first packet with the file's octets: big enough, in the file's

@@ -12,6 +12,8 @@ mod tcp;
 mod totals;
 mod trace;
 
+use serde::{Deserialize, Serialize};
+
 use events::{completion, first_body, request};
 use phases::{follow, stretches};
 
@@ -37,7 +39,29 @@ pub(crate) struct Expectation {
     /// Whether the session ends with an exchange of its own behind the last
     /// reply (SSH: end of file, exit status, close; RFC 4254 §6.10).
     pub(crate) parting: bool,
+    /// What a login looks like, where no clock of the server's can say when it
+    /// was.
+    pub(crate) login: Option<Login>,
     pub(crate) marks: Marks,
+}
+
+/// A login by the sizes of the server's encrypted answers, in octets of TCP
+/// payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Login {
+    /// The answer that opens it.
+    pub(crate) opened: u32,
+    /// The answer that grants it, the first of its size after that.
+    pub(crate) granted: u32,
+}
+
+impl Login {
+    /// The same inside so many streams of TLS 1.3, each of which adds to a record
+    /// its header (5), the type (1) and the tag (16) (RFC 8446 §5.2).
+    pub(crate) fn inside(self, streams: u32) -> Self {
+        const RECORD: u32 = 22;
+        Self { opened: self.opened + streams * RECORD, granted: self.granted + streams * RECORD }
+    }
 }
 
 /// Wall-clock instants, nanoseconds since the epoch, that name a packet.
@@ -184,6 +208,7 @@ mod tests {
             size: 1024,
             frame_s: 0.0,
             parting: false,
+            login: None,
             marks: Marks::default(),
         }
     }
@@ -251,6 +276,41 @@ mod tests {
         assert!((record.phases.idle - 0.021).abs() < 1e-9, "{:?}", record.phases);
         let sum = record.segments.iter().map(|s| s.end_s - s.start_s).sum::<f64>();
         assert!((sum - record.session_s).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_login_is_told_from_the_sizes_of_its_answers() {
+        let payload = |octets: usize| vec![7; octets];
+        for streams in [0, 1] {
+            let login = Login { opened: 52, granted: 36 }.inside(streams);
+            let (accept, success) =
+                (payload(login.opened as usize), payload(login.granted as usize));
+            let (words, other, body) = (payload(100), payload(500), payload(1200));
+            let trace = trace(
+                &[22],
+                &[
+                    (0, 0, true, SYN),
+                    (1, 0, false, SYN),
+                    (2, 0, false, &success), // a version line may be as long
+                    (3, 0, true, &other),
+                    (4, 0, false, &other),
+                    (5, 0, true, &words),
+                    (6, 0, false, &accept),
+                    (7, 0, true, &words),
+                    (8, 0, false, &accept), // publickey, nothing else
+                    (9, 0, true, &other),
+                    (10, 0, false, &success),
+                    (11, 0, true, &words), // the first data command
+                    (12, 0, false, &success),
+                    (13, 0, true, &words),
+                    (15, 0, false, &body),
+                ],
+            );
+            let expected = Expectation { login: Some(login), ..expect(22, false) };
+            let record = read(&trace, &expected).expect("a session");
+            assert!((record.transfer_s - 0.004).abs() < 1e-9, "{record:?}");
+            assert!((record.session_s - 0.015).abs() < 1e-9, "{record:?}");
+        }
     }
 
     #[test]
