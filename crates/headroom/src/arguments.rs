@@ -41,6 +41,12 @@ pub(crate) enum Command {
     /// Start programs on a host of the testbed (the lab's agent)
     #[command(hide = true)]
     LabAgent,
+    /// Hold what a run needs on a real host (started by the lab over ssh)
+    #[command(hide = true)]
+    LabHost {
+        /// Octets that the files of the run will take
+        bytes: u64,
+    },
 }
 
 #[derive(Debug, Subcommand)]

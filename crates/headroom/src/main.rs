@@ -36,6 +36,9 @@ fn main() -> ExitCode {
             headroom_lab::agent::serve();
             Ok(ExitCode::SUCCESS)
         }
+        Command::LabHost { bytes } => {
+            headroom_lab::lodging::serve(bytes).map(|()| ExitCode::SUCCESS).map_err(Into::into)
+        }
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("headroom: {error:#}");

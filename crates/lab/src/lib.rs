@@ -9,6 +9,8 @@ pub mod doctor;
 pub mod error;
 mod host;
 pub mod layer;
+pub mod lodging;
+mod machine;
 mod measure;
 pub mod parts;
 pub mod plan;

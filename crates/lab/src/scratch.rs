@@ -25,23 +25,16 @@ impl Scratch {
     /// # Errors
     /// What could not be created and where.
     pub fn create(parent: &Path) -> Result<Self> {
-        let id = format!("{:08x}", rand::random::<u32>());
+        let id = new_id();
         let path = parent.join(format!("{PREFIX}{id}"));
         std::fs::create_dir(&path).doing(|| {
             format!("create the scratch folder {} (choose another with --scratch)", path.display())
         })?;
-        let made = File::create(path.join(LOCK)).and_then(|lock| {
-            lock.lock()?;
-            Ok(lock)
-        });
-        match made {
+        match lock(&path) {
             Ok(lock) => Ok(Self { id, path, _lock: lock }),
             Err(error) => {
                 let _ = std::fs::remove_dir_all(&path);
-                Err(Error::Failed(format!(
-                    "cannot write to the scratch folder {}: {error}",
-                    path.display()
-                )))
+                Err(error)
             }
         }
     }
@@ -63,6 +56,27 @@ impl Drop for Scratch {
     }
 }
 
+/// A name for a run.
+pub(crate) fn new_id() -> String {
+    format!("{:08x}", rand::random::<u32>())
+}
+
+/// The name next to another: for a run's second machine.
+pub(crate) fn next_id(id: &str) -> String {
+    let number = u32::from_str_radix(id, 16).unwrap_or(0);
+    format!("{:08x}", number.wrapping_add(1))
+}
+
+/// Takes the lock of a run's folder, which tells the living from the dead.
+pub(crate) fn lock(path: &Path) -> Result<File> {
+    let lock = || -> std::io::Result<File> {
+        let lock = File::create(path.join(LOCK))?;
+        lock.lock()?;
+        Ok(lock)
+    };
+    lock().doing(|| format!("write to the scratch folder {}", path.display()))
+}
+
 /// Removes a scratch folder, its lock last: what is left without a lock could not
 /// be told from a stranger's folder.
 pub(crate) fn remove(path: &Path) -> std::io::Result<()> {
@@ -74,6 +88,27 @@ pub(crate) fn remove(path: &Path) -> std::io::Result<()> {
         }
     }
     std::fs::remove_dir_all(path)
+}
+
+/// The folder's path ends up in configurations of several programs, each with
+/// its own idea of quoting.
+pub(crate) fn require_plain(folder: &Path) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    if folder.to_string_lossy().chars().all(plain) {
+        return Ok(());
+    }
+    Err(Error::Plan(format!(
+        "the scratch folder {} has a character other than letters, digits, `.`, `_` and `-`, which the servers' \
+         configurations cannot hold; choose another with --scratch",
+        folder.display()
+    )))
+}
+
+/// Octets that the file system of a folder has left.
+pub(crate) fn free_space(folder: &Path) -> Result<u64> {
+    let space = nix::sys::statvfs::statvfs(folder)
+        .doing(|| format!("ask {} for its free space", folder.display()))?;
+    Ok(space.blocks_available() * space.fragment_size())
 }
 
 /// Names of runs in `parent` whose process is gone, and the folders they left.

@@ -8,29 +8,34 @@
 
 mod daemon;
 pub(crate) mod files;
+pub(crate) mod hear;
 mod job;
 pub(crate) mod probe;
+pub(crate) mod remote;
 mod serve;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error, Result};
+use crate::measure::cpu::Reading;
+use crate::measure::wire::{Expectation, Record, SetUp};
 use crate::parts::{Located, Program};
 
 pub(crate) use daemon::ServerState;
 pub(crate) use job::Job;
 pub use job::Outcome;
 use probe::Train;
+use remote::{Heart, Input, Words, lock};
 pub use serve::serve;
 
 /// What can be asked of an agent. Each is answered by one value of a type of
@@ -80,6 +85,28 @@ enum Request {
     CongestionControl {
         address: SocketAddr,
     },
+    /// Read this machine's CPU time.
+    Cpu,
+    /// What a name means here.
+    Resolve {
+        name: String,
+    },
+    /// Capture from now on.
+    Open(hear::Ear),
+    /// Forget what was captured so far.
+    Forget,
+    /// Read what was captured as a transfer, or as a stream's set-up.
+    Record(Expectation),
+    SetUp,
+    /// Accept connections there.
+    Answer {
+        address: SocketAddr,
+    },
+    /// Time connections to there.
+    RoundTrips {
+        address: SocketAddr,
+        times: u32,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -94,10 +121,19 @@ enum Reply {
 pub(crate) struct Agent {
     host: String,
     child: Child,
+    input: Input,
     replies: mpsc::Receiver<String>,
     interrupted: Arc<AtomicBool>,
     /// Why the run cannot go on.
     alarm: Arc<OnceLock<String>>,
+    /// Behind a connection that can break.
+    remote: Option<Remote>,
+}
+
+#[derive(Debug)]
+struct Remote {
+    words: Words,
+    _heart: Heart,
 }
 
 impl Agent {
@@ -113,18 +149,48 @@ impl Agent {
             .process_group(0) // Ctrl-C is for the lab, which then ends everything in order
             .spawn()
             .doing(|| format!("start the {host}'s agent"))?;
-        let stdout =
-            child.stdout.take().ok_or_else(|| Error::Failed("the agent has no output".into()))?;
-        let (sender, replies) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(std::result::Result::ok) {
-                if sender.send(line).is_err() {
-                    break;
-                }
-            }
-        });
+        let (input, replies) = pipes(&mut child)?;
         let alarm = Arc::default();
-        Ok(Self { host: host.to_owned(), child, replies, interrupted, alarm })
+        Ok(Self { host: host.to_owned(), child, input, replies, interrupted, alarm, remote: None })
+    }
+
+    /// Starts an agent by an ssh command. `greet` sends what the far end waits
+    /// for and reads its answer.
+    ///
+    /// # Errors
+    /// The connection ended before there was an agent: how, and ssh's last words.
+    pub(crate) fn start_remote<T>(
+        host: &str,
+        mut command: Command,
+        interrupted: Arc<AtomicBool>,
+        alarm: &Arc<OnceLock<String>>,
+        greet: impl FnOnce(&Input, &mpsc::Receiver<String>) -> Result<Option<T>>,
+    ) -> Result<std::result::Result<(Self, T), (ExitStatus, String)>> {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .doing(|| format!("start {}", command.get_program().display()))?;
+        let (input, replies) = pipes(&mut child)?;
+        let mut words = Words::follow(child.stderr.take(), host, alarm);
+        match greet(&input, &replies) {
+            Ok(Some(greeting)) => {
+                let remote = Some(Remote { words, _heart: Heart::start(&input) });
+                let (host, alarm) = (host.to_owned(), Arc::clone(alarm));
+                let agent = Self { host, child, input, replies, interrupted, alarm, remote };
+                Ok(Ok((agent, greeting)))
+            }
+            Ok(None) => {
+                let status = end(&mut child, &input).doing(|| "wait for ssh".into())?;
+                Ok(Err((status, words.last())))
+            }
+            Err(error) => {
+                let _ = end(&mut child, &input);
+                Err(error)
+            }
+        }
     }
 
     /// Runs jobs at once and waits for all of them.
@@ -196,6 +262,46 @@ impl Agent {
         self.ask(&Request::CongestionControl { address })
     }
 
+    /// CPU time of that machine and of what the agent started.
+    pub(crate) fn cpu(&mut self) -> Result<Reading> {
+        self.ask(&Request::Cpu)
+    }
+
+    /// The addresses that a name means there.
+    pub(crate) fn resolve(&mut self, name: &str) -> Result<Vec<IpAddr>> {
+        self.ask(&Request::Resolve { name: name.to_owned() })
+    }
+
+    /// Captures from now on.
+    pub(crate) fn open(&mut self, ear: hear::Ear) -> Result<()> {
+        self.ask(&Request::Open(ear))
+    }
+
+    /// Forgets what was captured so far.
+    pub(crate) fn forget(&mut self) -> Result<()> {
+        self.ask(&Request::Forget)
+    }
+
+    /// What was captured since, read as one transfer.
+    pub(crate) fn record(&mut self, expected: &Expectation) -> Result<Option<Record>> {
+        self.ask(&Request::Record(*expected))
+    }
+
+    /// What was captured since, read as the set-up of a stream.
+    pub(crate) fn set_up(&mut self) -> Result<Option<SetUp>> {
+        self.ask(&Request::SetUp)
+    }
+
+    /// Accepts connections at `address` from now on.
+    pub(crate) fn answer(&mut self, address: SocketAddr) -> Result<()> {
+        self.ask(&Request::Answer { address })
+    }
+
+    /// Seconds that connecting to `address` takes, so many times.
+    pub(crate) fn round_trips(&mut self, address: SocketAddr, times: u32) -> Result<Vec<f64>> {
+        self.ask(&Request::RoundTrips { address, times })
+    }
+
     /// From now on waits no longer for an answer when the alarm is raised.
     pub(crate) fn watch(&mut self, alarm: &Arc<OnceLock<String>>) {
         self.alarm = Arc::clone(alarm);
@@ -212,11 +318,15 @@ impl Agent {
         patience: Duration,
         watch: &dyn Fn() -> Result<()>,
     ) -> Result<T> {
-        let host = &self.host;
-        let gone = || Error::Failed(format!("the {host}'s agent ended unexpectedly"));
+        // an answer that nobody waited for would be taken for the next one's
+        if let Some(why) = self.alarm.get() {
+            return Err(Error::Failed(why.clone()));
+        }
         let line = serde_json::to_string(request).doing(|| "write a request".into())?;
-        let stdin = self.child.stdin.as_mut().ok_or_else(gone)?;
-        writeln!(stdin, "{line}").map_err(|_| gone())?;
+        let written = lock(&self.input).as_mut().map(|input| writeln!(input, "{line}"));
+        if !matches!(written, Some(Ok(()))) {
+            return Err(self.gone());
+        }
         let (asked, mut next_watch) = (Instant::now(), patience);
         let line = loop {
             if asked.elapsed() > next_watch {
@@ -235,20 +345,69 @@ impl Agent {
                         return Err(Error::Failed(why.clone()));
                     }
                 }
-                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(gone()),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(self.gone()),
             }
         };
-        let doing = || format!("read an answer of the {host}'s agent");
+        let doing = || format!("read an answer of the {}'s agent", self.host);
         match serde_json::from_str(&line).doing(doing)? {
             Reply::Done(value) => serde_json::from_value(value).doing(doing),
             Reply::Failed(message) => Err(Error::Failed(message)),
+            Reply::Missing(message) if self.remote.is_some() => {
+                Err(Error::Missing(format!("on the {}: {message}", self.host)))
+            }
             Reply::Missing(message) => Err(Error::Missing(message)),
         }
     }
+
+    /// The error of an agent that answers no more.
+    fn gone(&mut self) -> Error {
+        if let Some(remote) = &mut self.remote {
+            remote.words.last(); // raises the alarm
+        }
+        let host = &self.host;
+        let why = self.alarm.get().cloned();
+        Error::Failed(why.unwrap_or_else(|| format!("the {host}'s agent ended unexpectedly")))
+    }
+}
+
+/// An agent's standard input, and the lines it answers.
+fn pipes(child: &mut Child) -> Result<(Input, mpsc::Receiver<String>)> {
+    let no = |what: &str| Error::Failed(format!("the agent has no {what}"));
+    let stdout = child.stdout.take().ok_or_else(|| no("output"))?;
+    let stdin = child.stdin.take().ok_or_else(|| no("input"))?;
+    let (sender, replies) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(std::result::Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    Ok((Arc::new(Mutex::new(Some(stdin))), replies))
+}
+
+/// Closes the input of a connection and gives the far end time to clear up.
+fn end(child: &mut Child, input: &Input) -> std::io::Result<ExitStatus> {
+    const PATIENCE: Duration = Duration::from_secs(15);
+    drop(lock(input).take());
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill()?;
+    child.wait()
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
+        if self.remote.is_some() {
+            // the far end takes everything away and then ends
+            let _ = end(&mut self.child, &self.input);
+            return;
+        }
         // Its control group kills it and its children; this only reaps it.
         let _ = self.child.kill();
         let _ = self.child.wait();

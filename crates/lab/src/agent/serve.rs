@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,18 +11,20 @@ use serde_json::Value;
 use super::daemon::Server;
 use super::files::{self, value};
 use super::job::{self, Job, Outcome};
-use super::{Reply, Request, probe};
+use super::{Reply, Request, hear, probe};
 use crate::command::{Command, Executor};
-use crate::error::{Error, Result};
+use crate::error::{Doing, Error, Result};
 use crate::measure::cgroup;
+use crate::measure::cpu::Meter;
 use crate::parts::{Parts, Program};
+use crate::testbed::Tap;
 
 /// The agent's side: serves requests until standard input ends.
 pub fn serve() {
-    let mut servers: BTreeMap<String, Server> = BTreeMap::new();
+    let mut state = State::default();
     for line in std::io::stdin().lines().map_while(std::result::Result::ok) {
         let reply = match serde_json::from_str(&line) {
-            Ok(request) => match answer(request, &mut servers) {
+            Ok(request) => match answer(request, &mut state) {
                 Ok(value) => Reply::Done(value),
                 Err(Error::Missing(message)) => Reply::Missing(message),
                 Err(error) => Reply::Failed(error.to_string()),
@@ -44,7 +46,22 @@ pub fn serve() {
     }
 }
 
-fn answer(request: Request, servers: &mut BTreeMap<String, Server>) -> Result<Value> {
+/// What an agent keeps from one request to the next.
+#[derive(Default)]
+struct State {
+    servers: BTreeMap<String, Server>,
+    tap: Option<Tap>,
+    meter: Option<Meter>,
+}
+
+impl State {
+    fn tap(&self) -> Result<&Tap> {
+        self.tap.as_ref().ok_or_else(|| Error::Failed("the agent captures nothing yet".into()))
+    }
+}
+
+fn answer(request: Request, state: &mut State) -> Result<Value> {
+    let servers = &mut state.servers;
     match request {
         Request::Run { jobs, timeout_s } => {
             value(&run_all(&jobs, Duration::from_secs_f64(timeout_s))?)
@@ -71,6 +88,28 @@ fn answer(request: Request, servers: &mut BTreeMap<String, Server>) -> Result<Va
         Request::Swallow { address } => value(&probe::swallow(address)?),
         Request::Probe(train) => value(&probe::send(&train)?),
         Request::CongestionControl { address } => value(&probe::congestion_control(address)?),
+        Request::Cpu => {
+            let group = own_group()
+                .ok_or_else(|| Error::Failed("the agent is in no control group of a run".into()))?;
+            value(&state.meter.get_or_insert_with(Meter::new).read_one(&group)?)
+        }
+        Request::Resolve { name } => {
+            let found = (name.as_str(), 0).to_socket_addrs();
+            let found = found.doing(|| format!("find out what the name {name} means"))?;
+            value(&found.map(|address| address.ip()).collect::<Vec<_>>())
+        }
+        Request::Open(ear) => {
+            state.tap = Some(ear.open()?);
+            Ok(Value::Null)
+        }
+        Request::Forget => {
+            state.tap()?.clear();
+            Ok(Value::Null)
+        }
+        Request::Record(expected) => value(&hear::record(state.tap()?, &expected)?),
+        Request::SetUp => value(&hear::set_up(state.tap()?)?),
+        Request::Answer { address } => value(&hear::answer(address)?),
+        Request::RoundTrips { address, times } => value(&hear::round_trips(address, times)?),
     }
 }
 

@@ -20,15 +20,30 @@ impl Cgroup {
         Ok(Self { path })
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Ends all its processes.
+    pub(crate) fn end(&self) {
+        // What is left is told when the group is removed.
+        let _ = kill(&self.path);
+    }
+
     /// CPU time of all its processes, dead ones included, in seconds.
     pub(crate) fn cpu_seconds(&self) -> Result<f64> {
-        let file = self.path.join("cpu.stat");
-        let text = std::fs::read_to_string(&file).doing(|| format!("read {}", file.display()))?;
-        text.lines()
-            .find_map(|line| line.strip_prefix("usage_usec ")?.trim().parse::<f64>().ok())
-            .map(|microseconds| microseconds / 1e6)
-            .ok_or_else(|| Error::Failed(format!("{} has no usage_usec", file.display())))
+        cpu_seconds(&self.path)
     }
+}
+
+/// CPU time of all processes of a group, dead ones included, in seconds.
+pub(crate) fn cpu_seconds(group: &Path) -> Result<f64> {
+    let file = group.join("cpu.stat");
+    let text = std::fs::read_to_string(&file).doing(|| format!("read {}", file.display()))?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("usage_usec ")?.trim().parse::<f64>().ok())
+        .map(|microseconds| microseconds / 1e6)
+        .ok_or_else(|| Error::Failed(format!("{} has no usage_usec", file.display())))
 }
 
 impl Drop for Cgroup {
@@ -88,6 +103,19 @@ pub(crate) fn of_runs(root: &Path) -> Vec<(String, PathBuf)> {
             Some((id, entry.path()))
         })
         .collect()
+}
+
+/// Where cgroup v2 is mounted. Where it is not, it is mounted on a folder that is
+/// made for it, in this process's own mount namespace.
+pub(crate) fn mounted_or_at(folder: &Path) -> Result<PathBuf> {
+    if let Some(path) = mounted() {
+        return Ok(path);
+    }
+    std::fs::create_dir_all(folder).doing(|| format!("create {}", folder.display()))?;
+    let none = nix::mount::MsFlags::empty();
+    nix::mount::mount(Some("none"), folder, Some("cgroup2"), none, None::<&str>)
+        .doing(|| "mount the control groups".into())?;
+    Ok(folder.to_owned())
 }
 
 /// Where cgroup v2 is mounted on this system, if it is.

@@ -1,15 +1,16 @@
 //! CPU time of the whole machine, and how much of it was somebody else's.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use nix::sys::resource::{UsageWho, getrusage};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error, Result};
-use crate::measure::cgroup::Cgroup;
+use crate::measure::cgroup::{self, Cgroup};
 
 /// Readings of all counters at one instant, in seconds.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Reading {
     client: f64,
     server: f64,
@@ -25,7 +26,7 @@ pub(crate) struct Reading {
 }
 
 /// `/proc/stat`, all CPUs together, in seconds.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Machine {
     process: f64,
     interrupt: f64,
@@ -83,6 +84,21 @@ impl Meter {
         })
     }
 
+    /// The same on a machine that has one side only, as if it were the client:
+    /// its control group, less this process, which is in it and captures.
+    pub(crate) fn read_one(&self, group: &Path) -> Result<Reading> {
+        let ours = own_seconds()?;
+        Ok(Reading {
+            client: cgroup::cpu_seconds(group)? - ours,
+            server: 0.0,
+            router: 0.0,
+            ours,
+            softirq_threads: self.softirq_threads.iter().filter_map(|stat| self.thread(stat)).sum(),
+            irq_time_is_separate: self.irq_time_is_separate,
+            machine: self.machine()?,
+        })
+    }
+
     fn machine(&self) -> Result<Machine> {
         let text = std::fs::read_to_string("/proc/stat").doing(|| "read /proc/stat".into())?;
         parse_machine(&text, self.ticks_per_second)
@@ -129,6 +145,23 @@ impl Reading {
             idle_pct: 100.0 * idle / all,
             steal_pct: 100.0 * steal / all,
             foreign_pct: 100.0 * foreign / all,
+        }
+    }
+}
+
+impl Spent {
+    /// Of two machines, each with one side. Times are added up; of the shares
+    /// counts the worse.
+    pub(crate) fn of_both(client: &Self, server: &Self) -> Self {
+        Self {
+            client: client.client,
+            server: server.client,
+            router: 0.0,
+            machine: client.machine + server.machine,
+            foreign: client.foreign + server.foreign,
+            idle_pct: client.idle_pct.min(server.idle_pct),
+            steal_pct: client.steal_pct.max(server.steal_pct),
+            foreign_pct: client.foreign_pct.max(server.foreign_pct),
         }
     }
 }
@@ -224,6 +257,17 @@ mod tests {
         let spent = after.since(&before);
         assert!(spent.foreign.abs() < 1e-9 && (spent.router - 0.6).abs() < 1e-9, "{spent:?}");
         assert!((spent.client - 0.2).abs() < 1e-9 && spent.server == 0.0, "{spent:?}");
+    }
+
+    #[test]
+    fn of_two_machines_the_busier_one_counts() {
+        let before = reading(0.0, "cpu  0 0 0 0 0 0 0 0 0 0");
+        let near = reading(0.5, "cpu  60 0 20 100 0 5 10 5 0 0").since(&before);
+        let far = reading(0.1, "cpu  10 0 0 190 0 0 0 0 0 0").since(&before);
+        let both = Spent::of_both(&near, &far);
+        assert!((both.client - 0.5).abs() < 1e-9 && (both.server - 0.1).abs() < 1e-9);
+        assert!((both.machine - 1.05).abs() < 1e-9 && (both.foreign - 0.3).abs() < 1e-9);
+        assert!((both.idle_pct - 50.0).abs() < 1e-9 && both.foreign_pct == near.foreign_pct);
     }
 
     #[test]

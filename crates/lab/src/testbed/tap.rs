@@ -37,7 +37,6 @@ pub(crate) struct Tap<S: Sink = Trace> {
     state: Arc<Mutex<State<S>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    client: IpAddr,
 }
 
 #[derive(Debug)]
@@ -55,7 +54,15 @@ impl Tap {
         framing: Framing,
         client: IpAddr,
     ) -> Result<Self> {
-        Self::start(namespace, interface, framing, client, HEAD, Trace::new(client))
+        Self::start(namespace, interface, framing, HEAD, Trace::new(client))
+    }
+
+    /// Opens a capture on an interface of this very process's namespace.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub(crate) fn here(interface: &str, framing: Framing, trace: Trace) -> Result<Self> {
+        Ok(Self::of(capture(interface, HEAD)?, framing, trace))
     }
 
     /// Waits until all connections have ended and nothing more comes, but not
@@ -80,8 +87,10 @@ impl Tap {
 
     /// Forgets what was captured so far.
     pub(crate) fn clear(&self) {
-        drop(self.swap(Trace::new(self.client)));
-        let _ = lock(&self.state).capture.dropped();
+        let mut state = lock(&self.state);
+        state.drain();
+        state.sink = state.sink.fresh();
+        let _ = state.capture.dropped();
     }
 
     /// What was captured since the last call.
@@ -89,7 +98,8 @@ impl Tap {
     /// # Errors
     /// The ring was too small and frames are missing.
     pub(crate) fn take(&self) -> Result<Trace> {
-        self.exchange(Trace::new(self.client))
+        let fresh = lock(&self.state).sink.fresh();
+        self.exchange(fresh)
     }
 }
 
@@ -99,15 +109,15 @@ impl<S: Sink> Tap<S> {
         namespace: &str,
         interface: &str,
         framing: Framing,
-        client: IpAddr,
         snaplen: usize,
         sink: S,
     ) -> Result<Self> {
         let interface = interface.to_owned();
-        let frames = RING / (snaplen + HEAD).next_power_of_two();
-        let capture = super::netns::inside(namespace, move || {
-            Capture::open(&interface, frames, snaplen).doing(|| format!("capture on {interface}"))
-        })?;
+        let capture = super::netns::inside(namespace, move || capture(&interface, snaplen))?;
+        Ok(Self::of(capture, framing, sink))
+    }
+
+    fn of(capture: Capture, framing: Framing, sink: S) -> Self {
         let state = Arc::new(Mutex::new(State { capture, framing, sink }));
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {
@@ -119,7 +129,7 @@ impl<S: Sink> Tap<S> {
                 }
             })
         };
-        Ok(Self { state, stop, thread: Some(thread), client })
+        Self { state, stop, thread: Some(thread) }
     }
 
     /// The sink with all that was captured so far; what comes goes to `fresh`.
@@ -157,6 +167,11 @@ impl<S: Sink> Drop for Tap<S> {
             let _ = thread.join();
         }
     }
+}
+
+fn capture(interface: &str, snaplen: usize) -> Result<Capture> {
+    let frames = RING / (snaplen + HEAD).next_power_of_two();
+    Capture::open(interface, frames, snaplen).doing(|| format!("capture on {interface}"))
 }
 
 fn lock<S>(state: &Mutex<State<S>>) -> MutexGuard<'_, State<S>> {

@@ -24,7 +24,7 @@ pub(crate) use totals::Totals;
 pub(crate) use trace::{Framing, Packet, Trace};
 
 /// What has to be known about a transfer to read its trace.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Expectation {
     /// Port on which the service listens; other ports are FTP data connections.
     pub(crate) port: u16,
@@ -65,7 +65,7 @@ impl Login {
 }
 
 /// Wall-clock instants, nanoseconds since the epoch, that name a packet.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Marks {
     /// The client has just written its first data command.
     pub(crate) request_ns: Option<u64>,
@@ -76,7 +76,7 @@ pub(crate) struct Marks {
 }
 
 /// What the wire says of one transfer. Times in seconds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// First data command to completion.
     pub(crate) transfer_s: f64,

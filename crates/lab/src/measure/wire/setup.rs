@@ -1,10 +1,12 @@
 //! The set-up of a layer: what passed between its two ends before any data.
 
+use serde::{Deserialize, Serialize};
+
 use super::phases::follow;
 use super::{Phase, Trace, ns_to_s};
 
 /// One set-up.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SetUp {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,

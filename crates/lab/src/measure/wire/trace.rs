@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 
 use headroom_packet::Segment;
 use headroom_packet::ethernet::Frame;
 use headroom_packet::tcp::Timestamps;
+use serde::{Deserialize, Serialize};
 
 use super::Totals;
 
@@ -13,6 +15,8 @@ use super::Totals;
 #[derive(Debug)]
 pub(crate) struct Trace {
     client: IpAddr,
+    /// Where a host has other business: the server's ports that count.
+    only: Option<(IpAddr, RangeInclusive<u16>)>,
     /// Number and first sequence number of each connection.
     index: HashMap<(SocketAddr, SocketAddr), (u32, u32)>,
     /// The server's port of each connection.
@@ -24,7 +28,7 @@ pub(crate) struct Trace {
 }
 
 /// Where a trace is taken: what a frame begins with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Framing {
     /// With an Ethernet header.
     Ethernet,
@@ -36,6 +40,7 @@ impl Trace {
     pub(crate) fn new(client: IpAddr) -> Self {
         Self {
             client,
+            only: None,
             index: HashMap::new(),
             connections: Vec::new(),
             packets: Vec::new(),
@@ -55,16 +60,35 @@ impl Trace {
         ends.into_iter().all(|end| end == [true; 2])
     }
 
+    /// A trace of a real host: nothing but TCP to these ports of the server.
+    pub(crate) fn only(client: IpAddr, server: IpAddr, ports: RangeInclusive<u16>) -> Self {
+        Self { only: Some((server, ports)), ..Self::new(client) }
+    }
+
+    /// An empty trace of the same.
+    pub(crate) fn fresh(&self) -> Self {
+        Self { only: self.only.clone(), ..Self::new(self.client) }
+    }
+
+    fn concerns(&self, server: SocketAddr) -> bool {
+        self.only.as_ref().is_none_or(|(address, ports)| {
+            server.ip() == *address && ports.contains(&server.port())
+        })
+    }
+
     /// Adds a captured frame; anything but TCP is only counted.
     pub(crate) fn push(&mut self, framing: Framing, time_ns: u64, head: &[u8], wire_len: u32) {
-        self.totals.add(head, wire_len);
+        if self.only.is_none() {
+            self.totals.add(head, wire_len);
+        }
         let segment = match framing {
             Framing::Ethernet => Segment::parse(head, wire_len as usize),
             Framing::Ip => Segment::parse_ip(head, wire_len as usize),
         };
         let Ok(segment) = segment else {
+            let counts = framing == Framing::Ethernet && self.only.is_none();
             let source = Frame::new(head).ok().and_then(|frame| frame.ip_source());
-            if let Some(source) = source.filter(|_| framing == Framing::Ethernet) {
+            if let Some(source) = source.filter(|_| counts) {
                 let from_client = source == self.client;
                 self.datagrams.push(Datagram { time_ns, wire_len, from_client });
             }
@@ -76,6 +100,9 @@ impl Trace {
         } else {
             (segment.destination, segment.source)
         };
+        if !self.concerns(server) {
+            return;
+        }
         let opens = segment.tcp.syn() && !segment.tcp.ack();
         let seq = segment.tcp.sequence();
         let connection = match self.index.get(&(client, server)) {

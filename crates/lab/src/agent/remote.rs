@@ -1,0 +1,93 @@
+//! What an agent on a real host needs beyond a pipe: its first word, a beat that
+//! says that the lab is still there, and ssh's own words when the host is gone.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{ChildStderr, ChildStdin};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The lab says at least this often that it is there, with an empty line.
+const BEAT: Duration = Duration::from_secs(3);
+
+/// After so long a silence the lab is gone: its ssh has given up by then.
+pub(crate) const SILENCE: Duration = Duration::from_secs(15);
+
+/// An agent's standard input, which requests and beats share.
+pub(super) type Input = Arc<Mutex<Option<ChildStdin>>>;
+
+/// Says that the lab is there until dropped.
+#[derive(Debug)]
+pub(super) struct Heart {
+    _stop: mpsc::Sender<()>,
+}
+
+impl Heart {
+    pub(super) fn start(input: &Input) -> Self {
+        let input = Arc::clone(input);
+        let (stop, stopped) = mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            while stopped.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+                let beat = lock(&input).as_mut().map(|input| input.write_all(b"\n"));
+                if !matches!(beat, Some(Ok(()))) {
+                    break;
+                }
+            }
+        });
+        Self { _stop: stop }
+    }
+}
+
+/// Follows ssh's standard error to its end.
+#[derive(Debug)]
+pub(super) struct Words {
+    said: Arc<Mutex<String>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Words {
+    /// When the words end, the connection has; then the alarm is raised, in
+    /// which `host` is gone.
+    pub(super) fn follow(
+        stderr: Option<ChildStderr>,
+        host: &str,
+        alarm: &Arc<OnceLock<String>>,
+    ) -> Self {
+        let said = Arc::new(Mutex::new(String::new()));
+        let thread = stderr.map(|stderr| {
+            let (said, alarm, host) = (Arc::clone(&said), Arc::clone(alarm), host.to_owned());
+            std::thread::spawn(move || {
+                let mut lines = BufReader::new(stderr);
+                let mut line = Vec::new();
+                // a line without end is cut, so that a host cannot fill the memory
+                while let Ok(1..) = (&mut lines).take(1024).read_until(b'\n', &mut line) {
+                    let text = String::from_utf8_lossy(&line);
+                    if !text.trim().is_empty() {
+                        text.trim().clone_into(&mut lock(&said));
+                    }
+                    line.clear();
+                }
+                let _ = alarm.set(gone(&host, &lock(&said)));
+            })
+        });
+        Self { said, thread }
+    }
+
+    /// The last line, when all was said.
+    pub(super) fn last(&mut self) -> String {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        lock(&self.said).clone()
+    }
+}
+
+fn gone(host: &str, said: &str) -> String {
+    let said = if said.is_empty() { "nothing" } else { said.trim_end_matches('.') };
+    format!("the {host} vanished; ssh said: {said}")
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,53 @@
+//! What a machine says of itself.
+
+use serde::{Deserialize, Serialize};
+
+/// A machine as it is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    /// Version of the kernel.
+    pub(crate) kernel: String,
+    /// Name of the distribution.
+    pub(crate) distribution: String,
+    /// Model of the processor.
+    pub(crate) cpu: String,
+    /// Processors that this process may use.
+    pub(crate) cores: usize,
+    pub(crate) memory_bytes: u64,
+}
+
+impl Machine {
+    /// The one that this process runs on.
+    pub(crate) fn this() -> Self {
+        Self {
+            kernel: read("/proc/sys/kernel/osrelease"),
+            distribution: field("/etc/os-release", "PRETTY_NAME=").trim_matches('"').to_owned(),
+            cpu: field("/proc/cpuinfo", "model name")
+                .trim_start_matches([':', '\t', ' '])
+                .to_owned(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: memory("MemTotal:"),
+        }
+    }
+}
+
+/// Octets of memory that new programs could have.
+pub(crate) fn available_memory() -> u64 {
+    memory("MemAvailable:")
+}
+
+fn memory(key: &str) -> u64 {
+    let line = field("/proc/meminfo", key);
+    let kib = line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok());
+    kib.map_or(0, |kib| kib * 1024)
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// The rest of the first line that begins with `key`.
+fn field(path: &str, key: &str) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim().to_owned()
+}
