@@ -10,8 +10,8 @@ pub use crate::measure::clear_text::ClearText;
 pub use crate::measure::wire::{Phase, Phases, Stretch, Tcp};
 pub use crate::plan::SshHosts;
 pub use crate::testbed::{
-    DelayTest, EmulatorCounters, EmulatorReport, LinkReport, LossTest, RateTest, SelfTest,
-    WayCounters, WayReport, WayTest, Ways,
+    DelayTest, EmulatorCounters, EmulatorReport, LinkReport, LossTest, RateTest, RoundTrips,
+    SelfTest, WayCounters, WayReport, WayTest, Ways,
 };
 
 /// Version of the schema.
@@ -188,9 +188,31 @@ pub struct Environment {
     pub cpu: String,
     pub cores: usize,
     pub memory_bytes: u64,
+    /// Of two real machines, both; the fields above are then the client's.
+    #[serde(default)]
+    pub hosts: Vec<HostRecord>,
     pub programs: Vec<ProgramRecord>,
     pub stacks: BTreeMap<String, BTreeMap<String, String>>,
     pub settings: BTreeMap<String, String>,
+}
+
+/// One of two real machines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "named as what they hold")]
+pub struct HostRecord {
+    /// `client` or `server`.
+    pub role: String,
+    /// As the plan names it.
+    pub host: String,
+    /// On the link.
+    pub address: String,
+    pub kernel: String,
+    pub distribution: String,
+    pub cpu: String,
+    pub cores: usize,
+    pub memory_bytes: u64,
+    /// Where the run's files were: `tmpfs` or `disk`.
+    pub files: String,
 }
 
 /// A program that took part.

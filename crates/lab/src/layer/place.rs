@@ -21,6 +21,19 @@ pub(crate) struct Ends {
     pub(crate) client: IpAddr,
     pub(crate) server: IpAddr,
     pub(crate) mtu: u32,
+    /// The ports of layers begin behind this one.
+    pub(crate) ports: u16,
+}
+
+impl Ends {
+    /// The ports of layers where nothing else listens; those of applications end
+    /// with other digits.
+    pub(crate) const PORTS: u16 = 14_400;
+
+    /// The port of the instance with this number.
+    pub(crate) fn port(&self, number: u16) -> u16 {
+        self.ports + number
+    }
 }
 
 /// One instance of a layer. Each stack has its own of each of its layers.
@@ -66,18 +79,18 @@ impl Instance {
         let inner = match (layer.kind(), family) {
             (Kind::Stream, _) => {
                 let own = loopback(family);
-                Ends { client: own, server: own, mtu: outer.mtu }
+                Ends { client: own, server: own, ..outer }
             }
             (Kind::Network, Family::Ipv4) => {
                 let address = |host| IpAddr::from(Ipv4Addr::new(10, 78, number as u8, host));
                 let mtu = layer.inner_mtu(outer.mtu, family);
-                Ends { client: address(1), server: address(2), mtu }
+                Ends { client: address(1), server: address(2), mtu, ..outer }
             }
             (Kind::Network, Family::Ipv6) => {
                 let address =
                     |host| IpAddr::from(Ipv6Addr::new(0xfd78, number, 0, 0, 0, 0, 0, host));
                 let mtu = layer.inner_mtu(outer.mtu, family);
-                Ends { client: address(1), server: address(2), mtu }
+                Ends { client: address(1), server: address(2), mtu, ..outer }
             }
         };
         let least = if family == Family::Ipv6 { 1280 } else { 576 };
@@ -102,15 +115,9 @@ impl Instance {
         })
     }
 
-    /// The port of its own on both hosts, where it needs one; those of
-    /// applications end with other digits.
+    /// The port of its own on both hosts, where it needs one.
     pub(crate) fn port(&self) -> u16 {
-        Self::port_of(self.number)
-    }
-
-    /// The port of the instance with this number.
-    pub(crate) fn port_of(number: u16) -> u16 {
-        14_400 + number
+        self.outer.port(self.number)
     }
 
     /// Where a stream's server accepts connections.

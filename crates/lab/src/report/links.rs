@@ -9,9 +9,15 @@ pub(super) fn sentences(results: &Results) -> Vec<String> {
 }
 
 fn sentence(link: &LinkReport) -> String {
-    let test = match &link.self_test {
-        None => "nothing to test".to_owned(),
-        Some(test) => {
+    let test = match (&link.self_test, &link.round_trips) {
+        (None, None) => "nothing to test".to_owned(),
+        (None, Some(trips)) => format!(
+            "not made, so not tested: there and back {} (median of {}; 99 % within {})",
+            units::seconds(trips.median_us / 1e6),
+            trips.probes,
+            units::seconds(trips.p99_us / 1e6)
+        ),
+        (Some(test), _) => {
             let verdict = if test.passed { "passed" } else { "failed" };
             let attempts = match test.attempts {
                 1 => String::new(),
@@ -66,6 +72,7 @@ const OWN_DROPS: [&str; 2] = ["dropped_by_memory", "dropped_by_kernel"];
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::RoundTrips;
 
     fn link() -> LinkReport {
         let way = r#"{"rate": {"asked_bps": 100000000, "measured_bps": 100030000.0, "error_pct": 0.03,
@@ -93,6 +100,24 @@ mod tests {
              100 Mbit/s (+0.03 %), delay 25 ms +31 µs (99 %: +88 µs), 41 of 4400 probes lost; to the server \
              100 Mbit/s (+0.03 %), delay 25 ms +31 µs (99 %: +88 µs), 41 of 4400 probes lost. \
              The emulator took 0.05 of a core on average and dropped 3 frames that the link did not ask for."
+        );
+    }
+
+    #[test]
+    fn a_real_link_says_how_long_there_and_back_takes() {
+        let trips = RoundTrips { probes: 100, least_us: 180.0, median_us: 200.0, p99_us: 900.0 };
+        let real = LinkReport {
+            name: "unshaped".into(),
+            backend: "real, a to b by eth0".into(),
+            self_test: None,
+            round_trips: Some(trips),
+            emulator: None,
+            ..link()
+        };
+        assert_eq!(
+            sentence(&real),
+            "Link unshaped (real, a to b by eth0), not made, so not tested: there and back 200 µs (median of 100; \
+             99 % within 900 µs)."
         );
     }
 

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::sample::Bench;
+use crate::machine::Machine;
 use crate::parts::{self, Program};
 use crate::plan::Plan;
-use crate::results::{Environment, ProgramRecord, Results};
+use crate::results::{Environment, HostRecord, ProgramRecord, Results};
 
 /// Now, as RFC 3339 in UTC.
 pub(super) fn now() -> String {
@@ -64,28 +65,54 @@ pub(super) fn record(
         let mtu = bench.inner_mtus(&planned.stack.name);
         (planned.stack.name.clone(), facts.chain(window).chain(layers).chain(mtu).collect())
     });
+    let hosts = testbed.host_records().to_vec();
+    let (files, buffers, metrics, offload) = if hosts.is_empty() {
+        (
+            format!("on {}", testbed.root_kind),
+            "up to 16 MiB each way",
+            "not saved, flushed before each block",
+            plan.offload.name(),
+        )
+    } else {
+        let of = |host: &HostRecord| format!("on {} at the {}", host.files, host.role);
+        let files: Vec<String> = hosts.iter().map(of).collect();
+        let as_is = "as the hosts have it";
+        (
+            files.join(", "),
+            "as the hosts have them",
+            "of the other host flushed before each block",
+            as_is,
+        )
+    };
     let settings = [
         ("run", testbed.id().to_owned()),
-        ("files", format!("on {}", testbed.root_kind)),
-        ("congestion control", format!("{} (by route, verified)", plan.congestion_control)),
-        ("TCP buffers", "up to 16 MiB each way".to_owned()),
-        ("TCP metrics", "not saved, flushed before each block".to_owned()),
-        ("offload", plan.offload.name().to_owned()),
+        ("files", files),
+        ("congestion control", testbed.congestion_control()),
+        ("TCP buffers", buffers.to_owned()),
+        ("TCP metrics", metrics.to_owned()),
+        ("offload", offload.to_owned()),
         ("MTU", plan.mtu.to_string()),
     ];
+    let Machine { kernel, distribution, cpu, cores, memory_bytes } = match hosts.first() {
+        None => Machine::this(),
+        Some(client) => Machine {
+            kernel: client.kernel.clone(),
+            distribution: client.distribution.clone(),
+            cpu: client.cpu.clone(),
+            cores: client.cores,
+            memory_bytes: client.memory_bytes,
+        },
+    };
     Environment {
         started,
         finished: now(),
         headroom: env!("CARGO_PKG_VERSION").to_owned(),
-        kernel: read("/proc/sys/kernel/osrelease"),
-        distribution: field("/etc/os-release", "PRETTY_NAME=").trim_matches('"').to_owned(),
-        cpu: field("/proc/cpuinfo", "model name").trim_start_matches([':', '\t', ' ']).to_owned(),
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
-        memory_bytes: field("/proc/meminfo", "MemTotal:")
-            .split_whitespace()
-            .next()
-            .and_then(|kib| kib.parse::<u64>().ok())
-            .map_or(0, |kib| kib * 1024),
+        kernel,
+        distribution,
+        cpu,
+        cores,
+        memory_bytes,
+        hosts,
         programs: records,
         stacks: stacks.collect(),
         settings: settings
@@ -106,6 +133,11 @@ pub(super) fn changes(before: &Environment, now: &Environment) -> Vec<String> {
             ("cpu".to_owned(), environment.cpu.clone()),
             ("cores".to_owned(), environment.cores.to_string()),
         ]);
+        for host in &environment.hosts {
+            facts.insert(format!("kernel of the {}", host.role), host.kernel.clone());
+            facts.insert(format!("cpu of the {}", host.role), host.cpu.clone());
+            facts.insert(format!("cores of the {}", host.role), host.cores.to_string());
+        }
         let programs = environment.programs.iter();
         facts.extend(programs.map(|program| (program.name.clone(), program.version.clone())));
         facts
@@ -177,11 +209,21 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
     let limited =
         results.summary.iter().filter(|row| row.limited_by.as_deref() == Some("CPU")).count();
     if limited > 0 {
+        let whose = match results.environment.hosts.as_slice() {
+            [] => format!(
+                "client, server and router share these {} cores, so their times say what this machine can do, not \
+                 what the network can",
+                results.environment.cores
+            ),
+            hosts => {
+                let of = |host: &HostRecord| format!("{} with {} cores", host.role, host.cores);
+                let hosts: Vec<String> = hosts.iter().map(of).collect();
+                format!("one of the hosts ({}) had nothing to spare", hosts.join(", "))
+            }
+        };
         warnings.push(format!(
-            "{limited} of {} cells were limited by the CPU: client, server and router share these {} cores, so their \
-             times say what this machine can do, not what the network can.",
-            results.summary.len(),
-            results.environment.cores
+            "{limited} of {} cells were limited by the CPU: {whose}.",
+            results.summary.len()
         ));
     }
     if results.samples.iter().any(|sample| sample.not_shaped) {
@@ -191,14 +233,4 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
         );
     }
     warnings
-}
-
-fn read(path: &str) -> String {
-    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
-}
-
-/// The rest of the first line that begins with `key`.
-fn field(path: &str, key: &str) -> String {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim().to_owned()
 }

@@ -217,6 +217,7 @@ mod tests {
             cpu: String::new(),
             cores: 1,
             memory_bytes: 0,
+            hosts: Vec::new(),
             programs: Vec::new(),
             stacks: std::collections::BTreeMap::new(),
             settings: std::collections::BTreeMap::new(),

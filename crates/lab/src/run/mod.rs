@@ -242,6 +242,9 @@ pub fn reanalyse(results: &mut Results) {
 /// # Errors
 /// [`Error::Missing`]: the privilege or the programs that it lacks.
 pub fn require(plan: &Plan) -> Result<()> {
+    if plan.hosts.is_some() {
+        return Ok(()); // what two real hosts lack they say themselves
+    }
     if !nix::unistd::geteuid().is_root() {
         return Err(Error::Missing(
             "the lab makes network namespaces, which needs root: run it with sudo, \
@@ -323,7 +326,7 @@ impl<'a> Run<'a> {
     /// Looks for the content of files on the wire, once a run, before anything
     /// is measured: what does not encrypt is not worth measuring.
     fn check_clear_text(&mut self) -> Result<()> {
-        if self.record.has_clear_text() {
+        if self.record.has_clear_text() || !self.bench.testbed.one_machine() {
             return Ok(());
         }
         self.progress.stage("looking for clear text on the wire");
@@ -347,10 +350,12 @@ impl<'a> Run<'a> {
     /// Notes every command of a run, each kind of transfer once.
     fn rehearse(&mut self) -> Result<()> {
         let plan = self.plan;
-        let link = self.accounting_link();
-        self.bench.testbed.shape(&link, Offload::PerPacket)?;
-        for planned in &plan.stacks {
-            self.bench.rehearse_clear_text(&planned.stack, &link)?;
+        if self.bench.testbed.one_machine() {
+            let link = self.accounting_link();
+            self.bench.testbed.shape(&link, Offload::PerPacket)?;
+            for planned in &plan.stacks {
+                self.bench.rehearse_clear_text(&planned.stack, &link)?;
+            }
         }
         let check = self.check_workload();
         let checks = plan.check_links.iter().map(|link| (link, &check[..]));
@@ -379,12 +384,17 @@ impl<'a> Run<'a> {
 
     fn blocks(&self, link: &LinkSpec, workloads: &[Workload]) -> Blocks {
         let mut blocks = Blocks { cells: Vec::new(), groups: Vec::new() };
+        let real = self.plan.hosts.is_some();
+        let cell = |stack: &String, workload: &Workload, size: u64| {
+            let cell = Cell::new(link, stack, workload, size);
+            if real { cell.on_real_link() } else { cell }
+        };
         for workload in workloads {
             for &size in &workload.sizes {
                 let first = blocks.cells.len();
-                blocks.cells.extend(
-                    workload.stacks.iter().map(|stack| Cell::new(link, stack, workload, size)),
-                );
+                blocks
+                    .cells
+                    .extend(workload.stacks.iter().map(|stack| cell(stack, workload, size)));
                 blocks.groups.push((first..blocks.cells.len()).collect());
             }
         }
@@ -432,7 +442,7 @@ impl<'a> Run<'a> {
                 active = self.still_wanted(link, &blocks, &active, round, until)?;
             }
         }
-        if ready && let Some(report) = self.bench.testbed.router.emulator_report()? {
+        if ready && let Some(report) = self.bench.testbed.emulator_report()? {
             self.keep(Entry::Emulated { link, report })?;
         }
         Ok(())
@@ -513,7 +523,7 @@ impl<'a> Run<'a> {
         let Place { link, round, group, attempt } = place;
         let mut order = blocks.groups[group].clone();
         order.shuffle(&mut self.random(&format!("block {link} {round} {group} {attempt}")));
-        self.bench.testbed.router.require_link()?;
+        self.bench.testbed.require_link()?;
         self.bench.testbed.forget_metrics()?;
         let number = self.record.blocks() as u32;
         let mut rows: Vec<Row> = Vec::new();
@@ -544,7 +554,7 @@ impl<'a> Run<'a> {
     /// 1 Gbit/s, and a queue that holds all that TCP's largest buffer lets it send;
     /// without a shaper, as fast as the machine.
     fn accounting_link(&self) -> LinkSpec {
-        let shaped = self.bench.testbed.router.has_htb();
+        let shaped = self.bench.testbed.has_htb();
         LinkSpec::symmetric(Way {
             rate_bps: shaped.then_some(1_000_000_000),
             queue: Some(Queue::Packets(20_000)),
@@ -556,6 +566,9 @@ impl<'a> Run<'a> {
     /// runs of their own without offloads (METHOD 10), at a rate that no queue of
     /// the kernel overflows at: a packet sent again would be counted twice.
     fn account(&mut self) -> Result<()> {
+        if !self.bench.testbed.one_machine() {
+            return self.remark(ONLY_HERE.to_owned());
+        }
         self.progress.stage("counting packets");
         let mut shaped = false;
         for cell in self.blocks(&self.plan.link, &self.plan.workloads).cells {
@@ -591,6 +604,10 @@ impl<'a> Run<'a> {
         if self.record.has_remark(&text) { Ok(()) } else { self.keep(Entry::Remark(text)) }
     }
 }
+
+/// What is not done between two real machines, and why.
+const ONLY_HERE: &str = "Between two real machines packets are not counted and clear text is not looked for: their \
+                         interfaces carry other traffic too, and their offloads stay as they are.";
 
 /// A link that is full leaves little to chance: three blocks tell enough.
 const CHECK_REPETITIONS: u32 = 3;

@@ -18,7 +18,7 @@ use crate::measure::wire::{self, Expectation, Marks, Totals};
 use crate::plan::Plan;
 use crate::results::{Cpu, LayerSetup, Phases, Sample, Tcp};
 use crate::service::{Invocation, Service, Site, write_credentials};
-use crate::testbed::{Tap, Testbed};
+use crate::testbed::{Clock, Taken, Testbed};
 use crate::units;
 use crate::workload::{Content, Kind, Payloads, Task, Workload, tree_name};
 
@@ -39,12 +39,19 @@ pub(super) struct Cell {
     batch: u32,
     /// Of one transfer, process start and all; set by the warm-up.
     transfer_s: f64,
+    /// What an unlimited link may be expected to pass at least.
+    least_bps: u64,
 }
 
 impl Cell {
     pub(super) fn new(link: &LinkSpec, stack: &str, workload: &Workload, size: u64) -> Self {
         let (link, stack, workload) = (link.clone(), stack.to_owned(), workload.clone());
-        Self { link, stack, workload, size, batch: 1, transfer_s: 0.0 }
+        Self { link, stack, workload, size, batch: 1, transfer_s: 0.0, least_bps: 50_000_000 }
+    }
+
+    /// The same between real machines, whose link nobody knows.
+    pub(super) fn on_real_link(self) -> Self {
+        Self { least_bps: 1_000_000, ..self }
     }
 
     /// Octets of file that one transfer moves.
@@ -88,7 +95,7 @@ impl Cell {
         const SEGMENT_BITS: f64 = 1448.0 * 8.0;
         const SSH_WINDOW_BITS: f64 = 2_097_152.0 * 8.0;
         let rtt_s = self.link.longest_round_trip().as_secs_f64();
-        let mut slowest_bps = self.link.slowest_bps().unwrap_or(50_000_000) as f64 / 5.0;
+        let mut slowest_bps = self.link.slowest_bps().unwrap_or(self.least_bps) as f64 / 5.0;
         if rtt_s > 0.0 {
             slowest_bps = slowest_bps.min(SSH_WINDOW_BITS / rtt_s / 4.0);
         }
@@ -158,17 +165,19 @@ impl<'a> Bench<'a> {
     ) -> Result<Self> {
         let mut stacks: BTreeMap<String, Wrapped> = BTreeMap::new();
         let mut numbers = Numbers::default();
-        for planned in &plan.stacks {
+        for (planned, nth) in plan.stacks.iter().zip(0..) {
             let (name, service) = (&planned.stack.name, planned.stack.service);
             let taken = |port: u16| stacks.values().any(|stack| stack.listens.port() == port);
             // a second server of an application listens elsewhere
-            let port = (0..6)
-                .map(|copy| service.port() + copy * 10_000)
-                .find(|&port| !taken(port))
-                .ok_or_else(|| {
-                    let name = service.name();
-                    Error::Plan(format!("more than six stacks with `{name}` in one plan"))
-                })?;
+            let free = || (0..6).map(|copy| service.port() + copy * 10_000).find(|&p| !taken(p));
+            // and on a real host its own ports are taken
+            let port =
+                plan.hosts.as_ref().map_or_else(free, |hosts| Some(hosts.port(nth))).ok_or_else(
+                    || {
+                        let name = service.name();
+                        Error::Plan(format!("more than six stacks with `{name}` in one plan"))
+                    },
+                )?;
             let congestion = &plan.congestion_control;
             let wrapped = Wrapped::new(&planned.stack, &testbed, port, congestion, &mut numbers)?;
             stacks.insert(name.clone(), wrapped);
@@ -276,7 +285,7 @@ impl<'a> Bench<'a> {
         }
         let after = self.testbed.read_cpu()?;
         self.rest(cell)?;
-        let spent = after.zip(before).map(|(after, before)| after.since(&before));
+        let spent = after.zip(before).and_then(|(after, before)| after.since(&before));
 
         let mut errors: Vec<String> = seen.iter().filter_map(|s| s.error.clone()).collect();
         for one in &prepared {
@@ -297,7 +306,7 @@ impl<'a> Bench<'a> {
         let client_clocks: Option<Vec<f64>> = seen.iter().map(|s| s.client_s).collect();
         // the bottleneck of the file's direction, unless it serialises truly
         let way = if cell.workload.kind == Kind::Upload { &cell.link.up } else { &cell.link.down };
-        let token_bucket = way.rate_bps.is_some() && !self.testbed.router.backend().serialises();
+        let token_bucket = way.rate_bps.is_some() && !self.testbed.serialises();
         let sample = Sample {
             link: cell.link.to_string(),
             stack: cell.stack.clone(),
@@ -365,6 +374,8 @@ impl<'a> Bench<'a> {
             return error;
         }
         match self.require_servers() {
+            // a host that vanished is both
+            Err(died) if died.to_string() == error.to_string() => error,
             Err(died @ Error::Failed(_)) => {
                 Error::Failed(format!("{died}. First seen as: {error}"))
             }
@@ -373,7 +384,7 @@ impl<'a> Bench<'a> {
     }
 
     fn require_servers(&mut self) -> Result<()> {
-        self.testbed.router.require_link()?;
+        self.testbed.require_link()?;
         self.stacks.iter().try_for_each(|(name, stack)| {
             stack.require_alive(&self.testbed)?;
             self.require_application(name)
@@ -403,8 +414,16 @@ impl<'a> Bench<'a> {
             dir: folder_of(host, stack),
             files: server.root.join("files"),
             server: address,
-            passive_ports: None,
+            passive_ports: self.passive_ports(stack),
         })
+    }
+
+    /// On a real host, which may have a firewall, FTP's data connections go to
+    /// ports that are known.
+    fn passive_ports(&self, stack: &str) -> Option<std::ops::RangeInclusive<u16>> {
+        let hosts = self.plan.hosts.as_ref()?;
+        let nth = self.plan.stacks.iter().position(|planned| planned.stack.name == stack)?;
+        Some(hosts.passive(u16::try_from(nth).ok()?))
     }
 
     fn service(&self, stack: &str) -> Result<&'static dyn Service> {
@@ -530,13 +549,13 @@ impl<'a> Bench<'a> {
             })
             .collect();
         let stack = self.wrapped(&cell.stack)?;
-        if let (Some(clock), Some(router)) = (stack.tap(&self.testbed), &self.testbed.tap) {
-            clock.clear();
-            router.clear();
-        }
+        let (clock, router) = (stack.clock(&self.testbed), self.testbed.clock());
+        // under a tunnel the clock's trace is not what passes the link
+        let outside = router.filter(|_| stack.is_tunnelled());
+        clock.into_iter().chain(outside).try_for_each(Clock::forget)?;
         let started = agent::now_ns();
         let watch = || {
-            self.testbed.router.require_link()?;
+            self.testbed.require_link()?;
             stack.require_server(&self.testbed)?;
             self.require_application(&cell.stack)
         };
@@ -545,18 +564,18 @@ impl<'a> Bench<'a> {
         if let Some(tap) = self.testbed.tap.as_ref().filter(|_| whole) {
             tap.settle();
         }
-        let trace = stack.tap(&self.testbed).map(Tap::take).transpose()?;
-        // under a tunnel the clock's trace is not what passes the link
-        let outside = if stack.is_tunnelled() {
-            self.testbed.tap.as_ref().map(Tap::take).transpose()?
-        } else {
-            None
-        };
+        let taken = clock.map(Clock::take).transpose()?;
+        let outside = outside.map(Clock::take).transpose()?;
         let port = stack.wire_port;
 
         let reports: Vec<_> =
             outcomes.iter().map(|outcome| service.client_report(outcome)).collect();
-        let log = self.testbed.server.server(&cell.stack, started)?.log;
+        // only on one machine does the server's log have the packets' clock
+        let (login_ns, login) = if self.testbed.one_machine() {
+            (service.login_ns(&self.testbed.server.server(&cell.stack, started)?.log), None)
+        } else {
+            (None, service.login().map(|login| login.inside(stack.streams())))
+        };
         let expectation = Expectation {
             port,
             data_connections: service.data_connections(),
@@ -564,15 +583,15 @@ impl<'a> Bench<'a> {
             size: cell.size,
             frame_s: cell.link.slowest_bps().map_or(0.0, |bps| 1538.0 * 8.0 / bps as f64),
             parting: service.parting(),
-            login: None,
+            login,
             marks: Marks {
                 request_ns: reports.iter().filter_map(|r| r.marks.request_ns).min(),
                 done_ns: reports.iter().filter_map(|r| r.marks.done_ns).max(),
-                login_ns: service.login_ns(&log),
+                login_ns,
             },
         };
-        let totals = outside.as_ref().or(trace.as_ref()).map(|trace| *trace.totals());
-        let record = trace.and_then(|trace| wire::read(&trace, &expectation));
+        let totals = outside.as_ref().or(taken.as_ref()).and_then(Taken::totals);
+        let record = taken.map(|taken| taken.record(&expectation)).transpose()?.flatten();
         let error = outcomes
             .iter()
             .zip(&reports)
@@ -580,7 +599,7 @@ impl<'a> Bench<'a> {
             .or_else(|| {
                 record
                     .is_none()
-                    .then(|| "no packet of this transfer was seen at the router".to_owned())
+                    .then(|| "no packet of this transfer was seen between the hosts".to_owned())
             });
         let clocks: Option<Vec<f64>> = reports.iter().map(|report| report.seconds).collect();
         let client_s = clocks.map(|all| all.into_iter().fold(0.0, f64::max));

@@ -6,10 +6,9 @@ use std::net::SocketAddr;
 
 use crate::error::{Error, Result};
 use crate::layer::{Ends, Instance, Kind, Place};
-use crate::measure::wire::{SetUp, Trace};
 use crate::results::LayerSetup;
 use crate::stack::Stack;
-use crate::testbed::{Tap, Testbed};
+use crate::testbed::{Clock, Tap, Testbed};
 
 /// Times that each layer is set up for the record.
 const SET_UPS: u32 = 5;
@@ -46,7 +45,7 @@ impl Wrapped {
         numbers: &mut Numbers,
     ) -> Result<Self> {
         let (client, server) = (testbed.client.address, testbed.server.address);
-        let mut ends = Ends { client, server, mtu: testbed.mtu() };
+        let mut ends = Ends { client, server, mtu: testbed.mtu(), ports: testbed.layer_ports() };
         let mut instances = Vec::new();
         let mut connects = None;
         for (inside, &layer) in stack.layers.iter().enumerate().rev() {
@@ -54,7 +53,7 @@ impl Wrapped {
             let nth = numbers.of_layer.entry(layer.name()).or_default();
             // a stream inside another listens where the outer one forwards to
             let inner_stream = inside > 0 && stack.layers[inside - 1].kind() == Kind::Stream;
-            let port = if inner_stream { Instance::port_of(numbers.all + 1) } else { port };
+            let port = if inner_stream { ends.port(numbers.all + 1) } else { port };
             let instance = Instance::new(
                 layer,
                 &stack.name,
@@ -99,9 +98,14 @@ impl Wrapped {
         Ok(())
     }
 
-    /// Where its wire clock is read.
-    pub(super) fn tap<'a>(&'a self, testbed: &'a Testbed) -> Option<&'a Tap> {
-        self.inner.as_ref().or(testbed.tap.as_ref())
+    /// Where its wire clock is read; nowhere in a dry run.
+    pub(super) fn clock<'a>(&'a self, testbed: &'a Testbed) -> Option<Clock<'a>> {
+        self.inner.as_ref().map(Clock::Here).or(testbed.clock())
+    }
+
+    /// Streams around the application.
+    pub(super) fn streams(&self) -> u32 {
+        self.instances.iter().filter(|i| i.layer.kind() == Kind::Stream).count() as u32
     }
 
     /// Whether the router sees something else than the wire clock does.
@@ -156,18 +160,16 @@ impl Wrapped {
         for instance in &self.instances {
             let place = place(testbed, instance);
             let network = instance.layer.kind() == Kind::Network;
-            let tap = if network { testbed.tap.as_ref() } else { self.tap(testbed) };
-            let Some(tap) = tap else { continue };
-            let read: fn(&Trace) -> Option<SetUp> =
-                if network { SetUp::of_tunnel } else { SetUp::of_tls };
+            let clock = if network { testbed.clock() } else { self.clock(testbed) };
+            let Some(clock) = clock else { continue };
             let mut seen = Vec::new();
             for _ in 0..SET_UPS {
                 instance.layer.tear_down(&place)?;
                 std::thread::sleep(quiet);
-                tap.clear();
+                clock.forget()?;
                 instance.layer.establish(&place)?;
                 std::thread::sleep(quiet);
-                seen.extend(read(&tap.take()?));
+                seen.extend(clock.take()?.set_up(network)?);
             }
             seen.sort_by_key(|set_up| (set_up.packets, set_up.bytes));
             let Some(middle) = seen.get(seen.len() / 2) else {

@@ -133,7 +133,8 @@ pub(crate) fn write_credentials(
         server.write(&dir.join(name), content)?;
     }
     if !shared {
-        for name in ["server.crt", "user_key"] {
+        // the last for the layers' daemons there
+        for name in ["server.crt", "user_key", "resolv.conf"] {
             let text = server.read(&dir.join(name))?;
             client.write(&client.root.join("credentials").join(name), &text)?;
         }

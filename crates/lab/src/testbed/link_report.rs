@@ -35,6 +35,9 @@ pub struct LinkReport {
     /// Null for an unshaped link.
     #[serde(default)]
     pub self_test: Option<SelfTest>,
+    /// What connecting over it takes; null where it was made and tested.
+    #[serde(default)]
+    pub round_trips: Option<RoundTrips>,
     /// The commands that made it, for a shell.
     #[serde(default)]
     pub commands: Vec<String>,
@@ -83,6 +86,36 @@ pub struct EmulatorReport {
     pub seed: u64,
 }
 
+/// SYN to SYN-ACK, by the client's clock.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoundTrips {
+    /// Connections.
+    pub probes: usize,
+    /// The shortest, microseconds.
+    pub least_us: f64,
+    /// Microseconds.
+    pub median_us: f64,
+    /// 99 of 100 take no longer, microseconds.
+    pub p99_us: f64,
+}
+
+impl RoundTrips {
+    /// Of what connections took, in seconds; none of none.
+    pub(super) fn of(mut seconds: Vec<f64>) -> Option<Self> {
+        seconds.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            let index = (seconds.len() as f64 * share).ceil() as usize;
+            seconds.get(index.saturating_sub(1)).map(|s| s * 1e6)
+        };
+        Some(Self {
+            probes: seconds.len(),
+            least_us: at(0.0)?,
+            median_us: at(0.5)?,
+            p99_us: at(0.99)?,
+        })
+    }
+}
+
 impl LinkReport {
     pub(super) fn new(spec: &LinkSpec, backend: Backend, offload: Offload) -> Self {
         let (down, up) = (&spec.down, &spec.up);
@@ -98,8 +131,28 @@ impl LinkReport {
             ways: Some(Ways { down: WayReport::new(down), up: WayReport::new(up) }),
             rtt_us: None,
             self_test: None,
+            round_trips: None,
             commands: Vec::new(),
             emulator: None,
+        }
+    }
+
+    /// A real link in a rehearsal.
+    pub(super) fn unmade(spec: &LinkSpec) -> Self {
+        Self::new(spec, Backend::Veth, Offload::Offload)
+    }
+
+    /// A link that was not made: all that can be told of it without comparing
+    /// clocks is how long there and back takes.
+    pub(super) fn real(spec: &LinkSpec, backend: String, round_trips: RoundTrips) -> Self {
+        let report = Self::new(spec, Backend::Veth, Offload::Offload);
+        Self {
+            backend,
+            offload: "as the hosts have it".to_owned(),
+            delay_ms: round_trips.median_us / 2e3,
+            ways: None,
+            round_trips: Some(round_trips),
+            ..report
         }
     }
 }
@@ -125,5 +178,19 @@ impl WayReport {
                 _ => None,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips_are_told_by_rank() {
+        let times = (1..=100).rev().map(|ms| f64::from(ms) / 1e3).collect();
+        let of = RoundTrips::of(times).expect("a hundred");
+        assert_eq!((of.probes, of.least_us), (100, 1000.0));
+        assert!((of.median_us - 50_000.0).abs() < 1e-6 && (of.p99_us - 99_000.0).abs() < 1e-6);
+        assert_eq!(RoundTrips::of(Vec::new()), None);
     }
 }

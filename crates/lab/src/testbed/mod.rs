@@ -1,8 +1,9 @@
-//! Hosts and the link between them. On one machine: three network namespaces,
+//! Hosts and the link between them: two real machines (`ssh`), or one. On one: three network namespaces,
 //! client, router and server, joined by veth. The machine's own network, file
 //! system and processes are not touched: the lab lives in a mount namespace of
 //! its own, with a private `/run`, and what it builds ends with it.
 
+mod clock;
 mod emulator;
 mod link;
 mod link_report;
@@ -10,6 +11,7 @@ mod netns;
 mod probes;
 mod router;
 mod selftest;
+mod ssh;
 mod tap;
 mod verdict;
 
@@ -23,16 +25,20 @@ use crate::agent::Agent;
 use crate::command::{Command, Executor};
 use crate::error::{Doing, Error, Result};
 use crate::host::{Host, Role};
+use crate::layer::Ends;
 use crate::link::LinkSpec;
+use crate::machine;
 use crate::measure::cgroup::{self, Cgroup};
-use crate::measure::cpu::{Meter, Reading};
+use crate::measure::cpu::{Meter, Reading, Spent};
 use crate::measure::wire::Framing;
 use crate::plan::{Offload, Plan};
-use crate::scratch::{Scratch, run_name};
+use crate::results::HostRecord;
+use crate::scratch::{self, Scratch, run_name};
 
+pub(crate) use clock::{Clock, Taken};
 pub use emulator::{EmulatorCounters, WayCounters};
 pub(crate) use link::Kernel;
-pub use link_report::{EmulatorReport, LinkReport, WayReport, Ways};
+pub use link_report::{EmulatorReport, LinkReport, RoundTrips, WayReport, Ways};
 pub(crate) use router::Router;
 pub(crate) use tap::{Sink, Tap};
 pub use verdict::{DelayTest, LossTest, RateTest, SelfTest, WayTest};
@@ -67,27 +73,42 @@ impl Counters {
     }
 }
 
-/// A client, a router and a server, and everything they need to be removed.
+/// A client and a server, what is between them, and everything that they need to
+/// be removed.
 ///
 /// Fields are dropped in order: processes first, folders last.
 #[derive(Debug)]
 pub(crate) struct Testbed {
-    /// Dropped first, so that the emulator ends by itself.
-    pub(crate) router: Router,
-    /// Dropped next: it ends every process of the run.
-    groups: Option<Groups>,
+    place: Place,
     pub(crate) client: Host,
     pub(crate) server: Host,
+    /// At the router; none of real machines, and in a dry run.
     pub(crate) tap: Option<Tap>,
     executor: Arc<Executor>,
-    meter: Meter,
-    names: netns::Names,
     mtu: u32,
     congestion_control: String,
     _root_mount: Option<Mount>,
     scratch: Option<Scratch>,
     /// Where the hosts' files are, in words.
     pub(crate) root_kind: &'static str,
+}
+
+/// Where the hosts are.
+#[derive(Debug)]
+enum Place {
+    Here(Box<Namespaces>),
+    Machines(ssh::Pair),
+}
+
+/// Three namespaces of this machine.
+#[derive(Debug)]
+struct Namespaces {
+    /// Dropped first, so that the emulator ends by itself.
+    router: Router,
+    /// Dropped next: it ends every process of the run.
+    groups: Option<Groups>,
+    names: netns::Names,
+    meter: Meter,
 }
 
 /// The control groups of the run; what is in them is killed when they are dropped.
@@ -102,8 +123,29 @@ impl Testbed {
     /// Builds hosts and link. Must be called before the process has threads
     /// that need the machine's own mounts.
     pub(crate) fn up(plan: &Plan, settings: &Settings, executor: Arc<Executor>) -> Result<Self> {
+        match &plan.hosts {
+            None => Self::up_here(plan, settings, executor),
+            Some(hosts) => {
+                let (client, server, pair) = ssh::up(plan, hosts, settings, &executor)?;
+                Ok(Self {
+                    place: Place::Machines(pair),
+                    client,
+                    server,
+                    tap: None,
+                    executor,
+                    mtu: plan.mtu,
+                    congestion_control: plan.congestion_control.clone(),
+                    _root_mount: None,
+                    scratch: None,
+                    root_kind: "each host",
+                })
+            }
+        }
+    }
+
+    fn up_here(plan: &Plan, settings: &Settings, executor: Arc<Executor>) -> Result<Self> {
         let kernel = Router::require(plan, &executor)?;
-        require_plain(&settings.scratch_parent)?;
+        scratch::require_plain(&settings.scratch_parent)?;
         let (scratch, id, folder) = if executor.is_dry() {
             let id = "00000000".to_owned();
             let folder = settings.scratch_parent.join(run_name(&id));
@@ -151,14 +193,11 @@ impl Testbed {
             Some(Tap::open(&names.router, interface, Framing::Ethernet, addresses.client)?)
         };
         Ok(Self {
-            groups,
+            place: Place::Here(Box::new(Namespaces { router, groups, names, meter: Meter::new() })),
             client,
             server,
-            router,
             tap,
             executor,
-            meter: Meter::new(),
-            names,
             mtu: plan.mtu,
             congestion_control: plan.congestion_control.clone(),
             _root_mount: root_mount,
@@ -169,7 +208,10 @@ impl Testbed {
 
     /// The run's unique name.
     pub(crate) fn id(&self) -> &str {
-        self.scratch.as_ref().map_or("00000000", |scratch| &scratch.id)
+        match &self.place {
+            Place::Here(_) => self.scratch.as_ref().map_or("00000000", |scratch| &scratch.id),
+            Place::Machines(pair) => &pair.id,
+        }
     }
 
     /// Octets of IP packet on the link.
@@ -178,19 +220,81 @@ impl Testbed {
     }
 
     /// Makes the link what `spec` says and tests it; `offload` is what an
-    /// unshaped link uses, a shaped one always carries single packets.
+    /// unshaped link uses, a shaped one always carries single packets. A real
+    /// link is only looked at.
     pub(crate) fn set_link(&mut self, spec: &LinkSpec, offload: Offload) -> Result<LinkReport> {
-        let (offload, commands) = self.router.make(spec, offload)?;
-        let backend = self.router.backend();
+        let here = match &mut self.place {
+            Place::Here(here) => here,
+            Place::Machines(_) if self.executor.is_dry() => return Ok(LinkReport::unmade(spec)),
+            Place::Machines(pair) => {
+                let round_trips = pair.round_trips(&self.client, &self.server)?;
+                return Ok(LinkReport::real(spec, pair.backend(), round_trips));
+            }
+        };
+        let (offload, commands) = here.router.make(spec, offload)?;
+        let backend = here.router.backend();
         let self_test = selftest::run(self, spec, backend)?;
-        self.router.begin_use()?;
+        self.router()?.begin_use()?;
         Ok(LinkReport { self_test, commands, ..LinkReport::new(spec, backend, offload) })
     }
 
     /// Makes the link what `spec` says, by the kernel and untested: for counting,
     /// not for timing.
     pub(crate) fn shape(&mut self, spec: &LinkSpec, offload: Offload) -> Result<()> {
-        self.router.make_by_kernel(spec, offload)
+        self.router()?.make_by_kernel(spec, offload)
+    }
+
+    /// What is between the hosts of one machine.
+    fn router(&mut self) -> Result<&mut Router> {
+        match &mut self.place {
+            Place::Here(here) => Ok(&mut here.router),
+            Place::Machines(_) => Err(no_router()),
+        }
+    }
+
+    fn names(&self) -> Result<&netns::Names> {
+        match &self.place {
+            Place::Here(here) => Ok(&here.names),
+            Place::Machines(_) => Err(no_router()),
+        }
+    }
+
+    /// What the emulator did since the link was set; none where there is none.
+    pub(crate) fn emulator_report(&mut self) -> Result<Option<EmulatorReport>> {
+        match &mut self.place {
+            Place::Here(here) => here.router.emulator_report(),
+            Place::Machines(_) => Ok(None),
+        }
+    }
+
+    /// # Errors
+    /// What makes the link has ended, or a real host has vanished.
+    pub(crate) fn require_link(&self) -> Result<()> {
+        match &self.place {
+            Place::Here(here) => here.router.require_link(),
+            Place::Machines(pair) => pair.require(),
+        }
+    }
+
+    /// Whether this kernel can shape the link that packets are counted on.
+    pub(crate) fn has_htb(&self) -> bool {
+        matches!(&self.place, Place::Here(here) if here.router.has_htb())
+    }
+
+    /// Whether short transfers pass the link no faster than long ones.
+    pub(crate) fn serialises(&self) -> bool {
+        match &self.place {
+            Place::Here(here) => here.router.backend().serialises(),
+            Place::Machines(_) => true,
+        }
+    }
+
+    /// Where packets between the hosts are seen; nowhere in a dry run.
+    pub(crate) fn clock(&self) -> Option<Clock<'_>> {
+        match &self.place {
+            Place::Machines(_) if !self.executor.is_dry() => Some(Clock::AtClient(&self.client)),
+            _ => self.tap.as_ref().map(Clock::Here),
+        }
     }
 
     /// A second capture where the first one is, of whole frames.
@@ -198,14 +302,14 @@ impl Testbed {
     /// # Errors
     /// What the kernel answered.
     pub(crate) fn capture_whole<S: Sink>(&self, sink: S) -> Result<Tap<S>> {
-        let (router, interface) = (&self.names.router, netns::ROUTER_TO_CLIENT);
+        let (router, interface) = (&self.names()?.router, netns::ROUTER_TO_CLIENT);
         let largest = self.mtu as usize + ETHERNET;
-        Tap::start(router, interface, Framing::Ethernet, self.client.address, largest, sink)
+        Tap::start(router, interface, Framing::Ethernet, largest, sink)
     }
 
     /// What the router's interface towards the client has counted, both ways.
     pub(crate) fn router_counters(&self) -> Result<Counters> {
-        let command = netns::counters_command(&self.names);
+        let command = netns::counters_command(self.names()?);
         let said = self.executor.run(&command)?;
         let links: serde_json::Value =
             serde_json::from_str(&said).doing(|| format!("read what `{command}` printed"))?;
@@ -225,12 +329,39 @@ impl Testbed {
         if self.executor.is_dry() {
             return Ok(None);
         }
-        Tap::open(&self.names.client, interface, Framing::Ip, client).map(Some)
+        Tap::open(&self.names()?.client, interface, Framing::Ip, client).map(Some)
     }
 
     /// Forgets what TCP remembers of the other end.
     pub(crate) fn forget_metrics(&self) -> Result<()> {
-        self.executor.run_all(&netns::forget_commands(&self.names))
+        match &self.place {
+            Place::Here(here) => self.executor.run_all(&netns::forget_commands(&here.names)),
+            Place::Machines(pair) => pair.forget_metrics(&self.client, &self.server),
+        }
+    }
+
+    /// The ports of layers begin behind this one.
+    pub(crate) fn layer_ports(&self) -> u16 {
+        match &self.place {
+            Place::Here(_) => Ends::PORTS,
+            Place::Machines(pair) => pair.hosts().layers(),
+        }
+    }
+
+    /// What real machines say of themselves; nothing of one machine.
+    pub(crate) fn host_records(&self) -> &[HostRecord] {
+        match &self.place {
+            Place::Here(_) => &[],
+            Place::Machines(pair) => &pair.records,
+        }
+    }
+
+    /// What governs TCP on both hosts, in words.
+    pub(crate) fn congestion_control(&self) -> String {
+        match &self.place {
+            Place::Here(_) => format!("{} (by route, verified)", self.congestion_control),
+            Place::Machines(pair) => pair.congestion_control.clone(),
+        }
     }
 
     /// Refuses a port on which something listens already.
@@ -250,9 +381,10 @@ impl Testbed {
         if role == Role::Client { &self.client } else { &self.server }
     }
 
-    /// Whether both hosts see the same files.
+    /// Whether both hosts are namespaces of this machine: they see the same files
+    /// and the same clock.
     pub(crate) fn one_machine(&self) -> bool {
-        true
+        matches!(self.place, Place::Here(_))
     }
 
     pub(crate) fn client_agent(&self) -> Result<MutexGuard<'_, Agent>> {
@@ -264,11 +396,47 @@ impl Testbed {
     }
 
     /// CPU time so far, of both sides and of the machine; none in a dry run.
-    pub(crate) fn read_cpu(&self) -> Result<Option<Reading>> {
-        let Some(groups) = &self.groups else { return Ok(None) };
-        let Some(router) = &self.router.cgroup else { return Ok(None) };
-        self.meter.read(&groups.client, &groups.server, router).map(Some)
+    pub(crate) fn read_cpu(&self) -> Result<Option<CpuReading>> {
+        if self.executor.is_dry() {
+            return Ok(None);
+        }
+        match &self.place {
+            Place::Here(here) => {
+                let Some(groups) = &here.groups else { return Ok(None) };
+                let Some(router) = &here.router.cgroup else { return Ok(None) };
+                let reading = here.meter.read(&groups.client, &groups.server, router)?;
+                Ok(Some(CpuReading::One(reading)))
+            }
+            Place::Machines(_) => {
+                let (client, server) = (self.client_agent()?.cpu()?, self.server_agent()?.cpu()?);
+                Ok(Some(CpuReading::Two { client, server }))
+            }
+        }
     }
+}
+
+/// Counters of one machine, or of each of two.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum CpuReading {
+    One(Reading),
+    Two { client: Reading, server: Reading },
+}
+
+impl CpuReading {
+    /// What was spent since `earlier`, a reading of the same testbed.
+    pub(crate) fn since(&self, earlier: &Self) -> Option<Spent> {
+        match (self, earlier) {
+            (Self::One(now), Self::One(then)) => Some(now.since(then)),
+            (Self::Two { client, server }, Self::Two { client: near, server: far }) => {
+                Some(Spent::of_both(&client.since(near), &server.since(far)))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn no_router() -> Error {
+    Error::Failed("there is no router between two real machines".into())
 }
 
 /// Starts the agent of a host: it joins its group before it becomes itself, so
@@ -302,20 +470,6 @@ fn prepare_folders(host: &Host) -> Result<()> {
     // Pure-FTPd and nginx write uploads as nobody
     let incoming = host.root.join("files/incoming").display().to_string();
     host.run(&Command::new("chown", ["65534:65534", &incoming])).map(drop)
-}
-
-/// The folder's path ends up in configurations of several programs, each with
-/// its own idea of quoting.
-fn require_plain(folder: &Path) -> Result<()> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
-    if folder.to_string_lossy().chars().all(plain) {
-        return Ok(());
-    }
-    Err(Error::Plan(format!(
-        "the scratch folder {} has a character other than letters, digits, `.`, `_` and `-`, which the servers' \
-         configurations cannot hold; choose another with --scratch",
-        folder.display()
-    )))
 }
 
 fn make_groups(executor: &Executor, path: &Path) -> Result<Option<Groups>> {
@@ -380,7 +534,7 @@ fn mount_root(
     let root = folder.join("root");
     make_folder(executor, &root)?;
     let bytes = settings.scratch_bytes;
-    if !settings.scratch_chosen && bytes <= available_memory() / 2 {
+    if !settings.scratch_chosen && bytes <= machine::available_memory() / 2 {
         let options = format!("mode=755,size={bytes}");
         let target = root.display().to_string();
         executor.run(&Command::new("mount", ["-t", "tmpfs", "-o", &options, "none", &target]))?;
@@ -388,9 +542,7 @@ fn mount_root(
         return Ok((root, Some(mount)));
     }
     if !executor.is_dry() {
-        let space = nix::sys::statvfs::statvfs(folder)
-            .doing(|| format!("ask {} for its free space", folder.display()))?;
-        let free = space.blocks_available() * space.fragment_size();
+        let free = scratch::free_space(folder)?;
         if free < bytes {
             return Err(Error::Failed(format!(
                 "the scratch folder {} has {} free and this plan needs {} for its files; choose another with --scratch",
@@ -401,14 +553,4 @@ fn mount_root(
         }
     }
     Ok((root, None))
-}
-
-fn available_memory() -> u64 {
-    std::fs::read_to_string("/proc/meminfo")
-        .ok()
-        .and_then(|text| {
-            let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-            line.split_whitespace().next()?.parse::<u64>().ok()
-        })
-        .map_or(0, |kib| kib * 1024)
 }

@@ -131,8 +131,8 @@ pub(super) fn pass(
     let wire_len = headers(is_ipv4) + shape.payload.max(LEAST_PAYLOAD);
     // duplicates, and a margin
     let slots = shape.probes as usize * if way.duplicate_pct > 0.0 { 2 } else { 1 } + 1024;
-    let mut before = Eye::open(&testbed.names.router, before, wire_len, slots)?;
-    let mut behind = Eye::open(&testbed.names.router, behind, wire_len, slots)?;
+    let mut before = Eye::open(&testbed.names()?.router, before, wire_len, slots)?;
+    let mut behind = Eye::open(&testbed.names()?.router, behind, wire_len, slots)?;
 
     let to = match direction {
         Direction::Down => testbed.client.address,

@@ -99,7 +99,7 @@ fn one_way(
 
 /// Bits per second that the emulator passes when it is asked for no rate.
 fn ceiling(testbed: &mut Testbed) -> Result<f64> {
-    testbed.router.start_emulator(&LinkSpec::default())?;
+    testbed.router()?.start_emulator(&LinkSpec::default())?;
     let shape = Shape::for_ceiling(testbed.mtu() as usize, testbed.client.address.is_ipv4());
     let mut slower = f64::INFINITY;
     for direction in [Direction::Down, Direction::Up] {

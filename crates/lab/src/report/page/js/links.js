@@ -9,6 +9,7 @@ function renderLinks(body, report, counts) {
   body.append(
     make('p', { class: 'lead' }, tested.length
       ? 'Each link was tested by UDP probes before it was used, in both directions: asked for, and found. A main link that fails its test fails the run; a check link that fails is left out.'
+      : report.links.some(isReal) ? 'Client and server are two real hosts, and the link between them is what it is: how long there and back takes was measured, by the client\u2019s clock alone.'
       : 'There was no rate, delay or loss to test: the link was as fast as the machine.'),
     make('div', { class: 'scroll' }, linkTable(report.links)));
   const details = report.links.filter((link) => list(link.commands).length);
@@ -36,6 +37,10 @@ function linkRows(link, position) {
 }
 
 function wayCells(link, way) {
+  if (way === null && isReal(link)) {
+    return ['not known', `${milliseconds(link.delay_ms)} (half of there and back)`, '–', 'not known'].map((text) => make('td', {}, text))
+      .concat(make('td', { class: 'text' }, 'not made, so not tested'));
+  }
   if (way === null) {
     const asked = [positive(link.rate_bps) === null ? 'no limit' : formatRate(link.rate_bps), milliseconds(link.delay_ms), '–', `${format3(number(link.loss_pct) ?? 0)} %`];
     return [...asked.map((text) => make('td', {}, text)), make('td', { class: 'text' }, 'nothing to test')];
@@ -53,7 +58,13 @@ function wayCells(link, way) {
   ];
 }
 
+/* A link between two real hosts, which nobody made. */
+function isReal(link) {
+  return positive(record(link.round_trips).median_us) !== null;
+}
+
 function makerText(link) {
+  if (isReal(link)) return asText(link.backend ?? '–');
   const emulator = record(link.emulator);
   const own = Object.values(record(emulator.counters)).flatMap((counters) => OWN_DROPS.map((name) => number(record(counters)[name]) ?? 0)).reduce((sum, count) => sum + count, 0);
   const share = number(emulator.cpu_seconds) === null || !positive(emulator.seconds) ? '' : ` (${format3(emulator.cpu_seconds / emulator.seconds)} of a core${own ? `, dropped ${format3(own)} frames of its own` : ''})`;
