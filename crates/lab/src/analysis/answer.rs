@@ -4,14 +4,25 @@ use super::predict;
 use crate::results::{Crossover, Portable, Prediction, Summary};
 use crate::units;
 
-/// One sentence for each stack that has a baseline, then one on what was moved.
-pub fn sentences(portable: &[Portable], summary: &[Summary]) -> Vec<String> {
+/// One sentence for each stack that has a baseline on what it costs anywhere;
+/// where that is not known, on what was measured on `link`.
+pub fn sentences(portable: &[Portable], summary: &[Summary], link: &str) -> Vec<String> {
     let costs: Vec<String> = portable.iter().filter_map(|stack| cost(stack, portable)).collect();
     if !costs.is_empty() {
         return costs;
     }
-    // no downloads to carry anywhere: say what was measured
-    summary.iter().filter_map(measured).collect()
+    let of_link: Vec<&Summary> = summary.iter().filter(|row| row.link == link).collect();
+    let compared = of_link.iter().any(|row| row.baseline.is_some());
+    let is_largest = |row: &Summary| {
+        let same =
+            |other: &&&Summary| (&other.stack, &other.workload) == (&row.stack, &row.workload);
+        of_link.iter().filter(same).all(|other| other.size_bytes <= row.size_bytes)
+    };
+    of_link
+        .iter()
+        .filter(|row| is_largest(row) && (row.baseline.is_some() || !compared))
+        .filter_map(|row| measured(row))
+        .collect()
 }
 
 fn cost(stack: &Portable, all: &[Portable]) -> Option<String> {
@@ -86,11 +97,15 @@ fn measured(row: &Summary) -> Option<String> {
     let time = units::seconds(row.mean_s?);
     let against = match (row.overhead_pct, row.overhead_ci95_pct, &row.baseline) {
         (Some(pct), Some([lo, hi]), Some(base)) => {
-            format!(", {pct:+.1} % [{lo:+.1}, {hi:+.1}] against {base}")
+            format!(", {pct:+.1} % [{lo:+.1}, {hi:+.1}] against {}", base.to_uppercase())
         }
         _ => String::new(),
     };
-    Some(format!("{} takes {time} for `{}`{against}.", row.stack, row.workload))
+    let what = match row.size_bytes {
+        0 => row.workload.clone(),
+        size => format!("{} {}", row.workload, units::size(size)),
+    };
+    Some(format!("{} takes {time} for `{what}`{against}.", row.stack.to_uppercase()))
 }
 
 #[cfg(test)]
@@ -122,6 +137,31 @@ mod tests {
     }
 
     #[test]
+    fn without_portable_costs_the_largest_file_on_the_main_link_is_told() {
+        let row = |link: &str, stack: &str, size_bytes: u64, baseline: Option<&str>| -> Summary {
+            let overhead = baseline.map(|_| 76.04);
+            serde_json::from_value(serde_json::json!({
+                "link": link, "stack": stack, "workload": "download", "size_bytes": size_bytes, "n": 5,
+                "failed": 0, "mean_s": 0.085, "stddev_s": 0.001, "ci95_s": null, "baseline": baseline,
+                "overhead_pct": overhead, "overhead_ci95_pct": overhead.map(|_| [47.0, 110.8]),
+                "session_mean_s": null, "session_overhead_pct": null, "session_overhead_ci95_pct": null,
+                "goodput_bps": null, "cpu_seconds": null, "limited_by": null, "not_shaped": false
+            }))
+            .expect("a row")
+        };
+        let of_links = |stack: &str, baseline: Option<&str>| {
+            let sizes = [("unshaped", 1 << 10), ("unshaped", 1 << 20), ("far", 1 << 20)];
+            sizes.map(|(link, size)| row(link, stack, size, baseline)).to_vec()
+        };
+        let (http, https) = (of_links("http", None), of_links("https", Some("http")));
+        assert_eq!(
+            sentences(&[], &[http.clone(), https].concat(), "unshaped"),
+            ["HTTPS takes 85 ms for `download 1 MiB`, +76.0 % [+47.0, +110.8] against HTTP."]
+        );
+        assert_eq!(sentences(&[], &http, "unshaped"), ["HTTP takes 85 ms for `download 1 MiB`."]);
+    }
+
+    #[test]
     fn the_sentence_names_round_trips_and_the_knee() {
         let stack = |name: &str, baseline: Option<&str>, trips, extra, fill| Portable {
             stack: name.into(),
@@ -139,7 +179,7 @@ mod tests {
         let all =
             [stack("ftp", None, 9, 60_000.0, 9e9), stack("ftps", Some("ftp"), 14, 63_000.0, 4.1e9)];
         assert_eq!(
-            sentences(&all, &[]),
+            sentences(&all, &[], "unshaped"),
             ["FTPS adds 5 round trips to every file and 0.283 % more octets; \
               below 4.1 Gbit/s you will not notice the rest."]
         );

@@ -46,7 +46,7 @@ pub fn derive(results: &mut Results, windows: &BTreeMap<String, u64>) {
         &results.plan.congestion_control,
     );
     results.accounting = accounting::accounting(samples);
-    results.answer = answer::sentences(&results.portable, &results.summary);
+    results.answer = answer::sentences(&results.portable, &results.summary, &results.link.name);
     results.answer.extend(answer::crossings(&results.crossovers, &results.link.name));
     results.answer.extend(answer::prediction(&results.predictions));
 }
