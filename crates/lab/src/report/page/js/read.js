@@ -19,6 +19,7 @@ function parseReport(text) {
     predictions: records(raw.predictions),
     accounting: record(raw.accounting),
     clearText: new Map(records(raw.clear_text).map((row) => [row.stack, row])),
+    captures: records(raw.captures),
     layerSetups: records(raw.layer_setups),
     timelines: records(raw.timelines),
     warnings: list(raw.warnings).map(asText),

@@ -51,6 +51,7 @@ function wireTables(report, cells, counts) {
   const measures = ordered.filter(({ row }) => row.rfc6349);
   counts.wires = shown.filter(({ wire }) => wire !== null).length;
   counts.rfc6349 = measures.length;
+  counts.captures = shown.filter(({ row }) => row && captureOf(report, row)).length;
   counts.cleartext = shown.filter(({ stack }) => report.clearText.has(stack.name)).length;
   return [
     shown.length ? make('div', { class: 'scroll' }, wireTable(report, shown)) : make('p', {}, 'Packets of these transfers were not counted.'),
@@ -63,8 +64,10 @@ function wireTables(report, cells, counts) {
 
 function wireTable(report, cells) {
   const limit = (number(report.plan.mtu) ?? 1500) + ETHERNET_HEADER_BYTES;
+  const captures = cells.map(({ row }) => (row ? captureOf(report, row) : null));
+  const kept = captures.some((capture) => capture !== null);
   const heads = ['Packets', 'Octets', 'Payload efficiency', 'Headers per full packet', 'Largest frame', 'Sent again', 'Round trips', 'Connections', 'Handshakes'];
-  const rows = cells.map(({ stack, row, wire }) => {
+  const rows = cells.map(({ stack, row, wire }, position) => {
     const own = record(wire);
     const figure = (value, format) => make('td', {}, number(value) === null ? '–' : format(value));
     const whole = (value) => value.toLocaleString('en-US');
@@ -75,12 +78,30 @@ function wireTable(report, cells) {
       make('td', {}, number(own.largest_frame_bytes) === null ? '–' : `${whole(own.largest_frame_bytes)}${own.largest_frame_bytes > limit ? ' ✕' : ''}`),
       make('td', {}, row ? sentAgain(report, row) : '–'),
       figure(own.round_trips, whole), figure(own.connections, whole),
-      make('td', {}, number(own.handshakes) === null ? '–' : whole(own.handshakes), positive(own.hello_retries) ? make('small', {}, `${own.hello_retries} with a HelloRetry`) : null));
+      make('td', {}, number(own.handshakes) === null ? '–' : whole(own.handshakes), positive(own.hello_retries) ? make('small', {}, `${own.hello_retries} with a HelloRetry`) : null),
+      kept ? make('td', { class: 'text' }, ...captureText(captures[position], limit)) : null);
   });
   return make('table', { class: 'wire' },
     make('caption', {}, `One transfer each, all frames, Ethernet headers counted, none larger than ${limit.toLocaleString('en-US')} octets. Payload efficiency: octets of the file for each octet in its direction. Sent again: TCP's share, in the timed runs. Content: whether a random marker in a file could be read on the wire.`),
-    make('thead', {}, make('tr', {}, columnHead('Stack', { class: 'text' }), columnHead('Content', { class: 'text' }), ...heads.map((head) => columnHead(head)))),
+    make('thead', {}, make('tr', {}, columnHead('Stack', { class: 'text' }), columnHead('Content', { class: 'text' }), ...heads.map((head) => columnHead(head)), kept ? columnHead('Capture', { class: 'text' }) : null)),
     make('tbody', {}, ...rows));
+}
+
+function captureOf(report, row) {
+  return report.captures.find((capture) => ['stack', 'workload', 'size_bytes'].every((key) => capture[key] === row[key])) ?? null;
+}
+
+function captureText(capture, limit) {
+  if (capture === null) return ['–'];
+  const target = inFolder(capture.file), name = asText(capture.file).split('/').pop();
+  const cut = number(capture.snaplen) === null ? null : capture.snaplen < limit ? `${format3(capture.snaplen)} octets a frame` : 'whole frames';
+  return [target === null ? shorten(name) : make('a', { href: target, title: name }, 'pcap'), cut === null ? null : make('small', {}, cut)];
+}
+
+/** The address of a file beside this page; null where a path leads elsewhere. Escaped, so that it names no other scheme. */
+function inFolder(path) {
+  const steps = asText(path).split('/');
+  return steps.some((step) => ['', '.', '..'].includes(step)) ? null : steps.map(encodeURIComponent).join('/');
 }
 
 function clearTextOf(report, stack) {
