@@ -114,6 +114,9 @@ pub(crate) struct Run {
     /// Sizes of the files, where no plan says them
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub(crate) sizes: Vec<String>,
+    /// Keep the packets that were counted, one pcap file for each stack, workload and size
+    #[arg(long)]
+    pub(crate) keep_captures: bool,
     /// Print every command that would touch the system, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -31,7 +31,8 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
         return resume(arguments, folder);
     }
     let plan = plan(arguments)?;
-    let options = options(arguments.scratch.clone())?;
+    let options =
+        Options { keep_captures: arguments.keep_captures, ..options(arguments.scratch.clone())? };
     if arguments.dry_run {
         for line in run::dry_run(&plan, &options)? {
             println!("{line}");
@@ -67,7 +68,8 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
         return Err(Error::Plan(sentence.to_owned()).into());
     }
     let plan = if named { Some(plan(arguments)?) } else { None };
-    let options = options(arguments.scratch.clone())?;
+    let options =
+        Options { keep_captures: arguments.keep_captures, ..options(arguments.scratch.clone())? };
     let folder = outside_run(std::path::absolute(folder)?)?;
     let how = Resumption { plan: plan.as_ref(), changed_too: arguments.changed_too };
     let outcome = {
@@ -164,6 +166,7 @@ fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {
         scratch: scratch.map(std::path::absolute).transpose()?.map(outside_run).transpose()?,
         headroom: std::env::current_exe().context("cannot find this program's own file")?,
         client_version: headroom_fetch::version(),
+        keep_captures: false,
         interrupted,
     })
 }

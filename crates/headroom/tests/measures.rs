@@ -5,8 +5,11 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::BufReader;
 
 use common::{Ground, array, number, privileged, text};
+use pcap_file::pcap::PcapReader;
 use serde_json::Value;
 
 const FILES: u64 = 50;
@@ -218,6 +221,45 @@ fn wire<'a>(results: &'a Value, stack: &str, workload: &str, size: u64) -> &'a V
         .find(|s| s["stack"] == stack && s["workload"] == workload && s["size_bytes"] == size)
         .unwrap_or_else(|| panic!("no sample of {stack} {workload} {size}"));
     &sample["wire"]
+}
+
+#[test]
+fn kept_captures_hold_what_was_counted() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("pcap");
+    ground.write(
+        "p.toml",
+        "stacks = [\"http\", \"https/tls\"]\nrepetitions = 2\n[[workload]]\nkind = \"download\"\nsizes = [\"1KiB\", \"32MiB\"]\n",
+    );
+    let ended = ground.end_of(ground.headroom("lab run p.toml --keep-captures --out out"));
+    assert_eq!(ended.code, Some(0), "{ended}");
+    let results = ground.results();
+    let captures = array(&results, "captures");
+    assert_eq!(captures.len(), 4);
+    for capture in captures {
+        let (stack, workload) = (text(capture, "stack"), text(capture, "workload"));
+        let counted = wire(&results, stack, workload, number(capture, "size_bytes") as u64);
+        let file = File::open(ground.path("out").join(text(capture, "file"))).expect("a capture");
+        let mut reader = PcapReader::new(BufReader::new(file)).expect("a pcap file");
+        let (mut packets, mut octets, mut kept) = (0, 0, 0);
+        while let Some(packet) = reader.next_packet() {
+            let packet = packet.expect("a packet");
+            packets += 1;
+            octets += u64::from(packet.orig_len);
+            kept = kept.max(packet.data.len());
+        }
+        assert_eq!(number(counted, "packets") as u64, packets, "{capture}");
+        assert_eq!(number(counted, "bytes") as u64, octets, "{capture}");
+        assert_eq!(number(capture, "packets") as u64, packets, "{capture}");
+        // of a large transfer only the heads
+        let whole = number(capture, "size_bytes") < 16e6;
+        assert_eq!(number(capture, "snaplen"), if whole { 1514.0 } else { 190.0 }, "{capture}");
+        assert!(kept as f64 <= number(capture, "snaplen"), "{capture}");
+    }
+    let folder = ground.path("out").join("captures");
+    assert_eq!(std::fs::read_dir(folder).expect("the captures").count(), 4);
 }
 
 /// Everything that holds for every run that went well.

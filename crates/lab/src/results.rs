@@ -56,6 +56,9 @@ pub struct Results {
     /// Whether each stack's files could be read on the wire.
     #[serde(default)]
     pub clear_text: Vec<ClearText>,
+    /// Packets of the accounting runs that were kept.
+    #[serde(default)]
+    pub captures: Vec<KeptCapture>,
     /// One transfer of each stack.
     pub timelines: Vec<Timeline>,
     /// Whether everything that the plan asks for was done.
@@ -336,6 +339,23 @@ pub struct Accounting {
     pub capture_drops: u64,
     /// Whether frames and octets were those that the interface counted.
     pub counters_agree: bool,
+}
+
+/// The packets of one accounted transfer, in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptCapture {
+    /// Name of the stack.
+    pub stack: String,
+    /// Name of the workload.
+    pub workload: String,
+    /// Octets of one file.
+    pub size_bytes: u64,
+    /// In the folder of the results: a pcap file with times in nanoseconds.
+    pub file: String,
+    /// Frames, those that `wire` counts.
+    pub packets: u64,
+    /// Octets of each frame that were kept at most.
+    pub snaplen: u32,
 }
 
 /// One cell.

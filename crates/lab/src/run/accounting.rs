@@ -1,51 +1,65 @@
 //! Accounting: the packets and octets of a cell's transfers, counted with
 //! offloads off in runs of their own (METHOD 10).
 
+use std::path::Path;
+
 use crate::error::{Error, Result};
 use crate::measure::wire::{Record, Totals};
-use crate::results::Wire;
+use crate::results::{KeptCapture, Wire};
 use crate::testbed::Counters;
 use crate::workload::Kind;
 
+use super::captures::{PcapFile, Taken};
 use super::sample::{Bench, Cell};
-
-/// Octets of an Ethernet header, which captures and counters include.
-const ETHERNET: u32 = 14;
 
 impl Bench<'_> {
     /// Counts the packets of a few transfers, of which the one with the median
-    /// octets counts: how a sender cuts its segments varies.
+    /// octets counts: how a sender cuts its segments varies. Its packets are kept in
+    /// the folder `captures`, where there is one.
     ///
     /// # Errors
     /// A transfer failed, or what the capture saw cannot be all there was.
-    pub(super) fn account(&mut self, cell: &Cell) -> Result<Option<Wire>> {
+    pub(super) fn account(
+        &mut self,
+        cell: &Cell,
+        captures: Option<&Path>,
+    ) -> Result<Option<(Wire, Option<KeptCapture>)>> {
         let times = if cell.octets() <= 1 << 20 { 7 } else { 3 };
-        let mut wires: Vec<Wire> = Vec::new();
+        let mut rows: Vec<(Wire, Option<Taken>)> = Vec::new();
         self.wake(cell)?;
-        for _ in 0..times {
+        for nth in 0..times {
             let prepared = self.prepare(cell)?;
             // the last words of an earlier transfer are not this one's
             if let Some(tap) = &self.testbed.tap {
                 tap.settle();
             }
+            let taking = captures
+                .map(|folder| Taken::begin(&self.testbed, folder, nth, cell))
+                .transpose()?;
             let before = self.testbed.router_counters()?;
             let (seen, totals) = self.transfer_whole(cell, &prepared)?;
             let counted = self.testbed.router_counters()?.since(before);
+            let taken = taking.map(|(taken, tap)| -> Result<Taken> {
+                tap.exchange(PcapFile::default())?.end()?;
+                Ok(taken)
+            });
+            let taken = taken.transpose()?;
             let wrong = self.verify(&prepared)?;
             self.remove(&prepared)?;
             let Some(totals) = totals else { return Ok(None) };
-            let doubt = || distrust(&totals, counted, self.testbed.mtu() + ETHERNET);
+            let doubt = || distrust(&totals, counted, self.testbed.largest_frame());
             if let Some(why) = seen.error.or(wrong).or_else(doubt) {
                 let sentence = format!("the packets of {cell} cannot be counted: {why}");
                 return Err(self.blame_a_server(Error::Failed(sentence)));
             }
-            wires.extend(seen.record.map(|record| row(cell, times, &record, &totals)));
+            rows.extend(seen.record.map(|record| (row(cell, times, &record, &totals), taken)));
         }
         self.rest(cell)?;
-        let fewest = wires.iter().filter_map(|wire| wire.round_trips).min();
-        wires.sort_by_key(|wire| wire.bytes);
-        let middle = wires.get(wires.len() / 2);
-        Ok(middle.map(|wire| Wire { round_trips: fewest, ..*wire }))
+        let round_trips = rows.iter().filter_map(|(wire, _)| wire.round_trips).min();
+        rows.sort_by_key(|(wire, _)| wire.bytes);
+        let Some((wire, taken)) = rows.get(rows.len() / 2) else { return Ok(None) };
+        let kept = taken.as_ref().map(|taken| taken.keep(cell, wire.packets)).transpose()?;
+        Ok(Some((Wire { round_trips, ..*wire }, kept)))
     }
 }
 

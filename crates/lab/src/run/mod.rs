@@ -2,6 +2,7 @@
 //! count packets, take everything down, analyse.
 
 mod accounting;
+mod captures;
 mod clear_text;
 mod environment;
 mod journal;
@@ -50,6 +51,8 @@ pub struct Options {
     pub headroom: PathBuf,
     /// What the built-in client calls itself.
     pub client_version: String,
+    /// Whether the packets of the accounting runs are kept, in `captures/`.
+    pub keep_captures: bool,
     /// Set by a signal handler to end the run early.
     pub interrupted: Arc<AtomicBool>,
 }
@@ -137,6 +140,7 @@ impl Begun<'_> {
             }
         };
         (run.journal, run.record) = (Some(self.journal), self.record);
+        run.captures = options.keep_captures.then(|| self.folder.join(captures::FOLDER));
         let measured = run.keep(first).and_then(|()| run.measure());
         let cut = measured.err().map(|error| match error {
             // Ctrl-C also reaches the commands that a run waits for.
@@ -279,6 +283,8 @@ struct Run<'a> {
     /// What was done, and where it is written; a rehearsal writes nothing.
     record: Record,
     journal: Option<Journal>,
+    /// Where the packets of the accounting runs are kept, if they are.
+    captures: Option<PathBuf>,
 }
 
 impl<'a> Run<'a> {
@@ -300,7 +306,7 @@ impl<'a> Run<'a> {
         let mut bench = Bench::new(plan, testbed, Arc::clone(&options.interrupted))?;
         progress.stage("starting the servers");
         bench.start_servers()?;
-        Ok(Self { plan, bench, progress, record: Record::default(), journal: None })
+        Ok(Self { plan, bench, progress, record: Record::default(), journal: None, captures: None })
     }
 
     /// Does all that the record does not have yet.
@@ -587,13 +593,15 @@ impl<'a> Run<'a> {
                 self.bench.testbed.shape(&self.accounting_link(), Offload::PerPacket)?;
                 shaped = true;
             }
-            let wire = self.bench.account(&cell)?;
+            let (wire, capture) = self.bench.account(&cell, self.captures.as_deref())?.unzip();
+            let capture = capture.flatten();
             let workload = cell.workload.kind.name().to_owned();
             self.keep(Entry::Counted(Counted {
                 stack: cell.stack,
                 workload,
                 size_bytes: cell.size,
                 wire,
+                capture,
             }))?;
         }
         Ok(())

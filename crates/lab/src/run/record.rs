@@ -10,7 +10,8 @@ use super::sample::{Cell, Measured};
 use crate::analysis::stats;
 use crate::error::{Error, Result};
 use crate::results::{
-    ClearText, LayerSetup, LinkReport, PlanRecord, Results, Resumed, SCHEMA, Sample, Timeline, Wire,
+    ClearText, KeptCapture, LayerSetup, LinkReport, PlanRecord, Results, Resumed, SCHEMA, Sample,
+    Timeline, Wire,
 };
 use crate::workload::KINDS;
 
@@ -66,6 +67,9 @@ pub(super) struct Counted {
     pub(super) workload: String,
     pub(super) size_bytes: u64,
     pub(super) wire: Option<Wire>,
+    /// Where its packets were kept.
+    #[serde(default)]
+    pub(super) capture: Option<KeptCapture>,
 }
 
 /// A run so far.
@@ -259,6 +263,7 @@ impl Record {
             accounting: None,
             layer_setups: self.layer_setups.clone(),
             clear_text: self.clear_text.clone(),
+            captures: self.counted.iter().filter_map(|one| one.capture.clone()).collect(),
             timelines: self.timelines(&header.plan),
             complete: self.done,
             ended,

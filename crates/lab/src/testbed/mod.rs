@@ -57,7 +57,7 @@ pub(crate) struct Settings {
 }
 
 /// Octets of an Ethernet header.
-const ETHERNET: usize = 14;
+const ETHERNET: u32 = 14;
 
 /// What an interface has counted since it was made, both ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,6 +214,11 @@ impl Testbed {
         }
     }
 
+    /// Octets of the largest Ethernet frame, without its checksum.
+    pub(crate) fn largest_frame(&self) -> u32 {
+        self.mtu + ETHERNET
+    }
+
     /// Octets of IP packet on the link.
     pub(crate) fn mtu(&self) -> u32 {
         self.mtu
@@ -302,9 +307,16 @@ impl Testbed {
     /// # Errors
     /// What the kernel answered.
     pub(crate) fn capture_whole<S: Sink>(&self, sink: S) -> Result<Tap<S>> {
+        self.capture(self.largest_frame() as usize, sink)
+    }
+
+    /// The same, of the first `snaplen` octets of each frame.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub(crate) fn capture<S: Sink>(&self, snaplen: usize, sink: S) -> Result<Tap<S>> {
         let (router, interface) = (&self.names()?.router, netns::ROUTER_TO_CLIENT);
-        let largest = self.mtu as usize + ETHERNET;
-        Tap::start(router, interface, Framing::Ethernet, largest, sink)
+        Tap::start(router, interface, Framing::Ethernet, snaplen, sink)
     }
 
     /// What the router's interface towards the client has counted, both ways.
