@@ -26,6 +26,7 @@ fn each_section_shows_what_the_results_hold() {
     assert_predictions(&page, &results);
     assert_wire(&page, &results);
     assert_links(&page);
+    assert_hosts(&page);
     let cells = section(&page, "cells");
     assert!(cells.contains("1 of 6 outlier"), "an outlier is marked: {cells}");
     assert!(!page.contains("role=\"alert\""), "a complete run has no alarm");
@@ -101,9 +102,25 @@ fn known(mut results: Value) -> Value {
         link
     });
     results["check_links"] = json!(links.collect::<Vec<_>>());
+    results["environment"]["hosts"] = json!([host("client"), host("server")]);
     results["layer_setups"] = json!([{ "stack": "https", "layer": "tls", "packets": 5, "bytes": 1540,
         "round_trips": 1, "seconds": [0.001, 0.004, 0.002] }]);
     results
+}
+
+fn host(role: &str) -> Value {
+    json!({ "role": role, "host": format!("{role}.example"), "address": "fd00::1", "kernel": "6.1",
+            "distribution": "Debian", "cpu": "a processor", "cores": 4, "memory_bytes": 8_589_934_592u64,
+            "files": "tmpfs" })
+}
+
+fn assert_hosts(page: &str) {
+    let shown = section(page, "machine");
+    for role in ["client", "server"] {
+        let row = format!("<th scope=\"row\">{role}</th><td class=\"text\">{role}.example</td>");
+        assert!(shown.contains(&row), "{row}: {shown}");
+    }
+    assert!(shown.contains("<td>8 GiB</td>"), "{shown}");
 }
 
 fn self_test() -> Value {

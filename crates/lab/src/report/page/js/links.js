@@ -58,7 +58,7 @@ function wayCells(link, way) {
   ];
 }
 
-/* A link between two real hosts, which nobody made. */
+/** A link between two real hosts, which nobody made. */
 function isReal(link) {
   return positive(record(link.round_trips).median_us) !== null;
 }
@@ -74,6 +74,7 @@ function makerText(link) {
 /** One line on a link and its test, for the top of the page. */
 function linkVerdict(link) {
   const test = record(link.self_test);
+  if (isReal(link)) return `${linkName(link)} between two real hosts, ${formatTime(record(link.round_trips).median_us / 1e6)} there and back`;
   if (!link.self_test) return `${linkName(link)}, nothing to test`;
   return `${linkName(link)} by ${asText(link.backend ?? '–')}, self-test ${test.passed === true ? 'passed' : 'failed'}`;
 }

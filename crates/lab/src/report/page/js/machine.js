@@ -8,11 +8,22 @@ function renderMachine(body, report) {
     ['Kernel', environment.kernel], ['System', environment.distribution], ['Headroom', environment.headroom],
     ['Started', environment.started && formatDate(environment.started)], ['Finished', environment.finished && formatDate(environment.finished)],
   ]));
+  const hosts = records(environment.hosts);
+  if (hosts.length) body.append(make('h3', {}, 'Two machines'), make('div', { class: 'scroll' }, hostTable(hosts)));
   const facts = Object.entries(record(environment.stacks));
   if (facts.length) body.append(make('h3', {}, 'What the stacks negotiated'), make('div', { class: 'scroll' }, stackFactTable(facts)));
   body.append(folded('Programs', programTable(records(environment.programs))));
   body.append(folded('Settings of the machine', factList(Object.entries(record(environment.settings)))));
   body.append(folded('The plan as it was run', factList(Object.entries(plan))));
+}
+
+function hostTable(hosts) {
+  const keys = ['host', 'address', 'cpu', 'cores', 'kernel', 'distribution', 'files'];
+  const rows = hosts.map((host) => make('tr', {}, rowHead(host.role), ...keys.map((key) => make('td', { class: 'text' }, asText(host[key]))),
+    make('td', {}, positive(host.memory_bytes) === null ? '–' : formatMemory(host.memory_bytes))));
+  return make('table', {}, make('caption', {}, 'Client and server are real hosts; what stands above is the client\'s'),
+    make('thead', {}, make('tr', {}, ...['Role', 'Host', 'Address', 'Processor', 'Cores', 'Kernel', 'System', 'Files on'].map((name) => columnHead(name, { class: 'text' })), columnHead('Memory'))),
+    make('tbody', {}, ...rows));
 }
 
 function stackFactTable(facts) {
