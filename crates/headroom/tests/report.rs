@@ -43,6 +43,12 @@ fn the_report_is_drawn_whole_and_takes_names_for_text() {
     let setup = json!({ "stack": "https", "layer": HOSTILE, "packets": 1, "bytes": 1,
                         "round_trips": 1, "seconds": [1.0] });
     hostile["layer_setups"] = json!([setup]);
+    let files = [("http", "/etc/passwd"), ("ftp", "../../x"), ("https", HOSTILE)];
+    let captures = files.map(|(stack, file)| {
+        json!({ "stack": stack, "workload": "download", "size_bytes": 16 << 20, "file": file,
+                "packets": 1, "snaplen": 1 })
+    });
+    hostile["captures"] = json!(captures);
     rename(&mut hostile, HOSTILE);
     hostile["remarks"] = json!([HOSTILE, "<b>bold</b>"]);
     for (index, sample) in list(&mut hostile, "samples").iter_mut().enumerate() {
@@ -69,6 +75,8 @@ fn the_report_is_drawn_whole_and_takes_names_for_text() {
     let kept = std::fs::read_to_string(ground.path("hostile/results.json")).expect("results");
     assert_drawn(&page, &serde_json::from_str(&kept).expect("JSON"));
     assert!(page.contains("&lt;b&gt;bold&lt;/b&gt;"), "a warning is text");
+    assert_eq!(count(&page, "data-captures"), 3);
+    assert!(!page.contains("href=\"/") && !page.contains("href=\".."), "a path leads elsewhere");
 
     // a machine that was busy at every large file has measured them all the same
     let mut busy = results.clone();
@@ -150,7 +158,9 @@ fn rename(results: &mut Value, name: &str) {
     for workload in list(&mut results["plan"], "workloads") {
         list(workload, "stacks").iter_mut().for_each(swap);
     }
-    for table in ["samples", "summary", "portable", "timelines", "layer_setups", "clear_text"] {
+    for table in
+        ["samples", "summary", "portable", "timelines", "layer_setups", "clear_text", "captures"]
+    {
         for row in list(results, table) {
             swap(&mut row["stack"]);
         }

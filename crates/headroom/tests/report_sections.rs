@@ -102,6 +102,14 @@ fn known(mut results: Value) -> Value {
         link
     });
     results["check_links"] = json!(links.collect::<Vec<_>>());
+    let capture = |stack: &str, file: &str, snaplen: u32| {
+        json!({ "stack": stack, "workload": "download", "size_bytes": 16 << 20, "file": file,
+                "packets": 1800, "snaplen": snaplen })
+    };
+    results["captures"] = json!([
+        capture("http", "captures/http#1.pcap", 1514),
+        capture("https", "javascript:document.title='pwned'", 190),
+    ]);
     results["environment"]["hosts"] = json!([host("client"), host("server")]);
     results["layer_setups"] = json!([{ "stack": "https", "layer": "tls", "packets": 5, "bytes": 1540,
         "round_trips": 1, "seconds": [0.001, 0.004, 0.002] }]);
@@ -209,6 +217,15 @@ fn assert_wire(page: &str, results: &Value) {
         assert!(shown.contains(&format!("<td>{figure}</td>")), "{figure}: {shown}");
     }
     assert_eq!((count(page, "data-wires"), count(page, "data-rfc6349")), (2, 2));
+    for link in [
+        "<a href=\"captures/http%231.pcap\" title=\"http#1.pcap\">pcap</a><small>whole frames</small>",
+        // a file of that name, not a script
+        "<a href=\"javascript%3Adocument.title%3D'pwned'\"",
+        ">pcap</a><small>190 octets a frame</small>",
+    ] {
+        assert!(shown.contains(link), "{link}: {shown}");
+    }
+    assert_eq!(count(page, "data-captures"), 2);
     let captures = number(&results["accounting"], "captures");
     assert!(shown.contains(&format!("{captures} transfers were captured")), "{shown}");
     for figure in ["<td>5</td>", "<td>1,540</td>", "2 ms<small>1 ms to 4 ms, 3 times</small>"] {
