@@ -53,9 +53,14 @@ function wayCells(link, way) {
     make('td', {}, positive(rate.asked_bps) === null ? 'no limit' : formatRate(rate.asked_bps), number(rate.measured_bps) === null ? null : small(`${formatRate(rate.measured_bps)}, ${formatPct(rate.error_pct)}${within(rate.allowed_pct, '%')}`)),
     make('td', {}, number(delay.asked_us) === null ? '–' : formatTime(delay.asked_us / 1e6), number(delay.median_error_us) === null ? null : small(`${signed(delay.median_error_us, format3)} µs${within(delay.allowed_us, 'µs')}`)),
     make('td', {}, number(delay.p99_error_us) === null ? '–' : `${signed(delay.p99_error_us, format3)} µs`),
-    make('td', {}, number(loss.asked_pct) === null ? '–' : `${format3(loss.asked_pct)} %`, number(loss.sent) === null ? null : small(`${asText(loss.lost)} of ${asText(loss.sent)}${list(loss.interval).length === 2 ? `, ${list(loss.interval).map(asText).join(' to ')} expected` : ''}`)),
+    make('td', {}, number(loss.asked_pct) === null ? '–' : `${format3(loss.asked_pct)} %`, number(loss.sent) === null ? null : small(`${asText(loss.lost)} of ${asText(loss.sent)}${expectedLosses(list(loss.interval))}`)),
     make('td', { class: passed ? 'text' : 'text failed' }, passed ? '✓ within' : '✕ out of bounds'),
   ];
+}
+
+function expectedLosses(interval) {
+  if (interval.length !== 2) return '';
+  return interval[1] === 0 ? ', none expected' : `, ${interval.map(asText).join(' to ')} expected`;
 }
 
 /** A link between two real hosts, which nobody made. */
