@@ -55,8 +55,12 @@ fn with_half(value: f64, interval: Option<[f64; 2]>) -> String {
     format!("{value:.decimals$} ± {half:.decimals$}")
 }
 
-/// The largest distance of a size's mean from the model, per cent.
+/// The largest distance of a size's mean from the model, per cent; none for two
+/// sizes, which a line always fits.
 fn worst_point_pct(model: &Model) -> Option<f64> {
+    if model.points.len() < 3 {
+        return None;
+    }
     let off = |point: &crate::results::ModelPoint| {
         100.0 * (point.measured_s / point.modelled_s - 1.0).abs()
     };
@@ -156,6 +160,36 @@ fn dash() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::ModelPoint;
+
+    #[test]
+    fn two_sizes_say_nothing_of_the_fit() {
+        let point = |size_bytes, measured_s| ModelPoint {
+            size_bytes,
+            measured_s,
+            modelled_s: 1.0,
+            slow_start_s: 0.0,
+        };
+        let mut model = Model {
+            link: "unshaped".into(),
+            stack: "ftp".into(),
+            workload: "download".into(),
+            clock: "session".into(),
+            fixed_s: 1.0,
+            fixed_ci95_s: None,
+            seconds_per_gb: 0.0,
+            seconds_per_gb_ci95: None,
+            points: vec![point(1, 1.0), point(2, 1.1)],
+            residuals: Vec::new(),
+            aic_cost: None,
+            aic_log_line: None,
+            log_line: None,
+            preferred: None,
+        };
+        assert_eq!(worst_point_pct(&model), None);
+        model.points.push(point(3, 0.8));
+        assert!(worst_point_pct(&model).is_some_and(|pct| (pct - 20.0).abs() < 1e-9));
+    }
 
     #[test]
     fn digits_follow_the_interval() {

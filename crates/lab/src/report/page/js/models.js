@@ -79,7 +79,7 @@ function crossingList(models, crossings) {
   const sure = crossings.filter((crossing) => crossing.significant === true), open = crossings.filter((crossing) => !sure.includes(crossing));
   if (!crossings.length) {
     const sizes = models.flatMap((model) => model.points.map((point) => point.size_bytes));
-    return make('p', {}, models.length > 1 ? `Between ${formatSize(Math.min(...sizes))} and ${formatSize(Math.max(...sizes))} no stack overtakes another.` : '');
+    return make('p', {}, models.length > 1 ? `Between ${formatSize(Math.min(...sizes))} and ${formatSize(Math.max(...sizes))} no stack overtakes another, as far as this run can tell.` : '');
   }
   return make('ul', { class: 'crossings' }, ...sure.map((crossing) => make('li', {}, make('b', {}, `${asText(crossing.below)} is cheaper than ${asText(crossing.above)} below ${crossingText(crossing)}`))),
     open.length ? make('li', {}, 'With one end in doubt, beyond the sizes that were measured (…): ', open.map((crossing) => `${asText(crossing.below)} is cheaper than ${asText(crossing.above)} below ${crossingText(crossing)}`).join('; '), '.') : null);
@@ -94,14 +94,15 @@ function crossingText({ size_bytes, ci95_bytes }) {
 
 function modelTable(models) {
   const rows = models.map((model) => {
-    const worst = Math.max(...model.points.map((point) => 100 * Math.abs(point.measured_s / point.modelled_s - 1)));
+    // a line through two points always fits
+    const worst = model.points.length < 3 ? NaN : Math.max(...model.points.map((point) => 100 * Math.abs(point.measured_s / point.modelled_s - 1)));
     return make('tr', { class: model.index < 0 ? 'baseline' : null }, rowHead(model.name),
       make('td', {}, withHalf(model.fixed_s, model.fixed_ci95_s, 1e3)), make('td', {}, withHalf(model.seconds_per_gb, model.seconds_per_gb_ci95)),
       make('td', {}, Number.isFinite(worst) ? `${format3(worst)} %` : '–'),
       make('td', { class: 'text' }, ...preferenceText(model)));
   });
   return make('table', { class: 'models' },
-    make('caption', {}, '± half of the 95 % interval. Fits within: the size whose mean lies furthest from the model. Which explains the overhead: this model, or a straight line over log(size) as in the studies, by AICc.'),
+    make('caption', {}, '± half of the 95 % interval. Fits within: the size whose mean lies furthest from the model (of three sizes or more). Which explains the overhead: this model, or a straight line over log(size) as in the studies, by AICc.'),
     make('thead', {}, make('tr', {}, columnHead('Stack', { class: 'text' }), columnHead('Fixed cost per transfer, ms'), columnHead('Cost per GB, s'), columnHead('Fits within'), columnHead('Explains the overhead', { class: 'text' }))),
     make('tbody', {}, ...rows));
 }
