@@ -15,7 +15,7 @@ pub(crate) mod remote;
 mod serve;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -370,17 +370,26 @@ impl Agent {
     }
 }
 
+/// The hashes of a hundred thousand files take a fifth of it.
+const LONGEST_REPLY: u64 = 64 << 20;
+
 /// An agent's standard input, and the lines it answers.
 fn pipes(child: &mut Child) -> Result<(Input, mpsc::Receiver<String>)> {
     let no = |what: &str| Error::Failed(format!("the agent has no {what}"));
     let stdout = child.stdout.take().ok_or_else(|| no("output"))?;
     let stdin = child.stdin.take().ok_or_else(|| no("input"))?;
-    let (sender, replies) = mpsc::channel();
+    let (sender, replies) = mpsc::sync_channel(16);
     std::thread::spawn(move || {
-        for line in BufReader::new(stdout).lines().map_while(std::result::Result::ok) {
-            if sender.send(line).is_err() {
+        let mut lines = BufReader::new(stdout);
+        let mut line = Vec::new();
+        // what has no end is no answer, and must not fill the memory
+        while let Ok(1..) = (&mut lines).take(LONGEST_REPLY).read_until(b'\n', &mut line) {
+            let whole = line.pop() == Some(b'\n');
+            let text = String::from_utf8_lossy(&line).into_owned();
+            if !whole || sender.send(text).is_err() {
                 break;
             }
+            line.clear();
         }
     });
     Ok((Arc::new(Mutex::new(Some(stdin))), replies))
