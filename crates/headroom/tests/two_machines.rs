@@ -149,7 +149,10 @@ impl World {
                 let tmp = self.tmp(name);
                 let run = format!("{}/headroom-", tmp.display());
                 let processes = |name| self.processes(host, name).len();
-                left + processes(&run)
+                // the lab's own ssh ends when the far end has
+                let ssh = self.processes(&self.lab, "lab-host").len();
+                left + ssh
+                    + processes(&run)
                     + processes("lab-host")
                     + fs::read_dir(tmp).expect("tmp").count()
             })
@@ -320,6 +323,9 @@ fn a_plan_runs_between_two_hosts_that_share_nothing() {
             assert!(transfer < 0.9 * session, "{place}: {sample} {phases}");
         }
     }
+    let programs = array(&results["environment"], "programs");
+    let named = |name: &str| programs.iter().any(|program| text(program, "name") == name);
+    assert!(named("nginx on the server") && named("ssh on the client"), "{programs:?}");
     let setups = array(&results, "layer_setups");
     assert_eq!(setups.len(), 1, "{setups:?}");
     assert!(setups.iter().all(|row| number(row, "round_trips") >= 1.0), "{setups:?}");
@@ -360,6 +366,15 @@ fn a_server_whose_connection_is_cut_leaves_results_that_can_be_continued() {
     assert_eq!(ended.code, Some(130), "{ended}");
     world.assert_empty_hosts(&ended);
     assert_eq!(array(&ground.results(), "resumed").len(), 1);
+
+    // who is killed takes nothing away, and leaves nothing
+    let mut running = world.headroom(&ground, "lab run p.toml --out killed");
+    running
+        .until("a client", |_| (!world.processes(&world.client, "fetch").is_empty()).then_some(()));
+    running.signal(Signal::SIGKILL);
+    let ended = running.end();
+    assert_eq!(ended.code, None, "{ended}");
+    world.assert_empty_hosts(&ended);
 }
 
 #[test]
@@ -447,4 +462,13 @@ fn a_rehearsal_reaches_for_no_host() {
         assert!(ended.stdout.contains(fragment), "`{fragment}` is not in {ended}");
     }
     ended.assert_nothing_started();
+    for (option, words) in [
+        ("--keep-captures", "accounting runs"),
+        ("--link-backend netem", "--link-backend"),
+        ("--scratch tmp", "TMPDIR"),
+    ] {
+        let ended = ground.end_of(ground.headroom(&format!("lab run p.toml --out out {option}")));
+        ended.assert_says(2, &[words, "two real"]);
+        ended.assert_nothing_started();
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::sample::Bench;
+use crate::host::Host;
 use crate::machine::Machine;
 use crate::parts::{self, Program};
 use crate::plan::Plan;
@@ -24,24 +25,26 @@ pub(super) fn record(
     let mut programs: Vec<Program> = parts::TESTBED.iter().copied().chain(stacks).collect();
     programs.sort();
     programs.dedup();
-    // a server's version is that on its own host
-    let host_of = |program: Program| {
-        [&testbed.server, &testbed.client]
-            .into_iter()
-            .find_map(|host| Some((host, host.locate(program).ok()?)))
-    };
-    let mut records: Vec<ProgramRecord> = programs
-        .into_iter()
-        .filter_map(|program| {
-            let (host, located) = host_of(program)?;
-            Some(ProgramRecord {
-                name: program.name.to_owned(),
-                version: host.version(program)?,
-                path: located.path.display().to_string(),
-                origin: located.origin.name().to_owned(),
-            })
+    let found = |host: &Host, program: Program, name: String| {
+        let located = host.locate(program).ok()?;
+        Some(ProgramRecord {
+            name,
+            version: host.version(program)?,
+            path: located.path.display().to_string(),
+            origin: located.origin.name().to_owned(),
         })
-        .collect();
+    };
+    let hosts = [&testbed.server, &testbed.client];
+    let mut records: Vec<ProgramRecord> = Vec::new();
+    for program in programs {
+        if testbed.one_machine() {
+            let name = || program.name.to_owned();
+            records.extend(hosts.into_iter().find_map(|host| found(host, program, name())));
+        } else {
+            let name = |host: &Host| format!("{} on the {}", program.name, host.role);
+            records.extend(hosts.into_iter().filter_map(|host| found(host, program, name(host))));
+        }
+    }
     records.push(ProgramRecord {
         name: "headroom fetch".to_owned(),
         version: client_version.to_owned(),

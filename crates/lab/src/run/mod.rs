@@ -57,6 +57,22 @@ pub struct Options {
     pub interrupted: Arc<AtomicBool>,
 }
 
+impl Options {
+    /// Refuses what has no meaning between two real machines.
+    fn require_real_hosts(&self) -> Result<()> {
+        let refused = if self.keep_captures {
+            "--keep-captures keeps the packets of accounting runs, which there are none of between two real machines: \
+             leave it out"
+        } else if self.scratch.is_some() {
+            "--scratch names a folder of this machine, and between two real machines nothing is kept here: set TMPDIR \
+             for root's logins on the hosts"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Plan(refused.to_owned()))
+    }
+}
+
 /// Who is told how far a run is.
 pub trait Progress {
     /// A stage begins.
@@ -294,6 +310,9 @@ impl<'a> Run<'a> {
         executor: Arc<Executor>,
         progress: &'a dyn Progress,
     ) -> Result<Self> {
+        if plan.hosts.is_some() {
+            options.require_real_hosts()?;
+        }
         progress.stage("building the testbed");
         let settings = Settings {
             scratch_parent: options.scratch.clone().unwrap_or_else(std::env::temp_dir),

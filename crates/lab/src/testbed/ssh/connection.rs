@@ -64,14 +64,15 @@ impl Ssh<'_> {
     fn script(&self, pair: &Pair, octets: u64) -> String {
         let (name, arch) = (self.name(pair), std::env::consts::ARCH);
         let bytes = self.settings.scratch_bytes;
-        // nobody, as whom servers write, must be able to enter
+        // nobody, as whom servers write, must be able to enter; a login shell may be
+        // no POSIX shell
         format!(
-            "umask 022; a=$(uname -m); \
+            "exec sh -c 'umask 022; a=$(uname -m); \
              [ $a = {arch} ] || {{ echo this is a machine of the kind $a, and the lab was built for {arch} >&2; exit 9; }}; \
              d=${{TMPDIR:-/tmp}}/{name}; mkdir $d || exit 9; \
              head -c {octets} > $d/headroom; [ $(wc -c < $d/headroom) = {octets} ] && chmod 755 $d/headroom && \
              $d/headroom lab-host {bytes}; s=$?; \
-             [ ! -e $d ] || {{ $d/headroom lab clean; rm -rf $d; }} >&2; exit $s"
+             [ ! -e $d ] || {{ $d/headroom lab clean; rm -rf $d; }} >&2; exit $s'"
         )
     }
 
