@@ -27,7 +27,7 @@ function renderModels(body, report, counts) {
       make('div', { class: 'scroll' }, modelTable(models)),
       modelKey(models, crossings),
       make('div', { class: 'plots' },
-        make('figure', {}, make('figcaption', {}, choice.view === 'time' ? 'Time of one transfer against the size of its file: lines are the models, marks were measured.' : 'The same, divided by the fastest model at each size: the stack at 1 wins, and lines swap where one overtakes another.'), time),
+        make('figure', {}, make('figcaption', {}, choice.view === 'time' ? 'Time of one transfer against the size of its file: lines are the models, marks were measured.' : 'Time of one transfer, divided by the fastest model at its size: the stack at 1 wins, and lines swap where one overtakes another.'), time),
         make('figure', {}, make('figcaption', {}, 'Residuals: how far each run lies from its model. A cloud around 0 is noise; a bow means that the model misses something.'), residuals)));
     plots.push(timePlot(time, models, crossings, choice.view), residualPlot(residuals, models));
     counts.residuals = models.reduce((sum, model) => sum + model.residuals.length, 0);

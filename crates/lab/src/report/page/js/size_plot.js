@@ -70,7 +70,7 @@ function timePlot(place, models, crossings, view) {
   const sizes = models.flatMap((model) => model.points.map((point) => point.size_bytes));
   const values = [...points.map((point) => point.value), ...models.flatMap((model) => curveSizes(sizeDomain(sizes)).map(curve(model)))].filter((value) => value > 0);
   const [low, high] = [Math.min(...values), Math.max(...values)];
-  const range = view === 'time' ? [low / 1.3, high * 1.3] : [0.97, Math.max(1.1, high * 1.1)];
+  const range = view === 'time' ? [low / 1.3, high * 1.3] : [Math.min(0.97, low / 1.1), Math.max(1.1, high * 1.1)];
   return sizePlot(place, {
     sizes,
     series: models,
