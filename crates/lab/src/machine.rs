@@ -31,6 +31,14 @@ impl Machine {
     }
 }
 
+/// The kind of machine that this is, as `uname -m` says it.
+pub(crate) fn architecture() -> String {
+    let said = std::process::Command::new("uname").arg("-m").output();
+    let said = said.ok().and_then(|output| String::from_utf8(output.stdout).ok());
+    let said = said.map(|said| said.trim().to_owned()).filter(|said| !said.is_empty());
+    said.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
 /// Octets of memory that new programs could have.
 pub(crate) fn available_memory() -> u64 {
     memory("MemAvailable:")

@@ -8,7 +8,8 @@ use std::str::FromStr;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::hosts::{self, SshHosts};
+use super::hosts::SshHosts;
+use super::testbed::TestbedFile;
 use super::{AS_IT_IS, Family, LinkBackend, Offload, Plan, PlannedStack};
 use crate::analysis::stop::{self, Until};
 use crate::layer;
@@ -65,39 +66,13 @@ struct WorkloadFile {
     commands: Option<Spanned<Vec<String>>>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct TestbedFile {
-    kind: TestbedKind,
-    client: Option<Spanned<String>>,
-    server: Option<Spanned<String>>,
-    server_address: Option<Spanned<String>>,
-    ports: Option<Spanned<u32>>,
-    ssh: Option<Spanned<Words>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum TestbedKind {
-    Netns,
-    Ssh,
-}
-
-/// A command line, as one types it or word by word.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
-enum Words {
-    Line(String),
-    List(Vec<String>),
-}
-
 /// A message and the place in the plan that it is about.
-struct At {
-    span: Range<usize>,
-    message: String,
+pub(super) struct At {
+    pub(super) span: Range<usize>,
+    pub(super) message: String,
 }
 
-fn at<T>(spanned: &Spanned<T>, message: impl Into<String>) -> At {
+pub(super) fn at<T>(spanned: &Spanned<T>, message: impl Into<String>) -> At {
     At { span: spanned.span(), message: message.into() }
 }
 
@@ -189,52 +164,11 @@ impl PlanFile {
     /// The two machines of a plan that names some.
     fn hosts(&self, stacks: &[PlannedStack]) -> Result<Option<SshHosts>, At> {
         let Some(testbed) = &self.testbed else { return Ok(None) };
-        let here = testbed;
-        let testbed = testbed.get_ref();
-        if testbed.kind == TestbedKind::Netns {
-            let texts = [("client", &testbed.client), ("server", &testbed.server)];
-            let texts = texts.into_iter().chain([("server-address", &testbed.server_address)]);
-            let texts = texts.filter_map(|(key, value)| Some((key, value.as_ref()?.span())));
-            let ports = testbed.ports.as_ref().map(|ports| ("ports", ports.span()));
-            let ssh = testbed.ssh.as_ref().map(|ssh| ("ssh", ssh.span()));
-            return match texts.chain(ports).chain(ssh).next() {
-                None => Ok(None),
-                Some((key, span)) => {
-                    Err(At { span, message: format!("`{key}` goes with kind = \"ssh\"") })
-                }
-            };
+        let hosts = testbed.get_ref().hosts(testbed.span())?;
+        if hosts.is_some() {
+            self.require_real_stacks(stacks)?;
         }
-        let host = |key: &str, value: &Option<Spanned<String>>| match value {
-            None => {
-                let message = format!(
-                    "`{key}` is missing: the two hosts are named by client = \"…\" and server = \"…\""
-                );
-                Err(at(here, message))
-            }
-            Some(host) => match hosts::objection(host.get_ref()) {
-                None => Ok(host.get_ref().clone()),
-                Some(message) => Err(at(host, message)),
-            },
-        };
-        let (client, server) = (host("client", &testbed.client)?, host("server", &testbed.server)?);
-        let server_address = match &testbed.server_address {
-            None => None,
-            given => Some(host("server-address", given)?),
-        };
-        let last = u32::from(u16::MAX - SshHosts::SPAN);
-        let ports = bounded(testbed.ports.as_ref(), SshHosts::PORTS.into(), 1024..=last)? as u16;
-        let ssh = match testbed.ssh.as_ref().map(Spanned::get_ref) {
-            None => vec!["ssh".to_owned()],
-            Some(Words::Line(line)) => line.split_whitespace().map(str::to_owned).collect(),
-            Some(Words::List(words)) => words.clone(),
-        };
-        if let Some(written) =
-            testbed.ssh.as_ref().filter(|_| ssh.first().is_none_or(String::is_empty))
-        {
-            return Err(at(written, "the ssh command is empty"));
-        }
-        self.require_real_stacks(stacks)?;
-        Ok(Some(SshHosts { client, server, server_address, ports, ssh }))
+        Ok(hosts)
     }
 
     /// Between real hosts nothing is built that a lost connection would leave
@@ -478,7 +412,7 @@ fn plain(word: Option<&Spanned<String>>) -> Result<Option<String>, At> {
     Ok(Some(word.get_ref().clone()))
 }
 
-fn bounded(
+pub(super) fn bounded(
     value: Option<&Spanned<u32>>,
     default: u32,
     range: std::ops::RangeInclusive<u32>,

@@ -4,6 +4,7 @@
 mod file;
 mod hosts;
 mod record;
+mod testbed;
 
 use std::path::Path;
 

@@ -16,6 +16,7 @@ use crate::command::{Command, Executor};
 use crate::error::{Doing, Error, Result};
 use crate::host::{Host, Role};
 use crate::lodging::{Greeting, Lodging};
+use crate::machine;
 use crate::parts::SSH;
 use crate::plan::Family;
 use crate::scratch::{self, run_name};
@@ -62,17 +63,17 @@ impl Ssh<'_> {
     /// Receives this program, runs it as the host's keeper, and leaves nothing
     /// even where that was killed.
     fn script(&self, pair: &Pair, octets: u64) -> String {
-        let (name, arch) = (self.name(pair), std::env::consts::ARCH);
+        let (name, arch) = (self.name(pair), machine::architecture());
         let bytes = self.settings.scratch_bytes;
         // nobody, as whom servers write, must be able to enter; a login shell may be
         // no POSIX shell
         format!(
             "exec sh -c 'umask 022; a=$(uname -m); \
-             [ $a = {arch} ] || {{ echo this is a machine of the kind $a, and the lab was built for {arch} >&2; exit 9; }}; \
-             d=${{TMPDIR:-/tmp}}/{name}; mkdir $d || exit 9; \
-             head -c {octets} > $d/headroom; [ $(wc -c < $d/headroom) = {octets} ] && chmod 755 $d/headroom && \
-             $d/headroom lab-host {bytes}; s=$?; \
-             [ ! -e $d ] || {{ $d/headroom lab clean; rm -rf $d; }} >&2; exit $s'"
+             [ $a = {arch} ] || {{ echo this is a machine of the kind $a, and the lab runs on {arch} >&2; exit 9; }}; \
+             d=\"${{TMPDIR:-/tmp}}/{name}\"; mkdir \"$d\" || exit 9; \
+             head -c {octets} > \"$d\"/headroom; [ $(wc -c < \"$d\"/headroom) = {octets} ] && \
+             chmod 755 \"$d\"/headroom && \"$d\"/headroom lab-host {bytes}; s=$?; \
+             [ ! -e \"$d\" ] || {{ \"$d\"/headroom lab clean; rm -rf \"$d\"; }} >&2; exit $s'"
         )
     }
 
