@@ -385,6 +385,20 @@ fn a_server_that_vanishes_is_noticed_and_clears_up_by_itself() {
     let world = World::new();
     let ground = Ground::new("gone");
     world.plan(&ground, LONG);
+
+    // not even the keeper's death leaves anything
+    let mut running = world.headroom(&ground, "lab run p.toml --out kept");
+    let is_keeper = |pid: &Pid| about(*pid, "comm").trim() == "headroom";
+    let keeper = running.until("a keeper", |_| {
+        world.processes(&world.server, "lab-host").into_iter().find(is_keeper)
+    });
+    running
+        .until("a server", |_| (!world.processes(&world.server, "nginx").is_empty()).then_some(()));
+    kill(keeper, Signal::SIGKILL).expect("it runs");
+    let ended = running.end();
+    ended.assert_says(1, &["the server far vanished; ssh said: "]);
+    world.assert_empty_hosts(&ended);
+
     let mut running = world.headroom(&ground, "lab run p.toml --out out");
     running.until_block(1);
     let since = Instant::now();

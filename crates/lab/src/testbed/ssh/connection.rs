@@ -73,7 +73,7 @@ impl Ssh<'_> {
              d=\"${{TMPDIR:-/tmp}}/{name}\"; mkdir \"$d\" || exit 9; \
              head -c {octets} > \"$d\"/headroom; [ $(wc -c < \"$d\"/headroom) = {octets} ] && \
              chmod 755 \"$d\"/headroom && \"$d\"/headroom lab-host {bytes}; s=$?; \
-             [ ! -e \"$d\" ] || {{ \"$d\"/headroom lab clean; rm -rf \"$d\"; }} >&2; exit $s'"
+             [ ! -e \"$d\" ] || {{ \"$d\"/headroom lab clean; rm -rf \"$d\"; }} > /dev/null 2>&1; exit $s'"
         )
     }
 
