@@ -455,8 +455,8 @@ fn remove_group(id: &str) {
     let _ = std::fs::write(group.join("cgroup.kill"), "1");
     let deadline = Instant::now() + Duration::from_secs(5);
     while group.exists() && Instant::now() < deadline {
-        for folder in [group.join("client"), group.join("server"), group.clone()] {
-            let _ = std::fs::remove_dir(folder);
+        for side in ["client", "server", "router", ""] {
+            let _ = std::fs::remove_dir(group.join(side));
         }
         sleep(Duration::from_millis(2));
     }
