@@ -103,7 +103,7 @@ fn programs(parts: &Parts) -> Vec<Finding> {
     let mut users: Vec<(Program, Vec<&str>)> =
         parts::TESTBED.iter().map(|&program| (program, Vec::new())).collect();
     let services = service::ALL.iter().map(|service| (service.name(), service.programs()));
-    let layers = layer::ALL.iter().map(|layer| (layer.name(), layer.programs()));
+    let layers = layer::ALL.iter().map(|layer| (layer.name(), layer.needs()));
     for (name, programs) in services.chain(layers) {
         for &program in programs {
             match users.iter_mut().find(|(known, _)| *known == program) {

@@ -295,10 +295,21 @@ pub struct Cpu {
     /// The link's emulator; part of neither side.
     #[serde(default)]
     pub router: f64,
+    /// The kernel's own threads, where they do a layer's work; part of the costs,
+    /// whichever side it was for.
+    #[serde(default)]
+    pub kernel: f64,
     /// All CPUs, whoever it was.
     pub machine: f64,
     /// Processes that are none of the run's.
     pub foreign: f64,
+}
+
+impl Cpu {
+    /// What the transfer cost both sides.
+    pub fn both_sides(&self) -> f64 {
+        self.client + self.server + self.kernel
+    }
 }
 
 /// Packets of one transfer, counted with offloads off; all frames, TCP or not.

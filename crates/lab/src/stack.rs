@@ -68,9 +68,9 @@ impl Stack {
         self.service.secured() || !self.layers.is_empty()
     }
 
-    /// Every program that it needs.
+    /// Every program that it needs on this machine.
     pub fn programs(&self) -> impl Iterator<Item = Program> {
-        let layers = self.layers.iter().flat_map(|layer| layer.programs());
+        let layers = self.layers.iter().flat_map(|layer| layer.needs());
         self.service.programs().iter().chain(layers).copied()
     }
 }

@@ -91,7 +91,7 @@ fn answer(request: Request, state: &mut State) -> Result<Value> {
         Request::Cpu => {
             let group = own_group()
                 .ok_or_else(|| Error::Failed("the agent is in no control group of a run".into()))?;
-            value(&state.meter.get_or_insert_with(Meter::new).read_one(&group)?)
+            value(&state.meter.get_or_insert_with(|| Meter::new(false)).read_one(&group)?)
         }
         Request::Resolve { name } => {
             let found = (name.as_str(), 0).to_socket_addrs();

@@ -48,7 +48,7 @@ fn one(stack: &StackRecord, downloads: &[&Sample], context: Context<'_>) -> Port
     let unshaped = link.rate_bps.is_none() && link.delay_ms == 0.0 && link.loss_pct == 0.0;
     let path = models::path(link, context.segment);
     let time = CostModel::fit(&models::cells(downloads, |s| s.session_seconds, path.as_ref()));
-    let cpu = |s: &Sample| s.cpu_seconds.map(|cpu| cpu.client + cpu.server);
+    let cpu = |s: &Sample| s.cpu_seconds.map(|cpu| cpu.both_sides());
     let cpu = CostModel::fit(&models::cells(downloads, cpu, None));
     let largest = downloads.iter().map(|s| s.size_bytes).max().unwrap_or(0) as f64;
     let tells = |model: &CostModel| {

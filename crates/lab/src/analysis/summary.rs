@@ -79,9 +79,7 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
         }),
         goodput_bps,
         idle_pct: mean_of(|s| s.cpu_idle_pct),
-        cpu_share: mean_of(|s| {
-            Some((s.cpu_seconds?.client + s.cpu_seconds?.server) / s.process_seconds?)
-        }),
+        cpu_share: mean_of(|s| Some(s.cpu_seconds?.both_sides() / s.process_seconds?)),
         window_bytes: context.windows.get(stack).copied(),
         rtt_s: report.and_then(|report| report.rtt_us).map(|us| us / 1e6),
     };
@@ -101,7 +99,7 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
         session_overhead_pct: session.map(|o| o.pct),
         session_overhead_ci95_pct: session.and_then(|o| o.ci95_pct),
         goodput_bps,
-        cpu_seconds: mean_of(|s| Some(s.cpu_seconds?.client + s.cpu_seconds?.server)),
+        cpu_seconds: mean_of(|s| Some(s.cpu_seconds?.both_sides())),
         limited_by: time.map(|_| limits::limited_by(&evidence).to_owned()),
         not_shaped: samples.iter().any(|sample| sample.not_shaped),
         outliers: samples.iter().filter(|sample| sample.outlier).count(),

@@ -1,6 +1,7 @@
 //! What can be wrapped around an application, one file each behind one trait. To
 //! add one, write its file and name it in [`ALL`].
 
+mod kernel;
 mod openvpn;
 mod place;
 mod strongswan;
@@ -37,8 +38,23 @@ pub trait Layer: Sync {
     /// What it carries.
     fn kind(&self) -> Kind;
 
-    /// The programs it needs, both ends.
+    /// Whether this machine's kernel does its work, without a daemon for packets.
+    fn in_kernel(&self) -> bool {
+        false
+    }
+
+    /// Whether a daemon runs on either host.
+    fn has_daemon(&self) -> bool {
+        true
+    }
+
+    /// The programs it may need, on any machine.
     fn programs(&self) -> &'static [Program];
+
+    /// Those that it needs on this one.
+    fn needs(&self) -> &'static [Program] {
+        self.programs()
+    }
 
     /// Largest packet on the inner interface whose outer packet still fits
     /// `outer` octets; of no meaning for a stream.

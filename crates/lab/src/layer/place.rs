@@ -249,7 +249,10 @@ impl Place<'_> {
             }
             self.require_alive(host)?;
             if Instant::now() > deadline {
-                let log = host.server(&self.at.daemon(), 0)?.log;
+                let log = match self.at.layer.has_daemon() {
+                    true => host.server(&self.at.daemon(), 0)?.log,
+                    false => Vec::new(),
+                };
                 return Err(Error::Failed(format!(
                     "{} on the {}: {what} did not happen within {} s. It said: {}",
                     self.at.daemon(),
@@ -267,6 +270,9 @@ impl Place<'_> {
     /// # Errors
     /// It ended: how, and its last words.
     pub(crate) fn require_alive(&self, host: &Host) -> Result<()> {
+        if !self.at.layer.has_daemon() {
+            return Ok(());
+        }
         let state = host.server(&self.at.daemon(), 0)?;
         match state.ended {
             None => Ok(()),

@@ -1,7 +1,7 @@
-//! IPsec by strongSwan: IKEv2 (RFC 7296), and ESP (RFC 4303) in UDP (RFC 3948) by
-//! strongSwan's own library in user space.
+//! IPsec by strongSwan: IKEv2 (RFC 7296), and ESP (RFC 4303) by the kernel where it
+//! can, else in UDP (RFC 3948) by strongSwan's own library in user space.
 
-use super::{Kind, Layer, Place};
+use super::{Kind, Layer, Place, kernel};
 use crate::command::quote;
 use crate::error::Result;
 use crate::host::Host;
@@ -19,7 +19,7 @@ impl Layer for StrongSwan {
     }
 
     fn about(&self) -> &'static str {
-        "IPsec, IKEv2 and ESP in UDP, AES-128-GCM: strongSwan both sides, in user space"
+        "IPsec, IKEv2 and ESP, AES-128-GCM: strongSwan both sides, ESP by the kernel where it can"
     }
 
     fn kind(&self) -> Kind {
@@ -30,17 +30,21 @@ impl Layer for StrongSwan {
         &[CHARON, SWANCTL]
     }
 
-    /// IP and UDP, ESP header and IV, padding to 4 octets with its two of
-    /// trailer, and the ICV. kernel-libipsec reads no more than 1400 octets from
-    /// its interface (libipsec's `TUN_DEFAULT_MTU`): what is longer is cut.
-    fn inner_mtu(&self, outer: u32, family: Family) -> u32 {
-        const LONGEST: u32 = 1400;
-        let ip = if family == Family::Ipv6 { 40 } else { 20 };
-        let encrypted = outer.saturating_sub(ip + 8 + 8 + 8 + 16);
-        ((encrypted & !3).saturating_sub(2)).min(LONGEST)
+    fn in_kernel(&self) -> bool {
+        kernel::has_esp()
     }
 
-    /// The plugin takes the next free name.
+    /// IP, ESP header and IV, padding to 4 octets with its two of trailer, and the
+    /// ICV; in user space UDP as well. kernel-libipsec reads no more than 1400 octets
+    /// from its interface (libipsec's `TUN_DEFAULT_MTU`): what is longer is cut.
+    fn inner_mtu(&self, outer: u32, family: Family) -> u32 {
+        let ip = if family == Family::Ipv6 { 40 } else { 20 };
+        let (udp, longest) = if self.in_kernel() { (0, u32::MAX) } else { (8, 1400) };
+        let encrypted = outer.saturating_sub(ip + udp + 8 + 8 + 16);
+        ((encrypted & !3).saturating_sub(2)).min(longest)
+    }
+
+    /// kernel-libipsec takes the next free name.
     fn interface(&self, _number: u16, nth: u16) -> String {
         format!("ipsec{nth}")
     }
@@ -50,20 +54,18 @@ impl Layer for StrongSwan {
             let settings = place.write(host, "strongswan.conf", &settings(place, host))?;
             place.write(host, "swanctl.conf", &connection(place, host))?;
             place.start(host, daemon(host, &settings)?)?;
+            if self.in_kernel() {
+                let id = place.at.number.to_string();
+                let interface = place.at.interface.as_str();
+                place.run(host, "ip", ["link", "add", interface, "type", "xfrm", "if_id", &id])?;
+            }
             place.until(host, "its interface", || {
                 Ok(place.has_interface(host) && swanctl(place, host, &["--stats"]).is_ok())
             })?;
             place.configure_interface(host)?;
-            // The plugin's own route, in a table that is asked earlier than the
-            // main one, knows nothing of congestion control.
-            let far = place.seen_from(host).far_inner;
-            let version = if far.is_ipv4() { "-4" } else { "-6" };
-            let far = far.to_string();
-            place.run(
-                host,
-                "ip",
-                [version, "rule", "add", "pref", "100", "to", &far, "lookup", "main"],
-            )?;
+            if !self.in_kernel() {
+                prefer_main_table(place, host)?;
+            }
             let file = place.path(host, "swanctl.conf");
             swanctl(place, host, &["--load-all", "--noprompt", "--file", &file])?;
         }
@@ -79,13 +81,28 @@ impl Layer for StrongSwan {
     }
 
     fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        let by = if self.in_kernel() {
+            "ESP, tunnel mode, by the kernel"
+        } else {
+            "ESP in UDP, tunnel mode, by kernel-libipsec in user space"
+        };
         vec![
-            ("encryption", "ESP in UDP, tunnel mode, by kernel-libipsec in user space"),
+            ("encryption", by),
             ("cipher", "AES-128-GCM, 16 octets of ICV"),
             ("key exchange", "IKEv2, X25519, pre-shared key"),
             ("rekeying", "off, no dead peer detection"),
         ]
     }
+}
+
+/// kernel-libipsec's own route, in a table that is asked earlier than the main one,
+/// knows nothing of congestion control.
+fn prefer_main_table(place: &Place<'_>, host: &Host) -> Result<()> {
+    let far = place.seen_from(host).far_inner;
+    let version = if far.is_ipv4() { "-4" } else { "-6" };
+    let far = far.to_string();
+    let rule = [version, "rule", "add", "pref", "100", "to", &far, "lookup", "main"];
+    place.run(host, "ip", rule).map(drop)
 }
 
 /// The daemon, with its variables and, from the cache, its plugins where it
@@ -134,10 +151,11 @@ fn settings(place: &Place<'_>, host: &Host) -> String {
     format!(
         "swanctl {{\n  load =\n}}
 charon-systemd {{
-  load = random nonce openssl kdf kernel-libipsec kernel-netlink socket-default vici
+  load = random nonce openssl kdf {libipsec}kernel-netlink socket-default vici
   port = 0
   port_nat_t = {port}
   routing_table = {table}
+  install_routes = {routes}
   keep_alive = 0
   install_virtual_ip = no
   plugins {{
@@ -148,6 +166,8 @@ charon-systemd {{
   filelog {{ stderr {{ default = 1 }} }}
 }}
 ",
+        libipsec = if kernel::has_esp() { "" } else { "kernel-libipsec " },
+        routes = if kernel::has_esp() { "no" } else { "yes" },
         port = place.at.port(),
         table = 10_000 + u32::from(place.at.number),
         socket = socket(place, host),
@@ -165,7 +185,7 @@ fn connection(place: &Place<'_>, host: &Host) -> String {
     remote_addrs = {remote}
     local_port = {port}
     remote_port = {port}
-    encap = yes
+    encap = {encap}
     mobike = no
     dpd_delay = 0
     rekey_time = 0
@@ -183,7 +203,7 @@ fn connection(place: &Place<'_>, host: &Host) -> String {
         local_ts = {inner}/{bits}
         remote_ts = {far_inner}/{bits}
         esp_proposals = aes128gcm16
-        mode = tunnel
+        mode = tunnel{interface}
         rekey_time = 0
       }}
     }}
@@ -195,6 +215,12 @@ secrets {{
   }}
 }}
 ",
+        encap = if kernel::has_esp() { "no" } else { "yes" },
+        interface = if kernel::has_esp() {
+            format!("\n        if_id_in = {0}\n        if_id_out = {0}", place.at.number)
+        } else {
+            String::new()
+        },
         local = seen.outer,
         remote = seen.far_outer,
         port = place.at.port(),

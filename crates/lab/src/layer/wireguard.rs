@@ -1,7 +1,7 @@
-//! WireGuard, by wireguard-go: the protocol in user space, segmentation and
-//! coalescing offloaded to the kernel.
+//! WireGuard: by the kernel where it can, else by wireguard-go, the protocol in
+//! user space, segmentation and coalescing offloaded to the kernel.
 
-use super::{Kind, Layer, Place};
+use super::{Kind, Layer, Place, kernel};
 use crate::error::Result;
 use crate::host::{Host, Role};
 use crate::parts::{Program, WG, WIREGUARD_GO};
@@ -15,7 +15,7 @@ impl Layer for WireGuard {
     }
 
     fn about(&self) -> &'static str {
-        "WireGuard: wireguard-go both sides"
+        "WireGuard: the kernel both sides, or wireguard-go where it has none"
     }
 
     fn kind(&self) -> Kind {
@@ -24,6 +24,18 @@ impl Layer for WireGuard {
 
     fn programs(&self) -> &'static [Program] {
         &[WIREGUARD_GO, WG]
+    }
+
+    fn needs(&self) -> &'static [Program] {
+        if self.in_kernel() { &[WG] } else { self.programs() }
+    }
+
+    fn in_kernel(&self) -> bool {
+        kernel::has_wireguard()
+    }
+
+    fn has_daemon(&self) -> bool {
+        !self.in_kernel()
     }
 
     /// IP and UDP, then type, receiver, counter and tag (WireGuard whitepaper,
@@ -39,12 +51,12 @@ impl Layer for WireGuard {
 
     fn start(&self, place: &Place<'_>) -> Result<()> {
         for host in place.hosts() {
-            let program = if host.is_dry() {
-                WIREGUARD_GO.name.to_owned()
+            if self.in_kernel() {
+                let interface = place.at.interface.as_str();
+                place.run(host, "ip", ["link", "add", interface, "type", "wireguard"])?;
             } else {
-                host.locate(WIREGUARD_GO)?.path.display().to_string()
-            };
-            place.start(host, vec![program, "--foreground".into(), place.at.interface.clone()])?;
+                start_daemon(place, host)?;
+            }
             let key = place.path(host, "key");
             let script = r#"umask 077 && "$0" genkey > "$1" && "$0" pubkey < "$1" > "$1.pub""#;
             place.run(host, "sh", ["-c", script, "wg", &key])?;
@@ -104,23 +116,40 @@ impl Layer for WireGuard {
     }
 
     fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        let by = if self.in_kernel() {
+            "WireGuard by the kernel"
+        } else {
+            "WireGuard by wireguard-go, in user space"
+        };
         vec![
-            ("encryption", "WireGuard by wireguard-go, in user space"),
+            ("encryption", by),
             ("cipher", "ChaCha20-Poly1305"),
             ("key exchange", "Noise IKpsk2, X25519; new keys before each sample"),
         ]
     }
 }
 
-/// Runs `wg VERB INTERFACE …` where the daemon's socket can be seen.
+fn start_daemon(place: &Place<'_>, host: &Host) -> Result<()> {
+    let program = if host.is_dry() {
+        WIREGUARD_GO.name.to_owned()
+    } else {
+        host.locate(WIREGUARD_GO)?.path.display().to_string()
+    };
+    place.start(host, vec![program, "--foreground".into(), place.at.interface.clone()])
+}
+
+/// Runs `wg VERB INTERFACE …`; where there is a daemon, with its socket in sight.
 fn wg(place: &Place<'_>, host: &Host, words: &[&str]) -> Result<String> {
+    let (verb, rest) = words.split_first().unwrap_or((&"show", &[]));
+    let mut arguments = vec![*verb, &place.at.interface];
+    arguments.extend(rest);
+    if !place.at.layer.has_daemon() {
+        return place.run(host, "wg", arguments);
+    }
     let script = r#"mount --bind "$0" /run && exec "$@""#;
     let run = place.path(host, "run");
-    let (verb, rest) = words.split_first().unwrap_or((&"show", &[]));
-    let mut arguments = vec!["--mount", "--propagation", "private", "sh", "-c", script, &run, "wg"];
-    arguments.extend([*verb, &place.at.interface]);
-    arguments.extend(rest);
-    place.run(host, "unshare", arguments)
+    let before = ["--mount", "--propagation", "private", "sh", "-c", script, &run, "wg"];
+    place.run(host, "unshare", before.into_iter().chain(arguments))
 }
 
 /// The other end's public key, as `host` names its peer.

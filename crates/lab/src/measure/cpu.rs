@@ -20,6 +20,8 @@ pub(crate) struct Reading {
     ours: f64,
     /// Kernel threads that finish the transfers' network work.
     softirq_threads: f64,
+    /// Kernel threads that encrypt for a layer, whichever side it was for.
+    workers: f64,
     /// Whether a task's time excludes the interrupts that ran on top of it.
     irq_time_is_separate: bool,
     machine: Machine,
@@ -40,6 +42,8 @@ pub(crate) struct Spent {
     pub(crate) client: f64,
     pub(crate) server: f64,
     pub(crate) router: f64,
+    /// Of the kernel's workers, where they do a layer's work.
+    pub(crate) kernel: f64,
     /// Busy time of all CPUs, whoever it was.
     pub(crate) machine: f64,
     /// Busy time of processes that are none of ours.
@@ -55,13 +59,16 @@ pub(crate) struct Meter {
     softirq_threads: Vec<PathBuf>,
     ticks_per_second: f64,
     irq_time_is_separate: bool,
+    /// Whether a layer's work is done by the kernel's workers.
+    by_workers: bool,
 }
 
 impl Meter {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(by_workers: bool) -> Self {
         let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten();
         Self {
-            softirq_threads: softirq_threads(),
+            softirq_threads: kernel_threads("ksoftirqd/"),
+            by_workers,
             ticks_per_second: ticks.unwrap_or(100) as f64,
             irq_time_is_separate: irq_time_is_separate(),
         }
@@ -78,7 +85,8 @@ impl Meter {
             server: server.cpu_seconds()?,
             router: router.cpu_seconds()?,
             ours: own_seconds()?,
-            softirq_threads: self.softirq_threads.iter().filter_map(|stat| self.thread(stat)).sum(),
+            softirq_threads: self.sum(&self.softirq_threads),
+            workers: self.workers(),
             irq_time_is_separate: self.irq_time_is_separate,
             machine: self.machine()?,
         })
@@ -93,7 +101,8 @@ impl Meter {
             server: 0.0,
             router: 0.0,
             ours,
-            softirq_threads: self.softirq_threads.iter().filter_map(|stat| self.thread(stat)).sum(),
+            softirq_threads: self.sum(&self.softirq_threads),
+            workers: self.workers(),
             irq_time_is_separate: self.irq_time_is_separate,
             machine: self.machine()?,
         })
@@ -103,6 +112,15 @@ impl Meter {
         let text = std::fs::read_to_string("/proc/stat").doing(|| "read /proc/stat".into())?;
         parse_machine(&text, self.ticks_per_second)
             .ok_or_else(|| Error::Failed("/proc/stat does not begin with the line `cpu`".into()))
+    }
+
+    /// Workers come and go, so they are looked for each time.
+    fn workers(&self) -> f64 {
+        if self.by_workers { self.sum(&kernel_threads("kworker/")) } else { 0.0 }
+    }
+
+    fn sum(&self, threads: &[PathBuf]) -> f64 {
+        threads.iter().filter_map(|stat| self.thread(stat)).sum()
     }
 
     /// utime + stime of `/proc/PID/stat`.
@@ -126,7 +144,9 @@ impl Reading {
         let client = self.client - earlier.client;
         let server = self.server - earlier.server;
         let router = self.router - earlier.router;
-        let tasks = client + server + router + (self.ours - earlier.ours);
+        // less where a worker with a past has ended
+        let kernel = (self.workers - earlier.workers).max(0.0);
+        let tasks = client + server + router + kernel + (self.ours - earlier.ours);
         // Interrupts are on this testbed the transfers' own work. Where the kernel
         // times them apart, neither side of the difference has them; where it does
         // not, the tasks they ran on were charged, or the kernel's own threads.
@@ -140,6 +160,7 @@ impl Reading {
             client,
             server,
             router,
+            kernel,
             machine,
             foreign,
             idle_pct: 100.0 * idle / all,
@@ -157,6 +178,7 @@ impl Spent {
             client: client.client,
             server: server.client,
             router: 0.0,
+            kernel: client.kernel + server.kernel,
             machine: client.machine + server.machine,
             foreign: client.foreign + server.foreign,
             idle_pct: client.idle_pct.min(server.idle_pct),
@@ -207,14 +229,14 @@ fn irq_time_is_separate() -> bool {
         .is_none_or(|configuration| configuration.contains("CONFIG_IRQ_TIME_ACCOUNTING=y"))
 }
 
-fn softirq_threads() -> Vec<PathBuf> {
+/// The `stat` of all threads whose name begins so.
+fn kernel_threads(name: &str) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     entries
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| {
-            std::fs::read_to_string(path.join("comm"))
-                .is_ok_and(|comm| comm.starts_with("ksoftirqd/"))
+            std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.starts_with(name))
         })
         .map(|path| path.join("stat"))
         .collect()
@@ -233,6 +255,7 @@ mod tests {
             router: 0.0,
             ours: 0.0,
             softirq_threads: 0.0,
+            workers: 0.0,
             irq_time_is_separate,
             machine,
         }
@@ -272,7 +295,7 @@ mod tests {
 
     #[test]
     fn this_machine_can_be_read() {
-        let meter = Meter::new();
+        let meter = Meter::new(false);
         assert!(meter.machine().expect("Linux").process > 0.0);
         assert!(own_seconds().expect("Linux") >= 0.0);
     }

@@ -329,6 +329,7 @@ impl<'a> Bench<'a> {
                 client: s.client / n,
                 server: s.server / n,
                 router: s.router / n,
+                kernel: s.kernel / n,
                 machine: s.machine / n,
                 foreign: s.foreign / n,
             }),

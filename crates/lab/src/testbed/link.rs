@@ -167,10 +167,12 @@ pub(super) fn commands(names: &Names, spec: &LinkSpec) -> Vec<Command> {
             |line: String| commands.push(Command::words(&format!("tc -n {} {line}", names.router)));
         if let Some(rate) = way.rate_bps {
             let burst = burst(rate);
+            // the one class needs no quantum, but what the kernel makes of the rate is
+            // worth a warning to it
             add(format!("qdisc replace dev {interface} root handle 1: htb default 1"));
             add(format!(
                 "class add dev {interface} parent 1: classid 1:1 htb rate {rate}bit \
-                 burst {burst} cburst {burst} overhead {FRAMING} mpu 84"
+                 burst {burst} cburst {burst} quantum 60000 overhead {FRAMING} mpu 84"
             ));
             if !way.needs_netem() {
                 let queue = match way.queue() {

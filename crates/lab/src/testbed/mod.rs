@@ -186,6 +186,8 @@ impl Testbed {
             client.agent()?.watch(router.alarm());
             server.agent()?.watch(router.alarm());
         }
+        let layers = plan.stacks.iter().flat_map(|planned| &planned.stack.layers);
+        let meter = Meter::new({ layers }.any(|layer| layer.in_kernel()));
         let tap = if executor.is_dry() {
             None
         } else {
@@ -193,7 +195,7 @@ impl Testbed {
             Some(Tap::open(&names.router, interface, Framing::Ethernet, addresses.client)?)
         };
         Ok(Self {
-            place: Place::Here(Box::new(Namespaces { router, groups, names, meter: Meter::new() })),
+            place: Place::Here(Box::new(Namespaces { router, groups, names, meter })),
             client,
             server,
             tap,
