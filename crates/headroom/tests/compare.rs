@@ -39,6 +39,21 @@ fn a_run_that_is_slower_beyond_doubt_fails_and_no_other() {
     let wild = run("lab compare a wild --fail-above 5%");
     assert_eq!(wild.code, Some(0), "{wild}");
 
+    // what failed, or was never measured, is not as fast
+    let mut failing = results([1.0, 1.01, 0.99, 1.02, 0.98], "6.1");
+    failing["samples"][2]["ok"] = json!(false);
+    failing["samples"][2]["error"] = json!("connection reset");
+    write("failing", &failing);
+    let mut cut = results([1.0, 1.01, 0.99, 1.02, 0.98], "6.1");
+    (cut["complete"], cut["ended"]) = (json!(false), json!("it was interrupted"));
+    write("cut", &cut);
+    for (b, words) in [("failing", "1 of 5 failed in the second run"), ("cut", "not complete")] {
+        let broken = run(&format!("lab compare a {b} --fail-above 5%"));
+        assert_eq!(broken.code, Some(1), "{broken}");
+        assert!(broken.stderr.contains(words), "{broken}");
+    }
+    assert_eq!(run("lab compare failing a --fail-above 5%").code, Some(0));
+
     let printed = run("lab compare a slow --fail-above 5% --json");
     assert_eq!(printed.code, Some(1), "{printed}");
     let printed: Value = serde_json::from_str(&printed.stdout).expect("JSON");

@@ -24,6 +24,8 @@ pub struct Comparison {
     pub only_in_a: Vec<String>,
     /// And the other way round.
     pub only_in_b: Vec<String>,
+    /// What the second run should have measured and did not, in sentences.
+    pub broken: Vec<String>,
 }
 
 /// One cell in two runs; changes are of the second against the first.
@@ -93,13 +95,42 @@ pub fn compare(a: &Results, b: &Results) -> Comparison {
             Some(CellChange { link, stack, workload, size_bytes, change, overhead_change })
         })
         .collect();
+    let broken = broken(a, b, &cells_b);
     cells.sort_by(|x, y| y.change.pct.abs().total_cmp(&x.change.pct.abs()));
     Comparison {
         only_in_a: lacks(&cells_a, &cells_b),
         only_in_b: lacks(&cells_b, &cells_a),
         differences: differences(a, b),
+        broken,
         cells,
     }
+}
+
+/// What the second run attempted or was to attempt and has no figures of.
+fn broken(a: &Results, b: &Results, good: &BTreeMap<Key, Vec<&Sample>>) -> Vec<String> {
+    let failures = |results: &Results| -> BTreeMap<Key, (usize, usize)> {
+        let mut cells = BTreeMap::new();
+        for s in &results.samples {
+            let key = (s.link.clone(), s.stack.clone(), s.workload.clone(), s.size_bytes);
+            let (failed, all): &mut (usize, usize) = cells.entry(key).or_default();
+            *failed += usize::from(!s.ok);
+            *all += 1;
+        }
+        cells
+    };
+    let (of_a, of_b) = (failures(a), failures(b));
+    let mut sentences: Vec<String> = Vec::new();
+    if let Some(sentence) = b.incomplete() {
+        sentences.push(format!("the second run: {sentence}"));
+    }
+    for (key, (failed, all)) in &of_b {
+        if *failed > of_a.get(key).map_or(0, |(failed, _)| *failed) {
+            sentences.push(format!("{}: {failed} of {all} failed in the second run", name(key)));
+        }
+    }
+    let missing = of_a.keys().filter(|key| !good.contains_key(*key) && !of_b.contains_key(*key));
+    sentences.extend(missing.map(|key| format!("{} is not in the second run", name(key))));
+    sentences
 }
 
 /// The samples that count, cell by cell; a cell in which everything failed is
