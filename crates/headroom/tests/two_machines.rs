@@ -320,7 +320,7 @@ fn a_plan_runs_between_two_hosts_that_share_nothing() {
         if text(sample, "stack").starts_with("sftp") {
             // the login was found without the server's clock: it is no transfer
             let phases = &sample["phases"];
-            assert!(transfer < 0.9 * session, "{place}: {sample} {phases}");
+            assert!(number(phases, "login") > 0.0 && transfer < session, "{place}: {sample}");
         }
     }
     let programs = array(&results["environment"], "programs");
@@ -349,7 +349,9 @@ fn a_server_whose_connection_is_cut_leaves_results_that_can_be_continued() {
     // the session of the lab's ssh, not the host's sshd itself
     let sessions = world.processes(&world.server, "root@notty");
     assert!(!sessions.is_empty());
-    sessions.into_iter().for_each(|pid| kill(pid, Signal::SIGKILL).expect("it runs"));
+    for pid in sessions {
+        let _ = kill(pid, Signal::SIGKILL); // one's end may be another's
+    }
     let ended = running.end();
     ended.assert_says(1, &["the server far vanished; ssh said: ", "--resume"]);
     world.assert_empty_hosts(&ended);
@@ -386,18 +388,21 @@ fn a_server_that_vanishes_is_noticed_and_clears_up_by_itself() {
     let ground = Ground::new("gone");
     world.plan(&ground, LONG);
 
-    // not even the keeper's death leaves anything
-    let mut running = world.headroom(&ground, "lab run p.toml --out kept");
-    let is_keeper = |pid: &Pid| about(*pid, "comm").trim() == "headroom";
-    let keeper = running.until("a keeper", |_| {
-        world.processes(&world.server, "lab-host").into_iter().find(is_keeper)
-    });
-    running
-        .until("a server", |_| (!world.processes(&world.server, "nginx").is_empty()).then_some(()));
-    kill(keeper, Signal::SIGKILL).expect("it runs");
-    let ended = running.end();
-    ended.assert_says(1, &["the server far vanished; ssh said: "]);
-    world.assert_empty_hosts(&ended);
+    // neither the agent's death nor its keeper's leaves anything
+    for (process, said) in [("lab-agent", "the agent ended unexpectedly"), ("lab-host", "")] {
+        let mut running = world.headroom(&ground, &format!("lab run p.toml --out {process}"));
+        let is_it = |pid: &Pid| about(*pid, "comm").trim() == "headroom";
+        let pid = running.until("the process", |_| {
+            world.processes(&world.server, process).into_iter().find(is_it)
+        });
+        running.until("a server", |_| {
+            (!world.processes(&world.server, "nginx").is_empty()).then_some(())
+        });
+        kill(pid, Signal::SIGKILL).expect("it runs");
+        let ended = running.end();
+        ended.assert_says(1, &["the server far vanished; ssh said: ", said]);
+        world.assert_empty_hosts(&ended);
+    }
 
     let mut running = world.headroom(&ground, "lab run p.toml --out out");
     running.until_block(1);

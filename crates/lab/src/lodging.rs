@@ -8,6 +8,7 @@ use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use nix::mount::{MntFlags, MsFlags};
 use serde::{Deserialize, Serialize};
@@ -133,18 +134,28 @@ impl Held {
                 }
             }
         });
-        loop {
-            match lines.recv_timeout(SILENCE) {
-                Ok(beat) if beat.is_empty() => {}
-                Ok(line) if writeln!(agent, "{line}").is_err() => break,
-                Ok(_) => {}
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+        const LOOK: Duration = Duration::from_millis(200);
+        let mut heard = Instant::now();
+        let died = loop {
+            match lines.recv_timeout(LOOK) {
+                Ok(beat) if beat.is_empty() => heard = Instant::now(),
+                Ok(line) if writeln!(agent, "{line}").is_err() => break self.agent.wait().ok(),
+                Ok(_) => heard = Instant::now(),
+                Err(RecvTimeoutError::Timeout) if heard.elapsed() > SILENCE => break None,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break None,
             }
-        }
+            if let Ok(Some(status)) = self.agent.try_wait() {
+                break Some(status);
+            }
+        };
         drop(agent);
         self.group.end();
         let _ = self.agent.wait();
-        Ok(())
+        match died {
+            None => Ok(()),
+            Some(status) => Err(Error::Failed(format!("the agent ended unexpectedly ({status})"))),
+        }
     }
 }
 

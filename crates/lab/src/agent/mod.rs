@@ -35,7 +35,8 @@ pub(crate) use daemon::ServerState;
 pub(crate) use job::Job;
 pub use job::Outcome;
 use probe::Train;
-use remote::{Heart, Input, Words, lock};
+pub(crate) use remote::Input;
+use remote::{Heart, Words, lock};
 pub use serve::serve;
 
 /// What can be asked of an agent. Each is answered by one value of a type of
@@ -126,6 +127,8 @@ pub(crate) struct Agent {
     interrupted: Arc<AtomicBool>,
     /// Why the run cannot go on.
     alarm: Arc<OnceLock<String>>,
+    /// Why an answer was not waited for; what comes now belongs to that question.
+    given_up: Option<String>,
     /// Behind a connection that can break.
     remote: Option<Remote>,
 }
@@ -151,7 +154,8 @@ impl Agent {
             .doing(|| format!("start the {host}'s agent"))?;
         let (input, replies) = pipes(&mut child)?;
         let alarm = Arc::default();
-        Ok(Self { host: host.to_owned(), child, input, replies, interrupted, alarm, remote: None })
+        let (host, given_up, remote) = (host.to_owned(), None, None);
+        Ok(Self { host, child, input, replies, interrupted, alarm, given_up, remote })
     }
 
     /// Starts an agent by an ssh command. `greet` sends what the far end waits
@@ -179,7 +183,9 @@ impl Agent {
             Ok(Some(greeting)) => {
                 let remote = Some(Remote { words, _heart: Heart::start(&input) });
                 let (host, alarm) = (host.to_owned(), Arc::clone(alarm));
-                let agent = Self { host, child, input, replies, interrupted, alarm, remote };
+                let given_up = None;
+                let agent =
+                    Self { host, child, input, replies, interrupted, alarm, given_up, remote };
                 Ok(Ok((agent, greeting)))
             }
             Ok(None) => {
@@ -322,6 +328,9 @@ impl Agent {
         if let Some(why) = self.alarm.get() {
             return Err(Error::Failed(why.clone()));
         }
+        if let Some(why) = &self.given_up {
+            return Err(Error::Failed(why.clone()));
+        }
         let line = serde_json::to_string(request).doing(|| "write a request".into())?;
         let written = lock(&self.input).as_mut().map(|input| writeln!(input, "{line}"));
         if !matches!(written, Some(Ok(()))) {
@@ -330,7 +339,11 @@ impl Agent {
         let (asked, mut next_watch) = (Instant::now(), patience);
         let line = loop {
             if asked.elapsed() > next_watch {
-                watch()?;
+                if let Err(error) = watch() {
+                    // the answer is still to come, and is nobody's
+                    self.given_up = Some(error.to_string());
+                    return Err(error);
+                }
                 next_watch = asked.elapsed() + Duration::from_secs(1);
             }
             match self.replies.recv_timeout(Duration::from_millis(50)) {
@@ -362,6 +375,8 @@ impl Agent {
     /// The error of an agent that answers no more.
     fn gone(&mut self) -> Error {
         if let Some(remote) = &mut self.remote {
+            // its words end with the connection
+            let _ = end(&mut self.child, &self.input);
             remote.words.last(); // raises the alarm
         }
         let host = &self.host;

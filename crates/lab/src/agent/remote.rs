@@ -15,7 +15,7 @@ const BEAT: Duration = Duration::from_secs(3);
 pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
 /// An agent's standard input, which requests and beats share.
-pub(super) type Input = Arc<Mutex<Option<ChildStdin>>>;
+pub(crate) type Input = Arc<Mutex<Option<ChildStdin>>>;
 
 /// Says that the lab is there until dropped.
 #[derive(Debug)]

@@ -2,16 +2,15 @@
 //! one connection that is the conversation with its agent afterwards.
 
 use std::fs::File;
-use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::{Command as Process, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::Pair;
-use crate::agent::Agent;
+use crate::agent::{Agent, Input};
 use crate::command::{Command, Executor};
 use crate::error::{Doing, Error, Result};
 use crate::host::{Host, Role};
@@ -21,6 +20,9 @@ use crate::parts::SSH;
 use crate::plan::Family;
 use crate::scratch::{self, run_name};
 use crate::testbed::Settings;
+
+/// The longest that a host may take to receive this program.
+const PROGRAM_PATIENCE: Duration = Duration::from_secs(600);
 
 /// How a host is reached.
 pub(super) struct Ssh<'a> {
@@ -65,13 +67,14 @@ impl Ssh<'_> {
     fn script(&self, pair: &Pair, octets: u64) -> String {
         let (name, arch) = (self.name(pair), machine::architecture());
         let bytes = self.settings.scratch_bytes;
+        let patience = PROGRAM_PATIENCE.as_secs();
         // nobody, as whom servers write, must be able to enter; a login shell may be
         // no POSIX shell
         format!(
             "exec sh -c 'umask 022; a=$(uname -m); \
              [ $a = {arch} ] || {{ echo this is a machine of the kind $a, and the lab runs on {arch} >&2; exit 9; }}; \
              d=\"${{TMPDIR:-/tmp}}/{name}\"; mkdir \"$d\" || exit 9; \
-             head -c {octets} > \"$d\"/headroom; [ $(wc -c < \"$d\"/headroom) = {octets} ] && \
+             timeout {patience} head -c {octets} > \"$d\"/headroom; [ $(wc -c < \"$d\"/headroom) = {octets} ] && \
              chmod 755 \"$d\"/headroom && \"$d\"/headroom lab-host {bytes}; s=$?; \
              [ ! -e \"$d\" ] || {{ \"$d\"/headroom lab clean; rm -rf \"$d\"; }} > /dev/null 2>&1; exit $s'"
         )
@@ -109,11 +112,11 @@ impl Ssh<'_> {
             Arc::clone(interrupted),
             &pair.alarm,
             |input, replies| {
-                let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
-                let sent = input.as_mut().is_some_and(|to| send(program, to, interrupted));
-                drop(input);
-                crate::run::check(interrupted)?;
-                if sent { greeting(replies, interrupted) } else { Ok(None) }
+                if send(program, input, interrupted)? {
+                    greeting(replies, interrupted)
+                } else {
+                    Ok(None)
+                }
             },
         )?;
         match started {
@@ -198,20 +201,33 @@ impl Ssh<'_> {
     }
 }
 
-/// Sends the program; false where the far end does not take it.
-fn send(mut program: File, to: &mut impl Write, interrupted: &AtomicBool) -> bool {
-    let mut piece = vec![0; 1 << 18];
-    loop {
-        match program.read(&mut piece) {
-            Ok(0) => return to.flush().is_ok(),
-            Ok(octets) => {
-                if interrupted.load(Ordering::Relaxed) || to.write_all(&piece[..octets]).is_err() {
-                    return false;
-                }
+/// Sends the program; false where the far end does not take it. In a thread of its
+/// own: a login shell that reads nothing would block it for ever.
+fn send(mut program: File, input: &Input, interrupted: &AtomicBool) -> Result<bool> {
+    let lock = || input.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(mut to) = lock().take() else { return Ok(false) };
+    let (sender, sent) = mpsc::channel();
+    std::thread::spawn(move || {
+        let whole = std::io::copy(&mut program, &mut to).is_ok();
+        let _ = sender.send(whole.then_some(to));
+    });
+    let deadline = Instant::now() + PROGRAM_PATIENCE;
+    while Instant::now() < deadline {
+        crate::run::check(interrupted)?;
+        match sent.recv_timeout(Duration::from_millis(50)) {
+            Ok(to) => {
+                let whole = to.is_some();
+                *lock() = to;
+                return Ok(whole);
             }
-            Err(_) => return false,
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(false),
         }
     }
+    Err(Error::Failed(format!(
+        "the host did not take this program within {} s",
+        PROGRAM_PATIENCE.as_secs()
+    )))
 }
 
 /// Waits for the keeper's first line; what a login shell prints before it is no
