@@ -42,8 +42,8 @@ pub fn fit(
 ) -> Vec<Fitted> {
     let mut all = Vec::new();
     for link in links {
-        let path = path(link, segment);
         for workload in DIRECTIONS {
+            let path = path(link, workload, segment);
             for stack in stacks {
                 let of_stack = |s: &&Sample| {
                     s.link == link.name && s.workload == workload && s.stack == stack.name
@@ -63,9 +63,9 @@ pub fn fit(
 
 /// The path of a link on which slow start counts: one with a delay of its own and
 /// no loss, which ends slow start at random.
-pub(super) fn path(link: &LinkReport, segment: Segment) -> Option<Path> {
-    (link.delay_ms > 0.0 && link.loss_pct == 0.0).then(|| Path {
-        bytes_per_s: link.rate_bps.map(|bps| segment.payload_bytes_per_s(bps as f64)),
+pub(super) fn path(link: &LinkReport, workload: &str, segment: Segment) -> Option<Path> {
+    (link.delay_ms > 0.0 && !link.is_lossy()).then(|| Path {
+        bytes_per_s: link.rate_bps_of(workload).map(|bps| segment.payload_bytes_per_s(bps as f64)),
         rtt_s: link.rtt_us.map_or(2.0 * link.delay_ms / 1e3, |us| us / 1e6),
         segment_bytes: segment.payload_bytes,
     })
@@ -275,7 +275,7 @@ pub(crate) mod tests {
     fn what_slow_start_takes_is_known_beforehand() {
         let mut link = unshaped();
         (link.delay_ms, link.rtt_us) = (10.0, Some(20_000.0));
-        let path = path(&link, SEGMENT).expect("a delay");
+        let path = path(&link, "download", SEGMENT).expect("a delay");
         let samples = downloads("ftp", |size| 0.040 + 8e-9 * size + path.waits_s(size));
         let rows = |link: LinkReport| rows(&fit(&samples, &stacks(), &[link], SEGMENT), &stacks());
         let with = &rows(link.clone())[0];

@@ -46,7 +46,7 @@ const TELLING_SHARE: f64 = 0.5;
 fn one(stack: &StackRecord, downloads: &[&Sample], context: Context<'_>) -> Portable {
     let link = context.link;
     let unshaped = link.rate_bps.is_none() && link.delay_ms == 0.0 && link.loss_pct == 0.0;
-    let path = models::path(link, context.segment);
+    let path = models::path(link, "download", context.segment);
     let time = CostModel::fit(&models::cells(downloads, |s| s.session_seconds, path.as_ref()));
     let cpu = |s: &Sample| s.cpu_seconds.map(|cpu| cpu.both_sides());
     let cpu = CostModel::fit(&models::cells(downloads, cpu, None));

@@ -112,7 +112,7 @@ pub fn predictions(
     segment: Segment,
     congestion_control: &str,
 ) -> Vec<Prediction> {
-    let Some(main_rtt_s) = main.rtt_us.map(|us| us / 1e6).filter(|_| main.loss_pct == 0.0) else {
+    let Some(main_rtt_s) = main.rtt_us.map(|us| us / 1e6).filter(|_| !main.is_lossy()) else {
         return Vec::new();
     };
     // what client, server and router take, wherever they are

@@ -71,7 +71,7 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
         Some(octets as f64 * 8.0 / t.mean)
     });
     let report = context.links.iter().find(|report| report.name == link);
-    let rate_bps = report.and_then(|report| report.rate_bps);
+    let rate_bps = report.and_then(|report| report.rate_bps_of(workload));
     let evidence = Evidence {
         rate_bps,
         line_bps: rate_bps.zip(goodput_bps).map(|(_, goodput)| {

@@ -76,7 +76,7 @@ pub struct WayReport {
 /// What the emulator says of itself after the blocks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EmulatorReport {
-    /// Since it was started, self-test included.
+    /// Since the self-test.
     pub counters: EmulatorCounters,
     /// CPU time since then, seconds; null where it cannot be told.
     pub cpu_seconds: Option<f64>,
@@ -117,6 +117,19 @@ impl RoundTrips {
 }
 
 impl LinkReport {
+    /// Bits per second in the file's direction; none: unshaped.
+    pub(crate) fn rate_bps_of(&self, workload: &str) -> Option<u64> {
+        match &self.ways {
+            Some(ways) if workload == "upload" => ways.up.rate_bps,
+            _ => self.rate_bps,
+        }
+    }
+
+    /// Whether packets are lost either way.
+    pub(crate) fn is_lossy(&self) -> bool {
+        self.loss_pct > 0.0 || self.ways.as_ref().is_some_and(|ways| ways.up.loss_pct > 0.0)
+    }
+
     pub(super) fn new(spec: &LinkSpec, backend: Backend, offload: Offload) -> Self {
         let (down, up) = (&spec.down, &spec.up);
         Self {
