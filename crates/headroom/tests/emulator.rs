@@ -82,7 +82,7 @@ impl Hosts {
     fn udp(&self, host: usize, address: IpAddr) -> UdpSocket {
         let socket = self.on(host, || UdpSocket::bind((address, 4000)).expect("a socket"));
         setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20)).expect("a large buffer");
-        socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
+        socket.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
         socket
     }
 

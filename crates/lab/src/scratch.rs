@@ -2,6 +2,7 @@
 //! mount namespace, and so everything that `lab clean` has to look for.
 
 use std::fs::{File, TryLockError};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Doing, Error, Result};
@@ -121,6 +122,12 @@ pub fn abandoned(parent: &Path) -> Result<Vec<(String, PathBuf)>> {
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(id) = name.strip_prefix(PREFIX).filter(|id| is_id(id)) else { continue };
+        // not a link to somewhere else, nor what somebody else has put here
+        let ours = entry.file_type().is_ok_and(|kind| kind.is_dir())
+            && entry.metadata().is_ok_and(|meta| meta.uid() == nix::unistd::geteuid().as_raw());
+        if !ours {
+            continue;
+        }
         let dead = match File::open(entry.path().join(LOCK)).map(|lock| lock.try_lock()) {
             Ok(Err(TryLockError::WouldBlock)) => false,
             Ok(Ok(()) | Err(TryLockError::Error(_))) => true,

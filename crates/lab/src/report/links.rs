@@ -66,8 +66,9 @@ fn effort(emulator: &EmulatorReport) -> String {
     format!(" The emulator took {share} on average{drops}.")
 }
 
-/// Counters of frames that were dropped for want of memory or time.
-const OWN_DROPS: [&str; 2] = ["dropped_by_memory", "dropped_by_kernel"];
+/// Counters of frames that were dropped for want of memory or time, or because the
+/// emulator did not understand them.
+const OWN_DROPS: [&str; 3] = ["dropped_by_memory", "dropped_by_kernel", "malformed"];
 
 #[cfg(test)]
 mod tests {

@@ -112,7 +112,7 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     let rtt_s = packets[first..]
         .iter()
         .find(|p| p.syn && !p.from_client && p.connection == packets[first].connection)
-        .map(|syn_ack| ns_to_s(syn_ack.time_ns - start));
+        .map(|syn_ack| ns_to_s(syn_ack.time_ns.saturating_sub(start)));
     let request = request(packets, &states, expected, rtt_s.unwrap_or(0.0));
     let body = first_body(trace, &states, request, expected);
 

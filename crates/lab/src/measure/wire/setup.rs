@@ -47,7 +47,7 @@ impl SetUp {
         Some(Self {
             packets: packets.len() as u64,
             bytes: packets.iter().map(|(_, len, _)| u64::from(*len)).sum(),
-            seconds: ns_to_s(last.0 - first.0),
+            seconds: ns_to_s(last.0.saturating_sub(first.0)),
             round_trips: answers as u32,
         })
     }

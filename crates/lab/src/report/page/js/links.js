@@ -1,7 +1,7 @@
 /* The links: what was asked for, what the self-test measured in each direction, and what made them. */
 
 const WAYS = { down: 'to client', up: 'to server' };
-const OWN_DROPS = ['dropped_by_memory', 'dropped_by_kernel'];
+const OWN_DROPS = ['dropped_by_memory', 'dropped_by_kernel', 'malformed'];
 
 function renderLinks(body, report, counts) {
   const tested = report.links.filter((link) => link.self_test);
