@@ -12,6 +12,9 @@ use crate::workload::Kind;
 use super::captures::{PcapFile, Taken};
 use super::sample::{Bench, Cell};
 
+/// Transfers of a cell that may be counted again because counts disagreed.
+const DISTURBED: u32 = 3;
+
 impl Bench<'_> {
     /// Counts the packets of a few transfers, of which the one with the median
     /// octets counts: how a sender cuts its segments varies. Its packets are kept in
@@ -27,7 +30,8 @@ impl Bench<'_> {
         let times = if cell.octets() <= 1 << 20 { 7 } else { 3 };
         let mut rows: Vec<(Wire, Option<Taken>)> = Vec::new();
         self.wake(cell)?;
-        for nth in 0..times {
+        let (mut nth, mut disturbed) = (0, 0);
+        while nth < times {
             let prepared = self.prepare(cell)?;
             // the last words of an earlier transfer are not this one's
             if let Some(tap) = &self.testbed.tap {
@@ -47,8 +51,16 @@ impl Bench<'_> {
             let wrong = self.verify(&prepared)?;
             self.remove(&prepared)?;
             let Some(totals) = totals else { return Ok(None) };
-            let doubt = || distrust(&totals, counted, self.testbed.largest_frame());
-            if let Some(why) = seen.error.or(wrong).or_else(doubt) {
+            let doubt = distrust(&totals, counted, self.testbed.largest_frame());
+            let failed = seen.error.or(wrong);
+            // a busy machine's backlog overflows, and frames that were seen are dropped
+            // uncounted: what such a transfer sends twice is not what it costs
+            if failed.is_none() && doubt.is_some() && disturbed < DISTURBED {
+                disturbed += 1;
+                continue;
+            }
+            nth += 1;
+            if let Some(why) = failed.or(doubt) {
                 let sentence = format!("the packets of {cell} cannot be counted: {why}");
                 return Err(self.blame_a_server(Error::Failed(sentence)));
             }
