@@ -317,6 +317,9 @@ impl Cpu {
 pub struct Wire {
     /// Transfers that were counted; this is the one with the median octets.
     pub captures: u32,
+    /// Transfers more, left out because capture and interface disagreed.
+    #[serde(default)]
+    pub recounted: u32,
     /// Octets of all frames, Ethernet headers included.
     pub bytes: u64,
     /// Of these, in the direction of the file.
@@ -350,6 +353,9 @@ pub struct Accounting {
     pub capture_drops: u64,
     /// Whether frames and octets were those that the interface counted.
     pub counters_agree: bool,
+    /// Transfers more, left out because they were not.
+    #[serde(default)]
+    pub recounted: u32,
 }
 
 /// The packets of one accounted transfer, in a file.

@@ -73,15 +73,19 @@ pub(super) fn one_of(
 mod tests {
     use super::*;
 
-    #[test]
-    fn interfaces_without_ethernet_are_told_apart() {
-        let hosts = SshHosts {
+    fn hosts() -> SshHosts {
+        SshHosts {
             client: "a".into(),
             server: "b".into(),
             server_address: None,
             ports: 20_000,
             ssh: vec!["ssh".into()],
-        };
+        }
+    }
+
+    #[test]
+    fn interfaces_without_ethernet_are_told_apart() {
+        let hosts = hosts();
         let framing = |link_type: &str| {
             Device { mtu: 1500, link_type: link_type.into() }.framing("x0", &hosts)
         };
@@ -93,13 +97,7 @@ mod tests {
 
     #[test]
     fn an_address_of_the_other_family_is_no_address() {
-        let hosts = SshHosts {
-            client: "a".into(),
-            server: "b".into(),
-            server_address: None,
-            ports: 20_000,
-            ssh: vec!["ssh".into()],
-        };
+        let hosts = hosts();
         let found: Vec<IpAddr> =
             ["fd00::2", "10.0.0.2"].map(|a| a.parse().expect("an address")).to_vec();
         let of = |found: &[IpAddr], family| one_of(found, family, "b", &hosts);

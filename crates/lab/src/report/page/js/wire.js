@@ -39,6 +39,7 @@ function accountingText({ accounting, plan }) {
     `${format3(accounting.captures)} transfers were captured with offloads off, in runs of their own`,
     `captures lost ${accounting.capture_drops === 0 ? 'no frame' : `${format3(accounting.capture_drops)} frames`}`,
     accounting.counters_agree === true ? 'the router\'s interface counted the same' : 'the router\'s interface counted otherwise',
+    ...(positive(accounting.recounted) ? [`${format3(accounting.recounted)} more were left out because it did not`] : []),
     `no frame was over the MTU of ${asText(plan.mtu)}`,
   ];
   return `${checks.join('; ')}. A run in which one of these fails is given up.`;
