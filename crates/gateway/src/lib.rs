@@ -1,0 +1,1 @@
+//! IPsec on a host: TUN and sockets in, security associations between, counters out.

@@ -1,0 +1,1 @@
+//! Our IPsec against other people's.

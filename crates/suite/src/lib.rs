@@ -1,0 +1,1 @@
+//! Cipher suites behind one trait: seal and open in place.
