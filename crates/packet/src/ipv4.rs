@@ -4,7 +4,16 @@ use std::net::Ipv4Addr;
 
 use crate::{Error, be16};
 
-const MIN_HEADER_LEN: usize = 20;
+/// Octets of the header without options.
+pub const MIN_HEADER_LEN: usize = 20;
+
+/// Kinds of options (RFC 791, section 3.1).
+mod option {
+    pub(super) const END: u8 = 0;
+    pub(super) const NO_OPERATION: u8 = 1;
+    pub(super) const LOOSE_ROUTE: u8 = 131;
+    pub(super) const STRICT_ROUTE: u8 = 137;
+}
 
 /// A packet whose header, options included, is known to be whole.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +35,11 @@ impl<'a> Packet<'a> {
             return Err(Error::Truncated("IPv4"));
         }
         Ok(packet)
+    }
+
+    /// Octets of which it is known already that they begin with a whole header.
+    pub(crate) fn trusted(bytes: &'a [u8]) -> Self {
+        Self(bytes)
     }
 
     /// Octets of the header, options included (IHL × 4).
@@ -56,6 +70,30 @@ impl<'a> Packet<'a> {
     /// The destination address.
     pub fn destination(&self) -> Ipv4Addr {
         Ipv4Addr::new(self.0[16], self.0[17], self.0[18], self.0[19])
+    }
+
+    /// The options, padding included.
+    pub fn options(&self) -> &'a [u8] {
+        &self.0[MIN_HEADER_LEN..self.header_len()]
+    }
+
+    /// The last address of a loose or strict source route that is not used up.
+    pub(crate) fn route_end(&self) -> Option<Ipv4Addr> {
+        let mut options = self.options();
+        loop {
+            match *options {
+                [] | [option::END, ..] => return None,
+                [option::NO_OPERATION, ..] => options = &options[1..],
+                [option::LOOSE_ROUTE | option::STRICT_ROUTE, len, next, ..] if len >= 7 => {
+                    let route = options.get(..usize::from(len))?;
+                    let [.., a, b, c, d] = *route else { return None };
+                    return (next <= len).then(|| Ipv4Addr::new(a, b, c, d));
+                }
+                // kind and length are two octets themselves: each round consumes some
+                [_, len, ..] if len >= 2 => options = options.get(usize::from(len)..)?,
+                _ => return None,
+            }
+        }
     }
 
     /// What was captured behind the header.

@@ -25,6 +25,11 @@ impl<'a> Packet<'a> {
         Ok(Self(bytes))
     }
 
+    /// Octets of which it is known already that they begin with a fixed header.
+    pub(crate) fn trusted(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
     /// The Payload Length field; 0 in a jumbogram or a train too long for it.
     pub fn payload_len(&self) -> usize {
         usize::from(be16(self.0, 4))

@@ -1,16 +1,22 @@
-//! Views of Ethernet, IPv4, IPv6 and TCP headers over borrowed bytes. No I/O.
+//! IP packets over borrowed bytes: reading, writing, cutting and joining them.
+//! No I/O.
 //!
-//! The views are made for captured *heads* of frames: they check that a header
-//! is whole, never that the payload behind it is there.
+//! The views of one header ([`ethernet`], [`ipv4`], [`ipv6`], [`tcp`]) are made
+//! for captured *heads* of frames: they check that the header is whole, never
+//! that the payload behind it is there. [`Ip`] is a whole packet.
 
 pub mod checksum;
 pub mod ethernet;
+pub mod header;
+pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
+pub mod protocol;
 pub mod segment;
 pub mod tcp;
 pub mod train;
 
+pub use ip::{Fragment, Ip, Version};
 pub use segment::Segment;
 pub use train::Train;
 
@@ -23,6 +29,9 @@ pub enum Error {
     /// A field has a value that the standard does not allow.
     #[error("the {0} header is malformed")]
     Malformed(&'static str),
+    /// The packet would be longer than its length field can say.
+    #[error("the packet is too long for the {0} header")]
+    TooLong(&'static str),
     /// A protocol that this crate does not read.
     #[error("a protocol that is not read here")]
     Unsupported,
@@ -34,4 +43,8 @@ fn be16(bytes: &[u8], at: usize) -> u16 {
 
 fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn put16(bytes: &mut [u8], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::checksum::{fold, not_zero, sum};
-use crate::{Error, be16, be32, ipv4, ipv6, tcp};
+use crate::{Error, be16, be32, ipv4, ipv6, put16, tcp};
 
 const UDP: u8 = 17;
 const UDP_HEADER_LEN: usize = 8;
@@ -143,10 +143,6 @@ fn behind_extensions(ip: &[u8]) -> Result<(u8, usize), Error> {
         }
     }
     Ok((next, at))
-}
-
-fn put16(bytes: &mut [u8], at: usize, value: u16) {
-    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
 #[cfg(test)]

@@ -1,0 +1,322 @@
+//! A whole IP packet of either version, as a gateway looks at it: addresses,
+//! upper-layer protocol, ports, fragment, and where a security header goes.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::{Error, be16, be32, ipv4, ipv6, protocol};
+
+/// Extension headers that are followed in one packet.
+const MAX_EXTENSIONS: usize = 16;
+/// The octet of an IPv4 header that names what follows it.
+const V4_PROTOCOL: usize = 9;
+/// The octet of an IPv6 header that names what follows it.
+const V6_NEXT_HEADER: usize = 6;
+const FRAGMENT_HEADER_LEN: usize = 8;
+
+/// The version of an IP packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// RFC 791.
+    V4,
+    /// RFC 8200.
+    V6,
+}
+
+impl Version {
+    /// The protocol number of such a packet inside another one: 4 or 41.
+    pub fn protocol(self) -> u8 {
+        match self {
+            Self::V4 => protocol::IPV4,
+            Self::V6 => protocol::IPV6,
+        }
+    }
+}
+
+/// Which part of a datagram a packet carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fragment {
+    /// Identification: 16 bits in IPv4, 32 in IPv6.
+    pub id: u32,
+    /// Octets of the datagram before this part.
+    pub offset: usize,
+    /// More fragments follow.
+    pub more: bool,
+}
+
+/// An IPv4 or IPv6 packet whose headers are whole, options and extension
+/// headers included, and which is as long as its length field says.
+#[derive(Debug, Clone, Copy)]
+pub struct Ip<'a> {
+    bytes: &'a [u8],
+    version: Version,
+    upper: u8,
+    upper_offset: usize,
+    security_offset: usize,
+    security_field: usize,
+    fragment: Option<Fragment>,
+    /// Where the routing header stands (IPv6).
+    routing: Option<usize>,
+}
+
+impl<'a> Ip<'a> {
+    /// Reads a packet. A buffer longer than the packet is cut to it.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] where a header or the packet is not whole,
+    /// [`Error::Malformed`] for a field that the standard does not allow or
+    /// more than 16 extension headers, [`Error::Unsupported`] for another
+    /// version.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
+        let total_len = match version(bytes)? {
+            Version::V4 => ipv4::Packet::new(bytes)?.total_len(),
+            Version::V6 => ipv6::HEADER_LEN + ipv6::Packet::new(bytes)?.payload_len(),
+        };
+        Self::parse_train(bytes.get(..total_len).ok_or(Error::Truncated("IP"))?)
+    }
+
+    /// Reads an offloaded train: the packet ends where `bytes` end and its
+    /// length field is not believed, which is 0 or too small in a long train.
+    ///
+    /// # Errors
+    /// As [`Ip::parse`].
+    pub fn parse_train(bytes: &'a [u8]) -> Result<Self, Error> {
+        match version(bytes)? {
+            Version::V4 => Self::parse_v4(bytes),
+            Version::V6 => Self::parse_v6(bytes),
+        }
+    }
+
+    fn parse_v4(bytes: &'a [u8]) -> Result<Self, Error> {
+        let header = ipv4::Packet::new(bytes)?;
+        let field = be16(bytes, 6);
+        let offset = usize::from(field & 0x1fff) * 8;
+        let more = field & 0x2000 != 0;
+        let fragment = Fragment { id: u32::from(be16(bytes, 4)), offset, more };
+        Ok(Self {
+            bytes,
+            version: Version::V4,
+            upper: header.protocol(),
+            upper_offset: header.header_len(),
+            security_offset: header.header_len(),
+            security_field: V4_PROTOCOL,
+            fragment: (more || offset > 0).then_some(fragment),
+            routing: None,
+        })
+    }
+
+    fn parse_v6(bytes: &'a [u8]) -> Result<Self, Error> {
+        let mut ip = Self {
+            bytes,
+            version: Version::V6,
+            upper: ipv6::Packet::new(bytes)?.next_header(),
+            upper_offset: ipv6::HEADER_LEN,
+            security_offset: ipv6::HEADER_LEN,
+            security_field: V6_NEXT_HEADER,
+            fragment: None,
+            routing: None,
+        };
+        // The headers to skip are those of RFC 4301, section 4.4.1.1: AH and
+        // ESP count as upper-layer protocols.
+        let mut extensions = 0;
+        while protocol::is_extension(ip.upper) {
+            if extensions == MAX_EXTENSIONS {
+                return Err(Error::Malformed("IPv6 extension"));
+            }
+            // only directly behind the IPv6 header (RFC 8200, section 4.1)
+            if ip.upper == protocol::HOP_BY_HOP && extensions > 0 {
+                return Err(Error::Malformed("IPv6 hop-by-hop"));
+            }
+            extensions += 1;
+            ip.step()?;
+            if ip.is_later_fragment() {
+                break;
+            }
+        }
+        Ok(ip)
+    }
+
+    /// Passes the extension header at `upper_offset`.
+    fn step(&mut self) -> Result<(), Error> {
+        let (kind, at) = (self.upper, self.upper_offset);
+        let header = self.bytes.get(at..at + 8).ok_or(Error::Truncated("IPv6 extension"))?;
+        let len = match kind {
+            protocol::FRAGMENT => FRAGMENT_HEADER_LEN,
+            _ => (usize::from(header[1]) + 1) * 8,
+        };
+        if self.bytes.len() < at + len {
+            return Err(Error::Truncated("IPv6 extension"));
+        }
+        match kind {
+            protocol::FRAGMENT => {
+                let field = be16(header, 2);
+                let (offset, more) = (usize::from(field & 0xfff8), field & 1 != 0);
+                // one of a datagram that was never cut is whole (RFC 6946)
+                if more || offset > 0 {
+                    self.fragment = Some(Fragment { id: be32(header, 4), offset, more });
+                }
+            }
+            protocol::ROUTING => self.routing = Some(at),
+            _ => {}
+        }
+        self.upper = header[0];
+        self.upper_offset = at + len;
+        // destination options before a routing header stay before it
+        if kind != protocol::DESTINATION_OPTIONS {
+            self.security_offset = self.upper_offset;
+            self.security_field = at;
+        }
+        Ok(())
+    }
+
+    /// The packet's octets, headers and all.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// IPv4 or IPv6.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The source address.
+    pub fn source(&self) -> IpAddr {
+        match self.version {
+            Version::V4 => ipv4::Packet::trusted(self.bytes).source().into(),
+            Version::V6 => ipv6::Packet::trusted(self.bytes).source().into(),
+        }
+    }
+
+    /// The destination field.
+    pub fn destination(&self) -> IpAddr {
+        match self.version {
+            Version::V4 => ipv4::Packet::trusted(self.bytes).destination().into(),
+            Version::V6 => ipv6::Packet::trusted(self.bytes).destination().into(),
+        }
+    }
+
+    /// The address at which the packet arrives in the end: the last one of a
+    /// source route that is not used up yet (types 0, 2 and 4 in IPv6, loose
+    /// and strict in IPv4), which AH covers (RFC 4302, sections 3.3.3.1.1 and
+    /// 3.3.3.1.2), else the destination field.
+    pub fn final_destination(&self) -> IpAddr {
+        let routed = match self.version {
+            Version::V4 => ipv4::Packet::trusted(self.bytes).route_end().map(IpAddr::V4),
+            Version::V6 => self.routing.and_then(|at| self.route_end(at)).map(IpAddr::V6),
+        };
+        routed.unwrap_or_else(|| self.destination())
+    }
+
+    fn route_end(&self, at: usize) -> Option<Ipv6Addr> {
+        let len = (usize::from(self.bytes[at + 1]) + 1) * 8;
+        let header = &self.bytes[at..at + len];
+        let last = match (header[2], header[3]) {
+            (_, 0) => return None,          // no segments left
+            (0 | 2, _) => len.max(16) - 16, // RFC 5095, RFC 6275
+            (4, _) => 8,                    // segments stand in reverse (RFC 8754)
+            _ => return None,
+        };
+        let octets = header.get(last.max(8)..last.max(8) + 16)?;
+        Some(Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?))
+    }
+
+    /// Type of Service (IPv4) or Traffic Class (IPv6): DSCP and ECN.
+    pub fn tos(&self) -> u8 {
+        match self.version {
+            Version::V4 => self.bytes[1],
+            Version::V6 => (be16(self.bytes, 0) >> 4) as u8,
+        }
+    }
+
+    /// Time to Live or Hop Limit.
+    pub fn hop_limit(&self) -> u8 {
+        match self.version {
+            Version::V4 => self.bytes[8],
+            Version::V6 => self.bytes[7],
+        }
+    }
+
+    /// The Flow Label; 0 in IPv4.
+    pub fn flow_label(&self) -> u32 {
+        match self.version {
+            Version::V4 => 0,
+            Version::V6 => be32(self.bytes, 0) & 0x000f_ffff,
+        }
+    }
+
+    /// Octets of the packet, headers and all.
+    pub fn total_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The protocol behind all extension headers. AH, ESP, "no next header"
+    /// and what this crate does not know count as one. In a later fragment the
+    /// one that its header names, which may be an extension header.
+    pub fn upper(&self) -> u8 {
+        self.upper
+    }
+
+    /// Where [`upper`](Self::upper) begins in the packet.
+    pub fn upper_offset(&self) -> usize {
+        self.upper_offset
+    }
+
+    /// What stands behind all extension headers.
+    pub fn payload(&self) -> &'a [u8] {
+        &self.bytes[self.upper_offset..]
+    }
+
+    /// Source and destination port of TCP, UDP, UDP-Lite, DCCP and SCTP; none
+    /// in a later fragment or where the packet ends before them.
+    pub fn ports(&self) -> Option<(u16, u16)> {
+        if !protocol::has_ports(self.upper) || self.is_later_fragment() {
+            return None;
+        }
+        let ports = self.payload().get(..4)?;
+        Some((be16(ports, 0), be16(ports, 2)))
+    }
+
+    /// The part of a datagram that this packet carries; none where it is a
+    /// whole one, also with a fragment header (RFC 6946).
+    pub fn fragment(&self) -> Option<Fragment> {
+        self.fragment
+    }
+
+    /// True for a fragment other than the first: it has no transport header.
+    pub fn is_later_fragment(&self) -> bool {
+        self.fragment.is_some_and(|fragment| fragment.offset > 0)
+    }
+
+    /// Where a security header goes in transport mode: behind IPv4's options;
+    /// behind IPv6's hop-by-hop, routing and fragment headers and before
+    /// destination options for the last node (RFC 4302 and 4303, section
+    /// 3.1.1).
+    pub fn security_offset(&self) -> usize {
+        self.security_offset
+    }
+
+    /// The octet of the packet that names what stands at
+    /// [`security_offset`](Self::security_offset).
+    pub fn security_field(&self) -> usize {
+        self.security_field
+    }
+
+    /// True where no router may cut the packet: with DF set, and in IPv6.
+    pub fn dont_fragment(&self) -> bool {
+        match self.version {
+            Version::V4 => self.bytes[6] & 0x40 != 0,
+            Version::V6 => true,
+        }
+    }
+}
+
+fn version(bytes: &[u8]) -> Result<Version, Error> {
+    match bytes.first().map(|octet| octet >> 4) {
+        Some(4) => Ok(Version::V4),
+        Some(6) => Ok(Version::V6),
+        Some(_) => Err(Error::Unsupported),
+        None => Err(Error::Truncated("IP")),
+    }
+}
+
+#[cfg(test)]
+mod tests;
