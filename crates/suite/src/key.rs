@@ -1,0 +1,259 @@
+//! Secret keys: read, drawn, told apart, never printed, erased when dropped.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use crate::Suite;
+
+/// The octets of a secret key. Erased when dropped; `Debug` prints none of them.
+pub struct Key(Zeroizing<Vec<u8>>);
+
+impl Key {
+    /// The empty key, for suites that take none (NULL encryption).
+    #[must_use]
+    pub fn empty() -> Self {
+        Self(Zeroizing::new(Vec::new()))
+    }
+
+    /// A copy of `octets`, whose original stays the caller's to erase.
+    #[must_use]
+    pub fn from_bytes(octets: &[u8]) -> Self {
+        Self(Zeroizing::new(octets.to_vec()))
+    }
+
+    /// Reads hexadecimal digits, two an octet, after an optional `0x`.
+    ///
+    /// # Errors
+    /// When a character is no digit, or digits do not pair. The message names the
+    /// place and nothing of the key.
+    pub fn from_hex(text: &str) -> Result<Self, KeyError> {
+        let skipped = if text.starts_with("0x") { 2 } else { 0 };
+        let digits = &text.as_bytes()[skipped..];
+        // Exact capacity: growing would leave a copy behind.
+        let mut octets = Zeroizing::new(Vec::with_capacity(digits.len() / 2));
+        let mut high = None;
+        for (position, &byte) in digits.iter().enumerate() {
+            let digit = (byte as char)
+                .to_digit(16)
+                .ok_or(KeyError::Digit { position: skipped + position + 1 })?
+                as u8;
+            match high.take() {
+                None => high = Some(digit << 4),
+                Some(high) => octets.push(high | digit),
+            }
+        }
+        if high.is_some() {
+            return Err(KeyError::OddDigits { found: digits.len() });
+        }
+        Ok(Self(octets))
+    }
+
+    /// Draws a key of `len` octets from the system's random numbers.
+    ///
+    /// # Errors
+    /// When the system gives none.
+    pub fn generate(len: usize) -> Result<Self, KeyError> {
+        let mut octets = Zeroizing::new(vec![0; len]);
+        aws_lc_rs::rand::fill(&mut octets).map_err(|_| KeyError::Random)?;
+        Ok(Self(octets))
+    }
+
+    /// The octets. Whoever copies them erases the copy.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Octets of the key.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether this is the empty key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A public name of this key: equal for equal keys, and of no use to find one
+    /// with full entropy. (A DES key's 56 bits can be searched from it, as they
+    /// can from any packet.)
+    #[must_use]
+    pub fn fingerprint(&self) -> Fingerprint {
+        let mut hasher = blake3::Hasher::new_derive_key("headroom 2026 IPsec key fingerprint");
+        hasher.update(&self.0);
+        let mut octets = [0; 16];
+        hasher.finalize_xof().fill(&mut octets);
+        zeroize::Zeroize::zeroize(&mut hasher);
+        Fingerprint(octets)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+/// The public name of a key: 16 octets, printed as 32 hexadecimal digits.
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Fingerprint([u8; 16]);
+
+impl Fingerprint {
+    /// The octets.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = NotAFingerprint;
+
+    fn from_str(text: &str) -> Result<Self, NotAFingerprint> {
+        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match u128::from_str_radix(text, 16) {
+            Ok(number) if digits => Ok(Self(number.to_be_bytes())),
+            _ => Err(NotAFingerprint),
+        }
+    }
+}
+
+/// A text that is no fingerprint.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[error("a key's fingerprint is 32 hexadecimal digits")]
+pub struct NotAFingerprint;
+
+/// Why a key cannot be read, drawn or used. Nothing here holds an octet of a key.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+pub enum KeyError {
+    /// A character that is no hexadecimal digit.
+    #[error("the key's character {position} is not a hexadecimal digit")]
+    Digit {
+        /// Its place in the text, the first being 1.
+        position: usize,
+    },
+    /// Digits that do not pair.
+    #[error(
+        "the key has {found} hexadecimal digits: an octet takes two, so one is missing or too many"
+    )]
+    OddDigits {
+        /// How many there are.
+        found: usize,
+    },
+    /// The key is not as long as the suite needs.
+    #[error("{suite} takes a key of {expected} octets{salt}, not {found}")]
+    Length {
+        /// The suite.
+        suite: Suite,
+        /// Octets it takes.
+        expected: usize,
+        /// Octets given.
+        found: usize,
+        /// What to know of these octets.
+        salt: &'static str,
+    },
+    /// The integrity key is not as long as the algorithm needs.
+    #[error("{mac} takes a key of {expected} octets, not {found}")]
+    MacLength {
+        /// The integrity algorithm.
+        mac: crate::Mac,
+        /// Octets it takes.
+        expected: usize,
+        /// Octets given.
+        found: usize,
+    },
+    /// A suite with separate integrity has no integrity key.
+    #[error("{suite} needs an integrity key of {expected} octets beside its encryption key")]
+    MacKeyMissing {
+        /// The suite.
+        suite: Suite,
+        /// Octets it takes.
+        expected: usize,
+    },
+    /// An AEAD was given an integrity key.
+    #[error("{suite} encrypts and authenticates with one key: give it no integrity key")]
+    MacKeySurplus {
+        /// The suite.
+        suite: Suite,
+    },
+    /// A DES key that encrypts weakly.
+    #[error("the key holds a weak or semi-weak DES key: draw another")]
+    WeakDes,
+    /// A 3DES key that is worth less than three.
+    #[error(
+        "two of the three DES keys within the 3DES key are equal, which weakens it: draw another"
+    )]
+    EqualParts,
+    /// The system gave no random numbers.
+    #[error("no key could be drawn: the system gave no random numbers")]
+    Random,
+    /// The library did not accept the key.
+    #[error("the cryptographic library did not accept the key")]
+    Refused,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_is_read_with_and_without_prefix() {
+        for text in ["00ff1A", "0x00fF1a"] {
+            assert_eq!(Key::from_hex(text).expect("a key").as_bytes(), [0, 0xff, 0x1a]);
+        }
+        assert!(Key::from_hex("").expect("the empty key").is_empty());
+    }
+
+    #[test]
+    fn a_bad_digit_is_told_by_its_place_alone() {
+        let error = |text| Key::from_hex(text).expect_err("no key");
+        assert_eq!(error("12g4"), KeyError::Digit { position: 3 });
+        assert_eq!(error("0x12g4"), KeyError::Digit { position: 5 });
+        assert_eq!(error("12é4"), KeyError::Digit { position: 3 });
+        assert_eq!(error("123"), KeyError::OddDigits { found: 3 });
+        assert!(!error("c0ffeeg").to_string().contains("c0ffee"));
+    }
+
+    #[test]
+    fn keys_are_not_printed() {
+        let key = Key::from_bytes(&[0xde, 0xad]);
+        assert_eq!(format!("{key:?}"), "Key(..)");
+        assert_eq!(format!("{key:#?}"), "Key(..)");
+    }
+
+    #[test]
+    fn drawn_keys_differ() {
+        let [one, other] = [(); 2].map(|()| Key::generate(32).expect("random numbers"));
+        assert_eq!(one.len(), 32);
+        assert_ne!(one.fingerprint(), other.fingerprint());
+    }
+
+    #[test]
+    fn a_fingerprint_is_stable_and_reads_back() {
+        let fingerprint = Key::from_bytes(&[7; 20]).fingerprint();
+        let text = fingerprint.to_string();
+        assert_eq!(text.len(), 32);
+        assert_eq!(text.parse(), Ok(fingerprint));
+        assert_ne!(Key::from_bytes(&[7; 19]).fingerprint(), fingerprint);
+        for bad in ["", "+1234567890123456789012345678901", &text[1..], "é"] {
+            assert_eq!(bad.parse::<Fingerprint>(), Err(NotAFingerprint));
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A cipher and an integrity algorithm, one after the other (RFC 4303 §3.3.2.1).
+
+use std::fmt;
+
+use crate::cbc::Cbc;
+use crate::{Authenticator, Bound, Cipher, Forged, Key, KeyError, SealError, Transform};
+
+/// A cipher and an integrity algorithm with their keys.
+pub(crate) struct Separate {
+    cipher: Cipher,
+    cbc: Cbc,
+    mac: Authenticator,
+}
+
+impl Separate {
+    pub(crate) fn new(cipher: Cipher, key: &Key, mac: Authenticator) -> Result<Self, KeyError> {
+        Ok(Self { cipher, cbc: Cbc::new(cipher, key)?, mac })
+    }
+
+    /// IV, text and ICV of a body, unless its length cannot be.
+    #[inline]
+    fn parts<'a>(&self, body: &'a mut [u8], unit: usize) -> Option<[&'a mut [u8]; 3]> {
+        let (iv, rest) = body.split_at_mut_checked(self.iv_len())?;
+        let text_len = rest.len().checked_sub(self.icv_len())?;
+        let (text, icv) = rest.split_at_mut(text_len);
+        text_len.is_multiple_of(unit).then_some([iv, text, icv])
+    }
+
+    /// Hands what the ICV covers to `then`: header, IV and ciphertext, the high
+    /// half of an extended sequence number (RFC 4303 §2.2.1), addresses.
+    #[inline]
+    fn covered<T>(
+        bound: &Bound<'_>,
+        iv: &[u8],
+        text: &[u8],
+        then: impl FnOnce(&[&[u8]]) -> T,
+    ) -> T {
+        let high = bound.high();
+        let high: &[u8] = if bound.extended { &high } else { &[] };
+        then(&[bound.header, iv, text, high, bound.addresses])
+    }
+}
+
+impl Transform for Separate {
+    fn iv_len(&self) -> usize {
+        self.cipher.iv_len()
+    }
+
+    fn block_len(&self) -> usize {
+        self.cipher.block_len()
+    }
+
+    fn icv_len(&self) -> usize {
+        self.mac.icv_len()
+    }
+
+    fn seal(&self, bound: &Bound<'_>, body: &mut [u8]) -> Result<(), SealError> {
+        bound.check_seal()?;
+        let found = body.len();
+        let [iv, text, icv] = self.parts(body, self.block_len()).ok_or(SealError::Length {
+            found,
+            iv_len: self.iv_len(),
+            block_len: self.block_len(),
+            icv_len: self.icv_len(),
+        })?;
+        aws_lc_rs::rand::fill(iv).map_err(|_| SealError::Random)?;
+        self.cbc.encrypt(iv, text).map_err(|_| SealError::Refused)?;
+        Self::covered(bound, iv, text, |parts| self.mac.sign(parts, icv));
+        Ok(())
+    }
+
+    fn open(&self, bound: &Bound<'_>, body: &mut [u8]) -> Result<(), Forged> {
+        bound.split().ok_or(Forged)?;
+        // Whole blocks of the cipher, not of ESP's alignment.
+        let unit = self.cipher.iv_len().max(1);
+        let [iv, text, icv] = self.parts(body, unit).ok_or(Forged)?;
+        Self::covered(bound, iv, text, |parts| self.mac.verify(parts, icv))?;
+        self.cbc.decrypt(iv, text).map_err(|_| Forged)
+    }
+}
+
+impl fmt::Debug for Separate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} and {:?}", self.cipher, self.mac)
+    }
+}
