@@ -2,10 +2,26 @@
 //! lines of `fetch::option`, where `unsafe` is allowed; each use has its proof.
 #![allow(unsafe_code)]
 
+pub mod affinity;
+pub mod capabilities;
 pub mod capture;
+mod control;
+pub mod errors;
+pub mod inbox;
 pub mod link_socket;
 mod packet_socket;
 pub mod realtime;
+pub mod signal;
+mod socket;
+#[cfg(test)]
+mod testing;
+pub mod tun;
+pub mod udp;
 
 pub use capture::{Capture, Frame};
+pub use inbox::{Inbox, Received};
 pub use link_socket::LinkSocket;
+pub use signal::Stop;
+pub use socket::wait_readable;
+pub use tun::Tun;
+pub use udp::UdpSocket;

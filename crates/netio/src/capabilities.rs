@@ -1,0 +1,105 @@
+//! Giving up privileges (capabilities(7)): what is left is what a gateway
+//! needs, for this thread, the threads it starts later and the programs they run.
+
+use std::io;
+
+/// What is kept: interfaces, routes, marks; raw and packet sockets
+/// (linux/capability.h).
+const KEPT: [u32; 2] = [12 /* CAP_NET_ADMIN */, 13 /* CAP_NET_RAW */];
+const VERSION_3: u32 = 0x2008_0522;
+
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: libc::c_int,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Sets {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// Gives up every capability but `CAP_NET_ADMIN` and `CAP_NET_RAW`, for good,
+/// in all sets of the calling thread, the bounding set included; no program
+/// run later gets one back. Capabilities belong to threads: call this before
+/// the first is started.
+///
+/// # Errors
+/// What the kernel answered: `EPERM` where this thread does not have both.
+pub fn keep_network_only() -> io::Result<()> {
+    for capability in (0..64).filter(|capability| !KEPT.contains(capability)) {
+        // SAFETY: numbers only.
+        let dropped = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+        if dropped != 0 {
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EINVAL) => break, // beyond the last that this kernel knows
+                _ => return Err(error),
+            }
+        }
+    }
+    let kept = KEPT.iter().fold(0, |set, capability| set | 1 << capability);
+    let low = Sets { effective: kept, permitted: kept, inheritable: kept };
+    let high = Sets { effective: 0, permitted: 0, inheritable: 0 };
+    let (header, sets) = (Header { version: VERSION_3, pid: 0 }, [low, high]);
+    // SAFETY: version 3 reads one header and two sets, which live over the call.
+    let set = unsafe {
+        libc::syscall(libc::SYS_capset, &raw const header, (&raw const sets).cast::<Sets>())
+    };
+    if set != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // Programs run by a user who is not root keep the two by the ambient set.
+    for capability in KEPT {
+        let raise = libc::PR_CAP_AMBIENT_RAISE;
+        // SAFETY: numbers only.
+        let raised = unsafe {
+            libc::prctl(libc::PR_CAP_AMBIENT, raise, libc::c_ulong::from(capability), 0, 0)
+        };
+        if raised != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    // SAFETY: numbers only.
+    let set = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    const KEPT_MASK: u64 = 1 << 12 | 1 << 13;
+
+    fn set(status: &str, name: &str) -> u64 {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+        u64::from_str_radix(line.trim_start_matches(':').trim(), 16).expect("a set in hex")
+    }
+
+    #[test]
+    fn two_are_left_to_the_thread_and_to_what_it_runs() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: this test gives up capabilities, which needs root");
+            return;
+        }
+        // a thread of its own: the others of this process keep theirs
+        let thread = std::thread::spawn(|| {
+            keep_network_only().expect("capabilities given up");
+            let own = std::fs::read_to_string("/proc/thread-self/status").expect("a status");
+            let child = Command::new("cat").arg("/proc/self/status").output().expect("cat runs");
+            let listed = Command::new("ip").args(["link", "show", "lo"]).output();
+            assert!(listed.expect("ip runs").status.success());
+            [own, String::from_utf8_lossy(&child.stdout).into_owned()]
+        });
+        for status in thread.join().expect("a thread without capabilities") {
+            for name in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+                assert_eq!(set(&status, name), KEPT_MASK, "{name}: {status}");
+            }
+            assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Control messages (cmsg(3)): written into and read out of an aligned buffer,
+//! without following a pointer or a length that is not checked.
+
+use std::mem::{offset_of, size_of};
+
+const HEADER: usize = size_of::<libc::cmsghdr>();
+const ALIGN: usize = size_of::<usize>();
+
+/// A buffer of `WORDS` × 8 octets for the control messages of one packet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Control<const WORDS: usize> {
+    words: [u64; WORDS],
+    len: usize,
+}
+
+impl<const WORDS: usize> Control<WORDS> {
+    /// The octets that fit.
+    pub(crate) const CAPACITY: usize = WORDS * size_of::<u64>();
+
+    /// An empty buffer.
+    pub(crate) const fn new() -> Self {
+        Self { words: [0; WORDS], len: 0 }
+    }
+
+    /// Where the kernel is to read, or write, the messages.
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut libc::c_void {
+        self.words.as_mut_ptr().cast()
+    }
+
+    /// Octets of messages in the buffer.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Says how many octets the kernel has written.
+    pub(crate) fn set_len(&mut self, len: usize) {
+        self.len = len.min(Self::CAPACITY);
+    }
+
+    /// Adds a message. The caller knows what it adds, and makes `WORDS` large
+    /// enough for it: what does not fit is a mistake in this crate.
+    pub(crate) fn push(&mut self, level: libc::c_int, kind: libc::c_int, data: &[u8]) {
+        let (at, total) = (self.len, HEADER + data.len());
+        let octets = self.octets_mut();
+        let message = &mut octets[at..][..total];
+        message[..HEADER].fill(0);
+        message[offset_of!(libc::cmsghdr, cmsg_len)..][..size_of::<usize>()]
+            .copy_from_slice(&total.to_ne_bytes());
+        message[offset_of!(libc::cmsghdr, cmsg_level)..][..4].copy_from_slice(&level.to_ne_bytes());
+        message[offset_of!(libc::cmsghdr, cmsg_type)..][..4].copy_from_slice(&kind.to_ne_bytes());
+        message[HEADER..].copy_from_slice(data);
+        self.len = (at + total).next_multiple_of(ALIGN).min(Self::CAPACITY);
+    }
+
+    /// The messages as (level, type, data), up to the first that lies about its
+    /// length.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = (libc::c_int, libc::c_int, &[u8])> {
+        let mut rest = &self.octets()[..self.len];
+        std::iter::from_fn(move || {
+            let total = usize::from_ne_bytes(field(rest, offset_of!(libc::cmsghdr, cmsg_len))?);
+            if total < HEADER || total > rest.len() {
+                return None;
+            }
+            let level = i32::from_ne_bytes(field(rest, offset_of!(libc::cmsghdr, cmsg_level))?);
+            let kind = i32::from_ne_bytes(field(rest, offset_of!(libc::cmsghdr, cmsg_type))?);
+            let data = &rest[HEADER..total];
+            rest = &rest[total.next_multiple_of(ALIGN).min(rest.len())..];
+            Some((level, kind, data))
+        })
+    }
+
+    fn octets(&self) -> &[u8] {
+        // SAFETY: an array of u64 is as many initialised octets, and u8 needs
+        // no alignment; the borrow of `self` covers the result's life.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), Self::CAPACITY) }
+    }
+
+    fn octets_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; any octets are a valid u64, and the mutable borrow
+        // of `self` makes this the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), Self::CAPACITY) }
+    }
+}
+
+/// `N` octets at `at`, if they are there.
+pub(crate) fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_pushed_is_read_back() {
+        let mut control = Control::<16>::new();
+        control.push(1, 2, &[3; 4]);
+        control.push(5, 6, &[7; 12]);
+        let messages: Vec<_> = control.messages().collect();
+        assert_eq!(messages, [(1, 2, &[3; 4][..]), (5, 6, &[7; 12][..])]);
+    }
+
+    #[test]
+    fn a_message_that_lies_about_its_length_ends_the_list() {
+        for lie in [0, 1, 15, 25, 1000, u64::MAX] {
+            let mut control = Control::<16>::new();
+            control.push(1, 2, &[3; 4]);
+            control.words[0] = lie;
+            assert!(control.messages().next().is_none(), "{lie}");
+        }
+        let mut control = Control::<16>::new();
+        control.push(1, 2, &[3; 4]);
+        control.set_len(7);
+        assert_eq!(control.messages().count(), 0);
+    }
+}

@@ -1,0 +1,258 @@
+//! Where packets that arrive are put: buffers for one batch of them, and what
+//! is known about each.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+
+use crate::control::{Control, field};
+use crate::socket;
+
+/// Packets of one system call.
+pub const MAX_SLOTS: usize = 64;
+/// Octets before a packet's buffer in which its headers are put together where
+/// the kernel gives them apart (IPv6).
+pub(crate) const HEAD_ROOM: usize = 1024;
+const MAX_PACKET: usize = 65_535;
+/// From one buffer to the next; not a multiple of the page, or the beginnings
+/// of all packets would share a few lines of the cache.
+const STRIDE: usize = HEAD_ROOM + 65_536 + 192;
+/// Words of control messages: IPv6 extension headers are among them.
+pub(crate) const CONTROL_WORDS: usize = 160;
+
+/// Buffers for a batch of packets.
+pub struct Inbox {
+    slots: Vec<u8>,
+    names: Vec<libc::sockaddr_storage>,
+    controls: Vec<Control<CONTROL_WORDS>>,
+    arrivals: Vec<Arrival>,
+    overflowed: u32,
+}
+
+impl std::fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inbox").field("slots", &self.names.len()).finish_non_exhaustive()
+    }
+}
+
+/// What is known about one packet of the batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrival {
+    pub(crate) source: SocketAddr,
+    pub(crate) destination: IpAddr,
+    pub(crate) tos: u8,
+    pub(crate) segment_len: usize,
+    /// Where its header begins, its body begins, and its body ends, in the slot.
+    pub(crate) header: usize,
+    pub(crate) body: usize,
+    pub(crate) end: usize,
+    pub(crate) damaged: bool,
+}
+
+/// A packet, or a train of datagrams, that arrived.
+#[derive(Debug)]
+pub struct Received<'a> {
+    /// Who sent it; the port is 0 where it has none.
+    pub source: SocketAddr,
+    /// The address of this host that it was sent to.
+    pub destination: IpAddr,
+    /// DSCP and ECN of its IP header.
+    pub tos: u8,
+    /// Octets of each datagram of a train (the last may be shorter); the length
+    /// of `body` where it is none.
+    pub segment_len: usize,
+    /// The IP header with its options or extension headers, for raw sockets.
+    pub header: &'a [u8],
+    /// What follows the header: for UDP, the payload.
+    pub body: &'a mut [u8],
+    /// It, or what came with it, was longer than the kernel could say, and is
+    /// cut: to be counted and dropped.
+    pub damaged: bool,
+}
+
+impl Inbox {
+    /// Buffers for batches of `slots` packets, at most [`MAX_SLOTS`]. Memory is
+    /// taken as packets need it.
+    #[must_use]
+    pub fn new(slots: usize) -> Self {
+        let slots = slots.clamp(1, MAX_SLOTS);
+        // SAFETY: all-zero octets are a valid `sockaddr_storage`.
+        let name: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+        Self {
+            slots: vec![0; slots * STRIDE],
+            names: vec![name; slots],
+            controls: vec![Control::new(); slots],
+            arrivals: Vec::with_capacity(slots),
+            overflowed: 0,
+        }
+    }
+
+    /// The packets of the batch, oldest first.
+    pub fn packets(&mut self) -> impl Iterator<Item = Received<'_>> {
+        self.arrivals.iter().zip(self.slots.chunks_exact_mut(STRIDE)).map(|(arrival, slot)| {
+            let (before, rest) = slot.split_at_mut(arrival.body);
+            Received {
+                source: arrival.source,
+                destination: arrival.destination,
+                tos: arrival.tos,
+                segment_len: arrival.segment_len,
+                header: &before[arrival.header..],
+                body: &mut rest[..arrival.end - arrival.body],
+                damaged: arrival.damaged,
+            }
+        })
+    }
+
+    /// Whether the batch has as many packets as there are buffers: there may be
+    /// more to receive.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.arrivals.len() == self.names.len()
+    }
+
+    /// Packets that the kernel dropped, since its socket was opened, because
+    /// nobody had room for them; as told with the newest packet.
+    #[must_use]
+    pub fn overflowed(&self) -> u32 {
+        self.overflowed
+    }
+
+    /// Forgets the batch.
+    pub fn clear(&mut self) {
+        self.arrivals.clear();
+    }
+
+    /// Adds a packet to the batch by hand: for tests and for packets that come
+    /// out of files. Returns whether there was room.
+    pub fn put(&mut self, packet: &Received<'_>) -> bool {
+        let (header, body) = (packet.header, &*packet.body);
+        let n = self.arrivals.len();
+        if n == self.names.len() || header.len() > HEAD_ROOM || body.len() > MAX_PACKET {
+            return false;
+        }
+        let slot = &mut self.slots[n * STRIDE..][..STRIDE];
+        let begin = HEAD_ROOM - header.len();
+        slot[begin..HEAD_ROOM].copy_from_slice(header);
+        slot[HEAD_ROOM..][..body.len()].copy_from_slice(body);
+        self.arrivals.push(Arrival {
+            source: packet.source,
+            destination: packet.destination,
+            tos: packet.tos,
+            segment_len: packet.segment_len,
+            header: begin,
+            body: HEAD_ROOM,
+            end: HEAD_ROOM + body.len(),
+            damaged: packet.damaged,
+        });
+        true
+    }
+
+    /// Fills the batch from a socket, without waiting. `finish` reads what is
+    /// particular to this kind of socket out of the control messages and the
+    /// packet, given its slot; a packet it refuses is marked damaged.
+    pub(crate) fn fill(
+        &mut self,
+        from: &impl AsFd,
+        finish: impl Fn(&mut Arrival, &mut [u8], &Control<CONTROL_WORDS>) -> bool,
+    ) -> io::Result<usize> {
+        self.arrivals.clear();
+        let count = self.names.len();
+        let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MAX_SLOTS];
+        let mut messages = [socket::empty_message(); MAX_SLOTS];
+        let slots = self.slots.chunks_exact_mut(STRIDE);
+        for ((((slot, name), control), vector), message) in
+            slots.zip(&mut self.names).zip(&mut self.controls).zip(&mut vectors).zip(&mut messages)
+        {
+            let buffer = &mut slot[HEAD_ROOM..][..MAX_PACKET];
+            vector.iov_base = buffer.as_mut_ptr().cast();
+            vector.iov_len = buffer.len();
+            let header = &mut message.msg_hdr;
+            header.msg_iov = vector;
+            header.msg_iovlen = 1;
+            header.msg_name = (&raw mut *name).cast();
+            header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            header.msg_control = control.as_mut_ptr();
+            header.msg_controllen = Control::<CONTROL_WORDS>::CAPACITY as _;
+        }
+        // SAFETY: the first `count` messages each have one vector of MAX_PACKET
+        // octets inside their own slot, a name and a control buffer of the
+        // stated sizes; all of them live over the call, and nothing else refers
+        // to them meanwhile.
+        let got = unsafe {
+            libc::recvmmsg(
+                from.as_fd().as_raw_fd(),
+                messages.as_mut_ptr(),
+                count as libc::c_uint,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+            )
+        };
+        if got < 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+                _ => Err(error),
+            };
+        }
+        let got = (got as usize).min(count);
+        for (n, message) in messages[..got].iter().enumerate() {
+            let len = (message.msg_len as usize).min(MAX_PACKET);
+            let control = &mut self.controls[n];
+            control.set_len(message.msg_hdr.msg_controllen);
+            let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+            let mut arrival = Arrival {
+                source: socket::from_storage(&self.names[n]).unwrap_or(nobody),
+                destination: Ipv4Addr::UNSPECIFIED.into(),
+                tos: 0,
+                segment_len: len,
+                header: HEAD_ROOM,
+                body: HEAD_ROOM,
+                end: HEAD_ROOM + len,
+                damaged: message.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
+            };
+            for (level, kind, data) in control.messages() {
+                read_common(&mut arrival, &mut self.overflowed, (level, kind), data);
+            }
+            let slot = &mut self.slots[n * STRIDE..][..STRIDE];
+            arrival.damaged |= !finish(&mut arrival, slot, control);
+            self.arrivals.push(arrival);
+        }
+        Ok(got)
+    }
+}
+
+/// What all sockets say alike.
+fn read_common(
+    arrival: &mut Arrival,
+    overflowed: &mut u32,
+    kind: (libc::c_int, libc::c_int),
+    data: &[u8],
+) {
+    match kind {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+            // struct in_pktinfo: interface, local address, header's destination
+            if let Some(octets) = field::<4>(data, 8) {
+                arrival.destination = Ipv4Addr::from(octets).into();
+            }
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            if let Some(octets) = field::<16>(data, 0) {
+                arrival.destination = Ipv6Addr::from(octets).into();
+            }
+        }
+        (libc::IPPROTO_IP, libc::IP_TOS) => arrival.tos = data.first().copied().unwrap_or(0),
+        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+            arrival.tos = field(data, 0).map_or(0, |octets| i32::from_ne_bytes(octets) as u8);
+        }
+        (libc::SOL_UDP, libc::UDP_GRO) => {
+            let len = field(data, 0).map_or(0, i32::from_ne_bytes);
+            if let Ok(len @ 1..) = usize::try_from(len) {
+                arrival.segment_len = len;
+            }
+        }
+        (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+            *overflowed = field(data, 0).map_or(*overflowed, u32::from_ne_bytes);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,214 @@
+//! What the sockets here share: opening, options, addresses as the kernel
+//! writes them, waiting for them.
+
+use std::io;
+use std::mem::{size_of, size_of_val, zeroed};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+/// Octets that the kernel may queue each way for one socket of the data path:
+/// some milliseconds of ten gigabits a second.
+const BUFFER: libc::c_int = 8 << 20;
+
+/// Opens a socket that does not survive `exec`.
+pub(crate) fn open(
+    family: libc::c_int,
+    kind: libc::c_int,
+    protocol: libc::c_int,
+) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the result is checked below.
+    let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `fd` was just opened, is valid and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sets an option whose value is what the kernel expects at this level.
+pub(crate) fn set_option<T: Copy>(
+    socket: &impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: pointer and length describe `value`, which lives over the call.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            option,
+            (&raw const *value).cast::<libc::c_void>(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sets an option that is a number.
+pub(crate) fn set_number(
+    socket: &impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    set_option(socket, level, option, &value)
+}
+
+/// Makes both buffers large: beyond the system's limit where privileged
+/// (`CAP_NET_ADMIN`), else up to it.
+pub(crate) fn enlarge_buffers(socket: &impl AsFd) -> io::Result<()> {
+    for (force, plain) in
+        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+    {
+        set_option(socket, libc::SOL_SOCKET, force, &BUFFER)
+            .or_else(|_| set_option(socket, libc::SOL_SOCKET, plain, &BUFFER))?;
+    }
+    Ok(())
+}
+
+/// Lets a send that finds the buffer full wait for room, but not for ever: a
+/// link that is gone would hold its thread.
+pub(crate) fn limit_wait(socket: &impl AsFd) -> io::Result<()> {
+    let quarter = libc::timeval { tv_sec: 0, tv_usec: 250_000 };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_SNDTIMEO, &quarter)
+}
+
+/// Marks what this socket sends, for `ip rule fwmark`.
+pub(crate) fn set_mark(socket: &impl AsFd, mark: u32) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_MARK, &mark)
+}
+
+/// Binds a socket to an address.
+pub(crate) fn bind(socket: &impl AsFd, address: &SocketAddr) -> io::Result<()> {
+    let (storage, len) = to_storage(address);
+    // SAFETY: `storage` holds an address of `len` octets and lives over the call.
+    let bound = unsafe { libc::bind(socket.as_fd().as_raw_fd(), (&raw const storage).cast(), len) };
+    if bound == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The address that a socket is bound to.
+pub(crate) fn local_address(socket: &impl AsFd) -> io::Result<SocketAddr> {
+    // SAFETY: all-zero octets are a valid `sockaddr_storage`.
+    let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
+    let mut len = size_of_val(&storage) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` octets into `storage`.
+    let got = unsafe {
+        libc::getsockname(
+            socket.as_fd().as_raw_fd(),
+            (&raw mut storage).cast::<libc::sockaddr>(),
+            &raw mut len,
+        )
+    };
+    if got != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    from_storage(&storage).ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
+}
+
+/// An address as the kernel reads it, with its length.
+pub(crate) fn to_storage(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: all-zero octets are a valid `sockaddr_storage`.
+    let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
+    let len = match address {
+        SocketAddr::V4(v4) => {
+            let octets = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: `sockaddr_storage` is as large and as aligned as any address.
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(octets) };
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(v6) => {
+            let octets = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(octets) };
+            size_of::<libc::sockaddr_in6>()
+        }
+    };
+    (storage, len as libc::socklen_t)
+}
+
+/// Reads an address that the kernel wrote; none where it wrote none.
+pub(crate) fn from_storage(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    match libc::c_int::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says what it is, and `sockaddr_storage` is as
+            // large and as aligned as any address.
+            let v4 = unsafe { (&raw const *storage).cast::<libc::sockaddr_in>().read() };
+            let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
+            Some(SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(v4.sin_port))))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let v6 = unsafe { (&raw const *storage).cast::<libc::sockaddr_in6>().read() };
+            let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            let port = u16::from_be(v6.sin6_port);
+            Some(SocketAddr::V6(SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id)))
+        }
+        _ => None,
+    }
+}
+
+/// The address family's number.
+pub(crate) fn family_of(address: &IpAddr) -> libc::c_int {
+    if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }
+}
+
+/// A message of nothing: no address, no data, no control messages.
+pub(crate) fn empty_message() -> libc::mmsghdr {
+    // SAFETY: all-zero octets are a valid `mmsghdr`: null pointers, lengths 0.
+    unsafe { zeroed() }
+}
+
+/// Waits until one of `sockets` has something to read, or an error, or until
+/// `timeout` has passed (none: for ever). Which it was is not told: reading says.
+///
+/// # Errors
+/// What the kernel answered; a signal is no error.
+pub fn wait_readable(sockets: &[&dyn AsFd], timeout: Option<Duration>) -> io::Result<()> {
+    let mut fds = [libc::pollfd { fd: -1, events: 0, revents: 0 }; 8];
+    let count = sockets.len();
+    if count > fds.len() {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    for (fd, socket) in fds.iter_mut().zip(sockets) {
+        *fd = libc::pollfd { fd: socket.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    }
+    let timeout = timeout.map_or(-1, |timeout| {
+        libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX)
+    });
+    // SAFETY: `count` entries of `fds` are valid, of descriptors that live over
+    // the call.
+    let ready = unsafe { libc::poll(fds.as_mut_ptr(), count as libc::nfds_t, timeout) };
+    if ready >= 0 || Errno::last() == Errno::EINTR {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_the_kernels_form() {
+        for text in ["192.0.2.1:4500", "[2001:db8::1]:4500", "[fe80::1%3]:0"] {
+            let address: SocketAddr = text.parse().expect("an address");
+            assert_eq!(from_storage(&to_storage(&address).0), Some(address));
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What the tests here share: a network namespace of the test's own.
+
+use std::process::Command;
+
+/// Ends the namespace: nothing to do, it ends with its thread.
+pub(crate) struct Namespace;
+
+/// Puts the calling thread into a new network namespace whose loopback is up.
+/// None, politely, where that needs privileges this process does not have.
+pub(crate) fn alone() -> Option<Namespace> {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: this test makes a network namespace, which needs root");
+        return None;
+    }
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).expect("a network namespace");
+    run("ip link set lo up");
+    Some(Namespace)
+}
+
+/// Runs a command of words that must succeed.
+pub(crate) fn run(line: &str) {
+    let mut words = line.split_whitespace();
+    let status = Command::new(words.next().expect("a program")).args(words).status();
+    assert!(status.is_ok_and(|status| status.success()), "`{line}` failed");
+}

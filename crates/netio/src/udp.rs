@@ -1,0 +1,394 @@
+//! A UDP socket that sends and receives trains: many datagrams of one length in
+//! one system call and one walk through the kernel (`UDP_SEGMENT`, `UDP_GRO`).
+
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use crate::control::Control;
+use crate::inbox::Inbox;
+use crate::socket;
+
+/// Datagrams of one train (`UDP_MAX_SEGMENTS` of the older kernels).
+pub const MAX_SEGMENTS: usize = 64;
+/// Octets of one train: with headers it must fit in 65 535.
+pub const MAX_TRAIN: usize = 65_000;
+/// Words of what is said about one send: segment length, TOS, source address.
+const CONTROL_WORDS: usize = 12;
+
+/// How a socket is to be opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// The mark of what it sends, for `ip rule fwmark`. Needs `CAP_NET_ADMIN`.
+    pub mark: Option<u32>,
+    /// Other sockets of this process share the port.
+    pub shared: bool,
+}
+
+/// Datagrams for one destination, all of one length but the last, which may be
+/// shorter.
+#[derive(Debug, Clone, Copy)]
+pub struct Train<'a> {
+    /// Where they go.
+    pub destination: SocketAddr,
+    /// The address they come from; the kernel chooses where there is none.
+    pub source: Option<IpAddr>,
+    /// DSCP and ECN of the IP header.
+    pub tos: u8,
+    /// Whether routers may not fragment them (IPv4's DF; nobody fragments IPv6
+    /// on the way, where false lets this host do it).
+    pub dont_fragment: bool,
+    /// The datagrams' payloads, one slice each, at most [`MAX_SEGMENTS`] of them
+    /// and [`MAX_TRAIN`] octets.
+    pub datagrams: &'a [IoSlice<'a>],
+}
+
+/// A socket of one address family. Only one thread may send, and one receive.
+#[derive(Debug)]
+pub struct UdpSocket {
+    socket: OwnedFd,
+    local: SocketAddr,
+    /// Whether the kernel cuts trains; found out by trying.
+    cuts_trains: AtomicBool,
+    /// The path MTU discovery that is set now.
+    discovery: AtomicU8,
+}
+
+impl UdpSocket {
+    /// Opens a socket on `address` (port 0: any) in the network namespace of the
+    /// calling thread.
+    ///
+    /// # Errors
+    /// What the kernel answered: `EADDRINUSE`, `EADDRNOTAVAIL`, `EPERM` for the
+    /// mark.
+    pub fn bind(address: SocketAddr, options: &Options) -> io::Result<Self> {
+        let family = socket::family_of(&address.ip());
+        let socket = socket::open(family, libc::SOCK_DGRAM, libc::IPPROTO_UDP)?;
+        if options.shared {
+            socket::set_number(&socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        }
+        if let Some(mark) = options.mark {
+            socket::set_mark(&socket, mark)?;
+        }
+        let (level, wanted) = if address.is_ipv4() {
+            let wanted = [libc::IP_PKTINFO, libc::IP_RECVTOS, libc::IP_RECVERR];
+            (libc::IPPROTO_IP, wanted)
+        } else {
+            socket::set_number(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+            let wanted = [libc::IPV6_RECVPKTINFO, libc::IPV6_RECVTCLASS, libc::IPV6_RECVERR];
+            (libc::IPPROTO_IPV6, wanted)
+        };
+        for option in wanted {
+            socket::set_number(&socket, level, option, 1)?;
+        }
+        socket::set_number(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+        socket::set_number(&socket, libc::SOL_UDP, libc::UDP_GRO, 1)?;
+        socket::enlarge_buffers(&socket)?;
+        socket::limit_wait(&socket)?;
+        socket::bind(&socket, &address)?;
+        let local = socket::local_address(&socket)?;
+        Ok(Self {
+            socket,
+            local,
+            cuts_trains: AtomicBool::new(true),
+            discovery: AtomicU8::new(u8::MAX),
+        })
+    }
+
+    /// The address it is bound to.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Whether a train goes out in one piece, as far as is known.
+    #[must_use]
+    pub fn cuts_trains(&self) -> bool {
+        self.cuts_trains.load(Ordering::Relaxed)
+    }
+
+    /// Sends a train, waiting a moment for room where the kernel's buffer is
+    /// full. Where the kernel, or the interface, cannot cut trains, the
+    /// datagrams go one by one from then on.
+    ///
+    /// # Errors
+    /// How many datagrams went, and what the kernel answered about the next:
+    /// `EMSGSIZE` where it is longer than the path takes, `ENETUNREACH`,
+    /// `EAGAIN` where there was no room for a quarter of a second.
+    pub fn send(&self, train: &Train<'_>) -> Result<(), (usize, io::Error)> {
+        self.set_discovery(train.dont_fragment).map_err(|error| (0, error))?;
+        let one = train.datagrams.len() == 1;
+        if one || self.cuts_trains() {
+            match self.send_whole(train) {
+                Ok(()) => return Ok(()),
+                // DATAPATH 9: no checksum offload on the way out (EIO), no
+                // UDP_SEGMENT (EINVAL), a segment longer than the MTU
+                Err(error) if one => return Err((0, error)),
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EIO | libc::EINVAL) => {
+                        self.cuts_trains.store(false, Ordering::Relaxed);
+                    }
+                    Some(libc::EMSGSIZE) => {}
+                    _ => return Err((0, error)),
+                },
+            }
+        }
+        self.send_singly(train)
+    }
+
+    /// Fills `inbox` with what has arrived, and returns how many messages it
+    /// holds. Does not wait.
+    ///
+    /// # Errors
+    /// What the kernel answered: among others, once, what a router or the peer
+    /// said about a datagram sent earlier (`ECONNREFUSED`, `EMSGSIZE`), which
+    /// [`crate::errors::read`] tells in full.
+    pub fn receive(&self, inbox: &mut Inbox) -> io::Result<usize> {
+        let local = self.local.ip();
+        inbox.fill(&self.socket, |arrival, _, _| {
+            if arrival.destination.is_unspecified() {
+                arrival.destination = local;
+            }
+            true
+        })
+    }
+
+    fn send_whole(&self, train: &Train<'_>) -> io::Result<()> {
+        let (name, name_len) = socket::to_storage(&train.destination);
+        let mut control = self.control(train);
+        if let [first, _, ..] = train.datagrams {
+            let len = first.len() as u16;
+            control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &len.to_ne_bytes());
+        }
+        let mut message = socket::empty_message().msg_hdr;
+        message.msg_name = (&raw const name).cast_mut().cast();
+        message.msg_namelen = name_len;
+        message.msg_iov = train.datagrams.as_ptr().cast_mut().cast();
+        message.msg_iovlen = train.datagrams.len() as _;
+        message.msg_controllen = control.len() as _;
+        message.msg_control = control.as_mut_ptr();
+        // SAFETY: `IoSlice` has the layout of `iovec`; slices, address and
+        // control messages live over the call, which only reads them.
+        let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, 0) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    fn send_singly(&self, train: &Train<'_>) -> Result<(), (usize, io::Error)> {
+        let (name, name_len) = socket::to_storage(&train.destination);
+        let mut control = self.control(train);
+        let mut messages = [socket::empty_message(); MAX_SEGMENTS];
+        let count = train.datagrams.len().min(MAX_SEGMENTS);
+        for (message, datagram) in messages.iter_mut().zip(train.datagrams) {
+            let message = &mut message.msg_hdr;
+            message.msg_name = (&raw const name).cast_mut().cast();
+            message.msg_namelen = name_len;
+            message.msg_iov = (&raw const *datagram).cast_mut().cast();
+            message.msg_iovlen = 1;
+            message.msg_controllen = control.len() as _;
+            message.msg_control = control.as_mut_ptr();
+        }
+        let mut sent = 0;
+        while sent < count {
+            let rest = &mut messages[sent..count];
+            // SAFETY: `rest` are messages written above, of one slice each;
+            // slices, address and control messages live over the call, which
+            // only reads them.
+            let went = unsafe {
+                libc::sendmmsg(
+                    self.socket.as_raw_fd(),
+                    rest.as_mut_ptr(),
+                    rest.len() as libc::c_uint,
+                    0,
+                )
+            };
+            if went < 0 {
+                return Err((sent, io::Error::last_os_error()));
+            }
+            sent += went as usize;
+        }
+        Ok(())
+    }
+
+    /// TOS and source address of a train.
+    fn control(&self, train: &Train<'_>) -> Control<CONTROL_WORDS> {
+        let mut control = Control::new();
+        let tos = libc::c_int::from(train.tos).to_ne_bytes();
+        match (self.local, train.source) {
+            (SocketAddr::V4(_), source) => {
+                control.push(libc::IPPROTO_IP, libc::IP_TOS, &tos);
+                if let Some(IpAddr::V4(source)) = source {
+                    // struct in_pktinfo: interface (any), local address, unused
+                    let mut info = [0; 12];
+                    info[4..8].copy_from_slice(&source.octets());
+                    control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+                }
+            }
+            (SocketAddr::V6(_), source) => {
+                control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &tos);
+                if let Some(IpAddr::V6(source)) = source {
+                    let mut info = [0; 20];
+                    info[..16].copy_from_slice(&source.octets());
+                    control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+                }
+            }
+        }
+        control
+    }
+
+    /// DF is a property of the socket, not of a datagram; it changes rarely.
+    /// `PROBE` sets it without holding back what an earlier ICMP message
+    /// forbade: the gateway knows the path MTU itself.
+    fn set_discovery(&self, dont_fragment: bool) -> io::Result<()> {
+        if self.discovery.load(Ordering::Relaxed) == u8::from(dont_fragment) {
+            return Ok(());
+        }
+        let (level, option, how) = match (&self.local, dont_fragment) {
+            (SocketAddr::V4(_), true) => {
+                (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
+            }
+            (SocketAddr::V4(_), false) => {
+                (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT)
+            }
+            (SocketAddr::V6(_), true) => {
+                (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)
+            }
+            (SocketAddr::V6(_), false) => {
+                (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT)
+            }
+        };
+        socket::set_number(&self.socket, level, option, how)?;
+        self.discovery.store(u8::from(dont_fragment), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Lets the kernel choose among sockets that share one port by the number in
+/// the first four octets of a datagram (the SPI of ESP), so that all packets of
+/// one security association come to one socket.
+///
+/// # Errors
+/// What the kernel answered.
+pub fn spread_by_spi(sockets: &[UdpSocket]) -> io::Result<()> {
+    let Some(first) = sockets.first() else { return Ok(()) };
+    let instruction = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let mut program = [
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
+        instruction(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, sockets.len() as u32),
+        instruction(libc::BPF_RET | libc::BPF_A, 0),
+    ];
+    let program = libc::sock_fprog { len: 3, filter: program.as_mut_ptr() };
+    // The kernel copies the program out of the array, which lives over the call.
+    let option = libc::SO_ATTACH_REUSEPORT_CBPF;
+    socket::set_option(&first.socket, libc::SOL_SOCKET, option, &program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::wait_readable;
+    use std::time::Duration;
+
+    const ALL: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
+
+    fn open(address: &str) -> UdpSocket {
+        UdpSocket::bind(address.parse().expect("an address"), &Options::default())
+            .expect("a socket on loopback")
+    }
+
+    /// All datagrams that arrive until `count` are there, with TOS.
+    fn datagrams(socket: &UdpSocket, count: usize) -> Vec<(Vec<u8>, u8)> {
+        let mut inbox = Inbox::new(8);
+        let mut all = Vec::new();
+        while all.len() < count {
+            wait_readable(&[socket], Some(Duration::from_secs(10))).expect("a wait");
+            assert!(socket.receive(&mut inbox).expect("datagrams") > 0, "nothing more came");
+            for message in inbox.packets() {
+                assert!(!message.damaged);
+                assert_eq!(message.destination, socket.local().ip());
+                let pieces = message.body.chunks(message.segment_len);
+                all.extend(pieces.map(|piece| (piece.to_vec(), message.tos)));
+            }
+        }
+        all
+    }
+
+    fn send_and_check(from: &UdpSocket, to: &UdpSocket) {
+        let sent: Vec<Vec<u8>> =
+            (0..40u8).map(|n| vec![n; if n == 39 { 7 } else { 1200 }]).collect();
+        let datagrams_: Vec<IoSlice<'_>> = sent.iter().map(|octets| IoSlice::new(octets)).collect();
+        let train = Train {
+            destination: to.local(),
+            source: Some(from.local().ip()),
+            tos: 0b1011_1001,
+            dont_fragment: true,
+            datagrams: &datagrams_,
+        };
+        from.send(&train).expect("a train");
+        let received = datagrams(to, sent.len());
+        assert!(received.iter().all(|(_, tos)| *tos == 0b1011_1001), "{received:?}");
+        assert!(received.into_iter().map(|(octets, _)| octets).eq(sent));
+    }
+
+    #[test]
+    fn a_train_arrives_as_its_datagrams() {
+        for address in ALL {
+            send_and_check(&open(address), &open(address));
+        }
+    }
+
+    #[test]
+    fn datagrams_go_singly_where_trains_are_not_cut() {
+        for address in ALL {
+            let (from, to) = (open(address), open(address));
+            from.cuts_trains.store(false, Ordering::Relaxed);
+            send_and_check(&from, &to);
+        }
+    }
+
+    #[test]
+    fn a_datagram_that_is_too_long_says_so_and_how_many_went() {
+        let (from, to) = (open(ALL[0]), open(ALL[0]));
+        let (short, long) = (vec![1; 100], vec![0; 65_530]);
+        let datagrams = [IoSlice::new(&short), IoSlice::new(&long)];
+        let train = Train {
+            destination: to.local(),
+            source: None,
+            tos: 0,
+            dont_fragment: true,
+            datagrams: &datagrams,
+        };
+        let (sent, error) = from.send(&train).expect_err("sent 65 530 octets of payload");
+        assert_eq!((sent, error.raw_os_error()), (1, Some(libc::EMSGSIZE)));
+    }
+
+    #[test]
+    fn the_spi_chooses_the_socket() {
+        let options = Options { mark: None, shared: true };
+        let first = UdpSocket::bind(([127, 0, 0, 1], 0).into(), &options).expect("a socket");
+        let second = UdpSocket::bind(first.local(), &options).expect("another of the port");
+        let sockets = [first, second];
+        spread_by_spi(&sockets).expect("a program for the port");
+        let from = open(ALL[0]);
+        for spi in [0x1000u32, 0x1001, 0x2001, 0x3002] {
+            let octets = spi.to_be_bytes();
+            let datagrams_ = [IoSlice::new(&octets)];
+            let train = Train {
+                destination: sockets[0].local(),
+                source: None,
+                tos: 0,
+                dont_fragment: false,
+                datagrams: &datagrams_,
+            };
+            from.send(&train).expect("a datagram");
+            let (received, _) = datagrams(&sockets[spi as usize % 2], 1).remove(0);
+            assert_eq!(received, octets);
+        }
+    }
+}
