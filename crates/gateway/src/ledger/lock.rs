@@ -1,0 +1,28 @@
+//! One gateway a ledger: a lock that ends with the process.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use super::{Error, failed, with_suffix};
+
+/// Locks `path` by a file beside it, since `path` itself is replaced with each
+/// write. The lock is held as long as the file is open.
+///
+/// # Errors
+/// Another process holds it, or the file cannot be made.
+pub(super) fn take(path: &Path) -> Result<File, Error> {
+    let beside = with_suffix(path, ".lock");
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&beside)
+        .map_err(|source| failed("make the lock", &beside, source))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::InUse { path: path.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(failed("lock", &beside, source)),
+    }
+}
