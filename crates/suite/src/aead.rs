@@ -47,7 +47,7 @@ impl AeadTransform {
 
     /// Encrypts `text` in place and writes its tag.
     #[inline]
-    pub(crate) fn seal_raw(
+    fn seal_raw(
         &self,
         nonce: [u8; NONCE_LEN],
         additional: &[u8],
@@ -62,7 +62,7 @@ impl AeadTransform {
 
     /// Verifies `tag`, then decrypts `text` in place.
     #[inline]
-    pub(crate) fn open_raw(
+    fn open_raw(
         &self,
         nonce: [u8; NONCE_LEN],
         additional: &[u8],

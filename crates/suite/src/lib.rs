@@ -16,8 +16,6 @@ mod mac;
 mod separate;
 mod suite;
 mod transform;
-#[cfg(test)]
-mod vectors;
 
 pub use key::{Fingerprint, Key, KeyError, NotAFingerprint};
 pub use mac::Authenticator;

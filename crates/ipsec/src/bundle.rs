@@ -1,0 +1,433 @@
+//! Protecting what leaves: ESP or Q-ESP, AH, or AH over one of them (RFC 4301,
+//! section 5.1; "SA bundle"), into one buffer, in one pass.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use headroom_packet::header::{self, Fresh};
+use headroom_packet::protocol;
+use headroom_suite::{Authenticator, Bound, Transform};
+
+use crate::ah;
+use crate::esp;
+use crate::headers::Headers;
+use crate::qesp::{self, Clear};
+use crate::reason::Reason;
+use crate::sa::{Guard, Sa};
+use crate::spec::{AH, DontFragment, Mode, Padding, Protocol, UdpPorts};
+
+/// The hop limit of a new outer header (RFC 4301, section 5.1.2: "the usual way").
+const HOP_LIMIT: u8 = 64;
+const UDP_HEADER_LEN: usize = 8;
+/// The longest payload that an IP header can say.
+const MAX_LEN: usize = 65_535;
+
+/// Associations that are applied together to what leaves.
+#[derive(Debug)]
+pub struct Bundle {
+    /// ESP, Q-ESP, or AH alone.
+    inner: Arc<Sa>,
+    /// AH over ESP or Q-ESP.
+    over: Option<Arc<Sa>>,
+    shape: Shape,
+}
+
+/// Octets of each part, in the order in which they stand.
+#[derive(Debug, Clone, Copy, Default)]
+struct Shape {
+    /// A new outer IP header; in transport mode the packet's own takes its place.
+    ip: usize,
+    ah: usize,
+    ah_icv: usize,
+    udp: usize,
+    /// ESP's or Q-ESP's header.
+    esp: usize,
+    iv: usize,
+    /// What text is padded to.
+    block: usize,
+    /// Pad length and next header.
+    trailer: usize,
+    icv: usize,
+}
+
+/// Where the parts of one packet are.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    /// Octets of the outer IP header.
+    ip_len: usize,
+    /// Where the text begins: what is protected, then filler, then the trailer.
+    text: usize,
+    /// Traffic flow confidentiality padding.
+    filler: usize,
+    trailer: usize,
+    /// Where the check value begins.
+    icv: usize,
+    total: usize,
+}
+
+/// Sequence numbers taken for packets that are about to be protected. What is
+/// not used is never used.
+#[derive(Debug)]
+pub struct Numbers {
+    inner: u64,
+    over: u64,
+    left: u64,
+}
+
+impl Bundle {
+    /// `inner` with AH over it, if any.
+    ///
+    /// # Errors
+    /// A sentence: the two do not go together.
+    pub(crate) fn new(inner: Arc<Sa>, over: Option<Arc<Sa>>) -> Result<Self, &'static str> {
+        if let Some(over) = &over {
+            let (inner, over) = (&inner.spec, &over.spec);
+            if over.mode != Mode::Transport {
+                return Err(
+                    "AH over ESP is in transport mode: the outer header is made by the inner one",
+                );
+            }
+            if (over.source, over.destination) != (inner.source, inner.destination) {
+                return Err("AH over ESP must have the same addresses as the ESP");
+            }
+            if inner.udp.is_some() {
+                return Err(
+                    "AH cannot be put over ESP in UDP, which is there for NATs: it covers addresses",
+                );
+            }
+        }
+        let shape = Shape::new(&inner, over.as_deref());
+        Ok(Self { inner, over, shape })
+    }
+
+    /// The associations, from the inside to the outside.
+    pub fn associations(&self) -> impl Iterator<Item = &Arc<Sa>> {
+        std::iter::once(&self.inner).chain(&self.over)
+    }
+
+    /// Transport or tunnel.
+    pub fn mode(&self) -> Mode {
+        self.inner.spec.mode
+    }
+
+    /// Outer source address.
+    pub fn source(&self) -> IpAddr {
+        self.inner.spec.source
+    }
+
+    /// Outer destination address.
+    pub fn destination(&self) -> IpAddr {
+        self.inner.spec.destination
+    }
+
+    /// The ports, where it is ESP in UDP.
+    pub fn udp(&self) -> Option<UdpPorts> {
+        self.inner.spec.udp
+    }
+
+    /// The protocol in the outer IP header.
+    pub fn outer_protocol(&self) -> u8 {
+        match (&self.over, self.udp()) {
+            (Some(_), _) => AH,
+            (None, Some(_)) => protocol::UDP,
+            (None, None) => self.inner.spec.protection.protocol().number(),
+        }
+    }
+
+    /// DSCP and ECN of the outer header of a packet with this octet.
+    pub fn outer_tos(&self, inner: u8) -> u8 {
+        match self.mode() {
+            Mode::Transport => inner,
+            Mode::Tunnel => self.inner.tos.encapsulate(inner),
+        }
+    }
+
+    /// Whether it can carry this packet: its class of traffic, and in transport
+    /// mode its addresses.
+    pub(crate) fn serves(&self, headers: &Headers) -> bool {
+        let class = self.inner.spec.classes >> (headers.tos >> 2) & 1 == 1;
+        let own = (headers.source, headers.destination) == (self.source(), self.destination());
+        class && (self.mode() == Mode::Tunnel || own)
+    }
+
+    /// Octets of the outer packet for one of `len` octets, of which `front`
+    /// are before the place of ESP in transport mode.
+    pub fn sealed_len(&self, len: usize, front: usize) -> usize {
+        let front = self.front(front);
+        self.layout(front, len.saturating_sub(front)).total
+    }
+
+    /// The longest packet that fits `path_mtu` octets when it is protected, with
+    /// `front` as in [`Bundle::sealed_len`].
+    pub fn inner_mtu(&self, path_mtu: usize, front: usize) -> usize {
+        let front = self.front(front);
+        let bare = self.layout(front, 0);
+        let room = path_mtu.saturating_sub(bare.text + self.shape.icv);
+        let text = room / self.shape.block * self.shape.block;
+        front + text.saturating_sub(self.shape.trailer)
+    }
+
+    /// Takes sequence numbers for `packets` packets of `bytes` octets in all.
+    ///
+    /// # Errors
+    /// An association is over, or has no numbers left.
+    pub fn reserve(&self, packets: u64, bytes: u64) -> Result<Numbers, Reason> {
+        let take = |sa: &Sa| {
+            sa.account(packets, bytes)?;
+            sa.state.sequence.take(packets)
+        };
+        let inner = take(&self.inner)?;
+        let over = self.over.as_deref().map_or(Ok(0), take)?;
+        Ok(Numbers { inner, over, left: packets })
+    }
+
+    /// Writes the protected packet into `out`, outer IP header and all, and
+    /// returns its length. `write` is given room for exactly the `len` octets of
+    /// the packet, and fills it; `headers` say what it is. A UDP header has no
+    /// checksum (RFC 3948, section 2.1).
+    ///
+    /// # Errors
+    /// [`Reason::FragmentInTransport`], [`Reason::TooLong`], and what may be
+    /// wrong with the headers under AH.
+    pub fn seal(
+        &self,
+        numbers: &mut Numbers,
+        headers: &Headers,
+        len: usize,
+        out: &mut [u8],
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<usize, Reason> {
+        // RFC 4303, section 3.3.4: transport mode is for whole datagrams only
+        if self.mode() == Mode::Transport && headers.fragment {
+            return Err(Reason::FragmentInTransport);
+        }
+        let front = self.front(headers.security_offset);
+        let layout = self.layout(front, len.checked_sub(front).ok_or(Reason::Malformed)?);
+        let out = layout.fit(out)?;
+        let packet = layout.text - front;
+        write(&mut out[packet..packet + len]);
+        let next_header = match (self.mode(), headers.source) {
+            (Mode::Tunnel, IpAddr::V4(_)) => protocol::IPV4,
+            (Mode::Tunnel, IpAddr::V6(_)) => protocol::IPV6,
+            (Mode::Transport, _) => {
+                out.copy_within(packet..layout.text, 0);
+                std::mem::replace(&mut out[headers.security_field], self.outer_protocol())
+            }
+        };
+        if self.mode() == Mode::Tunnel {
+            self.write_ip(headers, numbers.inner, out)?;
+        } else {
+            // AH is void where the kernel fills in an ID (raw(7))
+            if self.source().is_ipv4() && out[4..6] == [0, 0] {
+                out[4..6].copy_from_slice(&identification(numbers.inner).to_be_bytes());
+            }
+            header::set_total_len(out, layout.total).map_err(|_| Reason::Malformed)?;
+        }
+        self.protect(numbers, headers, next_header, &layout, out)
+    }
+
+    /// Writes a dummy packet (RFC 4303, section 2.6) as long as one with `len`
+    /// octets behind its headers, and returns its length.
+    ///
+    /// # Errors
+    /// [`Reason::TooLong`]; [`Reason::NoAssociation`] for AH, which hides nothing.
+    pub fn seal_dummy(
+        &self,
+        numbers: &mut Numbers,
+        len: usize,
+        out: &mut [u8],
+    ) -> Result<usize, Reason> {
+        if self.shape.esp == 0 {
+            return Err(Reason::NoAssociation);
+        }
+        let headers = Headers::dummy(self.source(), self.destination());
+        let layout = self.layout(self.front(self.shape.ip), len);
+        let out = layout.fit(out)?;
+        out[layout.text..layout.icv].fill(0);
+        self.write_ip(&headers, numbers.inner, out)?;
+        self.protect(numbers, &headers, protocol::NO_NEXT_HEADER, &layout, out)
+    }
+
+    /// All but the outer IP header and the packet itself, which are in their
+    /// places.
+    fn protect(
+        &self,
+        numbers: &mut Numbers,
+        headers: &Headers,
+        next_header: u8,
+        layout: &Layout,
+        out: &mut [u8],
+    ) -> Result<usize, Reason> {
+        numbers.left = numbers.left.checked_sub(1).ok_or(Reason::SequenceExhausted)?;
+        let ah_at = layout.ip_len;
+        let mut covered = next_header;
+        match &self.inner.guard {
+            Guard::Cipher(transform) => {
+                self.encrypt(transform.as_ref(), numbers.inner, headers, next_header, layout, out)?;
+                covered = self.inner.spec.protection.protocol().number();
+            }
+            Guard::Mac(mac) => self.sign(&self.inner, mac, numbers.inner, covered, ah_at, out)?,
+        }
+        if let Some(ports) = self.udp() {
+            write_udp(ports, &mut out[ah_at..]);
+        }
+        if let Some(sa) = &self.over
+            && let Guard::Mac(mac) = &sa.guard
+        {
+            self.sign(sa, mac, numbers.over, covered, ah_at, out)?;
+        }
+        numbers.inner += 1;
+        numbers.over += 1;
+        Ok(layout.total)
+    }
+
+    /// Trailer, header, IV, encryption and check value of ESP or Q-ESP.
+    fn encrypt(
+        &self,
+        transform: &dyn Transform,
+        number: u64,
+        headers: &Headers,
+        next_header: u8,
+        layout: &Layout,
+        out: &mut [u8],
+    ) -> Result<(), Reason> {
+        let trailer_at = layout.icv - layout.trailer;
+        out[trailer_at - layout.filler..trailer_at].fill(0);
+        esp::write_trailer(&mut out[trailer_at..layout.icv], next_header);
+
+        let header = esp::Header { spi: self.inner.spec.spi, sequence: number as u32 };
+        let body_at = layout.text - self.shape.iv;
+        let (before, body) = out.split_at_mut(body_at);
+        let place = &mut before[body_at - self.shape.esp..];
+        let mut room = [0; qesp::MAX_ADDRESSES_LEN];
+        let mut addresses: &[u8] = &[];
+        if let Protocol::QEsp(_) = self.inner.spec.protection.protocol() {
+            place[..qesp::CLEAR_LEN].copy_from_slice(&Clear::of(headers).octets());
+            place[qesp::CLEAR_LEN..].copy_from_slice(&header.octets());
+            addresses = qesp::addresses(self.source(), self.destination(), &mut room);
+        } else {
+            place.copy_from_slice(&header.octets());
+        }
+        let extended = self.inner.spec.extended_sequence;
+        let bound = Bound { header: place, sequence: number, extended, addresses };
+        transform.seal(&bound, body).map_err(|_| Reason::WrongLength)
+    }
+
+    /// AH's header and check value, over the packet as it is now.
+    fn sign(
+        &self,
+        sa: &Sa,
+        mac: &Authenticator,
+        number: u64,
+        next_header: u8,
+        at: usize,
+        out: &mut [u8],
+    ) -> Result<(), Reason> {
+        let (ip, rest) = out.split_at_mut(at);
+        let sequence = number as u32;
+        let header = ah::Header { next_header, len: self.shape.ah, spi: sa.spec.spi, sequence };
+        header.write(&mut rest[..self.shape.ah]);
+        let mut icv = [0; 64];
+        let icv = &mut icv[..self.shape.ah_icv];
+        let high = ah::high_bits(sa, number);
+        mac.sign(&[ah::mute(ip)?.as_slice(), rest, high.as_slice()], icv);
+        rest[ah::FIXED_LEN..][..icv.len()].copy_from_slice(icv);
+        Ok(())
+    }
+
+    /// A new outer header (RFC 4301, section 5.1.2).
+    fn write_ip(&self, headers: &Headers, number: u64, out: &mut [u8]) -> Result<(), Reason> {
+        let fresh = Fresh {
+            source: self.source(),
+            destination: self.destination(),
+            tos: self.outer_tos(headers.tos),
+            hop_limit: HOP_LIMIT,
+            protocol: self.outer_protocol(),
+            id: identification(number),
+            dont_fragment: match self.inner.spec.dont_fragment {
+                DontFragment::Copy => headers.dont_fragment,
+                DontFragment::Set => true,
+                DontFragment::Clear => false,
+            },
+            flow_label: 0,
+        };
+        let behind = out.len() - self.shape.ip;
+        fresh.write(behind, out).map(drop).map_err(|_| Reason::Malformed)
+    }
+
+    /// Octets of the packet that become the outer IP header.
+    fn front(&self, security_offset: usize) -> usize {
+        if self.mode() == Mode::Tunnel { 0 } else { security_offset }
+    }
+
+    /// The places in a packet that protects `len` octets behind `front`.
+    fn layout(&self, front: usize, len: usize) -> Layout {
+        let Shape { ip, ah, udp, esp, iv, block, trailer, icv, .. } = self.shape;
+        let ip_len = if self.mode() == Mode::Tunnel { ip } else { front };
+        let text = ip_len + ah + udp + esp + iv;
+        let filler = match self.inner.spec.padding {
+            Padding::Multiple(of) if trailer > 0 => {
+                len.next_multiple_of(usize::from(of.max(1))) - len
+            }
+            Padding::Outer(outer) if trailer > 0 => {
+                let room = usize::from(outer).saturating_sub(text + icv) / block * block;
+                room.saturating_sub(len + trailer)
+            }
+            _ => 0,
+        };
+        let trailer = (len + filler + trailer).next_multiple_of(block) - (len + filler);
+        let end = text + len + filler + trailer;
+        Layout { ip_len, text, filler, trailer, icv: end, total: end + icv }
+    }
+}
+
+impl Shape {
+    fn new(inner: &Sa, over: Option<&Sa>) -> Self {
+        let v6 = inner.spec.source.is_ipv6();
+        let mut shape = Self { ip: if v6 { 40 } else { 20 }, block: 1, ..Self::default() };
+        for sa in std::iter::once(inner).chain(over) {
+            match &sa.guard {
+                Guard::Cipher(transform) => {
+                    shape.esp = sa.spec.protection.protocol().cipher_header_len();
+                    shape.iv = transform.iv_len();
+                    shape.block = transform.block_len();
+                    shape.trailer = esp::TRAILER_LEN;
+                    shape.icv = transform.icv_len();
+                }
+                Guard::Mac(mac) => {
+                    shape.ah_icv = mac.icv_len();
+                    let alignment = if v6 { 8 } else { sa.spec.ah_alignment };
+                    shape.ah = ah::header_len(shape.ah_icv, alignment);
+                }
+            }
+        }
+        if inner.spec.udp.is_some() {
+            shape.udp = UDP_HEADER_LEN;
+        }
+        shape
+    }
+}
+
+impl Layout {
+    /// As much of `out` as the packet takes.
+    fn fit<'a>(&self, out: &'a mut [u8]) -> Result<&'a mut [u8], Reason> {
+        if self.total > MAX_LEN {
+            return Err(Reason::TooLong);
+        }
+        out.get_mut(..self.total).ok_or(Reason::TooLong)
+    }
+}
+
+fn write_udp(ports: UdpPorts, datagram: &mut [u8]) {
+    let len = datagram.len() as u16; // at most MAX_LEN
+    datagram[..2].copy_from_slice(&ports.source.to_be_bytes());
+    datagram[2..4].copy_from_slice(&ports.destination.to_be_bytes());
+    datagram[4..6].copy_from_slice(&len.to_be_bytes());
+    datagram[6..8].fill(0);
+}
+
+/// An IPv4 identification that repeats as late as it can and is never 0, which
+/// asks a kernel to fill one in.
+fn identification(number: u64) -> u16 {
+    (number % 65_535) as u16 + 1
+}

@@ -1,0 +1,359 @@
+//! Associations and policies together, ready for packets.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headroom_suite::KeyError;
+
+use crate::bundle::Bundle;
+use crate::headers::Headers;
+use crate::policy::{self, Database, FlowCache, Matcher, Policy, Verdict};
+use crate::reason::{Counters, Reason};
+use crate::sa::{Event, Sa};
+use crate::spec::{self, AH, Direction, ESP, Mode, PolicySpec, Protection, Protocol, SaSpec};
+
+/// A set of associations and policies that is in force. It is never changed: a
+/// reload makes another one, which goes on with the numbers, windows and
+/// counters of this.
+#[derive(Debug)]
+pub struct Engine {
+    policies: Database,
+    outbound: Vec<Arc<Sa>>,
+    outbound_places: HashSet<Place>,
+    by_name: HashMap<String, Arc<Sa>>,
+    /// By SPI, protocol and destination (RFC 4301, section 4.1).
+    inbound: HashMap<Place, Entry>,
+    /// The number of Q-ESP, where an association has it.
+    qesp: HashSet<u8>,
+    counters: Arc<Counters>,
+    /// Without policies everything is allowed that can be opened.
+    enforced: bool,
+}
+
+/// SPI, protocol and destination.
+type Place = (u32, Protocol, IpAddr);
+
+/// ESP, Q-ESP or AH, and AH over the former two.
+type Chain = (Arc<Sa>, Option<Arc<Sa>>);
+
+/// An inbound association and the policies that name it.
+#[derive(Debug)]
+struct Entry {
+    sa: Arc<Sa>,
+    uses: Vec<Use>,
+}
+
+/// One policy that names an association, innermost of its bundle.
+#[derive(Debug)]
+struct Use {
+    policy: usize,
+    /// SPI of the AH that must be over it.
+    over: Option<u32>,
+}
+
+/// Associations or policies that make no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} `{name}`: {sentence}")]
+pub struct SpecError {
+    /// `association` or `policy`.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    /// What is wrong, and what to do.
+    pub sentence: String,
+}
+
+impl SpecError {
+    fn sa(spec: &SaSpec, sentence: impl Into<String>) -> Self {
+        Self { kind: "association", name: spec.name.clone(), sentence: sentence.into() }
+    }
+
+    fn policy(name: &str, sentence: impl Into<String>) -> Self {
+        Self { kind: "policy", name: name.to_owned(), sentence: sentence.into() }
+    }
+}
+
+impl Engine {
+    /// Puts associations and policies in force at the time `now` of the caller's
+    /// clock. What `previous` had of the same associations (direction, protocol,
+    /// SPI, addresses, key) goes on.
+    ///
+    /// # Errors
+    /// The first that makes no sense.
+    pub fn new(
+        associations: Vec<SaSpec>,
+        policies: Vec<PolicySpec>,
+        previous: Option<&Self>,
+        now: Duration,
+    ) -> Result<Self, SpecError> {
+        let mut engine = Self::with_associations(associations, previous, now)?;
+        engine.enforced = true;
+        let mut made: Vec<Policy> = Vec::with_capacity(policies.len());
+        for spec in policies {
+            let policy = engine.policy(&spec, &made)?;
+            let over = made.iter().find(|earlier| earlier.matcher.covers(&policy.matcher));
+            if let Some(earlier) = over {
+                let sentence = format!(
+                    "never decides, for `{}` before it matches all that it does; remove it or put it first",
+                    earlier.name
+                );
+                return Err(SpecError::policy(&policy.name, sentence));
+            }
+            made.push(policy);
+        }
+        engine.policies = Database::new(made);
+        Ok(engine)
+    }
+
+    /// Associations alone: whatever can be opened is allowed. For looking at
+    /// captures.
+    ///
+    /// # Errors
+    /// The first that makes no sense.
+    pub fn without_policies(associations: Vec<SaSpec>) -> Result<Self, SpecError> {
+        Self::with_associations(associations, None, Duration::ZERO)
+    }
+
+    fn with_associations(
+        associations: Vec<SaSpec>,
+        previous: Option<&Self>,
+        now: Duration,
+    ) -> Result<Self, SpecError> {
+        let mut kept: HashMap<_, _> = previous
+            .iter()
+            .flat_map(|engine| engine.associations())
+            .map(|sa| (Sa::identity(&sa.spec), Arc::clone(&sa.state)))
+            .collect();
+        let mut engine = Self {
+            policies: Database::new(Vec::new()),
+            outbound: Vec::new(),
+            outbound_places: HashSet::new(),
+            by_name: HashMap::new(),
+            inbound: HashMap::new(),
+            qesp: HashSet::new(),
+            counters: previous.map_or_else(Arc::default, |engine| Arc::clone(&engine.counters)),
+            enforced: false,
+        };
+        for spec in associations {
+            check(&spec)?;
+            if engine.by_name.contains_key(&spec.name) {
+                return Err(SpecError::sa(&spec, "there are two of this name"));
+            }
+            let name = spec.name.clone();
+            let state = kept.remove(&Sa::identity(&spec));
+            let sa = Sa::new(spec, state, now).map_err(|error: KeyError| SpecError {
+                kind: "association",
+                name,
+                sentence: error.to_string(),
+            })?;
+            engine.add(Arc::new(sa))?;
+        }
+        Ok(engine)
+    }
+
+    fn add(&mut self, sa: Arc<Sa>) -> Result<(), SpecError> {
+        self.by_name.insert(sa.spec.name.clone(), Arc::clone(&sa));
+        let protocol = sa.spec.protection.protocol();
+        if let Protocol::QEsp(number) = protocol {
+            self.qesp.insert(number);
+        }
+        match sa.spec.direction {
+            Direction::Out => {
+                let place = (sa.spec.spi, protocol, sa.spec.destination);
+                if !self.outbound_places.insert(place) {
+                    return Err(SpecError::sa(
+                        &sa.spec,
+                        "its SPI is in use towards the same address",
+                    ));
+                }
+                self.outbound.push(sa);
+            }
+            Direction::In => {
+                let place = (sa.spec.spi, protocol, sa.spec.destination);
+                if self.inbound.contains_key(&place) {
+                    return Err(SpecError::sa(&sa.spec, "its SPI is in use at the same address"));
+                }
+                self.inbound.insert(place, Entry { sa, uses: Vec::new() });
+            }
+        }
+        Ok(())
+    }
+
+    fn policy(&mut self, spec: &PolicySpec, earlier: &[Policy]) -> Result<Policy, SpecError> {
+        let action = match &spec.action {
+            spec::Action::Bypass => policy::Action::Bypass,
+            spec::Action::Discard => policy::Action::Discard,
+            spec::Action::Protect { out, inbound } => {
+                let bundles = self
+                    .chains(&spec.name, out, Direction::Out)?
+                    .into_iter()
+                    .map(|(inner, over)| Bundle::new(inner, over))
+                    .collect::<Result<_, _>>()
+                    .map_err(|sentence| SpecError::policy(&spec.name, sentence))?;
+                for (inner, over) in self.chains(&spec.name, inbound, Direction::In)? {
+                    let over = over.map(|over| over.spec.spi);
+                    let protocol = inner.spec.protection.protocol();
+                    let place = (inner.spec.spi, protocol, inner.spec.destination);
+                    if let Some(entry) = self.inbound.get_mut(&place) {
+                        entry.uses.push(Use { policy: earlier.len(), over });
+                    }
+                }
+                policy::Action::Protect(bundles)
+            }
+        };
+        let matcher = Matcher::new(&spec.selector);
+        let overlapped = earlier.iter().enumerate();
+        let overlapped = overlapped.filter(|(_, earlier)| earlier.matcher.overlaps(&matcher));
+        let overlapped = overlapped.map(|(index, _)| index).collect();
+        let name = spec.name.clone();
+        Ok(Policy { name, matcher, action, overlapped, hits: Default::default() })
+    }
+
+    /// Associations by name, each ESP, Q-ESP or lone AH with the AH over it.
+    fn chains(
+        &self,
+        policy: &str,
+        names: &[String],
+        direction: Direction,
+    ) -> Result<Vec<Chain>, SpecError> {
+        let mut chains: Vec<Chain> = Vec::new();
+        for name in names {
+            let sa =
+                self.by_name.get(name).filter(|sa| sa.spec.direction == direction).ok_or_else(
+                    || {
+                        let way = if direction == Direction::Out { "out" } else { "in" };
+                        let sentence =
+                            format!("there is no association `{name}` of direction \"{way}\"");
+                        SpecError::policy(policy, sentence)
+                    },
+                )?;
+            match chains.last_mut() {
+                Some((inner, over @ None)) if sa.is_ah() && !inner.is_ah() => {
+                    *over = Some(Arc::clone(sa));
+                }
+                _ => chains.push((Arc::clone(sa), None)),
+            }
+        }
+        Ok(chains)
+    }
+
+    /// What is to be done with a packet that leaves.
+    pub fn decide(&self, headers: &Headers, cache: &mut FlowCache) -> Verdict<'_> {
+        self.policies.decide(headers, cache)
+    }
+
+    /// Lets a packet pass that arrived by these associations, the outermost
+    /// first, if the first policy that matches it names them.
+    pub(crate) fn allow(
+        &self,
+        headers: &Headers,
+        applied: &[Option<&Sa>; 2],
+    ) -> Result<Option<&Policy>, Reason> {
+        if !self.enforced {
+            return Ok(None);
+        }
+        let (inner, over) = match applied {
+            [Some(outer), Some(inner)] => (*inner, Some(outer.spec.spi)),
+            [Some(only), None] => (*only, None),
+            [None, _] => return Err(Reason::PolicyMismatch),
+        };
+        let place = (inner.spec.spi, inner.spec.protection.protocol(), inner.spec.destination);
+        let uses = self.inbound.get(&place).map_or(&[][..], |entry| &entry.uses);
+        let candidates = uses.iter().filter(|of| of.over == over).map(|of| of.policy);
+        let hit = self.policies.first_arriving(headers, candidates);
+        hit.map(Some).ok_or(Reason::PolicyMismatch)
+    }
+
+    pub(crate) fn find(&self, protocol: Protocol, spi: u32, destination: IpAddr) -> Option<&Sa> {
+        self.inbound.get(&(spi, protocol, destination)).map(|entry| entry.sa.as_ref())
+    }
+
+    /// The security protocol of this number.
+    pub fn protocol(&self, number: u8) -> Option<Protocol> {
+        match number {
+            ESP => Some(Protocol::Esp),
+            AH => Some(Protocol::Ah),
+            _ if self.qesp.contains(&number) => Some(Protocol::QEsp(number)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_cipher(&self, number: u8) -> bool {
+        matches!(self.protocol(number), Some(Protocol::Esp | Protocol::QEsp(_)))
+    }
+
+    /// All associations.
+    pub fn associations(&self) -> impl Iterator<Item = &Arc<Sa>> {
+        self.outbound.iter().chain(self.inbound.values().map(|entry| &entry.sa))
+    }
+
+    /// All policies, in order.
+    pub fn policies(&self) -> &[Policy] {
+        &self.policies.policies
+    }
+
+    /// What was not passed on, by reason.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The association of this name.
+    pub fn association(&self, name: &str) -> Option<&Arc<Sa>> {
+        self.by_name.get(name)
+    }
+
+    /// Looks at lifetimes; to be called about once a second.
+    pub fn tick(&self, now: Duration) -> Vec<Event> {
+        self.associations().filter_map(|sa| sa.tick(now)).collect()
+    }
+}
+
+impl Sa {
+    fn is_ah(&self) -> bool {
+        matches!(self.spec.protection, Protection::Ah { .. })
+    }
+}
+
+/// What is wrong with an association on its own.
+fn check(spec: &SaSpec) -> Result<(), SpecError> {
+    let wrong = |sentence: &str| Err(SpecError::sa(spec, sentence));
+    if spec.spi < 256 {
+        return wrong("SPIs below 256 are reserved (RFC 4303, section 2.1); choose a larger one");
+    }
+    if spec.source.is_ipv4() != spec.destination.is_ipv4() {
+        return wrong("its addresses are of two families; both must be IPv4 or both IPv6");
+    }
+    if spec.direction == Direction::In && !(64..=8192).contains(&spec.window) {
+        return wrong("its anti-replay window must have 64 to 8192 packets");
+    }
+    if spec.mode == Mode::Transport && spec.padding != spec::Padding::None {
+        return wrong(
+            "padding against traffic analysis needs tunnel mode: in transport mode the receiver cannot tell where it begins (RFC 4303, section 2.7)",
+        );
+    }
+    if !matches!(spec.ah_alignment, 4 | 8) {
+        return wrong("AH is aligned to 4 or 8 octets");
+    }
+    match &spec.protection {
+        Protection::Ah { .. } if spec.udp.is_some() => {
+            wrong("AH cannot be carried in UDP: a NAT changes what it covers (RFC 3948, section 1)")
+        }
+        Protection::QEsp { .. } if spec.udp.is_some() => {
+            wrong("Q-ESP is there to be read by routers, which do not look into UDP; use ESP")
+        }
+        Protection::QEsp { secrets, .. } if !secrets.suite.encrypts() => {
+            wrong("Q-ESP needs a cipher: encryption and integrity are mandatory")
+        }
+        Protection::QEsp { number, .. } if well_known(*number) => wrong(
+            "this protocol number belongs to another protocol; 253 and 254 are for experiments (RFC 3692)",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Protocols that a host itself understands.
+fn well_known(number: u8) -> bool {
+    matches!(number, 0..=6 | 17 | 33 | 41 | 43 | 44 | ESP | AH | 58..=60 | 132 | 136)
+}

@@ -1,0 +1,73 @@
+//! What the headers of a packet say, read once for a whole train.
+
+use std::net::IpAddr;
+
+use headroom_packet::ip::Ip;
+use headroom_packet::protocol;
+
+/// What policies and encapsulation want to know of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Headers {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// DSCP and ECN.
+    pub tos: u8,
+    /// Upper-layer protocol, behind all extension headers.
+    pub protocol: u8,
+    /// Source and destination port, where the packet shows them.
+    pub ports: Option<(u16, u16)>,
+    /// ICMP type and code as `type << 8 | code`.
+    pub icmp: Option<u16>,
+    /// It is a fragment, first or later.
+    pub fragment: bool,
+    /// It must not be fragmented on its way (always so over IPv6).
+    pub dont_fragment: bool,
+    /// Octets before the place of ESP, AH or Q-ESP in transport mode.
+    pub security_offset: usize,
+    /// The octet that names what stands there.
+    pub security_field: usize,
+}
+
+impl Headers {
+    /// Reads them.
+    pub fn read(ip: &Ip<'_>) -> Self {
+        let v6 = ip.source().is_ipv6();
+        Self {
+            source: ip.source(),
+            destination: ip.destination(),
+            tos: ip.tos(),
+            protocol: ip.upper(),
+            ports: ip.ports(),
+            icmp: icmp(ip),
+            fragment: ip.fragment().is_some(),
+            dont_fragment: v6 || ip.dont_fragment(),
+            security_offset: ip.security_offset(),
+            security_field: ip.security_field(),
+        }
+    }
+
+    /// Those of a dummy packet (docs/qesp.md: protocol 59, no ports).
+    pub(crate) fn dummy(source: IpAddr, destination: IpAddr) -> Self {
+        Self {
+            source,
+            destination,
+            tos: 0,
+            protocol: protocol::NO_NEXT_HEADER,
+            ports: None,
+            icmp: None,
+            fragment: false,
+            dont_fragment: source.is_ipv6(),
+            security_offset: 0,
+            security_field: 0,
+        }
+    }
+}
+
+fn icmp(ip: &Ip<'_>) -> Option<u16> {
+    if ip.is_later_fragment() || !matches!(ip.upper(), protocol::ICMP | protocol::ICMPV6) {
+        return None;
+    }
+    ip.payload().first_chunk().map(|kind_and_code| u16::from_be_bytes(*kind_and_code))
+}

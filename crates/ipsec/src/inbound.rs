@@ -1,0 +1,320 @@
+//! Opening what arrives (RFC 4301, section 5.2): find the association, look at
+//! the window, verify, decrypt, and ask the policies whether it may be so.
+
+use std::net::IpAddr;
+use std::ops::Range;
+
+use headroom_packet::header::{self, Fresh};
+use headroom_packet::ip::Ip;
+use headroom_packet::protocol;
+use headroom_suite::{Authenticator, Bound, Transform};
+
+use crate::engine::Engine;
+use crate::head::Head;
+use crate::headers::Headers;
+use crate::policy::Policy;
+use crate::qesp::{self, Clear};
+use crate::reason::Reason;
+use crate::sa::{Guard, Sa};
+use crate::spec::{Mode, Protocol};
+use crate::{ah, esp};
+
+/// The hop limit of a packet that a UDP socket took from its header.
+const HOP_LIMIT: u8 = 64;
+/// Octets behind an IP header that are looked at for ports.
+const PEEK: usize = 128;
+
+/// The outer IP header of what arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct Outer<'a> {
+    /// Its source address.
+    pub source: IpAddr,
+    /// Its destination address.
+    pub destination: IpAddr,
+    /// Its DSCP and ECN.
+    pub tos: u8,
+    /// The header itself, options and extension headers included, up to the
+    /// IPsec or UDP header; empty where a socket has taken it.
+    pub header: &'a [u8],
+    /// Source and destination port, for ESP in UDP.
+    pub udp: Option<(u16, u16)>,
+}
+
+/// A packet that was opened: `head`, then the octets `payload` of the body.
+#[derive(Debug)]
+pub struct Opened<'e> {
+    /// The IP header in transport mode; empty in tunnel mode.
+    pub head: Head,
+    /// Where the rest of the packet stands in the body.
+    pub payload: Range<usize>,
+    /// What the packet says of itself.
+    pub headers: Headers,
+    /// The associations, the outermost first.
+    pub associations: [Option<&'e Sa>; 2],
+    /// The whole sequence number of the innermost.
+    pub sequence: u64,
+    /// The policy that allows it; none where the engine has no policies.
+    pub policy: Option<&'e Policy>,
+}
+
+/// Associations that were applied, the outermost first.
+type Applied<'e> = [Option<&'e Sa>; 2];
+
+/// What stands under an IPsec header.
+struct Under {
+    next_header: u8,
+    /// Where it stands in the body.
+    range: Range<usize>,
+    sequence: u64,
+    /// What Q-ESP showed of it.
+    clear: Option<Clear>,
+}
+
+impl Engine {
+    /// Opens a packet in place. `body` begins with the header of `protocol`
+    /// (ESP in UDP: with ESP's) and ends with the packet. What cannot be opened is
+    /// counted, and where its association is known also there.
+    ///
+    /// # Errors
+    /// Why not. The body is then unspecified.
+    pub fn open<'e>(
+        &'e self,
+        outer: &Outer<'_>,
+        protocol: u8,
+        body: &mut [u8],
+    ) -> Result<Opened<'e>, Reason> {
+        let mut applied = [None; 2];
+        self.try_open(outer, protocol, body, &mut applied).inspect_err(|&reason| {
+            self.counters().add(reason, 1);
+            if let Some(sa) = applied.into_iter().flatten().last() {
+                sa.state.failures.add(reason, 1);
+            }
+        })
+    }
+
+    fn try_open<'e>(
+        &'e self,
+        outer: &Outer<'_>,
+        protocol: u8,
+        body: &mut [u8],
+        applied: &mut Applied<'e>,
+    ) -> Result<Opened<'e>, Reason> {
+        let first = self.addressed(outer, protocol, body)?;
+        applied[0] = Some(first);
+        let mut sa = first;
+        let mut under = unwrap(sa, outer, body)?;
+        // AH over ESP or Q-ESP: one more turn
+        if sa.spec.protection.protocol() == Protocol::Ah
+            && sa.spec.mode == Mode::Transport
+            && self.is_cipher(under.next_header)
+        {
+            let start = under.range.start;
+            sa = self.addressed(outer, under.next_header, &body[start..])?;
+            applied[1] = Some(sa);
+            under = unwrap(sa, outer, &mut body[start..])?;
+            under.range = under.range.start + start..under.range.end + start;
+        }
+        if under.next_header == protocol::NO_NEXT_HEADER {
+            return Err(Reason::Dummy);
+        }
+        let (head, payload, headers) = match sa.spec.mode {
+            Mode::Tunnel => {
+                let (payload, headers) = leave_tunnel(sa, outer, &under, body)?;
+                (Head::EMPTY, payload, headers)
+            }
+            Mode::Transport => {
+                let (head, headers) = rebuild(outer, &under, body)?;
+                (head, under.range, headers)
+            }
+        };
+        // docs/qesp.md: what a router was told must be true
+        if under.clear.is_some_and(|clear| clear != Clear::of(&headers)) {
+            return Err(Reason::PortsMismatch);
+        }
+        let policy = self.allow(&headers, applied)?;
+        let octets = (head.as_slice().len() + payload.len()) as u64;
+        for sa in applied.iter().flatten() {
+            sa.account(1, octets)?;
+        }
+        let sequence = under.sequence;
+        Ok(Opened { head, payload, headers, associations: *applied, sequence, policy })
+    }
+
+    /// The association of the IPsec header at the beginning of `body`.
+    fn addressed(&self, outer: &Outer<'_>, protocol: u8, body: &[u8]) -> Result<&Sa, Reason> {
+        let protocol = self.protocol(protocol).ok_or(Reason::Malformed)?;
+        let spi = match protocol {
+            Protocol::Esp => esp::Header::read(body)?.spi,
+            Protocol::Ah => ah::Header::read(body)?.spi,
+            Protocol::QEsp(_) => {
+                esp::Header::read(body.get(qesp::CLEAR_LEN..).ok_or(Reason::Truncated)?)?.spi
+            }
+        };
+        self.find(protocol, spi, outer.destination).ok_or(Reason::UnknownSpi)
+    }
+}
+
+/// Removes one IPsec header, and what belongs to it.
+fn unwrap(sa: &Sa, outer: &Outer<'_>, body: &mut [u8]) -> Result<Under, Reason> {
+    if sa.spec.udp.is_some() != outer.udp.is_some() {
+        return Err(Reason::WrongEncapsulation);
+    }
+    match &sa.guard {
+        Guard::Cipher(transform) => decrypt(sa, transform.as_ref(), outer, body),
+        Guard::Mac(mac) => verify(sa, mac, outer, body),
+    }
+}
+
+/// ESP (RFC 4303, section 3.4) and Q-ESP.
+fn decrypt(
+    sa: &Sa,
+    transform: &dyn Transform,
+    outer: &Outer<'_>,
+    body: &mut [u8],
+) -> Result<Under, Reason> {
+    let protocol = sa.spec.protection.protocol();
+    let header_len = protocol.cipher_header_len();
+    let (iv_len, icv_len) = (transform.iv_len(), transform.icv_len());
+    let whole = body.len();
+    let text_len = whole.checked_sub(header_len + iv_len + icv_len).ok_or(Reason::Truncated)?;
+    if text_len < esp::TRAILER_LEN {
+        return Err(Reason::Truncated);
+    }
+    // a multiple of four (RFC 4303, section 2.4) and of the cipher's block
+    if text_len % transform.block_len() != 0 {
+        return Err(Reason::WrongLength);
+    }
+    let mut room = [0; qesp::MAX_ADDRESSES_LEN];
+    let (mut clear, mut addresses): (_, &[u8]) = (None, &[]);
+    if let Protocol::QEsp(_) = protocol {
+        clear = Some(Clear::read(body)?);
+        require_source(sa, outer)?;
+        addresses = qesp::addresses(outer.source, outer.destination, &mut room);
+    }
+    let (header, rest) = body.split_at_mut(header_len);
+    let low = esp::Header::read(&header[header_len - esp::HEADER_LEN..])?.sequence;
+    let extended = sa.spec.extended_sequence;
+    let sequence = admit(sa, low)?;
+    let bound = Bound { header, sequence, extended, addresses };
+    transform.open(&bound, rest).map_err(|_| Reason::Forged)?;
+    sa.state.window().accept(sequence)?;
+
+    let (next_header, len) = esp::read_trailer(&rest[iv_len..iv_len + text_len])?;
+    let start = header_len + iv_len;
+    Ok(Under { next_header, range: start..start + len, sequence, clear })
+}
+
+/// AH (RFC 4302, section 3.4).
+fn verify(
+    sa: &Sa,
+    mac: &Authenticator,
+    outer: &Outer<'_>,
+    body: &mut [u8],
+) -> Result<Under, Reason> {
+    let header = ah::Header::read(body)?;
+    let end = ah::FIXED_LEN + mac.icv_len();
+    if header.len < end || outer.header.is_empty() {
+        return Err(Reason::Truncated);
+    }
+    require_source(sa, outer)?;
+    let sequence = admit(sa, header.sequence)?;
+    let mut icv = [0; 64];
+    let icv = &mut icv[..mac.icv_len()];
+    icv.copy_from_slice(&body[ah::FIXED_LEN..end]);
+    body[ah::FIXED_LEN..end].fill(0);
+    let muted = ah::mute(outer.header)?;
+    let high = ah::high_bits(sa, sequence);
+    mac.verify(&[muted.as_slice(), body, high.as_slice()], icv).map_err(|_| Reason::Forged)?;
+    sa.state.window().accept(sequence)?;
+    let range = header.len..body.len();
+    Ok(Under { next_header: header.next_header, range, sequence, clear: None })
+}
+
+/// The whole sequence number, where it may be new.
+fn admit(sa: &Sa, low: u32) -> Result<u64, Reason> {
+    let window = sa.state.window();
+    let sequence = window.infer(low, sa.spec.extended_sequence);
+    window.check(sequence)?;
+    Ok(sequence)
+}
+
+/// Where addresses are covered, one that a NAT changed can be told from a forgery.
+fn require_source(sa: &Sa, outer: &Outer<'_>) -> Result<(), Reason> {
+    if outer.source == sa.spec.source { Ok(()) } else { Err(Reason::AddressChanged) }
+}
+
+/// The packet inside, DSCP and ECN as they are to be, and behind it no padding.
+fn leave_tunnel(
+    sa: &Sa,
+    outer: &Outer<'_>,
+    under: &Under,
+    body: &mut [u8],
+) -> Result<(Range<usize>, Headers), Reason> {
+    let octets = &mut body[under.range.clone()];
+    let ip = Ip::parse(octets).map_err(|_| Reason::BadInner)?;
+    if ip.version().protocol() != under.next_header {
+        return Err(Reason::BadInner);
+    }
+    let mut headers = Headers::read(&ip);
+    let payload = under.range.start..under.range.start + ip.total_len();
+    let tos = sa.tos.decapsulate(headers.tos, outer.tos)?;
+    if tos != headers.tos {
+        header::set_tos(octets, tos).map_err(|_| Reason::BadInner)?;
+        headers.tos = tos;
+    }
+    Ok((payload, headers))
+}
+
+/// The packet's own IP header again, as if there had been no IPsec.
+fn rebuild(outer: &Outer<'_>, under: &Under, body: &[u8]) -> Result<(Head, Headers), Reason> {
+    let mut head = if outer.header.is_empty() {
+        let mut room = [0; 40];
+        let fresh = Fresh {
+            source: outer.source,
+            destination: outer.destination,
+            tos: outer.tos,
+            hop_limit: HOP_LIMIT,
+            protocol: under.next_header,
+            id: 0,
+            dont_fragment: true,
+            flow_label: 0,
+        };
+        let len = fresh.write(0, &mut room).map_err(|_| Reason::Malformed)?;
+        Head::copy(&room[..len])
+    } else {
+        Head::copy(outer.header)
+    }
+    .ok_or(Reason::HeaderTooLong)?;
+    let octets = head.as_mut_slice();
+    let field = last_field(octets)?;
+    octets[field] = under.next_header;
+    let total = octets.len() + under.range.len();
+    header::set_total_len(octets, total).map_err(|_| Reason::TooLong)?;
+
+    // headers and ports stand at the beginning, the length field is not asked
+    let mut room = [0; 192 + PEEK];
+    let (front, payload) = (head.as_slice(), &body[under.range.clone()]);
+    let peek = payload.len().min(PEEK);
+    room[..front.len()].copy_from_slice(front);
+    room[front.len()..][..peek].copy_from_slice(&payload[..peek]);
+    let ip = Ip::parse_train(&room[..front.len() + peek]).map_err(|_| Reason::BadInner)?;
+    Ok((head, Headers::read(&ip)))
+}
+
+/// The octet that names what stands behind a whole header.
+fn last_field(header: &[u8]) -> Result<usize, Reason> {
+    const V4_PROTOCOL: usize = 9;
+    const V6_NEXT_HEADER: usize = 6;
+    match header.first().map(|octet| octet >> 4) {
+        Some(4) if header.len() >= 20 => return Ok(V4_PROTOCOL),
+        Some(6) if header.len() >= 40 => {}
+        _ => return Err(Reason::Malformed),
+    }
+    let (mut at, mut field) = (40, V6_NEXT_HEADER);
+    while let Some([_, len]) = header.get(at..at + 2) {
+        field = at;
+        // the length field of a fragment header is reserved, and zero
+        at += (usize::from(*len) + 1) * 8;
+    }
+    if at == header.len() { Ok(field) } else { Err(Reason::Malformed) }
+}

@@ -1,0 +1,317 @@
+//! The security policy database (RFC 4301, section 4.4.1): which packets are
+//! protected, and how. Policies are ordered; the first that matches decides.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::bundle::Bundle;
+use crate::headers::Headers;
+use crate::reason::Reason;
+use crate::spec::{Addresses, Ports, Selector};
+
+/// A policy in force.
+#[derive(Debug)]
+pub struct Policy {
+    /// What people call it.
+    pub name: String,
+    pub(crate) matcher: Matcher,
+    pub(crate) action: Action,
+    /// Earlier policies that match some of the same packets.
+    pub(crate) overlapped: Vec<usize>,
+    pub(crate) hits: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Alternatives, of which the first that serves the packet's class is taken.
+    Protect(Vec<Bundle>),
+    Bypass,
+    Discard,
+}
+
+impl Policy {
+    /// Decisions that it made, outbound: one for each packet or train.
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// The ways in which it protects what leaves.
+    pub fn bundles(&self) -> &[Bundle] {
+        match &self.action {
+            Action::Protect(bundles) => bundles,
+            Action::Bypass | Action::Discard => &[],
+        }
+    }
+
+    /// What it does, in the configuration's word.
+    pub fn action(&self) -> &'static str {
+        match self.action {
+            Action::Protect(_) => "protect",
+            Action::Bypass => "bypass",
+            Action::Discard => "discard",
+        }
+    }
+}
+
+/// What is to be done with a packet that leaves.
+#[derive(Debug, Clone, Copy)]
+pub enum Verdict<'e> {
+    /// Protect it so.
+    Protect(&'e Policy, &'e Bundle),
+    /// Send it in clear.
+    Bypass(&'e Policy),
+    /// Throw it away, and why.
+    Discard(Option<&'e Policy>, Reason),
+}
+
+/// The policies, in order.
+#[derive(Debug)]
+pub(crate) struct Database {
+    pub(crate) policies: Vec<Policy>,
+    /// Tells the caches of one engine from those of another.
+    generation: u64,
+}
+
+impl Database {
+    pub(crate) fn new(policies: Vec<Policy>) -> Self {
+        static GENERATION: AtomicU64 = AtomicU64::new(1);
+        Self { policies, generation: GENERATION.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// The first policy that matches a packet that leaves.
+    pub(crate) fn decide(&self, headers: &Headers, cache: &mut FlowCache) -> Verdict<'_> {
+        let subject = Subject::leaving(headers);
+        let found = cache.find(self.generation, &subject, || self.first(&subject));
+        let Some(policy) = found.and_then(|index| self.policies.get(index)) else {
+            return Verdict::Discard(None, Reason::NoPolicy);
+        };
+        policy.hits.fetch_add(1, Ordering::Relaxed);
+        match &policy.action {
+            Action::Bypass => Verdict::Bypass(policy),
+            Action::Discard => Verdict::Discard(Some(policy), Reason::Discarded),
+            Action::Protect(bundles) => {
+                match bundles.iter().find(|bundle| bundle.serves(headers)) {
+                    Some(bundle) => Verdict::Protect(policy, bundle),
+                    None => Verdict::Discard(Some(policy), Reason::NoAssociation),
+                }
+            }
+        }
+    }
+
+    /// The policy that allows a packet that arrived, one of `candidates`, unless
+    /// another one before it matches and forbids it (RFC 4301, section 5.2,
+    /// step 4).
+    pub(crate) fn first_arriving(
+        &self,
+        headers: &Headers,
+        mut candidates: impl Iterator<Item = usize>,
+    ) -> Option<&Policy> {
+        let subject = Subject::arriving(headers);
+        let hit = candidates.find(|&index| self.matches(index, &subject))?;
+        let policy = &self.policies[hit];
+        let mut before = policy.overlapped.iter();
+        if before.any(|&index| self.matches(index, &subject)) { None } else { Some(policy) }
+    }
+
+    fn matches(&self, index: usize, subject: &Subject) -> bool {
+        self.policies.get(index).is_some_and(|policy| policy.matcher.matches(subject))
+    }
+
+    fn first(&self, subject: &Subject) -> Option<usize> {
+        self.policies.iter().position(|policy| policy.matcher.matches(subject))
+    }
+}
+
+/// A packet, as selectors see it from this side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Subject {
+    local: u128,
+    remote: u128,
+    family: Family,
+    protocol: u8,
+    ports: Option<(u16, u16)>,
+    icmp: Option<u16>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Family {
+    V4,
+    V6,
+}
+
+impl Subject {
+    fn leaving(headers: &Headers) -> Self {
+        let (family, local) = number(headers.source);
+        let remote = number(headers.destination).1;
+        let Headers { protocol, ports, icmp, .. } = *headers;
+        Self { local, remote, family, protocol, ports, icmp }
+    }
+
+    fn arriving(headers: &Headers) -> Self {
+        let (source, destination) = (headers.destination, headers.source);
+        let ports = headers.ports.map(|(from, to)| (to, from));
+        Self::leaving(&Headers { source, destination, ports, ..*headers })
+    }
+}
+
+fn number(address: IpAddr) -> (Family, u128) {
+    match address {
+        IpAddr::V4(address) => (Family::V4, u128::from(address.to_bits())),
+        IpAddr::V6(address) => (Family::V6, address.to_bits()),
+    }
+}
+
+/// A selector, made ready for comparisons.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    local: Range,
+    remote: Range,
+    protocol: Option<u8>,
+    local_port: Ports,
+    remote_port: Ports,
+    icmp: Option<RangeInclusive<u16>>,
+}
+
+/// Addresses; no family: any.
+#[derive(Debug)]
+struct Range {
+    family: Option<Family>,
+    low: u128,
+    high: u128,
+}
+
+impl Range {
+    fn new(addresses: &Addresses) -> Self {
+        match addresses {
+            Addresses::Any => Self { family: None, low: 0, high: u128::MAX },
+            Addresses::Range(low, high) => {
+                let (family, low) = number(*low);
+                Self { family: Some(family), low, high: number(*high).1 }
+            }
+        }
+    }
+
+    fn contains(&self, family: Family, address: u128) -> bool {
+        self.low <= address && address <= self.high && self.family.is_none_or(|own| own == family)
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        let family = self.family.is_none() || self.family == other.family;
+        family && self.low <= other.low && other.high <= self.high
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        let families = self.family.is_none() || other.family.is_none();
+        (families || self.family == other.family)
+            && self.low <= other.high
+            && other.low <= self.high
+    }
+}
+
+impl Matcher {
+    pub(crate) fn new(selector: &Selector) -> Self {
+        Self {
+            local: Range::new(&selector.local),
+            remote: Range::new(&selector.remote),
+            protocol: selector.protocol,
+            local_port: selector.local_port.clone(),
+            remote_port: selector.remote_port.clone(),
+            icmp: selector.icmp.clone(),
+        }
+    }
+
+    fn matches(&self, subject: &Subject) -> bool {
+        self.remote.contains(subject.family, subject.remote)
+            && self.local.contains(subject.family, subject.local)
+            && self.protocol.is_none_or(|protocol| protocol == subject.protocol)
+            && port_matches(&self.local_port, subject.ports.map(|ports| ports.0))
+            && port_matches(&self.remote_port, subject.ports.map(|ports| ports.1))
+            && self
+                .icmp
+                .as_ref()
+                .is_none_or(|icmp| subject.icmp.is_some_and(|of| icmp.contains(&of)))
+    }
+
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        self.local.overlaps(&other.local) && self.remote.overlaps(&other.remote)
+    }
+
+    /// Whether every packet that `other` matches is matched by this.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        let icmp = match (&self.icmp, &other.icmp) {
+            (None, _) => true,
+            (Some(own), Some(other)) => own.contains(other.start()) && own.contains(other.end()),
+            (Some(_), None) => false,
+        };
+        self.local.covers(&other.local)
+            && self.remote.covers(&other.remote)
+            && (self.protocol.is_none() || self.protocol == other.protocol)
+            && port_covers(&self.local_port, &other.local_port)
+            && port_covers(&self.remote_port, &other.remote_port)
+            && icmp
+    }
+}
+
+fn port_matches(ports: &Ports, port: Option<u16>) -> bool {
+    match ports {
+        Ports::Any => true,
+        Ports::Opaque => port.is_none(),
+        Ports::Range(range) => port.is_some_and(|port| range.contains(&port)),
+    }
+}
+
+fn port_covers(ports: &Ports, other: &Ports) -> bool {
+    match (ports, other) {
+        (Ports::Any, _) | (Ports::Opaque, Ports::Opaque) => true,
+        (Ports::Range(own), Ports::Range(other)) => {
+            own.contains(other.start()) && own.contains(other.end())
+        }
+        _ => false,
+    }
+}
+
+/// Recent decisions of one thread, so that a flow is looked up once. Of fixed
+/// size; a flood of flows costs each the search through the list, and no memory.
+#[derive(Debug)]
+pub struct FlowCache {
+    entries: Box<[Option<Entry>]>,
+    hasher: RandomState,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    generation: u64,
+    subject: Subject,
+    policy: Option<usize>,
+}
+
+impl Default for FlowCache {
+    fn default() -> Self {
+        const FLOWS: usize = 4096;
+        Self { entries: vec![None; FLOWS].into(), hasher: RandomState::new() }
+    }
+}
+
+impl FlowCache {
+    fn find(
+        &mut self,
+        generation: u64,
+        subject: &Subject,
+        search: impl FnOnce() -> Option<usize>,
+    ) -> Option<usize> {
+        let place = self.hasher.hash_one(subject) as usize % self.entries.len();
+        match self.entries[place] {
+            Some(entry) if entry.generation == generation && entry.subject == *subject => {
+                entry.policy
+            }
+            _ => {
+                let policy = search();
+                self.entries[place] = Some(Entry { generation, subject: *subject, policy });
+                policy
+            }
+        }
+    }
+}

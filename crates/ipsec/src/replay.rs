@@ -1,0 +1,113 @@
+//! The anti-replay window (RFC 4303, section 3.4.3 and appendix A), as a ring of
+//! words (RFC 6479): moving it clears words, and shifts none.
+
+use crate::reason::Reason;
+
+const BITS: u64 = 64;
+
+/// Which sequence numbers were accepted, up to the highest and back by the
+/// window's size.
+#[derive(Debug, Clone)]
+pub struct Window {
+    /// The highest number accepted; 0: none.
+    top: u64,
+    size: u64,
+    /// One word more than the window has, so that the word that the top moves
+    /// into can be cleared.
+    words: Box<[u64]>,
+}
+
+impl Window {
+    /// A window of `size` packets, rounded up to a multiple of 64, for an
+    /// association of which everything up to `top` is taken as seen.
+    pub fn new(size: u32, top: u64) -> Self {
+        let words = u64::from(size).div_ceil(BITS).max(1);
+        let seen = if top == 0 { 0 } else { u64::MAX };
+        let ring = (words + 1).next_power_of_two() as usize;
+        Self { top, size: words * BITS, words: vec![seen; ring].into() }
+    }
+
+    /// The highest number accepted.
+    pub fn top(&self) -> u64 {
+        self.top
+    }
+
+    /// Packets that it spans.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The whole number of a packet that shows the lower half of it (RFC 4303,
+    /// appendix A2.2); the number itself where it is not extended.
+    pub fn infer(&self, low: u32, extended: bool) -> u64 {
+        if !extended {
+            return u64::from(low);
+        }
+        let (top_high, top_low) = (self.top >> 32, self.top as u32);
+        let below = (self.size - 1) as u32;
+        let bottom = top_low.wrapping_sub(below);
+        let high = if top_low >= below {
+            // the window lies in one half: what is left of it is of the next
+            if low >= bottom { top_high } else { top_high + 1 }
+        } else if low >= bottom {
+            // the window spans two halves, and the number lies in the lower
+            top_high.saturating_sub(1)
+        } else {
+            top_high
+        };
+        // 2^64 - 1 is the last number: nothing follows it
+        (high.min(u64::from(u32::MAX)) << 32) | u64::from(low)
+    }
+
+    /// Whether a packet of this number may be new. Asked before its check value
+    /// is verified; nothing changes.
+    ///
+    /// # Errors
+    /// [`Reason::Replay`] for a number accepted before, [`Reason::Stale`] for
+    /// one left of the window and for 0, which is never sent (RFC 4303, 3.3.3).
+    pub fn check(&self, number: u64) -> Result<(), Reason> {
+        if number > self.top {
+            return Ok(());
+        }
+        if number == 0 || self.top - number >= self.size {
+            return Err(Reason::Stale);
+        }
+        let (word, bit) = self.place(number);
+        if self.words[word] & bit == 0 { Ok(()) } else { Err(Reason::Replay) }
+    }
+
+    /// Notes a packet whose check value is right.
+    ///
+    /// # Errors
+    /// As [`Window::check`]: another of the same number may have come between.
+    pub fn accept(&mut self, number: u64) -> Result<(), Reason> {
+        self.check(number)?;
+        if number > self.top {
+            let (from, to) = (self.top / BITS, number / BITS);
+            let ring = self.words.len() as u64;
+            for word in from + 1..=to.min(from.saturating_add(ring)) {
+                self.words[(word % ring) as usize] = 0;
+            }
+            self.top = number;
+        }
+        let (word, bit) = self.place(number);
+        self.words[word] |= bit;
+        Ok(())
+    }
+
+    /// Takes over what another window has seen, in as many packets as fit here.
+    pub(crate) fn resize(&self, size: u32) -> Self {
+        let mut new = Self::new(size, self.top);
+        for number in self.top.saturating_sub(new.size - 1).max(1)..=self.top {
+            if self.check(number).is_ok() {
+                let (word, bit) = new.place(number);
+                new.words[word] &= !bit;
+            }
+        }
+        new
+    }
+
+    fn place(&self, number: u64) -> (usize, u64) {
+        ((number / BITS % self.words.len() as u64) as usize, 1 << (number % BITS))
+    }
+}

@@ -1,0 +1,245 @@
+//! A security association in force: its keys made ready, and what it has done
+//! so far.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use headroom_suite::{Authenticator, Fingerprint, KeyError, Transform};
+
+use crate::numbers::Sequence;
+use crate::reason::{Counters, Reason};
+use crate::replay::Window;
+use crate::spec::{Direction, Limits, Protection, Protocol, SaSpec, Secrets};
+use crate::tos;
+
+/// A security association (RFC 4301, section 4.4.2).
+#[derive(Debug)]
+pub struct Sa {
+    pub(crate) spec: SaSpec,
+    pub(crate) guard: Guard,
+    pub(crate) tos: tos::Rules,
+    pub(crate) state: Arc<State>,
+}
+
+/// The algorithms with their keys.
+#[derive(Debug)]
+pub(crate) enum Guard {
+    /// ESP's and Q-ESP's.
+    Cipher(Box<dyn Transform>),
+    /// AH's.
+    Mac(Authenticator),
+}
+
+/// What outlives a reload: numbers, window, counters.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) sequence: Sequence,
+    window: Mutex<Window>,
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    /// Packets that failed, inbound.
+    pub(crate) failures: Counters,
+    born: Duration,
+    stage: AtomicU8,
+    expired: AtomicBool,
+}
+
+/// How far an association's life has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// In use.
+    Young,
+    /// A soft limit is reached: a replacement is due.
+    Soft,
+    /// A hard limit is reached: it protects nothing any more.
+    Expired,
+}
+
+/// A limit that an association has just reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The association's name.
+    pub sa: String,
+    /// What it has come to.
+    pub stage: Stage,
+}
+
+/// What makes two associations the same one, before and after a reload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    direction: Direction,
+    protocol: Protocol,
+    spi: u32,
+    source: IpAddr,
+    destination: IpAddr,
+    extended: bool,
+    key: Fingerprint,
+}
+
+impl Sa {
+    /// `kept` is what an earlier engine had of the same association.
+    pub(crate) fn new(
+        spec: SaSpec,
+        kept: Option<Arc<State>>,
+        now: Duration,
+    ) -> Result<Self, KeyError> {
+        let guard = match &spec.protection {
+            Protection::Esp(secrets) | Protection::QEsp { secrets, .. } => {
+                let Secrets { suite, key, mac_key } = secrets;
+                Guard::Cipher(suite.bind(key, mac_key.as_ref())?)
+            }
+            Protection::Ah { mac, key } => Guard::Mac(mac.bind(key)?),
+        };
+        let tos = tos::Rules::new(&spec.dscp, spec.ecn);
+        let state = match kept {
+            Some(state) => {
+                state.resize(spec.window);
+                state
+            }
+            None => Arc::new(State::new(&spec, now)),
+        };
+        Ok(Self { spec, guard, tos, state })
+    }
+
+    pub(crate) fn identity(spec: &SaSpec) -> Identity {
+        let SaSpec { direction, spi, source, destination, extended_sequence: extended, .. } = *spec;
+        let protocol = spec.protection.protocol();
+        let key = fingerprint(&spec.protection);
+        Identity { direction, protocol, spi, source, destination, extended, key }
+    }
+
+    /// What it was made of.
+    pub fn spec(&self) -> &SaSpec {
+        &self.spec
+    }
+
+    /// Names its key without telling it.
+    pub fn fingerprint(&self) -> Fingerprint {
+        fingerprint(&self.spec.protection)
+    }
+
+    /// Its sequence numbers; of no meaning inbound.
+    pub fn sequence(&self) -> &Sequence {
+        &self.state.sequence
+    }
+
+    /// The highest sequence number accepted; of no meaning outbound.
+    pub fn highest_accepted(&self) -> u64 {
+        self.state.window().top()
+    }
+
+    /// Takes every number up to `top` as accepted before: an earlier life of
+    /// this association may have accepted them.
+    pub fn accepted_up_to(&self, top: u64) {
+        let mut window = self.state.window();
+        if top > window.top() {
+            *window = Window::new(self.spec.window, top);
+        }
+    }
+
+    /// Packets protected or accepted.
+    pub fn packets(&self) -> u64 {
+        self.state.packets.load(Ordering::Relaxed)
+    }
+
+    /// Octets of those, without what protection adds.
+    pub fn bytes(&self) -> u64 {
+        self.state.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Packets that failed, by reason; inbound.
+    pub fn failures(&self) -> &Counters {
+        &self.state.failures
+    }
+
+    /// How far its life has come.
+    pub fn stage(&self) -> Stage {
+        match self.state.stage.load(Ordering::Relaxed) {
+            0 => Stage::Young,
+            1 => Stage::Soft,
+            _ => Stage::Expired,
+        }
+    }
+
+    /// When it was loaded, on the caller's clock.
+    pub fn born(&self) -> Duration {
+        self.state.born
+    }
+
+    /// Looks whether a limit is reached. Octets and packets may pass it by what
+    /// is protected between two calls, never the hard limit of packets outbound.
+    pub(crate) fn tick(&self, now: Duration) -> Option<Event> {
+        let age = now.saturating_sub(self.state.born).as_secs();
+        let reached = |limits: &Limits| {
+            limits.bytes.is_some_and(|most| self.bytes() >= most)
+                || limits.packets.is_some_and(|most| self.packets() >= most)
+                || limits.seconds.is_some_and(|most| age >= most)
+        };
+        let stage = match &self.spec.lifetime {
+            lifetime if reached(&lifetime.hard) => Stage::Expired,
+            lifetime if reached(&lifetime.soft) => Stage::Soft,
+            _ => Stage::Young,
+        };
+        if stage <= self.stage() {
+            return None;
+        }
+        self.state.stage.store(stage as u8, Ordering::Relaxed);
+        self.state.expired.store(stage == Stage::Expired, Ordering::Release);
+        Some(Event { sa: self.spec.name.clone(), stage })
+    }
+
+    /// Notes packets, and refuses those beyond the hard limits.
+    pub(crate) fn account(&self, packets: u64, bytes: u64) -> Result<(), Reason> {
+        if self.state.expired.load(Ordering::Acquire) {
+            return Err(Reason::Expired);
+        }
+        let Limits { bytes: most_bytes, packets: most_packets, .. } = self.spec.lifetime.hard;
+        let over = |before: u64, more: u64, most: Option<u64>| {
+            most.is_some_and(|most| before.saturating_add(more) > most)
+        };
+        let before = self.state.packets.fetch_add(packets, Ordering::Relaxed);
+        let before_bytes = self.state.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if over(before, packets, most_packets) || over(before_bytes, bytes, most_bytes) {
+            self.state.packets.fetch_sub(packets, Ordering::Relaxed);
+            self.state.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(Reason::Expired);
+        }
+        Ok(())
+    }
+}
+
+fn fingerprint(protection: &Protection) -> Fingerprint {
+    match protection {
+        Protection::Esp(secrets) | Protection::QEsp { secrets, .. } => secrets.key.fingerprint(),
+        Protection::Ah { key, .. } => key.fingerprint(),
+    }
+}
+
+impl State {
+    fn new(spec: &SaSpec, now: Duration) -> Self {
+        Self {
+            sequence: Sequence::new(spec.extended_sequence),
+            window: Mutex::new(Window::new(spec.window, 0)),
+            packets: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            failures: Counters::default(),
+            born: now,
+            stage: AtomicU8::new(Stage::Young as u8),
+            expired: AtomicBool::new(false),
+        }
+    }
+
+    /// The window; whoever panicked with it in hand left it whole.
+    pub(crate) fn window(&self) -> MutexGuard<'_, Window> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn resize(&self, size: u32) {
+        let mut window = self.window();
+        if window.size() != u64::from(size).next_multiple_of(64) {
+            *window = window.resize(size);
+        }
+    }
+}
