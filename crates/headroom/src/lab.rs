@@ -276,9 +276,14 @@ fn list() -> anyhow::Result<ExitCode> {
             service.baseline().map_or(String::new(), |base| format!(" (against {base})"));
         println!("  {:10}{}{baseline}", service.name(), service.about());
     }
-    println!("\nLayers, around any of them: sftp/tls, https/wireguard/openvpn");
+    println!(
+        "\nLayers, around any of them: sftp/tls, https/wireguard/openvpn, ftp/esp(transport,udp)"
+    );
     for layer in layer::ALL {
-        println!("  {:10}{}", layer.name(), layer.about());
+        println!("  {:11}{}", layer.name(), layer.about());
+        if let Some(words) = layer.words() {
+            println!("  {:11}words in brackets: {words}", "");
+        }
     }
     println!("\nWorkloads");
     for kind in workload::KINDS {

@@ -188,3 +188,56 @@ fn a_dry_run_prints_what_the_layers_need() {
     }
     ended.assert_nothing_started();
 }
+
+/// What the kernel is told at the client, for ESP and for AH over ESP.
+const BY_KERNEL: &str = "\
+ip link add hr1 type xfrm if_id 1
+ip xfrm state add src 10.77.1.2 dst 10.77.2.2 proto esp spi 0x804 mode tunnel if_id 1 replay-window 4096 flag esn aead 'rfc4106(gcm(aes))' 0x0000000000000000000000000000000000000000 128
+ip xfrm state add src 10.77.2.2 dst 10.77.1.2 proto esp spi 0x805 mode tunnel if_id 1 replay-window 4096 flag esn aead 'rfc4106(gcm(aes))' 0x0000000000000000000000000000000000000000 128
+ip xfrm policy add src 10.78.1.1/32 dst 10.78.1.2/32 dir out if_id 1 tmpl src 10.77.1.2 dst 10.77.2.2 proto esp mode tunnel
+ip xfrm policy add src 10.78.1.2/32 dst 10.78.1.1/32 dir in if_id 1 tmpl src 10.77.2.2 dst 10.77.1.2 proto esp mode tunnel
+ip link set hr1 multicast off
+ip link set hr1 mtu 1446 up
+ip addr add 10.78.1.1/32 dev hr1
+ip route replace 10.78.1.2/32 dev hr1 src 10.78.1.1 congctl cubic
+ip link add hr2 type xfrm if_id 2
+ip xfrm state add src 10.77.1.3 dst 10.77.2.3 proto esp spi 0x808 mode tunnel if_id 2 replay-window 4096 flag esn enc 'cbc(aes)' 0x00000000000000000000000000000000 auth-trunc 'hmac(sha1)' 0x0000000000000000000000000000000000000000 96
+ip xfrm state add src 10.77.2.3 dst 10.77.1.3 proto esp spi 0x809 mode tunnel if_id 2 replay-window 4096 flag esn enc 'cbc(aes)' 0x00000000000000000000000000000000 auth-trunc 'hmac(sha1)' 0x0000000000000000000000000000000000000000 96
+ip xfrm state add src 10.77.1.3 dst 10.77.2.3 proto ah spi 0x80a mode transport if_id 2 replay-window 4096 flag esn auth-trunc 'hmac(sha1)' 0x0000000000000000000000000000000000000000 96
+ip xfrm state add src 10.77.2.3 dst 10.77.1.3 proto ah spi 0x80b mode transport if_id 2 replay-window 4096 flag esn auth-trunc 'hmac(sha1)' 0x0000000000000000000000000000000000000000 96
+ip xfrm policy add src 10.78.2.1/32 dst 10.78.2.2/32 dir out if_id 2 tmpl src 10.77.1.3 dst 10.77.2.3 proto esp mode tunnel tmpl src 10.77.1.3 dst 10.77.2.3 proto ah mode transport
+ip xfrm policy add src 10.78.2.2/32 dst 10.78.2.1/32 dir in if_id 2 tmpl src 10.77.2.3 dst 10.77.1.3 proto esp mode tunnel tmpl src 10.77.2.3 dst 10.77.1.3 proto ah mode transport
+";
+
+#[test]
+fn a_dry_run_prints_what_the_kernel_is_told() {
+    let ground = Ground::new("xfrm");
+    let stacks = ["http/esp(backend=kernel)", "http/ah+esp(backend=kernel,hmac-sha1,aes-128-cbc)"];
+    ground.write("p.toml", &format!("stacks = {stacks:?}\nfamily = \"ipv4\"\n{WORKLOADS}"));
+    let ended = ground.end_of(ground.headroom("lab run p.toml --dry-run"));
+    assert_eq!(ended.code, Some(0), "{ended}");
+    // with the program's whole path, and between them what the server's host is told
+    let lines = ended.stdout.lines().filter_map(|line| Some(&line[line.find("ip ")?..]));
+    let mut lines = lines.collect::<Vec<_>>().into_iter();
+    for expected in BY_KERNEL.lines() {
+        assert!(lines.any(|line| line == expected), "`{expected}` does not follow in: {ended}");
+    }
+    ended.assert_nothing_started();
+}
+
+#[test]
+fn what_the_kernel_lacks_is_refused_with_the_reason() {
+    if !privileged() {
+        return;
+    }
+    let probe = ["--net", "ip", "link", "add", "probe", "type", "xfrm", "if_id", "1"];
+    let probe = std::process::Command::new("unshare").args(probe).output();
+    if probe.expect("unshare runs").status.success() {
+        return; // this kernel may well do it
+    }
+    let ground = Ground::new("refused");
+    ground.write("p.toml", &format!("stacks = [\"http/esp(backend=kernel)\"]\n{WORKLOADS}"));
+    let ended = ground.end_of(ground.headroom("lab run p.toml"));
+    ended.assert_says(3, &["kernel cannot do `esp(backend=kernel)`", "it lacks aes-128-gcm"]);
+    ended.assert_nothing_started();
+}

@@ -1,7 +1,9 @@
 //! The grammar of a stack: the application first, then what wraps it:
-//! `sftp/tls/esp`. A label after `#` tells two copies of one stack apart.
+//! `sftp/tls/esp`. Words in brackets say how a layer is to be: `ftp/esp(transport)`.
+//! A label after `#` tells two copies of one stack apart.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::layer::{self, Layer};
 use crate::parts::Program;
@@ -11,12 +13,13 @@ use crate::service::{self, Service};
 /// named in a plan.
 #[derive(Clone)]
 pub struct Stack {
-    /// The name as the plan writes it, label included: the key in all results.
+    /// The key in all results, label included: words in brackets in a fixed order,
+    /// without those that are default.
     pub name: String,
     /// The application.
     pub service: &'static dyn Service,
     /// What wraps it, innermost first.
-    pub layers: Vec<&'static dyn Layer>,
+    pub layers: Vec<Arc<dyn Layer>>,
 }
 
 impl Stack {
@@ -34,16 +37,13 @@ impl Stack {
         let service = service::find(application).ok_or_else(|| {
             format!("there is no stack `{application}`; there are {}", names().join(", "))
         })?;
-        let layers = parts
-            .map(|name| {
-                layer::find(name).ok_or_else(|| {
-                    let known: Vec<&str> = layer::ALL.iter().map(|layer| layer.name()).collect();
-                    format!("there is no layer `{name}`; there are {}", known.join(", "))
-                })
-            })
-            .collect::<Result<Vec<_>, String>>()?;
+        let layers = parts.map(layer::parse).collect::<Result<Vec<_>, String>>()?;
         match layer::objection(service, &layers) {
-            None => Ok(Self { name: name.to_owned(), service, layers }),
+            None => {
+                let path = path_of(service, &layers);
+                let name = if label.is_empty() { path } else { format!("{path}#{label}") };
+                Ok(Self { name, service, layers })
+            }
             Some(why) => Err(format!("`{name}` makes no sense: {why}")),
         }
     }
@@ -55,17 +55,13 @@ impl Stack {
         match self.layers.split_last() {
             None => self.service.baseline().map(str::to_owned).into_iter().collect(),
             Some((_, [])) => vec![application.to_owned()],
-            Some((_, inner)) => {
-                let inner = inner.iter().map(|layer| layer.name());
-                let within: Vec<&str> = std::iter::once(application).chain(inner).collect();
-                vec![within.join("/"), application.to_owned()]
-            }
+            Some((_, inner)) => vec![path_of(self.service, inner), application.to_owned()],
         }
     }
 
     /// Whether nobody on the wire is to read the file: any layer encrypts.
     pub fn is_secured(&self) -> bool {
-        self.service.secured() || !self.layers.is_empty()
+        self.service.secured() || self.layers.iter().any(|layer| layer.encrypts())
     }
 
     /// Every program that it needs on this machine.
@@ -79,6 +75,18 @@ impl fmt::Debug for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Stack").field(&self.name).finish()
     }
+}
+
+/// An application and what wraps it, as results name it.
+fn path_of(service: &dyn Service, layers: &[Arc<dyn Layer>]) -> String {
+    let layers = layers.iter().map(|layer| layer.title());
+    std::iter::once(service.name().to_owned()).chain(layers).collect::<Vec<_>>().join("/")
+}
+
+/// The name that results have for a stack written in any way; as it is, where it
+/// is none.
+pub fn canonical(name: &str) -> String {
+    Stack::parse(name).map_or_else(|_| name.to_owned(), |stack| stack.name)
 }
 
 /// The names of all applications.
@@ -104,11 +112,21 @@ mod tests {
         assert_eq!((secured("ftp"), secured("ftp/openvpn")), (Ok(false), Ok(true)));
         assert!(Stack::parse("").is_err());
         for (name, why) in [
-            ("sftp/tsl", "no layer `tsl`; there are tls, wireguard, strongswan, openvpn"),
+            ("sftp/tsl", "no layer `tsl`; there are tls, wireguard, strongswan, openvpn, esp, ah"),
+            ("ftp/esp(udp", "as in `esp(transport)`"),
+            ("ftp/esp()", "`esp` knows no ``"),
+            (
+                "ftp/esp(fast)",
+                "`esp` knows no `fast`; the words are tunnel, transport, aes-128-gcm",
+            ),
+            ("ftp/wireguard(fast)", "`wireguard` takes no words"),
+            ("http(fast)", "no stack `http(fast)`"),
+            ("http/esp(transport)/ah(transport)", "AH over ESP is the layer `ah+esp`"),
+            ("sftp/esp(transport)/tls", "sftp/tls/esp, would do"),
             ("sftp/", "no layer ``"),
             ("ftp/tls", "data connections of its own"),
             ("ftps/wireguard/tls", "data connections of its own"),
-            ("sftp/wireguard/tls", "`wireguard` sends UDP packets and `tls` carries a TCP"),
+            ("sftp/wireguard/tls", "`wireguard` sends packets and `tls` carries a TCP"),
             ("https/openvpn/tls/strongswan", "https/tls/openvpn, would do"),
             ("http/tls/tls/tls/tls/tls/tls/tls/tls/tls", "more than 8 layers"),
         ] {
@@ -118,6 +136,17 @@ mod tests {
         for name in ["ftp/wireguard", "ftps/openvpn", "https/tls/tls", "sftp/wireguard/openvpn"] {
             assert!(Stack::parse(name).is_ok(), "{name}");
         }
+        for (written, name) in [
+            ("ftp/esp( udp , transport )#2", "ftp/esp(transport,udp)#2"),
+            ("sftp/tls/qesp(tunnel)/wireguard", "sftp/tls/qesp/wireguard"),
+            ("http/ah+esp(hmac-sha1,aes-128-cbc)", "http/ah+esp(aes-128-cbc,hmac-sha1)"),
+            ("http/wireguard/esp(transport)/esp(udp)", "http/wireguard/esp(transport)/esp(udp)"),
+        ] {
+            assert_eq!(canonical(written), name);
+        }
+        assert_eq!(canonical("not a stack"), "not a stack");
+        assert!(Stack::parse("ftp/ah").is_ok_and(|stack| !stack.is_secured()));
+        assert!(Stack::parse("ftp/ah/esp").is_ok_and(|stack| stack.is_secured()));
         assert!(Stack::parse("http#x; include y").is_err_and(|e| e.contains("letters and digits")));
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn has_esp() -> bool {
 }
 
 /// Whether a script succeeds in a network namespace that ends with it.
-fn works(script: &str) -> bool {
+pub(super) fn works(script: &str) -> bool {
     let user = if nix::unistd::geteuid().is_root() { "" } else { "--user --map-root-user " };
     let mut words = Command::words(&format!("unshare {user}--net sh -c"));
     words.argv.push(script.to_owned());

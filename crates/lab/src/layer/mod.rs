@@ -1,12 +1,15 @@
 //! What can be wrapped around an application, one file each behind one trait. To
 //! add one, write its file and name it in [`ALL`].
 
+mod ipsec;
 mod kernel;
 mod openvpn;
 mod place;
 mod strongswan;
 mod tls;
 mod wireguard;
+
+use std::sync::Arc;
 
 use crate::error::Result;
 use crate::parts::Program;
@@ -24,19 +27,69 @@ pub enum Kind {
     Stream,
     /// IP packets, between new addresses on an interface of its own.
     Network,
+    /// IP packets, between the addresses that both ends have already (IPsec's transport
+    /// mode); an interface shows them in clear.
+    InPlace,
+}
+
+impl Kind {
+    /// Whether it carries packets.
+    pub fn is_network(self) -> bool {
+        self != Self::Stream
+    }
 }
 
 /// Something that is wrapped around an application: its two ends, and how they
 /// find each other.
-pub trait Layer: Sync {
+pub trait Layer: Send + Sync {
     /// The name in stacks.
     fn name(&self) -> &'static str;
+
+    /// The name with what is not default of it, in the one form that results use:
+    /// `esp(transport,udp)`.
+    fn title(&self) -> String {
+        self.name().to_owned()
+    }
+
+    /// The words that may stand in brackets behind the name, for `headroom lab list`.
+    fn words(&self) -> Option<String> {
+        None
+    }
+
+    /// This layer as the words in its brackets make it.
+    ///
+    /// # Errors
+    /// A sentence: a word is unknown, or contradicts another.
+    fn with(&self, words: &[&str]) -> std::result::Result<Arc<dyn Layer>, String>;
 
     /// One line for `headroom lab list`.
     fn about(&self) -> &'static str;
 
     /// What it carries.
     fn kind(&self) -> Kind;
+
+    /// Whether what it carries cannot be read on the wire.
+    fn encrypts(&self) -> bool {
+        true
+    }
+
+    /// Whether its two ends agree on keys by themselves, which takes packets and time.
+    fn negotiates(&self) -> bool {
+        true
+    }
+
+    /// Whether its ends need outer addresses that nobody else uses.
+    fn wants_own_addresses(&self) -> bool {
+        self.kind() == Kind::InPlace
+    }
+
+    /// Refuses what this machine cannot do, whatever programs it has.
+    ///
+    /// # Errors
+    /// [`crate::Error::Missing`]: what it lacks.
+    fn require(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Whether this machine's kernel does its work, without a daemon for packets.
     fn in_kernel(&self) -> bool {
@@ -105,23 +158,80 @@ pub trait Layer: Sync {
     }
 
     /// What was pinned, for the record.
-    fn facts(&self) -> Vec<(&'static str, &'static str)>;
+    fn facts(&self) -> Vec<(&'static str, String)>;
 }
 
-/// All layers.
-pub const ALL: &[&dyn Layer] =
-    &[&tls::Tls, &wireguard::WireGuard, &strongswan::StrongSwan, &openvpn::OpenVpn];
+/// All layers, each as it is by default.
+pub const ALL: &[&dyn Layer] = &[
+    &tls::Tls,
+    &wireguard::WireGuard,
+    &strongswan::StrongSwan,
+    &openvpn::OpenVpn,
+    &ipsec::Ipsec::ESP,
+    &ipsec::Ipsec::AH,
+    &ipsec::Ipsec::AH_ESP,
+    &ipsec::Ipsec::QESP,
+];
 
 /// The layer of this name.
 pub fn find(name: &str) -> Option<&'static dyn Layer> {
     ALL.iter().copied().find(|layer| layer.name() == name)
 }
 
+/// Reads a layer as a stack names it: `tls`, `esp(transport,udp)`.
+///
+/// # Errors
+/// A sentence that names what is unknown and lists what is known.
+pub(crate) fn parse(written: &str) -> std::result::Result<Arc<dyn Layer>, String> {
+    let (name, words) = match written.split_once('(') {
+        None => (written, Vec::new()),
+        Some((name, rest)) => {
+            let words = rest.strip_suffix(')').ok_or_else(|| {
+                format!(
+                    "`{written}`: the words of a layer stand in brackets, as in `esp(transport)`"
+                )
+            })?;
+            (name, words.split(',').map(str::trim).collect())
+        }
+    };
+    let layer = find(name).ok_or_else(|| {
+        let known: Vec<&str> = ALL.iter().map(|layer| layer.name()).collect();
+        format!("there is no layer `{name}`; there are {}", known.join(", "))
+    })?;
+    layer.with(&words)
+}
+
+/// Facts that are the same whatever was asked for.
+fn stated<const N: usize>(facts: [(&'static str, &'static str); N]) -> Vec<(&'static str, String)> {
+    facts.map(|(name, value)| (name, value.to_owned())).into()
+}
+
+/// A layer that is what it is: no word stands behind its name.
+fn without_words<L: Layer + 'static>(
+    layer: L,
+    words: &[&str],
+) -> std::result::Result<Arc<dyn Layer>, String> {
+    match words {
+        [] => Ok(Arc::new(layer)),
+        _ => Err(format!("`{}` takes no words in brackets", layer.name())),
+    }
+}
+
 /// Why these layers, innermost first, make no sense around this application.
-pub(crate) fn objection(service: &dyn Service, layers: &[&'static dyn Layer]) -> Option<String> {
+pub(crate) fn objection(service: &dyn Service, layers: &[Arc<dyn Layer>]) -> Option<String> {
     const DEEPEST: usize = 8;
     if layers.len() > DEEPEST {
         return Some(format!("more than {DEEPEST} layers"));
+    }
+    // between two layers in place there is nothing that gives new addresses
+    let networks: Vec<Kind> =
+        layers.iter().map(|layer| layer.kind()).filter(|kind| kind.is_network()).collect();
+    if networks.windows(2).any(|pair| pair == [Kind::InPlace, Kind::InPlace]) {
+        return Some(
+            "two layers in transport mode would protect the same two addresses; AH over ESP is \
+             the layer `ah+esp`"
+                .to_owned(),
+        );
     }
     let stream = layers.iter().rposition(|layer| layer.kind() == Kind::Stream)?;
     let (name, application) = (layers[stream].name(), service.name());
@@ -131,9 +241,9 @@ pub(crate) fn objection(service: &dyn Service, layers: &[&'static dyn Layer]) ->
              the one connection that it is put around; use a network layer, as {application}/wireguard"
         ));
     }
-    let network = layers[..stream].iter().find(|layer| layer.kind() == Kind::Network)?;
+    let network = layers[..stream].iter().find(|layer| layer.kind().is_network())?;
     Some(format!(
-        "`{0}` sends UDP packets and `{name}` carries a TCP connection; the other way round, \
+        "`{0}` sends packets and `{name}` carries a TCP connection; the other way round, \
          {application}/{name}/{0}, would do",
         network.name()
     ))

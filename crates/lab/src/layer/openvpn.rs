@@ -1,6 +1,8 @@
 //! OpenVPN over UDP, point to point, in user space.
 
-use super::{Kind, Layer, Place};
+use std::sync::Arc;
+
+use super::{Kind, Layer, Place, stated, without_words};
 use crate::agent::now_ns;
 use crate::error::Result;
 use crate::host::{Host, Role};
@@ -8,6 +10,7 @@ use crate::parts::{OPENVPN, Program};
 use crate::plan::Family;
 use crate::service::CIPHER;
 
+#[derive(Debug, Clone, Copy)]
 pub(super) struct OpenVpn;
 
 /// The line that says that data can pass.
@@ -16,6 +19,10 @@ const READY: &str = "Initialization Sequence Completed";
 impl Layer for OpenVpn {
     fn name(&self) -> &'static str {
         "openvpn"
+    }
+
+    fn with(&self, words: &[&str]) -> std::result::Result<Arc<dyn Layer>, String> {
+        without_words(*self, words)
     }
 
     fn about(&self) -> &'static str {
@@ -80,13 +87,13 @@ impl Layer for OpenVpn {
         place.until(place.client, "a handshake", || ready(place, since))
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
-        vec![
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        stated([
             ("encryption", "OpenVPN over UDP, in user space"),
             ("cipher", "AES-128-GCM"),
             ("key exchange", "TLS 1.3, certificates of ECDSA P-256"),
             ("renegotiation", "off, no pings"),
-        ]
+        ])
     }
 }
 

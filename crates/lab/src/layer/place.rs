@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Kind, Layer};
@@ -38,7 +39,7 @@ impl Ends {
 
 /// One instance of a layer. Each stack has its own of each of its layers.
 pub(crate) struct Instance {
-    pub(crate) layer: &'static dyn Layer,
+    pub(crate) layer: Arc<dyn Layer>,
     /// The stack's name.
     pub(crate) stack: String,
     /// Of all instances of the run, from 1: no two share ports or addresses.
@@ -63,7 +64,7 @@ impl Instance {
     /// # Errors
     /// No packet fits through, or too many instances.
     pub(crate) fn new(
-        layer: &'static dyn Layer,
+        layer: &Arc<dyn Layer>,
         stack: &str,
         number: u16,
         nth: u16,
@@ -76,21 +77,21 @@ impl Instance {
             return Err(Error::Plan(format!("more than {MOST} layers in one plan")));
         }
         let family = family_of(outer.server);
+        let mtu = || layer.inner_mtu(outer.mtu, family);
         let inner = match (layer.kind(), family) {
             (Kind::Stream, _) => {
                 let own = loopback(family);
                 Ends { client: own, server: own, ..outer }
             }
+            (Kind::InPlace, _) => Ends { mtu: mtu(), ..outer },
             (Kind::Network, Family::Ipv4) => {
                 let address = |host| IpAddr::from(Ipv4Addr::new(10, 78, number as u8, host));
-                let mtu = layer.inner_mtu(outer.mtu, family);
-                Ends { client: address(1), server: address(2), mtu, ..outer }
+                Ends { client: address(1), server: address(2), mtu: mtu(), ..outer }
             }
             (Kind::Network, Family::Ipv6) => {
                 let address =
                     |host| IpAddr::from(Ipv6Addr::new(0xfd78, number, 0, 0, 0, 0, 0, host));
-                let mtu = layer.inner_mtu(outer.mtu, family);
-                Ends { client: address(1), server: address(2), mtu, ..outer }
+                Ends { client: address(1), server: address(2), mtu: mtu(), ..outer }
             }
         };
         let least = if family == Family::Ipv6 { 1280 } else { 576 };
@@ -103,7 +104,7 @@ impl Instance {
             )));
         }
         Ok(Self {
-            layer,
+            layer: Arc::clone(layer),
             stack: stack.to_owned(),
             number,
             interface: layer.interface(number, nth),

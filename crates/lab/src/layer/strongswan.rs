@@ -1,13 +1,16 @@
 //! IPsec by strongSwan: IKEv2 (RFC 7296), and ESP (RFC 4303) by the kernel where it
 //! can, else in UDP (RFC 3948) by strongSwan's own library in user space.
 
-use super::{Kind, Layer, Place, kernel};
+use std::sync::Arc;
+
+use super::{Kind, Layer, Place, kernel, stated, without_words};
 use crate::command::quote;
 use crate::error::Result;
 use crate::host::Host;
 use crate::parts::{CHARON, Origin, Program, SWANCTL};
 use crate::plan::Family;
 
+#[derive(Debug, Clone, Copy)]
 pub(super) struct StrongSwan;
 
 /// Plugins and libraries have this path compiled in.
@@ -16,6 +19,10 @@ const LIBRARIES: &str = "/usr/lib/ipsec";
 impl Layer for StrongSwan {
     fn name(&self) -> &'static str {
         "strongswan"
+    }
+
+    fn with(&self, words: &[&str]) -> std::result::Result<Arc<dyn Layer>, String> {
+        without_words(*self, words)
     }
 
     fn about(&self) -> &'static str {
@@ -80,18 +87,18 @@ impl Layer for StrongSwan {
         swanctl(place, place.client, &["--initiate", "--child", "lab", "--timeout", "15"]).map(drop)
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+    fn facts(&self) -> Vec<(&'static str, String)> {
         let by = if self.in_kernel() {
             "ESP, tunnel mode, by the kernel"
         } else {
             "ESP in UDP, tunnel mode, by kernel-libipsec in user space"
         };
-        vec![
+        stated([
             ("encryption", by),
             ("cipher", "AES-128-GCM, 16 octets of ICV"),
             ("key exchange", "IKEv2, X25519, pre-shared key"),
             ("rekeying", "off, no dead peer detection"),
-        ]
+        ])
     }
 }
 

@@ -1,19 +1,25 @@
 //! TLS 1.3 around a TCP connection (RFC 8446): stunnel on both sides.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use super::{Kind, Layer, Place};
+use super::{Kind, Layer, Place, stated, without_words};
 use crate::error::Result;
 use crate::host::Host;
 use crate::parts::{Program, STUNNEL};
 use crate::plan::Family;
 use crate::service::CIPHER;
 
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Tls;
 
 impl Layer for Tls {
     fn name(&self) -> &'static str {
         "tls"
+    }
+
+    fn with(&self, words: &[&str]) -> std::result::Result<Arc<dyn Layer>, String> {
+        without_words(*self, words)
     }
 
     fn about(&self) -> &'static str {
@@ -84,14 +90,14 @@ sessionResume = no
         place.until(client, "a connection through it", || client.connects(place.at.client()))
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
-        vec![
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        stated([
             ("encryption", "TLS 1.3 by stunnel, its certificate verified"),
             ("cipher", CIPHER),
             ("key", "ECDSA P-256"),
             ("resumption", "off: each connection is a full handshake"),
             ("TCP", "no Nagle on either side"),
-        ]
+        ])
     }
 }
 

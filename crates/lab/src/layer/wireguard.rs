@@ -1,17 +1,24 @@
 //! WireGuard: by the kernel where it can, else by wireguard-go, the protocol in
 //! user space, segmentation and coalescing offloaded to the kernel.
 
-use super::{Kind, Layer, Place, kernel};
+use std::sync::Arc;
+
+use super::{Kind, Layer, Place, kernel, stated, without_words};
 use crate::error::Result;
 use crate::host::{Host, Role};
 use crate::parts::{Program, WG, WIREGUARD_GO};
 use crate::plan::Family;
 
+#[derive(Debug, Clone, Copy)]
 pub(super) struct WireGuard;
 
 impl Layer for WireGuard {
     fn name(&self) -> &'static str {
         "wireguard"
+    }
+
+    fn with(&self, words: &[&str]) -> std::result::Result<Arc<dyn Layer>, String> {
+        without_words(*self, words)
     }
 
     fn about(&self) -> &'static str {
@@ -115,17 +122,17 @@ impl Layer for WireGuard {
         })
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+    fn facts(&self) -> Vec<(&'static str, String)> {
         let by = if self.in_kernel() {
             "WireGuard by the kernel"
         } else {
             "WireGuard by wireguard-go, in user space"
         };
-        vec![
+        stated([
             ("encryption", by),
             ("cipher", "ChaCha20-Poly1305"),
             ("key exchange", "Noise IKpsk2, X25519; new keys before each sample"),
-        ]
+        ])
     }
 }
 

@@ -12,9 +12,8 @@ use super::hosts::SshHosts;
 use super::testbed::TestbedFile;
 use super::{AS_IT_IS, Family, LinkBackend, Offload, Plan, PlannedStack};
 use crate::analysis::stop::{self, Until};
-use crate::layer;
 use crate::link::LinkSpec;
-use crate::stack::Stack;
+use crate::stack::{Stack, canonical};
 use crate::units;
 use crate::workload::{Kind, Workload};
 
@@ -180,7 +179,7 @@ impl PlanFile {
         }
         for (planned, written) in stacks.iter().zip(self.stacks.get_ref()) {
             let mut layers = planned.stack.layers.iter();
-            if let Some(network) = layers.find(|layer| layer.kind() == layer::Kind::Network) {
+            if let Some(network) = layers.find(|layer| layer.kind().is_network()) {
                 let message = format!(
                     "`{}`: `{}` would change interfaces and routes of two real hosts, which the lab does not; between \
                      them the layer `tls` can be measured",
@@ -288,22 +287,23 @@ impl PlanFile {
         let known = |name: &str| stacks.iter().any(|planned| planned.stack.name == name);
         let mut baselines = BTreeMap::new();
         for (stack, baseline) in &self.baselines {
-            for name in [stack, baseline] {
+            let canonical_names = (canonical(stack.get_ref()), canonical(baseline.get_ref()));
+            for (name, canonical) in [(stack, &canonical_names.0), (baseline, &canonical_names.1)] {
                 let none = baseline.get_ref() == NO_BASELINE && name == baseline;
-                if !none && !known(name.get_ref()) {
+                if !none && !known(canonical) {
                     return Err(at(
                         name,
                         format!("`{}` is not one of this plan's stacks", name.get_ref()),
                     ));
                 }
             }
-            if stack.get_ref() == baseline.get_ref() {
+            if canonical_names.0 == canonical_names.1 {
                 return Err(at(
                     baseline,
                     "a stack cannot be its own baseline; list it again with a label (`ftp#again`)",
                 ));
             }
-            baselines.insert(stack.get_ref().clone(), baseline.get_ref().clone());
+            baselines.insert(canonical_names.0, canonical_names.1);
         }
         let defaults: Vec<Option<String>> =
             stacks.iter().map(|p| p.stack.baselines().into_iter().find(|b| known(b))).collect();
@@ -312,8 +312,9 @@ impl PlanFile {
             planned.baseline = named.or(default).filter(|baseline| baseline != NO_BASELINE);
         }
         for (stack, baseline) in &self.baselines {
-            let chained =
-                stacks.iter().any(|p| p.stack.name == *baseline.get_ref() && p.baseline.is_some());
+            let chained = stacks
+                .iter()
+                .any(|p| p.stack.name == canonical(baseline.get_ref()) && p.baseline.is_some());
             if chained {
                 return Err(at(
                     baseline,
@@ -334,7 +335,7 @@ impl WorkloadFile {
         let kind = *self.kind.get_ref();
         let names: Vec<String> = match &self.stacks {
             None => all.iter().map(|planned| planned.stack.name.clone()).collect(),
-            Some(names) => names.iter().map(|name| name.get_ref().clone()).collect(),
+            Some(names) => names.iter().map(|name| canonical(name.get_ref())).collect(),
         };
         for (index, name) in names.iter().enumerate() {
             let here = self.stacks.as_ref().map_or(self.kind.span(), |names| names[index].span());

@@ -170,9 +170,12 @@ impl Plan {
         };
         // Baselines that the user did not name are measured too: an overhead
         // over nothing is no answer.
+        let parsed = stacks.iter().map(|name| Stack::parse(name).map_err(Error::Plan));
+        let parsed = parsed.collect::<Result<Vec<_>>>()?;
+        let stacks: Vec<String> = parsed.iter().map(|stack| stack.name.clone()).collect();
         let mut all: Vec<String> = Vec::new();
-        for name in stacks {
-            let baselines = Stack::parse(name).map_err(Error::Plan)?.baselines();
+        for (name, stack) in stacks.iter().zip(&parsed) {
+            let baselines = stack.baselines();
             let named = baselines.iter().any(|b| stacks.contains(b));
             let missing = baselines.last().filter(|b| !named && !all.contains(b));
             all.extend(missing.cloned());
@@ -366,6 +369,10 @@ sizes = ["1KiB", "1MiB"]
             ),
             (format!("{GOOD}[baselines]\nftps = \"http\"\n"), "11: `http` is not one of"),
             (format!("{GOOD}[baselines]\nftp = \"ftp\"\n"), "11: a stack cannot be its own"),
+            (
+                GOOD.replace("\"ftps\"", "\"ftp/esp(md5)\""),
+                "3: `esp` knows no `md5`; the words are",
+            ),
             ("stacks = [\"ftp\"".into(), "1:"),
             (GOOD.replace("repetitions = 3", "name = \"../x\""), "4: `../x` is not one word"),
             (GOOD.replace("1MiB", "1024"), "8: `ftp` does `download` of this size twice"),

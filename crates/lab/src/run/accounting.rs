@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     fn totals(frames: &[u32]) -> Totals {
-        let mut totals = Totals::new([10, 77, 1, 1].into());
+        let mut totals = Totals::new(std::net::IpAddr::from([10, 77, 1, 1]));
         frames.iter().for_each(|&wire_len| totals.add(&[], wire_len));
         totals
     }

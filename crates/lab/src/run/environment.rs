@@ -60,9 +60,8 @@ pub(super) fn record(
             .window()
             .map(|(_, words)| ("window".to_owned(), words.to_owned()));
         let layers = planned.stack.layers.iter().flat_map(|layer| {
-            let named = move |(name, value): (&str, &str)| {
-                (format!("{}: {name}", layer.name()), value.to_owned())
-            };
+            let named =
+                move |(name, value): (&str, String)| (format!("{}: {name}", layer.name()), value);
             layer.facts().into_iter().map(named)
         });
         let mtu = bench.inner_mtus(&planned.stack.name);

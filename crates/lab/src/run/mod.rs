@@ -274,7 +274,9 @@ pub fn require(plan: &Plan) -> Result<()> {
     }
     let stacks = plan.stacks.iter().flat_map(|planned| planned.stack.programs());
     let programs: Vec<Program> = parts::TESTBED.iter().copied().chain(stacks).collect();
-    Parts::from_environment().require(&programs)
+    Parts::from_environment().require(&programs)?;
+    let mut layers = plan.stacks.iter().flat_map(|planned| &planned.stack.layers);
+    layers.try_for_each(|layer| layer.require())
 }
 
 /// The blocks of a plan's workloads on one link.

@@ -649,7 +649,14 @@ fn failure(cell: &Cell, outcome: &Outcome, reported: Option<&str>) -> Option<Str
     }
 }
 
-/// A service's own folder on a host.
+/// A service's own folder on a host. Its name stands in the configuration of servers
+/// and in shell lines.
 fn folder_of(host: &Host, stack: &str) -> PathBuf {
-    host.root.join("services").join(stack.replace(['#', '/'], "-"))
+    let plain = |c| match c {
+        '/' => '-',
+        '#' => '.',
+        c if c.is_ascii_alphanumeric() || "+-".contains(c) => c,
+        _ => '_',
+    };
+    host.root.join("services").join(stack.chars().map(plain).collect::<String>())
 }

@@ -23,6 +23,8 @@ pub(super) struct Wrapped {
     pub(super) wire_port: u16,
     /// Outermost first.
     instances: Vec<Instance>,
+    /// Addresses on the link that the outermost has for itself.
+    own_ends: Option<Ends>,
     /// On the client's inner interface, where a tunnel hides the connection from
     /// the router.
     inner: Option<Tap>,
@@ -46,10 +48,17 @@ impl Wrapped {
     ) -> Result<Self> {
         let (client, server) = (testbed.client.address, testbed.server.address);
         let mut ends = Ends { client, server, mtu: testbed.mtu(), ports: testbed.layer_ports() };
-        let mut instances = Vec::new();
+        let mut instances: Vec<Instance> = Vec::new();
         let mut connects = None;
-        for (inside, &layer) in stack.layers.iter().enumerate().rev() {
+        let mut own_ends = None;
+        for (inside, layer) in stack.layers.iter().enumerate().rev() {
             numbers.all += 1;
+            // inside another network the addresses are nobody else's anyway
+            let on_link = !instances.iter().any(|around| around.layer.kind().is_network());
+            if on_link && layer.wants_own_addresses() {
+                ends = testbed.own_ends(numbers.all);
+                own_ends = Some(ends);
+            }
             let nth = numbers.of_layer.entry(layer.name()).or_default();
             // a stream inside another listens where the outer one forwards to
             let inner_stream = inside > 0 && stack.layers[inside - 1].kind() == Kind::Stream;
@@ -78,19 +87,21 @@ impl Wrapped {
             connects: connects.unwrap_or(listens),
             wire_port: outermost.map_or(port, |stream| stream.server().port()),
             instances,
+            own_ends,
             inner: None,
         })
     }
 
     /// Starts the layers, outermost first, each set up from nothing.
     pub(super) fn start(&mut self, testbed: &Testbed) -> Result<()> {
+        self.own_ends.as_ref().map_or(Ok(()), |ends| testbed.add_own_ends(ends))?;
         for instance in &self.instances {
             let place = place(testbed, instance);
             for host in place.hosts() {
                 host.make_folders(&[place.dir(host)])?;
             }
             instance.layer.start(&place)?;
-            if instance.layer.kind() == Kind::Network {
+            if instance.layer.kind().is_network() {
                 let client = instance.inner.client;
                 self.inner = testbed.tap_client(&instance.interface, client)?;
             }
@@ -115,7 +126,7 @@ impl Wrapped {
 
     /// Name and MTU of the inner interfaces.
     pub(super) fn inner_mtus(&self) -> impl Iterator<Item = (String, String)> {
-        self.instances.iter().filter(|i| i.layer.kind() == Kind::Network).map(|instance| {
+        self.instances.iter().filter(|i| i.layer.kind().is_network()).map(|instance| {
             (format!("{}: inner MTU", instance.layer.name()), instance.inner.mtu.to_string())
         })
     }
@@ -157,9 +168,9 @@ impl Wrapped {
     ) -> Result<Vec<LayerSetup>> {
         self.wake(testbed)?;
         let mut rows = Vec::new();
-        for instance in &self.instances {
+        for instance in self.instances.iter().filter(|instance| instance.layer.negotiates()) {
             let place = place(testbed, instance);
-            let network = instance.layer.kind() == Kind::Network;
+            let network = instance.layer.kind().is_network();
             let clock = if network { testbed.clock() } else { self.clock(testbed) };
             let Some(clock) = clock else { continue };
             let mut seen = Vec::new();

@@ -30,8 +30,8 @@ use crate::link::LinkSpec;
 use crate::machine;
 use crate::measure::cgroup::{self, Cgroup};
 use crate::measure::cpu::{Meter, Reading, Spent};
-use crate::measure::wire::Framing;
-use crate::plan::{Offload, Plan};
+use crate::measure::wire::{ClientSide, Framing};
+use crate::plan::{Family, Offload, Plan};
 use crate::results::HostRecord;
 use crate::scratch::{self, Scratch, run_name};
 
@@ -192,7 +192,8 @@ impl Testbed {
             None
         } else {
             let interface = netns::ROUTER_TO_CLIENT;
-            Some(Tap::open(&names.router, interface, Framing::Ethernet, addresses.client)?)
+            let side = ClientSide::network(addresses.client, netns::network_bits(plan.family));
+            Some(Tap::open(&names.router, interface, Framing::Ethernet, side)?)
         };
         Ok(Self {
             place: Place::Here(Box::new(Namespaces { router, groups, names, meter })),
@@ -344,6 +345,27 @@ impl Testbed {
             return Ok(None);
         }
         Tap::open(&self.names()?.client, interface, Framing::Ip, client).map(Some)
+    }
+
+    /// The two ends of an instance of a layer that has addresses of its own on the
+    /// link; they are there after [`Testbed::add_own_ends`].
+    pub(crate) fn own_ends(&self, number: u16) -> Ends {
+        let netns::Addresses { client, server } = netns::own_addresses(self.family(), number);
+        Ends { client, server, mtu: self.mtu, ports: self.layer_ports() }
+    }
+
+    /// Gives both hosts these addresses.
+    ///
+    /// # Errors
+    /// A command failed, or the hosts are real.
+    pub(crate) fn add_own_ends(&self, ends: &Ends) -> Result<()> {
+        let own = netns::Addresses { client: ends.client, server: ends.server };
+        let commands = netns::own_commands(self.names()?, &own, &self.congestion_control);
+        self.executor.run_all(&commands)
+    }
+
+    fn family(&self) -> Family {
+        if self.client.address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }
     }
 
     /// Forgets what TCP remembers of the other end.

@@ -60,6 +60,46 @@ pub(super) fn addresses(family: Family) -> Addresses {
     }
 }
 
+/// Leading bits that all addresses of a host have in common.
+pub(super) fn network_bits(family: Family) -> u32 {
+    if family == Family::Ipv4 { 24 } else { 64 }
+}
+
+/// Addresses of the two hosts that one instance of a layer has for itself; `number`
+/// is from 1 to 250.
+pub(super) fn own_addresses(family: Family, number: u16) -> Addresses {
+    let address = |n: u8| match family {
+        Family::Ipv4 => IpAddr::from([10, 77, n, 1 + number as u8]),
+        Family::Ipv6 => IpAddr::from([0xfd77, n.into(), 0, 0, 0, 0, 1, number]),
+    };
+    Addresses { client: address(1), server: address(2) }
+}
+
+/// Gives both hosts addresses more, between which packets go as between their first.
+pub(super) fn own_commands(names: &Names, own: &Addresses, congestion: &str) -> Vec<Command> {
+    let sides = [
+        (&names.client, ROUTER_TO_CLIENT, 1, own.client, own.server),
+        (&names.server, ROUTER_TO_SERVER, 2, own.server, own.client),
+    ];
+    let lines = sides.iter().flat_map(|(host, interface, n, address, far)| {
+        let router = &names.router;
+        let (bits, nodad, gateway) = match address {
+            IpAddr::V4(_) => (32, "", format!("10.77.{n}.254")),
+            IpAddr::V6(_) => (128, " nodad", format!("fd77:{n}::fe")),
+        };
+        [
+            format!("ip -n {host} addr add {address}/{bits} dev {HOST_INTERFACE}{nodad}"),
+            format!(
+                "ip -n {router} neigh replace {address} lladdr 02:00:00:00:0{n}:01 nud permanent dev {interface}"
+            ),
+            format!(
+                "ip -n {host} route add {far}/{bits} via {gateway} src {address} congctl {congestion}"
+            ),
+        ]
+    });
+    lines.map(|line| Command::words(&line)).collect()
+}
+
 /// One side of the router.
 struct Side<'a> {
     host: &'a str,

@@ -1,6 +1,5 @@
 //! The capture at the router: one ring, drained by a thread now and then.
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -10,7 +9,7 @@ use headroom_netio::capture::HEAD;
 use headroom_netio::{Capture, Frame};
 
 use crate::error::{Doing, Error, Result};
-use crate::measure::wire::{Framing, Trace};
+use crate::measure::wire::{ClientSide, Framing, Trace};
 
 /// Octets of the ring: of heads, a third of a second of the busiest traffic.
 const RING: usize = 32 << 20;
@@ -52,7 +51,7 @@ impl Tap {
         namespace: &str,
         interface: &str,
         framing: Framing,
-        client: IpAddr,
+        client: impl Into<ClientSide>,
     ) -> Result<Self> {
         Self::start(namespace, interface, framing, HEAD, Trace::new(client))
     }

@@ -20,7 +20,7 @@ use phases::{follow, stretches};
 pub use phases::{Phase, Phases, Stretch};
 pub(crate) use setup::SetUp;
 pub use tcp::Tcp;
-pub(crate) use totals::Totals;
+pub(crate) use totals::{ClientSide, Totals};
 pub(crate) use trace::{Framing, Packet, Trace};
 
 /// What has to be known about a transfer to read its trace.

@@ -8,10 +8,42 @@ use headroom_packet::ethernet::Frame;
 /// What passed in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Totals {
-    client: IpAddr,
+    client: ClientSide,
     from_client: Way,
     /// Everything else: from the server, or from nobody with an IP address.
     to_client: Way,
+}
+
+/// The addresses of the client where packets are seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ClientSide {
+    address: IpAddr,
+    /// Leading bits that all of them have in common.
+    bits: u32,
+}
+
+impl ClientSide {
+    /// Every address that begins with the same `bits` is the client's.
+    pub(crate) fn network(address: IpAddr, bits: u32) -> Self {
+        Self { address, bits }
+    }
+
+    pub(crate) fn has(&self, other: IpAddr) -> bool {
+        // shifted to the left, so that a prefix of any length is what remains
+        let number = |address: IpAddr| match address {
+            IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
+            IpAddr::V6(v6) => v6.to_bits(),
+        };
+        let same = number(self.address) ^ number(other);
+        self.address.is_ipv4() == other.is_ipv4() && same.leading_zeros() >= self.bits
+    }
+}
+
+impl From<IpAddr> for ClientSide {
+    /// This address alone.
+    fn from(address: IpAddr) -> Self {
+        Self { address, bits: if address.is_ipv4() { 32 } else { 128 } }
+    }
 }
 
 /// What passed in one direction.
@@ -29,14 +61,14 @@ pub(crate) struct Way {
 }
 
 impl Totals {
-    pub(crate) fn new(client: IpAddr) -> Self {
-        Self { client, from_client: Way::default(), to_client: Way::default() }
+    pub(crate) fn new(client: impl Into<ClientSide>) -> Self {
+        Self { client: client.into(), from_client: Way::default(), to_client: Way::default() }
     }
 
     /// Counts a frame of which `head` was captured.
     pub(crate) fn add(&mut self, head: &[u8], wire_len: u32) {
         let source = Frame::new(head).ok().and_then(|frame| frame.ip_source());
-        let from_client = source == Some(self.client);
+        let from_client = source.is_some_and(|source| self.client.has(source));
         (if from_client { &mut self.from_client } else { &mut self.to_client }).add(wire_len);
     }
 
@@ -105,7 +137,7 @@ mod tests {
 
     #[test]
     fn every_frame_counts_in_its_direction() {
-        let mut totals = Totals::new(CLIENT.into());
+        let mut totals = Totals::new(IpAddr::from(CLIENT));
         totals.add(&head(CLIENT), 100);
         totals.add(&head([10, 77, 2, 1]), 1514);
         totals.add(&[0; 14], 60); // no IP at all
@@ -113,6 +145,18 @@ mod tests {
         assert_eq!((totals.way(true).frames, totals.way(true).octets), (1, 100));
         assert_eq!((totals.way(false).frames, totals.way(false).octets), (3, 1616));
         assert_eq!((totals.frames(), totals.octets(), totals.largest()), (4, 1716, 1514));
+    }
+
+    #[test]
+    fn a_client_may_have_a_network_of_addresses() {
+        let side = ClientSide::network(IpAddr::from([10, 77, 1, 1]), 24);
+        assert!(side.has([10, 77, 1, 1].into()) && side.has([10, 77, 1, 77].into()));
+        assert!(!side.has([10, 77, 2, 1].into()) && !side.has("a4d:101::1".parse().expect("IPv6")));
+        let one = ClientSide::from(IpAddr::from([10, 78, 3, 1]));
+        assert!(one.has([10, 78, 3, 1].into()) && !one.has([10, 78, 3, 2].into()));
+        let side = ClientSide::network("fd77:1::1".parse().expect("IPv6"), 64);
+        assert!(side.has("fd77:1::1:9".parse().expect("IPv6")));
+        assert!(!side.has("fd77:2::1".parse().expect("IPv6")));
     }
 
     #[test]

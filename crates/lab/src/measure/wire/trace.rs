@@ -9,12 +9,12 @@ use headroom_packet::ethernet::Frame;
 use headroom_packet::tcp::Timestamps;
 use serde::{Deserialize, Serialize};
 
-use super::Totals;
+use super::{ClientSide, Totals};
 
 /// All TCP frames of a transfer, in the order in which the router saw them.
 #[derive(Debug)]
 pub(crate) struct Trace {
-    client: IpAddr,
+    client: ClientSide,
     /// Where a host has other business: the server's ports that count.
     only: Option<(IpAddr, RangeInclusive<u16>)>,
     /// Number and first sequence number of each connection.
@@ -37,7 +37,8 @@ pub(crate) enum Framing {
 }
 
 impl Trace {
-    pub(crate) fn new(client: IpAddr) -> Self {
+    pub(crate) fn new(client: impl Into<ClientSide>) -> Self {
+        let client = client.into();
         Self {
             client,
             only: None,
@@ -89,12 +90,12 @@ impl Trace {
             let counts = framing == Framing::Ethernet && self.only.is_none();
             let source = Frame::new(head).ok().and_then(|frame| frame.ip_source());
             if let Some(source) = source.filter(|_| counts) {
-                let from_client = source == self.client;
+                let from_client = self.client.has(source);
                 self.datagrams.push(Datagram { time_ns, wire_len, from_client });
             }
             return;
         };
-        let from_client = segment.source.ip() == self.client;
+        let from_client = self.client.has(segment.source.ip());
         let (client, server) = if from_client {
             (segment.source, segment.destination)
         } else {

@@ -1,0 +1,90 @@
+//! Fresh keys and SPIs of one instance, the same at both ends.
+
+use rand::Rng;
+
+use super::words::Parameters;
+use super::{Ipsec, Protocol};
+use crate::host::Role;
+
+/// One protection with its numbers and keys, in both directions.
+#[derive(Debug)]
+pub(super) struct Keys {
+    /// ESP or Q-ESP; none of AH alone.
+    pub(super) encrypted: Option<Ways>,
+    /// AH.
+    pub(super) authenticated: Option<Ways>,
+}
+
+/// Both directions of one protection.
+#[derive(Debug)]
+pub(super) struct Ways {
+    from_client: Way,
+    from_server: Way,
+}
+
+/// One security association.
+#[derive(Debug)]
+pub(super) struct Way {
+    pub(super) spi: u32,
+    /// Hexadecimal; of the cipher, or of AH's algorithm.
+    pub(super) key: String,
+    /// Hexadecimal; of the algorithm beside a cipher that does not authenticate.
+    pub(super) integrity_key: Option<String>,
+}
+
+impl Keys {
+    /// New ones for the instance with this number; those of a dry run are told apart
+    /// from real ones at a glance.
+    pub(super) fn fresh(layer: &Ipsec, number: u16, dry: bool) -> Self {
+        let Parameters { cipher, mac, .. } = layer.parameters;
+        let authenticator = mac.filter(|_| layer.protocol.has_ah());
+        let way = |nth: u32, key: usize, integrity_key: Option<usize>| Way {
+            spi: spi(number, nth, dry),
+            key: hex(key, dry),
+            integrity_key: integrity_key.map(|octets| hex(octets, dry)),
+        };
+        let encrypted = cipher.map(|cipher| {
+            let beside = mac.filter(|_| cipher.tag.is_none()).map(|mac| mac.key);
+            Ways {
+                from_client: way(0, cipher.key, beside),
+                from_server: way(1, cipher.key, beside),
+            }
+        });
+        let authenticated = authenticator.map(|mac| Ways {
+            from_client: way(2, mac.key, None),
+            from_server: way(3, mac.key, None),
+        });
+        Self { encrypted, authenticated }
+    }
+
+    /// Each protection, innermost first, with its name.
+    pub(super) fn each(&self, protocol: Protocol) -> impl Iterator<Item = (&'static str, &Ways)> {
+        let inner = if protocol == Protocol::QEsp { "qesp" } else { "esp" };
+        let inner = self.encrypted.iter().map(move |ways| (inner, ways));
+        inner.chain(self.authenticated.iter().map(|ways| ("ah", ways)))
+    }
+}
+
+impl Ways {
+    /// What this end sends with, then what it receives with.
+    pub(super) fn seen_from(&self, role: Role) -> [&Way; 2] {
+        match role {
+            Role::Client => [&self.from_client, &self.from_server],
+            Role::Server => [&self.from_server, &self.from_client],
+        }
+    }
+}
+
+/// A number above the reserved ones (RFC 4303 §2.1), unlike every other of the run.
+fn spi(number: u16, nth: u32, dry: bool) -> u32 {
+    let chance: u32 = if dry { 0 } else { rand::random() };
+    chance << 12 | 0x800 | u32::from(number) << 2 | nth
+}
+
+fn hex(octets: usize, dry: bool) -> String {
+    let mut key = vec![0; octets];
+    if !dry {
+        rand::rng().fill_bytes(&mut key);
+    }
+    key.iter().map(|octet| format!("{octet:02x}")).collect()
+}

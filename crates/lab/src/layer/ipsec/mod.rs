@@ -1,0 +1,285 @@
+//! IPsec with static keys: ESP (RFC 4303), AH (RFC 4302), AH over ESP and Q-ESP, in
+//! tunnel and transport mode; by `headroom tunnel`, or by the kernel's XFRM.
+
+mod gateway;
+mod keys;
+mod suite;
+mod words;
+mod xfrm;
+
+use std::sync::Arc;
+
+use super::{Kind, Layer, Place};
+use crate::error::{Error, Result};
+use crate::parts::Program;
+use crate::plan::Family;
+
+use keys::Keys;
+use suite::Cipher;
+use words::{Backend, Mode, Parameters};
+
+/// One of the protocols, as words make it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ipsec {
+    protocol: Protocol,
+    parameters: Parameters,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Esp,
+    Ah,
+    /// AH over ESP: ESP first, then AH around its packet.
+    AhEsp,
+    QEsp,
+}
+
+impl Protocol {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Esp => "esp",
+            Self::Ah => "ah",
+            Self::AhEsp => "ah+esp",
+            Self::QEsp => "qesp",
+        }
+    }
+
+    const fn encrypts(self) -> bool {
+        !matches!(self, Self::Ah)
+    }
+
+    const fn has_ah(self) -> bool {
+        matches!(self, Self::Ah | Self::AhEsp)
+    }
+
+    /// Whether it may be used with a cipher; Q-ESP must hide what it carries.
+    fn takes(self, cipher: &Cipher) -> bool {
+        self.encrypts() && (self != Self::QEsp || cipher.encrypts())
+    }
+}
+
+/// Every packet has its number in 64 bits (RFC 4303 §2.2.1), and may be this much late.
+const WINDOW: u32 = 4096;
+
+impl Ipsec {
+    pub(super) const ESP: Self = Self::of(Protocol::Esp);
+    pub(super) const AH: Self = Self::of(Protocol::Ah);
+    pub(super) const AH_ESP: Self = Self::of(Protocol::AhEsp);
+    pub(super) const QESP: Self = Self::of(Protocol::QEsp);
+
+    const fn of(protocol: Protocol) -> Self {
+        Self { protocol, parameters: Parameters::of(protocol) }
+    }
+
+    /// Cipher and integrity algorithm, in words.
+    fn suite(&self) -> String {
+        let Parameters { cipher, mac, .. } = self.parameters;
+        let mac = mac.map(|mac| mac.name);
+        match (cipher, mac) {
+            (Some(cipher), Some(mac)) if cipher.tag.is_some() => {
+                format!("{}, around it {mac}", cipher.name)
+            }
+            (Some(cipher), Some(mac)) if self.protocol == Protocol::AhEsp => {
+                format!("{} with {mac}, around it {mac}", cipher.name)
+            }
+            (Some(cipher), Some(mac)) => format!("{} with {mac}", cipher.name),
+            (Some(cipher), None) => cipher.name.to_owned(),
+            (None, mac) => mac.unwrap_or_default().to_owned(),
+        }
+    }
+
+    fn by_kernel(&self) -> bool {
+        self.parameters.backend == Backend::Kernel
+    }
+
+    /// Octets of AH's header (RFC 4302 §2.2); Linux fills it up to 8 over IPv4 too.
+    fn ah_octets(&self, family: Family) -> u32 {
+        let Some(mac) = self.parameters.mac.filter(|_| self.protocol.has_ah()) else { return 0 };
+        let unit = if family == Family::Ipv6 || self.by_kernel() { 8 } else { 4 };
+        (12 + mac.icv).next_multiple_of(unit)
+    }
+
+    /// Octets of the longest text with its trailer that fits in `room` with header,
+    /// IV and ICV; without a cipher, all of it.
+    fn text_octets(&self, room: u32) -> u32 {
+        let Parameters { cipher, mac, udp, .. } = self.parameters;
+        let Some(cipher) = cipher else { return room };
+        let header = if self.protocol == Protocol::QEsp { 16 } else { 8 };
+        let icv = cipher.tag.or(mac.map(|mac| mac.icv)).unwrap_or(0);
+        let beside = header + cipher.iv + icv + if udp { 8 } else { 0 };
+        let text = room.saturating_sub(beside);
+        // padding length and next header (RFC 4303 §2.4, §2.6)
+        (text - text % cipher.block).saturating_sub(2)
+    }
+}
+
+impl Layer for Ipsec {
+    fn name(&self) -> &'static str {
+        self.protocol.name()
+    }
+
+    fn title(&self) -> String {
+        let words = self.parameters.written(self.protocol);
+        let name = self.name();
+        if words.is_empty() { name.to_owned() } else { format!("{name}({})", words.join(",")) }
+    }
+
+    fn words(&self) -> Option<String> {
+        Some(words::known(self.protocol))
+    }
+
+    fn with(&self, words: &[&str]) -> std::result::Result<Arc<dyn Layer>, String> {
+        let parameters = Parameters::read(self.protocol, words)?;
+        Ok(Arc::new(Self { parameters, ..*self }))
+    }
+
+    fn about(&self) -> &'static str {
+        match self.protocol {
+            Protocol::Esp => "IPsec's ESP with static keys: headroom tunnel both sides",
+            Protocol::Ah => "IPsec's AH, which encrypts nothing: headroom tunnel both sides",
+            Protocol::AhEsp => "AH around ESP: headroom tunnel both sides",
+            Protocol::QEsp => "Q-ESP, ESP with ports in clear: headroom tunnel both sides",
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self.parameters.mode {
+            Mode::Tunnel => Kind::Network,
+            Mode::Transport => Kind::InPlace,
+        }
+    }
+
+    fn encrypts(&self) -> bool {
+        self.parameters.cipher.is_some_and(Cipher::encrypts)
+    }
+
+    /// Keys come with the configuration.
+    fn negotiates(&self) -> bool {
+        false
+    }
+
+    /// What comes without ports goes to everyone who listens for its protocol at an
+    /// address: a gateway at rest would look at another's packets.
+    fn wants_own_addresses(&self) -> bool {
+        !self.parameters.udp || self.parameters.mode == Mode::Transport
+    }
+
+    fn require(&self) -> Result<()> {
+        if self.by_kernel() && !xfrm::works(self) {
+            return Err(Error::Missing(format!(
+                "this machine's kernel cannot do `{}`: it lacks {} in its XFRM, or interfaces of the type \
+                 `xfrm`; leave out `backend=kernel`, and `headroom tunnel` does the work",
+                self.title(),
+                self.suite(),
+            )));
+        }
+        Ok(())
+    }
+
+    fn in_kernel(&self) -> bool {
+        self.by_kernel()
+    }
+
+    fn has_daemon(&self) -> bool {
+        !self.by_kernel()
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        &[]
+    }
+
+    /// In transport mode the packet's own header is the outer one.
+    fn inner_mtu(&self, outer: u32, family: Family) -> u32 {
+        let ip = if family == Family::Ipv6 { 40 } else { 20 };
+        let text = self.text_octets(outer.saturating_sub(ip + self.ah_octets(family)));
+        match self.parameters.mode {
+            Mode::Tunnel => text,
+            Mode::Transport => text + ip,
+        }
+    }
+
+    fn interface(&self, number: u16, _nth: u16) -> String {
+        format!("hr{number}")
+    }
+
+    fn start(&self, place: &Place<'_>) -> Result<()> {
+        let keys = Keys::fresh(self, place.at.number, place.client.is_dry());
+        for host in place.hosts() {
+            if self.by_kernel() {
+                xfrm::start(self, place, host, &keys)?;
+            } else {
+                gateway::start(self, place, host, &keys)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// There is nothing to agree on.
+    fn establish(&self, _place: &Place<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let (name, Parameters { mode, udp, queues, .. }) = (self.name(), self.parameters);
+        let by = if self.by_kernel() { "the kernel's XFRM" } else { "headroom tunnel" };
+        let fact = |name, value: &str| (name, value.to_owned());
+        vec![
+            fact("protocol", &format!("{name}, {} mode", mode.name())),
+            fact("suite", &self.suite()),
+            fact("backend", by),
+            fact("encapsulation", if udp { "UDP (RFC 3948)" } else { "none" }),
+            fact(
+                "key exchange",
+                "none: static keys, new ones each run, so that setting up sends nothing",
+            ),
+            fact("sequence numbers", &format!("64 bits, anti-replay window {WINDOW}")),
+            fact("queues", &queues.to_string()),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(written: &str) -> Arc<dyn Layer> {
+        super::super::parse(written).expect(written)
+    }
+
+    #[test]
+    fn the_longest_inner_packet_fits_and_one_more_octet_does_not() {
+        use Family::{Ipv4, Ipv6};
+        for (written, family, inner) in [
+            // 1500 − 20 − 8 − 8 − 16 = 1448, less pad length and next header
+            ("esp", Ipv4, 1446),
+            ("esp", Ipv6, 1426),
+            ("esp(udp)", Ipv4, 1438),
+            ("qesp", Ipv4, 1438),
+            ("qesp", Ipv6, 1418),
+            // 1500 − 20 − 8 − 16 − 12 = 1444 → 1440
+            ("esp(aes-128-cbc,hmac-sha1)", Ipv4, 1438),
+            ("esp(3des-cbc,hmac-md5)", Ipv4, 1446),
+            ("esp(null,hmac-sha1)", Ipv4, 1458),
+            ("esp(transport)", Ipv4, 1466),
+            ("qesp(transport)", Ipv6, 1458),
+            // 12 + 16 octets, over IPv6 filled up to 32
+            ("ah", Ipv4, 1452),
+            ("ah", Ipv6, 1428),
+            ("ah(backend=kernel)", Ipv4, 1448),
+            ("ah(transport,hmac-sha1)", Ipv4, 1476),
+            ("ah+esp", Ipv4, 1418),
+            ("ah+esp(transport,aes-128-cbc,hmac-sha1)", Ipv6, 1430),
+        ] {
+            assert_eq!(layer(written).inner_mtu(1500, family), inner, "{written} {family:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_encrypted_is_no_secret() {
+        for (written, encrypts) in
+            [("esp", true), ("ah", false), ("esp(null,hmac-sha1)", false), ("ah+esp", true)]
+        {
+            assert_eq!(layer(written).encrypts(), encrypts, "{written}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What the IPsec layers can be asked to encrypt and to authenticate with: names,
+//! lengths, and what the kernel calls them.
+
+/// A cipher; with a key, what it adds to a packet.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Cipher {
+    /// As a stack and `headroom tunnel` name it.
+    pub(super) name: &'static str,
+    /// Octets of key; of an AEAD with the salt (RFC 4106 §8.1, RFC 7634 §2).
+    pub(super) key: usize,
+    /// Octets of IV in each packet.
+    pub(super) iv: u32,
+    /// What the text is padded to, at least 4 octets (RFC 4303 §2.4).
+    pub(super) block: u32,
+    /// Octets of tag, where it authenticates by itself.
+    pub(super) tag: Option<u32>,
+    /// As the kernel's `ip xfrm` names it.
+    pub(super) kernel: &'static str,
+    /// Loads only where a configuration says that it may.
+    pub(super) insecure: bool,
+}
+
+/// An algorithm that authenticates.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Mac {
+    /// As a stack and `headroom tunnel` name it.
+    pub(super) name: &'static str,
+    /// Octets of key.
+    pub(super) key: usize,
+    /// Octets of integrity check value.
+    pub(super) icv: u32,
+    /// As the kernel's `ip xfrm` names it.
+    pub(super) kernel: &'static str,
+    /// Loads only where a configuration says that it may.
+    pub(super) insecure: bool,
+}
+
+pub(super) const CIPHERS: &[Cipher] = &[
+    aead("aes-128-gcm", 20, "rfc4106(gcm(aes))"),
+    aead("aes-192-gcm", 28, "rfc4106(gcm(aes))"),
+    aead("aes-256-gcm", 36, "rfc4106(gcm(aes))"),
+    aead("chacha20-poly1305", 36, "rfc7539esp(chacha20,poly1305)"),
+    cbc("aes-128-cbc", 16, 16, "cbc(aes)"),
+    cbc("aes-192-cbc", 24, 16, "cbc(aes)"),
+    cbc("aes-256-cbc", 32, 16, "cbc(aes)"),
+    Cipher { insecure: true, ..cbc("3des-cbc", 24, 8, "cbc(des3_ede)") },
+    Cipher { insecure: true, ..cbc("des-cbc", 8, 8, "cbc(des)") },
+    Cipher { iv: 0, block: 4, insecure: true, ..cbc("null", 0, 0, "ecb(cipher_null)") },
+];
+
+pub(super) const MACS: &[Mac] = &[
+    mac("hmac-sha256", 32, 16, "hmac(sha256)"),
+    mac("hmac-sha384", 48, 24, "hmac(sha384)"),
+    mac("hmac-sha512", 64, 32, "hmac(sha512)"),
+    mac("hmac-sha1", 20, 12, "hmac(sha1)"),
+    Mac { insecure: true, ..mac("hmac-md5", 16, 12, "hmac(md5)") },
+];
+
+/// What is used where a stack says nothing.
+pub(super) const CIPHER: &Cipher = &CIPHERS[0];
+pub(super) const MAC: &Mac = &MACS[0];
+
+const fn aead(name: &'static str, key: usize, kernel: &'static str) -> Cipher {
+    Cipher { name, key, iv: 8, block: 4, tag: Some(16), kernel, insecure: false }
+}
+
+const fn cbc(name: &'static str, key: usize, block: u32, kernel: &'static str) -> Cipher {
+    Cipher { name, key, iv: block, block, tag: None, kernel, insecure: false }
+}
+
+const fn mac(name: &'static str, key: usize, icv: u32, kernel: &'static str) -> Mac {
+    Mac { name, key, icv, kernel, insecure: false }
+}
+
+impl Cipher {
+    /// Whether it hides the text at all.
+    pub(super) fn encrypts(&self) -> bool {
+        self.key > 0
+    }
+}

@@ -1,0 +1,268 @@
+//! The words in the brackets of an IPsec layer: read in any order, checked, and
+//! written in one.
+
+use super::Protocol;
+use super::suite::{CIPHER, CIPHERS, Cipher, MAC, MACS, Mac};
+
+/// What the words say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Parameters {
+    pub(super) mode: Mode,
+    /// Of ESP and Q-ESP; none where nothing is encrypted (AH).
+    pub(super) cipher: Option<&'static Cipher>,
+    /// Beside a cipher that does not authenticate, and of AH.
+    pub(super) mac: Option<&'static Mac>,
+    /// ESP in UDP (RFC 3948).
+    pub(super) udp: bool,
+    pub(super) backend: Backend,
+    pub(super) queues: u16,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Tunnel,
+    Transport,
+}
+
+/// Who does the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Backend {
+    /// `headroom tunnel`.
+    Headroom,
+    /// The kernel's XFRM.
+    Kernel,
+}
+
+/// The most threads that one gateway may be given.
+const MOST_QUEUES: u16 = 64;
+
+impl Mode {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Tunnel => "tunnel",
+            Self::Transport => "transport",
+        }
+    }
+}
+
+impl Parameters {
+    /// Those of a layer without brackets.
+    pub(super) const fn of(protocol: Protocol) -> Self {
+        let cipher = if protocol.encrypts() { Some(CIPHER) } else { None };
+        let mac = if protocol.has_ah() { Some(MAC) } else { None };
+        let (mode, backend) = (Mode::Tunnel, Backend::Headroom);
+        Self { mode, cipher, mac, udp: false, backend, queues: 1 }
+    }
+
+    /// Reads words.
+    ///
+    /// # Errors
+    /// A sentence: which word is unknown, twice there, or contradicts another.
+    pub(super) fn read(protocol: Protocol, words: &[&str]) -> Result<Self, String> {
+        let mut said = Said::default();
+        for word in words {
+            said.add(protocol, word)?;
+        }
+        said.checked(protocol)
+    }
+
+    /// What is not default, in the one order of results.
+    pub(super) fn written(&self, protocol: Protocol) -> Vec<String> {
+        let default = Self::of(protocol);
+        // a cipher that does not authenticate has no default to go with it
+        let separate = self.cipher.is_some_and(|cipher| cipher.tag.is_none());
+        let words = [
+            (self.mode != default.mode).then(|| self.mode.name().to_owned()),
+            self.cipher.filter(|_| self.cipher != default.cipher).map(|c| c.name.to_owned()),
+            self.mac.filter(|_| separate || self.mac != default.mac).map(|m| m.name.to_owned()),
+            self.udp.then(|| "udp".to_owned()),
+            (self.backend == Backend::Kernel).then(|| "backend=kernel".to_owned()),
+            (self.queues != default.queues).then(|| format!("queues={}", self.queues)),
+        ];
+        words.into_iter().flatten().collect()
+    }
+}
+
+/// The words that may stand behind a layer.
+pub(super) fn known(protocol: Protocol) -> String {
+    let mut words = vec!["tunnel", "transport"];
+    words.extend(CIPHERS.iter().filter(|cipher| protocol.takes(cipher)).map(|c| c.name));
+    words.extend(MACS.iter().map(|mac| mac.name));
+    if protocol == Protocol::Esp {
+        words.push("udp");
+    }
+    words.push("backend=headroom");
+    if protocol != Protocol::QEsp {
+        words.push("backend=kernel");
+    }
+    words.push("queues=N");
+    words.join(", ")
+}
+
+/// What was said so far.
+#[derive(Default)]
+struct Said {
+    mode: Option<Mode>,
+    cipher: Option<&'static Cipher>,
+    mac: Option<&'static Mac>,
+    udp: Option<()>,
+    backend: Option<Backend>,
+    queues: Option<u16>,
+}
+
+impl Said {
+    fn add(&mut self, protocol: Protocol, word: &str) -> Result<(), String> {
+        let name = protocol.name();
+        let unknown = || format!("`{name}` knows no `{word}`; the words are {}", known(protocol));
+        let cipher = CIPHERS.iter().find(|cipher| cipher.name == word);
+        let mac = MACS.iter().find(|mac| mac.name == word);
+        let (what, again) = match (word, cipher, mac) {
+            ("tunnel", ..) => ("mode", self.mode.replace(Mode::Tunnel).is_some()),
+            ("transport", ..) => ("mode", self.mode.replace(Mode::Transport).is_some()),
+            ("udp", ..) if protocol == Protocol::Esp => ("`udp`", self.udp.replace(()).is_some()),
+            ("udp", ..) => {
+                return Err(format!("`{name}` has no form in UDP: RFC 3948 is about ESP alone"));
+            }
+            ("backend=headroom", ..) => {
+                ("backend", self.backend.replace(Backend::Headroom).is_some())
+            }
+            ("backend=kernel", ..) if protocol == Protocol::QEsp => {
+                return Err("no kernel has Q-ESP: leave out `backend=kernel`".to_owned());
+            }
+            ("backend=kernel", ..) => ("backend", self.backend.replace(Backend::Kernel).is_some()),
+            (_, Some(cipher), _) if protocol.takes(cipher) => {
+                ("cipher", self.cipher.replace(cipher).is_some())
+            }
+            (_, Some(_), _) if protocol == Protocol::Ah => {
+                return Err(format!("`ah` encrypts nothing: leave out `{word}`, or use `ah+esp`"));
+            }
+            (_, Some(_), _) => {
+                return Err(format!("`{name}` must encrypt: leave out `{word}`"));
+            }
+            (_, _, Some(mac)) => ("integrity algorithm", self.mac.replace(mac).is_some()),
+            _ => {
+                let queues = word.strip_prefix("queues=").ok_or_else(unknown)?;
+                let queues: u16 = queues
+                    .parse()
+                    .ok()
+                    .filter(|queues| (1..=MOST_QUEUES).contains(queues))
+                    .ok_or_else(|| {
+                        format!("`{word}`: a number of queues goes from 1 to {MOST_QUEUES}")
+                    })?;
+                ("number of queues", self.queues.replace(queues).is_some())
+            }
+        };
+        if again {
+            Err(format!("`{name}` has its {what} said twice: leave one out"))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Fills in what was not said; refuses what contradicts.
+    fn checked(self, protocol: Protocol) -> Result<Parameters, String> {
+        let (name, default) = (protocol.name(), Parameters::of(protocol));
+        let cipher = self.cipher.or(default.cipher);
+        let mac = match (cipher, self.mac) {
+            (Some(Cipher { name: cipher, tag: None, .. }), None) => {
+                return Err(format!(
+                    "`{name}` with `{cipher}` needs an integrity algorithm beside it, as in \
+                     `{name}({cipher},{})`",
+                    MAC.name
+                ));
+            }
+            (Some(Cipher { name: cipher, tag: Some(_), .. }), Some(mac)) if !protocol.has_ah() => {
+                return Err(format!(
+                    "`{cipher}` authenticates by itself: leave out `{}`, or name a cipher that does \
+                     not, as `aes-128-cbc`",
+                    mac.name
+                ));
+            }
+            (_, mac) => mac.or(default.mac),
+        };
+        let said = Parameters {
+            mode: self.mode.unwrap_or(default.mode),
+            cipher,
+            mac,
+            udp: self.udp.is_some(),
+            backend: self.backend.unwrap_or(default.backend),
+            queues: self.queues.unwrap_or(default.queues),
+        };
+        if said.backend == Backend::Kernel {
+            let why = if said.mode == Mode::Transport {
+                "`transport`: no interface shows the kernel's packets in clear, and the lab reads \
+                 its clock there"
+            } else if said.udp {
+                "`udp`: a key exchange would have to open its socket; the layer `strongswan` has one"
+            } else if self.queues.is_some() {
+                "`queues`: it uses the cores that it likes"
+            } else {
+                return Ok(said);
+            };
+            return Err(format!("`{name}`: `backend=kernel` does not go with {why}"));
+        }
+        Ok(said)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn title(protocol: Protocol, words: &str) -> Result<String, String> {
+        let words: Vec<&str> = words.split(',').filter(|word| !word.is_empty()).collect();
+        Ok(Parameters::read(protocol, &words)?.written(protocol).join(","))
+    }
+
+    #[test]
+    fn any_order_comes_out_as_one_and_defaults_are_left_out() {
+        use Protocol::{Ah, AhEsp, Esp, QEsp};
+        for (protocol, written, canonical) in [
+            (Esp, "", ""),
+            (Esp, "tunnel,aes-128-gcm,backend=headroom,queues=1", ""),
+            (Esp, "hmac-sha1,transport,aes-128-cbc", "transport,aes-128-cbc,hmac-sha1"),
+            (Esp, "aes-256-cbc,hmac-sha256", "aes-256-cbc,hmac-sha256"),
+            (Esp, "queues=2,udp,chacha20-poly1305", "chacha20-poly1305,udp,queues=2"),
+            (Esp, "backend=kernel", "backend=kernel"),
+            (Esp, "null,hmac-md5", "null,hmac-md5"),
+            (QEsp, "tunnel,aes-128-gcm", ""),
+            (QEsp, "transport,3des-cbc,hmac-sha1", "transport,3des-cbc,hmac-sha1"),
+            (Ah, "hmac-sha256", ""),
+            (Ah, "hmac-sha512,transport", "transport,hmac-sha512"),
+            (AhEsp, "hmac-sha1", "hmac-sha1"),
+            (AhEsp, "aes-128-gcm,hmac-sha256", ""),
+            (AhEsp, "aes-128-cbc,hmac-sha256", "aes-128-cbc,hmac-sha256"),
+        ] {
+            assert_eq!(title(protocol, written).as_deref(), Ok(canonical), "{written}");
+            assert_eq!(title(protocol, canonical).as_deref(), Ok(canonical), "{written}");
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_or_contradicts_is_told() {
+        use Protocol::{Ah, AhEsp, Esp, QEsp};
+        for (protocol, written, why) in [
+            (Esp, "fast", "`esp` knows no `fast`; the words are tunnel, transport, aes-128-gcm,"),
+            (Ah, "aes-128-ctr", "the words are tunnel, transport, hmac-sha256"),
+            (Esp, "transport,tunnel", "mode said twice"),
+            (Esp, "aes-128-gcm,aes-256-gcm", "cipher said twice"),
+            (AhEsp, "hmac-sha1,hmac-sha256", "integrity algorithm said twice"),
+            (Esp, "udp,udp", "`udp` said twice"),
+            (Esp, "hmac-sha1", "`aes-128-gcm` authenticates by itself"),
+            (Esp, "aes-128-cbc", "as in `esp(aes-128-cbc,hmac-sha256)`"),
+            (AhEsp, "aes-128-cbc", "needs an integrity algorithm"),
+            (QEsp, "null,hmac-sha1", "`qesp` must encrypt"),
+            (QEsp, "backend=kernel", "no kernel has Q-ESP"),
+            (Ah, "aes-128-gcm", "`ah` encrypts nothing"),
+            (AhEsp, "udp", "no form in UDP"),
+            (Esp, "queues=0", "from 1 to 64"),
+            (Esp, "queues=many", "from 1 to 64"),
+            (Esp, "transport,backend=kernel", "reads its clock there"),
+            (Esp, "udp,backend=kernel", "`strongswan` has one"),
+            (Esp, "backend=kernel,queues=2", "cores that it likes"),
+        ] {
+            let error = title(protocol, written).expect_err(written);
+            assert!(error.contains(why), "{written}: {error}");
+        }
+    }
+}
