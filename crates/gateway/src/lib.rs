@@ -1,3 +1,4 @@
 //! IPsec on a host: TUN and sockets in, security associations between, counters out.
 
+pub mod config;
 pub mod ledger;

@@ -1,0 +1,181 @@
+//! What is wrong with associations only when they are looked at together.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use headroom_ipsec::PolicySpec;
+use headroom_ipsec::spec::{Addresses, Direction, Protection, Secrets};
+use headroom_suite::{Fingerprint, Key, Suite};
+
+use super::file::{ConfigFile, SaFile};
+use super::{Association, At, Purpose, Reader, at};
+
+/// Octets of salt at the end of an AEAD's key (RFC 4106, section 8.1).
+const SALT_LEN: usize = 4;
+
+pub(super) fn associations(
+    files: &[SaFile],
+    associations: &[Association],
+    reader: &Reader<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<(), At> {
+    names(files, reader)?;
+    spis(files, associations, reader)?;
+    one_qesp_number(files, associations)?;
+    let mut found = Vec::new();
+    keys(files, associations, reader, &mut found);
+    if reader.purpose == Purpose::Decode {
+        // whose packets these are cannot be helped any more
+        warnings.extend(found.into_iter().map(|found: At| found.message));
+        return Ok(());
+    }
+    if let Some(first) = found.into_iter().next() {
+        return Err(first);
+    }
+    sides(files, associations, reader)
+}
+
+fn names(files: &[SaFile], reader: &Reader<'_>) -> Result<(), At> {
+    let mut seen = HashMap::new();
+    for file in files {
+        if let Some(earlier) = seen.insert(file.name.get_ref(), file) {
+            let line = reader.line(&earlier.name);
+            let message =
+                format!("an SA named `{}` is already in line {line}", file.name.get_ref());
+            return Err(at(&file.name, message));
+        }
+    }
+    Ok(())
+}
+
+/// An SA is found by SPI, destination and protocol (RFC 4301, section 4.1).
+fn spis(files: &[SaFile], associations: &[Association], reader: &Reader<'_>) -> Result<(), At> {
+    let mut seen = HashMap::new();
+    for (file, association) in files.iter().zip(associations) {
+        let spec = &association.spec;
+        let protocol = spec.protection.protocol();
+        let key = (spec.spi, spec.destination, protocol.number());
+        if let Some(earlier) = seen.insert(key, file) {
+            let message = format!(
+                "the SPI {:#x} is already that of `{}` (line {}) for {protocol} to {}: choose another, at both ends",
+                spec.spi,
+                earlier.name.get_ref(),
+                reader.line(&earlier.name),
+                spec.destination
+            );
+            return Err(at(&file.spi, message));
+        }
+    }
+    Ok(())
+}
+
+/// One number is one raw socket, and one thing for routers to look for.
+fn one_qesp_number(files: &[SaFile], associations: &[Association]) -> Result<(), At> {
+    let mut first = None;
+    for (file, association) in files.iter().zip(associations) {
+        let Protection::QEsp { number, .. } = association.spec.protection else { continue };
+        let first = *first.get_or_insert(number);
+        if first != number {
+            let message =
+                format!("Q-ESP has the protocol number {first} above and {number} here: use one");
+            return Err(at(&file.protocol, message));
+        }
+    }
+    Ok(())
+}
+
+/// No key has two uses: with GCM and ChaCha20-Poly1305 two counters under one
+/// key repeat each other's nonces, and with any suite what one SA sent can be
+/// played to another.
+fn keys(files: &[SaFile], associations: &[Association], reader: &Reader<'_>, found: &mut Vec<At>) {
+    let mut seen: HashMap<Fingerprint, (&SaFile, Direction)> = HashMap::new();
+    for (file, association) in files.iter().zip(associations) {
+        let direction = association.spec.direction;
+        for (part, what) in parts(&association.spec.protection) {
+            let Some((earlier, other)) = seen.insert(part, (file, direction)) else { continue };
+            let place = if what == "key" { file.key.as_ref() } else { file.integrity_key.as_ref() };
+            let place = place.map_or(file.name.span().start, |key| key.span().start);
+            let name = file.name.get_ref();
+            let whose = if std::ptr::eq(earlier, file) {
+                format!("`{name}` encrypts and authenticates with the same key")
+            } else {
+                let both = if direction == other { "" } else { ", in the other direction," };
+                let (earlier, line) = (earlier.name.get_ref(), reader.line(&earlier.name));
+                format!("the `{what}` of `{name}` is also{both} that of `{earlier}` (line {line})")
+            };
+            let message = format!(
+                "{whose}: every key has one use. `headroom tunnel keygen` makes fresh ones"
+            );
+            found.push(At { at: place, message });
+        }
+    }
+}
+
+/// The keys of an SA without their salts: a salt does not make a key another.
+fn parts(protection: &Protection) -> Vec<(Fingerprint, &'static str)> {
+    match protection {
+        Protection::Ah { key, .. } => vec![(key.fingerprint(), "key")],
+        Protection::Esp(secrets) | Protection::QEsp { secrets, .. } => {
+            let Secrets { suite, key, mac_key } = secrets;
+            let octets = key.as_bytes();
+            let salt = if matches!(suite, Suite::Aead(_)) { SALT_LEN } else { 0 };
+            let cipher = &octets[..octets.len().saturating_sub(salt)];
+            let cipher =
+                (!cipher.is_empty()).then(|| (Key::from_bytes(cipher).fingerprint(), "key"));
+            let mac = mac_key.as_ref().map(|key| (key.fingerprint(), "integrity_key"));
+            cipher.into_iter().chain(mac).collect()
+        }
+    }
+}
+
+/// What leaves comes from this side, what arrives goes to it.
+fn sides(files: &[SaFile], associations: &[Association], reader: &Reader<'_>) -> Result<(), At> {
+    let mut sides: HashMap<IpAddr, (bool, &SaFile)> = HashMap::new();
+    for (file, association) in files.iter().zip(associations) {
+        let spec = &association.spec;
+        let outbound = spec.direction == Direction::Out;
+        for (address, here, place) in [
+            (spec.source, outbound, &file.source),
+            (spec.destination, !outbound, &file.destination),
+        ] {
+            let (there, earlier) = *sides.entry(address).or_insert((here, file));
+            if there != here {
+                let words = |here| if here { "this host's" } else { "the peer's" };
+                let message = format!(
+                    "`{address}` is {} address by this, and {} by `{}` (line {}): an SA of direction \"out\" has this \
+                     host's address as its source, one of direction \"in\" as its destination",
+                    words(here),
+                    words(there),
+                    earlier.name.get_ref(),
+                    reader.line(&earlier.name)
+                );
+                return Err(at(place, message));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// IPv6 vanishes from an interface of less than 1280 octets (RFC 8200, section 5).
+pub(super) fn families(
+    file: &ConfigFile,
+    mtu: Option<u64>,
+    addresses: &[(IpAddr, u8)],
+    associations: &[Association],
+    policies: &[PolicySpec],
+) -> Result<(), At> {
+    let (Some(place), Some(0..1280)) = (&file.mtu, mtu) else { return Ok(()) };
+    let range =
+        |addresses: &Addresses| matches!(addresses, Addresses::Range(first, _) if first.is_ipv6());
+    let of_transport = |association: &Association| {
+        association.spec.mode == headroom_ipsec::Mode::Transport
+            && association.spec.source.is_ipv6()
+    };
+    let v6 = addresses.iter().any(|(address, _)| address.is_ipv6())
+        || policies.iter().any(|p| range(&p.selector.local) || range(&p.selector.remote))
+        || associations.iter().any(of_transport);
+    if v6 {
+        return Err(at(place, "IPv6 needs an MTU of at least 1280 octets (RFC 8200, section 5)"));
+    }
+    Ok(())
+}

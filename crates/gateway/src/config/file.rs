@@ -1,0 +1,123 @@
+//! The configuration as it is written in TOML, before anything of it is
+//! believed.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::scalar::{DscpFile, Scalar, SecretText};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ConfigFile {
+    pub(super) name: Spanned<String>,
+    #[serde(default)]
+    pub(super) address: Vec<Spanned<String>>,
+    pub(super) mtu: Option<Spanned<u64>>,
+    pub(super) path_mtu: Option<Spanned<u64>>,
+    pub(super) queues: Option<Spanned<u64>>,
+    pub(super) keepalive: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub(super) allow_insecure: bool,
+    pub(super) ledger: Option<PathBuf>,
+    pub(super) witness: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) sa: Vec<SaFile>,
+    #[serde(default)]
+    pub(super) policy: Vec<PolicyFile>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SaFile {
+    pub(super) name: Spanned<String>,
+    pub(super) direction: Spanned<DirectionFile>,
+    pub(super) protocol: Spanned<ProtocolFile>,
+    pub(super) protocol_number: Option<Spanned<u64>>,
+    pub(super) mode: Spanned<ModeFile>,
+    pub(super) spi: Spanned<u64>,
+    pub(super) source: Spanned<String>,
+    pub(super) destination: Spanned<String>,
+    pub(super) suite: Spanned<String>,
+    pub(super) key: Option<Spanned<SecretText>>,
+    pub(super) key_file: Option<Spanned<PathBuf>>,
+    pub(super) integrity_key: Option<Spanned<SecretText>>,
+    pub(super) integrity_key_file: Option<Spanned<PathBuf>>,
+    pub(super) esn: Option<bool>,
+    pub(super) window: Option<Spanned<u64>>,
+    pub(super) udp: Option<Spanned<UdpFile>>,
+    pub(super) lifetime: Option<Spanned<LifetimeFile>>,
+    pub(super) dscp: Option<Spanned<DscpFile>>,
+    pub(super) ecn: Option<bool>,
+    pub(super) dont_fragment: Option<Spanned<String>>,
+    pub(super) padding: Option<Spanned<Scalar>>,
+    pub(super) dummy: Option<Spanned<String>>,
+    pub(super) traffic_class: Option<Spanned<Vec<u64>>>,
+    pub(super) ah_align: Option<Spanned<u64>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum DirectionFile {
+    Out,
+    In,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ProtocolFile {
+    Esp,
+    Ah,
+    Qesp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ModeFile {
+    Transport,
+    Tunnel,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UdpFile {
+    pub(super) source: Spanned<u64>,
+    pub(super) destination: Spanned<u64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LifetimeFile {
+    pub(super) soft_bytes: Option<Spanned<Scalar>>,
+    pub(super) hard_bytes: Option<Spanned<Scalar>>,
+    pub(super) soft_packets: Option<Spanned<Scalar>>,
+    pub(super) hard_packets: Option<Spanned<Scalar>>,
+    pub(super) soft_seconds: Option<Spanned<Scalar>>,
+    pub(super) hard_seconds: Option<Spanned<Scalar>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PolicyFile {
+    pub(super) name: Spanned<String>,
+    pub(super) action: Spanned<ActionFile>,
+    pub(super) local: Option<Spanned<String>>,
+    pub(super) remote: Option<Spanned<String>>,
+    pub(super) protocol: Option<Spanned<Scalar>>,
+    pub(super) local_port: Option<Spanned<Scalar>>,
+    pub(super) remote_port: Option<Spanned<Scalar>>,
+    pub(super) icmp: Option<Spanned<Scalar>>,
+    #[serde(default)]
+    pub(super) out: Vec<Spanned<String>>,
+    #[serde(default, rename = "in")]
+    pub(super) inbound: Vec<Spanned<String>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ActionFile {
+    Protect,
+    Bypass,
+    Discard,
+}

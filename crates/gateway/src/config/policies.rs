@@ -1,0 +1,470 @@
+//! The `[[policy]]`: selectors, and the associations that protect.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use headroom_ipsec::spec::{Action, Addresses, Direction, Mode, Ports, Selector};
+use headroom_ipsec::{PolicySpec, Protocol};
+use toml::Spanned;
+
+use super::associations::label;
+use super::file::{ActionFile, PolicyFile, SaFile};
+use super::scalar::Scalar;
+use super::{Association, At, at, shortened};
+
+/// Associations that one policy may name for one direction.
+const MOST_NAMED: usize = 256;
+
+/// Reads all policies; `files` and `associations` are of the same order.
+pub(super) fn read(
+    policies: &[PolicyFile],
+    files: &[SaFile],
+    associations: &[Association],
+    warnings: &mut Vec<String>,
+) -> Result<Vec<PolicySpec>, At> {
+    let known: HashMap<&str, &Association> =
+        files.iter().map(|file| file.name.get_ref().as_str()).zip(associations).collect();
+    let mut specs: Vec<PolicySpec> = Vec::with_capacity(policies.len());
+    let mut names = HashMap::new();
+    for (index, file) in policies.iter().enumerate() {
+        let name = label(&file.name)?;
+        if names.insert(name.clone(), index).is_some() {
+            return Err(at(&file.name, format!("a policy named `{name}` is already above")));
+        }
+        let selector = selector(file)?;
+        if let Some(earlier) = specs.iter().find(|earlier| covers(&earlier.selector, &selector)) {
+            let message = format!(
+                "`{name}` would never decide anything: `{}` above matches all its packets. Put it before that, or \
+                 remove it",
+                earlier.name
+            );
+            return Err(at(&file.name, message));
+        }
+        let action = action(file, &selector, &known, warnings)?;
+        specs.push(PolicySpec { name, selector, action });
+    }
+    unused(&specs, associations, warnings);
+    Ok(specs)
+}
+
+fn action(
+    file: &PolicyFile,
+    selector: &Selector,
+    known: &HashMap<&str, &Association>,
+    warnings: &mut Vec<String>,
+) -> Result<Action, At> {
+    let named = file.out.first().or(file.inbound.first());
+    match (file.action.get_ref(), named) {
+        (ActionFile::Bypass, None) => Ok(Action::Bypass),
+        (ActionFile::Discard, None) => Ok(Action::Discard),
+        (ActionFile::Protect, None) => {
+            let message =
+                "a policy that protects names SAs: `out` for what leaves, `in` for what arrives";
+            Err(at(&file.name, message))
+        }
+        (_, Some(named)) if *file.action.get_ref() != ActionFile::Protect => {
+            Err(at(named, "only a policy with the action \"protect\" names SAs"))
+        }
+        _ => {
+            let out = bundles(&file.out, Direction::Out, selector, known)?;
+            let inbound = bundles(&file.inbound, Direction::In, selector, known)?;
+            opposite(&out, &inbound)?;
+            let name = file.name.get_ref();
+            for (bundles, what) in [(&out, "leaves"), (&inbound, "arrives")] {
+                if bundles.is_empty() {
+                    warnings.push(format!(
+                        "`{name}` has no SA for what {what}: such packets are dropped"
+                    ));
+                }
+            }
+            let names =
+                |list: &[Spanned<String>]| list.iter().map(|n| n.get_ref().clone()).collect();
+            Ok(Action::Protect { out: names(&file.out), inbound: names(&file.inbound) })
+        }
+    }
+}
+
+/// What is applied together to one packet: ESP or Q-ESP, AH, or AH over one of
+/// them.
+struct Together<'a> {
+    inner: &'a Association,
+    over: Option<&'a Association>,
+    place: &'a Spanned<String>,
+}
+
+impl Together<'_> {
+    fn kind(&self) -> (Mode, Protocol, bool) {
+        let spec = &self.inner.spec;
+        (spec.mode, spec.protection.protocol(), self.over.is_some())
+    }
+}
+
+fn bundles<'a>(
+    names: &'a [Spanned<String>],
+    direction: Direction,
+    selector: &Selector,
+    known: &HashMap<&str, &'a Association>,
+) -> Result<Vec<Together<'a>>, At> {
+    if let Some(surplus) = names.get(MOST_NAMED) {
+        return Err(at(
+            surplus,
+            format!("a policy names at most {MOST_NAMED} SAs for a direction"),
+        ));
+    }
+    let mut bundles: Vec<Together<'a>> = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        let text = name.get_ref();
+        let Some(association) = known.get(text.as_str()).copied() else {
+            return Err(at(name, format!("there is no [[sa]] named `{}`", shortened(text))));
+        };
+        if association.spec.direction != direction {
+            let (is, list) = match direction {
+                Direction::Out => ("in", "out"),
+                Direction::In => ("out", "in"),
+            };
+            let message =
+                format!("`{text}` has the direction \"{is}\": it cannot stand in `{list}`");
+            return Err(at(name, message));
+        }
+        if names[..index].iter().any(|earlier| earlier.get_ref() == text) {
+            return Err(at(name, format!("`{text}` is named twice")));
+        }
+        let is_ah = association.spec.protection.protocol() == Protocol::Ah;
+        match bundles.last_mut() {
+            Some(last) if is_ah && last.over.is_none() && !is_lone_ah(last) => {
+                last.over = Some(goes_over(last.inner, association, name)?);
+            }
+            _ => bundles.push(Together { inner: association, over: None, place: name }),
+        }
+    }
+    for (index, bundle) in bundles.iter().enumerate() {
+        let first = &bundles[0];
+        if bundle.kind() != first.kind() {
+            let message = format!(
+                "`{}` is not protected as `{}` is: name SAs from the inside to the outside ([\"esp\", \"ah\"] is AH over \
+                 ESP), and alternatives of the same protocol and mode only",
+                bundle.place.get_ref(),
+                first.place.get_ref()
+            );
+            return Err(at(bundle.place, message));
+        }
+        if direction == Direction::Out {
+            reachable(&bundles[..index], bundle)?;
+        }
+        within(bundle, direction, selector)?;
+    }
+    Ok(bundles)
+}
+
+fn is_lone_ah(bundle: &Together<'_>) -> bool {
+    bundle.inner.spec.protection.protocol() == Protocol::Ah
+}
+
+/// AH over ESP or Q-ESP covers the header that the inner one made.
+fn goes_over<'a>(
+    inner: &Association,
+    ah: &'a Association,
+    place: &Spanned<String>,
+) -> Result<&'a Association, At> {
+    let (under, over) = (&inner.spec, &ah.spec);
+    let message = if over.mode != Mode::Transport {
+        format!(
+            "`{}` goes over `{}`, which makes the outer header: its `mode` is \"transport\"",
+            over.name, under.name
+        )
+    } else if (over.source, over.destination) != (under.source, under.destination) {
+        format!(
+            "`{}` goes over `{}`: both have the same source and destination",
+            over.name, under.name
+        )
+    } else if under.udp.is_some() {
+        format!(
+            "`{}` covers addresses and ports, which a NAT changes: it does not go over `{}`, which is in UDP",
+            over.name, under.name
+        )
+    } else {
+        return Ok(ah);
+    };
+    Err(at(place, message))
+}
+
+/// The first alternative that serves a packet takes it.
+fn reachable(earlier: &[Together<'_>], bundle: &Together<'_>) -> Result<(), At> {
+    let own = &bundle.inner.spec;
+    let same_packets = |other: &&Together<'_>| {
+        let other = &other.inner.spec;
+        own.mode == Mode::Tunnel
+            || (other.source, other.destination) == (own.source, own.destination)
+    };
+    let served = earlier.iter().filter(same_packets).fold(0, |bits, b| bits | b.inner.spec.classes);
+    if own.classes & !served == 0 {
+        let message = format!(
+            "`{}` would never be used: those before it serve all its classes of traffic. Give each its own \
+             `traffic_class`",
+            own.name
+        );
+        return Err(at(bundle.place, message));
+    }
+    Ok(())
+}
+
+/// Transport mode protects packets between the SA's own addresses.
+fn within(bundle: &Together<'_>, direction: Direction, selector: &Selector) -> Result<(), At> {
+    let spec = &bundle.inner.spec;
+    if spec.mode == Mode::Tunnel {
+        return Ok(());
+    }
+    let (local, remote) = match direction {
+        Direction::Out => (spec.source, spec.destination),
+        Direction::In => (spec.destination, spec.source),
+    };
+    for (addresses, address, field) in
+        [(&selector.local, local, "local"), (&selector.remote, remote, "remote")]
+    {
+        if !contains(addresses, address) {
+            let message = format!(
+                "`{}` is in transport mode and protects packets between {local} and {remote} alone; `{field}` does not \
+                 include {address}",
+                spec.name
+            );
+            return Err(at(bundle.place, message));
+        }
+    }
+    Ok(())
+}
+
+/// What leaves and what arrives go between the same two hosts, in one mode.
+fn opposite(out: &[Together<'_>], inbound: &[Together<'_>]) -> Result<(), At> {
+    let (Some(first_out), Some(first_in)) = (out.first(), inbound.first()) else { return Ok(()) };
+    let (out_mode, in_mode) = (first_out.inner.spec.mode, first_in.inner.spec.mode);
+    if out_mode != in_mode {
+        let message = format!(
+            "`{}` and `{}` are of different modes; a policy protects in one mode, tunnel or transport",
+            first_out.place.get_ref(),
+            first_in.place.get_ref()
+        );
+        return Err(at(first_in.place, message));
+    }
+    for bundle in inbound {
+        let spec = &bundle.inner.spec;
+        let answers = out.iter().map(|out| &out.inner.spec);
+        if !answers.clone().any(|o| (o.source, o.destination) == (spec.destination, spec.source)) {
+            let message = format!(
+                "`{}` comes from {} to {}, but nothing of `out` goes the other way: are source and destination of one of \
+                 them the wrong way round?",
+                spec.name, spec.source, spec.destination
+            );
+            return Err(at(bundle.place, message));
+        }
+    }
+    Ok(())
+}
+
+fn unused(specs: &[PolicySpec], associations: &[Association], warnings: &mut Vec<String>) {
+    let named: std::collections::HashSet<&String> = specs
+        .iter()
+        .filter_map(|spec| match &spec.action {
+            Action::Protect { out, inbound } => Some(out.iter().chain(inbound)),
+            Action::Bypass | Action::Discard => None,
+        })
+        .flatten()
+        .collect();
+    if named.is_empty() {
+        // a file for `ipsec decode` has no policies
+        return;
+    }
+    for association in associations {
+        let name = &association.spec.name;
+        if !named.contains(name) {
+            warnings.push(format!("no policy names the SA `{name}`"));
+        }
+    }
+}
+
+fn selector(file: &PolicyFile) -> Result<Selector, At> {
+    let local = addresses(file.local.as_ref())?;
+    let remote = addresses(file.remote.as_ref())?;
+    if let (Addresses::Range(a, _), Addresses::Range(b, _), Some(place)) =
+        (&local, &remote, &file.remote)
+        && a.is_ipv4() != b.is_ipv4()
+    {
+        return Err(at(
+            place,
+            "`local` and `remote` are of different families: no packet matches both",
+        ));
+    }
+    let protocol = file.protocol.as_ref().map_or(Ok(None), protocol)?;
+    let local_port = file.local_port.as_ref().map_or(Ok(Ports::Any), ports)?;
+    let remote_port = file.remote_port.as_ref().map_or(Ok(Ports::Any), ports)?;
+    /// TCP, UDP, DCCP, SCTP, UDP-Lite.
+    const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
+    for (ports, place) in [(&local_port, &file.local_port), (&remote_port, &file.remote_port)] {
+        if let (Ports::Range(_), Some(number), Some(place)) = (ports, protocol, place)
+            && !WITH_PORTS.contains(&number)
+        {
+            return Err(at(place, format!("packets of protocol {number} have no ports")));
+        }
+    }
+    let icmp = file.icmp.as_ref().map(icmp).transpose()?;
+    if let (Some(_), Some(place)) = (&icmp, &file.icmp)
+        && !matches!(protocol, Some(1 | 58))
+    {
+        return Err(at(place, "`icmp` goes with `protocol = \"icmp\"` or `protocol = \"icmpv6\"`"));
+    }
+    Ok(Selector { local, remote, protocol, local_port, remote_port, icmp })
+}
+
+/// `any`, an address, a prefix, or a range `a-b`.
+fn addresses(text: Option<&Spanned<String>>) -> Result<Addresses, At> {
+    let Some(text) = text else { return Ok(Addresses::Any) };
+    let written = text.get_ref().trim();
+    if written == "any" {
+        return Ok(Addresses::Any);
+    }
+    let one = |word: &str| word.trim().parse::<IpAddr>().ok();
+    let range = if let Some((first, last)) = written.split_once('-') {
+        one(first).zip(one(last)).filter(|(a, b)| a.is_ipv4() == b.is_ipv4() && a <= b)
+    } else if let Some((address, length)) = written.split_once('/') {
+        one(address).zip(length.parse().ok()).and_then(|(address, length)| prefix(address, length))
+    } else {
+        one(written).map(|address| (address, address))
+    };
+    range.map(|(first, last)| Addresses::Range(first, last)).ok_or_else(|| {
+        let message = format!(
+            "`{}` is not \"any\", an address, a prefix such as \"10.1.0.0/16\" (the bits behind it zero) or a range \
+             such as \"10.0.0.5-10.0.0.9\"",
+            shortened(written)
+        );
+        at(text, message)
+    })
+}
+
+/// First and last address of a prefix; none where bits behind it are set.
+fn prefix(address: IpAddr, length: u32) -> Option<(IpAddr, IpAddr)> {
+    match address {
+        IpAddr::V4(address) => {
+            let behind = u32::MAX.checked_shr(length).unwrap_or(0);
+            let bits = address.to_bits();
+            (length <= 32 && bits & behind == 0)
+                .then(|| (IpAddr::V4(address), IpAddr::V4((bits | behind).into())))
+        }
+        IpAddr::V6(address) => {
+            let behind = u128::MAX.checked_shr(length).unwrap_or(0);
+            let bits = address.to_bits();
+            (length <= 128 && bits & behind == 0)
+                .then(|| (IpAddr::V6(address), IpAddr::V6((bits | behind).into())))
+        }
+    }
+}
+
+fn protocol(value: &Spanned<Scalar>) -> Result<Option<u8>, At> {
+    let known = [
+        ("icmp", 1),
+        ("tcp", 6),
+        ("udp", 17),
+        ("dccp", 33),
+        ("gre", 47),
+        ("icmpv6", 58),
+        ("sctp", 132),
+        ("udplite", 136),
+    ];
+    let number = match value.get_ref() {
+        Scalar::Word(word) if word == "any" => return Ok(None),
+        Scalar::Word(word) => {
+            known.iter().find(|(name, _)| name == word).map(|(_, number)| *number)
+        }
+        Scalar::Number(number) => u8::try_from(*number).ok(),
+    };
+    number.map(Some).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        at(
+            value,
+            format!(
+                "`protocol` is \"any\", a number from 0 to 255, or one of: {}",
+                names.join(", ")
+            ),
+        )
+    })
+}
+
+fn ports(value: &Spanned<Scalar>) -> Result<Ports, At> {
+    let range = match value.get_ref() {
+        Scalar::Word(word) if word == "any" => return Ok(Ports::Any),
+        Scalar::Word(word) if word == "opaque" => return Ok(Ports::Opaque),
+        Scalar::Word(word) => range(word),
+        Scalar::Number(number) => u16::try_from(*number).ok().map(|port| port..=port),
+    };
+    range.map(Ports::Range).ok_or_else(|| {
+        at(value, "ports are \"any\", a number, a range such as \"1000-2000\", or \"opaque\" (packets that show none)")
+    })
+}
+
+fn range(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    (first <= last).then_some(first..=last)
+}
+
+/// A type, types `a-b`, or a type and code `3/1`, as `type << 8 | code`.
+fn icmp(value: &Spanned<Scalar>) -> Result<RangeInclusive<u16>, At> {
+    let read = || match value.get_ref() {
+        Scalar::Number(kind) => {
+            let kind = u16::from(u8::try_from(*kind).ok()?) << 8;
+            Some(kind..=kind | 0xff)
+        }
+        Scalar::Word(word) => match word.split_once('/') {
+            Some((kind, code)) => {
+                let both =
+                    u16::from(kind.parse::<u8>().ok()?) << 8 | u16::from(code.parse::<u8>().ok()?);
+                Some(both..=both)
+            }
+            None => {
+                let kinds = range(word).filter(|kinds| *kinds.end() < 256)?;
+                Some(kinds.start() << 8..=kinds.end() << 8 | 0xff)
+            }
+        },
+    };
+    read().ok_or_else(|| {
+        at(
+            value,
+            "`icmp` is a type such as 8, types such as \"0-8\", or type and code such as \"3/4\"",
+        )
+    })
+}
+
+fn contains(addresses: &Addresses, address: IpAddr) -> bool {
+    match addresses {
+        Addresses::Any => true,
+        Addresses::Range(first, last) => {
+            first.is_ipv4() == address.is_ipv4() && *first <= address && address <= *last
+        }
+    }
+}
+
+/// Whether every packet that `other` matches is matched by `selector`.
+fn covers(selector: &Selector, other: &Selector) -> bool {
+    let addresses = |own: &Addresses, other: &Addresses| match (own, other) {
+        (Addresses::Any, _) => true,
+        (own, Addresses::Range(first, last)) => contains(own, *first) && contains(own, *last),
+        (_, Addresses::Any) => false,
+    };
+    let range = |own: &RangeInclusive<u16>, other: &RangeInclusive<u16>| {
+        own.contains(other.start()) && own.contains(other.end())
+    };
+    let ports = |own: &Ports, other: &Ports| match (own, other) {
+        (Ports::Any, _) | (Ports::Opaque, Ports::Opaque) => true,
+        (Ports::Range(own), Ports::Range(other)) => range(own, other),
+        _ => false,
+    };
+    addresses(&selector.local, &other.local)
+        && addresses(&selector.remote, &other.remote)
+        && (selector.protocol.is_none() || selector.protocol == other.protocol)
+        && ports(&selector.local_port, &other.local_port)
+        && ports(&selector.remote_port, &other.remote_port)
+        && match (&selector.icmp, &other.icmp) {
+            (None, _) => true,
+            (Some(own), Some(other)) => range(own, other),
+            (Some(_), None) => false,
+        }
+}

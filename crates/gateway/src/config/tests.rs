@@ -1,0 +1,470 @@
+//! What can be loaded, and each refusal with its line.
+
+use headroom_ipsec::spec::{Action, Addresses, Dscp, Padding, Ports};
+
+use super::*;
+
+/// A file of which everything is used.
+const WHOLE: &str = r#"
+name = "hr0"
+address = ["10.9.0.1/24", "fd00::1/64"]
+mtu = 1400
+queues = 2
+[[sa]]
+name = "out-1"
+direction = "out"
+protocol = "esp"
+mode = "tunnel"
+spi = 0x1001
+source = "192.0.2.1"
+destination = "192.0.2.2"
+suite = "aes-128-gcm"
+key = "000102030405060708090a0b0c0d0e0f10111213"
+udp = { source = 4500, destination = 4500 }
+lifetime = { soft_bytes = "1GiB", hard_bytes = "2GiB", hard_seconds = 3600 }
+dscp = { map = { "46" = 46, "0" = 8 } }
+padding = 256
+dummy = "10/s"
+traffic_class = [0, 46]
+[[sa]]
+name = "in-1"
+direction = "in"
+protocol = "esp"
+mode = "tunnel"
+spi = 0x1002
+source = "192.0.2.2"
+destination = "192.0.2.1"
+suite = "aes-128-cbc+hmac-sha256"
+key = "101112131415161718191a1b1c1d1e1f"
+integrity_key = "202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f"
+esn = false
+window = 64
+[[policy]]
+name = "web"
+action = "protect"
+local = "10.1.0.0/16"
+remote = "10.2.0.5-10.2.0.9"
+protocol = "tcp"
+remote_port = "80-443"
+out = ["out-1"]
+in = ["in-1"]
+[[policy]]
+name = "rest"
+action = "discard"
+"#;
+
+/// A pair of transport-mode SAs; the tests change lines of it.
+fn pair(protocol: &str, suite: &str, more: &str) -> String {
+    let sa = |name, direction, spi, from, to, key: u8| {
+        let key = format!("{key:02x}").repeat(20);
+        format!(
+            "[[sa]]\nname = \"{name}\"\ndirection = \"{direction}\"\nprotocol = \"{protocol}\"\nmode = \"transport\"\n\
+             spi = {spi}\nsource = \"{from}\"\ndestination = \"{to}\"\nsuite = \"{suite}\"\nkey = \"{key}\"\n{more}"
+        )
+    };
+    format!(
+        "name = \"hr0\"\n{}{}",
+        sa("out-1", "out", 300, "192.0.2.1", "192.0.2.2", 0x11),
+        sa("in-1", "in", 301, "192.0.2.2", "192.0.2.1", 0x22)
+    )
+}
+
+fn policy(lines: &str) -> String {
+    pair("esp", "aes-128-gcm", "") + "[[policy]]\nname = \"p\"\n" + lines
+}
+
+fn parse(text: &str) -> Result<Config, Error> {
+    Config::parse(text, Path::new("hr0.toml"))
+}
+
+#[track_caller]
+fn refused(text: &str, line: usize, words: &str) {
+    let error = parse(text).map(|_| ()).expect_err("a refusal").to_string();
+    assert!(error.starts_with(&format!("hr0.toml:{line}: ")), "{error}\n{text}");
+    assert!(error.contains(words), "{error}");
+}
+
+/// `from` in the whole file is replaced; the error names that line.
+#[track_caller]
+fn refused_with(from: &str, to: &str, words: &str) {
+    let place = WHOLE.find(from).unwrap_or_else(|| panic!("`{from}` is not in the file"));
+    refused(&WHOLE.replacen(from, to, 1), line_of(WHOLE, place), words);
+}
+
+#[test]
+fn a_whole_file_is_read() {
+    let config = parse(WHOLE).expect("a configuration");
+    assert_eq!(config.addresses.len(), 2);
+    assert_eq!((config.mtu, config.queues, config.qesp_number()), (Some(1400), 2, None));
+    let [out, inbound] = &config.associations[..] else { panic!("two associations") };
+    assert_eq!((out.spec.spi, out.dummies_per_second, out.line), (0x1001, 10, 7));
+    assert_eq!(out.spec.dscp, Dscp::Map([(46, 46), (0, 8)].into()));
+    assert_eq!(out.spec.padding, Padding::Multiple(256));
+    assert_eq!(out.spec.classes, 1 | 1 << 46);
+    assert_eq!(out.spec.lifetime.soft.bytes, Some(1 << 30));
+    assert_eq!(out.spec.lifetime.hard.seconds, Some(3600));
+    assert!(out.spec.extended_sequence && !inbound.spec.extended_sequence);
+    assert_eq!((inbound.spec.window, &inbound.spec.dscp), (64, &Dscp::Keep));
+    let web = &config.policies[0];
+    assert_eq!(
+        web.selector.local,
+        Addresses::Range(
+            "10.1.0.0".parse().expect("an address"),
+            "10.1.255.255".parse().expect("an address")
+        )
+    );
+    assert_eq!(
+        (web.selector.protocol, &web.selector.remote_port),
+        (Some(6), &Ports::Range(80..=443))
+    );
+    assert_eq!(
+        web.action,
+        Action::Protect { out: vec!["out-1".into()], inbound: vec!["in-1".into()] }
+    );
+    assert_eq!(config.policies[1].action, Action::Discard);
+    assert_eq!(config.warnings, [""; 0]);
+    assert_eq!(config.ledger.ledger, Path::new("hr0.ledger"));
+}
+
+#[test]
+fn the_ledger_counts_under_the_key_that_authenticates() {
+    let config = parse(WHOLE).expect("a configuration");
+    let accounts = config.accounts();
+    let mac = headroom_suite::Key::from_bytes(&(0x20..0x40).collect::<Vec<u8>>());
+    assert_eq!(accounts[0].0.way, Way::Out);
+    assert_eq!(accounts[1], (Account { way: Way::In, key: *mac.fingerprint().as_bytes() }, "in-1"));
+}
+
+#[test]
+fn what_is_not_known_is_told_with_its_line() {
+    refused_with("queues = 2", "queue = 2", "unknown field `queue`");
+    refused_with("window = 64", "windows = 64", "unknown field `windows`");
+    refused_with("mode = \"tunnel\"", "mode = \"tunel\"", "unknown variant `tunel`");
+    refused_with("action = \"discard\"", "action = \"drop\"", "expected one of");
+    refused_with("name = \"hr0\"", "name = \"hr0", "");
+    refused_with("name = \"hr0\"", "name = \"a/b\"", "the tunnel's name");
+    refused_with("suite = \"aes-128-gcm\"", "suite = \"aes-127-gcm\"", "is no suite");
+    refused_with("mtu = 1400", "mtu = 70000", "from 576 to 65535");
+}
+
+#[test]
+fn keys_are_never_in_a_message() {
+    let secret = "000102030405060708090a0b0c0d0e0f10111213";
+    for broken in [
+        format!("key = \"{secret}"),
+        format!("key = \"{secret}zz\""),
+        format!("key = {secret}"),
+        format!("key = [\"{secret}\"]"),
+        format!("keys = \"{secret}\""),
+    ] {
+        let text = WHOLE.replacen(&format!("key = \"{secret}\""), &broken, 1);
+        let error = parse(&text).expect_err("a broken key").to_string();
+        assert!(!error.contains("0102"), "{error}");
+        assert!(error.starts_with("hr0.toml:15: "), "{error}");
+    }
+    assert!(!format!("{:?}", parse(WHOLE)).contains("0102"));
+}
+
+#[test]
+fn unsafe_keys_are_refused() {
+    refused_with(
+        "key = \"0001",
+        "key = \"",
+        "takes a key of 20 octets, the last 4 of them its salt, not 18",
+    );
+    refused_with("integrity_key = \"20", "integrity_key = \"", "takes a key of 32 octets, not 31");
+    refused(&WHOLE.replacen("integrity_key", "#", 1), 31, "needs an integrity key");
+    refused_with("key = \"0001", "key_file = \"k\"\nkey = \"0001", "both `key` and `key_file`");
+    // the salt does not make it another key
+    let both = pair("esp", "aes-128-gcm", "").replace(
+        "2222222222222222222222222222222222222222",
+        "1111111111111111111111111111111122222222",
+    );
+    refused(&both, 21, "in the other direction, that of `out-1` (line 3)");
+    let one =
+        WHOLE.replacen("101112131415161718191a1b1c1d1e1f", "202122232425262728292a2b2c2d2e2f", 1);
+    assert!(parse(&one).is_ok());
+    let separate = "[[sa]]\nname = \"a\"\ndirection = \"out\"\nprotocol = \"esp\"\nmode = \"tunnel\"\nspi = 300\n\
+                    source = \"192.0.2.1\"\ndestination = \"192.0.2.2\"\nsuite = \"aes-256-cbc+hmac-sha256\"\n";
+    let same = "11".repeat(32);
+    let text = format!("name = \"hr0\"\n{separate}key = \"{same}\"\nintegrity_key = \"{same}\"\n");
+    refused(&text, 12, "encrypts and authenticates with the same key");
+}
+
+#[test]
+fn spis_and_addresses_are_checked() {
+    refused_with("spi = 0x1001", "spi = 255", "is reserved");
+    refused_with("spi = 0x1001", "spi = 0x100000000", "more than 32 bits");
+    refused_with("source = \"192.0.2.1\"", "source = \"224.0.0.1\"", "not the address of one host");
+    refused_with(
+        "destination = \"192.0.2.2\"",
+        "destination = \"2001:db8::2\"",
+        "of another family",
+    );
+    refused_with(
+        "destination = \"192.0.2.2\"",
+        "destination = \"192.0.2.1\"",
+        "is the source as well",
+    );
+    let turned = WHOLE.replacen(
+        "source = \"192.0.2.2\"\ndestination = \"192.0.2.1\"",
+        "source = \"192.0.2.1\"\ndestination = \"192.0.2.2\"",
+        1,
+    );
+    refused(&turned, 28, "this host's by `out-1` (line 7)");
+    let twice = pair("esp", "aes-128-gcm", "")
+        + &pair("esp", "aes-128-gcm", "").replace("name = \"hr0\"\n", "").replace("-1\"", "-2\"");
+    refused(&twice, 27, "the SPI 0x12c is already that of `out-1` (line 3) for ESP to 192.0.2.2");
+    refused(&twice.replace("-2\"", "-1\""), 23, "an SA named `out-1` is already in line 3");
+}
+
+#[test]
+fn windows_lifetimes_and_encapsulation_are_checked() {
+    for window in ["0", "63", "8193"] {
+        refused_with("window = 64", &format!("window = {window}"), "never off");
+    }
+    refused_with("soft_bytes = \"1GiB\"", "soft_bytes = \"2GiB\"", "not below `hard_bytes`");
+    refused_with("hard_seconds = 3600", "hard_seconds = 0", "lifetime of 0");
+    refused_with("hard_seconds = 3600", "hard_hours = 1", "unknown field `hard_hours`");
+    refused_with("udp = { source = 4500", "udp = { source = 0", "from 1 to 65535");
+    let udp = "udp = { source = 4500, destination = 4500 }\n";
+    refused(&pair("ah", "hmac-sha1", udp), 12, "AH in UDP does not exist");
+    refused(&pair("qesp", "aes-128-gcm", udp), 12, "Q-ESP in UDP does not exist");
+    refused(&pair("esp", "aes-128-gcm", "padding = 64\n"), 12, "is for tunnel mode");
+    refused(&pair("esp", "aes-128-gcm", "dummy = \"1/s\"\n"), 12, "is for tunnel mode");
+    refused(&pair("esp", "aes-128-gcm", "dscp = 3\n"), 12, "keeps its DSCP");
+    refused_with("dummy = \"10/s\"", "dummy = \"10\"", "is not a rate");
+    refused_with("dscp = { map", "dscp = { maps", "unknown field `maps`");
+    refused_with("\"46\" = 46", "\"64\" = 46", "from 0 to 63");
+    refused_with("traffic_class = [0, 46]", "traffic_class = []", "names no DSCP");
+    refused_with("mtu = 1400", "mtu = 1279", "IPv6 needs");
+    refused(&pair("esp", "aes-128-gcm", "ah_align = 8\n"), 12, "is AH's");
+}
+
+#[test]
+fn insecure_suites_need_the_word_for_it() {
+    let text = WHOLE.replacen(
+        "suite = \"aes-128-cbc+hmac-sha256\"\n",
+        "suite = \"null+hmac-sha256\"\n",
+        1,
+    );
+    let text = text.replacen("key = \"101112131415161718191a1b1c1d1e1f\"\n", "", 1);
+    refused(&text, 30, "`allow_insecure = true`");
+    let config = parse(&format!("allow_insecure = true\n{text}")).expect("allowed");
+    assert_eq!(
+        config.warnings,
+        ["`in-1` uses `null+hmac-sha256`, which protects nothing today (RFC 8221)"]
+    );
+    // Q-ESP never, whatever is allowed
+    let qesp = text.replace("protocol = \"esp\"", "protocol = \"qesp\"").replace("udp = ", "#");
+    refused(&format!("allow_insecure = true\n{qesp}"), 31, "Q-ESP always encrypts");
+    refused_with(
+        "suite = \"aes-128-gcm\"",
+        "suite = \"hmac-sha256\"",
+        "does not encrypt: write `null+hmac-sha256`",
+    );
+    refused(&pair("ah", "aes-128-gcm", ""), 10, "AH takes an integrity algorithm alone");
+    let decode = Config::parse_with(&text, Path::new("x"), Purpose::Decode, |_| Err(String::new()));
+    assert_eq!(decode.expect("loaded to look at packets").warnings.len(), 1);
+}
+
+#[test]
+fn numbers_of_qesp_are_those_of_no_one_else() {
+    let qesp = |number| pair("qesp", "aes-128-gcm", &format!("protocol_number = {number}\n"));
+    assert_eq!(parse(&qesp("254")).expect("for experiments").qesp_number(), Some(254));
+    for number in ["6", "50", "255", "300"] {
+        refused(&qesp(number), 12, "may mean something else");
+    }
+    let two = qesp("253").replacen("protocol_number = 253\n", "protocol_number = 254\n", 1);
+    refused(&two, 16, "use one");
+    refused(&pair("esp", "aes-128-gcm", "protocol_number = 253\n"), 12, "is Q-ESP's");
+}
+
+#[test]
+fn policies_are_checked() {
+    let protect = |out: &str, inbound: &str| {
+        policy(&format!(
+            "action = \"protect\"\nremote = \"any\"\nout = [{out}]\nin = [{inbound}]\n"
+        ))
+    };
+    assert!(parse(&protect("\"out-1\"", "\"in-1\"")).expect("a policy").warnings.is_empty());
+    refused(&protect("\"out-9\"", "\"in-1\""), 26, "there is no [[sa]] named `out-9`");
+    refused(&protect("\"in-1\"", "\"in-1\""), 26, "`in-1` has the direction \"in\"");
+    refused(&protect("\"out-1\", \"out-1\"", ""), 26, "named twice");
+    refused(&protect("", ""), 23, "names SAs");
+    let one_way = parse(&protect("\"out-1\"", "")).expect("one way").warnings;
+    assert_eq!(
+        one_way,
+        [
+            "`p` has no SA for what arrives: such packets are dropped",
+            "no policy names the SA `in-1`"
+        ]
+    );
+    refused(
+        &policy("action = \"bypass\"\nout = [\"out-1\"]\n"),
+        25,
+        "only a policy with the action",
+    );
+    refused(
+        &policy("action = \"protect\"\nremote = \"192.0.2.9\"\nout = [\"out-1\"]\n"),
+        26,
+        "`remote` does not include 192.0.2.2",
+    );
+    for (line, words) in [
+        ("local = \"10.0.0.1/8\"", "the bits behind it zero"),
+        ("local = \"10.0.0.9-10.0.0.5\"", "is not"),
+        ("local = \"10.0.0.0/33\"", "is not"),
+        ("local = \"2001:db8::/129\"", "is not"),
+        ("protocol = \"tpc\"", "`protocol` is"),
+        ("protocol = 256", "`protocol` is"),
+        ("local_port = \"9-5\"", "ports are"),
+        ("local_port = -1", "below zero"),
+        ("icmp = 8", "goes with"),
+    ] {
+        refused(&policy(&format!("action = \"discard\"\n{line}\n")), 25, words);
+    }
+    refused(
+        &policy("action = \"discard\"\nlocal = \"10.0.0.1\"\nremote = \"::1\"\n"),
+        26,
+        "different families",
+    );
+    refused(
+        &policy("action = \"discard\"\nprotocol = \"gre\"\nlocal_port = 1\n"),
+        26,
+        "have no ports",
+    );
+    let icmp = parse(&policy("action = \"discard\"\nprotocol = \"icmp\"\nicmp = \"3/4\"\n"))
+        .expect("a policy");
+    assert_eq!(icmp.policies[0].selector.icmp, Some(0x304..=0x304));
+}
+
+#[test]
+fn a_shadowed_policy_is_refused() {
+    let two = |first: &str, second: &str| {
+        policy(&format!(
+            "action = \"discard\"\n{first}\n[[policy]]\nname = \"q\"\naction = \"bypass\"\n{second}\n"
+        ))
+    };
+    for (first, second) in [
+        ("", "remote = \"10.0.0.0/8\""),
+        ("remote = \"10.0.0.0/8\"", "remote = \"10.1.0.0/16\"\nprotocol = \"tcp\""),
+        ("protocol = \"tcp\"", "protocol = \"tcp\"\nremote_port = 80"),
+        ("protocol = \"icmp\"\nicmp = \"0-8\"", "protocol = \"icmp\"\nicmp = \"3/4\""),
+    ] {
+        let line = 27 + first.matches('\n').count();
+        refused(&two(first, second), line, "`p` above matches all its packets");
+    }
+    for (first, second) in [
+        ("remote = \"10.0.0.0/8\"", ""),
+        ("remote = \"10.0.0.0/8\"", "remote = \"fd00::/8\""),
+        ("protocol = \"tcp\"", "protocol = \"udp\""),
+        ("local_port = \"1-5\"", "local_port = \"1-6\""),
+        ("local_port = \"opaque\"", ""),
+    ] {
+        assert!(parse(&two(first, second)).is_ok(), "{first} | {second}");
+    }
+}
+
+#[test]
+fn bundles_are_from_the_inside_to_the_outside() {
+    let ah = pair("ah", "hmac-sha1", "")
+        .replace("name = \"hr0\"\n", "")
+        .replace("-1\"", "-ah\"")
+        .replace("\"11", "\"33")
+        .replace("\"22", "\"44");
+    let with = |ah: &str, out: &str, inbound: &str| {
+        let policy = format!(
+            "[[policy]]\nname = \"p\"\naction = \"protect\"\nout = [{out}]\nin = [{inbound}]\n"
+        );
+        pair("esp", "aes-128-gcm", "") + ah + &policy
+    };
+    let (out, inbound) = ("\"out-1\", \"out-ah\"", "\"in-1\", \"in-ah\"");
+    assert!(parse(&with(&ah, out, inbound)).is_ok());
+    refused(&with(&ah, "\"out-ah\", \"out-1\"", inbound), 45, "from the inside to the outside");
+    let tunnel = ah.replace("transport", "tunnel");
+    refused(&with(&tunnel, out, inbound), 45, "its `mode` is \"transport\"");
+    let elsewhere = ah.replace("192.0.2.2", "192.0.2.3");
+    refused(&with(&elsewhere, out, inbound), 45, "the same source and destination");
+    // two alternatives of one class of traffic
+    let second = pair("esp", "aes-128-gcm", "")
+        .replace("name = \"hr0\"\n", "")
+        .replace("-1\"", "-2\"")
+        .replace("\"11", "\"33")
+        .replace("\"22", "\"44")
+        .replace("= 300", "= 302")
+        .replace("= 301", "= 303");
+    let (out, inbound) = ("\"out-1\", \"out-2\"", "\"in-1\", \"in-2\"");
+    refused(&with(&second, out, inbound), 45, "`out-2` would never be used");
+    let classes = with(&second, out, inbound);
+    let classes = classes.replacen(
+        "mode = \"transport\"\n",
+        "mode = \"transport\"\ntraffic_class = [46]\n",
+        1,
+    );
+    assert!(parse(&classes).is_ok());
+}
+
+#[test]
+fn decoding_takes_what_others_configured() {
+    let same = pair("esp", "aes-128-gcm", "").replace("22222222", "11111111");
+    refused(&same, 21, "every key has one use");
+    let decode = Config::parse_with(&same, Path::new("x"), Purpose::Decode, |_| Err(String::new()));
+    assert_eq!(decode.expect("loaded to look at packets").warnings.len(), 1);
+}
+
+#[test]
+fn files_that_others_can_read_are_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = std::env::temp_dir().join(format!("config-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("hr0.toml");
+    let key = folder.join("out.key");
+    let with_file = WHOLE.replacen(
+        "key = \"000102030405060708090a0b0c0d0e0f10111213\"",
+        "key_file = \"out.key\"",
+        1,
+    );
+    std::fs::write(&path, with_file).expect("a file");
+    std::fs::write(&key, "0x000102030405060708090a0b0c0d0e0f10111213\n").expect("a file");
+    let set = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
+    };
+    let read = || Config::read(&path, Purpose::Tunnel).map_err(|error| error.to_string());
+    set(&path, 0o640);
+    set(&key, 0o600);
+    let error = read().expect_err("readable by a group");
+    assert!(
+        error.ends_with(&format!("(mode 0640): run `chmod 600 {}`", path.display())),
+        "{error}"
+    );
+    set(&path, 0o600);
+    set(&key, 0o604);
+    let error = read().expect_err("a key that others can read");
+    assert!(error.contains("hr0.toml:15: ") && error.contains("run `chmod 600"), "{error}");
+    set(&key, 0o400);
+    assert_eq!(read().expect("a configuration").associations[0].spec.spi, 0x1001);
+    std::fs::remove_dir_all(&folder).expect("clean");
+}
+
+mod hostile {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        #[test]
+        fn no_text_panics(text in "\\PC{0,300}") {
+            let _ = parse(&text);
+        }
+
+        #[test]
+        fn no_damaged_file_panics(cut in 0..WHOLE.len(), at in 0..WHOLE.len(), with in "\\PC{0,8}") {
+            let mut text = WHOLE.to_owned();
+            text.truncate(cut.max(at + 1));
+            text.replace_range(at..=at, &with);
+            let _ = parse(&text);
+        }
+    }
+}
