@@ -6,6 +6,7 @@ use aws_lc_rs::aead::{
     AES_128_GCM, AES_192_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce,
     UnboundKey,
 };
+use zeroize::Zeroizing;
 
 use crate::suite::SALT_LEN;
 use crate::{Aead, Bound, Forged, Key, KeyError, SealError, Transform};
@@ -19,7 +20,7 @@ pub(crate) const ICV_LEN: usize = 16;
 pub(crate) struct AeadTransform {
     aead: Aead,
     key: LessSafeKey,
-    salt: [u8; SALT_LEN],
+    salt: Zeroizing<[u8; SALT_LEN]>,
 }
 
 impl AeadTransform {
@@ -33,14 +34,14 @@ impl AeadTransform {
         };
         let (key, salt) = key.as_bytes().split_last_chunk().ok_or(KeyError::Refused)?;
         let key = UnboundKey::new(algorithm, key).map_err(|_| KeyError::Refused)?;
-        Ok(Self { aead, key: LessSafeKey::new(key), salt: *salt })
+        Ok(Self { aead, key: LessSafeKey::new(key), salt: Zeroizing::new(*salt) })
     }
 
     /// The nonce: salt, then the IV on the wire (RFC 4106 §4, RFC 7634 §2).
     #[inline]
     fn nonce(&self, iv: [u8; IV_LEN]) -> [u8; NONCE_LEN] {
         let mut nonce = [0; NONCE_LEN];
-        nonce[..SALT_LEN].copy_from_slice(&self.salt);
+        nonce[..SALT_LEN].copy_from_slice(&*self.salt);
         nonce[SALT_LEN..].copy_from_slice(&iv);
         nonce
     }
@@ -92,7 +93,7 @@ impl Transform for AeadTransform {
 
     fn seal(&self, bound: &Bound<'_>, body: &mut [u8]) -> Result<(), SealError> {
         bound.check_seal()?;
-        let additional = bound.additional().ok_or(SealError::Refused)?;
+        let additional = bound.additional()?;
         let found = body.len();
         let (iv, text, tag) = parts(body)
             .filter(|(_, text, _)| text.len().is_multiple_of(self.block_len()))
@@ -108,7 +109,7 @@ impl Transform for AeadTransform {
     }
 
     fn open(&self, bound: &Bound<'_>, body: &mut [u8]) -> Result<(), Forged> {
-        let additional = bound.additional().ok_or(Forged)?;
+        let additional = bound.additional().map_err(|_| Forged)?;
         let (iv, text, tag) = parts(body).ok_or(Forged)?;
         self.open_raw(self.nonce(*iv), additional.as_ref(), text, tag)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::Suite;
 
@@ -87,8 +87,11 @@ impl Key {
         let mut hasher = blake3::Hasher::new_derive_key("headroom 2026 IPsec key fingerprint");
         hasher.update(&self.0);
         let mut octets = [0; 16];
-        hasher.finalize_xof().fill(&mut octets);
-        zeroize::Zeroize::zeroize(&mut hasher);
+        let mut output = hasher.finalize_xof();
+        output.fill(&mut octets);
+        // Both hold the key, which is shorter than their block.
+        hasher.zeroize();
+        output.zeroize();
         Fingerprint(octets)
     }
 }

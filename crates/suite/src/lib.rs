@@ -8,11 +8,22 @@
 //!
 //! Which suites may be used is the configuration's to decide:
 //! [`Suite::is_secure`] says what to ask about.
+//!
+//! # Secrets in memory
+//!
+//! A [`Key`] is erased when it is dropped, and so is what a bound suite keeps:
+//! AWS-LC erases its AES and DES schedules and HMAC states itself, and an AEAD's
+//! state with all memory it frees; the state of HMAC-MD5 and the salts are erased
+//! by `zeroize`. Not erased are copies that binding leaves on the stack, where the
+//! compiler moves a schedule or RustCrypto's HMAC pads a key. Nothing here prints a key, in `Debug` or in an
+//! error. ICVs are compared in constant time, by AWS-LC's `CRYPTO_memcmp` or
+//! within its AEADs.
 
 mod aead;
 mod cbc;
 mod key;
 mod mac;
+mod random;
 mod separate;
 mod suite;
 mod transform;

@@ -21,6 +21,13 @@ enum State {
     Md5(Hmac<Md5>),
 }
 
+/// AWS-LC erases its states when they are dropped. An `Hmac<Md5>` is two of MD5's,
+/// of which the compiler shall know the same.
+const _: () = {
+    const fn erased<T: zeroize::ZeroizeOnDrop>() {}
+    erased::<Md5>();
+};
+
 impl Authenticator {
     /// Prepares `key`, of any length.
     pub(crate) fn new(mac: Mac, key: &[u8]) -> Result<Self, KeyError> {

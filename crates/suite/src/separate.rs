@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::cbc::Cbc;
+use crate::random;
 use crate::{Authenticator, Bound, Cipher, Forged, Key, KeyError, SealError, Transform};
 
 /// A cipher and an integrity algorithm with their keys.
@@ -63,14 +64,14 @@ impl Transform for Separate {
             block_len: self.block_len(),
             icv_len: self.icv_len(),
         })?;
-        aws_lc_rs::rand::fill(iv).map_err(|_| SealError::Random)?;
+        random::fill(iv)?;
         self.cbc.encrypt(iv, text).map_err(|_| SealError::Refused)?;
         Self::covered(bound, iv, text, |parts| self.mac.sign(parts, icv));
         Ok(())
     }
 
     fn open(&self, bound: &Bound<'_>, body: &mut [u8]) -> Result<(), Forged> {
-        bound.split().ok_or(Forged)?;
+        bound.split().map_err(|_| Forged)?;
         // Whole blocks of the cipher, not of ESP's alignment.
         let unit = self.cipher.iv_len().max(1);
         let [iv, text, icv] = self.parts(body, unit).ok_or(Forged)?;

@@ -112,14 +112,9 @@ impl Bound<'_> {
     /// Whether this can be sealed at all.
     #[inline]
     pub(crate) fn check_seal(&self) -> Result<(), SealError> {
-        let Some((_, low)) = self.split() else {
-            return Err(SealError::Header {
-                header: self.header.len(),
-                addresses: self.addresses.len(),
-            });
-        };
+        let (_, low) = self.split()?;
         let fits = self.extended || self.sequence <= u64::from(u32::MAX);
-        if self.sequence == 0 || !fits || *low != low32(self.sequence) {
+        if self.sequence == 0 || !fits || *low != (self.sequence as u32).to_be_bytes() {
             return Err(SealError::Sequence(self.sequence));
         }
         Ok(())
@@ -127,11 +122,12 @@ impl Bound<'_> {
 
     /// The header ahead of its sequence number, and the sequence number.
     #[inline]
-    pub(crate) fn split(&self) -> Option<(&[u8], &[u8; 4])> {
-        if self.header.len() > HEADER_MAX || self.addresses.len() > ADDRESSES_MAX {
-            return None;
+    pub(crate) fn split(&self) -> Result<(&[u8], &[u8; 4]), SealError> {
+        let (header, addresses) = (self.header.len(), self.addresses.len());
+        match self.header.split_last_chunk() {
+            Some(split) if header <= HEADER_MAX && addresses <= ADDRESSES_MAX => Ok(split),
+            _ => Err(SealError::Header { header, addresses }),
         }
-        self.header.split_last_chunk()
     }
 
     /// The high 32 bits of an extended sequence number, as they are authenticated.
@@ -143,7 +139,7 @@ impl Bound<'_> {
     /// The additional data of an AEAD: header, with the 64-bit sequence number in
     /// place of the 32-bit one where that is extended (RFC 4106 §5), then addresses.
     #[inline]
-    pub(crate) fn additional(&self) -> Option<Additional> {
+    pub(crate) fn additional(&self) -> Result<Additional, SealError> {
         let (ahead, low) = self.split()?;
         let mut additional = Additional { octets: [0; ADDITIONAL_MAX], len: 0 };
         additional.push(ahead);
@@ -152,7 +148,7 @@ impl Bound<'_> {
         }
         additional.push(low);
         additional.push(self.addresses);
-        Some(additional)
+        Ok(additional)
     }
 }
 
@@ -175,10 +171,6 @@ impl AsRef<[u8]> for Additional {
     fn as_ref(&self) -> &[u8] {
         &self.octets[..self.len]
     }
-}
-
-fn low32(sequence: u64) -> [u8; 4] {
-    (sequence as u32).to_be_bytes()
 }
 
 #[cfg(test)]
@@ -223,7 +215,7 @@ mod tests {
                 addresses: &vec![0; addresses],
             };
             assert_eq!(bound.check_seal(), Err(SealError::Header { header, addresses }));
-            assert!(bound.additional().is_none());
+            assert!(bound.additional().is_err());
         }
     }
 }

@@ -1,0 +1,73 @@
+//! Random octets for IVs, drawn ahead.
+//!
+//! AWS-LC takes 350 ns for 16 octets, as long as to seal a short packet, but only
+//! 880 ns for 4096 (measured as in `cbc`). So each thread draws a page at a time.
+//! What waits there is sent in clear in any case, and nothing is handed out twice.
+//! A process that forks would share what the forking thread has left: start other
+//! programs, or fork before anything is sealed.
+
+use std::cell::RefCell;
+
+use crate::SealError;
+
+const PAGE: usize = 4096;
+
+struct Drawn {
+    octets: [u8; PAGE],
+    used: usize,
+}
+
+thread_local! {
+    static DRAWN: RefCell<Drawn> = const { RefCell::new(Drawn { octets: [0; PAGE], used: PAGE }) };
+}
+
+/// Fills an IV, of at most a page.
+#[inline]
+pub(crate) fn fill(iv: &mut [u8]) -> Result<(), SealError> {
+    DRAWN.with_borrow_mut(|drawn| drawn.take(iv))
+}
+
+impl Drawn {
+    #[inline]
+    fn take(&mut self, iv: &mut [u8]) -> Result<(), SealError> {
+        if PAGE - self.used < iv.len() {
+            // Nothing is left if this fails, whatever has been written.
+            self.used = PAGE;
+            aws_lc_rs::rand::fill(&mut self.octets).map_err(|_| SealError::Random)?;
+            self.used = 0;
+        }
+        let end = self.used + iv.len();
+        iv.copy_from_slice(&self.octets[self.used..end]);
+        self.used = end;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_iv_is_handed_out_twice() {
+        let mut seen = HashSet::new();
+        for round in 0..2000 {
+            let mut iv = [0; 16];
+            fill(&mut iv).expect("random numbers");
+            assert!(seen.insert(iv), "a repeat in round {round}");
+            // Another length, so that pages do not end with an IV.
+            fill(&mut [0; 8]).expect("random numbers");
+        }
+    }
+
+    #[test]
+    fn threads_draw_apart() {
+        let draw = || {
+            let mut iv = [0; 16];
+            fill(&mut iv).expect("random numbers");
+            iv
+        };
+        assert_ne!(std::thread::spawn(draw).join().expect("a thread"), draw());
+    }
+}
