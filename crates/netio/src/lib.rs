@@ -8,9 +8,12 @@ pub mod capture;
 mod control;
 pub mod errors;
 pub mod inbox;
+pub mod link_sender;
 pub mod link_socket;
 mod packet_socket;
+pub mod raw;
 pub mod realtime;
+pub mod route;
 pub mod signal;
 mod socket;
 #[cfg(test)]
@@ -20,7 +23,9 @@ pub mod udp;
 
 pub use capture::{Capture, Frame};
 pub use inbox::{Inbox, Received};
+pub use link_sender::LinkSender;
 pub use link_socket::LinkSocket;
+pub use raw::{RawReceiver, RawSender, SendPackets};
 pub use signal::Stop;
 pub use socket::wait_readable;
 pub use tun::Tun;

@@ -46,7 +46,12 @@ impl Fresh {
         let out = out.get_mut(..self.header_len()).ok_or(Error::Truncated("IP"))?;
         match (self.source, self.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                self.write_v4(source, destination, length(payload_len + out.len())?, out);
+                self.write_v4(
+                    source,
+                    destination,
+                    length(payload_len.saturating_add(out.len()))?,
+                    out,
+                );
             }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
                 self.write_v6(source, destination, length(payload_len)?, out);

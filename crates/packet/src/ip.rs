@@ -186,6 +186,14 @@ impl<'a> Ip<'a> {
         }
     }
 
+    /// Source and destination as they stand in the packet, one behind the other.
+    pub fn addresses(&self) -> &'a [u8] {
+        match self.version {
+            Version::V4 => &self.bytes[12..20],
+            Version::V6 => &self.bytes[8..40],
+        }
+    }
+
     /// The destination field.
     pub fn destination(&self) -> IpAddr {
         match self.version {
@@ -217,6 +225,12 @@ impl<'a> Ip<'a> {
         };
         let octets = header.get(last.max(8)..last.max(8) + 16)?;
         Some(Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?))
+    }
+
+    /// True with an IPv6 routing header, which may mean that a checksum covers
+    /// another address than the destination field's (RFC 8200, section 8.1).
+    pub(crate) fn has_routing_header(&self) -> bool {
+        self.routing.is_some()
     }
 
     /// Type of Service (IPv4) or Traffic Class (IPv6): DSCP and ECN.

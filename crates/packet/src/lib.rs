@@ -11,13 +11,20 @@ pub mod header;
 pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
+pub mod offload;
 pub mod protocol;
 pub mod segment;
+pub mod segmenter;
 pub mod tcp;
+#[cfg(test)]
+mod testing;
 pub mod train;
+pub mod udp;
 
 pub use ip::{Fragment, Ip, Version};
+pub use offload::Offload;
 pub use segment::Segment;
+pub use segmenter::Segmenter;
 pub use train::Train;
 
 /// Why a header could not be read.

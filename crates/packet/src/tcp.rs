@@ -4,6 +4,8 @@ use crate::{Error, be16, be32};
 
 /// The protocol number of TCP.
 pub const PROTOCOL: u8 = 6;
+/// Octet of the header at which the checksum stands.
+pub const CHECKSUM_OFFSET: usize = 16;
 
 const MIN_HEADER_LEN: usize = 20;
 const FIN: u8 = 0x01;

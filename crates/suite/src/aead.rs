@@ -48,7 +48,7 @@ impl AeadTransform {
 
     /// Encrypts `text` in place and writes its tag.
     #[inline]
-    fn seal_raw(
+    pub(crate) fn seal_raw(
         &self,
         nonce: [u8; NONCE_LEN],
         additional: &[u8],
@@ -63,7 +63,7 @@ impl AeadTransform {
 
     /// Verifies `tag`, then decrypts `text` in place.
     #[inline]
-    fn open_raw(
+    pub(crate) fn open_raw(
         &self,
         nonce: [u8; NONCE_LEN],
         additional: &[u8],

@@ -8,7 +8,9 @@
 use aws_lc_rs::cipher::{
     self, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext, UnboundCipherKey,
 };
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::iv::FixedLength;
+use zeroize::Zeroizing;
 
 use crate::{Cipher, Key, KeyError};
 
@@ -37,10 +39,18 @@ impl Cbc {
             Cipher::Aes192Cbc => &cipher::AES_192,
             Cipher::Aes256Cbc => &cipher::AES_256,
         };
-        let unbound =
-            || UnboundCipherKey::new(algorithm, key.as_bytes()).map_err(|_| KeyError::Refused);
-        let encrypt = EncryptingKey::cbc(unbound()?).map_err(|_| KeyError::Refused)?;
-        let decrypt = DecryptingKey::cbc(unbound()?).map_err(|_| KeyError::Refused)?;
+        let key = match cipher {
+            Cipher::DesCbc | Cipher::TripleDesCbc => des_key(key)?,
+            _ => Zeroizing::new(key.as_bytes().to_vec()),
+        };
+        let unbound = || UnboundCipherKey::new(algorithm, &key).map_err(|_| KeyError::Refused);
+        // The one further thing that AWS-LC checks.
+        let refused = match cipher {
+            Cipher::DesCbc | Cipher::TripleDesCbc => KeyError::WeakDes,
+            _ => KeyError::Refused,
+        };
+        let encrypt = EncryptingKey::cbc(unbound()?).map_err(|_| refused)?;
+        let decrypt = DecryptingKey::cbc(unbound()?).map_err(|_| refused)?;
         Ok(match cipher.iv_len() {
             8 => Self::Des(encrypt, decrypt),
             _ => Self::Aes(encrypt, decrypt),
@@ -68,7 +78,68 @@ impl Cbc {
     }
 }
 
+/// The DES keys within `key`, with the parity their cipher ignores but AWS-LC's
+/// search for weak keys does not, and no two of them equal: with k1 = k2 or
+/// k2 = k3, 3DES is DES (RFC 2451 §2.3); with k1 = k3 it has two keys, not three.
+fn des_key(key: &Key) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    let mut key = Zeroizing::new(key.as_bytes().to_vec());
+    for octet in key.iter_mut() {
+        *octet = *octet & 0xfe | u8::from((*octet & 0xfe).count_ones().is_multiple_of(2));
+    }
+    let equal = |one: usize, other: usize| {
+        let part = |at| key.chunks_exact(8).nth(at);
+        part(one)
+            .zip(part(other))
+            .is_some_and(|(one, other)| verify_slices_are_equal(one, other).is_ok())
+    };
+    if equal(0, 1) || equal(1, 2) || equal(0, 2) {
+        return Err(KeyError::EqualParts);
+    }
+    Ok(key)
+}
+
 #[inline]
 fn fixed<const L: usize>(iv: &[u8]) -> Result<FixedLength<L>, Refused> {
     <[u8; L]>::try_from(iv).map(FixedLength::from).map_err(|_| Refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bind(cipher: Cipher, hex: &str) -> Result<(), KeyError> {
+        let key = Key::from_hex(&hex.replace(' ', "")).expect("hexadecimal");
+        Cbc::new(cipher, &key).map(|_| ())
+    }
+
+    #[test]
+    fn weak_des_keys_are_refused_whatever_their_parity() {
+        for weak in [
+            "0101010101010101",
+            "0000000000000000",
+            "fefefefefefefefe",
+            "ffffffffffffffff",
+            "1f1f1f1f0e0e0e0e",
+            "e0e0e0e0f1f1f1f1",
+            "01fe01fe01fe01fe",
+            "00ff00ff00ff00ff",
+            "fee0fee0fef1fef1",
+        ] {
+            assert_eq!(bind(Cipher::DesCbc, weak), Err(KeyError::WeakDes), "{weak}");
+        }
+        assert_eq!(bind(Cipher::DesCbc, "0123456789abcdef"), Ok(()));
+    }
+
+    #[test]
+    fn triple_des_keys_of_equal_parts_are_refused_whatever_their_parity() {
+        let [one, two, three] = ["0123456789abcdef", "23456789abcdef01", "456789abcdef0123"];
+        let two_but_for_parity = "22446688aaccee00";
+        let three_keys = |a, b, c| bind(Cipher::TripleDesCbc, &format!("{a}{b}{c}"));
+        assert_eq!(three_keys(one, two, three), Ok(()));
+        for (a, b, c) in
+            [(one, one, three), (one, two, two), (one, two, one), (one, two, two_but_for_parity)]
+        {
+            assert_eq!(three_keys(a, b, c), Err(KeyError::EqualParts), "{a} {b} {c}");
+        }
+    }
 }

@@ -27,6 +27,8 @@ mod random;
 mod separate;
 mod suite;
 mod transform;
+#[cfg(test)]
+mod vectors;
 
 pub use key::{Fingerprint, Key, KeyError, NotAFingerprint};
 pub use mac::Authenticator;

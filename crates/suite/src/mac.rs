@@ -69,7 +69,7 @@ impl Authenticator {
 
     /// Hands the whole HMAC of `parts` to `then`.
     #[inline]
-    fn digest<T>(&self, parts: &[&[u8]], then: impl FnOnce(&[u8]) -> T) -> T {
+    pub(crate) fn digest<T>(&self, parts: &[&[u8]], then: impl FnOnce(&[u8]) -> T) -> T {
         match &self.state {
             State::Sha(key) => {
                 let mut context = hmac::Context::with_key(key);

@@ -1,0 +1,186 @@
+//! Whole IP packets out by a packet socket (packet(7)), straight to the
+//! neighbour: cheaper a packet than a raw socket (DATAPATH 8), which stays the
+//! way for everything whose neighbour is not known.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::mem::zeroed;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use crate::raw::{RawSender, SendPackets, destination_of, malformed, send_all};
+use crate::route::{Hop, Router};
+use crate::socket;
+
+/// How long an answer about a neighbour is taken for true. The batch that finds
+/// it older goes by the kernel, which thereby keeps the neighbour's address
+/// confirmed (RFC 4861, section 7.3) and follows routes that changed.
+const FRESH: Duration = Duration::from_secs(1);
+/// Destinations that are remembered; more are forgotten together.
+const MAX_DESTINATIONS: usize = 1024;
+
+/// Sends straight to the neighbour's link address.
+#[derive(Debug)]
+pub struct LinkSender {
+    socket: OwnedFd,
+    raw: RawSender,
+    router: Router,
+    hops: HashMap<IpAddr, (Instant, Option<Hop>)>,
+}
+
+impl LinkSender {
+    /// Opens the sockets, in the network namespace of the calling thread;
+    /// packets are routed as those with this mark. Needs `CAP_NET_RAW`, and
+    /// `CAP_NET_ADMIN` for a mark.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn open(mark: Option<u32>) -> io::Result<Self> {
+        let socket = socket::open(libc::AF_PACKET, libc::SOCK_DGRAM, 0)?;
+        if let Some(mark) = mark {
+            socket::set_mark(&socket, mark)?;
+        }
+        socket::enlarge_buffers(&socket)?;
+        socket::limit_wait(&socket)?;
+        Ok(Self {
+            socket,
+            raw: RawSender::open(mark)?,
+            router: Router::open(mark)?,
+            hops: HashMap::new(),
+        })
+    }
+
+    /// The neighbour, where its address was learned lately.
+    fn fresh_hop(&mut self, destination: IpAddr) -> Option<Hop> {
+        let now = Instant::now();
+        if let Some((asked, hop)) = self.hops.get(&destination)
+            && now.duration_since(*asked) < FRESH
+        {
+            return *hop;
+        }
+        if self.hops.len() >= MAX_DESTINATIONS {
+            self.hops.clear();
+        }
+        // no route: the raw socket will say so in its own words
+        let hop = self.router.next_hop(destination).unwrap_or(None);
+        self.hops.insert(destination, (now, hop));
+        None
+    }
+}
+
+impl SendPackets for LinkSender {
+    fn send(&mut self, packets: &[IoSlice<'_>]) -> Result<(), (usize, io::Error)> {
+        let Some(destination) = packets.first().and_then(|packet| destination_of(packet)) else {
+            return if packets.is_empty() { Ok(()) } else { Err((0, malformed())) };
+        };
+        let Some(hop) = self.fresh_hop(destination) else { return self.raw.send(packets) };
+        let ethertype = if destination.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
+        // SAFETY: all-zero octets are a valid `sockaddr_ll`.
+        let mut name: libc::sockaddr_ll = unsafe { zeroed() };
+        name.sll_family = libc::AF_PACKET as u16;
+        name.sll_protocol = (ethertype as u16).to_be();
+        name.sll_ifindex = hop.interface;
+        name.sll_halen = hop.address_len;
+        name.sll_addr = hop.address;
+        // SAFETY: a `sockaddr_ll` is plain numbers without padding, and lives
+        // over the call.
+        let octets = unsafe {
+            std::slice::from_raw_parts((&raw const name).cast::<u8>(), size_of_val(&name))
+        };
+        send_all(&self.socket, octets, packets).or_else(|(sent, error)| {
+            match error.raw_os_error() {
+                // the interface is gone or down: the kernel may know another way
+                Some(libc::ENXIO | libc::ENODEV | libc::ENETDOWN) => {
+                    self.hops.remove(&destination);
+                    self.raw.send(&packets[sent..]).map_err(|(more, error)| (sent + more, error))
+                }
+                _ => Err((sent, error)),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inbox::Inbox;
+    use crate::raw::RawReceiver;
+    use crate::socket::wait_readable;
+    use crate::testing::{alone, run};
+    use nix::sched::{CloneFlags, setns};
+    use std::fs::File;
+
+    /// A packet from 192.0.2.1 to 192.0.2.2, with its checksum, of 120 octets.
+    fn packet() -> Vec<u8> {
+        let mut packet = vec![0x45, 0, 0, 120, 0, 1, 0x40, 0, 64, 253, 0, 0];
+        packet.extend([192, 0, 2, 1, 192, 0, 2, 2]);
+        let sum: u32 = packet.chunks(2).map(|two| u32::from(two[0]) << 8 | u32::from(two[1])).sum();
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        packet.resize(120, 9);
+        packet
+    }
+
+    #[test]
+    fn packets_arrive_by_either_way_also_when_the_neighbour_moves() {
+        let Some(_peer) = alone() else { return };
+        let peer = File::open("/proc/thread-self/ns/net").expect("the peer's namespace");
+        run("ip link add hr-b type veth peer name hr-a");
+        let receiver = RawReceiver::open(253, false, None).expect("a socket of the peer");
+        // the other end goes to a namespace of its own
+        let (tell, told) = std::sync::mpsc::channel();
+        let (done, end) = std::sync::mpsc::channel::<()>();
+        let holder = std::thread::spawn(move || {
+            let _host = alone();
+            tell.send(File::open("/proc/thread-self/ns/net").expect("a namespace")).ok();
+            end.recv().ok();
+        });
+        let host = told.recv().expect("the host's namespace");
+        use std::os::fd::AsRawFd;
+        run(&format!(
+            "ip link set hr-a netns /proc/{}/fd/{}",
+            std::process::id(),
+            host.as_raw_fd()
+        ));
+        run("ip addr add 192.0.2.2/24 dev hr-b");
+        run("ip link set hr-b address 02:00:00:00:00:22 up");
+        setns(&host, CloneFlags::CLONE_NEWNET).expect("in the host");
+        run("ip addr add 192.0.2.1/24 dev hr-a");
+        run("ip link set hr-a up");
+        let mut sender = LinkSender::open(None).expect("sockets that send");
+        let packet = packet();
+        let mut inbox = Inbox::new(64);
+        let mut arrived = |sender: &mut LinkSender| {
+            sender.send(&[IoSlice::new(&packet), IoSlice::new(&packet)]).expect("packets");
+            let mut got = 0;
+            while got < 2 {
+                wait_readable(&[&receiver], Some(Duration::from_secs(10))).expect("a wait");
+                let count = receiver.receive(&mut inbox).expect("packets");
+                assert!(count > 0, "the packets did not arrive");
+                assert!(inbox.packets().all(|got| [got.header, &*got.body].concat() == packet));
+                got += count;
+            }
+        };
+        let destination = IpAddr::from([192, 0, 2, 2]);
+        arrived(&mut sender); // by the kernel, which asks who has the address
+        assert_eq!(sender.hops[&destination].1, None);
+        sender.hops.clear();
+        arrived(&mut sender); // by the kernel again, and the answer is there now
+        let hop = sender.hops[&destination].1.expect("the neighbour is known");
+        assert_eq!(hop.address[..6], [2, 0, 0, 0, 0, 0x22]);
+        arrived(&mut sender); // straight
+        setns(&peer, CloneFlags::CLONE_NEWNET).expect("in the peer");
+        run("ip link set hr-b address 02:00:00:00:00:33");
+        setns(&host, CloneFlags::CLONE_NEWNET).expect("in the host");
+        run("ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:33 dev hr-a");
+        for (asked, _) in sender.hops.values_mut() {
+            *asked -= FRESH; // as if a second had passed
+        }
+        arrived(&mut sender);
+        arrived(&mut sender);
+        assert_eq!(sender.hops[&destination].1.map(|hop| hop.address[5]), Some(0x33));
+        done.send(()).ok();
+        holder.join().expect("the thread that holds the namespace");
+    }
+}

@@ -1,0 +1,430 @@
+//! IP packets of one protocol in (raw(7), ipv6(7)), whole IP packets out.
+
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use crate::control::{Control, field};
+use crate::inbox::{Arrival, CONTROL_WORDS, HEAD_ROOM, Inbox};
+use crate::socket;
+
+/// Packets of one system call.
+pub const BATCH: usize = 64;
+const IPV6_HEADER_LEN: usize = 40;
+
+/// Takes all packets of one IP protocol that are addressed to this host, whole:
+/// the kernel has put fragments together.
+///
+/// As long as it is open, the kernel does not answer such packets with
+/// "protocol unreachable".
+#[derive(Debug)]
+pub struct RawReceiver {
+    socket: OwnedFd,
+    v6: bool,
+    protocol: u8,
+}
+
+/// Which packets one of several receivers takes.
+#[derive(Debug, Clone, Copy)]
+pub struct Share {
+    /// Octets from the end of the IP header to the 32-bit number that is shared
+    /// out, the SPI.
+    pub offset: u32,
+    /// How many receivers there are.
+    pub of: u32,
+    /// Which one this is, from 0.
+    pub index: u32,
+}
+
+impl RawReceiver {
+    /// Opens a socket for `protocol` over IPv4 or IPv6 in the network namespace
+    /// of the calling thread. Needs `CAP_NET_RAW`.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn open(protocol: u8, v6: bool, share: Option<Share>) -> io::Result<Self> {
+        let family = if v6 { libc::AF_INET6 } else { libc::AF_INET };
+        let socket = socket::open(family, libc::SOCK_RAW, protocol.into())?;
+        if let Some(share) = share {
+            attach(&socket, v6, share)?;
+        }
+        if v6 {
+            for option in [
+                libc::IPV6_RECVPKTINFO,
+                libc::IPV6_RECVHOPLIMIT,
+                libc::IPV6_FLOWINFO,
+                libc::IPV6_RECVTCLASS,
+                libc::IPV6_RECVHOPOPTS,
+                libc::IPV6_RECVRTHDR,
+                libc::IPV6_RECVDSTOPTS,
+                libc::IPV6_RECVERR,
+            ] {
+                socket::set_number(&socket, libc::IPPROTO_IPV6, option, 1)?;
+            }
+        } else {
+            socket::set_number(&socket, libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
+        }
+        socket::set_number(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+        socket::enlarge_buffers(&socket)?;
+        Ok(Self { socket, v6, protocol })
+    }
+
+    /// Fills `inbox` with what has arrived, and returns how many packets it
+    /// holds. Does not wait.
+    ///
+    /// # Errors
+    /// What the kernel answered: among others, once, what was said about a
+    /// packet sent earlier, which [`crate::errors::read`] tells in full.
+    pub fn receive(&self, inbox: &mut Inbox) -> io::Result<usize> {
+        inbox.fill(&self.socket, |arrival, slot, control| {
+            if self.v6 {
+                rebuild_v6(arrival, slot, control, self.protocol)
+            } else {
+                split_v4(arrival, slot)
+            }
+        })
+    }
+}
+
+impl AsFd for RawReceiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Sends whole IP packets.
+pub trait SendPackets: Send + std::fmt::Debug {
+    /// Sends packets that go to one destination and are complete: addresses,
+    /// lengths, checksums, an IPv4 ID that is not 0 where it matters. Waits a
+    /// moment where the kernel's buffer is full.
+    ///
+    /// # Errors
+    /// How many packets went, and what the kernel answered about the next:
+    /// `EMSGSIZE` where it is longer than the interface takes.
+    fn send(&mut self, packets: &[IoSlice<'_>]) -> Result<(), (usize, io::Error)>;
+}
+
+/// Sends by the kernel's own routing and neighbour tables.
+#[derive(Debug)]
+pub struct RawSender {
+    v4: OwnedFd,
+    v6: Option<OwnedFd>,
+}
+
+impl RawSender {
+    /// Opens sockets whose packets carry a mark, in the network namespace of
+    /// the calling thread. Needs `CAP_NET_RAW`, and `CAP_NET_ADMIN` for a mark.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn open(mark: Option<u32>) -> io::Result<Self> {
+        let open = |family| -> io::Result<OwnedFd> {
+            let socket = socket::open(family, libc::SOCK_RAW, libc::IPPROTO_RAW)?;
+            if let Some(mark) = mark {
+                socket::set_mark(&socket, mark)?;
+            }
+            socket::enlarge_buffers(&socket)?;
+            socket::limit_wait(&socket)?;
+            Ok(socket)
+        };
+        let v4 = open(libc::AF_INET)?;
+        // what fits the path is the gateway's business; a route's smaller MTU
+        // must not make the kernel refuse what the gateway has fragmented
+        let probe = libc::IP_PMTUDISC_PROBE;
+        socket::set_number(&v4, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe)?;
+        let v6 = match open(libc::AF_INET6) {
+            Ok(v6) => {
+                let probe = libc::IPV6_PMTUDISC_PROBE;
+                socket::set_number(&v6, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
+                Some(v6)
+            }
+            // a kernel without IPv6
+            Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self { v4, v6 })
+    }
+}
+
+impl SendPackets for RawSender {
+    fn send(&mut self, packets: &[IoSlice<'_>]) -> Result<(), (usize, io::Error)> {
+        let Some(destination) = packets.first().and_then(|packet| destination_of(packet)) else {
+            return if packets.is_empty() { Ok(()) } else { Err((0, malformed())) };
+        };
+        let socket = match destination {
+            IpAddr::V4(_) => &self.v4,
+            IpAddr::V6(_) => self
+                .v6
+                .as_ref()
+                .ok_or_else(|| (0, io::Error::from_raw_os_error(libc::EAFNOSUPPORT)))?,
+        };
+        let (name, len) = socket::to_storage(&SocketAddr::new(destination, 0));
+        // SAFETY: the address has `len` octets at the beginning of `name`.
+        let name = unsafe { std::slice::from_raw_parts((&raw const name).cast(), len as usize) };
+        send_all(socket, name, packets)
+    }
+}
+
+/// Sends packets to one address (in the kernel's form), in as few system calls
+/// as it takes.
+pub(crate) fn send_all(
+    socket: &OwnedFd,
+    name: &[u8],
+    packets: &[IoSlice<'_>],
+) -> Result<(), (usize, io::Error)> {
+    let mut sent = 0;
+    while sent < packets.len() {
+        let rest = &packets[sent..packets.len().min(sent + BATCH)];
+        let mut messages = [socket::empty_message(); BATCH];
+        for (message, packet) in messages.iter_mut().zip(rest) {
+            let message = &mut message.msg_hdr;
+            message.msg_name = name.as_ptr().cast_mut().cast();
+            message.msg_namelen = name.len() as libc::socklen_t;
+            message.msg_iov = (&raw const *packet).cast_mut().cast();
+            message.msg_iovlen = 1;
+        }
+        // SAFETY: `IoSlice` has the layout of `iovec`; as many messages as
+        // `rest` has packets are written above; packets and address live over
+        // the call, which only reads them.
+        let went = unsafe {
+            libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), rest.len() as libc::c_uint, 0)
+        };
+        match usize::try_from(went) {
+            Ok(went) => sent += went,
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err((sent, error));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a packet is going.
+pub(crate) fn destination_of(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => Some(Ipv4Addr::from(field::<4>(packet, 16)?).into()),
+        6 => Some(Ipv6Addr::from(field::<16>(packet, 24)?).into()),
+        _ => None,
+    }
+}
+
+pub(crate) fn malformed() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "this is no IP packet")
+}
+
+/// An IPv4 raw socket gives the header with the packet.
+fn split_v4(arrival: &mut Arrival, slot: &mut [u8]) -> bool {
+    let packet = &slot[arrival.body..arrival.end];
+    let Some(destination) = destination_of(packet) else { return false };
+    let header_len = usize::from(packet[0] & 0xf) * 4;
+    if !destination.is_ipv4() || header_len < 20 || header_len > packet.len() {
+        return false;
+    }
+    arrival.destination = destination;
+    arrival.tos = packet[1];
+    arrival.header = arrival.body;
+    arrival.body += header_len;
+    arrival.segment_len = arrival.end - arrival.body;
+    arrival.source.set_port(0);
+    true
+}
+
+/// An IPv6 raw socket gives what is behind the headers, and the headers, in
+/// their order, as control messages (RFC 3542, sections 6 to 9).
+fn rebuild_v6(
+    arrival: &mut Arrival,
+    slot: &mut [u8],
+    control: &Control<CONTROL_WORDS>,
+    protocol: u8,
+) -> bool {
+    let SocketAddr::V6(source) = arrival.source else { return false };
+    let IpAddr::V6(destination) = arrival.destination else { return false };
+    arrival.source.set_port(0); // the kernel puts the protocol there
+    let (mut flow, mut hop_limit) = ([0x60, 0, 0, 0], 0);
+    let (mut first, mut len) = (None, 0);
+    // extension headers first, to know how long they are together
+    for (level, kind, data) in control.messages() {
+        if level != libc::IPPROTO_IPV6 {
+            continue;
+        }
+        match kind {
+            libc::IPV6_FLOWINFO => flow = field(data, 0).unwrap_or(flow),
+            libc::IPV6_HOPLIMIT => {
+                hop_limit = field(data, 0).map_or(0, |octets| i32::from_ne_bytes(octets) as u8);
+            }
+            kind => {
+                if let Some(number) = extension(kind) {
+                    first.get_or_insert(number);
+                    len += data.len();
+                }
+            }
+        }
+    }
+    let Some(begin) = HEAD_ROOM.checked_sub(IPV6_HEADER_LEN + len) else { return false };
+    let Ok(payload_len) = u16::try_from(len + arrival.end - arrival.body) else { return false };
+    let (header, mut rest) = slot[begin..HEAD_ROOM].split_at_mut(IPV6_HEADER_LEN);
+    header[..4].copy_from_slice(&flow);
+    // the traffic class is the kernel's word apart; the flow's may come without
+    header[0] = 0x60 | arrival.tos >> 4;
+    header[1] = arrival.tos << 4 | flow[1] & 0x0f;
+    header[4..6].copy_from_slice(&payload_len.to_be_bytes());
+    header[6] = first.unwrap_or(protocol);
+    header[7] = hop_limit;
+    header[8..24].copy_from_slice(&source.ip().octets());
+    header[24..].copy_from_slice(&destination.octets());
+    for (level, kind, data) in control.messages() {
+        if level == libc::IPPROTO_IPV6 && extension(kind).is_some() {
+            let (to, behind) = rest.split_at_mut(data.len());
+            to.copy_from_slice(data);
+            rest = behind;
+        }
+    }
+    arrival.header = begin;
+    true
+}
+
+/// The number of the extension header that a control message holds.
+fn extension(kind: libc::c_int) -> Option<u8> {
+    match kind {
+        libc::IPV6_HOPOPTS => Some(0),
+        libc::IPV6_RTHDR => Some(43),
+        libc::IPV6_DSTOPTS => Some(60),
+        _ => None,
+    }
+}
+
+/// Lets a socket take its share of packets only.
+fn attach(socket: &OwnedFd, v6: bool, share: Share) -> io::Result<()> {
+    let instruction =
+        |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
+    // IPv4's filter begins at the IP header, IPv6's behind it (raw_rcv,
+    // rawv6_rcv in the kernel)
+    let (skip, load) = if v6 {
+        (instruction(libc::BPF_LDX | libc::BPF_IMM, 0, 0, 0), libc::BPF_IND)
+    } else {
+        (instruction(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, 0, 0, 0), libc::BPF_IND)
+    };
+    let mut program = [
+        skip,
+        instruction(libc::BPF_LD | libc::BPF_W | load, 0, 0, share.offset),
+        instruction(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, 0, 0, share.of.max(1)),
+        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, share.index),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+    ];
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // The kernel copies the program out of the array, which lives over the call.
+    socket::set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::wait_readable;
+    use crate::testing::alone;
+    use std::time::Duration;
+
+    const EXPERIMENT: u8 = 253; // RFC 3692
+
+    /// A packet whose body begins with `spi`.
+    fn packet(v6: bool, extension: &[u8], spi: u32, body_len: usize) -> Vec<u8> {
+        let mut packet = if v6 {
+            let mut packet = vec![0x6a, 0xb1, 0x23, 0x45, 0, 0, EXPERIMENT, 33];
+            let len = (extension.len() + body_len) as u16;
+            packet[4..6].copy_from_slice(&len.to_be_bytes());
+            if !extension.is_empty() {
+                packet[6] = 60;
+            }
+            packet.extend(Ipv6Addr::LOCALHOST.octets());
+            packet.extend(Ipv6Addr::LOCALHOST.octets());
+            packet
+        } else {
+            let mut packet = vec![0x45, 0xab, 0, 0, 1, 2, 0x40, 0, 33, EXPERIMENT, 0, 0];
+            packet.extend([127, 0, 0, 1, 127, 0, 0, 1]); // the kernel fills in the checksum
+            packet[2..4].copy_from_slice(&((20 + body_len) as u16).to_be_bytes());
+            packet
+        };
+        packet.extend(extension);
+        packet.extend(spi.to_be_bytes());
+        packet.resize(packet.len() + body_len - 4, 7);
+        packet
+    }
+
+    fn receive(from: &RawReceiver, inbox: &mut Inbox) -> Vec<(Vec<u8>, Vec<u8>)> {
+        wait_readable(&[from], Some(Duration::from_secs(10))).expect("a wait");
+        from.receive(inbox).expect("packets");
+        inbox
+            .packets()
+            .map(|packet| {
+                assert!(!packet.damaged && packet.source.ip().is_loopback());
+                assert_eq!((packet.destination, packet.tos), (packet.source.ip(), 0xab));
+                (packet.header.to_vec(), packet.body.to_vec())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_packet_arrives_with_its_header() {
+        let Some(_namespace) = alone() else { return };
+        let mut sender = RawSender::open(Some(7)).expect("sockets that send");
+        let mut inbox = Inbox::new(4);
+        for v6 in [false, true] {
+            let receiver = RawReceiver::open(EXPERIMENT, v6, None).expect("a socket");
+            let sent = packet(v6, &[], 0x1000, 100);
+            sender.send(&[IoSlice::new(&sent)]).expect("a packet");
+            let (header, body) = receive(&receiver, &mut inbox).remove(0);
+            assert_eq!(body, sent[sent.len() - 100..]);
+            let mut expected = sent[..sent.len() - 100].to_vec();
+            if !v6 {
+                expected[10..12].copy_from_slice(&header[10..12]); // the checksum
+            }
+            assert_eq!(header, expected);
+        }
+    }
+
+    #[test]
+    fn extension_headers_come_back_in_place() {
+        let Some(_namespace) = alone() else { return };
+        let mut sender = RawSender::open(None).expect("sockets that send");
+        let receiver = RawReceiver::open(EXPERIMENT, true, None).expect("a socket");
+        // destination options: eight octets, of which six are one padding option
+        let extension = [EXPERIMENT, 0, 1, 4, 0, 0, 0, 0];
+        let sent = packet(true, &extension, 9, 40);
+        sender.send(&[IoSlice::new(&sent)]).expect("a packet");
+        let (header, body) = receive(&receiver, &mut Inbox::new(4)).remove(0);
+        assert_eq!(header, sent[..48]);
+        assert_eq!(body, sent[48..]);
+    }
+
+    #[test]
+    fn each_receiver_takes_its_share() {
+        let Some(_namespace) = alone() else { return };
+        let mut sender = RawSender::open(None).expect("sockets that send");
+        for v6 in [false, true] {
+            let open = |index| {
+                let share = Share { offset: 0, of: 2, index };
+                RawReceiver::open(EXPERIMENT, v6, Some(share)).expect("a socket")
+            };
+            let receivers = [open(0), open(1)];
+            for spi in [0x1000u32, 0x2001, 0x3001, 0x1002] {
+                let sent = packet(v6, &[], spi, 64);
+                sender.send(&[IoSlice::new(&sent)]).expect("a packet");
+                let mut inbox = Inbox::new(4);
+                let got = receive(&receivers[spi as usize % 2], &mut inbox);
+                assert_eq!((got.len(), &got[0].1[..4]), (1, &spi.to_be_bytes()[..]));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_ip_packet_is_not_sent() {
+        let Some(_namespace) = alone() else { return };
+        let mut sender = RawSender::open(None).expect("sockets that send");
+        for bad in [&[][..], &[0x45; 10], &[0x60; 39], &[0x20; 60]] {
+            assert!(sender.send(&[IoSlice::new(bad)]).is_err());
+        }
+    }
+}

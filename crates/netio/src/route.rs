@@ -1,0 +1,283 @@
+//! Where a packet goes next: the kernel's route and the neighbour's address on
+//! the link (rtnetlink(7)), and how long a packet the path takes.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use crate::control::field;
+use crate::socket;
+
+const HEADER: usize = 16; // struct nlmsghdr
+const ROUTE: usize = 12; // struct rtmsg
+const NEIGHBOUR: usize = 12; // struct ndmsg
+/// Octets of an answer: one route or one neighbour with all its attributes.
+const ANSWER: usize = 4096;
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+const RTA_MARK: u16 = 16;
+/// Neighbours whose address is known (linux/neighbour.h).
+const KNOWN: u16 =
+    libc::NUD_REACHABLE | libc::NUD_STALE | libc::NUD_DELAY | libc::NUD_PROBE | libc::NUD_PERMANENT;
+
+/// The next host on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hop {
+    /// The number of the interface it is reached by.
+    pub interface: i32,
+    /// Its address on the link, of which the first `address_len` octets count.
+    pub address: [u8; 8],
+    /// See `address`.
+    pub address_len: u8,
+}
+
+/// Asks the kernel about routes and neighbours.
+#[derive(Debug)]
+pub struct Router {
+    socket: OwnedFd,
+    mark: u32,
+    sequence: u32,
+}
+
+impl Router {
+    /// Opens a netlink socket in the network namespace of the calling thread;
+    /// routes are looked up for packets with this mark.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn open(mark: Option<u32>) -> io::Result<Self> {
+        let socket = socket::open(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+        let limit = libc::timeval { tv_sec: 1, tv_usec: 0 };
+        socket::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &limit)?;
+        Ok(Self { socket, mark: mark.unwrap_or(0), sequence: 0 })
+    }
+
+    /// The next hop towards `destination`, if packets leave by an interface
+    /// with link addresses and the neighbour's is known now.
+    ///
+    /// # Errors
+    /// What the kernel answered: `ENETUNREACH` where there is no route.
+    pub fn next_hop(&mut self, destination: IpAddr) -> io::Result<Option<Hop>> {
+        let route = self.route(destination)?;
+        let (Some(interface), libc::RTN_UNICAST) = (route.interface, route.kind) else {
+            return Ok(None);
+        };
+        let neighbour = route.gateway.unwrap_or(destination);
+        let family = socket::family_of(&neighbour) as u8;
+        let mut body = vec![0; NEIGHBOUR];
+        body[0] = family;
+        body[4..8].copy_from_slice(&interface.to_ne_bytes());
+        attribute(&mut body, NDA_DST, &octets_of(neighbour));
+        let answer = match self.ask(libc::RTM_GETNEIGH, &body) {
+            Ok(answer) => answer,
+            // not known, or a kernel (before 5.0) that cannot be asked for one
+            Err(error) => {
+                return match error.raw_os_error() {
+                    Some(libc::ENOENT | libc::EOPNOTSUPP | libc::EINVAL) => Ok(None),
+                    _ => Err(error),
+                };
+            }
+        };
+        let state = field(&answer, 8).map_or(0, u16::from_ne_bytes);
+        let address = attributes(answer.get(NEIGHBOUR..).unwrap_or_default())
+            .find_map(|(kind, data)| (kind == NDA_LLADDR).then_some(data));
+        Ok(address.filter(|_| state & KNOWN != 0).and_then(|data| {
+            let mut address = [0; 8];
+            address.get_mut(..data.len())?.copy_from_slice(data);
+            Some(Hop { interface, address, address_len: data.len() as u8 })
+        }))
+    }
+
+    fn route(&mut self, destination: IpAddr) -> io::Result<Route> {
+        let octets = octets_of(destination);
+        let mut body = vec![0; ROUTE];
+        body[0] = socket::family_of(&destination) as u8;
+        body[1] = (octets.len() * 8) as u8;
+        attribute(&mut body, libc::RTA_DST, &octets);
+        attribute(&mut body, RTA_MARK, &self.mark.to_ne_bytes());
+        let answer = self.ask(libc::RTM_GETROUTE, &body)?;
+        let kind = answer.get(7).copied().unwrap_or(0);
+        let mut route = Route { kind, interface: None, gateway: None };
+        for (kind, data) in attributes(answer.get(ROUTE..).unwrap_or_default()) {
+            match kind {
+                libc::RTA_OIF => route.interface = field(data, 0).map(i32::from_ne_bytes),
+                libc::RTA_GATEWAY => route.gateway = address_of(data),
+                libc::RTA_VIA => route.gateway = data.get(2..).and_then(address_of),
+                _ => {}
+            }
+        }
+        Ok(route)
+    }
+
+    /// One question, one answer: what follows the answer's header.
+    fn ask(&mut self, kind: u16, body: &[u8]) -> io::Result<Vec<u8>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut message = Vec::with_capacity(HEADER + body.len());
+        message.extend(((HEADER + body.len()) as u32).to_ne_bytes());
+        message.extend(kind.to_ne_bytes());
+        message.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
+        message.extend(self.sequence.to_ne_bytes());
+        message.extend(0u32.to_ne_bytes());
+        message.extend(body);
+        // SAFETY: pointer and length describe `message`, which lives over the call.
+        let sent = unsafe {
+            libc::send(self.socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0)
+        };
+        if sent < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        loop {
+            let mut answer = vec![0u8; ANSWER];
+            // SAFETY: pointer and length describe `answer`, which lives over the call.
+            let got = unsafe {
+                libc::recv(self.socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0)
+            };
+            if got < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            answer.truncate(got as usize);
+            let malformed = || io::Error::from(io::ErrorKind::InvalidData);
+            let kind = field(&answer, 4).map(u16::from_ne_bytes).ok_or_else(malformed)?;
+            if field(&answer, 8).map(u32::from_ne_bytes) != Some(self.sequence) {
+                continue; // the answer to a question that was given up
+            }
+            if libc::c_int::from(kind) == libc::NLMSG_ERROR {
+                let code = field(&answer, HEADER).map(i32::from_ne_bytes).ok_or_else(malformed)?;
+                return Err(io::Error::from_raw_os_error(-code));
+            }
+            return Ok(answer.split_off(HEADER.min(answer.len())));
+        }
+    }
+}
+
+struct Route {
+    kind: u8,
+    interface: Option<i32>,
+    gateway: Option<IpAddr>,
+}
+
+/// Octets of the longest IP packet that the path to `destination` takes, as far
+/// as the kernel knows: the interface's or the route's MTU, or what a router
+/// said since.
+///
+/// # Errors
+/// What the kernel answered: `ENETUNREACH` where there is no route.
+pub fn path_mtu(destination: IpAddr, mark: Option<u32>) -> io::Result<usize> {
+    let socket = socket::open(socket::family_of(&destination), libc::SOCK_DGRAM, 0)?;
+    if let Some(mark) = mark {
+        socket::set_mark(&socket, mark)?;
+    }
+    let (name, len) = socket::to_storage(&SocketAddr::new(destination, 9));
+    // SAFETY: `name` holds an address of `len` octets and lives over the call.
+    if unsafe { libc::connect(socket.as_raw_fd(), (&raw const name).cast(), len) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let (level, option) = match destination {
+        IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+        IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
+    let mut mtu: libc::c_int = 0;
+    let mut len = size_of_val(&mtu) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` octets into `mtu`.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw mut mtu).cast::<libc::c_void>(),
+            &raw mut len,
+        )
+    };
+    match usize::try_from(mtu) {
+        Ok(mtu) if got == 0 => Ok(mtu),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn octets_of(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}
+
+fn address_of(octets: &[u8]) -> Option<IpAddr> {
+    match octets.len() {
+        4 => Some(Ipv4Addr::from(field::<4>(octets, 0)?).into()),
+        16 => Some(Ipv6Addr::from(field::<16>(octets, 0)?).into()),
+        _ => None,
+    }
+}
+
+/// Adds a `struct rtattr` with its data.
+fn attribute(message: &mut Vec<u8>, kind: u16, data: &[u8]) {
+    message.extend(((4 + data.len()) as u16).to_ne_bytes());
+    message.extend(kind.to_ne_bytes());
+    message.extend(data);
+    message.resize(message.len().next_multiple_of(4), 0);
+}
+
+/// The attributes of an answer, up to the first that lies about its length.
+fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = usize::from(u16::from_ne_bytes(field(rest, 0)?));
+        let kind = u16::from_ne_bytes(field(rest, 2)?);
+        let data = rest.get(4..len)?;
+        rest = &rest[len.next_multiple_of(4).min(rest.len())..];
+        Some((kind, data))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{alone, run};
+
+    #[test]
+    fn the_neighbour_of_a_route_is_found_and_followed() {
+        let Some(_namespace) = alone() else { return };
+        run("ip link add hr-a type veth peer name hr-b");
+        for address in ["192.0.2.1/24", "2001:db8::1/64 nodad"] {
+            run(&format!("ip addr add {address} dev hr-a"));
+        }
+        run("ip link set hr-a mtu 1400 up");
+        run("ip link set hr-b up");
+        run("ip route add 198.51.100.0/24 via 192.0.2.2");
+        run("ip rule add fwmark 5 prohibit pref 1");
+        let (near, far) = ("192.0.2.2".parse().expect("an address"), [198, 51, 100, 9].into());
+        let mut router = Router::open(None).expect("a netlink socket");
+        assert_eq!(router.next_hop(near).expect("a route"), None, "an unknown neighbour");
+        run("ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:07 nud permanent dev hr-a");
+        for address in [near, far] {
+            let hop = router.next_hop(address).expect("a route").expect("a neighbour");
+            assert_eq!(hop.address[..usize::from(hop.address_len)], [2, 0, 0, 0, 0, 7]);
+            assert!(hop.interface > 1);
+        }
+        run("ip neigh change 192.0.2.2 lladdr 02:00:00:00:00:08 nud reachable dev hr-a");
+        let hop = router.next_hop(far).expect("a route").expect("a neighbour");
+        assert_eq!(hop.address[5], 8);
+        let v6 = "2001:db8::2".parse().expect("an address");
+        run("ip neigh add 2001:db8::2 lladdr 02:00:00:00:00:09 nud permanent dev hr-a");
+        assert_eq!(router.next_hop(v6).expect("a route").map(|hop| hop.address[5]), Some(9));
+        assert_eq!(path_mtu(far, None).expect("a path"), 1400);
+        assert_eq!(path_mtu(v6, None).expect("a path"), 1400);
+        let nowhere = router.next_hop([203, 0, 113, 1].into()).expect_err("no route");
+        assert_eq!(nowhere.raw_os_error(), Some(libc::ENETUNREACH));
+        let marked = Router::open(Some(5)).expect("a netlink socket").next_hop(far);
+        assert_eq!(marked.expect_err("prohibited").raw_os_error(), Some(libc::EACCES));
+        let own = Router::open(None).expect("a netlink socket").next_hop([192, 0, 2, 1].into());
+        assert_eq!(own.expect("a local route"), None);
+    }
+
+    #[test]
+    fn attributes_that_lie_about_their_length_end_the_list() {
+        let mut good = Vec::new();
+        attribute(&mut good, 3, &[1; 5]);
+        attribute(&mut good, 4, &[2; 4]);
+        assert_eq!(attributes(&good).count(), 2);
+        for lie in [0u16, 3, 200, u16::MAX] {
+            good[..2].copy_from_slice(&lie.to_ne_bytes());
+            assert_eq!(attributes(&good).count(), 0, "{lie}");
+        }
+    }
+}

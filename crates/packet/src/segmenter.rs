@@ -1,0 +1,236 @@
+//! Cutting a packet that a sender left to its network card into single, finished
+//! ones (TCP and UDP segmentation offload, TSO and USO).
+
+use crate::checksum::{self, Unfinished, copy_and_sum, fold, not_zero, pseudo_header, sum};
+use crate::offload::Kind;
+use crate::{Error, Ip, Offload, Version, be16, be32, header, ipv4, ipv6, protocol};
+use crate::{put16, tcp, udp};
+
+/// FIN and PSH belong to the last segment, CWR to the first (RFC 3168, 6.1.2).
+const FIN_PSH: u8 = 0x01 | 0x08;
+const CWR: u8 = 0x80;
+/// Octets of the longest front of a transport header of which more is not known
+/// here: the ports, and what RFC 792 quotes.
+const UNKNOWN_HEADER_LEN: usize = 8;
+
+/// A packet and how it is to be cut. Every segment is a head, which is all its
+/// headers, and a payload, which stays where it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Segmenter<'a> {
+    ip: Ip<'a>,
+    work: Work,
+    head_len: usize,
+    /// Octets of payload in each segment but the last.
+    segment_len: usize,
+    segments: usize,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy)]
+enum Work {
+    Nothing,
+    Checksum(Unfinished),
+    /// Each segment gets headers of its own.
+    Train,
+}
+
+impl<'a> Segmenter<'a> {
+    /// Reads a packet as a TUN device hands it over. A train is as long as
+    /// `packet`: its length fields are not believed.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a train that is not TCP or UDP as `offload`
+    /// has it, is a fragment or has a routing header; [`Error::TooLong`] for
+    /// segments that their length fields could not say; else what is wrong with
+    /// a header.
+    pub fn new(packet: &'a [u8], offload: Offload) -> Result<Self, Error> {
+        let segment_len = usize::from(offload.segment_len);
+        let expected = match offload.kind {
+            Kind::None => return Self::whole(Ip::parse(packet)?, offload.checksum),
+            Kind::Tcp4 => (Some(Version::V4), protocol::TCP),
+            Kind::Tcp6 => (Some(Version::V6), protocol::TCP),
+            Kind::Udp => (None, protocol::UDP),
+        };
+        let segmenter = Self::train(packet, segment_len)?;
+        let ip = &segmenter.ip;
+        if expected.0.is_some_and(|version| version != ip.version()) || expected.1 != ip.upper() {
+            return Err(Error::Unsupported);
+        }
+        Ok(segmenter)
+    }
+
+    fn whole(ip: Ip<'a>, checksum: Option<(u16, u16)>) -> Result<Self, Error> {
+        let mut head_len = ip.upper_offset() + upper_header_len(&ip);
+        let mut work = Work::Nothing;
+        if let Some((start, offset)) = checksum {
+            let at = Unfinished { start: start.into(), offset: offset.into() };
+            head_len = head_len.max(at.check(ip.total_len())?.end);
+            work = Work::Checksum(at);
+        }
+        Ok(Self { ip, work, head_len, segment_len: ip.total_len(), segments: 1 })
+    }
+
+    /// A train of whatever kind, to be cut into `segment_len` octets of payload.
+    pub(crate) fn train(packet: &'a [u8], segment_len: usize) -> Result<Self, Error> {
+        if segment_len == 0 {
+            return Err(Error::Malformed("segmentation"));
+        }
+        let ip = Ip::parse_train(packet)?;
+        if ip.fragment().is_some() || ip.has_routing_header() {
+            return Err(Error::Unsupported);
+        }
+        let header_len = match ip.upper() {
+            protocol::TCP => tcp::Packet::new(ip.payload())?.header_len(),
+            protocol::UDP if ip.payload().len() < udp::HEADER_LEN => {
+                return Err(Error::Truncated("UDP"));
+            }
+            protocol::UDP => udp::HEADER_LEN,
+            _ => return Err(Error::Unsupported),
+        };
+        let head_len = ip.upper_offset() + header_len;
+        let payload_len = ip.total_len() - head_len;
+        if head_len + segment_len.min(payload_len) > usize::from(u16::MAX) {
+            return Err(Error::TooLong("IP"));
+        }
+        let segments = payload_len.div_ceil(segment_len).max(1);
+        Ok(Self { ip, work: Work::Train, head_len, segment_len, segments })
+    }
+
+    /// The packet that is cut.
+    pub fn ip(&self) -> &Ip<'a> {
+        &self.ip
+    }
+
+    /// Segments in it; one where there is no payload.
+    pub fn segments(&self) -> usize {
+        self.segments
+    }
+
+    /// Octets of the head of each segment: all its headers.
+    pub fn head_len(&self) -> usize {
+        self.head_len
+    }
+
+    /// The payload of segment `index`.
+    ///
+    /// # Panics
+    /// Where `index` is not below [`segments`](Self::segments).
+    pub fn payload(&self, index: usize) -> &'a [u8] {
+        assert!(index < self.segments, "the packet has {} segments", self.segments);
+        let payload = &self.ip.bytes()[self.head_len..];
+        let start = index * self.segment_len;
+        &payload[start..payload.len().min(start + self.segment_len)]
+    }
+
+    /// Writes the head of segment `index` to the front of `out`, lengths,
+    /// sequence number, flags and checksums its own, and says how many octets
+    /// it took.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] where `out` is shorter than
+    /// [`head_len`](Self::head_len).
+    ///
+    /// # Panics
+    /// Where `index` is not below [`segments`](Self::segments).
+    pub fn write_head(&self, index: usize, out: &mut [u8]) -> Result<usize, Error> {
+        let payload = self.payload(index);
+        let head = self.raw_head(out)?;
+        match self.work {
+            Work::Nothing => {}
+            Work::Checksum(at) => {
+                put16(head, at.start + at.offset, checksum::finished(self.ip.bytes(), at));
+            }
+            Work::Train => self.renew(index, head, payload.len(), sum(payload, 0)),
+        }
+        Ok(self.head_len)
+    }
+
+    /// Writes the whole segment `index` to the front of `out`, reading its
+    /// payload once, and says how many octets it took.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] where `out` is too short.
+    ///
+    /// # Panics
+    /// Where `index` is not below [`segments`](Self::segments).
+    pub fn copy(&self, index: usize, out: &mut [u8]) -> Result<usize, Error> {
+        let payload = self.payload(index);
+        let len = self.head_len + payload.len();
+        let out = out.get_mut(..len).ok_or(Error::Truncated("segment"))?;
+        self.raw_head(out)?;
+        let (head, body) = out.split_at_mut(self.head_len);
+        if matches!(self.work, Work::Train) {
+            let sum = copy_and_sum(payload, body, 0);
+            self.renew(index, head, payload.len(), sum);
+        } else {
+            body.copy_from_slice(payload);
+            if let Work::Checksum(at) = self.work {
+                checksum::finish(out, at)?;
+            }
+        }
+        Ok(len)
+    }
+
+    /// The head as it stands in the packet.
+    fn raw_head<'o>(&self, out: &'o mut [u8]) -> Result<&'o mut [u8], Error> {
+        let head = out.get_mut(..self.head_len).ok_or(Error::Truncated("segment"))?;
+        head.copy_from_slice(&self.ip.bytes()[..self.head_len]);
+        Ok(head)
+    }
+
+    /// Makes the head of a train that of one segment with `payload_len` octets,
+    /// which add up to `payload_sum`. The lengths fit: the train was checked.
+    fn renew(&self, index: usize, head: &mut [u8], payload_len: usize, payload_sum: u64) {
+        let total_len = (head.len() + payload_len) as u16;
+        match self.ip.version() {
+            Version::V4 => {
+                let header_len = ipv4::Packet::trusted(head).header_len();
+                put16(head, 2, total_len);
+                put16(head, 4, be16(self.ip.bytes(), 4).wrapping_add(index as u16));
+                header::write_checksum(&mut head[..header_len]);
+            }
+            Version::V6 => put16(head, 4, total_len - ipv6::HEADER_LEN as u16),
+        }
+        let upper = &mut head[self.ip.upper_offset()..];
+        let upper_len = upper.len() + payload_len;
+        let checksum = match self.ip.upper() {
+            protocol::TCP => {
+                self.renew_tcp(index, upper);
+                tcp::CHECKSUM_OFFSET
+            }
+            _ => {
+                put16(upper, 4, upper_len as u16);
+                udp::CHECKSUM_OFFSET
+            }
+        };
+        put16(upper, checksum, 0);
+        let pseudo = pseudo_header(self.ip.addresses(), self.ip.upper(), upper_len);
+        put16(upper, checksum, not_zero(!fold(sum(upper, pseudo + payload_sum))));
+    }
+
+    fn renew_tcp(&self, index: usize, tcp: &mut [u8]) {
+        let sequence = be32(tcp, 4).wrapping_add((index * self.segment_len) as u32);
+        tcp[4..8].copy_from_slice(&sequence.to_be_bytes());
+        if index + 1 < self.segments {
+            tcp[13] &= !FIN_PSH;
+        }
+        if index > 0 {
+            tcp[13] &= !CWR;
+        }
+    }
+}
+
+/// Octets of the transport header, as far as the packet has it whole.
+fn upper_header_len(ip: &Ip<'_>) -> usize {
+    if ip.ports().is_none() {
+        return 0;
+    }
+    let whole = match ip.upper() {
+        protocol::TCP => tcp::Packet::new(ip.payload()).map_or(0, |tcp| tcp.header_len()),
+        _ => UNKNOWN_HEADER_LEN,
+    };
+    whole.max(UNKNOWN_HEADER_LEN).min(ip.payload().len())
+}
+
+#[cfg(test)]
+mod tests;
