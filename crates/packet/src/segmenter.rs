@@ -3,7 +3,7 @@
 
 use crate::checksum::{self, Unfinished, copy_and_sum, fold, not_zero, pseudo_header, sum};
 use crate::offload::Kind;
-use crate::{Error, Ip, Offload, Version, be16, be32, header, ipv4, ipv6, protocol};
+use crate::{Error, Ip, Offload, Version, be16, be32, ipv4, ipv6, protocol};
 use crate::{put16, tcp, udp};
 
 /// FIN and PSH belong to the last segment, CWR to the first (RFC 3168, 6.1.2).
@@ -31,7 +31,17 @@ enum Work {
     Nothing,
     Checksum(Unfinished),
     /// Each segment gets headers of its own.
-    Train,
+    Train(Same),
+}
+
+/// Sums of what is the same in the headers of all segments of a train.
+#[derive(Debug, Clone, Copy)]
+struct Same {
+    /// The IPv4 header without length, identification and checksum.
+    ip: u64,
+    /// The pseudo header without length, and the transport header without
+    /// sequence number, flags, length and checksum.
+    upper: u64,
 }
 
 impl<'a> Segmenter<'a> {
@@ -93,7 +103,8 @@ impl<'a> Segmenter<'a> {
             return Err(Error::TooLong("IP"));
         }
         let segments = payload_len.div_ceil(segment_len).max(1);
-        Ok(Self { ip, work: Work::Train, head_len, segment_len, segments })
+        let work = Work::Train(Same::new(&ip, &packet[ip.upper_offset()..head_len]));
+        Ok(Self { ip, work, head_len, segment_len, segments })
     }
 
     /// The packet that is cut.
@@ -140,7 +151,7 @@ impl<'a> Segmenter<'a> {
             Work::Checksum(at) => {
                 put16(head, at.start + at.offset, checksum::finished(self.ip.bytes(), at));
             }
-            Work::Train => self.renew(index, head, payload.len(), sum(payload, 0)),
+            Work::Train(same) => self.renew(same, index, head, payload.len(), sum(payload, 0)),
         }
         Ok(self.head_len)
     }
@@ -159,9 +170,9 @@ impl<'a> Segmenter<'a> {
         let out = out.get_mut(..len).ok_or(Error::Truncated("segment"))?;
         self.raw_head(out)?;
         let (head, body) = out.split_at_mut(self.head_len);
-        if matches!(self.work, Work::Train) {
+        if let Work::Train(same) = self.work {
             let sum = copy_and_sum(payload, body, 0);
-            self.renew(index, head, payload.len(), sum);
+            self.renew(same, index, head, payload.len(), sum);
         } else {
             body.copy_from_slice(payload);
             if let Work::Checksum(at) = self.work {
@@ -179,36 +190,32 @@ impl<'a> Segmenter<'a> {
     }
 
     /// Makes the head of a train that of one segment with `payload_len` octets,
-    /// which add up to `payload_sum`. The lengths fit: the train was checked.
-    fn renew(&self, index: usize, head: &mut [u8], payload_len: usize, payload_sum: u64) {
+    /// which add up to `sum`. The lengths fit: the train was checked.
+    fn renew(&self, same: Same, index: usize, head: &mut [u8], payload_len: usize, sum: u64) {
         let total_len = (head.len() + payload_len) as u16;
         match self.ip.version() {
             Version::V4 => {
-                let header_len = ipv4::Packet::trusted(head).header_len();
+                let id = be16(head, 4).wrapping_add(index as u16);
                 put16(head, 2, total_len);
-                put16(head, 4, be16(self.ip.bytes(), 4).wrapping_add(index as u16));
-                header::write_checksum(&mut head[..header_len]);
+                put16(head, 4, id);
+                put16(head, 10, !fold(same.ip + u64::from(total_len) + u64::from(id)));
             }
             Version::V6 => put16(head, 4, total_len - ipv6::HEADER_LEN as u16),
         }
         let upper = &mut head[self.ip.upper_offset()..];
-        let upper_len = upper.len() + payload_len;
-        let checksum = match self.ip.upper() {
-            protocol::TCP => {
-                self.renew_tcp(index, upper);
-                tcp::CHECKSUM_OFFSET
-            }
-            _ => {
-                put16(upper, 4, upper_len as u16);
-                udp::CHECKSUM_OFFSET
-            }
-        };
-        put16(upper, checksum, 0);
-        let pseudo = pseudo_header(self.ip.addresses(), self.ip.upper(), upper_len);
-        put16(upper, checksum, not_zero(!fold(sum(upper, pseudo + payload_sum))));
+        let upper_len = (upper.len() + payload_len) as u16;
+        let sum = same.upper + sum + u64::from(upper_len);
+        if self.ip.upper() == protocol::TCP {
+            let own = self.renew_tcp(index, upper);
+            put16(upper, tcp::CHECKSUM_OFFSET, not_zero(!fold(sum + own)));
+        } else {
+            put16(upper, 4, upper_len);
+            put16(upper, udp::CHECKSUM_OFFSET, not_zero(!fold(sum + u64::from(upper_len))));
+        }
     }
 
-    fn renew_tcp(&self, index: usize, tcp: &mut [u8]) {
+    /// Gives the sum of what it wrote.
+    fn renew_tcp(&self, index: usize, tcp: &mut [u8]) -> u64 {
         let sequence = be32(tcp, 4).wrapping_add((index * self.segment_len) as u32);
         tcp[4..8].copy_from_slice(&sequence.to_be_bytes());
         if index + 1 < self.segments {
@@ -217,6 +224,30 @@ impl<'a> Segmenter<'a> {
         if index > 0 {
             tcp[13] &= !CWR;
         }
+        u64::from(sequence) + u64::from(be16(tcp, 12))
+    }
+}
+
+impl Same {
+    fn new(ip: &Ip<'_>, transport_header: &[u8]) -> Self {
+        // a word is taken out by adding its complement (RFC 1624)
+        let without = |bytes: &[u8], initial: u64, fields: &[usize]| {
+            let out: u64 = fields.iter().map(|at| u64::from(!be16(bytes, *at))).sum();
+            sum(bytes, initial + out)
+        };
+        let ip_sum = match ip.version() {
+            Version::V4 => {
+                let header_len = ipv4::Packet::trusted(ip.bytes()).header_len();
+                without(&ip.bytes()[..header_len], 0, &[2, 4, 10])
+            }
+            Version::V6 => 0,
+        };
+        let fields: &[usize] = match ip.upper() {
+            protocol::TCP => &[4, 6, 12, tcp::CHECKSUM_OFFSET],
+            _ => &[4, udp::CHECKSUM_OFFSET],
+        };
+        let pseudo = pseudo_header(ip.addresses(), ip.upper(), 0);
+        Self { ip: ip_sum, upper: without(transport_header, pseudo, fields) }
     }
 }
 
