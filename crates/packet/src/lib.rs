@@ -6,6 +6,7 @@
 //! that the payload behind it is there. [`Ip`] is a whole packet.
 
 pub mod checksum;
+pub mod coalesce;
 pub mod ethernet;
 pub mod header;
 pub mod ip;
@@ -21,6 +22,7 @@ mod testing;
 pub mod train;
 pub mod udp;
 
+pub use coalesce::Coalescer;
 pub use ip::{Fragment, Ip, Version};
 pub use offload::Offload;
 pub use segment::Segment;

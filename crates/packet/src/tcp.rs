@@ -4,10 +4,11 @@ use crate::{Error, be16, be32};
 
 /// The protocol number of TCP.
 pub const PROTOCOL: u8 = 6;
+/// Octets of the header without options.
+pub const MIN_HEADER_LEN: usize = 20;
 /// Octet of the header at which the checksum stands.
 pub const CHECKSUM_OFFSET: usize = 16;
 
-const MIN_HEADER_LEN: usize = 20;
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;

@@ -1,0 +1,204 @@
+//! Joining received packets of one flow into a train, as the kernel's generic
+//! receive offload does, so that a TUN device takes them in one write.
+//!
+//! Nothing is repaired: a train's checksum is left unfinished, which says to the
+//! kernel that all was right, so each packet's checksums are verified before it
+//! is joined. What is not joined passes octet for octet.
+
+use std::io::IoSlice;
+
+use crate::Offload;
+
+mod plain;
+mod train_head;
+
+use plain::{Plain, Seen};
+
+/// Flows that are joined at a time.
+const MAX_FLOWS: usize = 16;
+/// Packets in one train: as many as Linux takes of UDP.
+const MAX_PACKETS: usize = 64;
+/// Octets of a train that its length field can say in both versions of IP.
+const MAX_TRAIN_LEN: usize = 65_535;
+
+/// Joins the packets of one batch. Each is a head, of which nothing is kept, and
+/// a payload, which stays where it is until the batch is finished; the headers
+/// may end in either. Order within a flow is kept.
+///
+/// `sink` gets a train or a single packet at a time: what is to be said of it to
+/// the kernel, and its octets.
+#[derive(Debug)]
+#[must_use = "packets are held back until `finish`"]
+pub struct Coalescer<'a, S> {
+    sink: S,
+    joins_udp: bool,
+    flows: Vec<Flow<'a>>,
+    /// Payloads of all flows, each flow's a list.
+    parts: Vec<Part<'a>>,
+}
+
+/// The packets of one flow that were joined so far.
+#[derive(Debug)]
+struct Flow<'a> {
+    first: Plain<'a>,
+    /// Whether the first packet's checksums were found right.
+    is_verified: bool,
+    packets: usize,
+    data_len: usize,
+    /// Of the last packet.
+    push: bool,
+    first_part: usize,
+    last_part: usize,
+}
+
+#[derive(Debug)]
+struct Part<'a> {
+    data: &'a [u8],
+    next: Option<usize>,
+}
+
+impl<'a, S: FnMut(Offload, &[IoSlice<'_>])> Coalescer<'a, S> {
+    /// Joins UDP datagrams as well as TCP segments where `joins_udp`: only for a
+    /// kernel that cuts them again (a TUN device with USO, Linux 6.2).
+    pub fn new(joins_udp: bool, sink: S) -> Self {
+        Self { sink, joins_udp, flows: Vec::new(), parts: Vec::new() }
+    }
+
+    /// Takes the IP packet `head ++ payload`.
+    pub fn push(&mut self, head: &[u8], payload: &'a [u8]) {
+        match Plain::read(head, payload, self.joins_udp) {
+            Seen::Joinable(packet) => self.join(head, payload, packet),
+            Seen::Single(flow) => {
+                self.flush_flow(&flow);
+                self.pass(head, payload);
+            }
+            Seen::Unknown => {
+                self.flush();
+                self.pass(head, payload);
+            }
+        }
+    }
+
+    /// Hands over what is still held back.
+    pub fn finish(mut self) {
+        self.flush();
+    }
+
+    fn join(&mut self, head: &[u8], payload: &'a [u8], packet: Plain<'a>) {
+        let Some(index) = self.flows.iter().position(|flow| flow.first.is_same_flow(&packet))
+        else {
+            return self.begin(head, payload, packet, false);
+        };
+        let flow = &mut self.flows[index];
+        if !flow.takes(&packet) {
+            self.emit(index);
+            return self.begin(head, payload, packet, false);
+        }
+        if !packet.is_checksum_right() {
+            self.emit(index);
+            return self.pass(head, payload);
+        }
+        if !flow.is_verified && !flow.first.is_checksum_right() {
+            self.emit(index);
+            return self.begin(head, payload, packet, true);
+        }
+        flow.is_verified = true;
+        let part = self.parts.len();
+        self.parts.push(Part { data: packet.data, next: None });
+        self.parts[flow.last_part].next = Some(part);
+        flow.add(&packet, part);
+        if flow.is_complete() {
+            self.emit(index);
+        }
+    }
+
+    /// Begins a flow with `packet`, or passes it where nothing may follow it.
+    fn begin(&mut self, head: &[u8], payload: &'a [u8], packet: Plain<'a>, is_verified: bool) {
+        if packet.push {
+            return self.pass(head, payload);
+        }
+        if self.flows.len() == MAX_FLOWS {
+            self.emit(0);
+        }
+        let part = self.parts.len();
+        self.parts.push(Part { data: packet.data, next: None });
+        self.flows.push(Flow {
+            is_verified,
+            packets: 1,
+            data_len: packet.data.len(),
+            push: false,
+            first_part: part,
+            last_part: part,
+            first: packet,
+        });
+    }
+
+    fn flush_flow(&mut self, packet: &Plain<'a>) {
+        if let Some(index) = self.flows.iter().position(|flow| flow.first.is_same_flow(packet)) {
+            self.emit(index);
+        }
+    }
+
+    fn flush(&mut self) {
+        while !self.flows.is_empty() {
+            self.emit(0);
+        }
+    }
+
+    fn pass(&mut self, head: &[u8], payload: &[u8]) {
+        (self.sink)(Offload::default(), &[IoSlice::new(head), IoSlice::new(payload)]);
+    }
+
+    /// Hands over flow `index`.
+    fn emit(&mut self, index: usize) {
+        let mut flow = self.flows.remove(index);
+        let offload = match flow.packets {
+            1 => Offload::default(),
+            _ => flow.first.make_train(flow.data_len, flow.push),
+        };
+        let mut slices = [IoSlice::new(&[]); MAX_PACKETS + 1];
+        slices[0] = IoSlice::new(flow.first.header());
+        let mut next = Some(flow.first_part);
+        for slice in &mut slices[1..=flow.packets] {
+            let Some(part) = next.map(|part| &self.parts[part]) else { break };
+            *slice = IoSlice::new(part.data);
+            next = part.next;
+        }
+        (self.sink)(offload, &slices[..=flow.packets]);
+        if self.flows.is_empty() {
+            self.parts.clear();
+        }
+    }
+}
+
+impl<'a> Flow<'a> {
+    /// Whether `packet` of the same flow can be joined to what there is.
+    fn takes(&self, packet: &Plain<'a>) -> bool {
+        let first = &self.first;
+        packet.data.len() <= first.data.len()
+            && first.header().len() + self.data_len + packet.data.len() <= MAX_TRAIN_LEN
+            && first.is_same_but_position(packet)
+            && first.is_followed_by_id(packet, self.packets)
+            && first.sequence().is_none_or(|sequence| {
+                packet.sequence() == Some(sequence.wrapping_add(self.data_len as u32))
+            })
+    }
+
+    fn add(&mut self, packet: &Plain<'a>, part: usize) {
+        self.packets += 1;
+        self.data_len += packet.data.len();
+        self.push = packet.push;
+        self.last_part = part;
+    }
+
+    /// True where nothing may follow: behind a PSH or a shorter segment, or when
+    /// there is no room.
+    fn is_complete(&self) -> bool {
+        self.push
+            || self.packets == MAX_PACKETS
+            || self.data_len < self.packets * self.first.data.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! Turning the headers of a train's first packet into those of the train.
+
+use super::plain::Plain;
+use crate::checksum::{fold, pseudo_header};
+use crate::offload::Kind;
+use crate::{Offload, header, protocol, put16, tcp, udp};
+
+const PUSH: u8 = 0x08;
+
+impl Plain<'_> {
+    /// Makes its headers those of a train with `data_len` octets of payload and
+    /// leaves the checksum to whoever cuts it. The lengths were checked.
+    pub(super) fn make_train(&mut self, data_len: usize, push: bool) -> Offload {
+        let upper_len = self.header_len - self.ip_len + data_len;
+        let pseudo = fold(pseudo_header(self.addresses(), self.protocol, upper_len));
+        let (ip, upper) = self.bytes.split_at_mut(self.ip_len);
+        let is_v4 = ip[0] == 0x45;
+        if is_v4 {
+            put16(ip, 2, (self.ip_len + upper_len) as u16);
+            header::write_checksum(ip);
+        } else {
+            put16(ip, 4, upper_len as u16);
+        }
+        let (kind, offset) = match (self.protocol, is_v4) {
+            (protocol::TCP, true) => (Kind::Tcp4, tcp::CHECKSUM_OFFSET),
+            (protocol::TCP, false) => (Kind::Tcp6, tcp::CHECKSUM_OFFSET),
+            _ => (Kind::Udp, udp::CHECKSUM_OFFSET),
+        };
+        put16(upper, offset, pseudo);
+        if kind == Kind::Udp {
+            put16(upper, 4, upper_len as u16);
+        } else if push {
+            upper[13] |= PUSH;
+        }
+        Offload {
+            checksum: Some((self.ip_len as u16, offset as u16)),
+            kind,
+            segment_len: self.data.len() as u16,
+            header_len: self.header_len as u16,
+        }
+    }
+}
