@@ -67,6 +67,20 @@ impl Key {
         &self.0
     }
 
+    /// The octets as hexadecimal digits, as [`Key::from_hex`] reads them, in a text
+    /// that is erased when it is dropped.
+    #[must_use]
+    pub fn to_hex(&self) -> Zeroizing<String> {
+        // Exact capacity, as above.
+        let mut text = Zeroizing::new(String::with_capacity(2 * self.len()));
+        for octet in self.0.iter() {
+            for digit in [octet >> 4, octet & 0x0f] {
+                text.push(char::from_digit(digit.into(), 16).unwrap_or_default());
+            }
+        }
+        text
+    }
+
     /// Octets of the key.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -219,7 +233,9 @@ mod tests {
     #[test]
     fn hexadecimal_is_read_with_and_without_prefix() {
         for text in ["00ff1A", "0x00fF1a"] {
-            assert_eq!(Key::from_hex(text).expect("a key").as_bytes(), [0, 0xff, 0x1a]);
+            let key = Key::from_hex(text).expect("a key");
+            assert_eq!(key.as_bytes(), [0, 0xff, 0x1a]);
+            assert_eq!(*key.to_hex(), "00ff1a");
         }
         assert!(Key::from_hex("").expect("the empty key").is_empty());
     }

@@ -15,9 +15,9 @@
 //! AWS-LC erases its AES and DES schedules and HMAC states itself, and an AEAD's
 //! state with all memory it frees; the state of HMAC-MD5 and the salts are erased
 //! by `zeroize`. Not erased are copies that binding leaves on the stack, where the
-//! compiler moves a schedule or RustCrypto's HMAC pads a key. Nothing here prints a key, in `Debug` or in an
-//! error. ICVs are compared in constant time, by AWS-LC's `CRYPTO_memcmp` or
-//! within its AEADs.
+//! compiler moves a schedule or RustCrypto's HMAC pads a key. Nothing here prints
+//! a key, in `Debug` or in an error. ICVs are compared in constant time, by
+//! AWS-LC's `CRYPTO_memcmp` or within its AEADs.
 
 mod aead;
 mod cbc;

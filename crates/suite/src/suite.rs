@@ -324,7 +324,7 @@ impl fmt::Display for Suite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Aead(aead) => aead.fmt(f),
-            Self::Separate(cipher, mac) => write!(f, "{cipher}+{mac}"),
+            Self::Separate(cipher, mac) => f.pad(&format!("{cipher}+{mac}")),
         }
     }
 }
@@ -366,8 +366,9 @@ macro_rules! by_name {
                 Self::ALL.into_iter().find(|one| is(one, text)).ok_or_else(|| {
                     let names = Self::ALL.map(Self::name).join(", ");
                     let known = format!("{names}{}", $more);
-                    // A name that is too long to be one may be anything, a key for instance.
-                    let name = text.chars().take(40).collect();
+                    // What is far too long for a name may be a key in the wrong place.
+                    let shown = if text.len() > 24 { 8 } else { 24 };
+                    let name = text.chars().take(shown).collect();
                     UnknownSuite { name, kind: $kind, known }
                 })
             }
@@ -445,6 +446,12 @@ mod tests {
             error,
             "\"rot13\" is no cipher: there is null, des-cbc, 3des-cbc, aes-128-cbc, aes-192-cbc, aes-256-cbc"
         );
+    }
+
+    #[test]
+    fn a_key_in_place_of_a_name_is_not_repeated() {
+        let error = "0123456789abcdef0123456789abcdef".parse::<Suite>().expect_err("unknown");
+        assert!(error.to_string().starts_with("\"01234567\" is no suite"), "{error}");
     }
 
     #[test]

@@ -186,6 +186,30 @@ fn aead_ivs_are_sequence_numbers_and_cbc_ivs_are_not() {
 }
 
 #[test]
+fn the_icv_covers_header_iv_ciphertext_high_half_and_addresses_in_this_order() {
+    let sequence: u64 = 0x0102_0304_0506_0708;
+    let header: Vec<u8> = [&[0xab; 12], &sequence.to_be_bytes()[4..]].concat();
+    let addresses: Vec<u8> = (0..8).collect();
+    for suite in Suite::ALL {
+        let Suite::Separate(_, mac) = suite else { continue };
+        let key = Key::generate(suite.key_len()).expect("random numbers");
+        let mac_key = Key::generate(suite.mac_key_len()).expect("random numbers");
+        let transform = suite.bind(&key, Some(&mac_key)).expect("keys of the right length");
+        let authenticator = mac.bind(&mac_key).expect("a key of the right length");
+        for extended in [true, false] {
+            let sequence = if extended { sequence } else { sequence & 0xffff_ffff };
+            let bound = Bound { header: &header, sequence, extended, addresses: &addresses };
+            let mut body = vec![0; suite.overhead() + 3 * suite.block_len()];
+            assert_eq!(transform.seal(&bound, &mut body), Ok(()));
+            let (covered, icv) = body.split_at(body.len() - suite.icv_len());
+            let high: &[u8] = if extended { &[1, 2, 3, 4] } else { &[] };
+            let covered = [&header, covered, high, &addresses].concat();
+            assert_eq!(authenticator.verify(&[&covered], icv), Ok(()), "{suite}");
+        }
+    }
+}
+
+#[test]
 fn a_wrapped_sequence_number_is_not_sealed() {
     for suite in Suite::ALL {
         let transform = bind(suite);

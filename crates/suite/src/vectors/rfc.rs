@@ -66,6 +66,44 @@ fn chacha20_poly1305() {
     assert_eq!(body[8..][..plain.len()], plain);
 }
 
+/// draft-mcgrew-gcm-test-01, the first two packets: with an extended sequence
+/// number, whose high half stands ahead of the low one, and without.
+#[test]
+fn aes_gcm() {
+    let extended = octets(
+        "4956ed7e3b244cfe
+         fecf537e729d5b07 dc30df528dd22b76 8d1b98736696a6fd 348509fa13ceac34
+         cfa2436f14a3f3cf 65925bf1f4a13c5d 15b21e1884f5ff62 47aeabb786b93bce
+         61bc17d768fd9732 459018148f6cbe72 2fd04796562dfdb4",
+    );
+    let plain = octets(
+        "45000048699a0000 80114db7c0a80102 c0a801010a9bf156 38d3010000010000
+         00000000045f7369 70045f7564700373 6970096379626572 6369747902646b00
+         0021000101020201",
+    );
+    let short = octets(
+        "facedbaddecaf888
+         deb22cd9b07c72c1 6e3a65beeb8df304 a5a5897d33ae530f 1ba76d5d114d2a5c
+         3de81827c10e9a4f 51330d0eec416642 cfbb85a5b47e48a4 ec3b9ba95d918bd1
+         83b70d3aa8bc6ee4 c309e9d85a41ad4a",
+    );
+    let open = |key: &str, header: &str, sequence, extended, body: &mut [u8]| {
+        let transform = Suite::Aead(Aead::Aes128Gcm)
+            .bind(&Key::from_bytes(&octets(key)), None)
+            .expect("a key of the right length");
+        let header = octets(header);
+        transform.open(&Bound { header: &header, sequence, extended, addresses: &[] }, body)
+    };
+    let key = "4c80cdefbb5d10da906ac73c3613a634 2e443b68";
+    let mut body = extended.clone();
+    assert_eq!(open(key, "00004321 00000000", 0x8765_4321 << 32, true, &mut body), Ok(()));
+    assert_eq!(body[8..][..plain.len()], plain);
+    let mut body = short.clone();
+    let key = "feffe9928665731c6d6a8f9467308308 cafebabe";
+    assert_eq!(open(key, "0000a5f8 0000000a", 10, false, &mut body), Ok(()));
+    assert_eq!(body[8..][..4], octets("4500003e"));
+}
+
 /// RFC 2202 for HMAC-MD5 and HMAC-SHA1, RFC 4231 for HMAC-SHA-2.
 #[test]
 fn hmac() {
