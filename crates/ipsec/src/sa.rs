@@ -76,6 +76,8 @@ pub(crate) struct Identity {
     destination: IpAddr,
     extended: bool,
     key: Fingerprint,
+    /// Of a separate integrity algorithm: with the null cipher it is the only key.
+    mac_key: Option<Fingerprint>,
 }
 
 impl Sa {
@@ -107,7 +109,12 @@ impl Sa {
         let SaSpec { direction, spi, source, destination, extended_sequence: extended, .. } = *spec;
         let protocol = spec.protection.protocol();
         let key = fingerprint(&spec.protection);
-        Identity { direction, protocol, spi, source, destination, extended, key }
+        let mac_key = match &spec.protection {
+            Protection::Esp(secrets) | Protection::QEsp { secrets, .. } => secrets.mac_key.as_ref(),
+            Protection::Ah { .. } => None,
+        };
+        let mac_key = mac_key.map(headroom_suite::Key::fingerprint);
+        Identity { direction, protocol, spi, source, destination, extended, key, mac_key }
     }
 
     /// What it was made of.
