@@ -186,7 +186,7 @@ fn live(disk: &FakeDisk, world: &mut World, blocks: usize) -> Result<(), Error> 
         next += 10;
     }
     world.sent = next - 4;
-    ledger.close(&[(OUT, next - 4), (IN, world.accepted)])
+    ledger.settle(&[(OUT, next - 4), (IN, world.accepted)])
 }
 
 #[test]

@@ -16,6 +16,7 @@
 
 mod book;
 mod disk;
+mod keeper;
 mod lock;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use book::{Book, MOST_OCTETS};
 
 pub use book::{Account, Way};
 pub use disk::{Disk, RealDisk};
+pub use keeper::{Keeper, MARKED_EVERY};
 
 /// The folder of the witness where the configuration names none.
 pub const WITNESS_FOLDER: &str = "/var/lib/headroom";
@@ -192,7 +194,7 @@ impl<D: Disk> Ledger<D> {
     /// The disk refused. Nothing of what was to be reserved may be used; the
     /// call can be repeated.
     pub fn commit(&mut self, numbers: &[(Account, u64)]) -> Result<(), Error> {
-        self.write(numbers, u64::max)
+        if numbers.is_empty() { Ok(()) } else { self.write(numbers, u64::max) }
     }
 
     /// Sets numbers to what was really used, which gives back the rest of the
@@ -200,7 +202,7 @@ impl<D: Disk> Ledger<D> {
     ///
     /// # Errors
     /// The disk refused; the blocks stay reserved.
-    pub fn close(mut self, numbers: &[(Account, u64)]) -> Result<(), Error> {
+    pub fn settle(&mut self, numbers: &[(Account, u64)]) -> Result<(), Error> {
         self.write(numbers, |_, used| used)
     }
 
@@ -224,7 +226,7 @@ impl<D: Disk> Ledger<D> {
         }
         if fresh || !absent.is_empty() {
             let added: Vec<_> = absent.iter().map(|(account, _)| (*account, 0)).collect();
-            self.commit(&added)?;
+            self.write(&added, u64::max)?;
         }
         Ok(())
     }

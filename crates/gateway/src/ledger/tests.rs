@@ -55,9 +55,10 @@ fn refusal(outcome: Result<Ledger, Error>) -> String {
 fn numbers_survive_and_unused_ones_are_given_back() {
     let ground = Ground::new("survive");
     ground.use_numbers(1000);
-    let ledger = ground.open().expect("a ledger");
+    let mut ledger = ground.open().expect("a ledger");
     assert_eq!((ledger.number(OUT), ledger.number(IN)), (Some(1000), Some(0)));
-    ledger.close(&[(OUT, 120), (IN, 77)]).expect("a disk that works");
+    ledger.settle(&[(OUT, 120), (IN, 77)]).expect("a disk that works");
+    drop(ledger);
     let mut ledger = ground.open().expect("a ledger");
     assert_eq!((ledger.number(OUT), ledger.number(IN)), (Some(120), Some(77)));
     ledger.commit(&[(OUT, 5)]).expect("a disk that works");
