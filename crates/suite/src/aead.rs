@@ -8,7 +8,7 @@ use aws_lc_rs::aead::{
 };
 use zeroize::Zeroizing;
 
-use crate::suite::SALT_LEN;
+use crate::algorithm::SALT_LEN;
 use crate::{Aead, Bound, Forged, Key, KeyError, SealError, Transform};
 
 /// Octets of the IV on the wire: the part of the nonce that changes.

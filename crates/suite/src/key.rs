@@ -6,7 +6,7 @@ use std::str::FromStr;
 use thiserror::Error;
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::Suite;
+use crate::{Mac, Suite};
 
 /// The octets of a secret key. Erased when dropped; `Debug` prints none of them.
 pub struct Key(Zeroizing<Vec<u8>>);
@@ -175,34 +175,26 @@ pub enum KeyError {
         found: usize,
     },
     /// The key is not as long as the suite needs.
-    #[error("{suite} takes a key of {expected} octets{salt}, not {found}")]
+    #[error("{suite} takes a key of {} octets{}, not {found}", .suite.key_len(), salt(.suite))]
     Length {
         /// The suite.
         suite: Suite,
-        /// Octets it takes.
-        expected: usize,
         /// Octets given.
         found: usize,
-        /// What to know of these octets.
-        salt: &'static str,
     },
     /// The integrity key is not as long as the algorithm needs.
-    #[error("{mac} takes a key of {expected} octets, not {found}")]
+    #[error("{mac} takes a key of {} octets, not {found}", .mac.key_len())]
     MacLength {
         /// The integrity algorithm.
-        mac: crate::Mac,
-        /// Octets it takes.
-        expected: usize,
+        mac: Mac,
         /// Octets given.
         found: usize,
     },
     /// A suite with separate integrity has no integrity key.
-    #[error("{suite} needs an integrity key of {expected} octets beside its encryption key")]
+    #[error("{suite} needs an integrity key of {} octets beside its encryption key", .suite.mac_key_len())]
     MacKeyMissing {
         /// The suite.
         suite: Suite,
-        /// Octets it takes.
-        expected: usize,
     },
     /// An AEAD was given an integrity key.
     #[error("{suite} encrypts and authenticates with one key: give it no integrity key")]
@@ -224,6 +216,13 @@ pub enum KeyError {
     /// The library did not accept the key.
     #[error("the cryptographic library did not accept the key")]
     Refused,
+}
+
+fn salt(suite: &Suite) -> &'static str {
+    match suite {
+        Suite::Aead(_) => ", the last 4 of them its salt",
+        Suite::Separate(..) => "",
+    }
 }
 
 #[cfg(test)]

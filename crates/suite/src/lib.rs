@@ -20,9 +20,11 @@
 //! AWS-LC's `CRYPTO_memcmp` or within its AEADs.
 
 mod aead;
+mod algorithm;
 mod cbc;
 mod key;
 mod mac;
+mod name;
 mod random;
 mod separate;
 mod suite;
@@ -30,7 +32,9 @@ mod transform;
 #[cfg(test)]
 mod vectors;
 
+pub use algorithm::{Aead, Cipher, Mac};
 pub use key::{Fingerprint, Key, KeyError, NotAFingerprint};
 pub use mac::Authenticator;
-pub use suite::{Aead, Cipher, Mac, Suite, UnknownSuite};
+pub use name::UnknownSuite;
+pub use suite::Suite;
 pub use transform::{Bound, Forged, SealError, Transform};

@@ -1,0 +1,166 @@
+//! The algorithms that suites are made of, and their lengths.
+
+use crate::{Authenticator, Key, KeyError};
+
+/// Authenticated encryption with a 16-octet ICV and an 8-octet IV.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Aead {
+    /// AES-GCM with a 128-bit key (RFC 4106).
+    Aes128Gcm,
+    /// AES-GCM with a 192-bit key (RFC 4106).
+    Aes192Gcm,
+    /// AES-GCM with a 256-bit key (RFC 4106).
+    Aes256Gcm,
+    /// ChaCha20 and Poly1305 (RFC 7634).
+    ChaCha20Poly1305,
+}
+
+/// Encryption alone.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Cipher {
+    /// None (RFC 2410).
+    Null,
+    /// DES in CBC mode (RFC 2405).
+    DesCbc,
+    /// 3DES with three keys in CBC mode (RFC 2451).
+    TripleDesCbc,
+    /// AES in CBC mode with a 128-bit key (RFC 3602).
+    Aes128Cbc,
+    /// AES in CBC mode with a 192-bit key (RFC 3602).
+    Aes192Cbc,
+    /// AES in CBC mode with a 256-bit key (RFC 3602).
+    Aes256Cbc,
+}
+
+/// Integrity alone: an HMAC cut to a part of its length.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Mac {
+    /// HMAC-MD5-96 (RFC 2403).
+    HmacMd5,
+    /// HMAC-SHA1-96 (RFC 2404).
+    HmacSha1,
+    /// HMAC-SHA-256-128 (RFC 4868).
+    HmacSha256,
+    /// HMAC-SHA-384-192 (RFC 4868).
+    HmacSha384,
+    /// HMAC-SHA-512-256 (RFC 4868).
+    HmacSha512,
+}
+
+/// Octets of salt at the end of an AEAD's key (RFC 4106 §8.1, RFC 7634 §2).
+pub(crate) const SALT_LEN: usize = 4;
+
+impl Aead {
+    /// Every one.
+    pub const ALL: [Self; 4] =
+        [Self::Aes128Gcm, Self::Aes192Gcm, Self::Aes256Gcm, Self::ChaCha20Poly1305];
+
+    /// Octets of the key with its salt.
+    #[must_use]
+    pub const fn key_len(self) -> usize {
+        SALT_LEN
+            + match self {
+                Self::Aes128Gcm => 16,
+                Self::Aes192Gcm => 24,
+                Self::Aes256Gcm | Self::ChaCha20Poly1305 => 32,
+            }
+    }
+}
+
+impl Cipher {
+    /// Every one.
+    pub const ALL: [Self; 6] = [
+        Self::Null,
+        Self::DesCbc,
+        Self::TripleDesCbc,
+        Self::Aes128Cbc,
+        Self::Aes192Cbc,
+        Self::Aes256Cbc,
+    ];
+
+    /// Octets of the key: 8 for each DES key, its parity bits included (RFC 2451 §2.2).
+    #[must_use]
+    pub const fn key_len(self) -> usize {
+        match self {
+            Self::Null => 0,
+            Self::DesCbc => 8,
+            Self::Aes128Cbc => 16,
+            Self::TripleDesCbc | Self::Aes192Cbc => 24,
+            Self::Aes256Cbc => 32,
+        }
+    }
+
+    /// Octets of the IV: a block of the cipher.
+    #[must_use]
+    pub const fn iv_len(self) -> usize {
+        match self {
+            Self::Null => 0,
+            Self::DesCbc | Self::TripleDesCbc => 8,
+            Self::Aes128Cbc | Self::Aes192Cbc | Self::Aes256Cbc => 16,
+        }
+    }
+
+    /// What the text is padded to, in octets: a block, at least 4 (RFC 4303 §2.4).
+    #[must_use]
+    pub const fn block_len(self) -> usize {
+        match self {
+            Self::Null => 4,
+            _ => self.iv_len(),
+        }
+    }
+
+    /// Whether it may be used without asking. RFC 8221 §5: AES-CBC MUST be
+    /// supported, DES MUST NOT and 3DES SHOULD NOT. It wants NULL, but whoever
+    /// configures encryption has to know that there is none.
+    #[must_use]
+    pub const fn is_secure(self) -> bool {
+        !matches!(self, Self::Null | Self::DesCbc | Self::TripleDesCbc)
+    }
+}
+
+impl Mac {
+    /// Every one.
+    pub const ALL: [Self; 5] =
+        [Self::HmacMd5, Self::HmacSha1, Self::HmacSha256, Self::HmacSha384, Self::HmacSha512];
+
+    /// Octets of the key: as many as the hash has (RFC 2403 §3, RFC 2404 §3, RFC 4868 §2.1.1).
+    #[must_use]
+    pub const fn key_len(self) -> usize {
+        match self {
+            Self::HmacMd5 => 16,
+            Self::HmacSha1 => 20,
+            Self::HmacSha256 => 32,
+            Self::HmacSha384 => 48,
+            Self::HmacSha512 => 64,
+        }
+    }
+
+    /// Octets of the ICV: the first of the HMAC (RFC 2403 §2, RFC 2404 §2, RFC 4868 §2.3).
+    #[must_use]
+    pub const fn icv_len(self) -> usize {
+        match self {
+            Self::HmacMd5 | Self::HmacSha1 => 12,
+            Self::HmacSha256 => 16,
+            Self::HmacSha384 => 24,
+            Self::HmacSha512 => 32,
+        }
+    }
+
+    /// Whether it may be used without asking. RFC 8221 §6: HMAC-MD5 MUST NOT be
+    /// supported; HMAC-SHA1 still MUST ("MUST-"), SHA-2 MUST or SHOULD.
+    #[must_use]
+    pub const fn is_secure(self) -> bool {
+        !matches!(self, Self::HmacMd5)
+    }
+
+    /// Prepares the algorithm with its key.
+    ///
+    /// # Errors
+    /// When the key is of the wrong length.
+    pub fn bind(self, key: &Key) -> Result<Authenticator, KeyError> {
+        if key.len() != self.key_len() {
+            return Err(KeyError::MacLength { mac: self, found: key.len() });
+        }
+        Authenticator::new(self, key.as_bytes())
+    }
+}
