@@ -54,6 +54,9 @@ pub struct Ip<'a> {
     security_offset: usize,
     security_field: usize,
     fragment: Option<Fragment>,
+    /// The octet that names the fragment header, and where that one stands
+    /// (IPv6).
+    fragment_header: Option<(usize, usize)>,
     /// Where the routing header stands (IPv6).
     routing: Option<usize>,
 }
@@ -100,6 +103,7 @@ impl<'a> Ip<'a> {
             security_offset: header.header_len(),
             security_field: V4_PROTOCOL,
             fragment: (more || offset > 0).then_some(fragment),
+            fragment_header: None,
             routing: None,
         })
     }
@@ -113,11 +117,12 @@ impl<'a> Ip<'a> {
             security_offset: ipv6::HEADER_LEN,
             security_field: V6_NEXT_HEADER,
             fragment: None,
+            fragment_header: None,
             routing: None,
         };
         // The headers to skip are those of RFC 4301, section 4.4.1.1: AH and
         // ESP count as upper-layer protocols.
-        let mut extensions = 0;
+        let (mut extensions, mut field) = (0, V6_NEXT_HEADER);
         while protocol::is_extension(ip.upper) {
             if extensions == MAX_EXTENSIONS {
                 return Err(Error::Malformed("IPv6 extension"));
@@ -127,7 +132,7 @@ impl<'a> Ip<'a> {
                 return Err(Error::Malformed("IPv6 hop-by-hop"));
             }
             extensions += 1;
-            ip.step()?;
+            field = ip.step(field)?;
             if ip.is_later_fragment() {
                 break;
             }
@@ -135,8 +140,9 @@ impl<'a> Ip<'a> {
         Ok(ip)
     }
 
-    /// Passes the extension header at `upper_offset`.
-    fn step(&mut self) -> Result<(), Error> {
+    /// Passes the extension header at `upper_offset`, which is named in octet
+    /// `field`, and gives the octet that names the next one.
+    fn step(&mut self, field: usize) -> Result<usize, Error> {
         let (kind, at) = (self.upper, self.upper_offset);
         let header = self.bytes.get(at..at + 8).ok_or(Error::Truncated("IPv6 extension"))?;
         let len = match kind {
@@ -147,9 +153,13 @@ impl<'a> Ip<'a> {
             return Err(Error::Truncated("IPv6 extension"));
         }
         match kind {
+            protocol::FRAGMENT if self.fragment_header.is_some() => {
+                return Err(Error::Malformed("IPv6 fragment"));
+            }
             protocol::FRAGMENT => {
-                let field = be16(header, 2);
-                let (offset, more) = (usize::from(field & 0xfff8), field & 1 != 0);
+                let word = be16(header, 2);
+                let (offset, more) = (usize::from(word & 0xfff8), word & 1 != 0);
+                self.fragment_header = Some((field, at));
                 // one of a datagram that was never cut is whole (RFC 6946)
                 if more || offset > 0 {
                     self.fragment = Some(Fragment { id: be32(header, 4), offset, more });
@@ -165,7 +175,7 @@ impl<'a> Ip<'a> {
             self.security_offset = self.upper_offset;
             self.security_field = at;
         }
-        Ok(())
+        Ok(at)
     }
 
     /// The packet's octets, headers and all.
@@ -293,6 +303,11 @@ impl<'a> Ip<'a> {
     /// whole one, also with a fragment header (RFC 6946).
     pub fn fragment(&self) -> Option<Fragment> {
         self.fragment
+    }
+
+    /// The octet that names IPv6's fragment header, and where that one stands.
+    pub(crate) fn fragment_header(&self) -> Option<(usize, usize)> {
+        self.fragment_header
     }
 
     /// True for a fragment other than the first: it has no transport header.

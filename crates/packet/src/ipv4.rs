@@ -6,11 +6,15 @@ use crate::{Error, be16};
 
 /// Octets of the header without options.
 pub const MIN_HEADER_LEN: usize = 20;
+/// Octets of the longest options.
+pub(crate) const MAX_OPTIONS_LEN: usize = 40;
 
 /// Kinds of options (RFC 791, section 3.1).
 mod option {
     pub(super) const END: u8 = 0;
     pub(super) const NO_OPERATION: u8 = 1;
+    /// Flag: the option is copied to every fragment.
+    pub(super) const COPIED: u8 = 0x80;
     pub(super) const LOOSE_ROUTE: u8 = 131;
     pub(super) const STRICT_ROUTE: u8 = 137;
 }
@@ -75,6 +79,29 @@ impl<'a> Packet<'a> {
     /// The options, padding included.
     pub fn options(&self) -> &'a [u8] {
         &self.0[MIN_HEADER_LEN..self.header_len()]
+    }
+
+    /// Writes the options that later fragments carry as well to the front of
+    /// `out`, padded to whole words, and says how many octets they take.
+    pub(crate) fn copied_options(&self, out: &mut [u8; MAX_OPTIONS_LEN]) -> usize {
+        let (mut options, mut len) = (self.options(), 0);
+        loop {
+            let option_len = match *options {
+                [] | [option::END, ..] => break,
+                [option::NO_OPERATION, ..] => 1,
+                [_, len, ..] if len >= 2 => usize::from(len),
+                _ => break,
+            };
+            let Some((first, rest)) = options.split_at_checked(option_len) else { break };
+            if first[0] & option::COPIED != 0 {
+                out[len..len + first.len()].copy_from_slice(first);
+                len += first.len();
+            }
+            options = rest;
+        }
+        let padded = len.next_multiple_of(4);
+        out[len..padded].fill(option::END);
+        padded
     }
 
     /// The last address of a loose or strict source route that is not used up.

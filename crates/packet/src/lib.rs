@@ -8,6 +8,7 @@
 pub mod checksum;
 pub mod coalesce;
 pub mod ethernet;
+pub mod fragment;
 pub mod header;
 pub mod ip;
 pub mod ipv4;
@@ -23,6 +24,7 @@ pub mod train;
 pub mod udp;
 
 pub use coalesce::Coalescer;
+pub use fragment::{Fragmenter, Reassembler};
 pub use ip::{Fragment, Ip, Version};
 pub use offload::Offload;
 pub use segment::Segment;

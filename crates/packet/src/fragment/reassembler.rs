@@ -1,0 +1,363 @@
+//! Joining the fragments of a datagram (RFC 791, section 3.2; RFC 815; RFC 8200,
+//! section 4.5), in bounded memory and without a clock.
+
+use std::collections::btree_map::BTreeMap;
+use std::collections::hash_map::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::{Fragment, Ip, Version, header, ipv6, protocol, put16, tcp};
+
+/// How long the first fragment to arrive waits for the others: 60 s in IPv6 (RFC
+/// 8200, section 4.5), 30 s in IPv4, as Linux has it (RFC 791 proposes 15 s, RFC
+/// 1122, section 3.3.2, at least 60 s).
+const PATIENCE_V4: Duration = Duration::from_secs(30);
+const PATIENCE_V6: Duration = Duration::from_secs(60);
+/// What a fragment and a datagram are counted for beside their octets.
+const FRAGMENT_COST: usize = 64;
+const DATAGRAM_COST: usize = 256;
+const MAX_LEN: usize = 65_535;
+
+/// Codepoints of ECN (RFC 3168, section 5) as bits of a set.
+const NOT_ECT: u8 = 1;
+const CE: u8 = 1 << 3;
+
+/// What a reassembler may hold.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Datagrams that are not whole yet.
+    pub datagrams: usize,
+    /// Octets of their fragments, housekeeping included.
+    pub octets: usize,
+}
+
+/// Why a fragment was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Rejected {
+    /// One that is not the last has no whole words of eight octets.
+    #[error("a fragment's length is no multiple of eight octets and others follow it")]
+    Unaligned,
+    /// It has no octets, or is the first and does not hold the transport header
+    /// (RFC 1858, section 3.1; RFC 8200, section 4.5).
+    #[error("a fragment is too short for what it must carry")]
+    Tiny,
+    /// The datagram would be longer than 65 535 octets.
+    #[error("a fragment reaches beyond the longest datagram")]
+    TooLong,
+    /// It overlaps another, or they disagree where the datagram ends: all are
+    /// dropped, also those yet to come (RFC 5722, section 4).
+    #[error("fragments of a datagram overlap")]
+    Overlap,
+    /// One fragment came marked "congestion experienced" and another without
+    /// ECN (RFC 3168, section 5.3).
+    #[error("fragments of a datagram disagree on ECN")]
+    Ecn,
+    /// There is no room for it.
+    #[error("there is no room for another fragment")]
+    NoRoom,
+}
+
+/// Datagrams that are not whole yet.
+#[derive(Debug)]
+pub struct Reassembler {
+    limits: Limits,
+    datagrams: HashMap<Key, Datagram>,
+    /// By deadline, then in order of arrival.
+    deadlines: BTreeMap<Turn, Key>,
+    begun: u64,
+    octets: usize,
+    given_up: u64,
+}
+
+type Turn = (Duration, u64);
+
+/// What the fragments of one datagram have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    source: IpAddr,
+    destination: IpAddr,
+    id: u32,
+    /// In IPv4 only.
+    protocol: Option<u8>,
+}
+
+#[derive(Debug)]
+struct Datagram {
+    turn: Turn,
+    /// What came so far, by offset; nothing overlaps.
+    pieces: BTreeMap<usize, Vec<u8>>,
+    /// Octets in them.
+    have: usize,
+    /// What it is counted for.
+    cost: usize,
+    /// The headers before the payload, once the first fragment is there.
+    head: Option<Vec<u8>>,
+    /// Octets of the payload, once the last fragment is there.
+    len: Option<usize>,
+    /// Type of Service or Traffic Class of the first fragment.
+    tos: u8,
+    /// Codepoints of ECN that were seen.
+    ecn: u8,
+    /// Why what else comes of it is dropped.
+    spoilt: Option<Rejected>,
+}
+
+impl Reassembler {
+    /// Holds nothing yet.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            datagrams: HashMap::new(),
+            deadlines: BTreeMap::new(),
+            begun: 0,
+            octets: 0,
+            given_up: 0,
+        }
+    }
+
+    /// Takes a fragment and gives the datagram where it is the last one missing.
+    /// A packet that is no fragment comes back as it is. Where there is no room,
+    /// the datagram that would wait least longer makes way. `now` is any clock
+    /// that does not go back.
+    ///
+    /// # Errors
+    /// Why the fragment was dropped.
+    pub fn push(&mut self, ip: &Ip<'_>, now: Duration) -> Result<Option<Vec<u8>>, Rejected> {
+        let Some(fragment) = ip.fragment() else { return Ok(Some(ip.bytes().to_vec())) };
+        self.expire(now);
+        let (key, head_len, payload) = parts(ip, fragment);
+        check(ip, fragment, head_len, payload)?;
+        let cost = payload.len() + FRAGMENT_COST + if fragment.offset == 0 { head_len } else { 0 };
+        if DATAGRAM_COST + cost > self.limits.octets {
+            return Err(Rejected::NoRoom);
+        }
+        self.begin(key, ip.version(), now);
+        self.make_room(cost);
+        let datagram = self.datagrams.get_mut(&key).ok_or(Rejected::NoRoom)?;
+        match datagram.add(ip, fragment, payload) {
+            Ok(false) => Ok(None),
+            Ok(true) => {
+                datagram.cost += cost;
+                self.octets += cost;
+                if datagram.len != Some(datagram.have) {
+                    return Ok(None);
+                }
+                let whole = self.remove(&key).map(Datagram::join);
+                whole.transpose()
+            }
+            Err(why) => {
+                // kept without octets, to know what else comes of it
+                self.octets -= datagram.spoil(why);
+                Err(why)
+            }
+        }
+    }
+
+    /// Gives up what has waited too long.
+    pub fn expire(&mut self, now: Duration) {
+        while let Some(((deadline, _), key)) = self.deadlines.first_key_value() {
+            if *deadline > now {
+                break;
+            }
+            let key = *key;
+            self.give_up(&key);
+        }
+    }
+
+    /// Datagrams that were given up, for their time or for room.
+    pub fn given_up(&self) -> u64 {
+        self.given_up
+    }
+
+    /// Datagrams that are not whole yet.
+    pub fn datagrams(&self) -> usize {
+        self.datagrams.len()
+    }
+
+    /// Octets held, counted as for [`Limits::octets`].
+    pub fn octets(&self) -> usize {
+        self.octets
+    }
+
+    #[cfg(test)]
+    pub(super) fn assert_books(&self) {
+        assert_eq!(self.datagrams.len(), self.deadlines.len());
+        let counted: usize = self.datagrams.values().map(|datagram| datagram.cost).sum();
+        assert_eq!(self.octets, counted);
+        assert!(self.octets <= self.limits.octets);
+        assert!(self.datagrams.len() <= self.limits.datagrams);
+    }
+
+    fn begin(&mut self, key: Key, version: Version, now: Duration) {
+        if self.datagrams.contains_key(&key) {
+            return;
+        }
+        while self.datagrams.len() >= self.limits.datagrams.max(1) {
+            let Some(first) = self.deadlines.first_key_value().map(|(_, key)| *key) else { break };
+            self.give_up(&first);
+        }
+        self.make_room(DATAGRAM_COST);
+        let patience = match version {
+            Version::V4 => PATIENCE_V4,
+            Version::V6 => PATIENCE_V6,
+        };
+        let turn = (now.saturating_add(patience), self.begun);
+        self.begun += 1;
+        self.octets += DATAGRAM_COST;
+        self.deadlines.insert(turn, key);
+        self.datagrams.insert(key, Datagram::new(turn));
+    }
+
+    /// Gives up datagrams until `cost` fits, the last of all the one it is for.
+    fn make_room(&mut self, cost: usize) {
+        while self.octets + cost > self.limits.octets {
+            let Some(first) = self.deadlines.first_key_value().map(|(_, key)| *key) else { break };
+            self.give_up(&first);
+        }
+    }
+
+    fn give_up(&mut self, key: &Key) {
+        self.remove(key);
+        self.given_up += 1;
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Datagram> {
+        let datagram = self.datagrams.remove(key)?;
+        self.deadlines.remove(&datagram.turn);
+        self.octets -= datagram.cost;
+        Some(datagram)
+    }
+}
+
+/// The datagram a fragment is of, the octets of its headers that do not go into
+/// the payload, and the payload.
+fn parts<'a>(ip: &Ip<'a>, fragment: Fragment) -> (Key, usize, &'a [u8]) {
+    let (head_len, payload) = match ip.fragment_header() {
+        Some((_, at)) => (at, at + super::FRAGMENT_HEADER_LEN),
+        None => (ip.upper_offset(), ip.upper_offset()),
+    };
+    let key = Key {
+        source: ip.source(),
+        destination: ip.destination(),
+        id: fragment.id,
+        protocol: (ip.version() == Version::V4).then_some(ip.upper()),
+    };
+    (key, head_len, &ip.bytes()[payload..])
+}
+
+/// Checks a fragment by itself.
+fn check(ip: &Ip<'_>, part: Fragment, head_len: usize, payload: &[u8]) -> Result<(), Rejected> {
+    if payload.is_empty() || part.offset == 0 && ip.payload().len() < least(ip.upper()) {
+        return Err(Rejected::Tiny);
+    }
+    if part.more && !payload.len().is_multiple_of(8) {
+        return Err(Rejected::Unaligned);
+    }
+    let fixed = if ip.version() == Version::V6 { ipv6::HEADER_LEN } else { 0 };
+    if head_len - fixed + part.offset + payload.len() > MAX_LEN {
+        return Err(Rejected::TooLong);
+    }
+    Ok(())
+}
+
+/// Octets of an upper-layer protocol that the first fragment must hold: the
+/// header, or what RFC 792 has of one for reading.
+fn least(upper: u8) -> usize {
+    match upper {
+        protocol::TCP => tcp::MIN_HEADER_LEN,
+        protocol::NO_NEXT_HEADER => 0,
+        _ => 8,
+    }
+}
+
+impl Datagram {
+    fn new(turn: Turn) -> Self {
+        Self {
+            turn,
+            pieces: BTreeMap::new(),
+            have: 0,
+            cost: DATAGRAM_COST,
+            head: None,
+            len: None,
+            tos: 0,
+            ecn: 0,
+            spoilt: None,
+        }
+    }
+
+    /// Takes a fragment; false for one that came before, octet for octet.
+    fn add(&mut self, ip: &Ip<'_>, fragment: Fragment, payload: &[u8]) -> Result<bool, Rejected> {
+        if let Some(why) = self.spoilt {
+            return Err(why);
+        }
+        let (start, end) = (fragment.offset, fragment.offset + payload.len());
+        if self.pieces.get(&start).is_some_and(|piece| piece == payload) {
+            return Ok(false);
+        }
+        let before = self.pieces.range(..=start).next_back();
+        let behind = self.pieces.range(start..).next();
+        if before.is_some_and(|(at, piece)| at + piece.len() > start)
+            || behind.is_some_and(|(at, _)| *at < end)
+        {
+            return Err(Rejected::Overlap);
+        }
+        let is_beyond = self.len.is_some_and(|len| end > len || !fragment.more);
+        let is_cut_off = !fragment.more && behind.is_some();
+        if is_beyond || is_cut_off {
+            return Err(Rejected::Overlap);
+        }
+        self.ecn |= 1 << (ip.tos() & 3);
+        if self.ecn & (CE | NOT_ECT) == CE | NOT_ECT {
+            return Err(Rejected::Ecn);
+        }
+        if !fragment.more {
+            self.len = Some(end);
+        }
+        if start == 0 {
+            self.head = Some(head(ip));
+            self.tos = ip.tos();
+        }
+        self.have += payload.len();
+        self.pieces.insert(start, payload.to_vec());
+        Ok(true)
+    }
+
+    /// Drops its octets, and says for how many they were counted.
+    fn spoil(&mut self, why: Rejected) -> usize {
+        let freed = self.cost - DATAGRAM_COST;
+        let turn = self.turn;
+        *self = Self { spoilt: Some(why), ..Self::new(turn) };
+        freed
+    }
+
+    /// The whole datagram, all fragments of which are there.
+    fn join(self) -> Result<Vec<u8>, Rejected> {
+        let mut bytes = self.head.unwrap_or_default();
+        if self.ecn & CE != 0 {
+            header::set_tos(&mut bytes, self.tos | 3).map_err(|_| Rejected::TooLong)?;
+        }
+        bytes.reserve_exact(self.have);
+        for piece in self.pieces.values() {
+            bytes.extend_from_slice(piece);
+        }
+        let len = bytes.len();
+        header::set_total_len(&mut bytes, len).map_err(|_| Rejected::TooLong)?;
+        Ok(bytes)
+    }
+}
+
+/// The headers of a first fragment as those of the datagram, but for the length.
+fn head(ip: &Ip<'_>) -> Vec<u8> {
+    match ip.fragment_header() {
+        Some((field, at)) => {
+            let mut head = ip.bytes()[..at].to_vec();
+            head[field] = ip.bytes()[at];
+            head
+        }
+        None => {
+            let mut head = ip.bytes()[..ip.upper_offset()].to_vec();
+            put16(&mut head, 6, 0);
+            head
+        }
+    }
+}
