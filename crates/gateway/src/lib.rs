@@ -1,4 +1,5 @@
 //! IPsec on a host: TUN and sockets in, security associations between, counters out.
 
 pub mod config;
+pub mod datapath;
 pub mod ledger;

@@ -27,6 +27,6 @@ pub use link_sender::LinkSender;
 pub use link_socket::LinkSocket;
 pub use raw::{RawReceiver, RawSender, SendPackets};
 pub use signal::Stop;
-pub use socket::wait_readable;
+pub use socket::{MAX_WAIT, wait_readable};
 pub use tun::Tun;
 pub use udp::UdpSocket;

@@ -60,11 +60,12 @@ mod tests {
     fn a_set_flag_ends_a_wait_and_every_later_one() {
         let stop = Stop::new().expect("an event");
         assert!(!stop.is_set());
-        wait_readable(&[&stop], Some(Duration::from_millis(1))).expect("a wait");
+        let wait = |time| wait_readable(&[&stop], Some(time)).expect("a wait");
+        assert_eq!(wait(Duration::from_millis(1)), 0);
         let other = stop.clone();
         let thread = std::thread::spawn(move || other.set());
-        wait_readable(&[&stop], Some(Duration::from_secs(600))).expect("a wait");
-        wait_readable(&[&stop], Some(Duration::from_secs(600))).expect("a wait");
+        assert_eq!(wait(Duration::from_secs(600)), 1);
+        assert_eq!(wait(Duration::from_secs(600)), 1);
         assert!(stop.is_set());
         thread.join().expect("a thread that sets");
     }

@@ -7,8 +7,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use nix::errno::Errno;
-
 /// Octets that the kernel may queue each way for one socket of the data path:
 /// some milliseconds of ten gigabits a second.
 const BUFFER: libc::c_int = 8 << 20;
@@ -173,13 +171,17 @@ pub(crate) fn empty_message() -> libc::mmsghdr {
     unsafe { zeroed() }
 }
 
-/// Waits until one of `sockets` has something to read, or an error, or until
-/// `timeout` has passed (none: for ever). Which it was is not told: reading says.
+/// Sockets that can be waited for together.
+pub const MAX_WAIT: usize = 64;
+
+/// Waits until one of `sockets`, at most [`MAX_WAIT`], has something to read, or
+/// an error, or until `timeout` has passed (none: for ever). Bit `n` of the
+/// answer says that there is something with socket `n`.
 ///
 /// # Errors
 /// What the kernel answered; a signal is no error.
-pub fn wait_readable(sockets: &[&dyn AsFd], timeout: Option<Duration>) -> io::Result<()> {
-    let mut fds = [libc::pollfd { fd: -1, events: 0, revents: 0 }; 8];
+pub fn wait_readable(sockets: &[&dyn AsFd], timeout: Option<Duration>) -> io::Result<u64> {
+    let mut fds = [libc::pollfd { fd: -1, events: 0, revents: 0 }; MAX_WAIT];
     let count = sockets.len();
     if count > fds.len() {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -193,11 +195,12 @@ pub fn wait_readable(sockets: &[&dyn AsFd], timeout: Option<Duration>) -> io::Re
     // SAFETY: `count` entries of `fds` are valid, of descriptors that live over
     // the call.
     let ready = unsafe { libc::poll(fds.as_mut_ptr(), count as libc::nfds_t, timeout) };
-    if ready >= 0 || Errno::last() == Errno::EINTR {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
+    if ready < 0 {
+        let error = io::Error::last_os_error();
+        return if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) };
     }
+    let bits = fds[..count].iter().enumerate();
+    Ok(bits.fold(0, |bits, (n, fd)| bits | u64::from(fd.revents != 0) << n))
 }
 
 #[cfg(test)]

@@ -1,0 +1,140 @@
+//! What happens by the clock: lifetimes, keepalives, path MTUs, dummy packets.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use headroom_ipsec::spec::Direction;
+use headroom_ipsec::{Bundle, Event, Policy};
+use headroom_netio::udp::Train;
+use headroom_netio::{Stop, wait_readable};
+
+use super::Shared;
+use super::ends::Departures;
+use super::outbound::way_of;
+use super::outbox::Outbox;
+use super::sockets::QueueSender;
+
+/// How often lifetimes are looked at.
+const TICK: Duration = Duration::from_secs(1);
+/// How often the kernel is asked about paths.
+const ASK: Duration = Duration::from_secs(10);
+/// RFC 3948, section 2.3.
+const KEEPALIVE: [u8; 1] = [0xff];
+
+/// Works until told to stop.
+pub(crate) fn run(shared: &Arc<Shared>, stop: &Stop, on_event: impl Fn(Event)) -> io::Result<()> {
+    let now = Instant::now();
+    let mut wire = QueueSender::open(Arc::clone(shared), 0)?;
+    let mut dummies = Dummies::default();
+    let (mut tick, mut ask, mut keepalive) = (now, now, now);
+    while !stop.is_set() {
+        let now = Instant::now();
+        if now >= tick {
+            shared.engine.load().tick(shared.now()).into_iter().for_each(&on_event);
+            tick = now + TICK;
+        }
+        if now >= ask {
+            shared.paths.ask_all();
+            ask = now + ASK;
+        }
+        if !shared.settings.keepalive.is_zero() && now >= keepalive {
+            send_keepalives(shared, &mut wire);
+            keepalive = now + shared.settings.keepalive;
+        }
+        let dummy = dummies.send_due(shared, now, &mut wire);
+        let next = [Some(tick), Some(ask), dummy].into_iter().flatten().min().unwrap_or(tick);
+        // a millisecond more than asked for never comes too early
+        let pause = next.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        wait_readable(&[stop], Some(pause))?;
+    }
+    Ok(())
+}
+
+/// One octet on each UDP path, so that NATs on it remember it (RFC 3948,
+/// section 4).
+fn send_keepalives(shared: &Shared, wire: &mut impl Departures) {
+    let engine = shared.engine.load();
+    let mut done: Vec<(IpAddr, SocketAddr, u16)> = Vec::new();
+    for sa in engine.associations() {
+        let spec = sa.spec();
+        let Some(ports) = spec.udp.filter(|_| spec.direction == Direction::Out) else { continue };
+        let destination = SocketAddr::new(spec.destination, ports.destination);
+        let path = (spec.source, destination, ports.source);
+        if done.contains(&path) {
+            continue;
+        }
+        done.push(path);
+        let source = Some(spec.source);
+        let datagrams = [IoSlice::new(&KEEPALIVE)];
+        let train =
+            Train { destination, source, tos: 0, dont_fragment: false, datagrams: &datagrams };
+        // a peer that cannot be reached now is asked again next time
+        let _ = wire.send_datagrams(ports.source, &train);
+    }
+}
+
+/// Dummy packets (RFC 4303, section 2.6) of associations that are silent.
+#[derive(Debug, Default)]
+struct Dummies {
+    /// When the next is due, and how many packets had been sent when the last
+    /// was looked at.
+    due: HashMap<String, (Instant, u64)>,
+    outbox: Option<Outbox>,
+}
+
+impl Dummies {
+    /// Sends what is due, and says when to look again.
+    fn send_due(
+        &mut self,
+        shared: &Shared,
+        now: Instant,
+        wire: &mut QueueSender,
+    ) -> Option<Instant> {
+        let engine = shared.engine.load();
+        let wanted = &shared.settings.dummies_per_second;
+        let bundles = engine.policies().iter().flat_map(Policy::bundles);
+        let mut earliest = None;
+        let mut looked_at: Vec<&str> = Vec::new();
+        for bundle in bundles.take_while(|_| !wanted.is_empty()) {
+            let Some(sa) = bundle.associations().next() else { continue };
+            let name = sa.spec().name.as_str();
+            let rate = wanted.iter().find(|(of, _)| of == name).map_or(0, |(_, rate)| *rate);
+            if rate == 0 || looked_at.contains(&name) {
+                continue;
+            }
+            looked_at.push(name);
+            let gap = Duration::from_secs(1) / rate;
+            let (due, before) = self.due.entry(name.to_owned()).or_insert((now, sa.packets()));
+            if now >= *due {
+                let silent = sa.packets() == *before;
+                *due = now + gap;
+                if silent {
+                    let outbox = self.outbox.get_or_insert_with(Outbox::new);
+                    send_dummy(shared, bundle, outbox, wire);
+                }
+                *before = sa.packets();
+            }
+            earliest = Some(earliest.map_or(*due, |other: Instant| other.min(*due)));
+        }
+        earliest
+    }
+}
+
+fn send_dummy(shared: &Shared, bundle: &Bundle, outbox: &mut Outbox, wire: &mut QueueSender) {
+    /// As long as a full packet of the usual link: length tells nothing.
+    const LEN: usize = 1200;
+    let engine = shared.engine.load();
+    let sealed = bundle.reserve(1, LEN as u64).and_then(|mut numbers| {
+        let room = outbox.room(wire).map_err(|_| headroom_ipsec::Reason::SendFailed)?;
+        let len = bundle.seal_dummy(&mut numbers, LEN, room)?;
+        let way = way_of(bundle, &room[..len]);
+        let sent = outbox.add(len, way, wire).and_then(|()| outbox.flush(wire));
+        sent.map_err(|_| headroom_ipsec::Reason::SendFailed)
+    });
+    if let Err(reason) = sealed {
+        engine.counters().add(reason, 1);
+    }
+}

@@ -1,0 +1,211 @@
+//! From the wire to the hosts: one thread a queue.
+
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use headroom_ipsec::spec::ESP;
+use headroom_ipsec::{Engine, Opened, Outer, Reason};
+use headroom_netio::{Inbox, Received, Stop, errors, wait_readable};
+use headroom_packet::{Coalescer, Offload};
+
+use super::Shared;
+use super::ends::{Arrivals, Kind, Tunnel};
+use super::tracer::{Decision, Record, Way};
+
+/// Messages of one system call: a train of UDP is one, 64 KiB long.
+const UDP_BATCH: usize = 8;
+/// Raw IP packets of one system call.
+const IP_BATCH: usize = 64;
+/// RFC 3948, section 2.3: one octet, 0xff.
+const KEEPALIVE: u8 = 0xff;
+/// RFC 3948, section 2.2: four zero octets where ESP has its SPI.
+const NON_ESP_MARKER: [u8; 4] = [0; 4];
+
+/// What the thread works with.
+#[derive(Debug)]
+pub struct Inbound<T, A> {
+    shared: Arc<Shared>,
+    tun: T,
+    sources: Vec<(A, Inbox)>,
+}
+
+impl<T: Tunnel, A: Arrivals> Inbound<T, A> {
+    /// Between sockets and a queue of the TUN.
+    pub(crate) fn new(shared: Arc<Shared>, tun: T, sources: Vec<A>) -> Self {
+        let with_inbox = |source: A| {
+            let slots = if matches!(source.kind(), Kind::Udp(_)) { UDP_BATCH } else { IP_BATCH };
+            (source, Inbox::new(slots))
+        };
+        Self { shared, tun, sources: sources.into_iter().map(with_inbox).collect() }
+    }
+
+    /// Works until told to stop.
+    ///
+    /// # Errors
+    /// The kernel does not let it wait.
+    pub(crate) fn run(&mut self, stop: &Stop) -> io::Result<()> {
+        // which sockets have something, as far as is known; bit 0 is the stop
+        let mut ready = u64::MAX;
+        while !stop.is_set() {
+            let mut more = 0;
+            for index in 0..self.sources.len() {
+                let bit = 2 << index;
+                if ready & bit != 0 && self.turn(index) {
+                    more |= bit;
+                }
+            }
+            ready = more;
+            if ready == 0 {
+                let sockets = self.sources.iter().filter_map(|(source, _)| source.wait_on());
+                let all: Vec<_> = std::iter::once(stop as &dyn AsFd).chain(sockets).collect();
+                ready = wait_readable(&all, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one batch from a socket, and says whether there may be more.
+    pub(crate) fn turn(&mut self, index: usize) -> bool {
+        let (source, inbox) = &mut self.sources[index];
+        let engine = self.shared.engine.load();
+        match source.receive(inbox) {
+            Ok(0) => {
+                // readable, and nothing to read: an answer to what was sent earlier
+                if let Some(socket) = source.wait_on() {
+                    take_answers(&self.shared, &socket);
+                }
+                false
+            }
+            Ok(_) => {
+                let more = inbox.is_full();
+                let kind = source.kind();
+                deliver(&self.shared, &engine, &self.tun, inbox, kind);
+                more
+            }
+            Err(_) => {
+                // what somebody answered shows once as an error, and in full there
+                if let Some(socket) = source.wait_on() {
+                    take_answers(&self.shared, &socket);
+                }
+                true
+            }
+        }
+    }
+}
+
+/// Learns what routers and peers have said.
+fn take_answers(shared: &Shared, socket: &dyn AsFd) {
+    const AT_ONCE: usize = 64;
+    for _ in 0..AT_ONCE {
+        match errors::read(&socket) {
+            Ok(Some(answer)) if answer.mtu.is_some() => {
+                shared.paths.ask(answer.destination.ip());
+            }
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
+/// Opens the packets of one batch, and writes to the TUN what they become.
+fn deliver<T: Tunnel>(shared: &Shared, engine: &Engine, tun: &T, inbox: &mut Inbox, kind: Kind) {
+    let joined =
+        Coalescer::new(tun.takes_udp_trains(), |offload: Offload, parts: &[IoSlice<'_>]| {
+            if tun.write(&offload, parts).is_err() {
+                // all of a train's packets but the head are parts of it
+                let packets = parts.len().saturating_sub(1).max(1);
+                engine.counters().add(Reason::DeliverFailed, packets as u64);
+            }
+        });
+    let mut batch = Batch { shared, engine, joined };
+    for received in inbox.packets() {
+        if received.damaged {
+            batch.drop(&received, Reason::ReceiveTruncated);
+            continue;
+        }
+        let outer = Outer {
+            source: received.source.ip(),
+            destination: received.destination,
+            tos: received.tos,
+            header: received.header,
+            udp: match kind {
+                Kind::Udp(port) => Some((received.source.port(), port)),
+                Kind::Ip(_) => None,
+            },
+        };
+        match kind {
+            Kind::Udp(_) => batch.datagrams(&outer, received.body, received.segment_len),
+            Kind::Ip(protocol) => batch.packet(&outer, protocol, received.body),
+        }
+    }
+    batch.joined.finish();
+}
+
+/// One batch on its way.
+struct Batch<'b, 'p, S> {
+    shared: &'b Shared,
+    engine: &'b Engine,
+    joined: Coalescer<'p, S>,
+}
+
+impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
+    fn datagrams(&mut self, outer: &Outer<'_>, body: &'p mut [u8], segment_len: usize) {
+        for datagram in body.chunks_mut(segment_len.max(1)) {
+            match datagram {
+                [KEEPALIVE] => self.engine.counters().add(Reason::Keepalive, 1),
+                [a, b, c, d, ..] if [*a, *b, *c, *d] == NON_ESP_MARKER => {
+                    self.note_drop(outer, datagram.len(), Reason::NonEsp);
+                    self.engine.counters().add(Reason::NonEsp, 1);
+                }
+                _ => self.packet(outer, ESP, datagram),
+            }
+        }
+    }
+
+    fn packet(&mut self, outer: &Outer<'_>, protocol: u8, body: &'p mut [u8]) {
+        let len = body.len();
+        match self.engine.open(outer, protocol, body) {
+            Ok(opened) => {
+                let payload = &body[opened.payload.clone()];
+                self.note_opened(&opened, payload.len());
+                self.joined.push(opened.head.as_slice(), payload);
+            }
+            Err(reason) => self.note_drop(outer, len, reason), // the engine has counted
+        }
+    }
+
+    fn drop(&self, received: &Received<'_>, reason: Reason) {
+        self.engine.counters().add(reason, 1);
+        self.shared.tracer.note(|| {
+            let mut record = Record::new(self.shared.now(), Way::In, Decision::Drop);
+            record.source = Some(received.source.ip());
+            record.destination = Some(received.destination);
+            record.bytes = received.body.len();
+            record.because(reason)
+        });
+    }
+
+    fn note_drop(&self, outer: &Outer<'_>, bytes: usize, reason: Reason) {
+        self.shared.tracer.note(|| {
+            let mut record = Record::new(self.shared.now(), Way::In, Decision::Drop);
+            record.source = Some(outer.source);
+            record.destination = Some(outer.destination);
+            record.bytes = bytes;
+            record.because(reason)
+        });
+    }
+
+    fn note_opened(&self, opened: &Opened<'_>, payload_len: usize) {
+        self.shared.tracer.note(|| {
+            let bytes = opened.head.as_slice().len() + payload_len;
+            let record = Record::new(self.shared.now(), Way::In, Decision::Protect);
+            let mut record = record.of(&opened.headers, 1, bytes);
+            record.policy = opened.policy.map(|policy| policy.name.clone());
+            let names = opened.associations.iter().rev().flatten();
+            record.associations = names.map(|sa| sa.spec().name.clone()).collect();
+            record.sequence = Some(opened.sequence);
+            record
+        });
+    }
+}

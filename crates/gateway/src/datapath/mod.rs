@@ -1,0 +1,231 @@
+//! Packets between the hosts and the wire.
+//!
+//! Threads by role, none of which hands a packet to another. For each queue one
+//! thread ([`outbound`]) reads trains from the TUN, asks the engine once for
+//! each, seals its segments into one buffer and sends them in one system call;
+//! one ([`inbound`]) receives batches, opens each packet where it lies, joins
+//! segments and writes trains to the TUN. A third kind ([`housekeeping`]) looks
+//! at clocks. The engine is read through one atomic pointer, which a reload
+//! swaps: a packet meets either the old or the new one.
+
+pub mod ends;
+pub mod housekeeping;
+pub mod inbound;
+pub mod outbound;
+mod outbox;
+pub mod paths;
+mod sockets;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+pub mod tracer;
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use headroom_ipsec::{Engine, Event};
+use headroom_netio::{Stop, Tun};
+
+use self::inbound::Inbound;
+use self::outbound::Outbound;
+use self::paths::Paths;
+use self::sockets::{Endpoints, Sockets};
+use self::tracer::Tracer;
+
+/// What a datapath is told beside the engine.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The mark of what the gateway itself sends, which routes it past the TUN.
+    pub mark: u32,
+    /// Octets of the longest outer packet; none: the kernel is asked.
+    pub path_mtu: Option<usize>,
+    /// How often a keepalive goes out on each ESP in UDP (RFC 3948, section 4);
+    /// zero: never.
+    pub keepalive: Duration,
+    /// Dummy packets a second on each association while it has nothing else to
+    /// send, by name; those that are not named have none.
+    pub dummies_per_second: Vec<(String, u32)>,
+    /// Whether each queue's threads are kept on one CPU.
+    pub pinned: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            mark: DEFAULT_MARK,
+            path_mtu: None,
+            keepalive: Duration::from_secs(20),
+            dummies_per_second: Vec::new(),
+            pinned: false,
+        }
+    }
+}
+
+/// The mark of the gateway's own packets where none is configured: "qesp".
+pub const DEFAULT_MARK: u32 = 0x7165_7370;
+
+/// What all threads share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) engine: ArcSwap<Engine>,
+    pub(crate) sockets: ArcSwap<Sockets>,
+    pub(crate) paths: Paths,
+    pub(crate) tracer: Tracer,
+    pub(crate) settings: Settings,
+    pub(crate) started: Instant,
+}
+
+impl Shared {
+    /// The time of the engine's clock.
+    pub(crate) fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// Threads that move packets, until it is stopped or dropped.
+#[derive(Debug)]
+pub struct Datapath {
+    shared: Arc<Shared>,
+    tuns: Vec<Arc<Tun>>,
+    stop: Stop,
+    threads: Mutex<Vec<JoinHandle<io::Result<()>>>>,
+}
+
+impl Datapath {
+    /// Opens the sockets that the associations need and starts the threads, one
+    /// pair for each queue of the TUN. `on_event` is told, by the thread that
+    /// looks at clocks, which lifetimes have come to an end.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn start(
+        tuns: Vec<Tun>,
+        engine: Engine,
+        settings: Settings,
+        on_event: impl Fn(Event) + Send + 'static,
+    ) -> io::Result<Self> {
+        let tuns: Vec<_> = tuns.into_iter().map(Arc::new).collect();
+        let endpoints = Endpoints::of(&engine);
+        let opened = Sockets::open(&endpoints, tuns.len(), &settings)?;
+        let shared = Arc::new(Shared {
+            engine: ArcSwap::from_pointee(engine),
+            sockets: ArcSwap::from_pointee(opened),
+            paths: Paths::new(settings.mark, settings.path_mtu),
+            tracer: Tracer::default(),
+            settings,
+            started: Instant::now(),
+        });
+        let datapath = Self { shared, tuns, stop: Stop::new()?, threads: Mutex::default() };
+        for (queue, tun) in datapath.tuns.iter().enumerate() {
+            let shared = Arc::clone(&datapath.shared);
+            let mut outbound = Outbound::new(shared, Arc::clone(tun), queue)?;
+            let stop = datapath.stop.clone();
+            datapath.spawn(&format!("out-{queue}"), queue, move || outbound.run(&stop))?;
+        }
+        datapath.listen(&datapath.shared.sockets.load())?;
+        let (shared, stop) = (Arc::clone(&datapath.shared), datapath.stop.clone());
+        datapath.spawn("clock", 0, move || housekeeping::run(&shared, &stop, on_event))?;
+        Ok(datapath)
+    }
+
+    /// The engine in force.
+    #[must_use]
+    pub fn engine(&self) -> Arc<Engine> {
+        self.shared.engine.load_full()
+    }
+
+    /// The time of the clock that the engine is told, from the start.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.shared.now()
+    }
+
+    /// Puts another engine in force, made with the present one as its
+    /// predecessor. Packets in flight meet one or the other; none is lost.
+    ///
+    /// # Errors
+    /// What the kernel answered where the new associations need further
+    /// sockets; the present engine stays.
+    pub fn reload(&self, engine: Engine) -> io::Result<()> {
+        let endpoints = Endpoints::of(&engine);
+        let present = self.shared.sockets.load_full();
+        let missing = present.missing(&endpoints);
+        if !missing.is_empty() {
+            let more = Sockets::open(&missing, self.tuns.len(), &self.shared.settings)?;
+            self.listen(&more)?;
+            self.shared.sockets.store(Arc::new(present.with(&more)));
+        }
+        self.shared.engine.store(Arc::new(engine));
+        Ok(())
+    }
+
+    /// Records of packets, from now on, until the receiver is dropped.
+    #[must_use]
+    pub fn trace(&self) -> tracer::Trace {
+        self.shared.tracer.subscribe()
+    }
+
+    /// The first thread that has ended, with what it ended of; none while all
+    /// run, as they should.
+    pub fn failure(&self) -> Option<io::Error> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = threads.iter().position(JoinHandle::is_finished)?;
+        let name = threads[index].thread().name().unwrap_or("?").to_owned();
+        Some(match threads.swap_remove(index).join() {
+            Ok(Err(error)) => error,
+            Ok(Ok(())) => io::Error::other(format!("the thread {name} has ended")),
+            Err(_) => io::Error::other(format!("the thread {name} has panicked")),
+        })
+    }
+
+    /// Starts the threads that receive from `sockets`.
+    fn listen(&self, sockets: &Sockets) -> io::Result<()> {
+        for (queue, tun) in self.tuns.iter().enumerate() {
+            let arrivals = sockets.arrivals(queue);
+            if arrivals.is_empty() {
+                continue;
+            }
+            let shared = Arc::clone(&self.shared);
+            let mut inbound = Inbound::new(shared, Arc::clone(tun), arrivals);
+            let stop = self.stop.clone();
+            self.spawn(&format!("in-{queue}"), queue, move || inbound.run(&stop))?;
+        }
+        Ok(())
+    }
+
+    fn spawn(
+        &self,
+        name: &str,
+        queue: usize,
+        work: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> io::Result<()> {
+        let cpu = self.shared.settings.pinned.then_some(queue);
+        let builder = std::thread::Builder::new().name(format!("headroom-{name}"));
+        let thread = builder.spawn(move || {
+            if let Some(queue) = cpu {
+                let cpus = headroom_netio::affinity::allowed()?;
+                if let Some(cpu) = cpus.get(queue % cpus.len().max(1)) {
+                    headroom_netio::affinity::pin_to(*cpu)?;
+                }
+            }
+            work()
+        })?;
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        Ok(())
+    }
+}
+
+impl Drop for Datapath {
+    fn drop(&mut self) {
+        self.stop.set();
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            let _ = thread.join(); // how it ended matters no more
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! From the hosts to the wire: one thread a queue.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use headroom_ipsec::{Bundle, Engine, FlowCache, Headers, Policy, Reason, Verdict};
+use headroom_netio::tun::{MAX_READ, VNET_HEADER_LEN};
+use headroom_netio::{Stop, wait_readable};
+use headroom_packet::{Offload, Segmenter, protocol};
+
+use super::Shared;
+use super::ends::{Departures, Tunnel};
+use super::outbox::{Outbox, Unsent, Way};
+use super::paths::LastPath;
+use super::sockets::QueueSender;
+use super::tracer::{self, Decision, Record};
+
+/// Packets or trains that are read before what they became is sent, at most:
+/// small packets share a system call while more are there, and none waits for
+/// one that is not.
+const TURN: usize = 32;
+const UDP_HEADER_LEN: usize = 8;
+const IPV4_HEADER_LEN: usize = 20;
+const IPV6_HEADER_LEN: usize = 40;
+
+/// What the thread works with.
+#[derive(Debug)]
+pub struct Outbound<T, D> {
+    shared: Arc<Shared>,
+    tun: T,
+    wire: D,
+    buffer: Vec<u8>,
+    outbox: Outbox,
+    cache: FlowCache,
+    path: LastPath,
+}
+
+impl<T: Tunnel> Outbound<T, QueueSender> {
+    /// For a queue of the TUN, with sockets of its own.
+    pub(crate) fn new(shared: Arc<Shared>, tun: T, queue: usize) -> io::Result<Self> {
+        let wire = QueueSender::open(Arc::clone(&shared), queue)?;
+        Ok(Self::between(shared, tun, wire))
+    }
+}
+
+impl<T: Tunnel, D: Departures> Outbound<T, D> {
+    pub(crate) fn between(shared: Arc<Shared>, tun: T, wire: D) -> Self {
+        Self {
+            shared,
+            tun,
+            wire,
+            buffer: vec![0; MAX_READ],
+            outbox: Outbox::new(),
+            cache: FlowCache::default(),
+            path: LastPath::default(),
+        }
+    }
+
+    /// Works until told to stop.
+    ///
+    /// # Errors
+    /// The TUN is gone.
+    pub(crate) fn run(&mut self, stop: &Stop) -> io::Result<()> {
+        while !stop.is_set() {
+            match self.turn() {
+                Ok(0) => match self.tun.wait_on() {
+                    Some(tun) => drop(wait_readable(&[tun, stop], None)?),
+                    None => return Ok(()),
+                },
+                Ok(_) => {}
+                // the interface is down, for now
+                Err(error) if error.raw_os_error() == Some(libc::EIO) => {
+                    wait_readable(&[stop], Some(Duration::from_millis(50)))?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what the TUN has now, and says how many packets or trains it was.
+    pub(crate) fn turn(&mut self) -> io::Result<usize> {
+        let shared = Arc::clone(&self.shared);
+        let engine = shared.engine.load();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut took = 0;
+        let read = loop {
+            match self.tun.read(&mut buffer) {
+                Ok(0) => break Ok(took),
+                Ok(len) => self.packet(&engine, &buffer[..len]),
+                Err(error) => break Err(error),
+            }
+            took += 1;
+            if took == TURN {
+                break Ok(took);
+            }
+        };
+        self.buffer = buffer;
+        if let Err(unsent) = self.outbox.flush(&mut self.wire) {
+            self.count_unsent(&engine, &unsent);
+        }
+        read
+    }
+
+    /// One packet or train, with its `virtio_net_hdr`.
+    fn packet(&mut self, engine: &Engine, read: &[u8]) {
+        let segmenter = read
+            .split_at_checked(VNET_HEADER_LEN)
+            .ok_or(headroom_packet::Error::Truncated("virtio"))
+            .and_then(|(header, packet)| Segmenter::new(packet, Offload::decode(header)?));
+        let Ok(segmenter) = segmenter else {
+            return self.drop_unread(engine, read.len());
+        };
+        let ip = segmenter.ip();
+        let headers = Headers::read(ip);
+        if is_own_chatter(&headers) {
+            return self.drop_read(engine, &headers, &segmenter, None, Reason::OwnTraffic);
+        }
+        match engine.decide(&headers, &mut self.cache) {
+            Verdict::Protect(policy, bundle) => {
+                self.protect(engine, &headers, &segmenter, policy, bundle);
+            }
+            Verdict::Bypass(policy) => self.bypass(engine, &headers, &segmenter, policy),
+            Verdict::Discard(policy, reason) => {
+                self.drop_read(engine, &headers, &segmenter, policy, reason);
+            }
+        }
+    }
+
+    fn protect(
+        &mut self,
+        engine: &Engine,
+        headers: &Headers,
+        segmenter: &Segmenter<'_>,
+        policy: &Policy,
+        bundle: &Bundle,
+    ) {
+        let (segments, bytes) = size_of(segmenter);
+        let longest = segmenter.head_len() + segmenter.payload(0).len();
+        let path_mtu = self.path.mtu(&self.shared.paths, bundle.destination());
+        if bundle.sealed_len(longest, headers.security_offset) > path_mtu {
+            return self.drop_read(engine, headers, segmenter, Some(policy), Reason::TooBig);
+        }
+        let mut numbers = match bundle.reserve(segments as u64, bytes as u64) {
+            Ok(numbers) => numbers,
+            Err(reason) => return self.drop_read(engine, headers, segmenter, Some(policy), reason),
+        };
+        for index in 0..segments {
+            let len = segmenter.head_len() + segmenter.payload(index).len();
+            let added = match self.outbox.room(&mut self.wire) {
+                Ok(room) => {
+                    let sealed = bundle.seal(&mut numbers, headers, len, room, |place| {
+                        // the place has exactly the segment's length
+                        let _ = segmenter.copy(index, place);
+                    });
+                    match sealed {
+                        Ok(len) => {
+                            let way = way_of(bundle, &room[..len]);
+                            self.outbox.add(len, way, &mut self.wire)
+                        }
+                        Err(reason) => {
+                            engine.counters().add(reason, 1);
+                            Ok(())
+                        }
+                    }
+                }
+                Err(unsent) => Err(unsent),
+            };
+            if let Err(unsent) = added {
+                self.count_unsent(engine, &unsent);
+            }
+        }
+        self.shared.tracer.note(|| {
+            let record = Record::new(self.shared.now(), tracer::Way::Out, Decision::Protect);
+            let mut record = record.of(headers, segments, bytes);
+            record.policy = Some(policy.name.clone());
+            record.associations = bundle.associations().map(|sa| sa.spec().name.clone()).collect();
+            record
+        });
+    }
+
+    /// Sends in clear, past the TUN.
+    fn bypass(
+        &mut self,
+        engine: &Engine,
+        headers: &Headers,
+        segmenter: &Segmenter<'_>,
+        policy: &Policy,
+    ) {
+        let (segments, bytes) = size_of(segmenter);
+        let way = Way::Packets { destination: headers.destination };
+        for index in 0..segments {
+            let added = match self.outbox.room(&mut self.wire) {
+                Ok(room) => match segmenter.copy(index, room) {
+                    Ok(len) => self.outbox.add(len, way, &mut self.wire),
+                    Err(_) => {
+                        engine.counters().add(Reason::Malformed, 1);
+                        Ok(())
+                    }
+                },
+                Err(unsent) => Err(unsent),
+            };
+            if let Err(unsent) = added {
+                self.count_unsent(engine, &unsent);
+            }
+        }
+        self.shared.tracer.note(|| {
+            let record = Record::new(self.shared.now(), tracer::Way::Out, Decision::Bypass);
+            let mut record = record.of(headers, segments, bytes);
+            record.policy = Some(policy.name.clone());
+            record
+        });
+    }
+
+    fn drop_read(
+        &self,
+        engine: &Engine,
+        headers: &Headers,
+        segmenter: &Segmenter<'_>,
+        policy: Option<&Policy>,
+        reason: Reason,
+    ) {
+        let (segments, bytes) = size_of(segmenter);
+        engine.counters().add(reason, segments as u64);
+        self.shared.tracer.note(|| {
+            let record = Record::new(self.shared.now(), tracer::Way::Out, Decision::Drop);
+            let mut record = record.of(headers, segments, bytes).because(reason);
+            record.policy = policy.map(|policy| policy.name.clone());
+            record
+        });
+    }
+
+    fn drop_unread(&self, engine: &Engine, bytes: usize) {
+        engine.counters().add(Reason::Malformed, 1);
+        self.shared.tracer.note(|| {
+            let record = Record::new(self.shared.now(), tracer::Way::Out, Decision::Drop);
+            Record { bytes, ..record.because(Reason::Malformed) }
+        });
+    }
+
+    fn count_unsent(&self, engine: &Engine, unsent: &Unsent) {
+        let reason = match unsent.error.raw_os_error() {
+            Some(libc::EMSGSIZE) => {
+                self.shared.paths.ask(unsent.destination);
+                Reason::TooBig
+            }
+            Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES) => Reason::NoRoute,
+            _ => Reason::SendFailed,
+        };
+        engine.counters().add(reason, unsent.packets as u64);
+        self.shared.tracer.note(|| {
+            let record = Record::new(self.shared.now(), tracer::Way::Out, Decision::Drop);
+            let mut record = record.because(reason);
+            record.destination = Some(unsent.destination);
+            record.packets = unsent.packets;
+            record
+        });
+    }
+}
+
+/// Packets in it, and octets of them together.
+fn size_of(segmenter: &Segmenter<'_>) -> (usize, usize) {
+    let segments = segmenter.segments();
+    let payload = segmenter.ip().total_len() - segmenter.head_len();
+    (segments, segments * segmenter.head_len() + payload)
+}
+
+/// How a sealed packet leaves.
+pub(crate) fn way_of(bundle: &Bundle, sealed: &[u8]) -> Way {
+    let destination = bundle.destination();
+    let (tos, dont_fragment, ip_len, bare) = if destination.is_ipv4() {
+        (sealed[1], sealed[6] & 0x40 != 0, IPV4_HEADER_LEN, sealed[0] == 0x45)
+    } else {
+        let tos = sealed[0] << 4 | sealed[1] >> 4;
+        (tos, true, IPV6_HEADER_LEN, sealed[6] == protocol::UDP)
+    };
+    match bundle.udp() {
+        // a packet with options of its own (transport mode) goes whole
+        Some(ports) if bare => Way::Datagrams {
+            source: bundle.source(),
+            destination: SocketAddr::new(destination, ports.destination),
+            port: ports.source,
+            tos,
+            dont_fragment,
+            skip: ip_len + UDP_HEADER_LEN,
+        },
+        _ => Way::Packets { destination },
+    }
+}
+
+/// What a Linux host says on every interface that is up: router solicitations
+/// (DATAPATH 6) and multicast listener reports.
+fn is_own_chatter(headers: &Headers) -> bool {
+    const IGMP: u8 = 2;
+    const ALL_REPORTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
+    match headers.destination {
+        IpAddr::V4(to) => headers.protocol == IGMP && to == ALL_REPORTERS,
+        IpAddr::V6(to) => {
+            let link_scope = to.octets()[..2] == [0xff, 0x02];
+            let kind = headers.icmp.map(|icmp| icmp >> 8);
+            let from = headers.source == Ipv6Addr::UNSPECIFIED
+                || matches!(headers.source, IpAddr::V6(from) if from.is_unicast_link_local());
+            link_scope && from && matches!(kind, Some(130..=133 | 143))
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Packets that are ready to leave, in one buffer, until they are sent together.
+
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+
+use headroom_netio::udp::{MAX_SEGMENTS, MAX_TRAIN, Train};
+
+use super::ends::Departures;
+
+/// Octets of the buffer: some trains, and still inside a core's own cache.
+const BUFFER: usize = 512 * 1024;
+/// The longest packet.
+const LONGEST: usize = 65_535;
+/// Whole IP packets that wait at most.
+const MAX_PACKETS: usize = 256;
+
+/// How a batch leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// As UDP payloads from a socket: what the socket adds stands in the buffer
+    /// too, and is left out.
+    Datagrams {
+        source: IpAddr,
+        destination: SocketAddr,
+        port: u16,
+        tos: u8,
+        dont_fragment: bool,
+        /// Octets of the IP and UDP header.
+        skip: usize,
+    },
+    /// As whole IP packets.
+    Packets { destination: IpAddr },
+}
+
+/// A batch that could not leave.
+#[derive(Debug)]
+pub(crate) struct Unsent {
+    pub(crate) packets: usize,
+    pub(crate) destination: IpAddr,
+    pub(crate) error: io::Error,
+}
+
+/// The buffer, and where in it the packets of the present batch are.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    buffer: Vec<u8>,
+    /// Where the next packet is to be written.
+    end: usize,
+    packets: Vec<Range<usize>>,
+    way: Option<Way>,
+    /// Octets of each datagram of the batch but the last.
+    segment_len: usize,
+    bytes: usize,
+    /// The last datagram is shorter than the others: none can follow.
+    closed: bool,
+}
+
+impl Outbox {
+    pub(crate) fn new() -> Self {
+        Self {
+            buffer: vec![0; BUFFER],
+            end: 0,
+            packets: Vec::with_capacity(MAX_PACKETS),
+            way: None,
+            segment_len: 0,
+            bytes: 0,
+            closed: false,
+        }
+    }
+
+    /// Room for the longest packet. What was written there is added by
+    /// [`Outbox::add`], or forgotten.
+    pub(crate) fn room(&mut self, to: &mut impl Departures) -> Result<&mut [u8], Unsent> {
+        let sent = if self.buffer.len() - self.end < LONGEST { self.flush(to) } else { Ok(()) };
+        sent.map(|()| &mut self.buffer[self.end..])
+    }
+
+    /// Adds the packet of `len` octets that was written into the room, and sends
+    /// those before it where it cannot go with them.
+    pub(crate) fn add(
+        &mut self,
+        len: usize,
+        way: Way,
+        to: &mut impl Departures,
+    ) -> Result<(), Unsent> {
+        let start = self.end;
+        let sent = if self.joins(len, &way) { Ok(()) } else { self.send(to) };
+        if self.packets.is_empty() {
+            self.way = Some(way);
+            self.segment_len = len;
+            self.bytes = 0;
+            self.closed = false;
+        }
+        self.closed = len < self.segment_len;
+        self.bytes += len;
+        self.packets.push(start..start + len);
+        self.end = start + len;
+        sent
+    }
+
+    /// Sends what waits.
+    pub(crate) fn flush(&mut self, to: &mut impl Departures) -> Result<(), Unsent> {
+        let sent = self.send(to);
+        self.end = 0;
+        sent
+    }
+
+    /// Whether a packet can be part of the batch.
+    fn joins(&self, len: usize, way: &Way) -> bool {
+        if self.packets.is_empty() {
+            return true;
+        }
+        if self.way != Some(*way) {
+            return false;
+        }
+        match way {
+            Way::Datagrams { .. } => {
+                let fits = !self.closed && len <= self.segment_len;
+                fits && self.packets.len() < MAX_SEGMENTS && self.bytes + len <= MAX_TRAIN
+            }
+            Way::Packets { .. } => self.packets.len() < MAX_PACKETS,
+        }
+    }
+
+    fn send(&mut self, to: &mut impl Departures) -> Result<(), Unsent> {
+        let Some(way) = self.way.take() else { return Ok(()) };
+        let count = self.packets.len();
+        let mut slices = [IoSlice::new(&[]); MAX_PACKETS];
+        let skip = if let Way::Datagrams { skip, .. } = way { skip } else { 0 };
+        for (slice, packet) in slices.iter_mut().zip(&self.packets) {
+            *slice = IoSlice::new(&self.buffer[packet.start + skip..packet.end]);
+        }
+        let slices = &slices[..count];
+        let (destination, sent) = match way {
+            Way::Datagrams { source, destination, port, tos, dont_fragment, .. } => {
+                let source = Some(source);
+                let train = Train { destination, source, tos, dont_fragment, datagrams: slices };
+                (destination.ip(), to.send_datagrams(port, &train))
+            }
+            Way::Packets { destination } => (destination, to.send_packets(slices)),
+        };
+        self.packets.clear();
+        sent.map_err(|(went, error)| Unsent { packets: count - went, destination, error })
+    }
+}

@@ -1,0 +1,89 @@
+//! How long a packet each path takes (path MTU, RFC 1191, RFC 8201).
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use headroom_netio::route;
+
+/// What every path takes: IPv6's least (RFC 8200, section 5). Assumed where the
+/// kernel has no route.
+pub const LEAST: usize = 1280;
+
+/// The path MTUs of all peers; asked of the kernel, which learns from routers.
+#[derive(Debug)]
+pub struct Paths {
+    mark: u32,
+    fixed: Option<usize>,
+    known: ArcSwap<HashMap<IpAddr, usize>>,
+    /// Grows with each change.
+    generation: AtomicU64,
+}
+
+impl Paths {
+    /// Paths of packets with this mark; `fixed` octets, where configured.
+    #[must_use]
+    pub fn new(mark: u32, fixed: Option<usize>) -> Self {
+        Self { mark, fixed, known: ArcSwap::default(), generation: AtomicU64::new(1) }
+    }
+
+    /// Octets of the longest outer packet to `destination`.
+    pub fn mtu(&self, destination: IpAddr) -> usize {
+        if let Some(fixed) = self.fixed {
+            return fixed;
+        }
+        let known = self.known.load().get(&destination).copied();
+        known.unwrap_or_else(|| self.ask(destination))
+    }
+
+    /// Asks the kernel about one path, again.
+    pub fn ask(&self, destination: IpAddr) -> usize {
+        let mtu = route::path_mtu(destination, Some(self.mark)).unwrap_or(LEAST);
+        // some kernels say 65 536 for loopback; no packet is that long
+        let mtu = mtu.min(usize::from(u16::MAX));
+        if self.known.load().get(&destination) != Some(&mtu) {
+            self.known.rcu(|known| {
+                let mut known = HashMap::clone(known);
+                known.insert(destination, mtu);
+                known
+            });
+            self.generation.fetch_add(1, Ordering::Release);
+        }
+        mtu
+    }
+
+    /// Asks the kernel about all paths that were of interest.
+    pub fn ask_all(&self) {
+        let known = self.known.load_full();
+        for destination in known.keys() {
+            self.ask(*destination);
+        }
+    }
+
+    /// A number that changes when a path does.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+}
+
+/// The path of one thread's last packet, so that the next asks nobody.
+#[derive(Debug, Default)]
+pub struct LastPath {
+    last: Option<(u64, IpAddr, usize)>,
+}
+
+impl LastPath {
+    /// As [`Paths::mtu`].
+    pub fn mtu(&mut self, paths: &Paths, destination: IpAddr) -> usize {
+        let generation = paths.generation();
+        match self.last {
+            Some((then, of, mtu)) if then == generation && of == destination => mtu,
+            _ => {
+                let mtu = paths.mtu(destination);
+                self.last = Some((paths.generation(), destination, mtu));
+                mtu
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The sockets that associations need, and who uses which.
+
+use std::collections::BTreeSet;
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use headroom_ipsec::Engine;
+use headroom_ipsec::spec::Direction;
+use headroom_netio::raw::Share;
+use headroom_netio::udp::{self, Train};
+use headroom_netio::{LinkSender, RawReceiver, SendPackets, UdpSocket};
+
+use super::ends::{Departures, Receiver};
+use super::{Settings, Shared};
+
+/// What has to be open, for each address family.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Endpoints {
+    /// Whether IPv6, and the local UDP port.
+    ports: BTreeSet<(bool, u16)>,
+    /// Whether IPv6, and the IP protocol.
+    protocols: BTreeSet<(bool, u8)>,
+}
+
+impl Endpoints {
+    /// What the associations of an engine need.
+    pub(crate) fn of(engine: &Engine) -> Self {
+        let mut endpoints = Self::default();
+        for sa in engine.associations() {
+            let spec = sa.spec();
+            let v6 = spec.source.is_ipv6();
+            match (spec.udp, spec.direction) {
+                (Some(udp), Direction::In) => endpoints.ports.insert((v6, udp.destination)),
+                (Some(udp), Direction::Out) => endpoints.ports.insert((v6, udp.source)),
+                // also where only this side sends: or the kernel answers what the
+                // peer may send with "protocol unreachable"
+                (None, _) => endpoints.protocols.insert((v6, spec.protection.protocol().number())),
+            };
+        }
+        endpoints
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ports.is_empty() && self.protocols.is_empty()
+    }
+}
+
+/// Open sockets, one of each for each queue.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sockets {
+    endpoints: Endpoints,
+    queues: Vec<Queue>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Queue {
+    udp: Vec<Arc<UdpSocket>>,
+    raw: Vec<(Arc<RawReceiver>, u8)>,
+}
+
+impl Sockets {
+    pub(crate) fn open(
+        endpoints: &Endpoints,
+        queues: usize,
+        settings: &Settings,
+    ) -> io::Result<Self> {
+        let mut sockets =
+            Self { endpoints: endpoints.clone(), queues: vec![Queue::default(); queues] };
+        let options = udp::Options { mark: Some(settings.mark), shared: queues > 1 };
+        for &(v6, port) in &endpoints.ports {
+            let any: IpAddr =
+                if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+            let address = SocketAddr::new(any, port);
+            let open = (0..queues).map(|_| UdpSocket::bind(address, &options));
+            let open = open.collect::<io::Result<Vec<_>>>().map_err(|error| {
+                let family = if v6 { "IPv6" } else { "IPv4" };
+                let message = format!(
+                    "cannot open UDP port {port} over {family}: {error}. Is an IKE daemon or another tunnel using it?"
+                );
+                io::Error::new(error.kind(), message)
+            })?;
+            if queues > 1 {
+                udp::spread_by_spi(&open)?;
+            }
+            for (queue, socket) in sockets.queues.iter_mut().zip(open) {
+                queue.udp.push(Arc::new(socket));
+            }
+        }
+        for &(v6, protocol) in &endpoints.protocols {
+            for (index, queue) in sockets.queues.iter_mut().enumerate() {
+                let share = (queues > 1).then_some(Share {
+                    offset: spi_offset(protocol),
+                    of: queues as u32,
+                    index: index as u32,
+                });
+                let socket = RawReceiver::open(protocol, v6, share).map_err(|error| {
+                    let message =
+                        format!("cannot open a raw socket for IP protocol {protocol}: {error}");
+                    io::Error::new(error.kind(), message)
+                })?;
+                queue.raw.push((Arc::new(socket), protocol));
+            }
+        }
+        Ok(sockets)
+    }
+
+    /// What of `endpoints` is not open.
+    pub(crate) fn missing(&self, endpoints: &Endpoints) -> Endpoints {
+        Endpoints {
+            ports: endpoints.ports.difference(&self.endpoints.ports).copied().collect(),
+            protocols: endpoints.protocols.difference(&self.endpoints.protocols).copied().collect(),
+        }
+    }
+
+    /// These and more.
+    pub(crate) fn with(&self, more: &Self) -> Self {
+        let mut all = self.clone();
+        all.endpoints.ports.extend(&more.endpoints.ports);
+        all.endpoints.protocols.extend(&more.endpoints.protocols);
+        for (queue, more) in all.queues.iter_mut().zip(&more.queues) {
+            queue.udp.extend(more.udp.iter().cloned());
+            queue.raw.extend(more.raw.iter().cloned());
+        }
+        all
+    }
+
+    /// What a queue receives from.
+    pub(crate) fn arrivals(&self, queue: usize) -> Vec<Receiver> {
+        let Some(queue) = self.queues.get(queue) else { return Vec::new() };
+        let udp = queue.udp.iter().map(|socket| Receiver::Udp(Arc::clone(socket)));
+        let raw =
+            queue.raw.iter().map(|(socket, number)| Receiver::Ip(Arc::clone(socket), *number));
+        udp.chain(raw).collect()
+    }
+
+    /// The UDP socket of a queue and a port.
+    pub(crate) fn udp(&self, queue: usize, v6: bool, port: u16) -> Option<&Arc<UdpSocket>> {
+        let sockets = &self.queues.get(queue)?.udp;
+        sockets.iter().find(|of| (of.local().is_ipv6(), of.local().port()) == (v6, port))
+    }
+}
+
+/// Octets before the SPI.
+fn spi_offset(protocol: u8) -> u32 {
+    match protocol {
+        headroom_ipsec::spec::ESP => 0,
+        headroom_ipsec::spec::AH => 4,
+        _ => 8, // Q-ESP
+    }
+}
+
+/// What one queue sends with.
+#[derive(Debug)]
+pub(crate) struct QueueSender {
+    queue: usize,
+    shared: Arc<Shared>,
+    packets: LinkSender,
+}
+
+impl QueueSender {
+    pub(crate) fn open(shared: Arc<Shared>, queue: usize) -> io::Result<Self> {
+        let packets = LinkSender::open(Some(shared.settings.mark))?;
+        Ok(Self { queue, shared, packets })
+    }
+}
+
+impl Departures for QueueSender {
+    fn send_datagrams(&mut self, port: u16, train: &Train<'_>) -> Result<(), (usize, io::Error)> {
+        let sockets = self.shared.sockets.load();
+        match sockets.udp(self.queue, train.destination.is_ipv6(), port) {
+            Some(socket) => socket.send(train),
+            None => Err((0, io::Error::from(io::ErrorKind::NotConnected))),
+        }
+    }
+
+    fn send_packets(&mut self, packets: &[IoSlice<'_>]) -> Result<(), (usize, io::Error)> {
+        self.packets.send(packets)
+    }
+}

@@ -1,0 +1,181 @@
+//! Two gateways and a wire in memory.
+
+use std::time::Duration;
+
+use headroom_ipsec::{Mode, Protocol};
+use headroom_packet::offload::Kind;
+use headroom_packet::{Offload, header};
+
+use super::testing::{Between, Sent, datagram, pair};
+use super::tracer::{Decision, Way};
+
+const ESP_IN_UDP: Between = Between { mode: Mode::Tunnel, protocol: Protocol::Esp, udp: true };
+
+/// All that works between the two addresses, IPv4.
+fn all() -> impl Iterator<Item = Between> {
+    let protocols = [
+        (Protocol::Esp, false),
+        (Protocol::Esp, true),
+        (Protocol::Ah, false),
+        (Protocol::QEsp(253), false),
+    ];
+    let modes = [Mode::Tunnel, Mode::Transport];
+    modes
+        .into_iter()
+        .flat_map(move |mode| protocols.map(|(protocol, udp)| Between { mode, protocol, udp }))
+}
+
+#[test]
+fn a_packet_goes_in_and_the_same_packet_comes_out() {
+    for between in all() {
+        let (mut here, mut there) = pair(between);
+        let packet = datagram(0xb8, true, 1000);
+        here.tun.send(Offload::default(), &packet);
+        here.send_all();
+        there.receive_all();
+        let mut received = there.tun.received();
+        assert_eq!((received.len(), there.drops()), (1, vec![]), "{between:?}");
+        let (offload, mut octets) = received.remove(0);
+        assert_eq!(offload, Offload::default());
+        if between.udp && between.mode == Mode::Transport {
+            // the socket took the header: ID and checksum are new
+            assert_eq!(octets[12..], packet[12..]);
+            octets[4..12].copy_from_slice(&packet[4..12]);
+        }
+        assert_eq!(octets, packet, "{between:?}");
+    }
+}
+
+#[test]
+fn a_train_of_datagrams_leaves_as_one_and_arrives_as_one() {
+    let (mut here, mut there) = pair(ESP_IN_UDP);
+    let mut train = datagram(0, true, 20 * 1000 + 7);
+    // as the kernel leaves it: the checksum is unfinished
+    let offload =
+        Offload { checksum: Some((20, 6)), kind: Kind::Udp, segment_len: 1000, header_len: 28 };
+    let payload = train[28..].to_vec();
+    here.tun.send(offload, &train);
+    here.send_all();
+    let sent = here.wire.sent();
+    assert!(matches!(&sent[..], [Sent::Datagrams(4500, _, 0, train)] if train.len() == 21));
+    here.wire.0.lock().expect("the wire").extend(sent);
+    there.receive_all();
+    let received = there.tun.received();
+    assert_eq!(received.len(), 1, "joined again");
+    assert_eq!((received[0].0.kind, received[0].0.segment_len), (Kind::Udp, 1000));
+    assert_eq!(received[0].1[28..], payload);
+    train.truncate(20);
+    assert_eq!(received[0].1[12..20], train[12..20]);
+}
+
+#[test]
+fn packets_of_one_length_and_class_share_a_train() {
+    let (mut here, mut there) = pair(ESP_IN_UDP);
+    for (tos, len) in [(0, 100), (0, 100), (0, 60), (0, 100), (0xb8, 100), (0xb8, 100), (1, 100)] {
+        here.tun.send(Offload::default(), &datagram(tos, true, len));
+    }
+    here.send_all();
+    let sent = here.wire.sent();
+    let shapes: Vec<(u8, usize)> = sent
+        .iter()
+        .map(|sent| match sent {
+            Sent::Datagrams(_, _, tos, datagrams) => (*tos, datagrams.len()),
+            Sent::Packet(_) => panic!("not in UDP"),
+        })
+        .collect();
+    // a shorter one ends a train, another class begins one (DATAPATH 9)
+    assert_eq!(shapes, [(0, 3), (0, 1), (0xb8, 2), (1, 1)]);
+    here.wire.0.lock().expect("the wire").extend(sent);
+    there.receive_all();
+    let engine = there.shared.engine.load();
+    assert_eq!(engine.association("in").map(|sa| sa.packets()), Some(7));
+}
+
+#[test]
+fn what_is_replayed_forged_or_no_esp_is_counted_by_its_name() {
+    let (mut here, mut there) = pair(ESP_IN_UDP);
+    let trace = there.shared.tracer.subscribe();
+    here.tun.send(Offload::default(), &datagram(0, true, 100));
+    here.send_all();
+    let sent = here.wire.sent();
+    let [Sent::Datagrams(port, to, tos, datagrams)] = &sent[..] else { panic!("one train") };
+    let good = datagrams[0].clone();
+    let mut forged = good.clone();
+    *forged.last_mut().expect("octets") ^= 1;
+    let mut unknown = good.clone();
+    unknown[3] ^= 0x80;
+    let marked = [&[0; 4][..], &good].concat();
+    let all =
+        [forged, good.clone(), good, unknown, marked, vec![0xff], vec![1, 2], vec![], vec![0xfe]];
+    for octets in all.into_iter().filter(|octets| !octets.is_empty()) {
+        let one = Sent::Datagrams(*port, *to, *tos, vec![octets]);
+        here.wire.0.lock().expect("the wire").push_back(one);
+    }
+    there.receive_all();
+    assert_eq!(there.tun.received().len(), 1);
+    let mut drops = there.drops();
+    drops.sort_unstable();
+    let expected = [
+        ("forged", 1),
+        ("keepalive", 1),
+        ("non-esp", 1),
+        ("replay", 1),
+        ("truncated", 2),
+        ("unknown-spi", 1),
+    ];
+    assert_eq!(drops, expected);
+    let records: Vec<_> =
+        std::iter::from_fn(|| trace.next(Duration::ZERO).ok().flatten()).collect();
+    let reasons: Vec<_> = records.iter().filter_map(|record| record.reason).collect();
+    assert_eq!(reasons, ["forged", "replay", "unknown-spi", "non-esp", "truncated", "truncated"]);
+    let opened = records.iter().find(|record| record.decision == Decision::Protect);
+    let opened = opened.expect("the good one");
+    assert_eq!((opened.way, opened.ports, opened.sequence), (Way::In, Some((5004, 5005)), Some(1)));
+    assert_eq!(
+        (opened.policy.as_deref(), &opened.associations[..]),
+        (Some("all"), &["in".into()][..])
+    );
+}
+
+#[test]
+fn what_a_policy_leaves_in_clear_goes_past_the_tunnel() {
+    let (mut here, _) = pair(ESP_IN_UDP);
+    let mut packet = datagram(0, true, 64);
+    packet[9] = 47;
+    header::refresh_checksum(&mut packet).expect("a header");
+    here.tun.send(Offload::default(), &packet);
+    here.send_all();
+    assert!(matches!(&here.wire.sent()[..], [Sent::Packet(sent)] if *sent == packet));
+}
+
+#[test]
+fn the_interfaces_own_chatter_and_what_is_no_packet_are_dropped() {
+    let (mut here, _) = pair(ESP_IN_UDP);
+    // a router solicitation (RFC 4861, section 4.1)
+    let mut solicitation = vec![0x60, 0, 0, 0, 0, 8, 58, 255];
+    solicitation.extend("fe80::1".parse::<std::net::Ipv6Addr>().expect("an address").octets());
+    solicitation.extend("ff02::2".parse::<std::net::Ipv6Addr>().expect("an address").octets());
+    solicitation.extend([133, 0, 0, 0, 0, 0, 0, 0]);
+    here.tun.send(Offload::default(), &solicitation);
+    here.tun.send(Offload::default(), &[0x45; 12]);
+    here.tun.send(Offload::default(), &[]);
+    here.send_all();
+    assert!(here.wire.sent().is_empty());
+    let mut drops = here.drops();
+    drops.sort_unstable();
+    assert_eq!(drops, [("malformed", 2), ("own-traffic", 1)]);
+}
+
+#[test]
+fn no_number_is_used_that_is_not_granted() {
+    let (mut here, _) = pair(ESP_IN_UDP);
+    let engine = here.shared.engine.load_full();
+    let sa = engine.association("out").expect("the association");
+    sa.sequence().skip_to(u64::from(u32::MAX));
+    for _ in 0..3 {
+        here.tun.send(Offload::default(), &datagram(0, true, 64));
+    }
+    here.send_all();
+    assert_eq!(here.wire.sent().len(), 1, "the last that was granted");
+    assert_eq!(here.drops(), [("ledger-behind", 2)]);
+}
