@@ -10,6 +10,7 @@ pub mod coalesce;
 pub mod ethernet;
 pub mod fragment;
 pub mod header;
+pub mod icmp;
 pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
