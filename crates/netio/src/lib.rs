@@ -7,6 +7,7 @@ pub mod capabilities;
 pub mod capture;
 mod control;
 pub mod errors;
+pub mod esp_in_udp;
 pub mod inbox;
 pub mod link_sender;
 pub mod link_socket;
