@@ -115,6 +115,11 @@ impl Parts {
         Self { system, cache: cache.join("root") }
     }
 
+    /// The cache's tree of unpacked packages; it may not be there.
+    pub fn cache(&self) -> &Path {
+        &self.cache
+    }
+
     /// Finds a program.
     ///
     /// # Errors
