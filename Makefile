@@ -5,7 +5,7 @@ HEADROOM = $(CARGO_TARGET_DIR)/release/headroom
 # One profile for all: the vendored OpenSSL and libcurl are built once.
 CARGO_FLAGS = --release --locked --workspace
 
-.PHONY: demo test build parts lint unit deny install-docs
+.PHONY: demo test interop build parts lint unit deny install-docs
 
 # What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine?
 demo: parts build
@@ -13,7 +13,12 @@ demo: parts build
 
 # Format, lint, licences, unit tests, integration tests with real servers.
 test: parts-for-tests build lint deny
-	HEADROOM_TESTS=required cargo test $(CARGO_FLAGS)
+	HEADROOM_TESTS=required KERNEL_PEER=required cargo test $(CARGO_FLAGS)
+
+# Our IPsec against other people's, in every combination; docs/interop.md says what passed.
+interop: build
+	scripts/fetch-parts --with-peers
+	$(CARGO_TARGET_DIR)/release/headroom-interop --write docs/interop.md
 
 # Programs under test, unpacked into a private cache; nothing is installed.
 parts:
@@ -23,6 +28,7 @@ parts-for-tests:
 	scripts/fetch-parts
 	scripts/fetch-parts --with-layers
 	scripts/fetch-parts --with-browser
+	scripts/fetch-parts --with-peers
 
 build:
 	cargo build $(CARGO_FLAGS)

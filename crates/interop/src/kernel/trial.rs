@@ -1,0 +1,175 @@
+//! A case against a real kernel: echoes that it must answer, altered and repeated
+//! packets that it must not, and its own counters of why not.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use headroom_ipsec::Reason;
+
+use super::{Emulators, Machine, xfrm};
+use crate::case::{Case, Side, UDP_PORT};
+use crate::ours::Ours;
+use crate::peer::Peers;
+use crate::ping;
+use crate::trial::{Outcome, Trial, flip, request};
+
+/// Longer than an answer takes.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Echoes of a case.
+const ECHOES: u16 = 3;
+/// Octets from a packet's end at which a bit is flipped: in the check value or, under
+/// AH, the data; and in the middle.
+const ALTERED: [usize; 2] = [0, 40];
+/// What an echo carries.
+const DATA: [u8; 56] = [0x42; 56];
+
+/// Both ways of the link's addresses, and of those inside tunnels.
+const SETUP: &[&str] = &[
+    "for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f; done",
+    "echo 0 > /proc/sys/net/ipv6/conf/eth0/router_solicitations",
+    "/ip addr add 10.77.0.2/24 dev eth0",
+    "/ip addr add 10.77.2.2/32 dev lo",
+    "/ip -6 addr add fd77::2/64 dev eth0 nodad",
+    "/ip -6 addr add fd77:2::2/128 dev lo nodad",
+    "/ip neigh add 10.77.0.1 lladdr 02:00:00:00:00:01 nud permanent dev eth0",
+    "/ip -6 neigh add fd77::1 lladdr 02:00:00:00:00:01 nud permanent dev eth0",
+    "/ip route add 10.77.1.0/24 via 10.77.0.1 src 10.77.2.2",
+    "/ip -6 route add fd77:1::/64 via fd77::1 src fd77:2::2",
+];
+
+/// What the kernel is known not to do.
+pub fn lacks(_: &Case) -> Option<&'static str> {
+    None
+}
+
+/// A booted kernel that cases are tried against, one after another.
+#[derive(Debug)]
+pub struct KernelPeer {
+    machine: Machine,
+    /// Tells one case's echoes from another's.
+    id: u16,
+}
+
+impl KernelPeer {
+    /// Boots it. `helper` is this crate's own program.
+    ///
+    /// # Errors
+    /// A sentence that names what is missing.
+    pub fn boot(peers: &Peers, emulators: Emulators, helper: &Path) -> Result<Self> {
+        let mut machine = Machine::boot(peers, emulators, helper)?;
+        for line in SETUP {
+            machine.run(line)?;
+        }
+        machine
+            .run(&format!("/helper --hold-esp-in-udp {UDP_PORT} >/dev/null 2>&1 </dev/null &"))?;
+        // it is ready when both sockets are
+        let port = format!(":{UDP_PORT:04X} ");
+        machine.run(&format!(
+            "until grep -q {port} /proc/net/udp && grep -q {port} /proc/net/udp6; do usleep 10000; done"
+        ))?;
+        Ok(Self { machine, id: 0 })
+    }
+
+    /// The machine.
+    pub fn machine(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
+
+    /// Tries a case both ways.
+    pub fn try_case(&mut self, case: Case) -> Trial {
+        if let Some(why) = lacks(&case) {
+            return Trial { case, outbound: Outcome::Lacks(why), inbound: Outcome::Lacks(why) };
+        }
+        // an echo goes both ways, so both fail together
+        let outcome = Outcome::of(self.echo(&case));
+        Trial { case, outbound: outcome.clone(), inbound: outcome }
+    }
+
+    fn echo(&mut self, case: &Case) -> Result<()> {
+        // with ESN the lower half overflows among the echoes
+        let first = if case.extended { 0xffff_fffe } else { 1 };
+        self.machine.run(&xfrm::line(case, first))?;
+        let mut ours = Ours::new(case, first)?;
+        self.id += 1;
+        let before = self.counters()?;
+        let answered = self.exchange(case, &mut ours);
+        let raised: BTreeMap<String, u64> = self
+            .counters()?
+            .into_iter()
+            .map(|(name, count)| (count - before.get(&name).unwrap_or(&0), name))
+            .filter_map(|(more, name)| (more > 0).then_some((name, more)))
+            .collect();
+        answered.with_context(|| format!("the kernel counted {raised:?}"))?;
+        let expected =
+            [("XfrmInStateProtoError", ALTERED.len() as u64), ("XfrmInStateSeqError", 1)];
+        if raised != expected.map(|(name, count)| (name.to_owned(), count)).into() {
+            bail!("the kernel counted {raised:?}, not {expected:?}");
+        }
+        Ok(())
+    }
+
+    fn exchange(&self, case: &Case, ours: &mut Ours) -> Result<()> {
+        let sealed = |ours: &mut Ours, sequence| {
+            ours.seal(&request(case, Side::Ours, self.id, sequence, &DATA))
+        };
+        let mut last = Vec::new();
+        for sequence in 1..=ECHOES {
+            last = sealed(ours, sequence)?;
+            self.machine.send(&last)?;
+            self.answer(ours, sequence).with_context(|| format!("echo {sequence}"))?;
+        }
+        for (sequence, from_end) in (100..).zip(ALTERED) {
+            self.machine.send(&flip(&sealed(ours, sequence)?, from_end))?;
+        }
+        self.machine.send(&last)?;
+        // packets are taken in order: when this one is answered, those were not
+        let sequence = ECHOES + 1;
+        self.machine.send(&sealed(ours, sequence)?)?;
+        self.answer(ours, sequence).context("the echo after those that were altered")
+    }
+
+    /// Waits for the answer to one echo, and checks what else must hold of it.
+    fn answer(&self, ours: &Ours, sequence: u16) -> Result<()> {
+        loop {
+            let Some(packet) = self.machine.receive(ANSWER)? else {
+                bail!("no answer");
+            };
+            if ping::read_reply(&packet).is_some() {
+                bail!("it was answered in clear");
+            }
+            match ours.open(&flip_in_packet(&packet)) {
+                Err(Reason::Forged) => {}
+                other => bail!("the kernel's packet with a bit flipped gave {other:?}"),
+            }
+            let opened = ours.open(&packet).context("opening the kernel's packet")?;
+            if ours.open(&packet) != Err(Reason::Replay) {
+                bail!("the kernel's packet once more was not a replay");
+            }
+            match ping::read_reply(&opened) {
+                Some(found) if found == (self.id, sequence) => return Ok(()),
+                Some((id, other)) if id == self.id => bail!("echo {other} was answered"),
+                _ => {} // an answer to an earlier case
+            }
+        }
+    }
+
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>> {
+        let text = self.machine.run("cat /proc/net/xfrm_stat")?;
+        Ok(text
+            .lines()
+            .filter_map(|line| {
+                let mut words = line.split_whitespace();
+                Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
+            })
+            .collect())
+    }
+}
+
+/// As [`flip`], in a frame that may be longer than its packet.
+fn flip_in_packet(frame: &[u8]) -> Vec<u8> {
+    let word = |at: usize| usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
+    let length = if frame[0] >> 4 == 4 { word(2) } else { 40 + word(4) };
+    flip(&frame[..length.min(frame.len())], 0)
+}

@@ -1,0 +1,132 @@
+//! Runs our IPsec against other people's and writes `docs/interop.md`.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use headroom_interop::case::Case;
+use headroom_interop::kernel::{Emulators, KernelPeer};
+use headroom_interop::matrix::{self, Section};
+use headroom_interop::peer::Peers;
+use headroom_interop::scapy::{self, Scapy};
+use headroom_interop::trial::Trial;
+use headroom_netio::esp_in_udp;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrIn6, bind, setsockopt, socket, sockopt,
+};
+
+/// Try our IPsec against scapy and a real Linux kernel, in every combination.
+#[derive(Parser)]
+struct Arguments {
+    /// Write what passed to this file; else it is printed.
+    #[arg(long)]
+    write: Option<PathBuf>,
+    /// Try a selection, as the tests do.
+    #[arg(long)]
+    selection: bool,
+    /// Try only the combinations whose description has this text.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Boot user-mode-linux even where there is qemu.
+    #[arg(long)]
+    user_mode_linux: bool,
+    /// Leave a peer out: scapy or kernel.
+    #[arg(long)]
+    without: Vec<String>,
+    /// Inside the virtual machine: hold a UDP port whose ESP the kernel takes.
+    #[arg(long, hide = true)]
+    hold_esp_in_udp: Option<u16>,
+}
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    if let Some(port) = arguments.hold_esp_in_udp {
+        hold_esp_in_udp(port)?;
+    }
+    let peers = Peers::from_environment();
+    let mut cases = if arguments.selection { Case::selection() } else { Case::all() };
+    cases.retain(|case| case.to_string().contains(&arguments.only));
+    let mut sections = Vec::new();
+    if !arguments.without.iter().any(|peer| peer == "scapy") {
+        sections.push(against_scapy(&peers, &cases)?);
+    }
+    if !arguments.without.iter().any(|peer| peer == "kernel") {
+        let emulators =
+            if arguments.user_mode_linux { Emulators::UserModeLinux } else { Emulators::Any };
+        sections.push(against_kernel(&peers, emulators, &cases)?);
+    }
+    let text = matrix::document(&about()?, &sections);
+    match &arguments.write {
+        Some(path) => {
+            std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+        }
+        None => print!("{text}"),
+    }
+    let failures: Vec<String> =
+        sections.iter().flat_map(|section| &section.trials).flat_map(Trial::failures).collect();
+    for failure in &failures {
+        eprintln!("{failure}");
+    }
+    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn about() -> Result<Vec<String>> {
+    let kernel =
+        std::fs::read_to_string("/proc/sys/kernel/osrelease").context("the kernel's release")?;
+    let today = jiff::Zoned::now().date();
+    Ok(vec![
+        format!(
+            "Our ESP and AH against other people's, in every combination of suite, mode, address families, extended sequence numbers (ESN) and encapsulation. Written by `make interop` on {today}, on Linux {}; the peers are fetched by `scripts/fetch-parts --with-peers`. `make test` tries all of it against scapy and a selection against the kernel.",
+            kernel.trim()
+        ),
+        "A cell says how many of its directions passed: outbound (we protect, the peer opens) and inbound, each without and with ESN.".to_owned(),
+    ])
+}
+
+fn against_scapy(peers: &Peers, cases: &[Case]) -> Result<Section> {
+    let mut scapy = Scapy::start(peers)?;
+    let versions = scapy.versions.clone();
+    let trials = cases.iter().map(|&case| scapy::try_case(&mut scapy, case)).collect();
+    Ok(Section {
+        title: format!("scapy {}", versions.scapy),
+        about: vec![
+            format!("scapy {} with cryptography {}, one Python process (`crates/interop/src/scapy/driver.py`). A check is five packets of different lengths that must come out octet for octet as they went in (behind UDP in transport mode: payload and addresses, as the socket has taken the header), three copies of each with a bit flipped that must be refused, and inbound each packet a second time, which must be a replay. With ESN the upper half of the sequence number is 7.", versions.scapy, versions.cryptography),
+            "What it takes to have scapy's word: its `AuthAlgo.sign` looks for ESP before AH and so signs the wrong packet where AH is put over ESP; the driver hides the ESP from it. Its sequence numbers are what the caller says they are: it has no window, so that the number's upper half is told to it. For IPv6 with a routing header it always moves the addresses on, even where none is left to visit; that is not tried.".to_owned(),
+        ],
+        trials,
+    })
+}
+
+fn against_kernel(peers: &Peers, emulators: Emulators, cases: &[Case]) -> Result<Section> {
+    let mut kernel = KernelPeer::boot(peers, emulators, &std::env::current_exe()?)?;
+    let (release, emulator) = (kernel.machine().release.clone(), kernel.machine().emulator.clone());
+    let short = release.split_whitespace().next().unwrap_or_default().to_owned();
+    let trials = cases.iter().map(|&case| kernel.try_case(case)).collect();
+    Ok(Section {
+        title: format!("Linux {short}"),
+        about: vec![
+            format!("Linux {release}, booted in {emulator}, over a link that the test reads and writes itself. Its IPsec is configured by `ip xfrm`, and packets are sealed and opened by our engine with no gateway between. A check is three echo requests that the kernel must answer, two with a bit flipped and one that is repeated, which it must not; its own counters must say why (`XfrmInStateProtoError`, `XfrmInStateSeqError`, and no other). Of each of its answers a copy with a bit flipped must be refused here, and the answer a second time be a replay. With ESN the lower half of the sequence numbers overflows among the echoes, both ways."),
+            "Linux pads AH over IPv4 to 8 octets unless an association has `flag align4`, as these have. Where families differ, associations have `flag af-unspec`.".to_owned(),
+        ],
+        trials,
+    })
+}
+
+/// Two sockets, as one for both families would get the kernel's IPv6 only.
+fn hold_esp_in_udp(port: u16) -> Result<()> {
+    let v4 = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?;
+    let v6 = socket(AddressFamily::Inet6, SockType::Datagram, SockFlag::empty(), None)?;
+    setsockopt(&v6, sockopt::Ipv6V6Only, &true)?;
+    let any = SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0);
+    bind(v6.as_raw_fd(), &SockaddrIn6::from(any))?;
+    let v6 = UdpSocket::from(v6);
+    for socket in [&v4, &v6] {
+        esp_in_udp::give_to_kernel(socket)?;
+    }
+    loop {
+        std::thread::park();
+    }
+}

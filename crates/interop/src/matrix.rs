@@ -1,0 +1,179 @@
+//! Writes down what passed: a table for each peer and protocol.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::trial::{Outcome, Trial};
+
+/// What there is to say of one peer.
+#[derive(Debug)]
+pub struct Section {
+    /// The peer.
+    pub title: String,
+    /// Versions, how it was reached, what one check consists of, what it lacks.
+    pub about: Vec<String>,
+    /// What was tried; nothing where the peer was missing.
+    pub trials: Vec<Trial>,
+}
+
+/// The document. `about` stands ahead of the sections.
+pub fn document(about: &[String], sections: &[Section]) -> String {
+    let mut text = "# Interoperation\n".to_owned();
+    for paragraph in about {
+        let _ = write!(text, "\n{paragraph}\n");
+    }
+    text += "\n| peer | combinations | directions that passed | not done by the peer | failed |\n|---|---:|---:|---:|---:|\n";
+    for section in sections {
+        let tally = Tally::of(section.trials.iter());
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} |",
+            section.title,
+            section.trials.len(),
+            tally.passed,
+            tally.lacking,
+            tally.failed
+        );
+    }
+    for section in sections {
+        write_section(&mut text, section);
+    }
+    text
+}
+
+fn write_section(text: &mut String, section: &Section) {
+    let _ = write!(text, "\n## {}\n", section.title);
+    for paragraph in &section.about {
+        let _ = write!(text, "\n{paragraph}\n");
+    }
+    let mut notes = Notes::default();
+    for protocols in ["ESP", "AH", "AH+ESP"] {
+        let of = |trial: &&Trial| trial.case.protocols() == protocols;
+        let trials: Vec<&Trial> = section.trials.iter().filter(of).collect();
+        if !trials.is_empty() {
+            write_table(text, protocols, &trials, &mut notes);
+        }
+    }
+    if !notes.0.is_empty() {
+        text.push('\n');
+    }
+    for (at, note) in notes.0.iter().enumerate() {
+        let _ = writeln!(text, "[{}] {note}", at + 1);
+    }
+}
+
+/// Rows are algorithms, columns the shapes, and in a cell is how many of its
+/// directions, with and without ESN, passed.
+fn write_table(text: &mut String, protocols: &str, trials: &[&Trial], notes: &mut Notes) {
+    let mut rows: Vec<String> = Vec::new();
+    let mut columns: Vec<String> = Vec::new();
+    let mut cells: BTreeMap<(String, String), Vec<&Trial>> = BTreeMap::new();
+    for trial in trials {
+        let (row, column) = (trial.case.algorithms(), trial.case.shape());
+        if !rows.contains(&row) {
+            rows.push(row.clone());
+        }
+        if !columns.contains(&column) {
+            columns.push(column.clone());
+        }
+        cells.entry((row, column)).or_default().push(trial);
+    }
+    let _ = write!(text, "\n### {protocols}\n\n| algorithms | {} |\n", columns.join(" | "));
+    let _ = writeln!(text, "|---|{}", "---:|".repeat(columns.len()));
+    for row in rows {
+        let _ = write!(text, "| {row} |");
+        for column in &columns {
+            let trials = cells.get(&(row.clone(), column.clone())).map_or(&[][..], Vec::as_slice);
+            let tally = Tally::of(trials.iter().copied());
+            let _ = write!(text, " {}/{}", tally.passed, 2 * trials.len());
+            for number in trials.iter().flat_map(|trial| notes.numbers(trial)) {
+                let _ = write!(text, " [{number}]");
+            }
+            text.push_str(" |");
+        }
+        text.push('\n');
+    }
+}
+
+/// Directions, by what came of them.
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    lacking: usize,
+    failed: usize,
+}
+
+impl Tally {
+    fn of<'a>(trials: impl Iterator<Item = &'a Trial>) -> Self {
+        let mut tally = Self::default();
+        for outcome in trials.flat_map(|trial| [&trial.outbound, &trial.inbound]) {
+            match outcome {
+                Outcome::Passed => tally.passed += 1,
+                Outcome::Lacks(_) => tally.lacking += 1,
+                Outcome::Failed(_) => tally.failed += 1,
+            }
+        }
+        tally
+    }
+}
+
+/// What did not pass, in words, numbered.
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl Notes {
+    fn numbers(&mut self, trial: &Trial) -> Vec<usize> {
+        let mut numbers = Vec::new();
+        let ways = [("outbound", &trial.outbound), ("inbound", &trial.inbound)];
+        for (way, outcome) in ways {
+            let note = match outcome {
+                Outcome::Passed => continue,
+                Outcome::Lacks(why) => (*why).to_owned(),
+                Outcome::Failed(why) => format!("FAILED: {}, {way}: {why}", trial.case),
+            };
+            let at = self.0.iter().position(|known| *known == note).unwrap_or_else(|| {
+                self.0.push(note);
+                self.0.len() - 1
+            });
+            if !numbers.contains(&(at + 1)) {
+                numbers.push(at + 1);
+            }
+        }
+        numbers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Case;
+
+    #[test]
+    fn a_cell_counts_directions_and_a_note_says_what_did_not_pass() {
+        let cases = Case::ah();
+        let shape = cases[0].shape();
+        let of_one_cell: Vec<Case> = cases
+            .iter()
+            .filter(|case| case.shape() == shape && case.algorithms() == cases[0].algorithms())
+            .copied()
+            .collect();
+        assert_eq!(of_one_cell.len(), 2, "with and without ESN");
+        let trials = vec![
+            Trial { case: of_one_cell[0], outbound: Outcome::Passed, inbound: Outcome::Passed },
+            Trial {
+                case: of_one_cell[1],
+                outbound: Outcome::Lacks("it has no ESN"),
+                inbound: Outcome::Failed("no answer".to_owned()),
+            },
+        ];
+        let section = Section { title: "peer".to_owned(), about: vec!["about".to_owned()], trials };
+        let text = document(&["all".to_owned()], &[section]);
+        assert!(text.contains("| peer | 2 | 2 | 1 | 1 |"), "{text}");
+        assert!(text.contains("| hmac-md5 | 2/4 [1] [2] |"), "{text}");
+        assert!(text.contains("[1] it has no ESN\n"), "{text}");
+        assert!(
+            text.contains("[2] FAILED: AH hmac-md5, transport, IPv4, ESN, inbound: no answer"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! A case against scapy: packets of several lengths each way, and a flipped bit.
+
+use anyhow::{Context, Result, bail};
+use headroom_ipsec::Reason;
+use headroom_packet::ip::Ip;
+
+use super::Scapy;
+use crate::case::{Case, Protection, Side};
+use crate::ours::{self, Ours};
+use crate::trial::{Outcome, Trial, flip, request, same};
+
+/// Octets of data in the echo requests that are tried: every padding, and a long one.
+const LENGTHS: [usize; 5] = [0, 1, 2, 15, 1200];
+
+/// Octets of AH before its check value (RFC 4302, section 2).
+const AH_FIXED_LEN: usize = 12;
+
+/// What scapy is known not to do.
+pub fn lacks(_: &Case) -> Option<&'static str> {
+    None
+}
+
+/// Tries a case both ways.
+pub fn try_case(scapy: &mut Scapy, case: Case) -> Trial {
+    if let Some(why) = lacks(&case) {
+        return Trial { case, outbound: Outcome::Lacks(why), inbound: Outcome::Lacks(why) };
+    }
+    Trial {
+        case,
+        outbound: Outcome::of(outbound(scapy, &case)),
+        inbound: Outcome::of(inbound(scapy, &case)),
+    }
+}
+
+/// Octets from the end at which a bit is flipped: the last one, one more among the
+/// last dozen (ESP's check value, AH's payload), and the last of ESP's text or
+/// the first of AH's check value.
+fn bits(case: &Case, sealed: &[u8]) -> [usize; 3] {
+    let third = match case.protection {
+        Protection::Esp(suite) => suite.icv_len(),
+        Protection::Ah(_) | Protection::AhOverEsp(..) => {
+            let ah = Ip::parse(sealed).map_or(0, |ip| ip.upper_offset());
+            sealed.len() - 1 - (ah + AH_FIXED_LEN)
+        }
+    };
+    [0, 6, third]
+}
+
+/// The first sequence number: with ESN one whose upper half is not zero.
+fn first(case: &Case) -> u64 {
+    if case.extended { (7 << 32) + 1000 } else { 1000 }
+}
+
+fn outbound(scapy: &mut Scapy, case: &Case) -> Result<()> {
+    let mut ours = Ours::new(case, first(case))?;
+    for (number, length) in (first(case)..).zip(LENGTHS) {
+        let packet = request(case, Side::Ours, 7, length as u16, &vec![0x5a; length]);
+        let sealed = ours.seal(&packet)?;
+        let opened = scapy.open(case, Side::Ours, number, &sealed)?;
+        same(&opened, &packet).with_context(|| format!("scapy opened {length} octets of data"))?;
+        for from_end in bits(case, &sealed) {
+            if scapy.open(case, Side::Ours, number, &flip(&sealed, from_end)).is_ok() {
+                bail!("scapy opened a packet with a bit flipped {from_end} octets before its end");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn inbound(scapy: &mut Scapy, case: &Case) -> Result<()> {
+    let ours = Ours::new(case, first(case))?;
+    for (number, length) in (first(case)..).zip(LENGTHS) {
+        let packet = request(case, Side::Theirs, 7, length as u16, &vec![0x5a; length]);
+        let sealed = scapy.seal(case, Side::Theirs, number, &packet)?;
+        for from_end in bits(case, &sealed) {
+            match ours.open(&flip(&sealed, from_end)) {
+                Err(Reason::Forged) => {}
+                other => bail!("a bit flipped {from_end} octets before the end gave {other:?}"),
+            }
+        }
+        let opened =
+            ours.open(&sealed).with_context(|| format!("opening {length} octets of data"))?;
+        if ours::header_is_made_anew(case) {
+            ours::same_apart_from_header(&opened, &packet)?;
+        } else {
+            same(&opened, &packet)?;
+        }
+        match ours.open(&sealed) {
+            Err(Reason::Replay) => {}
+            other => bail!("the packet once more gave {other:?}"),
+        }
+    }
+    Ok(())
+}
