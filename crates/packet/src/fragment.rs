@@ -9,6 +9,8 @@ mod reassembler;
 pub use reassembler::{Limits, Reassembler, Rejected};
 
 const FRAGMENT_HEADER_LEN: usize = 8;
+/// Octets of the longest datagram's payload.
+const MAX_LEN: usize = 65_535;
 const MORE: u16 = 0x2000;
 
 /// Why a packet is not cut.
@@ -20,6 +22,10 @@ pub enum CutError {
     /// The MTU has no room for headers and eight octets.
     #[error("an MTU of {0} octets has no room for a fragment of this packet")]
     MtuTooSmall(usize),
+    /// Offsets cannot say where its end is: a train, or a fragment that reaches
+    /// beyond the longest datagram.
+    #[error("the packet reaches beyond the longest datagram")]
+    TooLong,
     /// IPv6 packets are cut once, by their source.
     #[error("the packet has a fragment header already")]
     HasFragmentHeader,
@@ -76,6 +82,10 @@ impl<'a> Fragmenter<'a> {
             }
             Version::V6 => first_len + FRAGMENT_HEADER_LEN,
         };
+        let before = ip.fragment().map_or(0, |before| before.offset);
+        if before + ip.total_len() - first_len > MAX_LEN {
+            return Err(CutError::TooLong);
+        }
         cut.piece_len = mtu.saturating_sub(head_len) & !7;
         if cut.piece_len == 0 { Err(CutError::MtuTooSmall(mtu)) } else { Ok(cut) }
     }

@@ -14,9 +14,8 @@ use crate::{Fragment, Ip, Version, header, ipv6, protocol, put16, tcp};
 const PATIENCE_V4: Duration = Duration::from_secs(30);
 const PATIENCE_V6: Duration = Duration::from_secs(60);
 /// What a fragment and a datagram are counted for beside their octets.
-const FRAGMENT_COST: usize = 64;
-const DATAGRAM_COST: usize = 256;
-const MAX_LEN: usize = 65_535;
+const FRAGMENT_COST: usize = 96;
+const DATAGRAM_COST: usize = 1024;
 
 /// Codepoints of ECN (RFC 3168, section 5) as bits of a set.
 const NOT_ECT: u8 = 1;
@@ -254,7 +253,7 @@ fn check(ip: &Ip<'_>, part: Fragment, head_len: usize, payload: &[u8]) -> Result
         return Err(Rejected::Unaligned);
     }
     let fixed = if ip.version() == Version::V6 { ipv6::HEADER_LEN } else { 0 };
-    if head_len - fixed + part.offset + payload.len() > MAX_LEN {
+    if head_len - fixed + part.offset + payload.len() > super::MAX_LEN {
         return Err(Rejected::TooLong);
     }
     Ok(())

@@ -71,6 +71,14 @@ fn what_must_not_be_cut_is_refused() {
     bytes[6] = 0x40;
     assert_eq!(Fragmenter::new(ip(&bytes), 100, 0).err(), Some(CutError::DontFragment));
     assert!(Fragmenter::new(ip(&bytes), 128, 0).is_ok());
+    let far = fragment(65_000, &[1; 600], true);
+    assert_eq!(Fragmenter::new(ip(&far), 500, 0).err(), Some(CutError::TooLong));
+    for v6 in [false, true] {
+        let mut train = packet(v6, false, &[]);
+        train.resize(70_000, 1);
+        let train = Ip::parse_train(&train).expect("a train");
+        assert_eq!(Fragmenter::new(train, 500, 0).err(), Some(CutError::TooLong));
+    }
     let bytes = packet(true, false, &[5; 100]);
     assert_eq!(Fragmenter::new(ip(&bytes), 55, 0).err(), Some(CutError::MtuTooSmall(55)));
     let again = &cut(&bytes, 100)[0];
@@ -285,7 +293,7 @@ proptest! {
 
     #[test]
     fn no_fragments_make_it_panic_or_grow(batch in proptest::collection::vec((0usize..12, 0usize..40, any::<bool>(), 0u16..3, 0u64..20, any::<bool>()), 0..60)) {
-        let limits = Limits { datagrams: 2, octets: 1500 };
+        let limits = Limits { datagrams: 3, octets: 3200 };
         let mut reassembler = Reassembler::new(limits);
         let mut now = NOW;
         for (offset, len, more, id, seconds, v6) in batch {
