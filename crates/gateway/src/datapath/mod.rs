@@ -8,6 +8,7 @@
 //! at clocks. The engine is read through one atomic pointer, which a reload
 //! swaps: a packet meets either the old or the new one.
 
+mod big;
 pub mod ends;
 pub mod housekeeping;
 pub mod inbound;

@@ -1,5 +1,6 @@
 //! From the hosts to the wire: one thread a queue.
 
+use std::hash::RandomState;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use headroom_netio::{Stop, wait_readable};
 use headroom_packet::{Offload, Segmenter, protocol};
 
 use super::Shared;
+use super::big::AnswerLimit;
 use super::ends::{Departures, Tunnel};
 use super::outbox::{Outbox, Unsent, Way};
 use super::paths::LastPath;
@@ -29,12 +31,16 @@ const IPV6_HEADER_LEN: usize = 40;
 #[derive(Debug)]
 pub struct Outbound<T, D> {
     shared: Arc<Shared>,
-    tun: T,
-    wire: D,
+    pub(super) tun: T,
+    pub(super) wire: D,
     buffer: Vec<u8>,
-    outbox: Outbox,
+    pub(super) outbox: Outbox,
     cache: FlowCache,
     path: LastPath,
+    pub(super) answers: AnswerLimit,
+    /// Packets that were cut, and how their identification is made of that.
+    pub(super) fragments: u64,
+    pub(super) hasher: RandomState,
 }
 
 impl<T: Tunnel> Outbound<T, QueueSender> {
@@ -55,6 +61,9 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
             outbox: Outbox::new(),
             cache: FlowCache::default(),
             path: LastPath::default(),
+            answers: AnswerLimit::default(),
+            fragments: 0,
+            hasher: RandomState::new(),
         }
     }
 
@@ -141,7 +150,7 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
         let longest = segmenter.head_len() + segmenter.payload(0).len();
         let path_mtu = self.path.mtu(&self.shared.paths, bundle.destination());
         if bundle.sealed_len(longest, headers.security_offset) > path_mtu {
-            return self.drop_read(engine, headers, segmenter, Some(policy), Reason::TooBig);
+            return self.protect_big(engine, segmenter, policy, bundle, path_mtu);
         }
         let mut numbers = match bundle.reserve(segments as u64, bytes as u64) {
             Ok(numbers) => numbers,
@@ -190,6 +199,11 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
         policy: &Policy,
     ) {
         let (segments, bytes) = size_of(segmenter);
+        let longest = segmenter.head_len() + segmenter.payload(0).len();
+        let path_mtu = self.path.mtu(&self.shared.paths, headers.destination);
+        if longest > path_mtu {
+            return self.bypass_big(engine, segmenter, policy, path_mtu);
+        }
         let way = Way::Packets { destination: headers.destination };
         for index in 0..segments {
             let added = match self.outbox.room(&mut self.wire) {
@@ -222,11 +236,22 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
         policy: Option<&Policy>,
         reason: Reason,
     ) {
-        let (segments, bytes) = size_of(segmenter);
-        engine.counters().add(reason, segments as u64);
+        self.drop_whole(engine, headers, size_of(segmenter), policy, reason);
+    }
+
+    /// Counts packets, of so many octets together, that are not passed on.
+    pub(super) fn drop_whole(
+        &self,
+        engine: &Engine,
+        headers: &Headers,
+        (packets, bytes): (usize, usize),
+        policy: Option<&Policy>,
+        reason: Reason,
+    ) {
+        engine.counters().add(reason, packets as u64);
         self.shared.tracer.note(|| {
             let record = Record::new(self.shared.now(), tracer::Way::Out, Decision::Drop);
-            let mut record = record.of(headers, segments, bytes).because(reason);
+            let mut record = record.of(headers, packets, bytes).because(reason);
             record.policy = policy.map(|policy| policy.name.clone());
             record
         });
@@ -240,7 +265,7 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
         });
     }
 
-    fn count_unsent(&self, engine: &Engine, unsent: &Unsent) {
+    pub(super) fn count_unsent(&self, engine: &Engine, unsent: &Unsent) {
         let reason = match unsent.error.raw_os_error() {
             Some(libc::EMSGSIZE) => {
                 self.shared.paths.ask(unsent.destination);

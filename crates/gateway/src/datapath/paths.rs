@@ -11,6 +11,10 @@ use headroom_netio::route;
 /// kernel has no route.
 pub const LEAST: usize = 1280;
 
+/// Paths that are remembered. Further ones, of packets sent in clear, are asked
+/// about each time.
+const MOST: usize = 1024;
+
 /// The path MTUs of all peers; asked of the kernel, which learns from routers.
 #[derive(Debug)]
 pub struct Paths {
@@ -42,7 +46,9 @@ impl Paths {
         let mtu = route::path_mtu(destination, Some(self.mark)).unwrap_or(LEAST);
         // some kernels say 65 536 for loopback; no packet is that long
         let mtu = mtu.min(usize::from(u16::MAX));
-        if self.known.load().get(&destination) != Some(&mtu) {
+        let known = self.known.load();
+        let before = known.get(&destination);
+        if before != Some(&mtu) && (before.is_some() || known.len() < MOST) {
             self.known.rcu(|known| {
                 let mut known = HashMap::clone(known);
                 known.insert(destination, mtu);

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use headroom_ipsec::{Mode, Protocol};
+use headroom_packet::fragment::{Limits, Reassembler};
 use headroom_packet::offload::Kind;
-use headroom_packet::{Offload, header};
+use headroom_packet::{Ip, Offload, header};
 
-use super::testing::{Between, Sent, datagram, pair};
+use super::testing::{Between, PATH_MTU, Sent, datagram, pair};
 use super::tracer::{Decision, Way};
 
 const ESP_IN_UDP: Between = Between { mode: Mode::Tunnel, protocol: Protocol::Esp, udp: true };
+
+const LIMITS: Limits = Limits { datagrams: 8, octets: 1 << 20 };
 
 /// All that works between the two addresses, IPv4.
 fn all() -> impl Iterator<Item = Between> {
@@ -178,4 +181,95 @@ fn no_number_is_used_that_is_not_granted() {
     here.send_all();
     assert_eq!(here.wire.sent().len(), 1, "the last that was granted");
     assert_eq!(here.drops(), [("ledger-behind", 2)]);
+}
+
+/// What the wire has, given to the other side, which puts fragments together.
+fn carry(here: &super::testing::Gateway, there: &mut super::testing::Gateway) -> usize {
+    let mut reassembler = Reassembler::new(LIMITS);
+    let mut cut = 0;
+    for sent in here.wire.sent() {
+        let whole = match sent {
+            Sent::Packet(packet) => {
+                assert!(packet.len() <= PATH_MTU);
+                let ip = Ip::parse(&packet).expect("an IP packet");
+                cut += usize::from(ip.fragment().is_some());
+                match reassembler.push(&ip, Duration::ZERO).expect("a fragment") {
+                    Some(whole) => Sent::Packet(whole),
+                    None if ip.fragment().is_some() => continue,
+                    None => Sent::Packet(packet),
+                }
+            }
+            datagrams @ Sent::Datagrams(..) => datagrams,
+        };
+        here.wire.0.lock().expect("the wire").push_back(whole);
+    }
+    there.receive_all();
+    cut
+}
+
+#[test]
+fn a_tunnel_cuts_what_is_inside_where_it_may() {
+    for protocol in [Protocol::Esp, Protocol::QEsp(253), Protocol::Ah] {
+        let (mut here, mut there) = pair(Between { mode: Mode::Tunnel, protocol, udp: false });
+        let packet = datagram(0, false, 4000);
+        here.tun.send(Offload::default(), &packet);
+        here.send_all();
+        assert_eq!(carry(&here, &mut there), 0, "no outer fragment");
+        let received = there.tun.received();
+        assert_eq!(received.len(), 3);
+        let mut reassembler = Reassembler::new(LIMITS);
+        let whole = received.iter().find_map(|(_, piece)| {
+            let ip = Ip::parse(piece).expect("a fragment");
+            reassembler.push(&ip, Duration::ZERO).expect("a fragment")
+        });
+        assert_eq!(whole.as_deref(), Some(&packet[..]));
+    }
+}
+
+#[test]
+fn a_sender_that_forbids_cutting_is_told_what_passes() {
+    for udp in [false, true] {
+        let (mut here, mut there) = pair(Between { udp, ..ESP_IN_UDP });
+        here.tun.send(Offload::default(), &datagram(0, true, 1472));
+        here.send_all();
+        assert!(here.wire.sent().is_empty());
+        assert_eq!(here.drops(), [("too-big", 1)]);
+        let (_, answer) = here.tun.received().remove(0);
+        let passes = usize::from(u16::from_be_bytes([answer[26], answer[27]]));
+        assert_eq!((&answer[16..20], answer[20], answer[21]), (&[192, 0, 2, 1][..], 3, 4));
+        // a packet of exactly that length passes, one of an octet more does not
+        here.tun.send(Offload::default(), &datagram(0, true, passes - 28));
+        here.tun.send(Offload::default(), &datagram(0, true, passes - 27));
+        here.send_all();
+        assert_eq!(carry(&here, &mut there), 0);
+        assert_eq!(there.tun.received().len(), 1);
+        assert_eq!(here.drops(), [("too-big", 2)]);
+    }
+}
+
+#[test]
+fn transport_mode_cuts_what_is_outside() {
+    for between in all().filter(|between| between.mode == Mode::Transport && !between.udp) {
+        let (mut here, mut there) = pair(between);
+        let packet = datagram(0, true, 4000);
+        here.tun.send(Offload::default(), &packet);
+        here.send_all();
+        assert_eq!(carry(&here, &mut there), 3);
+        let (_, mut whole) = there.tun.received().remove(0);
+        whole[6] |= 0x40; // DF was taken from the fragments
+        whole[10..12].copy_from_slice(&packet[10..12]);
+        assert_eq!(whole, packet, "{between:?}");
+    }
+}
+
+#[test]
+fn answers_are_limited() {
+    let (mut here, _) = pair(ESP_IN_UDP);
+    for _ in 0..1000 {
+        here.tun.send(Offload::default(), &datagram(0, true, 1472));
+    }
+    here.send_all();
+    assert_eq!(here.drops(), [("too-big", 1000)]);
+    let answers = here.tun.received().len();
+    assert!((1..1000).contains(&answers), "{answers}");
 }
