@@ -2,4 +2,5 @@
 
 pub mod config;
 pub mod datapath;
+pub mod decode;
 pub mod ledger;
