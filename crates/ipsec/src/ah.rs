@@ -90,7 +90,7 @@ impl HighBits {
 /// # Errors
 /// [`Reason::SourceRoute`] where the packet is not at its final destination,
 /// [`Reason::HeaderTooLong`], [`Reason::Malformed`].
-pub(crate) fn mute(header: &[u8]) -> Result<Head, Reason> {
+pub fn mute(header: &[u8]) -> Result<Head, Reason> {
     let mut head = Head::copy(header).ok_or(Reason::HeaderTooLong)?;
     let octets = head.as_mut_slice();
     match octets.first().map(|octet| octet >> 4) {

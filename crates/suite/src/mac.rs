@@ -67,9 +67,10 @@ impl Authenticator {
         })
     }
 
-    /// Hands the whole HMAC of `parts` to `then`.
+    /// Hands the whole HMAC of `parts` to `then`: for looking at packets whose ICV
+    /// was cut at another length.
     #[inline]
-    pub(crate) fn digest<T>(&self, parts: &[&[u8]], then: impl FnOnce(&[u8]) -> T) -> T {
+    pub fn digest<T>(&self, parts: &[&[u8]], then: impl FnOnce(&[u8]) -> T) -> T {
         match &self.state {
             State::Sha(key) => {
                 let mut context = hmac::Context::with_key(key);

@@ -1,5 +1,523 @@
 //! Opens captured packets with given keys and says what each is, or why it
-//! fails.
+//! fails. Unlike a gateway it opens replays and stale packets too, takes packets
+//! of both directions, tries what else might have been meant, and drops nothing.
 
+mod attempt;
 pub mod capture;
+mod diagnose;
+mod known;
 mod link;
+mod report;
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use headroom_ipsec::{Headers, Protocol, Reason, esp, qesp};
+use headroom_packet::fragment::{Limits, Reassembler};
+use headroom_packet::{Ip, protocol, udp};
+
+use crate::config::Config;
+use attempt::{Sealed, rebuild};
+use capture::{Capture, Frame};
+use known::{Known, Plain};
+use link::{Carried, carried};
+use report::protocol_name;
+
+pub use report::{Clear, Inner, Layer, Outcome, Packet, Summary, Tally};
+
+/// IPsec headers that are opened one inside the other.
+const MOST_LAYERS: usize = 4;
+/// SPIs of nobody that are counted one by one.
+const MOST_UNKNOWN: usize = 1000;
+/// Fragments that are kept until the others have come.
+const FRAGMENTS: Limits = Limits { datagrams: 4096, octets: 64 << 20 };
+/// The port of ESP in UDP (RFC 3948).
+const NAT_TRAVERSAL: u16 = 4500;
+
+/// Who is told of packets.
+pub trait Audience {
+    /// A packet, and where it was opened the packet that was inside.
+    fn packet(&mut self, packet: &Packet, clear: Option<&[u8]>);
+}
+
+impl<F: FnMut(&Packet, Option<&[u8]>)> Audience for F {
+    fn packet(&mut self, packet: &Packet, clear: Option<&[u8]>) {
+        self(packet, clear);
+    }
+}
+
+/// Opens packets.
+#[derive(Debug)]
+pub struct Decoder {
+    known: Vec<Known>,
+    /// By SPI and protocol number; several differ in their destination.
+    by_spi: HashMap<(u32, u8), Vec<usize>>,
+    qesp: Vec<u8>,
+    /// Ports of ESP in UDP.
+    ports: Vec<u16>,
+    fragments: Reassembler,
+    /// The latest time of a frame: the clock of the fragments.
+    now: Duration,
+    summary: Summary,
+}
+
+impl Decoder {
+    /// Makes the keys of a configuration ready.
+    ///
+    /// # Errors
+    /// A key that its suite refuses, with the association's name.
+    pub fn new(config: Config) -> Result<Self, String> {
+        let mut decoder = Self {
+            known: Vec::new(),
+            by_spi: HashMap::new(),
+            qesp: Vec::new(),
+            ports: vec![NAT_TRAVERSAL],
+            fragments: Reassembler::new(FRAGMENTS),
+            now: Duration::ZERO,
+            summary: Summary::default(),
+        };
+        for association in config.associations {
+            let spec = association.spec;
+            let protocol = spec.protection.protocol();
+            if let Protocol::QEsp(number) = protocol
+                && !decoder.qesp.contains(&number)
+            {
+                decoder.qesp.push(number);
+            }
+            if let Some(ports) = spec.udp {
+                decoder.ports.extend([ports.source, ports.destination]);
+            }
+            let index = decoder.known.len();
+            decoder.by_spi.entry((spec.spi, protocol.number())).or_default().push(index);
+            let name = spec.name.clone();
+            decoder.known.push(Known::new(spec).map_err(|error| format!("`{name}`: {error}"))?);
+        }
+        decoder.ports.sort_unstable();
+        decoder.ports.dedup();
+        Ok(decoder)
+    }
+
+    /// Reads a capture to its end.
+    pub fn capture(
+        mut self,
+        mut capture: Capture<impl Read>,
+        audience: &mut impl Audience,
+    ) -> Summary {
+        loop {
+            match capture.next_frame() {
+                Ok(Some(frame)) => self.frame(&frame, audience),
+                Ok(None) => return self.finish(),
+                Err(error) => {
+                    self.summary.ended_by = Some(error.to_string());
+                    return self.finish();
+                }
+            }
+        }
+    }
+
+    /// Takes one frame.
+    pub fn frame(&mut self, frame: &Frame<'_>, audience: &mut impl Audience) {
+        self.summary.frames += 1;
+        let mut told = Told { frame: frame.number, time: frame.time, ends: None };
+        let what = match carried(frame.link, frame.data) {
+            Carried::Other(what) => what,
+            Carried::Ip(packet) => match Ip::parse(packet) {
+                Ok(ip) => return self.outer(&ip, &mut told, audience),
+                Err(_) => match Ip::parse_train(packet) {
+                    Ok(ip) => return self.cut(&ip, frame, &mut told, audience),
+                    Err(_) if frame.data.len() < frame.original_len => "a frame that is cut short",
+                    Err(_) => "an IP packet with a malformed header",
+                },
+            },
+        };
+        self.tell(&told, Said::bare(Outcome::NotIpsec { what: what.into() }), audience);
+    }
+
+    /// What became of all packets so far.
+    pub fn finish(mut self) -> Summary {
+        let lost = self.fragments.given_up().saturating_add(self.fragments.datagrams() as u64);
+        self.summary.fragments_left = lost;
+        let tallies = self.known.iter_mut().map(Known::finish).filter(|tally| tally.packets > 0);
+        self.summary.associations = tallies.collect();
+        self.summary
+    }
+
+    /// The security protocol of this number, as the configuration has it.
+    fn protocol(&self, number: u8) -> Option<Protocol> {
+        match number {
+            protocol::ESP => Some(Protocol::Esp),
+            protocol::AH => Some(Protocol::Ah),
+            number => self.qesp.contains(&number).then_some(Protocol::QEsp(number)),
+        }
+    }
+
+    /// A packet as it was captured.
+    fn outer(&mut self, ip: &Ip<'_>, told: &mut Told, audience: &mut impl Audience) {
+        told.ends = Some((ip.source(), ip.destination()));
+        let security = self.protocol(ip.upper());
+        if ip.fragment().is_some() && (security.is_some() || ip.upper() == protocol::UDP) {
+            return self.fragment(ip, told, audience);
+        }
+        if security.is_some() {
+            let said = self.layers(ip.bytes(), None);
+            return self.tell(told, said, audience);
+        }
+        let datagram =
+            (ip.upper() == protocol::UDP).then(|| udp::Packet::new(ip.payload()).ok()).flatten();
+        let ours = datagram.filter(|datagram| {
+            let ports = [datagram.source_port(), datagram.destination_port()];
+            ports.iter().any(|port| self.ports.binary_search(port).is_ok())
+        });
+        match ours {
+            Some(datagram) => self.datagram(ip, &datagram, told, audience),
+            None => {
+                let what = Inner::of(ip).to_string();
+                self.tell(told, Said::bare(Outcome::NotIpsec { what }), audience);
+            }
+        }
+    }
+
+    /// A fragment of what may be IPsec (RFC 4303, section 3.4.1).
+    fn fragment(&mut self, ip: &Ip<'_>, told: &mut Told, audience: &mut impl Audience) {
+        self.now = self.now.max(told.time);
+        let note = match self.fragments.push(ip, self.now) {
+            Ok(Some(whole)) => {
+                let whole = Ip::parse(&whole).ok().filter(|whole| whole.fragment().is_none());
+                return whole.map_or((), |whole| self.outer(&whole, told, audience));
+            }
+            Ok(None) => None,
+            Err(rejected) => Some(format!("it is dropped: {rejected}")),
+        };
+        let notes = note.into_iter().collect();
+        self.tell(told, Said { notes, ..Said::bare(Outcome::Fragment) }, audience);
+    }
+
+    /// ESP in UDP (RFC 3948).
+    fn datagram(
+        &mut self,
+        ip: &Ip<'_>,
+        datagram: &udp::Packet<'_>,
+        told: &mut Told,
+        audience: &mut impl Audience,
+    ) {
+        const NON_ESP_MARKER: [u8; 4] = [0; 4];
+        let ports = (datagram.source_port(), datagram.destination_port());
+        let body = datagram.payload();
+        if body == [0xff] {
+            return self.tell(told, Said::bare(Outcome::Keepalive), audience);
+        }
+        if body.starts_with(&NON_ESP_MARKER) {
+            return self.tell(told, Said::bare(Outcome::Ike), audience);
+        }
+        // as it would be without UDP
+        let header = &ip.bytes()[..ip.upper_offset()];
+        let packet = |body: &[u8]| rebuild(header, protocol::ESP, body);
+        for segment in body.chunks(train_segment(body).unwrap_or(body.len()).max(1)) {
+            let mut said = match packet(segment) {
+                Some(packet) => self.layers(&packet, Some(ports)),
+                None => Said::bare(Outcome::failed(Reason::Malformed, Vec::new())),
+            };
+            if segment.len() < body.len() {
+                let octets = body.len();
+                said.notes.push(format!("one of a train of {octets} octets, as a host captures what it sends with UDP GSO"));
+            }
+            self.tell(told, said, audience);
+        }
+    }
+
+    /// A packet of which the capture has a part.
+    fn cut(
+        &mut self,
+        ip: &Ip<'_>,
+        frame: &Frame<'_>,
+        told: &mut Told,
+        audience: &mut impl Audience,
+    ) {
+        told.ends = Some((ip.source(), ip.destination()));
+        let outcome = match self.protocol(ip.upper()) {
+            Some(_) => Outcome::Cut { captured: frame.data.len(), original: frame.original_len },
+            None => Outcome::NotIpsec {
+                what: format!("{}, cut by the capture", protocol_name(ip.upper())),
+            },
+        };
+        let layers = self.protocol(ip.upper()).and_then(|protocol| {
+            let sealed = seal(ip.bytes(), ip, protocol, None);
+            let (spi, sequence) = sealed.numbers().ok()?;
+            Some(layer(&sealed, spi, sequence.into(), None))
+        });
+        self.tell(
+            told,
+            Said { layers: layers.into_iter().collect(), ..Said::bare(outcome) },
+            audience,
+        );
+    }
+
+    /// Opens an IP packet whose upper protocol is a security protocol, and what
+    /// is inside, as long as that is one too.
+    fn layers(&mut self, packet: &[u8], udp: Option<(u16, u16)>) -> Said {
+        let mut said = Said::bare(Outcome::Dummy);
+        let mut packet = packet.to_vec();
+        loop {
+            let Ok(ip) = Ip::parse(&packet) else {
+                said.outcome = Outcome::failed(Reason::BadInner, Vec::new());
+                return said;
+            };
+            let deep = said.layers.len() == MOST_LAYERS || ip.fragment().is_some();
+            let Some(protocol) = self.protocol(ip.upper()).filter(|_| !deep) else {
+                said.outcome = Outcome::Opened { inner: Inner::of(&ip) };
+                said.clear = Some(packet);
+                return said;
+            };
+            let sealed = seal(&packet, &ip, protocol, udp.filter(|_| said.layers.is_empty()));
+            match self.unwrap(&sealed, &mut said.layers, &mut said.notes) {
+                Ok(Some(inside)) => packet = inside,
+                Ok(None) => return said,
+                Err((reason, findings)) => {
+                    said.outcome = Outcome::failed(reason, findings);
+                    return said;
+                }
+            }
+        }
+    }
+
+    /// Removes one header; none: a dummy packet.
+    fn unwrap(
+        &mut self,
+        sealed: &Sealed<'_>,
+        layers: &mut Vec<Layer>,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let (spi, low) = sealed.numbers().map_err(|reason| (reason, Vec::new()))?;
+        let place = layers.len();
+        layers.push(layer(sealed, spi, low.into(), None));
+        let Some(index) = self.find(sealed, spi, notes) else {
+            return Err((Reason::UnknownSpi, self.unknown(sealed, spi)));
+        };
+        let opened = known::open(&mut self.known, index, sealed, low, notes);
+        let known = &mut self.known[index];
+        layers[place].sa = Some(known.spec.name.clone());
+        known.tally.packets += 1;
+        let opened = opened.and_then(|Plain { next_header, payload, number }| {
+            layers[place].sequence = number;
+            if next_header == protocol::NO_NEXT_HEADER {
+                return Ok(None);
+            }
+            let inside = inside(sealed, &known.spec, next_header, payload, notes)?;
+            let ip = Ip::parse(&inside).map_err(|_| (Reason::BadInner, Vec::new()))?;
+            shown_is_true(sealed, &ip)?;
+            Ok(Some(inside))
+        });
+        match &opened {
+            Ok(_) => known.tally.opened += 1,
+            Err((reason, _)) => *known.tally.failed.entry(reason.name()).or_default() += 1,
+        }
+        opened
+    }
+
+    /// The association of an SPI, best the one with the packet's destination.
+    fn find(&self, sealed: &Sealed<'_>, spi: u32, notes: &mut Vec<String>) -> Option<usize> {
+        let candidates = self.by_spi.get(&(spi, sealed.protocol.number()))?;
+        let exact = candidates
+            .iter()
+            .find(|index| self.known[**index].spec.destination == sealed.destination);
+        let index = *exact.or(candidates.first())?;
+        let spec = &self.known[index].spec;
+        if exact.is_none() {
+            notes.push(format!(
+                "the SPI is that of `{}`, whose destination is {}: a receiver would not find it",
+                spec.name, spec.destination
+            ));
+        }
+        let configured = spec.udp.is_some();
+        if configured != sealed.udp.is_some() {
+            let words = if configured {
+                "has `udp`, and this came without"
+            } else {
+                "has no `udp`, and this came in UDP"
+            };
+            notes.push(format!(
+                "`{}` {words}: a receiver would drop it (wrong-encapsulation)",
+                spec.name
+            ));
+        }
+        Some(index)
+    }
+
+    fn unknown(&mut self, sealed: &Sealed<'_>, spi: u32) -> Vec<String> {
+        let Self { known, summary, .. } = self;
+        let name = format!("{} {spi:#x} to {}", sealed.protocol, sealed.destination);
+        let counted = &mut summary.unknown;
+        if counted.len() < MOST_UNKNOWN || counted.contains_key(&name) {
+            *counted.entry(name).or_default() += 1;
+        } else {
+            *counted.entry("all further SPIs".into()).or_default() += 1;
+        }
+        const SHOWN: usize = 8;
+        let mut findings = Vec::new();
+        let named = known.iter().filter(|known| known.spec.spi == spi);
+        findings.extend(named.take(SHOWN).map(|known| {
+            let spec = &known.spec;
+            format!(
+                "`{}` has this SPI, but is {} to {}",
+                spec.name,
+                spec.protection.protocol(),
+                spec.destination
+            )
+        }));
+        if known.iter().any(|known| known.spec.spi == spi.swap_bytes()) {
+            findings.push("with its octets reversed it would be known: the SPI was written in the wrong order".into());
+        }
+        let same = known.iter().filter(|known| known.spec.protection.protocol() == sealed.protocol);
+        let total = same.clone().count();
+        let listed: Vec<String> = same
+            .take(SHOWN)
+            .map(|known| format!("{:#x} ({})", known.spec.spi, known.spec.name))
+            .collect();
+        findings.push(match total {
+            0 => format!("the configuration has no association of {}", sealed.protocol),
+            _ => {
+                let more = if total > SHOWN {
+                    format!(" and {} more", total - SHOWN)
+                } else {
+                    String::new()
+                };
+                format!("known for {}: {}{more}", sealed.protocol, listed.join(", "))
+            }
+        });
+        findings
+    }
+
+    fn tell(&mut self, told: &Told, said: Said, audience: &mut impl Audience) {
+        let Said { layers, outcome, notes, clear } = said;
+        let summary = &mut self.summary;
+        match &outcome {
+            Outcome::Opened { .. } | Outcome::Dummy => summary.opened += 1,
+            Outcome::Failed { .. } => summary.failed += 1,
+            Outcome::Cut { .. } => summary.cut += 1,
+            Outcome::Fragment => summary.fragments += 1,
+            Outcome::Ike | Outcome::Keepalive | Outcome::NotIpsec { .. } => summary.others += 1,
+        }
+        let (source, destination) = told.ends.unzip();
+        let time = told.time.as_secs_f64();
+        let packet =
+            Packet { frame: told.frame, time, source, destination, layers, outcome, notes };
+        audience.packet(&packet, clear.as_deref());
+    }
+}
+
+/// What is said of one packet.
+struct Said {
+    layers: Vec<Layer>,
+    outcome: Outcome,
+    notes: Vec<String>,
+    /// The packet inside.
+    clear: Option<Vec<u8>>,
+}
+
+impl Said {
+    fn bare(outcome: Outcome) -> Self {
+        Self { layers: Vec::new(), outcome, notes: Vec::new(), clear: None }
+    }
+}
+
+/// Why a packet was not opened, and what was found out about it.
+type Failure = (Reason, Vec<String>);
+
+/// What is said of every packet of a frame.
+struct Told {
+    frame: u64,
+    time: Duration,
+    ends: Option<(IpAddr, IpAddr)>,
+}
+
+fn seal<'a>(
+    packet: &'a [u8],
+    ip: &Ip<'a>,
+    protocol: Protocol,
+    udp: Option<(u16, u16)>,
+) -> Sealed<'a> {
+    let (header, _) = packet.split_at(ip.upper_offset());
+    let (source, destination) = (ip.source(), ip.destination());
+    Sealed { protocol, header, source, destination, udp, body: ip.payload() }
+}
+
+fn layer(sealed: &Sealed<'_>, spi: u32, sequence: u64, sa: Option<String>) -> Layer {
+    let clear = sealed.clear().ok().flatten().map(|clear| Clear {
+        source_port: clear.source_port,
+        destination_port: clear.destination_port,
+        protocol: clear.protocol,
+    });
+    Layer { protocol: sealed.protocol.to_string(), spi, sequence, udp: sealed.udp, clear, sa }
+}
+
+/// The IP packet that was protected.
+fn inside(
+    sealed: &Sealed<'_>,
+    spec: &headroom_ipsec::SaSpec,
+    next_header: u8,
+    payload: Vec<u8>,
+    notes: &mut Vec<String>,
+) -> Result<Vec<u8>, Failure> {
+    use headroom_ipsec::Mode;
+    let tunnel = matches!(next_header, protocol::IPV4 | protocol::IPV6);
+    let words = match (tunnel, spec.mode) {
+        (true, Mode::Transport) => {
+            Some("in it is a whole packet, as of tunnel mode; the SA says transport")
+        }
+        (false, Mode::Tunnel) => {
+            Some("in it is no whole packet, as of transport mode; the SA says tunnel")
+        }
+        _ => None,
+    };
+    notes.extend(words.map(|words| format!("{words}: a receiver may drop it")));
+    if !tunnel {
+        return rebuild(sealed.header, next_header, &payload).ok_or((Reason::BadInner, Vec::new()));
+    }
+    let version = payload.first().map(|octet| octet >> 4);
+    let said = if next_header == protocol::IPV4 { 4 } else { 6 };
+    if version != Some(said) {
+        let found = version.map_or("nothing".into(), |version| format!("version {version}"));
+        let finding = format!("the trailer says IPv{said}; the packet begins as {found}");
+        return Err((Reason::BadInner, vec![finding]));
+    }
+    Ok(payload)
+}
+
+/// docs/qesp.md: what a router was told must be true.
+fn shown_is_true(sealed: &Sealed<'_>, ip: &Ip<'_>) -> Result<(), Failure> {
+    let Ok(Some(shown)) = sealed.clear() else { return Ok(()) };
+    let real = qesp::Clear::of(&Headers::read(ip));
+    if shown == real {
+        return Ok(());
+    }
+    let words = |clear: qesp::Clear| {
+        format!(
+            "{} {}→{}",
+            protocol_name(clear.protocol),
+            clear.source_port,
+            clear.destination_port
+        )
+    };
+    Err((
+        Reason::PortsMismatch,
+        vec![format!("it shows {}; the packet is {}", words(shown), words(real))],
+    ))
+}
+
+/// Octets of each segment, where a UDP payload is a train of ESP packets: the
+/// next one begins with the same SPI and the next number.
+fn train_segment(body: &[u8]) -> Option<usize> {
+    /// Below this nobody makes a train.
+    const SHORTEST: usize = 64;
+    let header = esp::Header::read(body).ok()?;
+    let mut next = [0; esp::HEADER_LEN];
+    next[..4].copy_from_slice(&header.spi.to_be_bytes());
+    next[4..].copy_from_slice(&header.sequence.checked_add(1)?.to_be_bytes());
+    let rest = body.get(SHORTEST..)?;
+    rest.windows(next.len()).position(|octets| octets == next).map(|at| at + SHORTEST)
+}
+
+#[cfg(test)]
+mod tests;

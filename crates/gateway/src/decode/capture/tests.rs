@@ -2,7 +2,10 @@
 
 use super::*;
 
-fn read_all(file: &[u8]) -> (Vec<(Duration, u32, Vec<u8>, usize)>, Option<String>) {
+/// Time, link, what is there, original length.
+type Read = (Duration, u32, Vec<u8>, usize);
+
+fn read_all(file: &[u8]) -> (Vec<Read>, Option<String>) {
     let mut frames = Vec::new();
     let mut capture = match Capture::new(file) {
         Ok(capture) => capture,

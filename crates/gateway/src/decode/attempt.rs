@@ -1,0 +1,221 @@
+//! One attempt to open one IPsec header with one set of keys and one guess of
+//! everything that is not on the wire.
+
+use std::net::IpAddr;
+
+use headroom_ipsec::spec::{Protection, Secrets};
+use headroom_ipsec::{Protocol, Reason, SaSpec, ah, esp, qesp};
+use headroom_suite::{Authenticator, Bound, KeyError, Transform};
+
+/// Algorithms with their keys.
+#[derive(Debug)]
+pub(super) enum Guard {
+    Cipher(Box<dyn Transform>),
+    Mac(Authenticator),
+}
+
+impl Guard {
+    pub(super) fn new(protection: &Protection) -> Result<Self, KeyError> {
+        match protection {
+            Protection::Ah { mac, key } => mac.bind(key).map(Self::Mac),
+            Protection::Esp(secrets) | Protection::QEsp { secrets, .. } => {
+                let Secrets { suite, key, mac_key } = secrets;
+                suite.bind(key, mac_key.as_ref()).map(Self::Cipher)
+            }
+        }
+    }
+}
+
+/// An IPsec header with what it protects, and what stands before it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sealed<'a> {
+    pub(super) protocol: Protocol,
+    /// The IP header, extension headers included.
+    pub(super) header: &'a [u8],
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    pub(super) udp: Option<(u16, u16)>,
+    /// From the IPsec header to the packet's end.
+    pub(super) body: &'a [u8],
+}
+
+/// What is not on the wire.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Guess {
+    /// The whole sequence number.
+    pub(super) number: u64,
+    /// Whether its high half is covered.
+    pub(super) extended: bool,
+    /// Addresses that Q-ESP and AH cover.
+    pub(super) addresses: Addresses,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Addresses {
+    AsReceived,
+    Of(IpAddr, IpAddr),
+    NotCovered,
+}
+
+impl<'a> Sealed<'a> {
+    /// SPI and the lower half of the sequence number.
+    pub(super) fn numbers(&self) -> Result<(u32, u32), Reason> {
+        match self.protocol {
+            Protocol::Ah => ah::Header::read(self.body).map(|header| (header.spi, header.sequence)),
+            Protocol::Esp | Protocol::QEsp(_) => {
+                let at = self.header_len() - esp::HEADER_LEN;
+                let header = esp::Header::read(self.body.get(at..).ok_or(Reason::Truncated)?)?;
+                Ok((header.spi, header.sequence))
+            }
+        }
+    }
+
+    /// Octets of ESP's or Q-ESP's header.
+    pub(super) fn header_len(&self) -> usize {
+        match self.protocol {
+            Protocol::QEsp(_) => qesp::HEADER_LEN,
+            Protocol::Esp | Protocol::Ah => esp::HEADER_LEN,
+        }
+    }
+
+    /// What Q-ESP shows to routers.
+    pub(super) fn clear(&self) -> Result<Option<qesp::Clear>, Reason> {
+        match self.protocol {
+            Protocol::QEsp(_) => qesp::Clear::read(self.body).map(Some),
+            Protocol::Esp | Protocol::Ah => Ok(None),
+        }
+    }
+
+    /// Whether its lengths allow these algorithms at all.
+    pub(super) fn fits(&self, guard: &Guard) -> Result<(), Reason> {
+        match guard {
+            Guard::Mac(mac) => {
+                let header = ah::Header::read(self.body)?;
+                if header.len < ah::FIXED_LEN + mac.icv_len() {
+                    Err(Reason::Truncated)
+                } else {
+                    Ok(())
+                }
+            }
+            Guard::Cipher(transform) => {
+                let around = self.header_len() + transform.iv_len() + transform.icv_len();
+                let text = self.body.len().checked_sub(around).filter(|text| *text >= 2);
+                match text.ok_or(Reason::Truncated)? % transform.block_len() {
+                    0 => Ok(()),
+                    _ => Err(Reason::WrongLength),
+                }
+            }
+        }
+    }
+
+    /// The text, trailer and all, or what stands behind AH, where the check
+    /// value is right.
+    pub(super) fn open(&self, guard: &Guard, guess: Guess) -> Option<Vec<u8>> {
+        match guard {
+            Guard::Cipher(transform) => self.decrypt(transform.as_ref(), guess),
+            Guard::Mac(mac) => self.verify(mac, guess),
+        }
+    }
+
+    fn decrypt(&self, transform: &dyn Transform, guess: Guess) -> Option<Vec<u8>> {
+        let mut room = [0; qesp::MAX_ADDRESSES_LEN];
+        let addresses = match (self.protocol, guess.addresses) {
+            (Protocol::QEsp(_), Addresses::AsReceived) => {
+                qesp::addresses(self.source, self.destination, &mut room)
+            }
+            (Protocol::QEsp(_), Addresses::Of(source, destination)) => {
+                qesp::addresses(source, destination, &mut room)
+            }
+            _ => &[],
+        };
+        let (header, rest) = self.body.split_at_checked(self.header_len())?;
+        let mut rest = rest.to_vec();
+        let end = rest.len().checked_sub(transform.icv_len())?;
+        let text = transform.iv_len()..end;
+        if text.is_empty() || text.len() % transform.block_len() != 0 {
+            return None;
+        }
+        let Guess { number: sequence, extended, .. } = guess;
+        transform.open(&Bound { header, sequence, extended, addresses }, &mut rest).ok()?;
+        rest.truncate(end);
+        rest.drain(..text.start);
+        Some(rest)
+    }
+
+    fn verify(&self, mac: &Authenticator, guess: Guess) -> Option<Vec<u8>> {
+        let icv_len = mac.icv_len();
+        let (len, icv, muted, body, high) = self.covered(icv_len, guess)?;
+        mac.verify(&[&muted, &body, &high], &icv).ok()?;
+        Some(self.body[len..].to_vec())
+    }
+
+    /// Octets of AH's header, its check value of `icv_len` octets, and what is
+    /// covered (RFC 4302, section 3.3.3).
+    pub(super) fn covered(&self, icv_len: usize, guess: Guess) -> Option<Covered> {
+        let header = ah::Header::read(self.body).ok()?;
+        let end = ah::FIXED_LEN + icv_len;
+        if header.len < end {
+            return None;
+        }
+        let icv = self.body[ah::FIXED_LEN..end].to_vec();
+        let mut body = self.body.to_vec();
+        body[ah::FIXED_LEN..end].fill(0);
+        let mut muted = ah::mute(self.header).ok()?.as_slice().to_vec();
+        if let Addresses::Of(source, destination) = guess.addresses {
+            put_addresses(&mut muted, source, destination)?;
+        }
+        let high = ((guess.number >> 32) as u32).to_be_bytes();
+        let high = if guess.extended { high.to_vec() } else { Vec::new() };
+        Some((header.len, icv, muted, body, high))
+    }
+}
+
+/// Length of the header, check value, muted IP header, AH and what is behind,
+/// high half of the number.
+pub(super) type Covered = (usize, Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
+
+fn put_addresses(header: &mut [u8], source: IpAddr, destination: IpAddr) -> Option<()> {
+    match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            header.get_mut(12..16)?.copy_from_slice(&source.octets());
+            header.get_mut(16..20)?.copy_from_slice(&destination.octets());
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            header.get_mut(8..24)?.copy_from_slice(&source.octets());
+            header.get_mut(24..40)?.copy_from_slice(&destination.octets());
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// The IP packet that a transport-mode payload makes with its header.
+pub(super) fn rebuild(header: &[u8], next_header: u8, payload: &[u8]) -> Option<Vec<u8>> {
+    let field = last_field(header)?;
+    let mut packet = [header, payload].concat();
+    headroom_packet::header::set_total_len(&mut packet, header.len() + payload.len()).ok()?;
+    headroom_packet::header::set_protocol(&mut packet, field, next_header).ok()?;
+    Some(packet)
+}
+
+/// The octet of a header that names what follows it.
+fn last_field(header: &[u8]) -> Option<usize> {
+    match header.first()? >> 4 {
+        4 => return Some(9),
+        6 if header.len() >= 40 => {}
+        _ => return None,
+    }
+    let (mut at, mut field, mut kind) = (40, 6, header[6]);
+    while let Some([next, len]) = header.get(at..at + 2) {
+        field = at;
+        let fragment = kind == headroom_packet::protocol::FRAGMENT;
+        at += if fragment { 8 } else { (usize::from(*len) + 1) * 8 };
+        kind = *next;
+    }
+    (at == header.len()).then_some(field)
+}
+
+/// A guess that is the association's own.
+pub(super) fn own_guess(spec: &SaSpec, number: u64) -> Guess {
+    Guess { number, extended: spec.extended_sequence, addresses: Addresses::AsReceived }
+}

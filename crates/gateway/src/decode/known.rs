@@ -1,0 +1,157 @@
+//! An association of the configuration and what was seen of it.
+
+use headroom_ipsec::replay::Window;
+use headroom_ipsec::{Protocol, Reason, SaSpec, esp};
+use headroom_suite::KeyError;
+
+use super::attempt::{Guard, Sealed, own_guess};
+use super::{Failure, Tally, diagnose};
+
+/// Packets of one association that fail and are looked into.
+const MOST_DIAGNOSES: u32 = 100;
+/// High halves of the number that are tried before anything was opened: the
+/// capture may begin in the middle.
+const HIGH_HALVES: u64 = 64;
+
+/// An association with its keys ready.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) spec: SaSpec,
+    pub(super) guard: Guard,
+    pub(super) tally: Tally,
+    window: Window,
+    /// Packets opened, of different numbers.
+    distinct: u64,
+    diagnoses_left: u32,
+    padding_told: bool,
+}
+
+/// What was protected.
+pub(super) struct Plain {
+    pub(super) next_header: u8,
+    pub(super) payload: Vec<u8>,
+    pub(super) number: u64,
+}
+
+impl Known {
+    pub(super) fn new(spec: SaSpec) -> Result<Self, KeyError> {
+        Ok(Self {
+            guard: Guard::new(&spec.protection)?,
+            tally: Tally { name: spec.name.clone(), ..Tally::default() },
+            window: Window::new(spec.window, 0),
+            distinct: 0,
+            diagnoses_left: MOST_DIAGNOSES,
+            padding_told: false,
+            spec,
+        })
+    }
+
+    pub(super) fn finish(&mut self) -> Tally {
+        let mut tally = std::mem::take(&mut self.tally);
+        if let (Some(first), Some(last)) = (tally.first, tally.last) {
+            tally.missing = (last - first).saturating_add(1).saturating_sub(self.distinct);
+        }
+        tally
+    }
+
+    /// Notes a packet whose check value is right.
+    fn arrived(&mut self, number: u64, notes: &mut Vec<String>) {
+        let tally = &mut self.tally;
+        let last = tally.last.unwrap_or(0);
+        match self.window.accept(number) {
+            Ok(()) => {
+                self.distinct += 1;
+                if number < last {
+                    tally.reordered += 1;
+                    tally.furthest_behind = tally.furthest_behind.max(last - number);
+                    notes.push(format!(
+                        "reordered: {} behind the highest number so far",
+                        last - number
+                    ));
+                }
+            }
+            Err(Reason::Replay) => {
+                tally.replayed += 1;
+                notes.push(
+                    "replayed: a packet of this number was seen before; a receiver drops it".into(),
+                );
+            }
+            Err(_) => {
+                tally.stale += 1;
+                let behind = last.saturating_sub(number);
+                notes.push(format!(
+                    "stale: {behind} behind the highest number so far, left of the window of {} packets; a receiver \
+                     drops it",
+                    self.spec.window
+                ));
+            }
+        }
+        tally.last = Some(tally.last.map_or(number, |last| last.max(number)));
+        tally.first = Some(tally.first.map_or(number, |first| first.min(number)));
+    }
+
+    /// Whole numbers that a packet may have, the likeliest first.
+    fn numbers(&self, low: u32) -> Vec<u64> {
+        let extended = self.spec.extended_sequence;
+        let likely = self.window.infer(low, extended);
+        let mut numbers = vec![likely];
+        if extended && self.tally.last.is_none() {
+            numbers.extend((1..HIGH_HALVES).map(|high| high << 32 | u64::from(low)));
+        } else if extended {
+            // one left of the window looks like one of the next half
+            numbers.extend(likely.checked_sub(1 << 32));
+        }
+        numbers
+    }
+}
+
+/// Opens what `all[index]` should be able to open.
+pub(super) fn open(
+    all: &mut [Known],
+    index: usize,
+    sealed: &Sealed<'_>,
+    low: u32,
+    notes: &mut Vec<String>,
+) -> Result<Plain, Failure> {
+    let known = &all[index];
+    let bare = |reason| (reason, Vec::new());
+    sealed.clear().map_err(bare)?;
+    let fits = sealed.fits(&known.guard);
+    let candidates = known.numbers(low);
+    let opened = candidates.iter().find_map(|number| {
+        sealed.open(&known.guard, own_guess(&known.spec, *number)).map(|text| (*number, text))
+    });
+    let Some((number, mut text)) = opened else {
+        let reason = fits.err().unwrap_or(Reason::Forged);
+        let findings = if known.diagnoses_left == 0 {
+            Vec::new()
+        } else {
+            diagnose::forged(sealed, all, index, candidates[0])
+        };
+        all[index].diagnoses_left = all[index].diagnoses_left.saturating_sub(1);
+        return Err((reason, findings));
+    };
+    if all[index].tally.last.is_none() && number >> 32 > 0 {
+        let high = number >> 32;
+        notes.push(format!(
+            "the capture begins in the middle: the high half of the sequence number is {high}"
+        ));
+    }
+    if let Some(words) = diagnose::ah_padding(sealed, &all[index])
+        && !std::mem::replace(&mut all[index].padding_told, true)
+    {
+        notes.push(words);
+    }
+    all[index].arrived(number, notes);
+    if let Protocol::Ah = sealed.protocol {
+        let next_header = *sealed.body.first().ok_or(bare(Reason::Truncated))?;
+        return Ok(Plain { next_header, payload: text, number });
+    }
+    match esp::read_trailer(&text) {
+        Ok((next_header, len)) => {
+            text.truncate(len);
+            Ok(Plain { next_header, payload: text, number })
+        }
+        Err(reason) => Err((reason, diagnose::bad_padding(sealed, &all[index], number))),
+    }
+}

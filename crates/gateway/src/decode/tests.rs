@@ -1,0 +1,478 @@
+//! Packets that an engine sealed, captured, and opened with the right keys and
+//! with wrong ones.
+
+use std::path::Path;
+
+use headroom_ipsec::spec::{Action, Selector};
+use headroom_ipsec::{Engine, FlowCache, PolicySpec, Verdict};
+use headroom_packet::fragment::Fragmenter;
+
+use super::*;
+use crate::config::Purpose;
+
+/// One `[[sa]]` from the first end to the second.
+fn sa(name: &str, protocol: &str, mode: &str, suite: &str, more: &str) -> String {
+    let suite_of = |text: &str| text.parse::<headroom_suite::Suite>().ok();
+    let (key, mac) = match suite_of(suite) {
+        Some(suite) => (suite.key_len(), suite.mac_key_len()),
+        None => (suite.parse::<headroom_suite::Mac>().expect("a suite").key_len(), 0),
+    };
+    let hex = |len: usize, seed: u8| -> String {
+        (0..len).map(|at| format!("{:02x}", seed.wrapping_add(at as u8).wrapping_mul(31))).collect()
+    };
+    let mut text = format!(
+        "[[sa]]\nname = \"{name}\"\ndirection = \"out\"\nprotocol = \"{protocol}\"\nmode = \"{mode}\"\nspi = 0x1000\n\
+         source = \"192.0.2.1\"\ndestination = \"192.0.2.2\"\nsuite = \"{suite}\"\n"
+    );
+    if key > 0 {
+        text += &format!("key = \"{}\"\n", hex(key, 1));
+    }
+    if mac > 0 {
+        text += &format!("integrity_key = \"{}\"\n", hex(mac, 99));
+    }
+    text + more
+}
+
+fn config(sas: &str) -> Config {
+    let text = format!("name = \"hr0\"\n{sas}");
+    Config::parse_with(&text, Path::new("hr0.toml"), Purpose::Decode, |_| Err(String::new()))
+        .expect("a configuration")
+}
+
+/// An engine that protects everything by the associations of `sas`.
+fn sender(sas: &str) -> Engine {
+    let specs: Vec<_> = config(sas).associations.into_iter().map(|one| one.spec).collect();
+    let out = specs.iter().map(|spec| spec.name.clone()).collect();
+    let action = Action::Protect { out, inbound: Vec::new() };
+    let policy = PolicySpec { name: "all".into(), selector: Selector::ANY, action };
+    let engine = Engine::new(specs, vec![policy], None, Duration::ZERO).expect("an engine");
+    engine.associations().for_each(|sa| sa.sequence().grant(u64::MAX));
+    engine
+}
+
+/// A UDP datagram with `octets` of payload.
+fn packet(v6: bool, octets: usize) -> Vec<u8> {
+    let (source, destination) =
+        if v6 { ("fd00::1", "fd00::2") } else { ("192.0.2.1", "192.0.2.2") };
+    let fresh = headroom_packet::header::Fresh {
+        source: source.parse().expect("an address"),
+        destination: destination.parse().expect("an address"),
+        tos: 0,
+        hop_limit: 64,
+        protocol: protocol::UDP,
+        id: 7,
+        dont_fragment: false,
+        flow_label: 0,
+    };
+    let mut packet = vec![0x61; 100 + octets];
+    let front = fresh.write(udp::HEADER_LEN + octets, &mut packet).expect("room");
+    udp::write(5000, 80, octets, &mut packet[front..]).expect("room");
+    packet.truncate(front + udp::HEADER_LEN + octets);
+    packet
+}
+
+fn seal(engine: &Engine, packet: &[u8]) -> Vec<u8> {
+    let headers = Headers::read(&Ip::parse(packet).expect("a packet"));
+    let Verdict::Protect(_, bundle) = engine.decide(&headers, &mut FlowCache::default()) else {
+        panic!("not protected");
+    };
+    let mut numbers = bundle.reserve(1, packet.len() as u64).expect("numbers");
+    let mut out = vec![0; 70_000];
+    let write = |room: &mut [u8]| room.copy_from_slice(packet);
+    let len = bundle.seal(&mut numbers, &headers, packet.len(), &mut out, write).expect("sealed");
+    out.truncate(len);
+    out
+}
+
+/// What is said of packets, what was in them, and the summary.
+fn decode(sas: &str, packets: &[Vec<u8>]) -> (Vec<Packet>, Vec<Option<Vec<u8>>>, Summary) {
+    let mut file = Vec::new();
+    let mut writer = capture::Writer::new(&mut file).expect("memory");
+    for (at, packet) in packets.iter().enumerate() {
+        writer.write(Duration::from_millis(at as u64), packet).expect("memory");
+    }
+    writer.finish().expect("memory");
+    let (mut said, mut inside) = (Vec::new(), Vec::new());
+    let decoder = Decoder::new(config(sas)).expect("keys");
+    let summary =
+        decoder.capture(Capture::new(&file[..]).expect("a capture"), &mut |packet: &Packet,
+                                                                           clear: Option<
+            &[u8],
+        >| {
+            said.push(packet.clone());
+            inside.push(clear.map(<[u8]>::to_vec));
+        });
+    (said, inside, summary)
+}
+
+/// One packet of `sender_sas`, looked at with `sas`: why it fails, and what was
+/// found out.
+fn failure(sender_sas: &str, sas: &str) -> (String, String) {
+    failure_of(&seal(&sender(sender_sas), &packet(false, 100)), sas)
+}
+
+fn failure_of(packet: &[u8], sas: &str) -> (String, String) {
+    let (said, _, summary) = decode(sas, &[packet.to_vec()]);
+    let Outcome::Failed { reason, findings, .. } = &said[0].outcome else {
+        panic!("it was opened: {}", said[0]);
+    };
+    assert_eq!((summary.failed, summary.opened, summary.all_opened()), (1, 0, false));
+    ((*reason).to_owned(), findings.join("\n"))
+}
+
+const GCM: &str = "aes-128-gcm";
+const CBC: &str = "aes-128-cbc+hmac-sha256";
+
+#[test]
+fn everything_is_opened() {
+    let over = sa("ah", "ah", "transport", "hmac-sha384", "").replace("0x1000", "0x2000");
+    for (sas, layers) in [
+        (sa("a", "esp", "tunnel", GCM, ""), 1),
+        (sa("a", "esp", "transport", CBC, "esn = false\n"), 1),
+        (sa("a", "esp", "tunnel", "null+hmac-md5", ""), 1),
+        (sa("a", "ah", "transport", "hmac-sha1", ""), 1),
+        (sa("a", "ah", "tunnel", "hmac-sha512", ""), 1),
+        (sa("a", "qesp", "transport", GCM, ""), 1),
+        (sa("a", "qesp", "tunnel", CBC, ""), 1),
+        (sa("a", "esp", "tunnel", GCM, "udp = { source = 4500, destination = 4500 }\n"), 1),
+        (sa("a", "esp", "transport", GCM, "udp = { source = 999, destination = 998 }\n"), 1),
+        (sa("a", "esp", "transport", GCM, "") + &over, 2),
+        (sa("a", "qesp", "tunnel", GCM, "") + &over, 2),
+    ] {
+        let engine = sender(&sas);
+        let mut families = vec![false];
+        families.extend(sas.contains("\"tunnel\"").then_some(true));
+        for v6 in families {
+            let plain = packet(v6, 333);
+            let sealed = [seal(&engine, &plain), seal(&engine, &plain)];
+            let (said, inside, summary) = decode(&sas, &sealed);
+            assert_eq!(inside[1].as_deref(), Some(&plain[..]), "{sas}{}", said[1]);
+            assert_eq!(said[1].layers.len(), layers, "{}", said[1]);
+            assert!(summary.all_opened() && summary.opened == 2);
+            let words = said[1].to_string();
+            assert!(words.contains("UDP ") && words.contains(":80, "), "{words}");
+            assert!(said[1].notes.is_empty(), "{words}");
+        }
+    }
+}
+
+#[test]
+fn what_differs_between_the_ends_is_named() {
+    let other_key = |text: &str| text.replacen("key = \"1f", "key = \"2f", 1);
+    let swapped = |text: &str| {
+        let (key, mac) =
+            (text.find("key = ").expect("a key"), text.find("integrity_key").expect("one"));
+        let line = |at: usize| text[at..].split('"').nth(1).expect("digits").to_owned();
+        let (key, mac) = (line(key), line(mac));
+        text.replace(&key, "#").replace(&mac, &key).replace('#', &mac)
+    };
+    for (sender, receiver, words) in [
+        (
+            sa("a", "esp", "tunnel", GCM, ""),
+            sa("a", "esp", "tunnel", GCM, "esn = false\n"),
+            "`esn = true`",
+        ),
+        (
+            sa("a", "esp", "tunnel", CBC, "esn = false\n"),
+            sa("a", "esp", "tunnel", CBC, ""),
+            "`esn = false`",
+        ),
+        (
+            sa("a", "ah", "transport", "hmac-sha1", "esn = false\n"),
+            sa("a", "ah", "transport", "hmac-sha1", ""),
+            "`esn = false`",
+        ),
+        (
+            sa("a", "esp", "tunnel", "aes-256-gcm", ""),
+            sa("a", "esp", "tunnel", "chacha20-poly1305", ""),
+            "as AES-GCM with the same key",
+        ),
+        (
+            sa("a", "esp", "tunnel", "chacha20-poly1305", ""),
+            sa("a", "esp", "tunnel", "aes-256-gcm", ""),
+            "as chacha20-poly1305 with the same key",
+        ),
+        (
+            sa("a", "esp", "tunnel", "aes-256-cbc+hmac-sha256", ""),
+            swapped(&sa("a", "esp", "tunnel", "aes-256-cbc+hmac-sha256", "")),
+            "`key` and `integrity_key` exchanged",
+        ),
+        (
+            sa("a", "esp", "tunnel", GCM, ""),
+            other_key(&sa("a", "esp", "tunnel", GCM, ""))
+                + &sa("b", "esp", "tunnel", GCM, "").replace("0x1000", "0x1001"),
+            "suite and key of `b`",
+        ),
+        (
+            sa("a", "esp", "tunnel", "null+hmac-sha1", ""),
+            sa("a", "esp", "tunnel", GCM, ""),
+            "not encrypted",
+        ),
+    ] {
+        let (reason, findings) = failure(&sender, &receiver);
+        assert!(reason == "forged" || reason == "wrong-length", "{reason}");
+        assert!(findings.contains(words), "{findings}\n{sender}{receiver}");
+    }
+    let (reason, findings) =
+        failure(&sa("a", "esp", "tunnel", GCM, ""), &other_key(&sa("a", "esp", "tunnel", GCM, "")));
+    assert_eq!((reason.as_str(), findings.as_str()), ("forged", ""), "nothing is made up");
+}
+
+#[test]
+fn a_salt_in_the_wrong_place_is_seen() {
+    let right = sa("a", "esp", "tunnel", GCM, "");
+    let digits = right
+        .split("key = \"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next())
+        .expect("a key")
+        .to_owned();
+    let (key, salt) = digits.split_at(32);
+    let first = right.replace(&digits, &format!("{salt}{key}"));
+    assert!(failure(&right, &first).1.contains("the first 4 octets of `key` as the salt"));
+    let reversed: String = salt
+        .as_bytes()
+        .chunks(2)
+        .rev()
+        .map(|pair| std::str::from_utf8(pair).expect("digits"))
+        .collect();
+    let reversed = right.replace(&digits, &format!("{key}{reversed}"));
+    assert!(failure(&right, &reversed).1.contains("salt reversed"));
+}
+
+#[test]
+fn a_check_value_of_another_length_is_seen() {
+    let sas = sa("a", "esp", "tunnel", CBC, "esn = false\n");
+    // as Linux did before RFC 4868: SHA-256 cut to 96 bits
+    let mut short = seal(&sender(&sas), &packet(false, 100));
+    short.truncate(short.len() - 4);
+    let len = short.len();
+    headroom_packet::header::set_total_len(&mut short, len).expect("a header");
+    let (reason, findings) = failure_of(&short, &sas);
+    assert!(findings.contains("hmac-sha256 cut to 96 bits"), "{reason}: {findings}");
+}
+
+#[test]
+fn wrong_padding_is_looked_into() {
+    let sender_sas = sa("a", "esp", "tunnel", "3des-cbc+hmac-sha1", "");
+    let aes = sa("a", "esp", "tunnel", "aes-192-cbc+hmac-sha1", "");
+    let engine = sender(&sender_sas);
+    // lengths that fit both blocks
+    let found = (0..16).map(|more| seal(&engine, &packet(false, 100 + more))).find_map(|sealed| {
+        let (said, ..) = decode(&aes, &[sealed]);
+        match &said[0].outcome {
+            Outcome::Failed { reason: "bad-padding", findings, .. } => Some(findings.join(" ")),
+            _ => None,
+        }
+    });
+    assert_eq!(
+        found.as_deref(),
+        Some("the padding is right with the cipher 3des-cbc: the suites differ")
+    );
+}
+
+#[test]
+fn a_nat_on_the_way_is_seen() {
+    for sas in [sa("a", "ah", "transport", "hmac-sha256", ""), sa("a", "qesp", "tunnel", GCM, "")] {
+        let mut sealed = seal(&sender(&sas), &packet(false, 100));
+        sealed[12..16].copy_from_slice(&[198, 51, 100, 7]);
+        headroom_packet::header::refresh_checksum(&mut sealed).expect("a header");
+        let (reason, findings) = failure_of(&sealed, &sas);
+        assert!(
+            reason == "forged" && findings.contains("a NAT on the way"),
+            "{reason}: {findings}"
+        );
+    }
+}
+
+#[test]
+fn an_unknown_spi_is_answered_with_the_known_ones() {
+    let sas = sa("a", "esp", "tunnel", GCM, "");
+    let other = sas.replace("0x1000", "0x00100000").replace("\"a\"", "\"b\"");
+    let (reason, findings) = failure(&sas, &other);
+    assert_eq!(reason, "unknown-spi");
+    assert_eq!(
+        findings,
+        "with its octets reversed it would be known: the SPI was written in the wrong order\nknown for ESP: 0x100000 (b)"
+    );
+    let (_, findings) = failure(&sas, &sa("c", "ah", "tunnel", "hmac-sha1", ""));
+    assert!(findings.contains("`c` has this SPI, but is AH to 192.0.2.2"), "{findings}");
+    assert!(findings.contains("no association of ESP"), "{findings}");
+}
+
+#[test]
+fn replays_reordering_and_gaps_are_counted() {
+    let sas = sa("a", "esp", "tunnel", GCM, "window = 64\n");
+    let engine = sender(&sas);
+    let sealed: Vec<_> = (0..200).map(|_| seal(&engine, &packet(false, 10))).collect();
+    let order = [0, 1, 3, 2, 2, 10, 199, 50];
+    let packets: Vec<_> = order.map(|at| sealed[at].clone()).into();
+    let (said, _, summary) = decode(&sas, &packets);
+    let tally = &summary.associations[0];
+    assert_eq!((tally.opened, tally.reordered, tally.replayed, tally.stale), (8, 1, 1, 1));
+    assert_eq!((tally.first, tally.last), (Some(1), Some(200)));
+    assert_eq!((tally.missing, tally.furthest_behind), (200 - 6, 1));
+    assert!(said[3].notes[0].starts_with("reordered: 1 behind"));
+    assert!(said[4].notes[0].starts_with("replayed"));
+    assert!(said[7].notes[0].starts_with("stale: 149 behind"), "{:?}", said[7].notes);
+    assert!(summary.all_opened());
+}
+
+#[test]
+fn extended_numbers_are_followed() {
+    let sas = sa("a", "esp", "tunnel", GCM, "");
+    let engine = sender(&sas);
+    let sequence = engine.associations().next().expect("one").sequence();
+    sequence.skip_to((5 << 32) - 3);
+    let sealed: Vec<_> = (0..6).map(|_| seal(&engine, &packet(false, 10))).collect();
+    let (said, _, summary) = decode(&sas, &sealed);
+    let numbers: Vec<_> = said.iter().map(|packet| packet.layers[0].sequence).collect();
+    assert_eq!(numbers, ((5 << 32) - 3..(5 << 32) + 3).collect::<Vec<_>>());
+    assert!(
+        said[0].notes[0].contains("the high half of the sequence number is 4"),
+        "{:?}",
+        said[0].notes
+    );
+    assert!(said[1..].iter().all(|packet| packet.notes.is_empty()));
+    assert_eq!(summary.associations[0].missing, 0);
+}
+
+#[test]
+fn what_q_esp_shows_must_be_true() {
+    let sas = sa("a", "qesp", "transport", GCM, "");
+    let plain = packet(false, 100);
+    let engine = sender(&sas);
+    let (said, ..) = decode(&sas, &[seal(&engine, &plain)]);
+    let clear = said[0].layers[0].clear.expect("shown");
+    assert_eq!((clear.source_port, clear.destination_port, clear.protocol), (5000, 80, 17));
+    // a sender that shows other ports than it protects: sealed by hand
+    let spec = &config(&sas).associations[0].spec;
+    let attempt::Guard::Cipher(transform) = attempt::Guard::new(&spec.protection).expect("keys")
+    else {
+        panic!("a cipher");
+    };
+    let mut body =
+        qesp::Clear { source_port: 1, destination_port: 2, protocol: 17 }.octets().to_vec();
+    body.extend([0, 0, 0x10, 0, 0, 0, 0, 1]);
+    body.extend([0; 8]);
+    body.extend(&plain[20..]);
+    let padding = (plain.len() - 20 + 2).next_multiple_of(4) - (plain.len() - 20 + 2);
+    body.extend((1..=padding as u8).chain([padding as u8, protocol::UDP]));
+    body.extend([0; 16]);
+    let (header, rest) = body.split_at_mut(qesp::HEADER_LEN);
+    let addresses = &plain[12..20];
+    let bound = headroom_suite::Bound { header, sequence: 1, extended: true, addresses };
+    transform.seal(&bound, rest).expect("sealed");
+    let lying = rebuild(&plain[..20], 253, &body).expect("a packet");
+    let (reason, findings) = failure_of(&lying, &sas);
+    assert_eq!(
+        (reason.as_str(), findings.as_str()),
+        ("ports-mismatch", "it shows UDP 1→2; the packet is UDP 5000→80")
+    );
+}
+
+#[test]
+fn trains_fragments_keepalives_and_ike_are_recognised() {
+    let sas = sa("a", "esp", "tunnel", GCM, "udp = { source = 4500, destination = 4500 }\n");
+    let engine = sender(&sas);
+    let sealed: Vec<_> = (0..3).map(|_| seal(&engine, &packet(false, 400))).collect();
+    // what a host sees of its own UDP GSO
+    let body: Vec<u8> = sealed.iter().flat_map(|packet| packet[28..].to_vec()).collect();
+    let in_udp = |body: &[u8]| {
+        let mut datagram = vec![0; udp::HEADER_LEN];
+        udp::write(4500, 4500, body.len(), &mut datagram).expect("room");
+        rebuild(&sealed[0][..20], protocol::UDP, &[&datagram, body].concat()).expect("a packet")
+    };
+    let packets = [in_udp(&body), in_udp(&[0xff]), in_udp(&[0, 0, 0, 0, 1, 2]), packet(false, 5)];
+    let (said, inside, summary) = decode(&sas, &packets);
+    assert_eq!((summary.opened, summary.others, summary.frames), (3, 3, 4));
+    assert!(
+        said[2].notes[0].contains("UDP GSO")
+            && inside[2].as_deref() == Some(&packet(false, 400)[..])
+    );
+    assert!(matches!(said[3].outcome, Outcome::Keepalive));
+    assert!(matches!(said[4].outcome, Outcome::Ike));
+    assert!(matches!(said[5].outcome, Outcome::NotIpsec { .. }));
+
+    let sas = sa("a", "esp", "tunnel", GCM, "dont_fragment = \"clear\"\n");
+    let long = seal(&sender(&sas), &packet(false, 3000));
+    let cut = Fragmenter::new(Ip::parse(&long).expect("a packet"), 1500, 9).expect("fragments");
+    let mut pieces: Vec<Vec<u8>> = (0..cut.fragments())
+        .map(|index| {
+            let mut piece = vec![0; 1500];
+            let len = cut.copy(index, &mut piece).expect("room");
+            piece.truncate(len);
+            piece
+        })
+        .collect();
+    pieces.reverse();
+    let (said, _, summary) = decode(&sas, &pieces);
+    assert!(summary.opened == 1 && summary.all_opened(), "{summary}");
+    assert!(matches!(said.last().map(|said| &said.outcome), Some(Outcome::Opened { .. })));
+    pieces.pop();
+    assert_eq!(decode(&sas, &pieces).2.fragments_left, 1);
+}
+
+#[test]
+fn what_the_capture_cut_is_not_called_forged() {
+    let sas = sa("a", "esp", "tunnel", GCM, "");
+    let sealed = seal(&sender(&sas), &packet(false, 400));
+    let mut decoder = Decoder::new(config(&sas)).expect("keys");
+    let frame = Frame {
+        number: 1,
+        time: Duration::ZERO,
+        link: 101,
+        data: &sealed[..96],
+        original_len: sealed.len(),
+    };
+    let mut words = String::new();
+    decoder.frame(&frame, &mut |packet: &Packet, _: Option<&[u8]>| words = packet.to_string());
+    assert!(
+        words.contains("ESP 0x1000 #1") && words.contains("CUT by the capture: 96 of "),
+        "{words}"
+    );
+    assert!(!decoder.finish().all_opened());
+}
+
+#[test]
+fn everything_is_json() {
+    let sas = sa("a", "qesp", "tunnel", GCM, "");
+    let (said, _, summary) = decode(&sas, &[seal(&sender(&sas), &packet(true, 40))]);
+    let packet = serde_json::to_value(&said[0]).expect("JSON");
+    assert_eq!(packet["result"], "opened");
+    assert_eq!(packet["layers"][0]["sa"], "a");
+    assert_eq!(packet["inner"]["destination_port"], 80);
+    assert_eq!(serde_json::to_value(&summary).expect("JSON")["associations"][0]["opened"], 1);
+}
+
+mod hostile {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn damaged_packets_do_not_panic(
+            kind in 0..5usize,
+            at in 0..200usize,
+            value in any::<u8>(),
+            end in 0..300usize,
+        ) {
+            let over = sa("ah", "ah", "transport", "hmac-sha384", "").replace("0x1000", "0x2000");
+            let sas = [
+                sa("a", "esp", "transport", CBC, ""),
+                sa("a", "qesp", "tunnel", GCM, ""),
+                sa("a", "ah", "tunnel", "hmac-sha1", ""),
+                sa("a", "esp", "tunnel", GCM, "udp = { source = 4500, destination = 4500 }\n"),
+                sa("a", "esp", "transport", GCM, "") + &over,
+            ][kind].clone();
+            let mut sealed = seal(&sender(&sas), &packet(false, 100));
+            let place = at % sealed.len();
+            sealed[place] ^= value;
+            sealed.truncate(end.max(1));
+            let _ = decode(&sas, &[sealed]);
+        }
+    }
+}
