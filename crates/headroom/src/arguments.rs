@@ -1,5 +1,6 @@
 //! What one can type.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -38,6 +39,9 @@ pub(crate) enum Command {
     /// Move a file by FTP or HTTP and report the clocks (the lab's client)
     #[command(hide = true)]
     Fetch(Fetch),
+    /// Send datagrams as fast as they arrive, or there and back (the lab's load)
+    #[command(hide = true, subcommand)]
+    Load(Load),
     /// Start programs on a host of the testbed (the lab's agent)
     #[command(hide = true)]
     LabAgent,
@@ -186,6 +190,34 @@ pub(crate) struct Compare {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Load {
+    /// Count datagrams, and send them back
+    Serve {
+        /// Where it listens
+        address: SocketAddr,
+    },
+    /// As many datagrams as arrive
+    Packets(Sending),
+    /// One datagram at a time, there and back
+    Echo(Sending),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Sending {
+    /// Where the other end listens
+    pub(crate) to: SocketAddr,
+    /// Octets of each datagram
+    #[arg(long)]
+    pub(crate) size: usize,
+    /// For how long
+    #[arg(long)]
+    pub(crate) seconds: f64,
+    /// A file whose content the datagrams have, as far as it fits
+    #[arg(long)]
+    pub(crate) content: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ mod fetch;
 mod folder;
 mod lab;
 mod link;
+mod load;
 mod progress;
 
 use std::path::Path;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         }
         Command::Man { folder } => manual(folder.as_deref()),
         Command::Fetch(request) => fetch::run(request),
+        Command::Load(command) => load::run(command),
         Command::LabAgent => {
             headroom_lab::agent::serve();
             Ok(ExitCode::SUCCESS)

@@ -51,6 +51,7 @@ programs! {
     WIREGUARD_GO = "wireguard-go", "wireguard-go", ["--version"];
     CHARON = "charon-systemd", "charon-systemd", [];
     SWANCTL = "swanctl", "strongswan-swanctl", ["--version"];
+    IPERF3 = "iperf3", "iperf3", ["--version"];
     OPENVPN = "openvpn", "openvpn", ["--version"];
 }
 

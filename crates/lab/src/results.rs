@@ -177,6 +177,9 @@ pub struct WorkloadRecord {
     /// The commands; null: those of each service.
     #[serde(default)]
     pub commands: Option<Vec<String>>,
+    /// How long it goes on; null where it moves files or runs commands.
+    #[serde(default)]
+    pub seconds: Option<u32>,
 }
 
 /// The machine and its programs.
@@ -271,6 +274,9 @@ pub struct Sample {
     /// What TCP did in the file's direction, per transfer.
     #[serde(default)]
     pub tcp: Option<Tcp>,
+    /// What went, and for how long, where that is what was measured.
+    #[serde(default)]
+    pub load: Option<Load>,
     /// Far from the other samples of its cell (`analysis::outliers`); it counts
     /// all the same.
     #[serde(default)]
@@ -283,6 +289,21 @@ pub struct Sample {
     pub not_shaped: bool,
     /// What went wrong.
     pub error: Option<String>,
+}
+
+/// What went in the time of a `stream`, `packets` or `echo`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// The time, by the clock that `seconds` of the sample is from.
+    pub measured_s: Option<f64>,
+    /// Octets of payload that arrived (`stream`).
+    pub bytes: Option<u64>,
+    /// Datagrams that arrived (`packets`), round trips (`echo`).
+    pub packets: Option<u64>,
+    /// Datagrams that did not.
+    pub lost: Option<u64>,
+    /// The round trip that one in a hundred exceeds (`echo`).
+    pub p99_s: Option<f64>,
 }
 
 /// CPU time of one transfer, seconds.

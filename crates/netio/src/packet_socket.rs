@@ -69,6 +69,15 @@ pub(crate) fn dropped(socket: &OwnedFd) -> io::Result<u32> {
     if got == 0 { Ok(stats.tp_drops) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Attaches a filter that takes no octet of any frame (socket(7), `SO_ATTACH_FILTER`).
+pub(crate) fn refuse_all(socket: &OwnedFd) -> io::Result<()> {
+    let code = (libc::BPF_RET | libc::BPF_K) as u16;
+    let mut program = [libc::sock_filter { code, jt: 0, jf: 0, k: 0 }];
+    // the kernel copies the program, which lives over the call
+    let program = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
 /// Sets an option whose value is what the kernel expects at this level.
 pub(crate) fn set_option<T: Copy>(
     socket: &OwnedFd,

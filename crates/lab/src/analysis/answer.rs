@@ -95,17 +95,31 @@ pub fn prediction(predictions: &[Prediction]) -> Option<String> {
 
 fn measured(row: &Summary) -> Option<String> {
     let time = units::seconds(row.mean_s?);
+    // where a rate is told, the percentage is still one of time
+    let of_time =
+        if matches!(row.workload.as_str(), "stream" | "packets") { " in time" } else { "" };
     let against = match (row.overhead_pct, row.overhead_ci95_pct, &row.baseline) {
         (Some(pct), Some([lo, hi]), Some(base)) => {
-            format!(", {pct:+.1} % [{lo:+.1}, {hi:+.1}] against {}", base.to_uppercase())
+            format!(", {pct:+.1} % [{lo:+.1}, {hi:+.1}]{of_time} against {}", base.to_uppercase())
         }
         _ => String::new(),
     };
-    let what = match row.size_bytes {
-        0 => row.workload.clone(),
-        size => format!("{} {}", row.workload, units::size(size)),
-    };
-    Some(format!("{} takes {time} for `{what}`{against}.", row.stack.to_uppercase()))
+    let (stack, size) = (row.stack.to_uppercase(), units::size(row.size_bytes));
+    Some(match (row.workload.as_str(), row.size_bytes) {
+        ("stream", _) => {
+            let rate = units::rate(row.goodput_bps?);
+            format!("{stack} carries {rate} in one stream{against}.")
+        }
+        ("packets", _) => {
+            let rate = units::three(1.0 / row.mean_s?);
+            format!("{stack} carries {rate} datagrams of {size} a second{against}.")
+        }
+        ("echo", _) => {
+            format!("{stack} takes {time} for a datagram of {size} there and back{against}.")
+        }
+        (what, 0) => format!("{stack} takes {time} for `{what}`{against}."),
+        (what, _) => format!("{stack} takes {time} for `{what} {size}`{against}."),
+    })
 }
 
 #[cfg(test)]

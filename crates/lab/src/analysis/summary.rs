@@ -6,6 +6,7 @@ use super::limits::{self, Evidence};
 use super::slow_start::Segment;
 use super::{rfc6349, stats};
 use crate::results::{LinkReport, Sample, StackRecord, Summary, Tcp};
+use crate::workload::KINDS;
 
 /// Identity of a cell: link, workload, size, stack.
 type Key<'a> = (&'a str, &'a str, u64, &'a str);
@@ -71,6 +72,7 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
         Some(octets as f64 * 8.0 / t.mean)
     });
     let report = context.links.iter().find(|report| report.name == link);
+    let timed = KINDS.iter().any(|kind| kind.is_timed() && kind.name() == workload);
     let rate_bps = report.and_then(|report| report.rate_bps_of(workload));
     let evidence = Evidence {
         rate_bps,
@@ -103,7 +105,7 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
         limited_by: time.map(|_| limits::limited_by(&evidence).to_owned()),
         not_shaped: samples.iter().any(|sample| sample.not_shaped),
         outliers: samples.iter().filter(|sample| sample.outlier).count(),
-        rfc6349: time.filter(|_| size_bytes > 0).map(|t| {
+        rfc6349: time.filter(|_| size_bytes > 0 && !timed).map(|t| {
             let octets = samples.first().map_or(0, |s| file_octets(s, size_bytes)) as f64;
             let tcp: Vec<Tcp> = samples.iter().filter_map(|s| s.tcp).collect();
             rfc6349::of_cell(t.mean, octets, rate_bps, context.segment, &tcp)
@@ -161,6 +163,7 @@ pub(crate) mod tests {
             foreign_pct: None,
             wire: None,
             tcp: None,
+            load: None,
             outlier: false,
             peak_memory_bytes: None,
             marked: None,

@@ -63,6 +63,7 @@ struct WorkloadFile {
     files: Option<Spanned<u32>>,
     clients: Option<Spanned<u32>>,
     commands: Option<Spanned<Vec<String>>>,
+    seconds: Option<Spanned<u32>>,
 }
 
 /// A message and the place in the plan that it is about.
@@ -77,6 +78,9 @@ pub(super) fn at<T>(spanned: &Spanned<T>, message: impl Into<String>) -> At {
 
 /// Octets that a file may have.
 pub(super) const SIZES: std::ops::RangeInclusive<u64> = 1..=1 << 30;
+
+/// Octets that a datagram may have: the load's header, and what tunnels take.
+const DATAGRAMS: std::ops::RangeInclusive<u64> = 16..=16_000;
 
 /// As a baseline: this stack is compared with nothing.
 pub(super) const NO_BASELINE: &str = "none";
@@ -357,7 +361,17 @@ impl WorkloadFile {
         let sizes = if self.sizes.is_empty() {
             kind.default_sizes()
         } else {
-            self.sizes.iter().map(read_size).collect::<Result<Vec<_>, _>>()?
+            let sizes = self.sizes.iter().map(read_size).collect::<Result<Vec<_>, _>>()?;
+            if let Some((written, _)) = self
+                .sizes
+                .iter()
+                .zip(&sizes)
+                .find(|(_, size)| kind.is_datagrams() && !DATAGRAMS.contains(size))
+            {
+                let (least, most) = (DATAGRAMS.start(), DATAGRAMS.end());
+                return Err(at(written, format!("datagrams go from {least} B to {most} B")));
+            }
+            sizes
         };
         Ok(Workload {
             kind,
@@ -366,6 +380,7 @@ impl WorkloadFile {
             files: bounded(self.files.as_ref(), 10_000, 1..=100_000)?,
             clients: bounded(self.clients.as_ref(), 4, 2..=64)?,
             commands: self.commands.as_ref().map(|commands| commands.get_ref().clone()),
+            seconds: bounded(self.seconds.as_ref(), kind.default_seconds(), 1..=60)?,
         })
     }
 
@@ -377,10 +392,14 @@ impl WorkloadFile {
             }
             None => Ok(()),
         };
-        if kind == Kind::Commands {
+        if matches!(kind, Kind::Commands | Kind::Stream) {
             wrong(self.sizes.first().map(Spanned::span), "sizes")?;
-        } else {
+        }
+        if kind != Kind::Commands {
             wrong(self.commands.as_ref().map(Spanned::span), "commands")?;
+        }
+        if !kind.is_timed() {
+            wrong(self.seconds.as_ref().map(Spanned::span), "seconds")?;
         }
         if kind != Kind::Many {
             wrong(self.files.as_ref().map(Spanned::span), "files")?;

@@ -150,7 +150,7 @@ fn stack(planned: &PlannedStack) -> StackRecord {
 }
 
 fn workload(workload: &Workload) -> WorkloadRecord {
-    let Workload { kind, sizes, stacks, files, clients, commands } = workload;
+    let Workload { kind, sizes, stacks, files, clients, commands, seconds } = workload;
     WorkloadRecord {
         kind: kind.name().to_owned(),
         sizes_bytes: sizes.clone(),
@@ -158,6 +158,7 @@ fn workload(workload: &Workload) -> WorkloadRecord {
         files: (*kind == Kind::Many).then_some(*files),
         clients: (*kind == Kind::Parallel).then_some(*clients),
         commands: commands.clone(),
+        seconds: kind.is_timed().then_some(*seconds),
     }
 }
 
@@ -178,7 +179,8 @@ fn hosts_to_toml(hosts: &SshHosts) -> Value {
 
 fn workload_to_toml(workload: &WorkloadRecord) -> Value {
     let texts = |texts: Vec<String>| Value::Array(texts.into_iter().map(Value::String).collect());
-    let sizes = workload.sizes_bytes.iter().filter(|&&size| size > 0);
+    let stream = workload.kind == Kind::Stream.name();
+    let sizes = workload.sizes_bytes.iter().filter(|&&size| size > 0 && !stream);
     let sizes: Vec<String> = sizes.map(ToString::to_string).collect();
     let number = |number: u32| Value::Integer(number.into());
     let fields = [
@@ -188,6 +190,7 @@ fn workload_to_toml(workload: &WorkloadRecord) -> Value {
         ("files", workload.files.map(number)),
         ("clients", workload.clients.map(number)),
         ("commands", workload.commands.clone().map(texts)),
+        ("seconds", workload.seconds.map(number)),
     ];
     let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Table(fields.collect())
@@ -199,7 +202,7 @@ mod tests {
 
     const EVERYTHING: &str = r#"
 question = "All \"of\" it?"
-stacks = ["ftp", "ftp#again", "ftps", "ssh"]
+stacks = ["ftp", "ftp#again", "ftps", "ssh", "iperf3", "udp"]
 repetitions = 11
 until = "ci<2.5%"
 link-backend = "emulator"
@@ -232,6 +235,14 @@ stacks = ["ftp#again"]
 kind = "commands"
 stacks = ["ssh"]
 commands = ["uptime", "echo 'a \"b\"'"]
+[[workload]]
+kind = "stream"
+stacks = ["iperf3"]
+seconds = 2
+[[workload]]
+kind = "echo"
+sizes = ["64B"]
+stacks = ["udp"]
 "#;
 
     fn written() -> Plan {

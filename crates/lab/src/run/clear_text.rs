@@ -58,7 +58,8 @@ impl Bench<'_> {
         let mut kinds: Vec<Kind> =
             [Kind::Download, Kind::Upload].into_iter().filter(accepts).collect();
         if kinds.is_empty() {
-            kinds.extend([Kind::Commands].into_iter().filter(accepts));
+            let others = [Kind::Commands, Kind::Stream, Kind::Packets];
+            kinds.extend(others.into_iter().filter(accepts));
         }
         let content = marker.file();
         for host in [client, server] {
@@ -76,6 +77,7 @@ impl Bench<'_> {
             }
         }
         let hash = Content { size: content.len() as u64, hash: blake3::hash(content.as_bytes()) };
+        let sent = || Some(client.root.join("files").join(FILE));
         let transfer = |kind: Kind| {
             let local = client.root.join("downloads").join(FILE);
             let remote = format!("incoming/{FILE}");
@@ -88,6 +90,11 @@ impl Bench<'_> {
                     Some(server.root.join("files").join(&remote)),
                 ),
                 Kind::Commands => (Task::Commands(vec![format!("echo {}", marker.as_str())]), None),
+                Kind::Stream => (Task::Stream { seconds: 1, content: sent() }, None),
+                Kind::Packets => {
+                    let (size, content) = (512, sent());
+                    (Task::Datagrams { echo: true, size, seconds: 1, content }, None)
+                }
                 _ => {
                     let task = Task::Download { remote: FILE.to_owned(), local: local.clone() };
                     (task, Some(local))
@@ -101,6 +108,7 @@ impl Bench<'_> {
                 files: 1,
                 clients: 1,
                 commands: None,
+                seconds: 1,
             };
             let cell = Cell::new(link, &stack.name, &workload, size);
             let expected = arrives.into_iter().map(|path| (path, hash)).collect();

@@ -406,7 +406,8 @@ impl<'a> Run<'a> {
             .map(|planned| planned.stack.name.clone())
             .collect();
         let sizes = self.plan.check_sizes.clone();
-        vec![Workload { kind: Kind::Download, sizes, stacks, files: 1, clients: 1, commands: None }]
+        let (kind, commands) = (Kind::Download, None);
+        vec![Workload { kind, sizes, stacks, files: 1, clients: 1, commands, seconds: 1 }]
     }
 
     fn blocks(&self, link: &LinkSpec, workloads: &[Workload]) -> Blocks {
@@ -598,7 +599,8 @@ impl<'a> Run<'a> {
         }
         self.progress.stage("counting packets");
         let mut shaped = false;
-        for cell in self.blocks(&self.plan.link, &self.plan.workloads).cells {
+        let cells = self.blocks(&self.plan.link, &self.plan.workloads).cells;
+        for cell in cells.into_iter().filter(|cell| !cell.workload.kind.is_timed()) {
             if cell.octets() > LARGEST_ACCOUNTED {
                 self.remark(format!(
                     "the packets of {cell} were not counted: it moves more than {}.",
@@ -652,7 +654,8 @@ const LARGEST_ACCOUNTED: u64 = 1 << 30;
 fn scratch_bytes(plan: &Plan) -> u64 {
     const MARGIN: u64 = 64 << 20;
     let check = plan.check_sizes.iter().copied().filter(|_| !plan.check_links.is_empty());
-    let octets = plan.workloads.iter().flat_map(|w| w.sizes.iter().map(|&s| w.octets(s)));
+    let files = plan.workloads.iter().filter(|workload| !workload.kind.is_timed());
+    let octets = files.flat_map(|w| w.sizes.iter().map(|&s| w.octets(s)));
     let octets: Vec<u64> = octets.chain(check).collect();
     let files: u64 = octets.iter().sum();
     let largest = octets.iter().copied().max().unwrap_or(0);

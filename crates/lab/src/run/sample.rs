@@ -16,11 +16,11 @@ use crate::layer::loopback;
 use crate::link::LinkSpec;
 use crate::measure::wire::{self, Expectation, Marks, Totals};
 use crate::plan::Plan;
-use crate::results::{Cpu, LayerSetup, Phases, Sample, Tcp};
+use crate::results::{Cpu, LayerSetup, Load, Phases, Sample, Tcp};
 use crate::service::{Invocation, Service, Site, write_credentials};
 use crate::testbed::{Clock, Taken, Testbed};
 use crate::units;
-use crate::workload::{Content, Kind, Payloads, Task, Workload, tree_name};
+use crate::workload::{Content, Kind, Payloads, STREAM_UNIT, Task, Workload, tree_name};
 
 /// METHOD 11: clock ticks are 10 ms, so less than this is measured in batches.
 const LEAST_SAMPLE_S: f64 = 0.3;
@@ -92,6 +92,9 @@ impl Cell {
     /// Long enough for anything that is not stuck: a fifth of the link's rate, or
     /// a quarter of what loss (Mathis et al. 1997) and an SSH window leave of it.
     fn timeout(&self) -> Duration {
+        if self.workload.kind.is_timed() {
+            return Duration::from_secs(30 + 2 * u64::from(self.workload.seconds));
+        }
         const SEGMENT_BITS: f64 = 1448.0 * 8.0;
         const SSH_WINDOW_BITS: f64 = 2_097_152.0 * 8.0;
         let rtt_s = self.link.longest_round_trip().as_secs_f64();
@@ -114,7 +117,11 @@ impl Cell {
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.stack, self.workload.kind.name())?;
-        if self.size > 0 { write!(f, " {}", units::size(self.size)) } else { Ok(()) }
+        if self.size > 0 && self.workload.kind != Kind::Stream {
+            write!(f, " {}", units::size(self.size))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -154,6 +161,7 @@ pub(super) struct Seen {
     pub(super) record: Option<wire::Record>,
     outcomes: Vec<Outcome>,
     client_s: Option<f64>,
+    load: Option<Load>,
     pub(super) error: Option<String>,
 }
 
@@ -169,13 +177,14 @@ impl<'a> Bench<'a> {
             let (name, service) = (&planned.stack.name, planned.stack.service);
             let taken = |port: u16| stacks.values().any(|stack| stack.listens.port() == port);
             // a second server of an application listens elsewhere
-            let free = || (0..6).map(|copy| service.port() + copy * 10_000).find(|&p| !taken(p));
+            let copies = (0..6).map(|n| n * 10_000).chain((1..10).map(|n| n * 1000));
+            let free = || copies.map(|copy| service.port() + copy).find(|&p| !taken(p));
             // and on a real host its own ports are taken
             let port =
                 plan.hosts.as_ref().map_or_else(free, |hosts| Some(hosts.port(nth))).ok_or_else(
                     || {
                         let name = service.name();
-                        Error::Plan(format!("more than six stacks with `{name}` in one plan"))
+                        Error::Plan(format!("more than fifteen stacks with `{name}` in one plan"))
                     },
                 )?;
             let congestion = &plan.congestion_control;
@@ -302,7 +311,16 @@ impl<'a> Bench<'a> {
             (!records.is_empty())
                 .then(|| records.iter().map(|r| value(r)).sum::<f64>() / records.len() as f64)
         };
-        let seconds = mean(|r| r.transfer_s);
+        let kind = cell.workload.kind;
+        let load = seen.first().and_then(|one| one.load);
+        let seconds = match kind {
+            Kind::Packets | Kind::Echo => seen.first().and_then(|one| one.client_s),
+            Kind::Stream => load
+                .and_then(|load| Some(load.measured_s? * STREAM_UNIT as f64 / load.bytes? as f64)),
+            _ => mean(|r| r.transfer_s),
+        };
+        // what goes on for a time has no session that takes one
+        let sessions: &[&wire::Record] = if kind.is_timed() { &[] } else { &records };
         let processes = |s: &Seen| s.outcomes.iter().map(|o| o.process_s).fold(0.0, f64::max);
         let client_clocks: Option<Vec<f64>> = seen.iter().map(|s| s.client_s).collect();
         // the bottleneck of the file's direction, unless it serialises truly
@@ -321,11 +339,12 @@ impl<'a> Bench<'a> {
             block,
             ok: errors.is_empty(),
             seconds,
-            session_seconds: mean(|r| r.session_s),
+            session_seconds: mean(|r| r.session_s).filter(|_| !sessions.is_empty()),
             client_seconds: client_clocks.map(|all| all.iter().sum::<f64>() / n),
             process_seconds: Some(seen.iter().map(processes).sum::<f64>() / n),
             transfers: cell.batch,
-            phases: (!records.is_empty()).then(|| Phases::mean(records.iter().map(|r| &r.phases))),
+            phases: (!sessions.is_empty())
+                .then(|| Phases::mean(sessions.iter().map(|r| &r.phases))),
             cpu_seconds: spent.map(|s| Cpu {
                 client: s.client / n,
                 server: s.server / n,
@@ -340,6 +359,7 @@ impl<'a> Bench<'a> {
             wire: None,
             tcp: (!records.is_empty())
                 .then(|| Tcp::mean(&records.iter().map(|r| r.tcp).collect::<Vec<_>>())),
+            load,
             outlier: false,
             peak_memory_bytes: seen
                 .iter()
@@ -347,7 +367,7 @@ impl<'a> Bench<'a> {
                 .map(|o| o.peak_memory_bytes)
                 .max(),
             marked: None,
-            not_shaped: token_bucket && seconds.is_some_and(|s| s < 0.1),
+            not_shaped: token_bucket && !kind.is_timed() && seconds.is_some_and(|s| s < 0.1),
             error: errors.into_iter().next(),
         };
         let round_trips = records.iter().filter_map(|r| r.round_trips).min();
@@ -481,6 +501,13 @@ impl<'a> Bench<'a> {
                     commands.unwrap_or_else(|| own.iter().map(|c| (*c).to_owned()).collect()),
                 )]
             }
+            Kind::Stream => vec![Task::Stream { seconds: cell.workload.seconds, content: None }],
+            Kind::Packets | Kind::Echo => vec![Task::Datagrams {
+                echo: cell.workload.kind == Kind::Echo,
+                size: cell.size,
+                seconds: cell.workload.seconds,
+                content: None,
+            }],
         };
         let upload = cell.workload.kind == Kind::Upload;
         let on = if upload { Role::Server } else { Role::Client };
@@ -555,6 +582,16 @@ impl<'a> Bench<'a> {
         // under a tunnel the clock's trace is not what passes the link
         let outside = router.filter(|_| stack.is_tunnelled());
         clock.into_iter().chain(outside).try_for_each(Clock::forget)?;
+        let kind = cell.workload.kind;
+        // a capture's work would be a part of what is measured, and its clock is not needed
+        let unneeded: Vec<Clock<'_>> = match kind {
+            Kind::Packets | Kind::Echo => clock.into_iter().chain(outside).collect(),
+            Kind::Stream => outside.into_iter().collect(),
+            _ => Vec::new(),
+        };
+        let (clock, outside) =
+            (clock.filter(|_| !kind.is_datagrams()), outside.filter(|_| !kind.is_timed()));
+        unneeded.iter().try_for_each(|clock| clock.pause(true))?;
         let started = agent::now_ns();
         let watch = || {
             self.testbed.require_link()?;
@@ -562,7 +599,9 @@ impl<'a> Bench<'a> {
             self.require_application(&cell.stack)
         };
         let client = &self.testbed.client;
-        let outcomes = client.run_jobs(jobs, cell.timeout(), cell.patience(), &watch)?;
+        let outcomes = client.run_jobs(jobs, cell.timeout(), cell.patience(), &watch);
+        unneeded.iter().try_for_each(|clock| clock.pause(false))?;
+        let outcomes = outcomes?;
         if let Some(tap) = self.testbed.tap.as_ref().filter(|_| whole) {
             tap.settle();
         }
@@ -580,8 +619,8 @@ impl<'a> Bench<'a> {
         };
         let expectation = Expectation {
             port,
-            data_connections: service.data_connections(),
-            upload: cell.workload.kind == Kind::Upload,
+            data_connections: service.data_connections() && !kind.is_timed(),
+            upload: matches!(kind, Kind::Upload | Kind::Stream),
             size: cell.size,
             frame_s: cell.link.slowest_bps().map_or(0.0, |bps| 1538.0 * 8.0 / bps as f64),
             parting: service.parting(),
@@ -599,13 +638,22 @@ impl<'a> Bench<'a> {
             .zip(&reports)
             .find_map(|(outcome, report)| failure(cell, outcome, report.error.as_deref()))
             .or_else(|| {
-                record
-                    .is_none()
+                (record.is_none() && !kind.is_datagrams())
                     .then(|| "no packet of this transfer was seen between the hosts".to_owned())
             });
         let clocks: Option<Vec<f64>> = reports.iter().map(|report| report.seconds).collect();
         let client_s = clocks.map(|all| all.into_iter().fold(0.0, f64::max));
-        Ok((Seen { record, outcomes, client_s, error }, totals))
+        let said = reports.first().and_then(|report| report.load);
+        let load = match (kind, record.as_ref().and_then(|record| record.flow)) {
+            (Kind::Stream, Some(flow)) => Some(Load {
+                measured_s: Some(flow.seconds),
+                bytes: Some(flow.octets),
+                ..Load::default()
+            }),
+            (Kind::Stream, None) => None,
+            _ => said,
+        };
+        Ok((Seen { record, outcomes, client_s, load, error }, totals))
     }
 }
 

@@ -56,7 +56,9 @@ pub(super) fn client(site: &Site<'_>, account: &Account<'_>, task: &Task) -> Res
                 local.display().to_string(),
             ]);
         }
-        Task::Commands(_) => return Err(Error::Plan("this client runs no commands".into())),
+        Task::Commands(_) | Task::Stream { .. } | Task::Datagrams { .. } => {
+            return Err(Error::Plan("this client moves files and nothing else".into()));
+        }
     }
     Ok(Invocation { argv, environment: BTreeMap::new(), dialogue: None })
 }
@@ -80,6 +82,7 @@ pub(super) fn report(outcome: &Outcome) -> ClientReport {
                 login_ns: None,
             },
             error: printed.error,
+            load: None,
         },
         Err(error) => ClientReport {
             error: Some(format!(

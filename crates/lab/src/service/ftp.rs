@@ -36,7 +36,7 @@ impl Service for Ftp {
     }
 
     fn accepts(&self, kind: Kind) -> bool {
-        !matches!(kind, Kind::Commands | Kind::Page)
+        kind.moves_files()
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {

@@ -35,7 +35,7 @@ impl Service for Http {
     }
 
     fn accepts(&self, kind: Kind) -> bool {
-        kind != Kind::Commands
+        kind.moves_files() || kind == Kind::Page
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {

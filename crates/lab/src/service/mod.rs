@@ -6,6 +6,7 @@ mod ftp;
 mod ftps;
 mod http;
 mod https;
+mod iperf3;
 mod nginx;
 mod openssh;
 mod pure_ftpd;
@@ -14,6 +15,7 @@ mod scp;
 mod sftp;
 mod site;
 mod ssh;
+mod udp;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,6 +24,7 @@ use crate::agent::Outcome;
 use crate::error::Result;
 use crate::measure::wire::{Login, Marks};
 use crate::parts::{self, Program};
+use crate::results::Load;
 use crate::workload::{Kind, Task};
 
 pub(crate) use fetch::CIPHER;
@@ -113,6 +116,8 @@ pub const ALL: &[&dyn Service] = &[
     &scp::Scp,
     &rsync::Rsync,
     &ssh::Ssh,
+    &iperf3::Iperf3,
+    &udp::Udp,
 ];
 
 /// The application of this name.
@@ -164,4 +169,6 @@ pub struct ClientReport {
     pub(crate) marks: Marks,
     /// What it says went wrong, though it may have ended well.
     pub(crate) error: Option<String>,
+    /// What went, where it goes on for a time.
+    pub(crate) load: Option<Load>,
 }

@@ -35,7 +35,7 @@ impl Service for Rsync {
     }
 
     fn accepts(&self, kind: Kind) -> bool {
-        !matches!(kind, Kind::Page | Kind::Commands)
+        kind.moves_files()
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
@@ -65,7 +65,9 @@ impl Service for Rsync {
                     local.display().to_string(),
                 ]);
             }
-            Task::Commands(_) => return Err(Error::Plan("rsync runs no commands".into())),
+            Task::Commands(_) | Task::Stream { .. } | Task::Datagrams { .. } => {
+                return Err(Error::Plan("rsync moves files and nothing else".into()));
+            }
         }
         Ok(Invocation::new(argv))
     }

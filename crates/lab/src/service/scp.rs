@@ -34,7 +34,7 @@ impl Service for Scp {
     }
 
     fn accepts(&self, kind: Kind) -> bool {
-        !matches!(kind, Kind::Page | Kind::Commands)
+        kind.moves_files()
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
@@ -60,7 +60,9 @@ impl Service for Scp {
                     local.display().to_string(),
                 ]);
             }
-            Task::Commands(_) => return Err(Error::Plan("scp runs no commands".into())),
+            Task::Commands(_) | Task::Stream { .. } | Task::Datagrams { .. } => {
+                return Err(Error::Plan("scp moves files and nothing else".into()));
+            }
         }
         Ok(Invocation::new(argv))
     }

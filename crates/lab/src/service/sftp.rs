@@ -1,7 +1,7 @@
 //! SFTP (draft-ietf-secsh-filexfer-02): OpenSSH both sides.
 
 use super::{Invocation, ServerSpec, Service, Site, openssh};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::measure::wire::Login;
 use crate::parts::{Program, SFTP, SSH, SSH_KEYGEN, SSHD};
 use crate::workload::{Kind, Task};
@@ -34,7 +34,7 @@ impl Service for Sftp {
     }
 
     fn accepts(&self, kind: Kind) -> bool {
-        kind != Kind::Page
+        kind.moves_files() || kind == Kind::Commands
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
@@ -54,6 +54,9 @@ impl Service for Sftp {
             }
             Task::Commands(commands) => {
                 commands.iter().map(|command| format!("{command}\n")).collect()
+            }
+            Task::Stream { .. } | Task::Datagrams { .. } => {
+                return Err(Error::Plan("sftp sends no load: it moves files".into()));
             }
         };
         // named by its content's hash, so that clients in parallel do not share it

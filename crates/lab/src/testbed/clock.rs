@@ -33,6 +33,17 @@ impl<'a> Clock<'a> {
         Ok(())
     }
 
+    /// Looks away, or no longer. A real client's agent goes on: it sees little else.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub(crate) fn pause(self, paused: bool) -> Result<()> {
+        match self {
+            Self::Here(tap) => tap.pause(paused),
+            Self::AtClient(_) => Ok(()),
+        }
+    }
+
     /// What was captured since. An agent goes on until it is read.
     ///
     /// # Errors

@@ -131,6 +131,15 @@ impl<S: Sink> Tap<S> {
         Self { state, stop, thread: Some(thread) }
     }
 
+    /// Sees nothing from now on, or again.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub(crate) fn pause(&self, paused: bool) -> Result<()> {
+        let doing = || "stop a capture, or go on with it".to_owned();
+        lock(&self.state).capture.pause(paused).doing(doing)
+    }
+
     /// The sink with all that was captured so far; what comes goes to `fresh`.
     ///
     /// # Errors

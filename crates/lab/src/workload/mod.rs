@@ -24,11 +24,29 @@ pub enum Kind {
     Commands,
     /// One small page over HTTP or HTTPS.
     Page,
+    /// As much over one TCP connection as goes, for some seconds, from client to server.
+    Stream,
+    /// As many datagrams as arrive, for some seconds, from client to server.
+    Packets,
+    /// One datagram at a time, there and back, for some seconds.
+    Echo,
 }
 
 /// All kinds, in the order in which they are listed.
-pub const KINDS: [Kind; 6] =
-    [Kind::Download, Kind::Upload, Kind::Many, Kind::Parallel, Kind::Commands, Kind::Page];
+pub const KINDS: [Kind; 9] = [
+    Kind::Download,
+    Kind::Upload,
+    Kind::Many,
+    Kind::Parallel,
+    Kind::Commands,
+    Kind::Page,
+    Kind::Stream,
+    Kind::Packets,
+    Kind::Echo,
+];
+
+/// What a stream's time is told for: one GiB of it.
+pub const STREAM_UNIT: u64 = 1 << 30;
 
 impl Kind {
     /// The name in plans and results.
@@ -40,7 +58,25 @@ impl Kind {
             Self::Parallel => "parallel",
             Self::Commands => "commands",
             Self::Page => "page",
+            Self::Stream => "stream",
+            Self::Packets => "packets",
+            Self::Echo => "echo",
         }
+    }
+
+    /// Whether it is one or more files that are moved and verified.
+    pub fn moves_files(self) -> bool {
+        matches!(self, Self::Download | Self::Upload | Self::Many | Self::Parallel)
+    }
+
+    /// Whether it goes on for a time, in place of moving files.
+    pub fn is_timed(self) -> bool {
+        matches!(self, Self::Stream | Self::Packets | Self::Echo)
+    }
+
+    /// Whether it is of datagrams, which the load's own ends count.
+    pub fn is_datagrams(self) -> bool {
+        matches!(self, Self::Packets | Self::Echo)
     }
 
     /// One line for `headroom lab list`.
@@ -52,6 +88,9 @@ impl Kind {
             Self::Parallel => "the same download by 4 clients at once (clients = N)",
             Self::Commands => "a list of commands, each waiting for the last one's answer",
             Self::Page => "one small page over HTTP or HTTPS",
+            Self::Stream => "one TCP stream for 5 s (seconds = N); its time is that of 1 GiB",
+            Self::Packets => "as many datagrams as arrive for 3 s; the time is that of one",
+            Self::Echo => "one datagram there and back at a time for 3 s; the time is the median",
         }
     }
 
@@ -62,7 +101,14 @@ impl Kind {
             Self::Parallel => vec![64 << 20],
             Self::Commands => vec![0],
             Self::Page => vec![4 << 10],
+            Self::Stream => vec![STREAM_UNIT],
+            Self::Packets => vec![64, 512, 1400],
+            Self::Echo => vec![64],
         }
+    }
+
+    pub(crate) fn default_seconds(self) -> u32 {
+        if self == Self::Stream { 5 } else { 3 }
     }
 }
 
@@ -71,7 +117,7 @@ impl Kind {
 pub struct Workload {
     /// What is done.
     pub kind: Kind,
-    /// Octets of each file; `[0]` for commands.
+    /// Octets of each file, or of each datagram; `[0]` for commands.
     pub sizes: Vec<u64>,
     /// Names of the stacks that do it.
     pub stacks: Vec<String>,
@@ -81,6 +127,8 @@ pub struct Workload {
     pub clients: u32,
     /// Commands to run; none: the service's own list.
     pub commands: Option<Vec<String>>,
+    /// How long it goes on (`stream`, `packets`, `echo`).
+    pub seconds: u32,
 }
 
 impl Workload {
@@ -123,4 +171,22 @@ pub enum Task {
     },
     /// Run commands one after the other.
     Commands(Vec<String>),
+    /// Send as much as goes over one connection.
+    Stream {
+        /// For how long; of no meaning for a file.
+        seconds: u32,
+        /// A file to send in place of octets without a meaning.
+        content: Option<PathBuf>,
+    },
+    /// Send datagrams.
+    Datagrams {
+        /// Whether each comes back before the next is sent.
+        echo: bool,
+        /// Octets of each.
+        size: u64,
+        /// For how long.
+        seconds: u32,
+        /// A file whose content they have, in place of octets without a meaning.
+        content: Option<PathBuf>,
+    },
 }

@@ -6,6 +6,7 @@
 //! only say *which* packet carried an event that encryption hides.
 
 mod events;
+mod flow;
 mod phases;
 mod setup;
 mod tcp;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use events::{completion, first_body, request};
 use phases::{follow, stretches};
 
+pub(crate) use flow::Flow;
 pub use phases::{Phase, Phases, Stretch};
 pub(crate) use setup::SetUp;
 pub use tcp::Tcp;
@@ -98,6 +100,8 @@ pub(crate) struct Record {
     pub(crate) segments: Vec<Stretch>,
     /// Of all packets, those after completion too.
     pub(crate) tcp: Tcp,
+    /// What went on for a time, seen as that.
+    pub(crate) flow: Option<Flow>,
 }
 
 /// Reads a trace; `None` where it holds no connection to the service.
@@ -123,6 +127,7 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     let segments = stretches(session, &states[first..], body_ns, idle_s);
     let under_load = body.map_or(0, |index| index.saturating_sub(first));
     let end = packets[last].time_ns;
+    let tcp = tcp::measure(&packets[first..], expected.upload, under_load, idle_s);
     Some(Record {
         transfer_s: ns_to_s(end.saturating_sub(packets[request].time_ns)),
         session_s: ns_to_s(end.saturating_sub(start)),
@@ -134,7 +139,8 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
         hello_retries: states.iter().filter(|state| state.retries_hello).count() as u32,
         phases: Phases::of(&segments),
         segments,
-        tcp: tcp::measure(&packets[first..], expected.upload, under_load, idle_s),
+        flow: Flow::of(&packets[first..], expected.upload, &tcp),
+        tcp,
     })
 }
 
@@ -234,6 +240,40 @@ mod tests {
         assert!((record.transfer_s - 0.003).abs() < 1e-9);
         assert!((record.phases.body - 0.003).abs() < 1e-9, "{:?}", record.phases);
         assert!((record.phases.connect - 0.001).abs() < 1e-9, "{:?}", record.phases);
+    }
+
+    #[test]
+    fn a_flow_is_what_the_busiest_connection_carried() {
+        let full = [7; 1000];
+        let mut trace = trace(
+            &[5201, 5201],
+            &[
+                (0, 0, true, SYN),
+                (1, 0, false, SYN),
+                (2, 0, true, b"the cookie"),
+                (3, 1, true, SYN),
+                (4, 1, true, b"the cookie"),
+                (10, 1, true, &full),
+                (20, 1, true, &full),
+                (30, 1, true, b"less"),
+                (31, 1, false, b""),
+                (40, 0, true, b"results"),
+                (41, 0, false, b"results"),
+            ],
+        );
+        // a sequence number for each octet
+        let mut next = [0; 2];
+        for packet in trace.packets.iter_mut().filter(|packet| packet.from_client) {
+            let at = &mut next[packet.connection as usize];
+            packet.seq = *at;
+            *at += packet.payload_len + u32::from(packet.syn);
+        }
+        let expected = Expectation { upload: true, ..expect(5201, false) };
+        let flow = read(&trace, &expected).and_then(|record| record.flow).expect("a flow");
+        assert!((flow.seconds - 0.020).abs() < 1e-9, "{flow:?}");
+        assert_eq!(flow.octets, 10 + 10 + 2004 + 7);
+        let download = Expectation { upload: false, ..expected };
+        assert_eq!(read(&trace, &download).and_then(|record| record.flow), None);
     }
 
     #[test]

@@ -1,0 +1,41 @@
+//! `headroom load`: the lab's datagrams as a process.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use headroom_load::Server;
+
+use crate::arguments::{Load, Sending};
+
+pub(crate) fn run(command: Load) -> anyhow::Result<ExitCode> {
+    match command {
+        Load::Serve { address } => {
+            let server = Server::bind(address).with_context(|| format!("listen at {address}"))?;
+            server.run()?;
+        }
+        Load::Packets(sending) => {
+            let (time, fill) = read(&sending)?;
+            let seen = headroom_load::packets(sending.to, sending.size, time, &fill)?;
+            println!("{}", serde_json::to_string(&seen)?);
+        }
+        Load::Echo(sending) => {
+            let (time, fill) = read(&sending)?;
+            let seen = headroom_load::echo(sending.to, sending.size, time, &fill)?;
+            println!("{}", serde_json::to_string(&seen)?);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// For how long, and with what content.
+fn read(sending: &Sending) -> anyhow::Result<(Duration, Vec<u8>)> {
+    let time = Duration::try_from_secs_f64(sending.seconds).context("read --seconds")?;
+    let fill = match &sending.content {
+        None => (0..=u8::MAX).collect(),
+        Some(path) => {
+            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?
+        }
+    };
+    Ok((time, fill))
+}

@@ -1,0 +1,31 @@
+//! A stream that goes on for a time: how much of it passed, and how long it took.
+
+use serde::{Deserialize, Serialize};
+
+use super::trace::Packet;
+use super::{Tcp, ns_to_s};
+
+/// What the connection that carried most did, in the file's direction.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Flow {
+    /// Octets of payload, without those sent again.
+    pub(crate) octets: u64,
+    /// First full packet to last packet with payload.
+    pub(crate) seconds: f64,
+}
+
+impl Flow {
+    /// `tcp` is what was sent in the same direction; none where next to nothing was.
+    pub(super) fn of(packets: &[Packet], upload: bool, tcp: &Tcp) -> Option<Self> {
+        // what ends greet each other with is shorter
+        const FULL: u32 = 536;
+        let full = |p: &&Packet| p.from_client == upload && p.payload_len >= FULL;
+        let first = packets.iter().find(full)?;
+        let last = packets.iter().rfind(|p| {
+            p.connection == first.connection && p.from_client == upload && p.payload_len > 0
+        })?;
+        let seconds = ns_to_s(last.time_ns.saturating_sub(first.time_ns));
+        let octets = tcp.transmitted_bytes.saturating_sub(tcp.retransmitted_bytes);
+        (seconds > 0.0).then_some(Self { octets, seconds })
+    }
+}

@@ -1,0 +1,142 @@
+//! Datagrams: this very program as processes of its own (`headroom load`).
+
+use serde::Deserialize;
+
+use super::{ClientReport, Invocation, ServerSpec, Service, Site};
+use crate::agent::Outcome;
+use crate::error::{Error, Result};
+use crate::parts::Program;
+use crate::results::Load;
+use crate::workload::{Kind, Task};
+
+pub(super) struct Udp;
+
+impl Service for Udp {
+    fn name(&self) -> &'static str {
+        "udp"
+    }
+
+    fn about(&self) -> &'static str {
+        "datagrams in clear, as many as arrive or one at a time: headroom both sides"
+    }
+
+    fn secured(&self) -> bool {
+        false
+    }
+
+    fn baseline(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        &[]
+    }
+
+    fn port(&self) -> u16 {
+        7007
+    }
+
+    fn accepts(&self, kind: Kind) -> bool {
+        kind.is_datagrams()
+    }
+
+    fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
+        let headroom = site.host.headroom.display().to_string();
+        let argv = [&headroom, "load", "serve", &site.server.to_string()];
+        Ok(ServerSpec {
+            argv: argv.map(String::from).to_vec(),
+            private_files: Vec::new(),
+            run_folders: &[],
+        })
+    }
+
+    fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
+        let Task::Datagrams { echo, size, seconds, content } = task else {
+            return Err(Error::Plan(
+                "udp moves no files: its workloads are `packets` and `echo`".into(),
+            ));
+        };
+        let headroom = site.host.headroom.display().to_string();
+        let (size, seconds) = (size.to_string(), seconds.to_string());
+        let what = if *echo { "echo" } else { "packets" };
+        let argv = [&headroom, "load", what, &site.server.to_string(), "--size", &size];
+        let mut argv: Vec<String> = argv.map(String::from).to_vec();
+        argv.extend(["--seconds".to_owned(), seconds]);
+        if let Some(file) = content {
+            argv.extend(["--content".to_owned(), file.display().to_string()]);
+        }
+        Ok(Invocation::new(argv))
+    }
+
+    fn client_report(&self, outcome: &Outcome) -> ClientReport {
+        report(&outcome.stdout)
+    }
+
+    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        vec![
+            ("encryption", "none"),
+            (
+                "packets",
+                "at most 256 on their way; sent and received in trains where the kernel can",
+            ),
+        ]
+    }
+}
+
+/// What `headroom load` prints.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Printed {
+    Packets { seconds: f64, packets: u64, lost: u64 },
+    Echo { round_trips: u64, lost: u64, median_s: f64, p99_s: f64 },
+}
+
+/// The time of one datagram: one after the other, or there and back.
+fn report(stdout: &str) -> ClientReport {
+    let (seconds, load) = match serde_json::from_str(stdout.trim()) {
+        Ok(Printed::Packets { seconds, packets, lost }) if packets > 0 => {
+            let load = Load {
+                measured_s: Some(seconds),
+                packets: Some(packets),
+                lost: Some(lost),
+                ..Load::default()
+            };
+            (seconds / packets as f64, load)
+        }
+        Ok(Printed::Echo { round_trips, lost, median_s, p99_s }) => {
+            let load = Load {
+                packets: Some(round_trips),
+                lost: Some(lost),
+                p99_s: Some(p99_s),
+                ..Load::default()
+            };
+            (median_s, load)
+        }
+        Ok(Printed::Packets { .. }) => return failed("no datagram arrived".to_owned()),
+        Err(error) => {
+            return failed(format!("the load printed no report ({error}): {}", stdout.trim()));
+        }
+    };
+    ClientReport { seconds: Some(seconds), load: Some(load), ..ClientReport::default() }
+}
+
+fn failed(error: String) -> ClientReport {
+    ClientReport { error: Some(error), ..ClientReport::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_one_datagram_is_told() {
+        let said = report("{\"seconds\":2.0,\"packets\":1000000,\"lost\":3}\n");
+        assert_eq!((said.seconds, said.load.and_then(|load| load.lost)), (Some(2e-6), Some(3)));
+        let echo = r#"{"round_trips":100,"lost":0,"median_s":5e-5,"p99_s":9e-5}"#;
+        let said = report(echo);
+        assert_eq!((said.seconds, said.load.and_then(|l| l.p99_s)), (Some(5e-5), Some(9e-5)));
+        for nothing in ["", "{}", r#"{"seconds":2.0,"packets":0,"lost":9}"#] {
+            assert!(report(nothing).error.is_some(), "{nothing}");
+        }
+    }
+}

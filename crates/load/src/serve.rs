@@ -1,0 +1,102 @@
+//! The end that counts, and sends back.
+
+use std::io::{self, IoSlice};
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use headroom_netio::udp::{Options, Train};
+use headroom_netio::{Inbox, UdpSocket, wait_readable};
+
+use crate::form::{Answer, Header, Kind};
+
+/// A socket for datagrams, and beside it one for connections, by which one sees that
+/// the server is there.
+#[derive(Debug)]
+pub struct Server {
+    socket: UdpSocket,
+    connections: TcpListener,
+}
+
+/// What was counted of the latest session.
+#[derive(Debug, Clone, Copy)]
+struct Session {
+    number: u32,
+    highest: u64,
+    counted: u64,
+}
+
+impl Server {
+    /// Opens both sockets.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let connections = TcpListener::bind(address)?;
+        let address = connections.local_addr()?;
+        Ok(Self { socket: UdpSocket::bind(address, &Options::default())?, connections })
+    }
+
+    /// Where it listens.
+    pub fn local(&self) -> SocketAddr {
+        self.socket.local()
+    }
+
+    /// Answers for ever.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn run(self) -> io::Result<()> {
+        let Self { socket, connections } = self;
+        std::thread::spawn(move || connections.incoming().for_each(drop));
+        let mut inbox = Inbox::new(16);
+        let mut session = Session { number: 0, highest: 0, counted: 0 };
+        loop {
+            wait_readable(&[&socket], Some(Duration::from_secs(60)))?;
+            if socket.receive(&mut inbox).is_err() {
+                continue; // a client that has ended refuses its answer
+            }
+            for message in inbox.packets().filter(|message| !message.damaged) {
+                let to = message.source;
+                for datagram in message.body.chunks(message.segment_len.max(1)) {
+                    let Some(header) = Header::read(datagram) else { continue };
+                    match header.kind {
+                        Kind::Counted => session.count(&header),
+                        Kind::Asking => {
+                            session.count(&header);
+                            send(&socket, to, &session.answer().octets());
+                        }
+                        Kind::Echo => send(&socket, to, datagram),
+                        Kind::Answer => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Session {
+    fn count(&mut self, header: &Header) {
+        if self.number != header.session {
+            *self = Self { number: header.session, highest: 0, counted: 0 };
+        }
+        self.highest = self.highest.max(header.number);
+        self.counted += 1;
+    }
+
+    fn answer(&self) -> Answer {
+        Answer { session: self.number, highest: self.highest, counted: self.counted }
+    }
+}
+
+/// Sends one datagram; whoever waits for it finds out that it did not come.
+fn send(socket: &UdpSocket, to: SocketAddr, datagram: &[u8]) {
+    let datagrams = [IoSlice::new(datagram)];
+    let train = Train {
+        destination: to,
+        source: None,
+        tos: 0,
+        dont_fragment: false,
+        datagrams: &datagrams,
+    };
+    let _ = socket.send(&train);
+}
