@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_report_is_read_and_an_error_is_told() {
         let good = r#"{"start":{},"end":{"sum_sent":{"seconds":5.0,"bytes":6000000000},
-            "sum_received":{"start":0,"seconds":5.0,"bytes":5000000000,"bits_per_second":8e9}}}"#;
+            "sum_received":{"start":0,"seconds":5.0,"bytes":5368709120,"bits_per_second":8e9}}}"#;
         let said = report(good);
         assert_eq!((said.error.as_deref(), said.seconds), (None, Some(1.0)));
         let error = report(r#"{"start":{},"end":{},"error":"error - unable to connect"}"#).error;
