@@ -39,7 +39,7 @@ pub(crate) enum Command {
     /// Move a file by FTP or HTTP and report the clocks (the lab's client)
     #[command(hide = true)]
     Fetch(Fetch),
-    /// Send datagrams as fast as they arrive, or there and back (the lab's load)
+    /// Send datagrams, as many as arrive or there and back (the lab's load)
     #[command(hide = true, subcommand)]
     Load(Load),
     /// Start programs on a host of the testbed (the lab's agent)

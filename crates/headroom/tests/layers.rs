@@ -241,3 +241,48 @@ fn what_the_kernel_lacks_is_refused_with_the_reason() {
     ended.assert_says(3, &["kernel cannot do `esp(backend=kernel)`", "it lacks aes-128-gcm"]);
     ended.assert_nothing_started();
 }
+
+#[test]
+fn streams_and_datagrams_are_measured_with_and_without_a_tunnel() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("load");
+    ground.write(
+        "p.toml",
+        "stacks = [\"iperf3\", \"iperf3/wireguard\", \"udp\", \"udp/wireguard\"]\nrepetitions = 2\n\
+         [[workload]]\nkind = \"stream\"\nseconds = 1\nstacks = [\"iperf3\", \"iperf3/wireguard\"]\n\
+         [[workload]]\nkind = \"packets\"\nseconds = 1\nsizes = [\"64B\"]\nstacks = [\"udp\"]\n\
+         [[workload]]\nkind = \"echo\"\nseconds = 1\nsizes = [\"512B\"]\nstacks = [\"udp/wireguard\"]\n",
+    );
+    let results = ground.measure("p.toml");
+    for sample in array(&results, "samples") {
+        assert_eq!(sample["ok"], Value::Bool(true), "{sample}");
+        let (seconds, load) = (number(sample, "seconds"), &sample["load"]);
+        assert!(seconds > 0.0 && sample["session_seconds"].is_null(), "{sample}");
+        match text(sample, "workload") {
+            "stream" => {
+                let (time, octets) = (number(load, "measured_s"), number(load, "bytes"));
+                assert!((seconds - time * 1_073_741_824.0 / octets).abs() < 1e-9, "{sample}");
+                // iperf3's own clock tells nearly the same
+                let apart = seconds / number(sample, "client_seconds");
+                assert!((0.5..2.0).contains(&apart), "{sample}");
+            }
+            "packets" => {
+                let (time, packets) = (number(load, "measured_s"), number(load, "packets"));
+                assert!((seconds - time / packets).abs() < 1e-9, "{sample}");
+            }
+            _ => assert!(seconds <= number(load, "p99_s"), "{sample}"),
+        }
+    }
+    // none of it has a file, a session or packets that were counted in a run of their own
+    assert!(results["accounting"].is_null() && array(&results, "models").is_empty());
+    let checked: Vec<(&str, bool)> = array(&results, "clear_text")
+        .iter()
+        .map(|row| (text(row, "stack"), row["marker_seen"] == Value::Bool(true)))
+        .collect();
+    assert_eq!(
+        checked,
+        [("iperf3", true), ("iperf3/wireguard", false), ("udp", true), ("udp/wireguard", false)]
+    );
+}

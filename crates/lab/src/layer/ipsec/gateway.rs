@@ -12,6 +12,8 @@ use crate::layer::Place;
 /// Writes a host's configuration, starts the gateway and waits until packets pass.
 pub(super) fn start(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &Keys) -> Result<()> {
     let file = place.write(host, "tunnel.toml", &configuration(layer, place, host, keys))?;
+    // it holds keys, and the gateway refuses one that others may read
+    place.run(host, "chmod", ["600", &file])?;
     let headroom = host.headroom.display().to_string();
     let argv = [&headroom, "tunnel", "up", &file, "--new-keys"];
     place.start(host, argv.map(str::to_owned).to_vec())?;
@@ -97,4 +99,92 @@ in = {into:?}
         seen.inner, seen.far_inner
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use headroom_gateway::config::Config;
+    use headroom_ipsec::spec::Direction;
+
+    use super::*;
+    use crate::command::Executor;
+    use crate::host::Role;
+    use crate::layer::{Ends, Instance, Kind, Layer};
+    use crate::parts::Parts;
+
+    /// What both hosts are given for a layer.
+    fn configured(layer: Ipsec, ends: [&str; 2]) -> [Config; 2] {
+        let executor = Arc::new(Executor::dry(Parts::from_environment()));
+        let [client, server] = ends.map(|address| address.parse().expect("an address"));
+        let host = |role, address| {
+            let (root, headroom) = ("/tmp/root".into(), "/bin/headroom".into());
+            Host::new(role, address, root, headroom, String::new(), Arc::clone(&executor), None)
+        };
+        let ends = Ends { client, server, mtu: 1500, ports: Ends::PORTS };
+        let shared: Arc<dyn Layer> = Arc::new(layer);
+        let at = Instance::new(&shared, "http/x", 3, 0, ends, 80, "cubic").expect("it fits");
+        let (client, server) = (host(Role::Client, client), host(Role::Server, server));
+        let place = Place { client: &client, server: &server, at: &at };
+        let keys = Keys::fresh(&layer, at.number, false);
+        place.hosts().map(|host| {
+            let text = configuration(&layer, &place, host, &keys);
+            Config::parse(&text, Path::new("tunnel.toml"))
+                .unwrap_or_else(|error| panic!("{error}\n{text}"))
+        })
+    }
+
+    #[test]
+    fn the_gateway_takes_what_every_suite_and_mode_is_configured_as() {
+        use crate::layer::ipsec::suite::{CIPHERS, MACS};
+        let v4 = ["10.77.1.4", "10.77.2.4"];
+        let v6 = ["fd77:1::1:3", "fd77:2::1:3"];
+        let with = |protocol, words: &[&str]| {
+            let parameters = Parameters::read(protocol, words).expect("words that fit");
+            Ipsec { protocol, parameters }
+        };
+        let mut layers = Vec::new();
+        for protocol in [Protocol::Esp, Protocol::Ah, Protocol::AhEsp, Protocol::QEsp] {
+            for mode in ["tunnel", "transport"] {
+                for mac in MACS.iter().map(|mac| mac.name) {
+                    let separate = CIPHERS.iter().filter(|c| c.tag.is_none() && protocol.takes(c));
+                    layers.extend(separate.map(|c| with(protocol, &[mode, c.name, mac])));
+                    if protocol.has_ah() {
+                        layers.push(with(protocol, &[mode, mac]));
+                    }
+                }
+                let aeads = CIPHERS.iter().filter(|c| c.tag.is_some() && protocol.takes(c));
+                layers.extend(aeads.map(|cipher| with(protocol, &[mode, cipher.name])));
+            }
+        }
+        layers.push(with(Protocol::Esp, &["udp", "queues=2"]));
+        assert!(layers.len() > 100);
+        for layer in layers {
+            for ends in [v4, v6] {
+                let [client, server] = configured(layer, ends);
+                let of = |config: &Config, direction| {
+                    let all =
+                        config.associations.iter().filter(move |a| a.spec.direction == direction);
+                    all.map(|a| (a.spec.spi, a.spec.source, a.spec.destination)).collect::<Vec<_>>()
+                };
+                assert_eq!(of(&client, Direction::Out), of(&server, Direction::In));
+                assert_eq!(of(&client, Direction::In), of(&server, Direction::Out));
+                assert_eq!(client.mtu.is_some(), layer.kind() == Kind::Network);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_weak_is_allowed_because_it_was_asked_for() {
+        let parameters = Parameters::read(Protocol::Esp, &["3des-cbc", "hmac-md5"]).expect("words");
+        let layer = Ipsec { protocol: Protocol::Esp, parameters };
+        let [client, _] = configured(layer, ["10.77.1.4", "10.77.2.4"]);
+        assert!(
+            client.warnings.iter().any(|warning| warning.contains("3des")),
+            "{:?}",
+            client.warnings
+        );
+    }
 }
