@@ -51,10 +51,11 @@ pub fn echo(to: SocketAddr, size: usize, time: Duration, fill: &[u8]) -> io::Res
         let sent = Instant::now();
         socket.send(&datagram)?;
         match returned(&socket, &header, &mut inbox) {
-            Ok(()) if sent.duration_since(begun) >= time.mul_f64(WARM_UP) => {
-                took_ns.push(sent.elapsed().as_nanos() as u64)
+            Ok(()) => {
+                if sent.duration_since(begun) >= time.mul_f64(WARM_UP) {
+                    took_ns.push(sent.elapsed().as_nanos() as u64);
+                }
             }
-            Ok(()) => {}
             Err(error) if is_late(&error) => lost += 1,
             Err(error) => return Err(error),
         }
