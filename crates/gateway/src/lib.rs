@@ -3,4 +3,5 @@
 pub mod config;
 pub mod datapath;
 pub mod decode;
+pub mod host;
 pub mod ledger;

@@ -1,0 +1,180 @@
+//! The nftables table that keeps in force what the policies say when the gateway
+//! does not run (RFC 4301, section 5.2; DATAPATH 2): what should have been
+//! protected is dropped in clear, both ways.
+
+use std::fmt::Write;
+use std::ops::RangeInclusive;
+
+use headroom_ipsec::PolicySpec;
+use headroom_ipsec::spec::{Action, Addresses, Direction, Ports, SaSpec, Selector};
+
+/// Which way a packet goes, seen from this side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Arriving,
+    Leaving,
+}
+
+/// Upper-layer protocols that have ports (nft's `th`): TCP, UDP, DCCP, SCTP,
+/// UDP-Lite.
+const WITH_PORTS: &str = "{ 6, 17, 33, 132, 136 }";
+
+/// The table's name.
+pub(super) fn table(tunnel: &str) -> String {
+    // nft's names have no dots and hyphens
+    format!("headroom_{}", tunnel.replace(|c: char| !c.is_ascii_alphanumeric(), "_"))
+}
+
+/// What `nft -f -` reads; it replaces an earlier table of that name in one step.
+pub(super) fn rules<'a>(
+    tunnel: &str,
+    mark: u32,
+    associations: impl Iterator<Item = &'a SaSpec>,
+    policies: &[PolicySpec],
+) -> String {
+    let table = table(tunnel);
+    let mut ipsec = String::new();
+    for spec in associations.filter(|spec| spec.direction == Direction::In) {
+        let rule = outer(spec, mark);
+        if !ipsec.contains(&rule) {
+            ipsec += &rule;
+        }
+    }
+    let [arriving, leaving] = [Way::Arriving, Way::Leaving].map(|way| {
+        let mut rules = String::new();
+        for policy in policies {
+            let verdict = match policy.action {
+                Action::Bypass => "return".to_owned(),
+                Action::Protect { .. } | Action::Discard => {
+                    let counter =
+                        if way == Way::Arriving { "clear_arrived" } else { "clear_would_leave" };
+                    format!("counter name {counter} drop")
+                }
+            };
+            for found in matches(&policy.selector, way) {
+                let space = if found.is_empty() { "" } else { " " };
+                let _ = writeln!(rules, "\t\t{found}{space}{verdict}"); // a string takes all
+            }
+        }
+        rules
+    });
+    format!(
+        "table inet {table}
+delete table inet {table}
+table inet {table} {{
+\tcounter clear_arrived {{ }}
+\tcounter clear_would_leave {{ }}
+\tchain neighbours {{
+\t\ticmpv6 type {{ nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert, nd-redirect }} accept
+\t\ticmp type destination-unreachable icmp code frag-needed accept
+\t\ticmpv6 type packet-too-big accept
+\t}}
+\tchain arriving {{
+\t\ttype filter hook prerouting priority mangle; policy accept;
+\t\tiifname {{ \"lo\", \"{tunnel}\" }} return
+{ipsec}\t\tjump neighbours
+{arriving}\t}}
+\tchain leaving {{
+\t\ttype filter hook postrouting priority filter; policy accept;
+\t\toifname {{ \"lo\", \"{tunnel}\" }} return
+\t\tmeta mark {mark:#x} return
+\t\tjump neighbours
+{leaving}\t}}
+}}
+"
+    )
+}
+
+/// Lets an association's own packets in. The mark makes the reverse path filter
+/// look where they came from, and not into the tunnel (DATAPATH 5).
+fn outer(spec: &SaSpec, mark: u32) -> String {
+    let family = if spec.source.is_ipv4() { "ip" } else { "ip6" };
+    let to = format!("{family} daddr {}", spec.destination);
+    let pass = format!("meta mark set {mark:#x} return");
+    match spec.udp {
+        // behind a NAT its source is anyone; later fragments show no port
+        Some(ports) => {
+            let later = match spec.source.is_ipv4() {
+                true => "ip frag-off & 0x1fff != 0",
+                false => "frag frag-off != 0",
+            };
+            format!(
+                "\t\t{to} udp dport {} {pass}\n\t\t{to} {later} meta l4proto 17 {pass}\n",
+                ports.destination
+            )
+        }
+        None => {
+            let number = spec.protection.protocol().number();
+            format!("\t\t{family} saddr {} {to} meta l4proto {number} {pass}\n", spec.source)
+        }
+    }
+}
+
+/// What in nft's language matches the packets of a selector: one match for each
+/// family where they differ.
+fn matches(selector: &Selector, way: Way) -> Vec<String> {
+    let Selector { local, remote, protocol, local_port, remote_port, icmp } = selector;
+    let (source, destination, source_port, destination_port) = match way {
+        Way::Arriving => (remote, local, remote_port, local_port),
+        Way::Leaving => (local, remote, local_port, remote_port),
+    };
+    let opaque = [source_port, destination_port].contains(&&Ports::Opaque);
+    let families: &[Option<&str>] = match (local, remote) {
+        (Addresses::Any, Addresses::Any) if opaque => &[Some("ip"), Some("ip6")],
+        (Addresses::Any, Addresses::Any) => &[None],
+        (Addresses::Range(first, last), other) | (other, Addresses::Range(first, last)) => {
+            let of = |range: &Addresses| match range {
+                Addresses::Any => None,
+                Addresses::Range(first, _) => Some(first.is_ipv4()),
+            };
+            // of two families it matches nothing
+            match (first.is_ipv4(), last.is_ipv4(), of(other)) {
+                (true, true, None | Some(true)) => &[Some("ip")],
+                (false, false, None | Some(false)) => &[Some("ip6")],
+                _ => &[],
+            }
+        }
+    };
+    families
+        .iter()
+        .map(|family| {
+            let mut words = Vec::new();
+            for (side, range) in [("saddr", source), ("daddr", destination)] {
+                if let (Some(family), Addresses::Range(first, last)) = (family, range) {
+                    words.push(match first == last {
+                        true => format!("{family} {side} {first}"),
+                        false => format!("{family} {side} {first}-{last}"),
+                    });
+                }
+            }
+            if let Some(number) = protocol {
+                words.push(format!("meta l4proto {number}"));
+            }
+            for (side, ports) in [("sport", source_port), ("dport", destination_port)] {
+                if let Ports::Range(ports) = ports {
+                    if protocol.is_none() && !words.iter().any(|word| word.contains(WITH_PORTS)) {
+                        words.push(format!("meta l4proto {WITH_PORTS}"));
+                    }
+                    words.push(format!("th {side} {}", span(ports)));
+                }
+            }
+            match family {
+                Some("ip") if opaque => words.push("ip frag-off & 0x1fff != 0".into()),
+                Some(_) if opaque => words.push("frag frag-off != 0".into()),
+                _ => {}
+            }
+            if let Some(icmp) = icmp {
+                // type and code are the first two octets in both families
+                words.push(format!("@th,0,16 {}", span(icmp)));
+            }
+            words.join(" ")
+        })
+        .collect()
+}
+
+fn span(range: &RangeInclusive<u16>) -> String {
+    match range.start() == range.end() {
+        true => range.start().to_string(),
+        false => format!("{}-{}", range.start(), range.end()),
+    }
+}

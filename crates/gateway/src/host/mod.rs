@@ -1,0 +1,359 @@
+//! What a tunnel changes on its host: an interface, rules, routes, a firewall
+//! table; as commands that can be printed, run, and undone.
+//!
+//! What is captured is chosen by address, in a routing table of the tunnel's own
+//! (DATAPATH 5); what becomes of it the policies say. Whatever the gateway itself
+//! sends carries a mark and takes the way it would take without a tunnel. Beside
+//! each route into the tunnel stands a prohibiting one, which is in force when the
+//! gateway and its interface are gone: nothing leaves in clear until the tunnel is
+//! taken down (DATAPATH 2).
+
+mod command;
+mod firewall;
+mod prefix;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use headroom_ipsec::spec::{Action, Mode, SaSpec};
+use headroom_ipsec::{Bundle, Engine, Policy, PolicySpec};
+use headroom_netio::route;
+use serde::{Deserialize, Serialize};
+
+pub use self::command::{Command, Error};
+use self::prefix::{Prefix, prefixes};
+use crate::config::Config;
+use crate::datapath::paths::LEAST;
+
+/// Prohibiting routes stand behind all others.
+const LAST_METRIC: u32 = u32::MAX - 1;
+/// The preference of the rule for marked packets, and of the rules that capture:
+/// the former comes first. A number of the tunnel's own is added.
+const MARKED: u32 = 20_000;
+const CAPTURE: u32 = 25_000;
+/// Routing tables, likewise.
+const TABLES: u32 = 0x7165_0000;
+/// Numbers that tunnels may have.
+const NUMBERS: u32 = 4096;
+/// Octets of the interface's longest packet where transport mode is used: whole
+/// datagrams must come through, and be no longer than a packet can be when they
+/// are protected (DATAPATH 7).
+const WHOLE_DATAGRAMS: usize = 65_280;
+/// Octets of the longest train of segments: protected, it fits in one UDP train.
+const LONGEST_TRAIN: usize = 60_000;
+const IPV4_AND_TCP: usize = 40;
+const IPV6_AND_TCP: usize = 60;
+
+/// One change, and how it is undone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// The change.
+    pub make: Command,
+    /// What undoes it; none where it goes with the interface.
+    pub undo: Option<Command>,
+    /// The tunnel works without it where the system cannot do it.
+    #[serde(default)]
+    pub optional: bool,
+}
+
+/// All changes for one tunnel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    /// Before the interface is made. These stay in force when the gateway dies.
+    pub before: Vec<Step>,
+    /// When it is there.
+    pub after: Vec<Step>,
+}
+
+/// What a setup is made of, beside the configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Host {
+    /// The mark of the gateway's own packets.
+    pub mark: u32,
+    /// Whether this host speaks IPv6.
+    pub has_v6: bool,
+    /// Whether the reverse path filter looks at marks already.
+    pub marks_are_valid: bool,
+}
+
+impl Host {
+    /// Asks the host.
+    #[must_use]
+    pub fn look(mark: u32) -> Self {
+        let marks = std::fs::read_to_string("/proc/sys/net/ipv4/conf/all/src_valid_mark");
+        Self {
+            mark,
+            has_v6: Path::new("/proc/net/if_inet6").exists(),
+            marks_are_valid: marks.is_ok_and(|text| text.trim() != "0"),
+        }
+    }
+}
+
+impl Setup {
+    /// What `config`, of which `engine` was made, needs on `host`. `path_mtu`
+    /// says how long a packet the path to an address takes.
+    pub fn plan(
+        config: &Config,
+        engine: &Engine,
+        host: Host,
+        path_mtu: impl Fn(IpAddr) -> usize,
+    ) -> Self {
+        let tunnel = config.name.as_str();
+        let specs = || config.associations.iter().map(|association| &association.spec);
+        let captures = captures(&config.policies, specs, host);
+        let table = TABLES + number_of(tunnel);
+        let sizes = Sizes::of(engine, &path_mtu);
+        let mut before = Vec::new();
+        let families = [("-4", true), ("-6", host.has_v6)];
+        for (family, _) in families.iter().filter(|(_, has)| *has) {
+            let preference = MARKED + number_of(tunnel);
+            let rule = format!("pref {preference} fwmark {:#x} lookup main", host.mark);
+            before.push(pair(
+                &format!("ip {family} rule add {rule}"),
+                &format!("ip {family} rule del {rule}"),
+            ));
+        }
+        if !host.marks_are_valid {
+            let name = "net.ipv4.conf.all.src_valid_mark";
+            before.push(pair(&format!("sysctl -q -w {name}=1"), &format!("sysctl -q -w {name}=0")));
+        }
+        before.push(firewall(tunnel, &config.policies, specs(), host));
+        for capture in &captures {
+            let (family, prefix) = (capture.family(), capture.prefix);
+            let route = format!("prohibit {prefix} metric {LAST_METRIC} table {table}");
+            before.push(pair(
+                &format!("ip {family} route replace {route}"),
+                &format!("ip {family} route del {route}"),
+            ));
+            let preference = CAPTURE + number_of(tunnel);
+            let rule = format!("pref {preference} to {prefix} lookup {table}");
+            before.push(pair(
+                &format!("ip {family} rule add {rule}"),
+                &format!("ip {family} rule del {rule}"),
+            ));
+        }
+        let mut after = Vec::new();
+        if host.has_v6 {
+            after.push(optional(&format!("ip link set dev {tunnel} addrgenmode none")));
+        }
+        let mtu = config.mtu.map_or(sizes.interface, |mtu| mtu as usize);
+        after.push(alone(&format!("ip link set dev {tunnel} mtu {mtu}")));
+        after.push(optional(&format!("ip link set dev {tunnel} gso_max_size {LONGEST_TRAIN}")));
+        for (address, len) in &config.addresses {
+            let nodad = if address.is_ipv6() { " nodad" } else { "" };
+            after.push(alone(&format!("ip addr add {address}/{len} dev {tunnel}{nodad}")));
+        }
+        after.push(alone(&format!("ip link set dev {tunnel} up")));
+        for capture in &captures {
+            let (family, prefix) = (capture.family(), capture.prefix);
+            let mut route =
+                format!("ip {family} route replace {prefix} dev {tunnel} metric 1 table {table}");
+            let source = capture.source.or_else(|| inner_source(config, prefix));
+            if let Some(source) = source {
+                route += &format!(" src {source}");
+            }
+            if sizes.interface > sizes.tunnel && !capture.transport {
+                route += &format!(" mtu {}", sizes.tunnel.max(least(prefix)));
+            }
+            if capture.transport {
+                let (passes, headers) = match prefix.is_v6() {
+                    true => (sizes.transport_v6, IPV6_AND_TCP),
+                    false => (sizes.transport_v4, IPV4_AND_TCP),
+                };
+                route += &format!(" advmss {}", passes.saturating_sub(headers).max(536));
+            }
+            after.push(alone(&route));
+        }
+        Self { before, after }
+    }
+
+    /// Everything, as one would type it, the interface included.
+    #[must_use]
+    pub fn printed(&self, tunnel: &str, queues: usize) -> String {
+        let queues = if queues > 1 { " multi_queue" } else { "" };
+        let lines = self.before.iter().map(|step| step.make.to_string());
+        let made = format!("ip tuntap add dev {tunnel} mode tun vnet_hdr{queues}");
+        let after = self.after.iter().map(|step| step.make.to_string());
+        lines.chain([made]).chain(after).map(|line| line + "\n").collect()
+    }
+
+    /// What undoes it, in order, when the interface is gone.
+    #[must_use]
+    pub fn undo(&self) -> Vec<Command> {
+        self.before.iter().rev().filter_map(|step| step.undo.clone()).collect()
+    }
+
+    /// Makes what `self` has and `present` has not, then undoes what only
+    /// `present` has: a captured packet is captured throughout.
+    ///
+    /// # Errors
+    /// The first step that failed.
+    pub fn replace(&self, present: &Self) -> Result<(), Error> {
+        let new = |steps: &[Step], old: &[Step]| {
+            steps.iter().filter(|step| !old.contains(step)).try_for_each(Step::apply)
+        };
+        new(&self.before, &present.before)?;
+        new(&self.after, &present.after)?;
+        let kept: Vec<_> = self.before.iter().filter_map(|step| step.undo.as_ref()).collect();
+        for undo in present.undo() {
+            if !kept.contains(&&undo) {
+                undo.run()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Step {
+    /// Makes the change. That it is made already is no error: an earlier gateway
+    /// may have left it.
+    ///
+    /// # Errors
+    /// The command failed.
+    pub fn apply(&self) -> Result<(), Error> {
+        match self.make.run() {
+            Err(error) if !(self.optional || error.is_there_already()) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Runs all steps.
+///
+/// # Errors
+/// The first that failed.
+pub fn apply(steps: &[Step]) -> Result<(), Error> {
+    steps.iter().try_for_each(Step::apply)
+}
+
+/// Addresses whose packets go into the tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Capture {
+    prefix: Prefix,
+    /// The address that packets of this host have there.
+    source: Option<IpAddr>,
+    transport: bool,
+}
+
+impl Capture {
+    fn family(&self) -> &'static str {
+        if self.prefix.is_v6() { "-6" } else { "-4" }
+    }
+}
+
+/// What the policies that protect or discard are about. Packets that others
+/// leave in clear come along where addresses are the same, and are sent on.
+fn captures<'a, S>(policies: &[PolicySpec], specs: impl Fn() -> S, host: Host) -> Vec<Capture>
+where
+    S: Iterator<Item = &'a SaSpec>,
+{
+    let mut captures: Vec<Capture> = Vec::new();
+    for policy in policies {
+        let out = match &policy.action {
+            Action::Protect { out, .. } => out.first(),
+            Action::Discard => None,
+            Action::Bypass => continue,
+        };
+        let out = out.and_then(|name| specs().find(|spec| spec.name == *name));
+        let transport = out.filter(|spec| spec.mode == Mode::Transport);
+        for prefix in prefixes(&policy.selector.remote) {
+            if (prefix.is_v6() && !host.has_v6)
+                || captures.iter().any(|capture| capture.prefix == prefix)
+            {
+                continue;
+            }
+            let source = transport.map(|spec| spec.source);
+            let source = source.filter(|source| source.is_ipv6() == prefix.is_v6());
+            captures.push(Capture { prefix, source, transport: transport.is_some() });
+        }
+    }
+    captures
+}
+
+/// An address of the interface, of the family of what is captured.
+fn inner_source(config: &Config, prefix: Prefix) -> Option<IpAddr> {
+    config
+        .addresses
+        .iter()
+        .map(|(address, _)| *address)
+        .find(|address| address.is_ipv6() == prefix.is_v6())
+}
+
+/// Octets of packets that pass.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    interface: usize,
+    /// In tunnel mode.
+    tunnel: usize,
+    /// In transport mode, with a header of either family.
+    transport_v4: usize,
+    transport_v6: usize,
+}
+
+impl Sizes {
+    fn of(engine: &Engine, path_mtu: impl Fn(IpAddr) -> usize) -> Self {
+        let bundles = || engine.policies().iter().flat_map(Policy::bundles);
+        let passes = |mode: Mode, front: usize| {
+            bundles()
+                .filter(|bundle: &&Bundle| bundle.mode() == mode)
+                .map(|bundle| bundle.inner_mtu(path_mtu(bundle.destination()), front))
+                .min()
+        };
+        // never below what IPv6 needs (DATAPATH 7)
+        let tunnel = passes(Mode::Tunnel, 0).map_or(usize::MAX, |mtu| mtu.max(LEAST));
+        let transport = [20, 40].map(|front| passes(Mode::Transport, front));
+        let interface = match transport[0] {
+            Some(_) => WHOLE_DATAGRAMS,
+            None => tunnel.min(WHOLE_DATAGRAMS),
+        };
+        let [transport_v4, transport_v6] = transport.map(|mtu| mtu.unwrap_or(LEAST));
+        Self { interface, tunnel, transport_v4, transport_v6 }
+    }
+}
+
+/// Octets of a packet that every link takes (RFC 791, RFC 8200).
+fn least(prefix: Prefix) -> usize {
+    if prefix.is_v6() { LEAST } else { 576 }
+}
+
+fn firewall<'a>(
+    tunnel: &str,
+    policies: &[PolicySpec],
+    specs: impl Iterator<Item = &'a SaSpec>,
+    host: Host,
+) -> Step {
+    let input = firewall::rules(tunnel, host.mark, specs, policies);
+    let make = Command { input, ..Command::words("nft -f -") };
+    let undo = Command::words(&format!("nft delete table inet {}", firewall::table(tunnel)));
+    Step { make, undo: Some(undo), optional: false }
+}
+
+fn pair(make: &str, undo: &str) -> Step {
+    Step { make: Command::words(make), undo: Some(Command::words(undo)), optional: false }
+}
+
+fn alone(make: &str) -> Step {
+    Step { make: Command::words(make), undo: None, optional: false }
+}
+
+fn optional(make: &str) -> Step {
+    Step { optional: true, ..alone(make) }
+}
+
+/// A number of the tunnel's own (FNV-1a), the same each time it is started.
+fn number_of(tunnel: &str) -> u32 {
+    let hash = tunnel
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, octet| (hash ^ u32::from(octet)).wrapping_mul(0x0100_0193));
+    hash % NUMBERS
+}
+
+/// How long a packet the path to `destination` takes, as the kernel has it; what
+/// IPv6 needs at least where there is no route now.
+#[must_use]
+pub fn path_mtu(destination: IpAddr, mark: u32) -> usize {
+    let asked = route::path_mtu(destination, Some(mark));
+    asked.map_or(LEAST, |mtu| mtu.min(usize::from(u16::MAX)))
+}
