@@ -7,7 +7,7 @@ use headroom_ipsec::spec::{
     self, Action, Addresses, Direction, DontFragment, Dscp, Lifetime, Mode, Padding, PolicySpec,
     Ports, SaSpec, Secrets, Selector, UdpPorts,
 };
-use headroom_ipsec::{Engine, FlowCache, Headers, Outer, Reason, Verdict};
+use headroom_ipsec::{Engine, FlowCache, Head, Headers, Outer, Reason, Verdict};
 use headroom_packet::ip::Ip;
 
 use crate::case::{Association, Case, Family, Guard, Side, UDP_PORT};
@@ -115,8 +115,9 @@ impl Ours {
             body.drain(..UDP_HEADER_LEN.min(body.len()));
             protocol = spec::ESP;
         }
-        let opened = self.engine.open(&outer, protocol, &mut body)?;
-        Ok([opened.head.as_slice(), &body[opened.payload]].concat())
+        let mut room = Head::default();
+        let opened = self.engine.open(&outer, protocol, &mut body, &mut room)?;
+        Ok([opened.head, &body[opened.payload]].concat())
     }
 }
 

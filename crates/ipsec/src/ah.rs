@@ -91,7 +91,8 @@ impl HighBits {
 /// [`Reason::SourceRoute`] where the packet is not at its final destination,
 /// [`Reason::HeaderTooLong`], [`Reason::Malformed`].
 pub fn mute(header: &[u8]) -> Result<Head, Reason> {
-    let mut head = Head::copy(header).ok_or(Reason::HeaderTooLong)?;
+    let mut head = Head::default();
+    head.hold(header).ok_or(Reason::HeaderTooLong)?;
     let octets = head.as_mut_slice();
     match octets.first().map(|octet| octet >> 4) {
         Some(4) if octets.len() >= 20 => mute_v4(octets)?,

@@ -13,7 +13,7 @@ use crate::esp;
 use crate::headers::Headers;
 use crate::qesp::{self, Clear};
 use crate::reason::Reason;
-use crate::sa::{Guard, Sa};
+use crate::sa::{Guard, Sa, Sizes};
 use crate::spec::{AH, DontFragment, Mode, Padding, Protocol, UdpPorts};
 
 /// The hop limit of a new outer header (RFC 4301, section 5.1.2: "the usual way").
@@ -163,7 +163,7 @@ impl Bundle {
         let front = self.front(front);
         let bare = self.layout(front, 0);
         let room = path_mtu.saturating_sub(bare.text + self.shape.icv);
-        let text = room / self.shape.block * self.shape.block;
+        let text = room & !(self.shape.block - 1);
         front + text.saturating_sub(self.shape.trailer)
     }
 
@@ -310,7 +310,7 @@ impl Bundle {
         }
         let extended = self.inner.spec.extended_sequence;
         let bound = Bound { header: place, sequence: number, extended, addresses };
-        transform.seal(&bound, body).map_err(|_| Reason::WrongLength)
+        transform.seal(&bound, body).map_err(|_| Reason::NotSealed)
     }
 
     /// AH's header and check value, over the packet as it is now.
@@ -370,12 +370,13 @@ impl Bundle {
                 len.next_multiple_of(usize::from(of.max(1))) - len
             }
             Padding::Outer(outer) if trailer > 0 => {
-                let room = usize::from(outer).saturating_sub(text + icv) / block * block;
+                let room = usize::from(outer).saturating_sub(text + icv) & !(block - 1);
                 room.saturating_sub(len + trailer)
             }
             _ => 0,
         };
-        let trailer = (len + filler + trailer).next_multiple_of(block) - (len + filler);
+        // the next multiple of the block, which is a power of two
+        let trailer = ((len + filler + trailer + block - 1) & !(block - 1)) - (len + filler);
         let end = text + len + filler + trailer;
         Layout { ip_len, text, filler, trailer, icv: end, total: end + icv }
     }
@@ -387,15 +388,12 @@ impl Shape {
         let mut shape = Self { ip: if v6 { 40 } else { 20 }, block: 1, ..Self::default() };
         for sa in std::iter::once(inner).chain(over) {
             match &sa.guard {
-                Guard::Cipher(transform) => {
-                    shape.esp = sa.spec.protection.protocol().cipher_header_len();
-                    shape.iv = transform.iv_len();
-                    shape.block = transform.block_len();
-                    shape.trailer = esp::TRAILER_LEN;
-                    shape.icv = transform.icv_len();
+                Guard::Cipher(_) => {
+                    let Sizes { header: esp, iv, block, icv } = sa.sizes;
+                    shape = Self { esp, iv, block, icv, trailer: esp::TRAILER_LEN, ..shape };
                 }
-                Guard::Mac(mac) => {
-                    shape.ah_icv = mac.icv_len();
+                Guard::Mac(_) => {
+                    shape.ah_icv = sa.sizes.icv;
                     let alignment = if v6 { 8 } else { sa.spec.ah_alignment };
                     shape.ah = ah::header_len(shape.ah_icv, alignment);
                 }

@@ -1,6 +1,7 @@
 //! Associations and policies together, ready for packets.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +24,7 @@ pub struct Engine {
     outbound: Vec<Arc<Sa>>,
     outbound_places: HashSet<Place>,
     by_name: HashMap<String, Arc<Sa>>,
-    /// By SPI, protocol and destination (RFC 4301, section 4.1).
-    inbound: HashMap<Place, Entry>,
+    inbound: Directory,
     /// The number of Q-ESP, where an association has it.
     qesp: HashSet<u8>,
     counters: Arc<Counters>,
@@ -40,8 +40,8 @@ type Chain = (Arc<Sa>, Option<Arc<Sa>>);
 
 /// An inbound association and the policies that name it.
 #[derive(Debug)]
-struct Entry {
-    sa: Arc<Sa>,
+pub(crate) struct Entry {
+    pub(crate) sa: Arc<Sa>,
     uses: Vec<Use>,
 }
 
@@ -131,7 +131,7 @@ impl Engine {
             outbound: Vec::new(),
             outbound_places: HashSet::new(),
             by_name: HashMap::new(),
-            inbound: HashMap::new(),
+            inbound: Directory::default(),
             qesp: HashSet::new(),
             counters: previous.map_or_else(Arc::default, |engine| Arc::clone(&engine.counters)),
             enforced: false,
@@ -172,10 +172,10 @@ impl Engine {
             }
             Direction::In => {
                 let place = (sa.spec.spi, protocol, sa.spec.destination);
-                if self.inbound.contains_key(&place) {
+                if self.inbound.find(place).is_some() {
                     return Err(SpecError::sa(&sa.spec, "its SPI is in use at the same address"));
                 }
-                self.inbound.insert(place, Entry { sa, uses: Vec::new() });
+                self.inbound.add(sa);
             }
         }
         Ok(())
@@ -196,7 +196,7 @@ impl Engine {
                     let over = over.map(|over| over.spec.spi);
                     let protocol = inner.spec.protection.protocol();
                     let place = (inner.spec.spi, protocol, inner.spec.destination);
-                    if let Some(entry) = self.inbound.get_mut(&place) {
+                    if let Some(entry) = self.inbound.find_mut(place) {
                         entry.uses.push(Use { policy: earlier.len(), over });
                     }
                 }
@@ -246,28 +246,28 @@ impl Engine {
 
     /// Lets a packet pass that arrived by these associations, the outermost
     /// first, if the first policy that matches it names them.
+    #[inline(always)]
     pub(crate) fn allow(
         &self,
         headers: &Headers,
-        applied: &[Option<&Sa>; 2],
+        applied: &[Option<&Entry>; 2],
     ) -> Result<Option<&Policy>, Reason> {
         if !self.enforced {
             return Ok(None);
         }
         let (inner, over) = match applied {
-            [Some(outer), Some(inner)] => (*inner, Some(outer.spec.spi)),
+            [Some(outer), Some(inner)] => (*inner, Some(outer.sa.spec.spi)),
             [Some(only), None] => (*only, None),
             [None, _] => return Err(Reason::PolicyMismatch),
         };
-        let place = (inner.spec.spi, inner.spec.protection.protocol(), inner.spec.destination);
-        let uses = self.inbound.get(&place).map_or(&[][..], |entry| &entry.uses);
-        let candidates = uses.iter().filter(|of| of.over == over).map(|of| of.policy);
+        let candidates = inner.uses.iter().filter(|of| of.over == over).map(|of| of.policy);
         let hit = self.policies.first_arriving(headers, candidates);
         hit.map(Some).ok_or(Reason::PolicyMismatch)
     }
 
-    pub(crate) fn find(&self, protocol: Protocol, spi: u32, destination: IpAddr) -> Option<&Sa> {
-        self.inbound.get(&(spi, protocol, destination)).map(|entry| entry.sa.as_ref())
+    #[inline(always)]
+    pub(crate) fn find(&self, protocol: Protocol, spi: u32, destination: IpAddr) -> Option<&Entry> {
+        self.inbound.find((spi, protocol, destination))
     }
 
     /// The security protocol of this number.
@@ -286,7 +286,7 @@ impl Engine {
 
     /// All associations.
     pub fn associations(&self) -> impl Iterator<Item = &Arc<Sa>> {
-        self.outbound.iter().chain(self.inbound.values().map(|entry| &entry.sa))
+        self.outbound.iter().chain(self.inbound.entries.iter().map(|entry| &entry.sa))
     }
 
     /// All policies, in order.
@@ -313,6 +313,59 @@ impl Engine {
 impl Sa {
     fn is_ah(&self) -> bool {
         matches!(self.spec.protection, Protection::Ah { .. })
+    }
+}
+
+/// Inbound associations by SPI, protocol and destination (RFC 4301, section 4.1).
+#[derive(Debug, Default)]
+struct Directory {
+    entries: Vec<Entry>,
+    /// Places in `entries` by SPI.
+    by_spi: HashMap<u32, Vec<usize>, BuildHasherDefault<SpiHasher>>,
+}
+
+impl Directory {
+    fn find(&self, place: Place) -> Option<&Entry> {
+        self.entries.get(self.place(place)?)
+    }
+
+    fn find_mut(&mut self, place: Place) -> Option<&mut Entry> {
+        let place = self.place(place)?;
+        self.entries.get_mut(place)
+    }
+
+    #[inline(always)]
+    fn place(&self, (spi, protocol, destination): Place) -> Option<usize> {
+        let is = |place: &usize| {
+            let spec = &self.entries[*place].sa.spec;
+            spec.destination == destination && spec.protection.protocol() == protocol
+        };
+        self.by_spi.get(&spi)?.iter().copied().find(is)
+    }
+
+    fn add(&mut self, sa: Arc<Sa>) {
+        self.by_spi.entry(sa.spec.spi).or_default().push(self.entries.len());
+        self.entries.push(Entry { sa, uses: Vec::new() });
+    }
+}
+
+/// Spreads SPIs by a multiplication. No stranger chooses what is in the table, so
+/// none can make it slow.
+#[derive(Debug, Default)]
+struct SpiHasher(u64);
+
+impl Hasher for SpiHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, octets: &[u8]) {
+        octets.iter().for_each(|octet| self.write_u32(u32::from(*octet)));
+    }
+
+    fn write_u32(&mut self, spi: u32) {
+        const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
+        self.0 = (self.0.rotate_left(5) ^ u64::from(spi)).wrapping_mul(GOLDEN_RATIO);
     }
 }
 

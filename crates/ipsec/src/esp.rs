@@ -49,6 +49,7 @@ pub(crate) fn write_trailer(octets: &mut [u8], next_header: u8) {
 ///
 /// # Errors
 /// [`Reason::BadPadding`] where it is not 1, 2, 3, … (RFC 4303, section 2.4).
+#[inline(always)]
 pub fn read_trailer(text: &[u8]) -> Result<(u8, usize), Reason> {
     let [rest @ .., padding, next_header] = text else { return Err(Reason::WrongLength) };
     let start = rest.len().checked_sub(usize::from(*padding)).ok_or(Reason::BadPadding)?;

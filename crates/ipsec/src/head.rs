@@ -3,24 +3,30 @@
 /// Octets of the longest header that is rebuilt in transport mode.
 const CAPACITY: usize = 192;
 
-/// The header of a packet whose payload stands somewhere else. Empty where the
-/// packet is whole there.
-#[derive(Clone)]
+/// Room for the header of a packet whose payload stands somewhere else; used
+/// again for the next one.
 pub struct Head {
     len: u8,
     octets: [u8; CAPACITY],
 }
 
-impl Head {
-    /// No header.
-    pub(crate) const EMPTY: Self = Self { len: 0, octets: [0; CAPACITY] };
+impl Default for Head {
+    fn default() -> Self {
+        Self { len: 0, octets: [0; CAPACITY] }
+    }
+}
 
-    /// A copy of `header`; none where it is longer than any that is rebuilt.
-    pub(crate) fn copy(header: &[u8]) -> Option<Self> {
-        let mut head = Self::EMPTY;
-        head.octets.get_mut(..header.len())?.copy_from_slice(header);
-        head.len = header.len() as u8; // at most CAPACITY
-        Some(head)
+impl Head {
+    /// Takes a copy of `header`; none where it is longer than any that is rebuilt.
+    pub(crate) fn hold(&mut self, header: &[u8]) -> Option<()> {
+        self.octets.get_mut(..header.len())?.copy_from_slice(header);
+        self.len = header.len() as u8; // at most CAPACITY
+        Some(())
+    }
+
+    /// Holds nothing any more.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
     }
 
     /// The octets.

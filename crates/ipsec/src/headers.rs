@@ -32,6 +32,7 @@ pub struct Headers {
 
 impl Headers {
     /// Reads them.
+    #[inline(always)]
     pub fn read(ip: &Ip<'_>) -> Self {
         let v6 = ip.source().is_ipv6();
         Self {
@@ -65,6 +66,7 @@ impl Headers {
     }
 }
 
+#[inline(always)]
 fn icmp(ip: &Ip<'_>) -> Option<u16> {
     if ip.is_later_fragment() || !matches!(ip.upper(), protocol::ICMP | protocol::ICMPV6) {
         return None;

@@ -9,13 +9,13 @@ use headroom_packet::ip::Ip;
 use headroom_packet::protocol;
 use headroom_suite::{Authenticator, Bound, Transform};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Entry};
 use crate::head::Head;
 use crate::headers::Headers;
 use crate::policy::Policy;
 use crate::qesp::{self, Clear};
 use crate::reason::Reason;
-use crate::sa::{Guard, Sa};
+use crate::sa::{Guard, Sa, Sizes};
 use crate::spec::{Mode, Protocol};
 use crate::{ah, esp};
 
@@ -44,7 +44,7 @@ pub struct Outer<'a> {
 #[derive(Debug)]
 pub struct Opened<'e> {
     /// The IP header in transport mode; empty in tunnel mode.
-    pub head: Head,
+    pub head: &'e [u8],
     /// Where the rest of the packet stands in the body.
     pub payload: Range<usize>,
     /// What the packet says of itself.
@@ -58,7 +58,7 @@ pub struct Opened<'e> {
 }
 
 /// Associations that were applied, the outermost first.
-type Applied<'e> = [Option<&'e Sa>; 2];
+type Applied<'e> = [Option<&'e Entry>; 2];
 
 /// What stands under an IPsec header.
 struct Under {
@@ -72,8 +72,9 @@ struct Under {
 
 impl Engine {
     /// Opens a packet in place. `body` begins with the header of `protocol`
-    /// (ESP in UDP: with ESP's) and ends with the packet. What cannot be opened is
-    /// counted, and where its association is known also there.
+    /// (ESP in UDP: with ESP's) and ends with the packet; `room` is for a head.
+    /// What cannot be opened is counted, and where its association is known also
+    /// there.
     ///
     /// # Errors
     /// Why not. The body is then unspecified.
@@ -82,26 +83,29 @@ impl Engine {
         outer: &Outer<'_>,
         protocol: u8,
         body: &mut [u8],
+        room: &'e mut Head,
     ) -> Result<Opened<'e>, Reason> {
         let mut applied = [None; 2];
-        self.try_open(outer, protocol, body, &mut applied).inspect_err(|&reason| {
+        self.try_open(outer, protocol, body, room, &mut applied).inspect_err(|&reason| {
             self.counters().add(reason, 1);
-            if let Some(sa) = applied.into_iter().flatten().last() {
-                sa.state.failures.add(reason, 1);
+            if let Some(entry) = applied.into_iter().flatten().last() {
+                entry.sa.state.failures.add(reason, 1);
             }
         })
     }
 
+    #[inline(always)]
     fn try_open<'e>(
         &'e self,
         outer: &Outer<'_>,
         protocol: u8,
         body: &mut [u8],
+        room: &'e mut Head,
         applied: &mut Applied<'e>,
     ) -> Result<Opened<'e>, Reason> {
         let first = self.addressed(outer, protocol, body)?;
         applied[0] = Some(first);
-        let mut sa = first;
+        let mut sa = first.sa.as_ref();
         let mut under = unwrap(sa, outer, body)?;
         // AH over ESP or Q-ESP: one more turn
         if sa.spec.protection.protocol() == Protocol::Ah
@@ -109,39 +113,37 @@ impl Engine {
             && self.is_cipher(under.next_header)
         {
             let start = under.range.start;
-            sa = self.addressed(outer, under.next_header, &body[start..])?;
-            applied[1] = Some(sa);
+            let second = self.addressed(outer, under.next_header, &body[start..])?;
+            applied[1] = Some(second);
+            sa = second.sa.as_ref();
             under = unwrap(sa, outer, &mut body[start..])?;
             under.range = under.range.start + start..under.range.end + start;
         }
         if under.next_header == protocol::NO_NEXT_HEADER {
             return Err(Reason::Dummy);
         }
-        let (head, payload, headers) = match sa.spec.mode {
-            Mode::Tunnel => {
-                let (payload, headers) = leave_tunnel(sa, outer, &under, body)?;
-                (Head::EMPTY, payload, headers)
-            }
+        room.clear();
+        let (payload, headers) = match sa.spec.mode {
+            Mode::Tunnel => leave_tunnel(sa, outer, &under, body)?,
             Mode::Transport => {
-                let (head, headers) = rebuild(outer, &under, body)?;
-                (head, under.range, headers)
+                let headers = rebuild(outer, &under, body, room)?;
+                (under.range, headers)
             }
         };
+        let head = room.as_slice();
         // docs/qesp.md: what a router was told must be true
         if under.clear.is_some_and(|clear| clear != Clear::of(&headers)) {
             return Err(Reason::PortsMismatch);
         }
         let policy = self.allow(&headers, applied)?;
-        let octets = (head.as_slice().len() + payload.len()) as u64;
-        for sa in applied.iter().flatten() {
-            sa.account(1, octets)?;
-        }
         let sequence = under.sequence;
-        Ok(Opened { head, payload, headers, associations: *applied, sequence, policy })
+        let associations = applied.map(|entry| entry.map(|entry| entry.sa.as_ref()));
+        Ok(Opened { head, payload, headers, associations, sequence, policy })
     }
 
     /// The association of the IPsec header at the beginning of `body`.
-    fn addressed(&self, outer: &Outer<'_>, protocol: u8, body: &[u8]) -> Result<&Sa, Reason> {
+    #[inline(always)]
+    fn addressed(&self, outer: &Outer<'_>, protocol: u8, body: &[u8]) -> Result<&Entry, Reason> {
         let protocol = self.protocol(protocol).ok_or(Reason::Malformed)?;
         let spi = match protocol {
             Protocol::Esp => esp::Header::read(body)?.spi,
@@ -155,6 +157,7 @@ impl Engine {
 }
 
 /// Removes one IPsec header, and what belongs to it.
+#[inline(always)]
 fn unwrap(sa: &Sa, outer: &Outer<'_>, body: &mut [u8]) -> Result<Under, Reason> {
     if sa.spec.udp.is_some() != outer.udp.is_some() {
         return Err(Reason::WrongEncapsulation);
@@ -166,27 +169,26 @@ fn unwrap(sa: &Sa, outer: &Outer<'_>, body: &mut [u8]) -> Result<Under, Reason> 
 }
 
 /// ESP (RFC 4303, section 3.4) and Q-ESP.
+#[inline(always)]
 fn decrypt(
     sa: &Sa,
     transform: &dyn Transform,
     outer: &Outer<'_>,
     body: &mut [u8],
 ) -> Result<Under, Reason> {
-    let protocol = sa.spec.protection.protocol();
-    let header_len = protocol.cipher_header_len();
-    let (iv_len, icv_len) = (transform.iv_len(), transform.icv_len());
-    let whole = body.len();
-    let text_len = whole.checked_sub(header_len + iv_len + icv_len).ok_or(Reason::Truncated)?;
+    let Sizes { header: header_len, iv: iv_len, block, icv: icv_len } = sa.sizes;
+    let text_len =
+        body.len().checked_sub(header_len + iv_len + icv_len).ok_or(Reason::Truncated)?;
     if text_len < esp::TRAILER_LEN {
         return Err(Reason::Truncated);
     }
     // a multiple of four (RFC 4303, section 2.4) and of the cipher's block
-    if text_len % transform.block_len() != 0 {
+    if text_len & (block - 1) != 0 {
         return Err(Reason::WrongLength);
     }
     let mut room = [0; qesp::MAX_ADDRESSES_LEN];
     let (mut clear, mut addresses): (_, &[u8]) = (None, &[]);
-    if let Protocol::QEsp(_) = protocol {
+    if header_len == qesp::HEADER_LEN {
         clear = Some(Clear::read(body)?);
         require_source(sa, outer)?;
         addresses = qesp::addresses(outer.source, outer.destination, &mut room);
@@ -194,10 +196,11 @@ fn decrypt(
     let (header, rest) = body.split_at_mut(header_len);
     let low = esp::Header::read(&header[header_len - esp::HEADER_LEN..])?.sequence;
     let extended = sa.spec.extended_sequence;
-    let sequence = admit(sa, low)?;
+    let receiving = sa.receive(low)?;
+    let sequence = receiving.sequence;
     let bound = Bound { header, sequence, extended, addresses };
     transform.open(&bound, rest).map_err(|_| Reason::Forged)?;
-    sa.state.window().accept(sequence)?;
+    receiving.accept(text_len)?;
 
     let (next_header, len) = esp::read_trailer(&rest[iv_len..iv_len + text_len])?;
     let start = header_len + iv_len;
@@ -212,30 +215,23 @@ fn verify(
     body: &mut [u8],
 ) -> Result<Under, Reason> {
     let header = ah::Header::read(body)?;
-    let end = ah::FIXED_LEN + mac.icv_len();
+    let end = ah::FIXED_LEN + sa.sizes.icv;
     if header.len < end || outer.header.is_empty() {
         return Err(Reason::Truncated);
     }
     require_source(sa, outer)?;
-    let sequence = admit(sa, header.sequence)?;
+    let receiving = sa.receive(header.sequence)?;
+    let sequence = receiving.sequence;
     let mut icv = [0; 64];
-    let icv = &mut icv[..mac.icv_len()];
+    let icv = &mut icv[..sa.sizes.icv];
     icv.copy_from_slice(&body[ah::FIXED_LEN..end]);
     body[ah::FIXED_LEN..end].fill(0);
     let muted = ah::mute(outer.header)?;
     let high = ah::high_bits(sa, sequence);
     mac.verify(&[muted.as_slice(), body, high.as_slice()], icv).map_err(|_| Reason::Forged)?;
-    sa.state.window().accept(sequence)?;
+    receiving.accept(body.len() - header.len)?;
     let range = header.len..body.len();
     Ok(Under { next_header: header.next_header, range, sequence, clear: None })
-}
-
-/// The whole sequence number, where it may be new.
-fn admit(sa: &Sa, low: u32) -> Result<u64, Reason> {
-    let window = sa.state.window();
-    let sequence = window.infer(low, sa.spec.extended_sequence);
-    window.check(sequence)?;
-    Ok(sequence)
 }
 
 /// Where addresses are covered, one that a NAT changed can be told from a forgery.
@@ -244,6 +240,7 @@ fn require_source(sa: &Sa, outer: &Outer<'_>) -> Result<(), Reason> {
 }
 
 /// The packet inside, DSCP and ECN as they are to be, and behind it no padding.
+#[inline(always)]
 fn leave_tunnel(
     sa: &Sa,
     outer: &Outer<'_>,
@@ -266,8 +263,13 @@ fn leave_tunnel(
 }
 
 /// The packet's own IP header again, as if there had been no IPsec.
-fn rebuild(outer: &Outer<'_>, under: &Under, body: &[u8]) -> Result<(Head, Headers), Reason> {
-    let mut head = if outer.header.is_empty() {
+fn rebuild(
+    outer: &Outer<'_>,
+    under: &Under,
+    body: &[u8],
+    head: &mut Head,
+) -> Result<Headers, Reason> {
+    if outer.header.is_empty() {
         let mut room = [0; 40];
         let fresh = Fresh {
             source: outer.source,
@@ -280,9 +282,9 @@ fn rebuild(outer: &Outer<'_>, under: &Under, body: &[u8]) -> Result<(Head, Heade
             flow_label: 0,
         };
         let len = fresh.write(0, &mut room).map_err(|_| Reason::Malformed)?;
-        Head::copy(&room[..len])
+        head.hold(&room[..len])
     } else {
-        Head::copy(outer.header)
+        head.hold(outer.header)
     }
     .ok_or(Reason::HeaderTooLong)?;
     let octets = head.as_mut_slice();
@@ -298,7 +300,7 @@ fn rebuild(outer: &Outer<'_>, under: &Under, body: &[u8]) -> Result<(Head, Heade
     room[..front.len()].copy_from_slice(front);
     room[front.len()..][..peek].copy_from_slice(&payload[..peek]);
     let ip = Ip::parse_train(&room[..front.len() + peek]).map_err(|_| Reason::BadInner)?;
-    Ok((head, Headers::read(&ip)))
+    Ok(Headers::read(&ip))
 }
 
 /// The octet that names what stands behind a whole header.

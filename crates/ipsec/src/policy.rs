@@ -104,6 +104,7 @@ impl Database {
     /// The policy that allows a packet that arrived, one of `candidates`, unless
     /// another one before it matches and forbids it (RFC 4301, section 5.2,
     /// step 4).
+    #[inline(always)]
     pub(crate) fn first_arriving(
         &self,
         headers: &Headers,
@@ -116,6 +117,7 @@ impl Database {
         if before.any(|&index| self.matches(index, &subject)) { None } else { Some(policy) }
     }
 
+    #[inline(always)]
     fn matches(&self, index: usize, subject: &Subject) -> bool {
         self.policies.get(index).is_some_and(|policy| policy.matcher.matches(subject))
     }
@@ -126,7 +128,7 @@ impl Database {
 }
 
 /// A packet, as selectors see it from this side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Subject {
     local: u128,
     remote: u128,
@@ -136,13 +138,14 @@ pub(crate) struct Subject {
     icmp: Option<u16>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     V4,
     V6,
 }
 
 impl Subject {
+    #[inline(always)]
     fn leaving(headers: &Headers) -> Self {
         let (family, local) = number(headers.source);
         let remote = number(headers.destination).1;
@@ -150,13 +153,36 @@ impl Subject {
         Self { local, remote, family, protocol, ports, icmp }
     }
 
+    #[inline(always)]
     fn arriving(headers: &Headers) -> Self {
         let (source, destination) = (headers.destination, headers.source);
         let ports = headers.ports.map(|(from, to)| (to, from));
         Self::leaving(&Headers { source, destination, ports, ..*headers })
     }
+
+    /// Spreads subjects over 64 bits, the upper ones best.
+    fn mix(&self, seed: u64) -> u64 {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let (source, destination) = self.ports.unwrap_or_default();
+        let small = u64::from(source) << 48
+            | u64::from(destination) << 32
+            | u64::from(self.icmp.unwrap_or_default()) << 8
+            | u64::from(self.protocol);
+        let words = [
+            self.local as u64,
+            (self.local >> 64) as u64,
+            self.remote as u64,
+            (self.remote >> 64) as u64,
+            small,
+        ];
+        words.into_iter().fold(seed, |sum, word| {
+            let product = u128::from(sum ^ word) * u128::from(ODD);
+            product as u64 ^ (product >> 64) as u64
+        })
+    }
 }
 
+#[inline(always)]
 fn number(address: IpAddr) -> (Family, u128) {
     match address {
         IpAddr::V4(address) => (Family::V4, u128::from(address.to_bits())),
@@ -194,6 +220,7 @@ impl Range {
         }
     }
 
+    #[inline(always)]
     fn contains(&self, family: Family, address: u128) -> bool {
         self.low <= address && address <= self.high && self.family.is_none_or(|own| own == family)
     }
@@ -255,6 +282,7 @@ impl Matcher {
     }
 }
 
+#[inline(always)]
 fn port_matches(ports: &Ports, port: Option<u16>) -> bool {
     match ports {
         Ports::Any => true,
@@ -273,12 +301,16 @@ fn port_covers(ports: &Ports, other: &Ports) -> bool {
     }
 }
 
+/// Flows that a cache remembers.
+const FLOWS: usize = 4096;
+
 /// Recent decisions of one thread, so that a flow is looked up once. Of fixed
 /// size; a flood of flows costs each the search through the list, and no memory.
 #[derive(Debug)]
 pub struct FlowCache {
     entries: Box<[Option<Entry>]>,
-    hasher: RandomState,
+    /// Unknown to others, so that nobody can choose flows that meet in one place.
+    seed: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -290,8 +322,7 @@ struct Entry {
 
 impl Default for FlowCache {
     fn default() -> Self {
-        const FLOWS: usize = 4096;
-        Self { entries: vec![None; FLOWS].into(), hasher: RandomState::new() }
+        Self { entries: vec![None; FLOWS].into(), seed: RandomState::new().hash_one(FLOWS) }
     }
 }
 
@@ -302,7 +333,7 @@ impl FlowCache {
         subject: &Subject,
         search: impl FnOnce() -> Option<usize>,
     ) -> Option<usize> {
-        let place = self.hasher.hash_one(subject) as usize % self.entries.len();
+        let place = (subject.mix(self.seed) >> 32) as usize % FLOWS;
         match self.entries[place] {
             Some(entry) if entry.generation == generation && entry.subject == *subject => {
                 entry.policy

@@ -40,6 +40,7 @@ reasons! {
     Expired "expired" "the association's lifetime is over",
     SequenceExhausted "sequence-exhausted" "the association has no more sequence numbers",
     LedgerBehind "ledger-behind" "the ledger has not yet reserved further sequence numbers",
+    NotSealed "not-sealed" "the suite refused to encrypt, or the system has no random numbers",
     Replay "replay" "a packet of this number was accepted before",
     Stale "stale" "its number is left of the anti-replay window",
     Truncated "truncated" "it is shorter than its headers and check value",

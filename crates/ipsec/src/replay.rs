@@ -12,8 +12,8 @@ pub struct Window {
     /// The highest number accepted; 0: none.
     top: u64,
     size: u64,
-    /// One word more than the window has, so that the word that the top moves
-    /// into can be cleared.
+    /// At least one word more than the window has, so that the word that the top
+    /// moves into can be cleared; a power of two.
     words: Box<[u64]>,
 }
 
@@ -86,7 +86,7 @@ impl Window {
             let (from, to) = (self.top / BITS, number / BITS);
             let ring = self.words.len() as u64;
             for word in from + 1..=to.min(from.saturating_add(ring)) {
-                self.words[(word % ring) as usize] = 0;
+                self.words[(word & (ring - 1)) as usize] = 0;
             }
             self.top = number;
         }
@@ -108,6 +108,8 @@ impl Window {
     }
 
     fn place(&self, number: u64) -> (usize, u64) {
-        ((number / BITS % self.words.len() as u64) as usize, 1 << (number % BITS))
+        // the ring is a power of two: no division for each packet
+        let word = (number / BITS) & (self.words.len() as u64 - 1);
+        (word as usize, 1 << (number % BITS))
     }
 }

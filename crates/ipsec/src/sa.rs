@@ -19,8 +19,20 @@ use crate::tos;
 pub struct Sa {
     pub(crate) spec: SaSpec,
     pub(crate) guard: Guard,
+    pub(crate) sizes: Sizes,
     pub(crate) tos: tos::Rules,
     pub(crate) state: Arc<State>,
+}
+
+/// Octets of the parts that ESP, Q-ESP or AH puts around a packet, asked once.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sizes {
+    /// ESP's or Q-ESP's header; none for AH.
+    pub(crate) header: usize,
+    pub(crate) iv: usize,
+    /// What text is padded to, a power of two.
+    pub(crate) block: usize,
+    pub(crate) icv: usize,
 }
 
 /// The algorithms with their keys.
@@ -36,14 +48,22 @@ pub(crate) enum Guard {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) sequence: Sequence,
-    window: Mutex<Window>,
     packets: AtomicU64,
     bytes: AtomicU64,
+    receipt: Mutex<Receipt>,
     /// Packets that failed, inbound.
     pub(crate) failures: Counters,
     born: Duration,
     stage: AtomicU8,
     expired: AtomicBool,
+}
+
+/// What was accepted, inbound.
+#[derive(Debug)]
+pub(crate) struct Receipt {
+    window: Window,
+    packets: u64,
+    bytes: u64,
 }
 
 /// How far an association's life has come.
@@ -94,6 +114,16 @@ impl Sa {
             }
             Protection::Ah { mac, key } => Guard::Mac(mac.bind(key)?),
         };
+        let sizes = match &guard {
+            Guard::Cipher(transform) => Sizes {
+                header: spec.protection.protocol().cipher_header_len(),
+                iv: transform.iv_len(),
+                block: transform.block_len(),
+                icv: transform.icv_len(),
+            },
+            Guard::Mac(mac) => Sizes { block: 1, icv: mac.icv_len(), ..Sizes::default() },
+        };
+        assert!(sizes.block.is_power_of_two(), "a cipher's block is 4, 8 or 16 octets");
         let tos = tos::Rules::new(&spec.dscp, spec.ecn);
         let state = match kept {
             Some(state) => {
@@ -102,7 +132,7 @@ impl Sa {
             }
             None => Arc::new(State::new(&spec, now)),
         };
-        Ok(Self { spec, guard, tos, state })
+        Ok(Self { spec, guard, sizes, tos, state })
     }
 
     pub(crate) fn identity(spec: &SaSpec) -> Identity {
@@ -134,26 +164,26 @@ impl Sa {
 
     /// The highest sequence number accepted; of no meaning outbound.
     pub fn highest_accepted(&self) -> u64 {
-        self.state.window().top()
+        self.state.receipt().window.top()
     }
 
     /// Takes every number up to `top` as accepted before: an earlier life of
     /// this association may have accepted them.
     pub fn accepted_up_to(&self, top: u64) {
-        let mut window = self.state.window();
-        if top > window.top() {
-            *window = Window::new(self.spec.window, top);
+        let mut receipt = self.state.receipt();
+        if top > receipt.window.top() {
+            receipt.window = Window::new(self.spec.window, top);
         }
     }
 
     /// Packets protected or accepted.
     pub fn packets(&self) -> u64 {
-        self.state.packets.load(Ordering::Relaxed)
+        self.state.packets.load(Ordering::Relaxed) + self.state.receipt().packets
     }
 
     /// Octets of those, without what protection adds.
     pub fn bytes(&self) -> u64 {
-        self.state.bytes.load(Ordering::Relaxed)
+        self.state.bytes.load(Ordering::Relaxed) + self.state.receipt().bytes
     }
 
     /// Packets that failed, by reason; inbound.
@@ -197,22 +227,56 @@ impl Sa {
         Some(Event { sa: self.spec.name.clone(), stage })
     }
 
-    /// Notes packets, and refuses those beyond the hard limits.
+    /// Notes packets that leave, and refuses those beyond the hard limits.
     pub(crate) fn account(&self, packets: u64, bytes: u64) -> Result<(), Reason> {
-        if self.state.expired.load(Ordering::Acquire) {
-            return Err(Reason::Expired);
-        }
-        let Limits { bytes: most_bytes, packets: most_packets, .. } = self.spec.lifetime.hard;
-        let over = |before: u64, more: u64, most: Option<u64>| {
-            most.is_some_and(|most| before.saturating_add(more) > most)
-        };
         let before = self.state.packets.fetch_add(packets, Ordering::Relaxed);
         let before_bytes = self.state.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if over(before, packets, most_packets) || over(before_bytes, bytes, most_bytes) {
+        self.within_limits(before + packets, before_bytes + bytes).inspect_err(|_| {
             self.state.packets.fetch_sub(packets, Ordering::Relaxed);
             self.state.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        })
+    }
+
+    /// Looks at the sequence number of a packet that arrived, of which the lower
+    /// half is `low`. While what is returned is held, no other packet of this
+    /// association is looked at: associations are spread over threads, not the
+    /// packets of one.
+    #[inline(always)]
+    pub(crate) fn receive(&self, low: u32) -> Result<Receiving<'_>, Reason> {
+        let receipt = self.state.receipt();
+        let sequence = receipt.window.infer(low, self.spec.extended_sequence);
+        receipt.window.check(sequence)?;
+        Ok(Receiving { sa: self, receipt, sequence })
+    }
+
+    #[inline(always)]
+    fn within_limits(&self, packets: u64, bytes: u64) -> Result<(), Reason> {
+        let Limits { bytes: most_bytes, packets: most_packets, .. } = self.spec.lifetime.hard;
+        let over = |amount: u64, most: Option<u64>| most.is_some_and(|most| amount > most);
+        let expired = self.state.expired.load(Ordering::Acquire);
+        if expired || over(packets, most_packets) || over(bytes, most_bytes) {
             return Err(Reason::Expired);
         }
+        Ok(())
+    }
+}
+
+/// A packet between the look at its number and the verdict on its check value.
+pub(crate) struct Receiving<'s> {
+    sa: &'s Sa,
+    receipt: MutexGuard<'s, Receipt>,
+    /// Its whole sequence number.
+    pub(crate) sequence: u64,
+}
+
+impl Receiving<'_> {
+    /// Notes that its check value was right, and that it protects `bytes` octets.
+    #[inline(always)]
+    pub(crate) fn accept(mut self, bytes: usize) -> Result<(), Reason> {
+        self.receipt.window.accept(self.sequence)?;
+        let (packets, bytes) = (self.receipt.packets + 1, self.receipt.bytes + bytes as u64);
+        self.sa.within_limits(packets, bytes)?;
+        (self.receipt.packets, self.receipt.bytes) = (packets, bytes);
         Ok(())
     }
 }
@@ -228,9 +292,13 @@ impl State {
     fn new(spec: &SaSpec, now: Duration) -> Self {
         Self {
             sequence: Sequence::new(spec.extended_sequence),
-            window: Mutex::new(Window::new(spec.window, 0)),
             packets: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            receipt: Mutex::new(Receipt {
+                window: Window::new(spec.window, 0),
+                packets: 0,
+                bytes: 0,
+            }),
             failures: Counters::default(),
             born: now,
             stage: AtomicU8::new(Stage::Young as u8),
@@ -238,15 +306,15 @@ impl State {
         }
     }
 
-    /// The window; whoever panicked with it in hand left it whole.
-    pub(crate) fn window(&self) -> MutexGuard<'_, Window> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What was accepted; whoever panicked with it in hand left it whole.
+    fn receipt(&self) -> MutexGuard<'_, Receipt> {
+        self.receipt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn resize(&self, size: u32) {
-        let mut window = self.window();
-        if window.size() != u64::from(size).next_multiple_of(64) {
-            *window = window.resize(size);
+        let mut receipt = self.receipt();
+        if receipt.window.size() != u64::from(size).next_multiple_of(64) {
+            receipt.window = receipt.window.resize(size);
         }
     }
 }

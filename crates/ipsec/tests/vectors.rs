@@ -7,7 +7,7 @@ mod common;
 use std::net::IpAddr;
 
 use headroom_ipsec::spec::{Direction, Mode, Protection, Secrets};
-use headroom_ipsec::{Engine, Outer, Reason, SaSpec};
+use headroom_ipsec::{Engine, Head, Outer, Reason, SaSpec};
 use headroom_suite::{Key, Mac, Suite};
 
 fn hex(text: &str) -> Vec<u8> {
@@ -63,9 +63,10 @@ fn open(vector: &Vector) -> Vec<u8> {
 
     let mut forged = body.clone();
     forged[20] ^= 1;
-    assert_eq!(engine.open(&outer, 50, &mut forged).map(drop), Err(Reason::Forged));
-    let opened = engine.open(&outer, 50, &mut body).expect("opened");
-    let head = if header.is_empty() { &[] } else { opened.head.as_slice() };
+    let mut room = Head::default();
+    assert_eq!(engine.open(&outer, 50, &mut forged, &mut room).map(drop), Err(Reason::Forged));
+    let opened = engine.open(&outer, 50, &mut body, &mut room).expect("opened");
+    let head = if header.is_empty() { &[] } else { opened.head };
     [head, &body[opened.payload.clone()]].concat()
 }
 

@@ -24,6 +24,7 @@ pub enum Version {
 
 impl Version {
     /// The protocol number of such a packet inside another one: 4 or 41.
+    #[inline]
     pub fn protocol(self) -> u8 {
         match self {
             Self::V4 => protocol::IPV4,
@@ -69,6 +70,7 @@ impl<'a> Ip<'a> {
     /// [`Error::Malformed`] for a field that the standard does not allow or
     /// more than 16 extension headers, [`Error::Unsupported`] for another
     /// version.
+    #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
         let total_len = match version(bytes)? {
             Version::V4 => ipv4::Packet::new(bytes)?.total_len(),
@@ -82,6 +84,7 @@ impl<'a> Ip<'a> {
     ///
     /// # Errors
     /// As [`Ip::parse`].
+    #[inline]
     pub fn parse_train(bytes: &'a [u8]) -> Result<Self, Error> {
         match version(bytes)? {
             Version::V4 => Self::parse_v4(bytes),
@@ -179,16 +182,19 @@ impl<'a> Ip<'a> {
     }
 
     /// The packet's octets, headers and all.
+    #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
     /// IPv4 or IPv6.
+    #[inline]
     pub fn version(&self) -> Version {
         self.version
     }
 
     /// The source address.
+    #[inline]
     pub fn source(&self) -> IpAddr {
         match self.version {
             Version::V4 => ipv4::Packet::trusted(self.bytes).source().into(),
@@ -205,6 +211,7 @@ impl<'a> Ip<'a> {
     }
 
     /// The destination field.
+    #[inline]
     pub fn destination(&self) -> IpAddr {
         match self.version {
             Version::V4 => ipv4::Packet::trusted(self.bytes).destination().into(),
@@ -244,6 +251,7 @@ impl<'a> Ip<'a> {
     }
 
     /// Type of Service (IPv4) or Traffic Class (IPv6): DSCP and ECN.
+    #[inline]
     pub fn tos(&self) -> u8 {
         match self.version {
             Version::V4 => self.bytes[1],
@@ -268,6 +276,7 @@ impl<'a> Ip<'a> {
     }
 
     /// Octets of the packet, headers and all.
+    #[inline]
     pub fn total_len(&self) -> usize {
         self.bytes.len()
     }
@@ -275,22 +284,26 @@ impl<'a> Ip<'a> {
     /// The protocol behind all extension headers. AH, ESP, "no next header"
     /// and what this crate does not know count as one. In a later fragment the
     /// one that its header names, which may be an extension header.
+    #[inline]
     pub fn upper(&self) -> u8 {
         self.upper
     }
 
     /// Where [`upper`](Self::upper) begins in the packet.
+    #[inline]
     pub fn upper_offset(&self) -> usize {
         self.upper_offset
     }
 
     /// What stands behind all extension headers.
+    #[inline]
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[self.upper_offset..]
     }
 
     /// Source and destination port of TCP, UDP, UDP-Lite, DCCP and SCTP; none
     /// in a later fragment or where the packet ends before them.
+    #[inline]
     pub fn ports(&self) -> Option<(u16, u16)> {
         if !protocol::has_ports(self.upper) || self.is_later_fragment() {
             return None;
@@ -301,6 +314,7 @@ impl<'a> Ip<'a> {
 
     /// The part of a datagram that this packet carries; none where it is a
     /// whole one, also with a fragment header (RFC 6946).
+    #[inline]
     pub fn fragment(&self) -> Option<Fragment> {
         self.fragment
     }
@@ -311,6 +325,7 @@ impl<'a> Ip<'a> {
     }
 
     /// True for a fragment other than the first: it has no transport header.
+    #[inline]
     pub fn is_later_fragment(&self) -> bool {
         self.fragment.is_some_and(|fragment| fragment.offset > 0)
     }
@@ -319,17 +334,20 @@ impl<'a> Ip<'a> {
     /// behind IPv6's hop-by-hop, routing and fragment headers and before
     /// destination options for the last node (RFC 4302 and 4303, section
     /// 3.1.1).
+    #[inline]
     pub fn security_offset(&self) -> usize {
         self.security_offset
     }
 
     /// The octet of the packet that names what stands at
     /// [`security_offset`](Self::security_offset).
+    #[inline]
     pub fn security_field(&self) -> usize {
         self.security_field
     }
 
     /// True where no router may cut the packet: with DF set, and in IPv6.
+    #[inline]
     pub fn dont_fragment(&self) -> bool {
         match self.version {
             Version::V4 => self.bytes[6] & 0x40 != 0,

@@ -42,36 +42,43 @@ impl<'a> Packet<'a> {
     }
 
     /// Octets of which it is known already that they begin with a whole header.
+    #[inline]
     pub(crate) fn trusted(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
     /// Octets of the header, options included (IHL × 4).
+    #[inline]
     pub fn header_len(&self) -> usize {
         usize::from(self.0[0] & 0x0f) * 4
     }
 
     /// The Total Length field; 0 in a train too long for it.
+    #[inline]
     pub fn total_len(&self) -> usize {
         usize::from(be16(self.0, 2))
     }
 
     /// True for a fragment other than the first.
+    #[inline]
     pub fn is_later_fragment(&self) -> bool {
         be16(self.0, 6) & 0x1fff != 0
     }
 
     /// The protocol number of the payload.
+    #[inline]
     pub fn protocol(&self) -> u8 {
         self.0[9]
     }
 
     /// The source address.
+    #[inline]
     pub fn source(&self) -> Ipv4Addr {
         Ipv4Addr::new(self.0[12], self.0[13], self.0[14], self.0[15])
     }
 
     /// The destination address.
+    #[inline]
     pub fn destination(&self) -> Ipv4Addr {
         Ipv4Addr::new(self.0[16], self.0[17], self.0[18], self.0[19])
     }
@@ -124,6 +131,7 @@ impl<'a> Packet<'a> {
     }
 
     /// What was captured behind the header.
+    #[inline]
     pub fn payload(&self) -> &'a [u8] {
         &self.0[self.header_len()..]
     }

@@ -26,6 +26,7 @@ impl<'a> Packet<'a> {
     }
 
     /// Octets of which it is known already that they begin with a fixed header.
+    #[inline]
     pub(crate) fn trusted(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -41,16 +42,19 @@ impl<'a> Packet<'a> {
     }
 
     /// The source address.
+    #[inline]
     pub fn source(&self) -> Ipv6Addr {
         address(self.0, 8)
     }
 
     /// The destination address.
+    #[inline]
     pub fn destination(&self) -> Ipv6Addr {
         address(self.0, 24)
     }
 
     /// What was captured behind the header.
+    #[inline]
     pub fn payload(&self) -> &'a [u8] {
         &self.0[HEADER_LEN..]
     }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use headroom_ipsec::spec::ESP;
-use headroom_ipsec::{Engine, Opened, Outer, Reason};
+use headroom_ipsec::{Engine, Head, Opened, Outer, Reason};
 use headroom_netio::{Inbox, Received, Stop, errors, wait_readable};
 use headroom_packet::{Coalescer, Offload};
 
@@ -118,6 +118,7 @@ fn deliver<T: Tunnel>(shared: &Shared, engine: &Engine, tun: &T, inbox: &mut Inb
                 engine.counters().add(Reason::DeliverFailed, packets as u64);
             }
         });
+    let mut head = Head::default();
     let mut batch = Batch { shared, engine, joined };
     for received in inbox.packets() {
         if received.damaged {
@@ -135,8 +136,8 @@ fn deliver<T: Tunnel>(shared: &Shared, engine: &Engine, tun: &T, inbox: &mut Inb
             },
         };
         match kind {
-            Kind::Udp(_) => batch.datagrams(&outer, received.body, received.segment_len),
-            Kind::Ip(protocol) => batch.packet(&outer, protocol, received.body),
+            Kind::Udp(_) => batch.datagrams(&outer, received.body, received.segment_len, &mut head),
+            Kind::Ip(protocol) => batch.packet(&outer, protocol, received.body, &mut head),
         }
     }
     batch.joined.finish();
@@ -150,7 +151,13 @@ struct Batch<'b, 'p, S> {
 }
 
 impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
-    fn datagrams(&mut self, outer: &Outer<'_>, body: &'p mut [u8], segment_len: usize) {
+    fn datagrams(
+        &mut self,
+        outer: &Outer<'_>,
+        body: &'p mut [u8],
+        segment_len: usize,
+        head: &mut Head,
+    ) {
         for datagram in body.chunks_mut(segment_len.max(1)) {
             match datagram {
                 [KEEPALIVE] => self.engine.counters().add(Reason::Keepalive, 1),
@@ -158,18 +165,18 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
                     self.note_drop(outer, datagram.len(), Reason::NonEsp);
                     self.engine.counters().add(Reason::NonEsp, 1);
                 }
-                _ => self.packet(outer, ESP, datagram),
+                _ => self.packet(outer, ESP, datagram, head),
             }
         }
     }
 
-    fn packet(&mut self, outer: &Outer<'_>, protocol: u8, body: &'p mut [u8]) {
+    fn packet(&mut self, outer: &Outer<'_>, protocol: u8, body: &'p mut [u8], head: &mut Head) {
         let len = body.len();
-        match self.engine.open(outer, protocol, body) {
+        match self.engine.open(outer, protocol, body, head) {
             Ok(opened) => {
                 let payload = &body[opened.payload.clone()];
                 self.note_opened(&opened, payload.len());
-                self.joined.push(opened.head.as_slice(), payload);
+                self.joined.push(opened.head, payload);
             }
             Err(reason) => self.note_drop(outer, len, reason), // the engine has counted
         }
@@ -198,7 +205,7 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
 
     fn note_opened(&self, opened: &Opened<'_>, payload_len: usize) {
         self.shared.tracer.note(|| {
-            let bytes = opened.head.as_slice().len() + payload_len;
+            let bytes = opened.head.len() + payload_len;
             let record = Record::new(self.shared.now(), Way::In, Decision::Protect);
             let mut record = record.of(&opened.headers, 1, bytes);
             record.policy = opened.policy.map(|policy| policy.name.clone());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use headroom_ipsec::spec::{Action, Direction, Mode, Protection, Secrets, Selector};
 use headroom_ipsec::{
-    Engine, FlowCache, Headers, Opened, Outer, PolicySpec, Reason, SaSpec, Verdict,
+    Engine, FlowCache, Head, Headers, Opened, Outer, PolicySpec, Reason, SaSpec, Verdict,
 };
 use headroom_packet::ip::Ip;
 use headroom_suite::{Key, Mac, Suite};
@@ -136,9 +136,7 @@ pub fn seal(engine: &Engine, packet: &[u8]) -> Result<Vec<u8>, Reason> {
 
 /// Opens a whole outer packet and returns the packet in it.
 pub fn open(engine: &Engine, packet: &[u8]) -> Result<Vec<u8>, Reason> {
-    open_with(engine, packet, |opened, body| {
-        [opened.head.as_slice(), &body[opened.payload.clone()]].concat()
-    })
+    open_with(engine, packet, |opened, body| [opened.head, &body[opened.payload.clone()]].concat())
 }
 
 pub fn open_with<T>(
@@ -162,6 +160,7 @@ pub fn open_with<T>(
         protocol = 50;
         body.drain(..8.min(body.len()));
     }
-    let opened = engine.open(&outer, protocol, &mut body)?;
+    let mut room = Head::default();
+    let opened = engine.open(&outer, protocol, &mut body, &mut room)?;
     Ok(then(&opened, &body))
 }
