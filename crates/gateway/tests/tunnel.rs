@@ -1,0 +1,262 @@
+//! Gateways on two hosts: what goes through, what is seen on the wire, what
+//! happens when one dies.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Gateway, Host, Kind, link, privileged, read};
+use headroom_netio::LinkSocket;
+
+const ESP_IN_UDP: Kind =
+    Kind { protocol: "esp", mode: "tunnel", udp: true, outer_v6: false, inner_v6: false };
+/// Nobody sends this by chance.
+const MARKER: &[u8] = b"a marker that must not be read on the wire";
+const LONG: Duration = Duration::from_secs(20);
+
+/// Sends `octets` from one host to the other by TCP, and back what arrived.
+fn transfer(hosts: &[Host; 2], to: IpAddr, octets: usize) {
+    let content: Vec<u8> = MARKER.iter().copied().cycle().take(octets).collect();
+    let listener = hosts[1].run(move || TcpListener::bind((to, 0)).expect("a listener"));
+    let address = listener.local_addr().expect("its address");
+    let expected = content.clone();
+    let echo = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        stream.set_read_timeout(Some(LONG)).expect("a timeout");
+        let mut received = vec![0; octets];
+        stream.read_exact(&mut received).expect("all octets");
+        assert!(received == expected, "the octets are not those that were sent");
+        stream.write_all(&received).expect("all octets back");
+    });
+    let back = hosts[0].run(move || {
+        let mut stream = TcpStream::connect_timeout(&address, LONG).expect("a connection");
+        stream.set_read_timeout(Some(LONG)).expect("a timeout");
+        let mut reader = stream.try_clone().expect("another handle");
+        let expected = content.clone();
+        let reading = std::thread::spawn(move || {
+            let mut back = vec![0; octets];
+            reader.read_exact(&mut back).expect("all octets back");
+            back == expected
+        });
+        stream.write_all(&content).expect("all octets");
+        reading.join().expect("a reader")
+    });
+    assert!(back, "what came back is not what was sent");
+    echo.join().expect("the other side");
+}
+
+/// Sends one datagram from host 0 to host 1, which must arrive unless it must not.
+fn datagram(hosts: &[Host; 2], kind: Kind, len: usize, arrives: bool) {
+    let [from, to]: [IpAddr; 2] = [0, 1].map(|n| kind.address(n).parse().expect("an address"));
+    let octets: Vec<u8> = MARKER.iter().copied().cycle().take(len).collect();
+    let receiver = hosts[1].run(move || UdpSocket::bind((to, 0)).expect("a socket"));
+    let address = receiver.local_addr().expect("its address");
+    let wait = if arrives { LONG } else { Duration::from_millis(300) };
+    receiver.set_read_timeout(Some(wait)).expect("a timeout");
+    let content = octets.clone();
+    hosts[0].run(move || {
+        let socket = UdpSocket::bind((from, 0)).expect("a socket");
+        // what is prohibited says so at once
+        let sent = socket.send_to(&content, address);
+        assert!(sent.is_ok() || !arrives, "{sent:?}");
+    });
+    let mut received = vec![0; 65_536];
+    match receiver.recv(&mut received) {
+        Ok(len) => assert!(arrives && received[..len] == octets, "{len} octets arrived"),
+        Err(error) => assert!(!arrives, "nothing arrived: {error}"),
+    }
+}
+
+/// Looks at all frames of a host's link until it is asked what it saw.
+struct Watch {
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<(usize, bool)>,
+}
+
+impl Watch {
+    fn new(host: &Host) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&stop);
+        let thread = host.run(move || {
+            let mut socket = LinkSocket::open("eth0").expect("a packet socket");
+            std::thread::spawn(move || {
+                let (mut frames, mut seen) = (0, false);
+                loop {
+                    let last = asked.load(Ordering::Acquire);
+                    let got = socket.receive(|frame| {
+                        frames += 1;
+                        seen |= frame.bytes.windows(MARKER.len()).any(|window| window == MARKER);
+                    });
+                    match got.expect("frames") {
+                        0 if last => return (frames, seen),
+                        0 => std::thread::sleep(Duration::from_millis(1)),
+                        _ => {}
+                    }
+                }
+            })
+        });
+        Self { stop, thread }
+    }
+
+    /// Frames, and whether the marker was readable.
+    fn end(self) -> (usize, bool) {
+        self.stop.store(true, Ordering::Release);
+        self.thread.join().expect("a watcher")
+    }
+}
+
+#[test]
+fn everything_goes_through_and_nothing_is_seen() {
+    if !privileged() {
+        return;
+    }
+    let esp = Kind { udp: false, ..ESP_IN_UDP };
+    let qesp = Kind { protocol: "qesp", ..esp };
+    let transport = |kind| Kind { mode: "transport", ..kind };
+    for kind in [
+        ESP_IN_UDP,
+        Kind { outer_v6: true, ..ESP_IN_UDP },
+        Kind { inner_v6: true, ..ESP_IN_UDP },
+        transport(ESP_IN_UDP),
+        esp,
+        Kind { outer_v6: true, inner_v6: true, ..esp },
+        transport(esp),
+        Kind { outer_v6: true, ..transport(esp) },
+        Kind { outer_v6: true, ..qesp },
+        transport(qesp),
+        Kind { protocol: "ah", ..esp },
+        Kind { protocol: "ah", ..transport(esp) },
+    ] {
+        let hosts = link();
+        let gateways = [0, 1].map(|me| hosts[me].run(move || Gateway::start(&kind.config(me, 0))));
+        let watch = Watch::new(&hosts[1]);
+        let to: IpAddr = kind.address(1).parse().expect("an address");
+        transfer(&hosts, to, 300_000);
+        datagram(&hosts, kind, 100, true);
+        datagram(&hosts, kind, 5000, true);
+        let (frames, seen) = watch.end();
+        assert!(frames > 0);
+        assert_eq!(seen, kind.protocol == "ah", "{kind:?}: AH alone shows what it covers");
+        for (gateway, sa) in [(&gateways[0], "out"), (&gateways[1], "in")] {
+            assert!(gateway.packets(sa) > 10, "{kind:?}");
+        }
+        for reason in ["forged", "replay", "malformed", "policy-mismatch", "send-failed"] {
+            let counts = [&gateways[0], &gateways[1]].map(|gateway| gateway.counter(reason));
+            assert_eq!(counts, [0, 0], "{kind:?}: {reason}");
+        }
+    }
+}
+
+#[test]
+fn a_gateway_that_died_lets_nothing_out_and_nothing_in_in_clear() {
+    if !privileged() {
+        return;
+    }
+    for mode in ["tunnel", "transport"] {
+        let kind = Kind { mode, udp: false, ..ESP_IN_UDP };
+        let hosts = link();
+        let [here, there] =
+            [0, 1].map(|me| hosts[me].run(move || Gateway::start(&kind.config(me, 0))));
+        datagram(&hosts, kind, 100, true);
+        // tunnel mode: the other side would be reachable by the link
+        if mode == "tunnel" {
+            hosts[0].sh("ip addr add 10.1.0.1/32 dev lo");
+            hosts[0].sh("ip route add 10.2.0.0/24 via 192.0.2.2");
+        }
+        let setup = hosts[0].run(move || here.die());
+        let watch = Watch::new(&hosts[1]);
+        datagram(&hosts, kind, 100, false);
+        assert!(!watch.end().1, "{mode}: it left in clear");
+        // without the routes' protection it leaves, and the other side refuses it
+        hosts[0].run(move || setup.undo().iter().for_each(|undo| undo.run().expect("undone")));
+        let watch = Watch::new(&hosts[1]);
+        datagram(&hosts, kind, 100, false);
+        assert!(watch.end().1, "{mode}: the tunnel was taken down");
+        drop(there);
+    }
+}
+
+#[test]
+fn a_reload_under_load_loses_nothing() {
+    if !privileged() {
+        return;
+    }
+    let hosts = link();
+    let gateways =
+        [0, 1].map(|me| Arc::new(hosts[me].run(move || Gateway::start(&ESP_IN_UDP.config(me, 0)))));
+    let to: IpAddr = ESP_IN_UDP.address(1).parse().expect("an address");
+    let receiver = hosts[1].run(move || UdpSocket::bind((to, 0)).expect("a socket"));
+    let address = receiver.local_addr().expect("its address");
+    let counting = std::thread::spawn(move || {
+        receiver.set_read_timeout(Some(LONG)).expect("a timeout");
+        let mut seen = Vec::new();
+        let mut buffer = [0; 64];
+        loop {
+            let len = receiver.recv(&mut buffer).expect("a datagram");
+            match <[u8; 4]>::try_from(&buffer[..len]) {
+                Ok(number) => seen.push(u32::from_be_bytes(number)),
+                Err(_) => return seen,
+            }
+        }
+    });
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    let sender = hosts[0].run(move || {
+        std::thread::spawn(move || {
+            let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+            let mut number = 0u32;
+            while !asked.load(Ordering::Acquire) {
+                socket.send_to(&number.to_be_bytes(), address).expect("a datagram");
+                number += 1;
+                if number.is_multiple_of(16) {
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            }
+            socket.send_to(b"end", address).expect("the last");
+            number
+        })
+    });
+    let deadline = Instant::now() + LONG;
+    for round in 0..20 {
+        // another port comes with half of them: sockets are opened on the way
+        let port = if round % 2 == 0 { "4500" } else { "4501" };
+        for (me, gateway) in gateways.iter().enumerate().rev() {
+            let gateway = Arc::clone(gateway);
+            hosts[me].run(move || {
+                let text =
+                    ESP_IN_UDP.config(me, 0).replace("source = 4500", &format!("source = {port}"));
+                let before = gateway.datapath.engine();
+                let (_, engine) = read(&text, Some((&before, gateway.datapath.now())));
+                gateway.datapath.reload(engine).expect("a reload");
+            });
+        }
+        let before = gateways[1].packets("in");
+        while gateways[1].packets("in") < before + 100 {
+            assert!(Instant::now() < deadline, "no packet after reload {round}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    stop.store(true, Ordering::Release);
+    let sent = sender.join().expect("a sender");
+    let seen = counting.join().expect("a receiver");
+    assert!(seen.iter().copied().eq(0..sent), "{} of {sent} arrived", seen.len());
+}
+
+#[test]
+fn keepalives_are_sent_and_counted() {
+    if !privileged() {
+        return;
+    }
+    let hosts = link();
+    let gateways =
+        [0, 1].map(|me| hosts[me].run(move || Gateway::start(&ESP_IN_UDP.config(me, 0))));
+    let deadline = Instant::now() + LONG;
+    while gateways.iter().any(|gateway| gateway.counter("keepalive") < 2) {
+        assert!(Instant::now() < deadline, "no keepalive came");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
