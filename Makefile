@@ -20,6 +20,10 @@ interop: build
 	scripts/fetch-parts --with-peers
 	$(CARGO_TARGET_DIR)/release/headroom-interop --write docs/interop.md
 
+# What our IPsec carries beside others' tunnels: writes docs/benchmarks.md.
+bench-tunnel: parts-for-tests build
+	scripts/bench-tunnel
+
 # Programs under test, unpacked into a private cache; nothing is installed.
 parts:
 	scripts/fetch-parts

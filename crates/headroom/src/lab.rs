@@ -297,7 +297,7 @@ fn list() -> anyhow::Result<ExitCode> {
     plans.sort();
     for path in &plans {
         match Plan::read(path) {
-            Ok(plan) => println!("  {:24}{}", path.display().to_string(), plan.question),
+            Ok(plan) => println!("  {:30}{}", path.display().to_string(), plan.question),
             Err(error) => println!("  {error}"),
         }
     }

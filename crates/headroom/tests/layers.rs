@@ -192,21 +192,21 @@ fn a_dry_run_prints_what_the_layers_need() {
 /// What the kernel is told at the client, for ESP and for AH over ESP.
 const BY_KERNEL: &str = "\
 ip link add hr1 type xfrm if_id 1
-ip xfrm state add src 10.77.1.2 dst 10.77.2.2 proto esp spi 0x804 mode tunnel if_id 1 replay-window 4096 flag esn aead 'rfc4106(gcm(aes))' 0x0000000000000000000000000000000000000000 128
-ip xfrm state add src 10.77.2.2 dst 10.77.1.2 proto esp spi 0x805 mode tunnel if_id 1 replay-window 4096 flag esn aead 'rfc4106(gcm(aes))' 0x0000000000000000000000000000000000000000 128
-ip xfrm policy add src 10.78.1.1/32 dst 10.78.1.2/32 dir out if_id 1 tmpl src 10.77.1.2 dst 10.77.2.2 proto esp mode tunnel
-ip xfrm policy add src 10.78.1.2/32 dst 10.78.1.1/32 dir in if_id 1 tmpl src 10.77.2.2 dst 10.77.1.2 proto esp mode tunnel
+ip xfrm state add src 10.77.1.1 dst 10.77.2.1 proto esp spi 0x804 mode tunnel if_id 1 replay-window 4096 flag esn aead 'rfc4106(gcm(aes))' 0x0000000000000000000000000000000000000000 128
+ip xfrm state add src 10.77.2.1 dst 10.77.1.1 proto esp spi 0x805 mode tunnel if_id 1 replay-window 4096 flag esn aead 'rfc4106(gcm(aes))' 0x0000000000000000000000000000000000000000 128
+ip xfrm policy add src 10.78.1.1/32 dst 10.78.1.2/32 dir out if_id 1 tmpl src 10.77.1.1 dst 10.77.2.1 proto esp mode tunnel
+ip xfrm policy add src 10.78.1.2/32 dst 10.78.1.1/32 dir in if_id 1 tmpl src 10.77.2.1 dst 10.77.1.1 proto esp mode tunnel
 ip link set hr1 multicast off
 ip link set hr1 mtu 1446 up
 ip addr add 10.78.1.1/32 dev hr1
 ip route replace 10.78.1.2/32 dev hr1 src 10.78.1.1 congctl cubic
 ip link add hr2 type xfrm if_id 2
-ip xfrm state add src 10.77.1.3 dst 10.77.2.3 proto esp spi 0x808 mode tunnel if_id 2 replay-window 4096 flag esn enc 'cbc(aes)' 0x00000000000000000000000000000000 auth-trunc 'hmac(sha1)' 0x0000000000000000000000000000000000000000 96
-ip xfrm state add src 10.77.2.3 dst 10.77.1.3 proto esp spi 0x809 mode tunnel if_id 2 replay-window 4096 flag esn enc 'cbc(aes)' 0x00000000000000000000000000000000 auth-trunc 'hmac(sha1)' 0x0000000000000000000000000000000000000000 96
-ip xfrm state add src 10.77.1.3 dst 10.77.2.3 proto ah spi 0x80a mode transport if_id 2 replay-window 4096 flag esn auth-trunc 'hmac(sha1)' 0x0000000000000000000000000000000000000000 96
-ip xfrm state add src 10.77.2.3 dst 10.77.1.3 proto ah spi 0x80b mode transport if_id 2 replay-window 4096 flag esn auth-trunc 'hmac(sha1)' 0x0000000000000000000000000000000000000000 96
-ip xfrm policy add src 10.78.2.1/32 dst 10.78.2.2/32 dir out if_id 2 tmpl src 10.77.1.3 dst 10.77.2.3 proto esp mode tunnel tmpl src 10.77.1.3 dst 10.77.2.3 proto ah mode transport
-ip xfrm policy add src 10.78.2.2/32 dst 10.78.2.1/32 dir in if_id 2 tmpl src 10.77.2.3 dst 10.77.1.3 proto esp mode tunnel tmpl src 10.77.2.3 dst 10.77.1.3 proto ah mode transport
+ip xfrm state add src 10.77.1.1 dst 10.77.2.1 proto esp spi 0x808 mode tunnel if_id 2 replay-window 4096 flag esn enc 'cbc(aes)' 0x00000000000000000000000000000000 auth-trunc 'hmac(sha1)' 0x0000000000000000000000000000000000000000 96
+ip xfrm state add src 10.77.2.1 dst 10.77.1.1 proto esp spi 0x809 mode tunnel if_id 2 replay-window 4096 flag esn enc 'cbc(aes)' 0x00000000000000000000000000000000 auth-trunc 'hmac(sha1)' 0x0000000000000000000000000000000000000000 96
+ip xfrm state add src 10.77.1.1 dst 10.77.2.1 proto ah spi 0x80a mode transport if_id 2 replay-window 4096 flag esn auth-trunc 'hmac(sha1)' 0x0000000000000000000000000000000000000000 96
+ip xfrm state add src 10.77.2.1 dst 10.77.1.1 proto ah spi 0x80b mode transport if_id 2 replay-window 4096 flag esn auth-trunc 'hmac(sha1)' 0x0000000000000000000000000000000000000000 96
+ip xfrm policy add src 10.78.2.1/32 dst 10.78.2.2/32 dir out if_id 2 tmpl src 10.77.1.1 dst 10.77.2.1 proto esp mode tunnel tmpl src 10.77.1.1 dst 10.77.2.1 proto ah mode transport
+ip xfrm policy add src 10.78.2.2/32 dst 10.78.2.1/32 dir in if_id 2 tmpl src 10.77.2.1 dst 10.77.1.1 proto esp mode tunnel tmpl src 10.77.2.1 dst 10.77.1.1 proto ah mode transport
 ";
 
 #[test]

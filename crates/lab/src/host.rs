@@ -98,6 +98,12 @@ impl Host {
         Ok(located)
     }
 
+    /// The private cache of programs, as `$HEADROOM_PARTS` names it.
+    pub(crate) fn parts(&self) -> &Path {
+        let root = self.executor.parts().cache();
+        root.parent().unwrap_or(root)
+    }
+
     /// The version that a program prints of itself.
     pub(crate) fn version(&self, program: Program) -> Option<String> {
         self.agent().ok()?.version(program).ok().flatten()

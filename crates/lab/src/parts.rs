@@ -52,6 +52,7 @@ programs! {
     CHARON = "charon-systemd", "charon-systemd", [];
     SWANCTL = "swanctl", "strongswan-swanctl", ["--version"];
     IPERF3 = "iperf3", "iperf3", ["--version"];
+    NFT = "nft", "nftables", ["--version"];
     OPENVPN = "openvpn", "openvpn", ["--version"];
 }
 

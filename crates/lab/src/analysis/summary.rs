@@ -45,7 +45,7 @@ pub fn summarise(samples: &[Sample], context: Context<'_>) -> Vec<Summary> {
 
 /// The samples of a cell that count: good ones of unmarked blocks. Where these
 /// are the smaller part, load was the rule and not the accident: all good ones.
-pub(crate) fn counted<'a>(cell: &[&'a Sample]) -> Vec<&'a Sample> {
+pub fn counted<'a>(cell: &[&'a Sample]) -> Vec<&'a Sample> {
     let good = cell.iter().copied().filter(|sample| sample.ok && sample.seconds.is_some());
     let (unmarked, marked): (Vec<&Sample>, Vec<&Sample>) =
         good.partition(|sample| sample.marked.is_none());
@@ -115,14 +115,14 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
 }
 
 /// One of a sample's clocks.
-pub(crate) type Clock = fn(&Sample) -> Option<f64>;
+pub type Clock = fn(&Sample) -> Option<f64>;
 
 fn key(sample: &Sample) -> Key<'_> {
     (&sample.link, &sample.workload, sample.size_bytes, &sample.stack)
 }
 
 /// Times of a stack and its baseline, block by block.
-pub(crate) fn pairs(samples: &[&Sample], base: &[&Sample], clock: Clock) -> Vec<(f64, f64)> {
+pub fn pairs(samples: &[&Sample], base: &[&Sample], clock: Clock) -> Vec<(f64, f64)> {
     samples
         .iter()
         .filter_map(|sample| {

@@ -83,6 +83,11 @@ pub trait Layer: Send + Sync {
         self.kind() == Kind::InPlace
     }
 
+    /// Whether [`Layer::rest`] ends its daemons, with their interfaces.
+    fn ends_at_rest(&self) -> bool {
+        false
+    }
+
     /// Refuses what this machine cannot do, whatever programs it has.
     ///
     /// # Errors

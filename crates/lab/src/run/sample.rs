@@ -215,7 +215,7 @@ impl<'a> Bench<'a> {
             self.testbed.require_free_port(name, address)?;
             self.testbed.server.start(name, &spec)?;
         }
-        for (name, stack) in &self.stacks {
+        for (name, stack) in &mut self.stacks {
             self.testbed.server.wait_ready(name, stack.listens)?;
             stack.rest(&self.testbed)?;
         }
@@ -223,14 +223,15 @@ impl<'a> Bench<'a> {
     }
 
     /// Sets up the layers of all stacks, apart from any transfer.
-    pub(super) fn set_ups(&self, link: &LinkSpec) -> Result<Vec<LayerSetup>> {
+    pub(super) fn set_ups(&mut self, link: &LinkSpec) -> Result<Vec<LayerSetup>> {
         // what is still on its way has arrived by then
         let quiet = Duration::from_millis(20) + 2 * link.longest_round_trip();
         let mut rows = Vec::new();
         for planned in self.plan.stacks.iter().filter(|p| !p.stack.layers.is_empty()) {
             super::check(&self.interrupted)?;
-            let stack = self.wrapped(&planned.stack.name)?;
-            rows.extend(stack.measure_set_ups(&self.testbed, quiet)?);
+            if let Some(stack) = self.stacks.get_mut(&planned.stack.name) {
+                rows.extend(stack.measure_set_ups(&self.testbed, quiet)?);
+            }
         }
         Ok(rows)
     }
@@ -241,13 +242,13 @@ impl<'a> Bench<'a> {
     }
 
     /// Before transfers of a cell: its layers are up.
-    pub(super) fn wake(&self, cell: &Cell) -> Result<()> {
-        self.wrapped(&cell.stack)?.wake(&self.testbed)
+    pub(super) fn wake(&mut self, cell: &Cell) -> Result<()> {
+        self.stacks.get_mut(&cell.stack).map_or(Ok(()), |stack| stack.wake(&self.testbed))
     }
 
     /// After them: its layers send nothing.
-    pub(super) fn rest(&self, cell: &Cell) -> Result<()> {
-        self.wrapped(&cell.stack)?.rest(&self.testbed)
+    pub(super) fn rest(&mut self, cell: &Cell) -> Result<()> {
+        self.stacks.get_mut(&cell.stack).map_or(Ok(()), |stack| stack.rest(&self.testbed))
     }
 
     fn wrapped(&self, stack: &str) -> Result<&Wrapped> {

@@ -28,6 +28,8 @@ pub(super) struct Wrapped {
     /// On the client's inner interface, where a tunnel hides the connection from
     /// the router.
     inner: Option<Tap>,
+    /// Whether daemons that end at rest are there.
+    awake: bool,
 }
 
 /// Numbers for the layers of a run.
@@ -89,6 +91,7 @@ impl Wrapped {
             instances,
             own_ends,
             inner: None,
+            awake: false,
         })
     }
 
@@ -101,12 +104,22 @@ impl Wrapped {
                 host.make_folders(&[place.dir(host)])?;
             }
             instance.layer.start(&place)?;
-            if instance.layer.kind().is_network() {
-                let client = instance.inner.client;
-                self.inner = testbed.tap_client(&instance.interface, client)?;
-            }
+        }
+        self.awake = true;
+        self.look_inside(testbed)
+    }
+
+    /// Opens the capture on the innermost tunnel's interface.
+    fn look_inside(&mut self, testbed: &Testbed) -> Result<()> {
+        if let Some(instance) = self.innermost_network() {
+            let client = instance.inner.client;
+            self.inner = testbed.tap_client(&instance.interface, client)?;
         }
         Ok(())
+    }
+
+    fn innermost_network(&self) -> Option<&Instance> {
+        self.instances.iter().rfind(|instance| instance.layer.kind().is_network())
     }
 
     /// Where its wire clock is read; nowhere in a dry run.
@@ -121,7 +134,7 @@ impl Wrapped {
 
     /// Whether the router sees something else than the wire clock does.
     pub(super) fn is_tunnelled(&self) -> bool {
-        self.inner.is_some()
+        self.innermost_network().is_some()
     }
 
     /// Name and MTU of the inner interfaces.
@@ -132,13 +145,25 @@ impl Wrapped {
     }
 
     /// Before measurements: every layer is up.
-    pub(super) fn wake(&self, testbed: &Testbed) -> Result<()> {
-        self.instances.iter().try_for_each(|i| i.layer.wake(&place(testbed, i)))
+    pub(super) fn wake(&mut self, testbed: &Testbed) -> Result<()> {
+        let was_awake = std::mem::replace(&mut self.awake, true);
+        self.instances.iter().try_for_each(|i| i.layer.wake(&place(testbed, i)))?;
+        let is_new = self.innermost_network().is_some_and(|i| i.layer.ends_at_rest());
+        if is_new && !was_awake { self.look_inside(testbed) } else { Ok(()) }
     }
 
     /// After them: no layer sends anything.
-    pub(super) fn rest(&self, testbed: &Testbed) -> Result<()> {
+    pub(super) fn rest(&mut self, testbed: &Testbed) -> Result<()> {
+        if self.innermost_network().is_some_and(|i| i.layer.ends_at_rest()) {
+            self.inner = None; // its interface goes
+        }
+        self.awake = false;
         self.instances.iter().rev().try_for_each(|i| i.layer.rest(&place(testbed, i)))
+    }
+
+    /// The instances whose daemons should be there.
+    fn running(&self) -> impl Iterator<Item = &Instance> {
+        self.instances.iter().filter(|i| self.awake || !i.layer.ends_at_rest())
     }
 
     /// Whether all daemons still run.
@@ -146,7 +171,7 @@ impl Wrapped {
     /// # Errors
     /// The first that ended, with its words.
     pub(super) fn require_alive(&self, testbed: &Testbed) -> Result<()> {
-        self.instances.iter().try_for_each(|instance| {
+        self.running().try_for_each(|instance| {
             let place = place(testbed, instance);
             place.hosts().into_iter().try_for_each(|host| place.require_alive(host))
         })
@@ -157,12 +182,12 @@ impl Wrapped {
     /// # Errors
     /// The first that ended, with its words.
     pub(super) fn require_server(&self, testbed: &Testbed) -> Result<()> {
-        self.instances.iter().try_for_each(|i| place(testbed, i).require_alive(&testbed.server))
+        self.running().try_for_each(|i| place(testbed, i).require_alive(&testbed.server))
     }
 
     /// Sets each layer up from nothing, several times, and records what passed.
     pub(super) fn measure_set_ups(
-        &self,
+        &mut self,
         testbed: &Testbed,
         quiet: std::time::Duration,
     ) -> Result<Vec<LayerSetup>> {

@@ -1,24 +1,86 @@
 //! The work is done by `headroom tunnel`, one process on each host.
 
 use std::fmt::Write;
+use std::time::{Duration, Instant};
 
 use super::keys::{Keys, Way};
 use super::words::{Mode, Parameters};
 use super::{Ipsec, Protocol, WINDOW};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::layer::Place;
 
+/// What a gateway needs to undo what it changed.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Name of the configuration in the instance's folder.
+const FILE: &str = "tunnel.toml";
+
 /// Writes a host's configuration, starts the gateway and waits until packets pass.
 pub(super) fn start(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &Keys) -> Result<()> {
-    let file = place.write(host, "tunnel.toml", &configuration(layer, place, host, keys))?;
+    let file = place.write(host, FILE, &configuration(layer, place, host, keys))?;
     // it holds keys, and the gateway refuses one that others may read
     place.run(host, "chmod", ["600", &file])?;
-    let headroom = host.headroom.display().to_string();
-    let argv = [&headroom, "tunnel", "up", &file, "--new-keys"];
-    place.start(host, argv.map(str::to_owned).to_vec())?;
+    up(place, host, &["--new-keys"])
+}
+
+/// Starts the gateway again, with the keys and the sequence numbers that it has.
+pub(super) fn go_on(place: &Place<'_>, host: &Host) -> Result<()> {
+    if !host.is_dry() && host.server(&place.at.daemon(), 0)?.ended.is_none() {
+        return Ok(());
+    }
+    up(place, host, &[])
+}
+
+/// Ends the gateway; what it changed on its host is as before.
+pub(super) fn stop(place: &Place<'_>, host: &Host) -> Result<()> {
+    let script = r#"mount --bind "$0" /run && exec "$@""#;
+    let (run, headroom) = (place.path(host, "run"), host.headroom.display().to_string());
+    let mut words = vec!["--mount", "--propagation", "private", "sh", "-c", script, &run];
+    let parts = parts(host);
+    words.extend(parts.iter().map(String::as_str));
+    words.extend([&headroom, "tunnel", "down", &place.at.interface]);
+    place.run(host, "unshare", words)?;
+    if host.is_dry() {
+        return Ok(());
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while host.server(&place.at.daemon(), 0)?.ended.is_none() {
+        if Instant::now() > deadline {
+            let (daemon, role) = (place.at.daemon(), host.role);
+            return Err(Error::Failed(format!("{daemon} on the {role} does not end")));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+fn up(place: &Place<'_>, host: &Host, more: &[&str]) -> Result<()> {
+    let (file, headroom) = (place.path(host, FILE), host.headroom.display().to_string());
+    let words = [headroom.as_str(), "tunnel", "up", &file];
+    let words = words.into_iter().chain(more.iter().copied()).map(str::to_owned);
+    place.start(host, parts(host).into_iter().chain(words).collect())?;
     let socket = place.path(host, &format!("run/headroom/{}.sock", place.at.interface));
-    place.until(host, "its control socket", || Ok(place.run(host, "test", ["-S", &socket]).is_ok()))
+    let ready = || Ok(place.run(host, "test", ["-S", &socket]).is_ok());
+    place.until(host, "its control socket", ready)?;
+    prefer_congestion_control(place, host)
+}
+
+/// Tells the gateway where the programs are that it starts.
+fn parts(host: &Host) -> [String; 2] {
+    ["env".to_owned(), format!("HEADROOM_PARTS={}", host.parts().display())]
+}
+
+/// The gateway's own routes, in a table that is asked earlier than the main one, know
+/// nothing of congestion control.
+fn prefer_congestion_control(place: &Place<'_>, host: &Host) -> Result<()> {
+    let family = if place.at.outer.client.is_ipv4() { "-4" } else { "-6" };
+    let script = r#"ip "$0" route show table all dev "$1" | while read -r route; do
+case $route in
+  local*|broadcast*|multicast*|anycast*|fe80*|ff00*) ;;
+  *) ip "$0" route change $route dev "$1" congctl "$2" ;;
+esac; done"#;
+    let (interface, congestion) = (&place.at.interface, &place.at.congestion_control);
+    place.run(host, "sh", ["-c", script, family, interface, congestion]).map(drop)
 }
 
 fn configuration(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &Keys) -> String {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::{Kind, Layer, Place};
 use crate::error::{Error, Result};
-use crate::parts::Program;
+use crate::parts::{NFT, Program};
 use crate::plan::Family;
 
 use keys::Keys;
@@ -158,10 +158,10 @@ impl Layer for Ipsec {
         false
     }
 
-    /// What comes without ports goes to everyone who listens for its protocol at an
-    /// address: a gateway at rest would look at another's packets.
-    fn wants_own_addresses(&self) -> bool {
-        !self.parameters.udp || self.parameters.mode == Mode::Transport
+    /// A gateway's firewall rules, and sockets that hear all packets of a protocol,
+    /// would be a part of what every other stack of the run costs.
+    fn ends_at_rest(&self) -> bool {
+        !self.by_kernel()
     }
 
     fn require(&self) -> Result<()> {
@@ -185,7 +185,11 @@ impl Layer for Ipsec {
     }
 
     fn programs(&self) -> &'static [Program] {
-        &[]
+        &[NFT]
+    }
+
+    fn needs(&self) -> &'static [Program] {
+        if self.by_kernel() { &[] } else { self.programs() }
     }
 
     /// In transport mode the packet's own header is the outer one.
@@ -212,6 +216,20 @@ impl Layer for Ipsec {
             }
         }
         Ok(())
+    }
+
+    fn wake(&self, place: &Place<'_>) -> Result<()> {
+        if self.by_kernel() {
+            return Ok(());
+        }
+        place.hosts().into_iter().try_for_each(|host| gateway::go_on(place, host))
+    }
+
+    fn rest(&self, place: &Place<'_>) -> Result<()> {
+        if self.by_kernel() {
+            return Ok(());
+        }
+        place.hosts().into_iter().try_for_each(|host| gateway::stop(place, host))
     }
 
     /// There is nothing to agree on.

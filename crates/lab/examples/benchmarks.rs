@@ -1,0 +1,437 @@
+//! Writes docs/benchmarks.md from what `scripts/bench-tunnel` has measured: the
+//! folders of three runs, and what two programs printed.
+//!
+//!     cargo run --release -p headroom-lab --example benchmarks -- RESULTS > docs/benchmarks.md
+
+use std::error::Error;
+use std::fmt::Write;
+use std::path::Path;
+
+use headroom_lab::analysis::stats;
+use headroom_lab::analysis::summary::{Clock, counted, pairs};
+use headroom_lab::results::{Results, Sample};
+use headroom_lab::units::{seconds, three};
+use serde::Deserialize;
+
+/// Frames of a link count these octets more: preamble, check sequence, gap.
+const FRAMING: u64 = 24;
+const ETHERNET: u64 = 14;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = std::env::args().nth(1).ok_or("give the folder that scripts/bench-tunnel made")?;
+    let folder = Path::new(&folder);
+    let read = |name: &str| -> Result<String, Box<dyn Error>> {
+        let path = folder.join(name);
+        std::fs::read_to_string(&path)
+            .map_err(|error| format!("{}: {error}", path.display()).into())
+    };
+    let run = |name: &str| -> Result<Run, Box<dyn Error>> {
+        Ok(Run { results: serde_json::from_str(&read(&format!("{name}/results.json"))?)? })
+    };
+    let all = All {
+        tunnel: run("bench-tunnel")?,
+        qesp: run("bench-qesp")?,
+        link: run("bench-qesp-link")?,
+        memory: serde_json::from_str(&read("memory.json")?)?,
+        reload: serde_json::from_str(&read("reload.json")?)?,
+    };
+    print!("{}", all.document());
+    Ok(())
+}
+
+struct All {
+    tunnel: Run,
+    qesp: Run,
+    link: Run,
+    memory: Memory,
+    reload: Reload,
+}
+
+/// What `bench-ipsec --json` prints.
+#[derive(Deserialize)]
+struct Memory {
+    packets: Vec<InMemory>,
+    decisions: Vec<Decision>,
+}
+
+#[derive(Deserialize)]
+struct InMemory {
+    protocol: String,
+    octets: u64,
+    seal_ns: f64,
+    seal_of_bare: f64,
+    open_ns: f64,
+    open_of_bare: f64,
+}
+
+#[derive(Deserialize)]
+struct Decision {
+    what: String,
+    ns: f64,
+}
+
+/// What `scripts/bench-reload` prints.
+#[derive(Deserialize)]
+struct Reload {
+    reloads: u64,
+    packets: u64,
+    lost: u64,
+    seconds: f64,
+}
+
+/// A value with its 95 % interval.
+#[derive(Clone, Copy)]
+struct Estimate {
+    value: f64,
+    interval: Option<[f64; 2]>,
+}
+
+impl Estimate {
+    fn shown(&self, format: impl Fn(f64) -> String) -> String {
+        let value = format(self.value);
+        match self.interval {
+            Some([lo, hi]) => format!("{value} [{}, {}]", format(lo), format(hi)),
+            None => value,
+        }
+    }
+}
+
+struct Run {
+    results: Results,
+}
+
+impl Run {
+    fn cell(&self, stack: &str, workload: &str, size: u64) -> Vec<&Sample> {
+        let of_cell = |sample: &&Sample| {
+            sample.stack == stack && sample.workload == workload && sample.size_bytes == size
+        };
+        counted(&self.results.samples.iter().filter(of_cell).collect::<Vec<_>>())
+    }
+
+    /// How many times faster a stack is than another, in the same blocks.
+    fn times_faster(&self, of: [&str; 2], workload: &str, size: u64) -> Option<Estimate> {
+        let [stack, base] = of.map(|stack| self.cell(stack, workload, size));
+        let faster = stats::paired_overhead(&pairs(&base, &stack, |sample| sample.seconds))?;
+        let ratio = |pct: f64| 1.0 + pct / 100.0;
+        Some(Estimate {
+            value: ratio(faster.pct),
+            interval: faster.ci95_pct.map(|ends| ends.map(ratio)),
+        })
+    }
+
+    fn mean(&self, stack: &str, workload: &str, size: u64, value: Clock) -> Option<Estimate> {
+        let cell = self.cell(stack, workload, size);
+        estimate(&cell.into_iter().filter_map(value).collect::<Vec<_>>())
+    }
+
+    /// What a stack takes longer than another, in the same blocks.
+    fn added(&self, of: [&str; 2], workload: &str, size: u64, value: Clock) -> Option<Estimate> {
+        let [stack, base] = of.map(|stack| self.cell(stack, workload, size));
+        let pairs = pairs(&stack, &base, value);
+        estimate(&pairs.iter().map(|(time, base)| time - base).collect::<Vec<_>>())
+    }
+
+    fn sizes(&self, workload: &str) -> Vec<u64> {
+        let workloads = self.results.plan.workloads.iter();
+        workloads.filter(|w| w.kind == workload).flat_map(|w| w.sizes_bytes.clone()).collect()
+    }
+
+    fn stacks(&self, application: &str) -> Vec<&str> {
+        let names = self.results.plan.stacks.iter().map(|stack| stack.name.as_str());
+        names.filter(|name| name.split('/').next() == Some(application)).collect()
+    }
+}
+
+fn estimate(values: &[f64]) -> Option<Estimate> {
+    let mean = stats::mean(values)?;
+    Some(Estimate { value: mean.mean, interval: mean.ci95 })
+}
+
+impl All {
+    fn document(&self) -> String {
+        let mut text = String::from(
+            "# Benchmarks of the tunnel\n\nWritten by `make bench-tunnel`, which measures everything here and can be run by \
+             anyone with root. Absolute figures move with the machine; ratios are what count. Ratios and differences are \
+             taken within blocks in which all stacks ran one after the other in random order; brackets are 95 % intervals \
+             (docs/methodology.md).\n\n",
+        );
+        self.machine(&mut text);
+        self.bars(&mut text);
+        self.streams(&mut text);
+        self.packets(&mut text);
+        self.latency(&mut text);
+        self.qesp(&mut text);
+        self.in_memory(&mut text);
+        text
+    }
+
+    fn machine(&self, text: &mut String) {
+        let environment = &self.tunnel.results.environment;
+        let plan = &self.tunnel.results.plan;
+        let _ = write!(
+            text,
+            "| | |\n|---|---|\n| date | {} |\n| machine | {}, {} cores for both ends and what is between |\n\
+             | kernel | {} |\n| system | {} |\n| headroom | {} |\n| link | veth, MTU {}, {}, {}, {} |\n",
+            environment.started,
+            environment.cpu,
+            environment.cores,
+            environment.kernel,
+            environment.distribution,
+            environment.headroom,
+            plan.mtu,
+            plan.family,
+            plan.offload,
+            plan.congestion_control,
+        );
+        for program in &environment.programs {
+            if ["wireguard-go", "swanctl", "iperf3", "nft"].contains(&program.name.as_str()) {
+                let _ = writeln!(text, "| {} | {} |", program.name, program.version);
+            }
+        }
+        let runs = [&self.tunnel, &self.qesp, &self.link];
+        let samples = || runs.iter().flat_map(|run| &run.results.samples);
+        let _ = write!(
+            text,
+            "| blocks | {} of each in the table of streams; {} samples in all, {} failed, {} in blocks with foreign load |\n\n",
+            self.tunnel.results.plan.repetitions,
+            samples().count(),
+            samples().filter(|sample| !sample.ok).count(),
+            samples().filter(|sample| sample.marked.is_some()).count(),
+        );
+    }
+
+    fn bars(&self, text: &mut String) {
+        *text += "## What was asked for\n\nOne TCP stream, AES-128-GCM (WireGuard has ChaCha20-Poly1305 alone), both ends on \
+                  the same cores.\n\n| | at least | aim | measured | |\n|---|--:|--:|--:|---|\n";
+        let mut row = |what: &str, least: f64, aim: f64, found: Option<Estimate>| {
+            let times = |value: f64| format!("{value:.2} ×");
+            let shown =
+                found.map_or("–".to_owned(), |found| found.shown(|v| format!("{v:.2}")) + " ×");
+            let verdict = verdict(found.map(|found| found.value), least, aim);
+            let _ = writeln!(
+                text,
+                "| {what} | {} | {} | {shown} | {verdict} |",
+                times(least),
+                times(aim)
+            );
+        };
+        let stream = self.tunnel.sizes("stream").first().copied().unwrap_or(0);
+        for (what, stack, base, least, aim) in [
+            ("ESP in UDP vs wireguard-go", "iperf3/esp(udp)", "iperf3/wireguard", 1.5, 2.2),
+            (
+                "ESP in UDP vs strongSwan kernel-libipsec",
+                "iperf3/esp(udp)",
+                "iperf3/strongswan",
+                6.0,
+                10.0,
+            ),
+            ("raw ESP vs kernel-libipsec", "iperf3/esp", "iperf3/strongswan", 2.0, 4.0),
+        ] {
+            row(what, least, aim, self.tunnel.times_faster([stack, base], "stream", stream));
+        }
+        for size in self.qesp.sizes("packets") {
+            let what = format!("Q-ESP vs ESP, packets/s when CPU-bound, {size} octets");
+            let found = self.qesp.times_faster(["udp/qesp", "udp/esp"], "packets", size);
+            let shown =
+                found.map_or("–".to_owned(), |found| found.shown(|v| format!("{v:.4}")) + " ×");
+            let verdict = verdict(found.map(|found| found.value), 0.99, 1.0);
+            let _ = writeln!(text, "| {what} | 0.99 × | 1.00 × | {shown} | {verdict} |");
+        }
+        for size in self.link.sizes("packets") {
+            let found = self.link.times_faster(["udp/qesp", "udp/esp"], "packets", size);
+            let off = found.map(|found| 100.0 * (found.value / byte_ratio(size) - 1.0));
+            let shown = off.map_or("–".to_owned(), |off| format!("{off:+.2} %"));
+            let good = match off {
+                Some(off) if off.abs() <= 0.5 => "reached",
+                Some(_) => "**missed**",
+                None => "not measured",
+            };
+            let _ = writeln!(
+                text,
+                "| Q-ESP vs ESP on a full link, off the byte ratio, {size} octets | within 0.5 % | | {shown} | {good} |"
+            );
+        }
+        if let Some(esp) =
+            self.memory.packets.iter().find(|p| p.protocol == "ESP" && p.octets == 1400)
+        {
+            for (what, share) in [("seal", esp.seal_of_bare), ("open", esp.open_of_bare)] {
+                let verdict = verdict(Some(share), 0.75, 0.9);
+                let _ = writeln!(
+                    text,
+                    "| {what} in memory, 1400 octets, one core, vs the bare AEAD | 75 % | 90 % | {:.1} % | {verdict} |",
+                    share * 100.0
+                );
+            }
+        }
+        let Reload { reloads, packets, lost, seconds } = self.reload;
+        let verdict = if lost == 0 { "aim reached" } else { "**missed**" };
+        let _ = writeln!(
+            text,
+            "| packets lost on reload of SAs under load | 0 | 0 | {lost} of {packets} in {reloads} reloads, {seconds:.1} s | {verdict} |\n"
+        );
+    }
+
+    fn streams(&self, text: &mut String) {
+        let size = self.tunnel.sizes("stream").first().copied().unwrap_or(0);
+        *text += "## One TCP stream\n\nOctets that arrived, by the wire inside the tunnel (client's interface) and by iperf3's \
+                  own count; CPU time of both ends for a GiB.\n\n\
+                  | stack | Gbit/s, wire | Gbit/s, iperf3 | of no tunnel | CPU-s/GiB |\n|---|--:|--:|--:|--:|\n";
+        for stack in self.tunnel.stacks("iperf3") {
+            let gbit = |time: f64| size as f64 * 8.0 / 1e9 / time;
+            let rate = |value: Clock| {
+                let cell = self.tunnel.cell(stack, "stream", size);
+                let rates: Vec<f64> = cell.into_iter().filter_map(value).map(gbit).collect();
+                estimate(&rates).map_or("–".to_owned(), |found| found.shown(three))
+            };
+            let share = self.tunnel.times_faster([stack, "iperf3"], "stream", size);
+            let share = share.filter(|_| stack != "iperf3");
+            let cpu = self.tunnel.mean(stack, "stream", size, |sample| {
+                let load = sample.load?;
+                let octets = load.bytes? as f64;
+                Some(sample.cpu_seconds?.both_sides() * (1u64 << 30) as f64 / octets)
+            });
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {} |",
+                title(stack),
+                rate(|sample| sample.seconds),
+                rate(|sample| sample.client_seconds),
+                share.map_or("1".to_owned(), |found| found.shown(three)),
+                cpu.map_or("–".to_owned(), |found| three(found.value)),
+            );
+        }
+        *text += "\n";
+    }
+
+    fn packets(&self, text: &mut String) {
+        let sizes = self.tunnel.sizes("packets");
+        *text += "## Packets a second\n\nUDP datagrams of so many octets of payload, as many as arrive: a window of them is \
+                  on its way, sent and received in trains where the kernel can, so that most of the work is the tunnel's. \
+                  Those of 4096 octets travel in pieces. Thousands a second.\n\n| stack |";
+        for size in &sizes {
+            let _ = write!(text, " {size} octets |");
+        }
+        *text += "\n|---|";
+        *text += &"--:|".repeat(sizes.len());
+        *text += "\n";
+        for stack in self.tunnel.stacks("udp") {
+            let _ = write!(text, "| {} |", title(stack));
+            for &size in &sizes {
+                let rate = self.tunnel.mean(stack, "packets", size, |s| Some(1e-3 / s.seconds?));
+                let _ =
+                    write!(text, " {} |", rate.map_or("–".to_owned(), |found| found.shown(three)));
+            }
+            *text += "\n";
+        }
+        *text += "\n";
+    }
+
+    fn latency(&self, text: &mut String) {
+        *text += "## Latency\n\nOne UDP datagram there and back, the next when it has returned; what a tunnel adds to a round \
+                  trip is four times through a gateway.\n\n\
+                  | stack | octets | median | added | 99th percentile | added |\n|---|--:|--:|--:|--:|--:|\n";
+        for size in self.tunnel.sizes("echo") {
+            for stack in self.tunnel.stacks("udp") {
+                let p99: Clock = |sample| sample.load?.p99_s;
+                let middle: Clock = |sample| sample.seconds;
+                let shown = |value: Clock| {
+                    let mean = self.tunnel.mean(stack, "echo", size, value);
+                    let added = self.tunnel.added([stack, "udp"], "echo", size, value);
+                    let added = added.filter(|_| stack != "udp");
+                    let mean = mean.map_or("–".to_owned(), |found| seconds(found.value));
+                    format!(
+                        "{mean} | {}",
+                        added.map_or("–".to_owned(), |found| found.shown(seconds))
+                    )
+                };
+                let _ = writeln!(
+                    text,
+                    "| {} | {size} | {} | {} |",
+                    title(stack),
+                    shown(middle),
+                    shown(p99)
+                );
+            }
+        }
+        *text += "\n";
+    }
+
+    fn qesp(&self, text: &mut String) {
+        let link = &self.link.results.plan.link;
+        let _ = write!(
+            text,
+            "## Q-ESP beside ESP\n\nPackets/s of Q-ESP over those of ESP, tunnel mode over IPv4, AES-128-GCM. Where the link \
+             ({link}) is full the ratio should be that of the frames' octets, framing counted.\n\n\
+             | octets | CPU-bound | full link | octets of a frame, ESP and Q-ESP | byte ratio | off |\n|--:|--:|--:|--:|--:|--:|\n",
+        );
+        for size in self.qesp.sizes("packets") {
+            let of = ["udp/qesp", "udp/esp"];
+            let cpu = self.qesp.times_faster(of, "packets", size);
+            let full = self.link.times_faster(of, "packets", size);
+            let four = |found: Option<Estimate>| {
+                found.map_or("–".to_owned(), |found| found.shown(|v| format!("{v:.4}")))
+            };
+            let frames = match full {
+                Some(found) => format!(
+                    "{}, {} | {:.4} | {:+.2} %",
+                    frame(size, 0),
+                    frame(size, 8),
+                    byte_ratio(size),
+                    100.0 * (found.value / byte_ratio(size) - 1.0)
+                ),
+                None => "– | – | –".to_owned(),
+            };
+            let _ = writeln!(text, "| {size} | {} | {} | {frames} |", four(cpu), four(full));
+        }
+        *text += "\n";
+    }
+
+    fn in_memory(&self, text: &mut String) {
+        *text += "## In memory\n\nOne core, no I/O (`bench-ipsec` of the crate `ipsec`): an inner packet sealed into an outer \
+                  one, and opened; how much of the speed of the bare AEAD on as many octets that is.\n\n\
+                  | protocol | octets | seal, ns | of bare | open, ns | of bare |\n|---|--:|--:|--:|--:|--:|\n";
+        for row in &self.memory.packets {
+            let _ = writeln!(
+                text,
+                "| {} | {} | {:.0} | {:.1} % | {:.0} | {:.1} % |",
+                row.protocol,
+                row.octets,
+                row.seal_ns,
+                row.seal_of_bare * 100.0,
+                row.open_ns,
+                row.open_of_bare * 100.0
+            );
+        }
+        *text += "\n| decision among 1000 associations and 1000 policies | ns |\n|---|--:|\n";
+        for row in &self.memory.decisions {
+            let _ = writeln!(text, "| {} | {:.0} |", row.what, row.ns);
+        }
+    }
+}
+
+fn verdict(found: Option<f64>, least: f64, aim: f64) -> &'static str {
+    match found {
+        None => "not measured",
+        Some(found) if found >= aim => "aim reached",
+        Some(found) if found >= least => "reached",
+        Some(_) => "**missed**",
+    }
+}
+
+/// Octets of the frame of a datagram with `size` octets of payload in tunnel mode over
+/// IPv4 with AES-GCM, `more` of them beside ESP's header: IP, UDP and payload, padded
+/// with the trailer to four octets (RFC 4303 §2.4), IV and ICV.
+fn frame(size: u64, more: u64) -> u64 {
+    let inner = 20 + 8 + size;
+    ETHERNET + 20 + 8 + more + 8 + (inner + 2).next_multiple_of(4) + 16
+}
+
+/// How many times as many frames of Q-ESP as of ESP a full link carries.
+fn byte_ratio(size: u64) -> f64 {
+    (frame(size, 0) + FRAMING) as f64 / (frame(size, 8) + FRAMING) as f64
+}
+
+/// A stack without its application.
+fn title(stack: &str) -> &str {
+    stack.split_once('/').map_or("no tunnel", |(_, layers)| layers)
+}
