@@ -5,7 +5,7 @@ HEADROOM = $(CARGO_TARGET_DIR)/release/headroom
 # One profile for all: the vendored OpenSSL and libcurl are built once.
 CARGO_FLAGS = --release --locked --workspace
 
-.PHONY: demo test interop build parts lint unit deny install-docs
+.PHONY: demo test interop bench-tunnel build parts lint unit deny install-docs
 
 # What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine?
 demo: parts build
@@ -21,7 +21,9 @@ interop: build
 	$(CARGO_TARGET_DIR)/release/headroom-interop --write docs/interop.md
 
 # What our IPsec carries beside others' tunnels: writes docs/benchmarks.md.
-bench-tunnel: parts-for-tests build
+bench-tunnel: build
+	scripts/fetch-parts
+	scripts/fetch-parts --with-layers
 	scripts/bench-tunnel
 
 # Programs under test, unpacked into a private cache; nothing is installed.
