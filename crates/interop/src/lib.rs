@@ -5,10 +5,20 @@
 //! that down.
 
 pub mod case;
+mod folder;
+pub mod gateway;
 pub mod kernel;
 pub mod matrix;
+pub mod namespace;
 pub mod ours;
 pub mod peer;
 pub mod ping;
 pub mod scapy;
+pub mod strongswan;
+pub mod transfer;
 pub mod trial;
+
+/// Octets in hexadecimal.
+fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+}

@@ -1,18 +1,20 @@
 //! Runs our IPsec against other people's and writes `docs/interop.md`.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use headroom_interop::case::Case;
-use headroom_interop::kernel::{Emulators, KernelPeer};
+use headroom_interop::kernel::{Emulators, EndToEnd, KernelPeer, end_to_end_cases};
 use headroom_interop::matrix::{self, Section};
-use headroom_interop::peer::Peers;
+use headroom_interop::peer::{Peers, required};
 use headroom_interop::scapy::{self, Scapy};
-use headroom_interop::trial::Trial;
+use headroom_interop::strongswan::{self, Proposal, SWANCTL};
+use headroom_interop::transfer;
+use headroom_interop::trial::Outcome;
 use headroom_netio::esp_in_udp;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrIn6, bind, setsockopt, socket, sockopt,
@@ -33,12 +35,22 @@ struct Arguments {
     /// Boot user-mode-linux even where there is qemu.
     #[arg(long)]
     user_mode_linux: bool,
-    /// Leave a peer out: scapy or kernel.
+    /// Try only this peer: scapy, kernel, kernel-gateway or strongswan.
     #[arg(long)]
-    without: Vec<String>,
+    peer: Vec<String>,
     /// Inside the virtual machine: hold a UDP port whose ESP the kernel takes.
     #[arg(long, hide = true)]
     hold_esp_in_udp: Option<u16>,
+    /// Inside the virtual machine: receive one connection, and print its sum.
+    #[arg(long, hide = true)]
+    receive_at: Option<SocketAddr>,
+    /// Inside the virtual machine: send to this address, and print the sum.
+    #[arg(long, hide = true, requires = "source")]
+    send_to: Option<SocketAddr>,
+    #[arg(long, hide = true)]
+    source: Option<IpAddr>,
+    #[arg(long, hide = true, default_value_t = 0)]
+    octets: u64,
 }
 
 fn main() -> Result<ExitCode> {
@@ -46,17 +58,43 @@ fn main() -> Result<ExitCode> {
     if let Some(port) = arguments.hold_esp_in_udp {
         hold_esp_in_udp(port)?;
     }
+    if let Some(address) = arguments.receive_at {
+        println!("{}", transfer::receive(address, &std::sync::mpsc::channel().0)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let (Some(to), Some(source)) = (arguments.send_to, arguments.source) {
+        println!("{}", transfer::send(source, to, 2, arguments.octets)?);
+        return Ok(ExitCode::SUCCESS);
+    }
     let peers = Peers::from_environment();
     let mut cases = if arguments.selection { Case::selection() } else { Case::all() };
     cases.retain(|case| case.to_string().contains(&arguments.only));
-    let mut sections = Vec::new();
-    if !arguments.without.iter().any(|peer| peer == "scapy") {
-        sections.push(against_scapy(&peers, &cases)?);
-    }
-    if !arguments.without.iter().any(|peer| peer == "kernel") {
-        let emulators =
-            if arguments.user_mode_linux { Emulators::UserModeLinux } else { Emulators::Any };
-        sections.push(against_kernel(&peers, emulators, &cases)?);
+    let run = Run {
+        emulators: if arguments.user_mode_linux {
+            Emulators::UserModeLinux
+        } else {
+            Emulators::Any
+        },
+        helper: std::env::current_exe()?,
+        peers,
+        cases,
+    };
+    let known: [(&str, Against); 4] = [
+        ("scapy", against_scapy),
+        ("kernel", against_kernel),
+        ("kernel-gateway", gateway_against_kernel),
+        ("strongswan", gateway_against_strongswan),
+    ];
+    let wanted =
+        |name: &str| arguments.peer.is_empty() || arguments.peer.iter().any(|peer| peer == name);
+    let (mut sections, mut missing) = (Vec::new(), false);
+    for (name, against) in known.into_iter().filter(|(name, _)| wanted(name)) {
+        eprintln!("{name} …");
+        sections.push(against(&run).unwrap_or_else(|why| {
+            eprintln!("{name} was not tried: {why:#}");
+            missing = true;
+            Section::missing(name, &format!("{why:#}"))
+        }));
     }
     let text = matrix::document(&about()?, &sections);
     match &arguments.write {
@@ -65,12 +103,33 @@ fn main() -> Result<ExitCode> {
         }
         None => print!("{text}"),
     }
-    let failures: Vec<String> =
-        sections.iter().flat_map(|section| &section.trials).flat_map(Trial::failures).collect();
+    let failures: Vec<String> = sections.iter().flat_map(Section::failures).collect();
     for failure in &failures {
         eprintln!("{failure}");
     }
-    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let passed = failures.is_empty() && !(missing && required());
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Tries a peer.
+type Against = fn(&Run) -> Result<Section>;
+
+/// What all peers are tried with.
+struct Run {
+    peers: Peers,
+    emulators: Emulators,
+    cases: Vec<Case>,
+    /// This program, which is also the machine's helper.
+    helper: PathBuf,
+}
+
+impl Run {
+    /// Our own program, built beside this one.
+    fn headroom(&self) -> Result<PathBuf> {
+        let path = self.helper.with_file_name("headroom");
+        ensure!(path.is_file(), "there is no {}: build it", path.display());
+        Ok(path)
+    }
 }
 
 fn about() -> Result<Vec<String>> {
@@ -86,10 +145,10 @@ fn about() -> Result<Vec<String>> {
     ])
 }
 
-fn against_scapy(peers: &Peers, cases: &[Case]) -> Result<Section> {
-    let mut scapy = Scapy::start(peers)?;
+fn against_scapy(run: &Run) -> Result<Section> {
+    let mut scapy = Scapy::start(&run.peers)?;
     let versions = scapy.versions.clone();
-    let trials = cases.iter().map(|&case| scapy::try_case(&mut scapy, case)).collect();
+    let trials = run.cases.iter().map(|&case| scapy::try_case(&mut scapy, case)).collect();
     Ok(Section {
         title: format!("scapy {}", versions.scapy),
         about: vec![
@@ -97,14 +156,15 @@ fn against_scapy(peers: &Peers, cases: &[Case]) -> Result<Section> {
             "What it takes to have scapy's word: its `AuthAlgo.sign` looks for ESP before AH and so signs the wrong packet where AH is put over ESP; the driver hides the ESP from it. Its sequence numbers are what the caller says they are: it has no window, so that the number's upper half is told to it. For IPv6 with a routing header it always moves the addresses on, even where none is left to visit; that is not tried.".to_owned(),
         ],
         trials,
+        transfers: Vec::new(),
     })
 }
 
-fn against_kernel(peers: &Peers, emulators: Emulators, cases: &[Case]) -> Result<Section> {
-    let mut kernel = KernelPeer::boot(peers, emulators, &std::env::current_exe()?)?;
+fn against_kernel(run: &Run) -> Result<Section> {
+    let mut kernel = KernelPeer::boot(&run.peers, run.emulators, &run.helper)?;
     let (release, emulator) = (kernel.machine().release.clone(), kernel.machine().emulator.clone());
     let short = release.split_whitespace().next().unwrap_or_default().to_owned();
-    let trials = cases.iter().map(|&case| kernel.try_case(case)).collect();
+    let trials = run.cases.iter().map(|&case| kernel.try_case(case)).collect();
     Ok(Section {
         title: format!("Linux {short}"),
         about: vec![
@@ -112,6 +172,45 @@ fn against_kernel(peers: &Peers, emulators: Emulators, cases: &[Case]) -> Result
             "Linux pads AH over IPv4 to 8 octets unless an association has `flag align4`, as these have. Where families differ, associations have `flag af-unspec`.".to_owned(),
         ],
         trials,
+        transfers: Vec::new(),
+    })
+}
+
+fn gateway_against_kernel(run: &Run) -> Result<Section> {
+    let headroom = run.headroom()?;
+    let mut kernel = EndToEnd::boot(&run.peers, run.emulators, &run.helper)?;
+    let transfers = end_to_end_cases()
+        .iter()
+        .map(|case| (case.to_string(), Outcome::of(kernel.try_case(&headroom, case))))
+        .collect();
+    Ok(Section {
+        title: format!("Linux {}, whole gateway", kernel.release().split(' ').next().unwrap_or_default()),
+        about: vec!["The same kernel behind a tap interface, `headroom tunnel up` in a namespace at the other end. A check is 4 MiB by TCP from one to the other, then as many back, with the same hash at both ends; the kernel's policies demand protection, and it must not have counted an error.".to_owned()],
+        trials: Vec::new(),
+        transfers,
+    })
+}
+
+fn gateway_against_strongswan(run: &Run) -> Result<Section> {
+    let headroom = run.headroom()?;
+    let version = run.peers.version(SWANCTL);
+    let transfers = Proposal::ALL
+        .into_iter()
+        .map(|proposal| {
+            let what = format!("ESP {}, tunnel, IPv4 in IPv4, in UDP", proposal.suite());
+            (what, Outcome::of(strongswan::join(&run.peers, &headroom, proposal)))
+        })
+        .collect();
+    Ok(Section {
+        title: "strongSwan".to_owned(),
+        about: vec![
+            format!(
+                "{version}, kernel-libipsec. Two strongSwans negotiate by IKEv2; one is killed unheard, and `headroom tunnel up` takes its place with its addresses, ports, SPIs and keys. A check is 32 MiB by TCP in each direction at the same time, with the same hash at both ends; strongSwan must have counted them on that association."
+            ),
+            "kernel-libipsec has tunnel mode and ESP in UDP only, no AH and no ESN.".to_owned(),
+        ],
+        trials: Vec::new(),
+        transfers,
     })
 }
 

@@ -14,6 +14,30 @@ pub struct Section {
     pub about: Vec<String>,
     /// What was tried; nothing where the peer was missing.
     pub trials: Vec<Trial>,
+    /// What was moved both ways through our gateway, and what came of it.
+    pub transfers: Vec<(String, Outcome)>,
+}
+
+impl Section {
+    /// A peer that could not be tried, and why.
+    pub fn missing(title: &str, why: &str) -> Self {
+        let about = vec![format!("Not tried: {why}.")];
+        Self { title: title.to_owned(), about, trials: Vec::new(), transfers: Vec::new() }
+    }
+
+    /// A sentence for everything that failed.
+    pub fn failures(&self) -> Vec<String> {
+        let transfers = self.transfers.iter().filter_map(|(what, outcome)| match outcome {
+            Outcome::Failed(why) => Some(format!("{}: {what}: {why}", self.title)),
+            _ => None,
+        });
+        self.trials.iter().flat_map(Trial::failures).chain(transfers).collect()
+    }
+
+    fn tally(&self) -> Tally {
+        let transfers = self.transfers.iter().flat_map(|(_, outcome)| [outcome; 2]);
+        Tally::of(outcomes(self.trials.iter()).chain(transfers))
+    }
 }
 
 /// The document. `about` stands ahead of the sections.
@@ -24,12 +48,12 @@ pub fn document(about: &[String], sections: &[Section]) -> String {
     }
     text += "\n| peer | combinations | directions that passed | not done by the peer | failed |\n|---|---:|---:|---:|---:|\n";
     for section in sections {
-        let tally = Tally::of(section.trials.iter());
+        let tally = section.tally();
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} |",
             section.title,
-            section.trials.len(),
+            section.trials.len() + section.transfers.len(),
             tally.passed,
             tally.lacking,
             tally.failed
@@ -45,6 +69,17 @@ fn write_section(text: &mut String, section: &Section) {
     let _ = write!(text, "\n## {}\n", section.title);
     for paragraph in &section.about {
         let _ = write!(text, "\n{paragraph}\n");
+    }
+    if !section.transfers.is_empty() {
+        text.push_str("\n| through our gateway, both ways | |\n|---|---|\n");
+    }
+    for (what, outcome) in &section.transfers {
+        let came = match outcome {
+            Outcome::Passed => "passed".to_owned(),
+            Outcome::Lacks(why) => (*why).to_owned(),
+            Outcome::Failed(why) => format!("FAILED: {}", why.replace('\n', " ")),
+        };
+        let _ = writeln!(text, "| {what} | {came} |");
     }
     let mut notes = Notes::default();
     for protocols in ["ESP", "AH", "AH+ESP"] {
@@ -84,8 +119,10 @@ fn write_table(text: &mut String, protocols: &str, trials: &[&Trial], notes: &mu
         let _ = write!(text, "| {row} |");
         for column in &columns {
             let trials = cells.get(&(row.clone(), column.clone())).map_or(&[][..], Vec::as_slice);
-            let tally = Tally::of(trials.iter().copied());
-            let _ = write!(text, " {}/{}", tally.passed, 2 * trials.len());
+            if !trials.is_empty() {
+                let tally = Tally::of(outcomes(trials.iter().copied()));
+                let _ = write!(text, " {}/{}", tally.passed, 2 * trials.len());
+            }
             for number in trials.iter().flat_map(|trial| notes.numbers(trial)) {
                 let _ = write!(text, " [{number}]");
             }
@@ -104,9 +141,9 @@ struct Tally {
 }
 
 impl Tally {
-    fn of<'a>(trials: impl Iterator<Item = &'a Trial>) -> Self {
+    fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Self {
         let mut tally = Self::default();
-        for outcome in trials.flat_map(|trial| [&trial.outbound, &trial.inbound]) {
+        for outcome in outcomes {
             match outcome {
                 Outcome::Passed => tally.passed += 1,
                 Outcome::Lacks(_) => tally.lacking += 1,
@@ -115,6 +152,10 @@ impl Tally {
         }
         tally
     }
+}
+
+fn outcomes<'a>(trials: impl Iterator<Item = &'a Trial>) -> impl Iterator<Item = &'a Outcome> {
+    trials.flat_map(|trial| [&trial.outbound, &trial.inbound])
 }
 
 /// What did not pass, in words, numbered.
@@ -166,9 +207,14 @@ mod tests {
                 inbound: Outcome::Failed("no answer".to_owned()),
             },
         ];
-        let section = Section { title: "peer".to_owned(), about: vec!["about".to_owned()], trials };
+        let section = Section {
+            title: "peer".to_owned(),
+            about: vec!["about".to_owned()],
+            trials,
+            transfers: vec![("a file".to_owned(), Outcome::Passed)],
+        };
         let text = document(&["all".to_owned()], &[section]);
-        assert!(text.contains("| peer | 2 | 2 | 1 | 1 |"), "{text}");
+        assert!(text.contains("| peer | 3 | 4 | 1 | 1 |"), "{text}");
         assert!(text.contains("| hmac-md5 | 2/4 [1] [2] |"), "{text}");
         assert!(text.contains("[1] it has no ESN\n"), "{text}");
         assert!(

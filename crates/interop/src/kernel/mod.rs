@@ -1,10 +1,16 @@
 //! A real Linux kernel's IPsec (XFRM) as a peer, on a host whose own kernel may
 //! have none.
 
+mod console;
+mod emulator;
+mod end_to_end;
+mod frames;
 mod initramfs;
-pub mod machine;
+mod machine;
 mod trial;
 mod xfrm;
 
+pub use end_to_end::{EndToEnd, end_to_end_cases};
+pub use frames::Frames;
 pub use machine::{Emulators, Machine};
 pub use trial::{KernelPeer, lacks};

@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use headroom_ipsec::Reason;
 
-use super::{Emulators, Machine, xfrm};
+use super::xfrm::{self, Traffic};
+use super::{Emulators, Frames, Machine};
 use crate::case::{Case, Side, UDP_PORT};
 use crate::ours::Ours;
 use crate::peer::Peers;
@@ -39,6 +40,11 @@ const SETUP: &[&str] = &[
     "/ip -6 route add fd77:1::/64 via fd77::1 src fd77:2::2",
 ];
 
+/// Gives a machine its addresses.
+pub(super) fn set_up(machine: &mut Machine) -> Result<()> {
+    SETUP.iter().try_for_each(|line| machine.run(line).map(drop))
+}
+
 /// What the kernel is known not to do.
 pub fn lacks(_: &Case) -> Option<&'static str> {
     None
@@ -48,6 +54,7 @@ pub fn lacks(_: &Case) -> Option<&'static str> {
 #[derive(Debug)]
 pub struct KernelPeer {
     machine: Machine,
+    frames: Frames,
     /// Tells one case's echoes from another's.
     id: u16,
 }
@@ -58,10 +65,8 @@ impl KernelPeer {
     /// # Errors
     /// A sentence that names what is missing.
     pub fn boot(peers: &Peers, emulators: Emulators, helper: &Path) -> Result<Self> {
-        let mut machine = Machine::boot(peers, emulators, helper)?;
-        for line in SETUP {
-            machine.run(line)?;
-        }
+        let (mut machine, frames) = Machine::boot(peers, emulators, helper)?;
+        set_up(&mut machine)?;
         machine
             .run(&format!("/helper --hold-esp-in-udp {UDP_PORT} >/dev/null 2>&1 </dev/null &"))?;
         // it is ready when both sockets are
@@ -69,12 +74,12 @@ impl KernelPeer {
         machine.run(&format!(
             "until grep -q {port} /proc/net/udp && grep -q {port} /proc/net/udp6; do usleep 10000; done"
         ))?;
-        Ok(Self { machine, id: 0 })
+        Ok(Self { machine, frames, id: 0 })
     }
 
     /// The machine.
-    pub fn machine(&mut self) -> &mut Machine {
-        &mut self.machine
+    pub fn machine(&self) -> &Machine {
+        &self.machine
     }
 
     /// Tries a case both ways.
@@ -90,7 +95,7 @@ impl KernelPeer {
     fn echo(&mut self, case: &Case) -> Result<()> {
         // with ESN the lower half overflows among the echoes
         let first = if case.extended { 0xffff_fffe } else { 1 };
-        self.machine.run(&xfrm::line(case, first))?;
+        self.machine.run(&xfrm::line(case, first, Traffic::Echoes))?;
         let mut ours = Ours::new(case, first)?;
         self.id += 1;
         let before = self.counters()?;
@@ -117,23 +122,23 @@ impl KernelPeer {
         let mut last = Vec::new();
         for sequence in 1..=ECHOES {
             last = sealed(ours, sequence)?;
-            self.machine.send(&last)?;
+            self.frames.send(&last)?;
             self.answer(ours, sequence).with_context(|| format!("echo {sequence}"))?;
         }
         for (sequence, from_end) in (100..).zip(ALTERED) {
-            self.machine.send(&flip(&sealed(ours, sequence)?, from_end))?;
+            self.frames.send(&flip(&sealed(ours, sequence)?, from_end))?;
         }
-        self.machine.send(&last)?;
+        self.frames.send(&last)?;
         // packets are taken in order: when this one is answered, those were not
         let sequence = ECHOES + 1;
-        self.machine.send(&sealed(ours, sequence)?)?;
+        self.frames.send(&sealed(ours, sequence)?)?;
         self.answer(ours, sequence).context("the echo after those that were altered")
     }
 
     /// Waits for the answer to one echo, and checks what else must hold of it.
     fn answer(&self, ours: &Ours, sequence: u16) -> Result<()> {
         loop {
-            let Some(packet) = self.machine.receive(ANSWER)? else {
+            let Some(packet) = self.frames.receive(ANSWER)? else {
                 bail!("no answer");
             };
             if ping::read_reply(&packet).is_some() {

@@ -4,16 +4,26 @@ use headroom_ipsec::spec::Mode;
 use headroom_suite::{Aead, Cipher, Mac, Suite};
 
 use crate::case::{Association, Case, Family, Guard, Side, UDP_PORT};
-use crate::scapy::hex;
+use crate::hex;
+
+/// What is protected. Never all: neighbour discovery and the outer UDP must not fall
+/// under the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Traffic {
+    /// ICMP.
+    Echoes,
+    /// TCP.
+    Tcp,
+}
 
 /// The line of shell that puts a case in force, and no other. `first` is the next
 /// sequence number, both ways.
-pub(super) fn line(case: &Case, first: u64) -> String {
+pub(super) fn line(case: &Case, first: u64, traffic: Traffic) -> String {
     let mut lines = vec!["xfrm state flush".to_owned(), "xfrm policy flush".to_owned()];
     for from in [Side::Ours, Side::Theirs] {
         let associations = case.associations(from);
         lines.extend(associations.iter().map(|sa| state(case, sa, first - 1)));
-        lines.push(policy(case, from, &associations));
+        lines.push(policy(case, from, &associations, traffic));
     }
     // starting a program takes long where a machine is emulated: one for all
     format!(r#"printf "%b\n" "{}" | /ip -batch -"#, lines.join("\\n"))
@@ -63,11 +73,14 @@ fn state(case: &Case, sa: &Association, used: u64) -> String {
     line
 }
 
-/// Only echoes are protected: neighbour discovery and the outer UDP are not to
-/// fall under it.
-fn policy(case: &Case, from: Side, associations: &[Association]) -> String {
+fn policy(case: &Case, from: Side, associations: &[Association], traffic: Traffic) -> String {
     let way = if from == Side::Ours { "in" } else { "out" };
-    let (bits, protocol) = if case.inner == Family::V4 { (32, 1) } else { (128, 58) };
+    let bits = if case.inner == Family::V4 { 32 } else { 128 };
+    let protocol = match (traffic, case.inner) {
+        (Traffic::Tcp, _) => 6,
+        (Traffic::Echoes, Family::V4) => 1,
+        (Traffic::Echoes, Family::V6) => 58,
+    };
     let mut line = format!(
         "xfrm policy add src {}/{bits} dst {}/{bits} proto {protocol} dir {way}",
         case.inner_address(from),

@@ -13,6 +13,7 @@ use headroom_suite::{Aead, Cipher, Mac, Suite};
 use serde::{Deserialize, Serialize};
 
 use crate::case::{Case, Guard, Side, UDP_PORT};
+use crate::hex;
 use crate::peer::Peers;
 
 const DRIVER: &str = include_str!("driver.py");
@@ -193,11 +194,6 @@ fn read<T: serde::de::DeserializeOwned>(output: &mut impl BufRead) -> Result<T> 
     let mut line = String::new();
     output.read_line(&mut line)?;
     serde_json::from_str(&line).with_context(|| format!("it answered {line:?}"))
-}
-
-/// Octets in hexadecimal.
-pub(crate) fn hex(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
 fn unhex(text: &str) -> Result<Vec<u8>> {

@@ -1,0 +1,91 @@
+//! The machine's console: lines of shell in, what they print and return out.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::initramfs::{READY, STATUS};
+
+/// Longer than a busy machine takes to boot (3 s when idle).
+const BOOT: Duration = Duration::from_secs(120);
+/// Longer than any line of ours takes there.
+const LINE: Duration = Duration::from_secs(60);
+
+/// An emulator's process and its console; killed when dropped.
+#[derive(Debug)]
+pub(super) struct Console {
+    child: Child,
+    input: ChildStdin,
+    output: Receiver<String>,
+}
+
+impl Console {
+    /// Takes over a process whose pipes are its console.
+    pub(super) fn new(mut child: Child) -> Result<Self> {
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            bail!("the emulator has no console");
+        };
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                let text = String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned();
+                if sender.send(text).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self { child, input, output: lines })
+    }
+
+    /// Waits until the agent in it reads lines.
+    pub(super) fn wait_for_boot(&mut self) -> Result<()> {
+        self.until(BOOT, |line| line.ends_with(READY)).map(drop)
+    }
+
+    /// Evaluates a line of shell and gives what it printed.
+    pub(super) fn run(&mut self, line: &str) -> Result<String> {
+        self.input
+            .write_all(format!("{line}\n").as_bytes())
+            .and_then(|()| self.input.flush())
+            .context("writing to the machine's console")?;
+        let said = self.until(LINE, |line| line.starts_with(STATUS))?;
+        let (output, status) = said.split_at(said.len() - 1);
+        let output = output.join("\n");
+        if status[0] == format!("{STATUS}0") {
+            return Ok(output);
+        }
+        bail!("in the machine `{line}` failed: {output}")
+    }
+
+    /// Lines of the console up to one that ends the wait, which is the last.
+    fn until(&mut self, limit: Duration, ends: impl Fn(&str) -> bool) -> Result<Vec<String>> {
+        let deadline = Instant::now() + limit;
+        let mut lines = Vec::new();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let why = match self.output.recv_timeout(left) {
+                Ok(line) => {
+                    let last = ends(&line);
+                    lines.push(line);
+                    if last {
+                        return Ok(lines);
+                    }
+                    continue;
+                }
+                Err(RecvTimeoutError::Timeout) => format!("nothing came for {} s", limit.as_secs()),
+                Err(RecvTimeoutError::Disconnected) => "the machine went off".to_owned(),
+            };
+            bail!("{why}; the console said: {}", lines.join("\n"));
+        }
+    }
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,169 @@
+//! What a kernel is booted in: qemu, or nothing (user-mode-linux).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use headroom_lab::parts::{Located, Origin};
+
+use super::machine::ITS_MAC;
+use crate::peer::{self, Peers, QEMU, USER_MODE_LINUX};
+
+/// The other end of the machine's network card.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Wire<'a> {
+    /// A datagram socket that the emulator inherits under this number.
+    Inherited(i32),
+    /// A tap interface.
+    Tap(&'a str),
+}
+
+/// What a kernel runs in.
+pub(super) trait Emulator {
+    /// How it is started.
+    fn command(&self, initrd: &Path, wire: Wire<'_>, folder: &Path) -> Command;
+    /// The folder of its kernel's modules.
+    fn modules(&self) -> &Path;
+    /// What it is.
+    fn version(&self) -> String;
+}
+
+pub(super) struct Qemu {
+    program: Located,
+    /// The tree it was unpacked into, if it was.
+    root: Option<PathBuf>,
+    kernel: PathBuf,
+    modules: PathBuf,
+    version: String,
+}
+
+impl Qemu {
+    pub(super) fn find(peers: &Peers) -> Result<Self> {
+        let program = peers.locate(QEMU)?;
+        let root = peers.root();
+        let kernel = newest(&root.join("boot"), "vmlinuz-")
+            .context("no unpacked Linux kernel: run scripts/fetch-parts --with-peers")?;
+        let release = kernel.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let release = release.trim_start_matches("vmlinuz-");
+        let modules = ["lib/modules", "usr/lib/modules"]
+            .map(|folder| root.join(folder).join(release))
+            .into_iter()
+            .find(|folder| folder.is_dir())
+            .context("the unpacked Linux kernel has no modules")?;
+        let root = (program.origin == Origin::Cache).then(|| root.to_owned());
+        let version = peers.version(QEMU);
+        Ok(Self { program, root, kernel, modules, version })
+    }
+}
+
+impl Emulator for Qemu {
+    fn command(&self, initrd: &Path, wire: Wire<'_>, _: &Path) -> Command {
+        let mut command = peer::command(&self.program);
+        if let Some(root) = &self.root {
+            for firmware in ["usr/share/qemu", "usr/share/seabios"] {
+                command.arg("-L").arg(root.join(firmware));
+            }
+            let modules = root.join("usr/lib/x86_64-linux-gnu/qemu");
+            if modules.is_dir() {
+                command.env("QEMU_MODULE_DIR", modules);
+            }
+        }
+        let mac = ITS_MAC.map(|octet| format!("{octet:02x}")).join(":");
+        command
+            .args(["-accel", "tcg,thread=single", "-M", "pc", "-cpu", "qemu64", "-m", "256"])
+            .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
+            .arg("-kernel")
+            .arg(&self.kernel)
+            .arg("-initrd")
+            .arg(initrd)
+            .args([
+                "-append",
+                "console=ttyS0 quiet loglevel=1 panic=-1 tsc=reliable \
+                mitigations=off nokaslr random.trust_cpu=on net.ifnames=0",
+            ])
+            .args(["-serial", "stdio"])
+            .arg("-netdev")
+            .arg(match wire {
+                Wire::Inherited(number) => {
+                    format!("dgram,id=link,local.type=fd,local.str={number}")
+                }
+                Wire::Tap(name) => {
+                    format!("tap,id=link,ifname={name},script=no,downscript=no,vnet_hdr=off")
+                }
+            })
+            .arg("-device")
+            .arg(format!("virtio-net-pci,netdev=link,mac={mac},romfile="));
+        command
+    }
+
+    fn modules(&self) -> &Path {
+        &self.modules
+    }
+
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+}
+
+pub(super) struct Uml {
+    program: Located,
+    modules: PathBuf,
+}
+
+impl Uml {
+    pub(super) fn find(peers: &Peers) -> Result<Self> {
+        let program = peers.locate(USER_MODE_LINUX)?;
+        let root = match program.origin {
+            Origin::System => Path::new("/"),
+            Origin::Cache => peers.root(),
+        };
+        let modules = newest(&root.join("usr/lib/uml/modules"), "")
+            .context("user-mode-linux has no modules")?;
+        Ok(Self { program, modules })
+    }
+}
+
+impl Emulator for Uml {
+    fn command(&self, initrd: &Path, wire: Wire<'_>, folder: &Path) -> Command {
+        // Below 256 MB, or with addresses randomised, it loses algorithms; without
+        // a PID namespace of its own its helpers outlive it.
+        let mac = ITS_MAC.map(|octet| format!("{octet:02x}")).join(":");
+        let mut command = Command::new("setarch");
+        command
+            .envs(&self.program.environment)
+            .args(["-R", "unshare", "--pid", "--fork", "--kill-child"])
+            .arg(&self.program.path)
+            .args(["mem=256M", "con=null", "con0=fd:0,fd:1", "console=tty0", "quiet", "loglevel=1"])
+            .arg(format!("initrd={}", initrd.display()))
+            .arg(format!("uml_dir={}/", folder.display()))
+            .arg(match wire {
+                Wire::Inherited(number) => format!("vec0:transport=fd,fd={number},mac={mac}"),
+                Wire::Tap(name) => format!("vec0:transport=tap,ifname={name},mac={mac}"),
+            });
+        command
+    }
+
+    fn modules(&self) -> &Path {
+        &self.modules
+    }
+
+    fn version(&self) -> String {
+        "user-mode-linux".to_owned()
+    }
+}
+
+/// The last of a folder's entries that begin with `prefix`, by the numbers in
+/// their names.
+fn newest(folder: &Path, prefix: &str) -> Option<PathBuf> {
+    let numbers = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let words = name.split(|c: char| !c.is_ascii_digit());
+        words.filter_map(|word| word.parse().ok()).collect::<Vec<u64>>()
+    };
+    std::fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
+        .map(|entry| entry.path())
+        .max_by_key(numbers)
+}

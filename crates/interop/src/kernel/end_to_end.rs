@@ -1,0 +1,139 @@
+//! Our whole gateway against a real kernel: TCP through both, hashed at the ends.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use super::machine::{ITS_MAC, OUR_MAC};
+use super::trial::set_up;
+use super::xfrm::{self, Traffic};
+use super::{Emulators, Machine};
+use crate::case::{Case, Side};
+use crate::folder::Folder;
+use crate::gateway::{Configuration, Gateway};
+use crate::namespace::Namespace;
+use crate::peer::Peers;
+use crate::transfer;
+
+const TAP: &str = "tap0";
+const PORT: u16 = 5001;
+/// Octets that are moved each way; a processor in software is slow.
+const OCTETS: u64 = 4 << 20;
+
+/// What is tried: protocols, modes, families, and ESP in UDP.
+pub fn end_to_end_cases() -> Vec<Case> {
+    const WANTED: [&str; 4] = [
+        "ESP aes-128-gcm, transport, IPv4, ESN",
+        "ESP aes-128-cbc+hmac-sha256, tunnel, IPv4 in IPv4, in UDP",
+        "ESP chacha20-poly1305, tunnel, IPv6 in IPv4, ESN",
+        "AH+ESP hmac-sha256 over aes-128-gcm, transport, IPv6, ESN",
+    ];
+    let wanted = |case: &Case| WANTED.contains(&case.to_string().as_str());
+    Case::all().into_iter().filter(wanted).collect()
+}
+
+/// A namespace for our gateway, and a machine at the other end of its wire.
+#[derive(Debug)]
+pub struct EndToEnd {
+    // in this order they end
+    machine: Machine,
+    namespace: Namespace,
+}
+
+impl EndToEnd {
+    /// Makes the namespace and boots the machine. Needs root. `helper` is this
+    /// crate's own program.
+    ///
+    /// # Errors
+    /// A sentence that names what is missing.
+    pub fn boot(peers: &Peers, emulators: Emulators, helper: &Path) -> Result<Self> {
+        let namespace = Namespace::new()?;
+        let mac = |octets: [u8; 6]| octets.map(|octet| format!("{octet:02x}")).join(":");
+        let (ours, its) = (mac(OUR_MAC), mac(ITS_MAC));
+        for line in [
+            format!("ip tuntap add dev {TAP} mode tap"),
+            format!("ip link set {TAP} address {ours} up"),
+            format!("ip addr add 10.77.0.1/24 dev {TAP}"),
+            format!("ip addr add fd77::1/64 dev {TAP} nodad"),
+            "ip addr add 10.77.1.1/32 dev lo".to_owned(),
+            "ip addr add fd77:1::1/128 dev lo nodad".to_owned(),
+            format!("ip neigh add 10.77.0.2 lladdr {its} nud permanent dev {TAP}"),
+            format!("ip neigh add fd77::2 lladdr {its} nud permanent dev {TAP}"),
+        ] {
+            namespace.run(&line.split(' ').collect::<Vec<_>>())?;
+        }
+        let mut machine = Machine::boot_behind_tap(peers, emulators, helper, &namespace, TAP)?;
+        set_up(&mut machine)?;
+        Ok(Self { machine, namespace })
+    }
+
+    /// The machine's kernel.
+    pub fn release(&self) -> &str {
+        &self.machine.release
+    }
+
+    /// Moves octets both ways, one way after the other, through the gateway of
+    /// the program `headroom` and the kernel.
+    ///
+    /// # Errors
+    /// What did not work, with what the gateway said.
+    pub fn try_case(&mut self, headroom: &Path, case: &Case) -> Result<()> {
+        let folder = Folder::new()?;
+        self.machine.run(&xfrm::line(case, 1, Traffic::Tcp))?;
+        let before = self.machine.run("cat /proc/net/xfrm_stat")?;
+        let configuration = Configuration::of(case);
+        let gateway = Gateway::start(headroom, &configuration, &folder.0, &self.namespace)?;
+        let [ours, theirs] = [Side::Ours, Side::Theirs].map(|side| case.inner_address(side));
+        let moved = self.outbound(ours, theirs).and_then(|()| self.inbound(ours, theirs));
+        let after = self.machine.run("cat /proc/net/xfrm_stat")?;
+        moved.with_context(|| {
+            format!("{case}; the kernel counted {after}; our gateway said: {}", gateway.said())
+        })?;
+        if before != after {
+            bail!("{case}: the kernel refused packets: {after}");
+        }
+        Ok(())
+    }
+
+    fn outbound(&mut self, ours: IpAddr, theirs: IpAddr) -> Result<()> {
+        let to = SocketAddr::new(theirs, PORT);
+        self.machine.run(&format!("/helper --receive-at {to} >/tmp/sum 2>&1 </dev/null &"))?;
+        self.machine.run(&format!(
+            "n=0; until grep -q ':{PORT:04X} [0-9A-F]*:0000 0A ' /proc/net/tcp /proc/net/tcp6; do \
+             n=$((n+1)); [ $n -lt 500 ] || break; usleep 10000; done"
+        ))?;
+        let sent = self.namespace.inside(move || transfer::send(ours, to, 1, OCTETS)).join()?;
+        let received =
+            self.machine.run("wait; cat /tmp/sum").context("receiving in the machine")?;
+        if received.trim() != sent.to_string() {
+            bail!("the machine received {received:?}, not {sent}");
+        }
+        Ok(())
+    }
+
+    fn inbound(&mut self, ours: IpAddr, theirs: IpAddr) -> Result<()> {
+        let (ready, listening) = std::sync::mpsc::channel();
+        let at = SocketAddr::new(ours, PORT);
+        let receiver = self.namespace.inside(move || transfer::receive(at, &ready));
+        let Ok(to) = listening.recv() else {
+            receiver.join()?;
+            bail!("the receiver ended early");
+        };
+        let line = format!("/helper --send-to {to} --source {theirs} --octets {OCTETS}");
+        let sent = self.machine.run(&line)?;
+        let received = receiver.join()?;
+        if sent.trim() != received.to_string() {
+            bail!("received {received}, not {sent:?}");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn all_that_is_wanted_exists() {
+        assert_eq!(super::end_to_end_cases().len(), 4);
+    }
+}

@@ -1,0 +1,304 @@
+//! One strongSwan: a daemon in a namespace, and what its log says of keys.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use headroom_lab::parts::{Located, Origin};
+
+use super::{CHARON, Host, Proposal, SWANCTL};
+use crate::peer::{self, Peers};
+
+/// Longer than a daemon takes to start.
+const START: Duration = Duration::from_secs(20);
+
+/// A running daemon; killed when dropped.
+#[derive(Debug)]
+pub(super) struct Charon {
+    child: Child,
+    swanctl: Located,
+    folder: PathBuf,
+    name: &'static str,
+}
+
+/// What two strongSwans agreed upon.
+#[derive(Debug)]
+pub(super) struct Keys {
+    /// Of what the initiator sends.
+    pub(super) initiator: Secret,
+    /// Of what the responder sends.
+    pub(super) responder: Secret,
+    pub(super) spi_from_initiator: u32,
+    pub(super) spi_to_initiator: u32,
+}
+
+/// Keys of one direction.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Secret {
+    /// An AEAD's with its salt.
+    pub(super) encryption: Vec<u8>,
+    /// Of a separate integrity algorithm.
+    pub(super) integrity: Vec<u8>,
+}
+
+impl Charon {
+    pub(super) fn start(
+        peers: &Peers,
+        folder: &Path,
+        host: &Host,
+        other: &Host,
+        proposal: Proposal,
+    ) -> Result<Self> {
+        let daemon = peers.locate(CHARON)?;
+        let swanctl = peers.locate(SWANCTL)?;
+        let file = |suffix: &str| folder.join(format!("{}.{suffix}", host.name));
+        let (settings, log) = (file("strongswan.conf"), file("log"));
+        std::fs::write(&settings, strongswan_conf(folder, host.name))?;
+        std::fs::write(file("swanctl.conf"), swanctl_conf(host, other, proposal))?;
+        let script = script(&daemon);
+        let child = host
+            .namespace
+            .command(&["unshare", "--mount", "sh", "-c", &script])
+            .arg(&daemon.path)
+            .envs(&daemon.environment)
+            .env("STRONGSWAN_CONF", &settings)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(file("stderr"))?)
+            .spawn()
+            .context("starting charon-systemd")?;
+        let mut charon = Self { child, swanctl, folder: folder.to_owned(), name: host.name };
+        let deadline = Instant::now() + START;
+        while let Err(error) = charon.swanctl(&["--stats"]) {
+            if charon.child.try_wait()?.is_some() || Instant::now() > deadline {
+                let said = std::fs::read_to_string(&log).unwrap_or_default();
+                bail!("charon-systemd did not start: {error:#}: {said}");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let connection = file("swanctl.conf").display().to_string();
+        charon.swanctl(&["--load-all", "--noprompt", "--file", &connection])?;
+        Ok(charon)
+    }
+
+    pub(super) fn initiate(&self) -> Result<()> {
+        self.swanctl(&["--initiate", "--child", "join", "--timeout", "15"]).map(drop)
+    }
+
+    /// What the log says; this one initiated.
+    pub(super) fn keys(&self) -> Result<Keys> {
+        let path = self.folder.join(format!("{}.log", self.name));
+        let log = std::fs::read_to_string(&path)
+            .with_context(|| format!("reading {}", path.display()))?;
+        let read = |what: &str, whose: &str| dumped(&log, &format!("{what} {whose} key =>"));
+        let secret = |whose| Secret {
+            encryption: read("encryption", whose),
+            integrity: read("integrity", whose),
+        };
+        let spi = |way: &str| {
+            spi_of(&log, way).with_context(|| format!("no {way} SPI in strongSwan's log"))
+        };
+        let keys = Keys {
+            initiator: secret("initiator"),
+            responder: secret("responder"),
+            spi_from_initiator: spi("outbound")?,
+            spi_to_initiator: spi("inbound")?,
+        };
+        if keys.initiator.encryption.is_empty() || keys.responder.encryption.is_empty() {
+            bail!("strongSwan's log has no keys");
+        }
+        Ok(keys)
+    }
+
+    /// That its association carried so many octets each way.
+    pub(super) fn carried(&self, octets: u64) -> Result<()> {
+        let said = self.swanctl(&["--list-sas", "--raw"])?;
+        for field in ["bytes-in", "bytes-out"] {
+            let value = said
+                .split_whitespace()
+                .find_map(|word| word.strip_prefix(field)?.strip_prefix('=')?.parse::<u64>().ok());
+            if value.is_none_or(|value| value < octets) {
+                bail!(
+                    "strongSwan's association says {field} {value:?}, of {octets} that were moved: {said}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn swanctl(&self, words: &[&str]) -> Result<String> {
+        let socket =
+            format!("unix://{}", self.folder.join(format!("{}.vici", self.name)).display());
+        let settings = self.folder.join(format!("{}.strongswan.conf", self.name));
+        let mut command: Command = peer::command(&self.swanctl);
+        command.args(words).args(["--uri", &socket]).env("STRONGSWAN_CONF", settings);
+        let output = command.stdin(Stdio::null()).output().context("running swanctl")?;
+        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        if !output.status.success() {
+            bail!("swanctl {}: {}", words.join(" "), text(&output.stdout) + &text(&output.stderr));
+        }
+        Ok(text(&output.stdout))
+    }
+}
+
+impl Drop for Charon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Its own `/run`; and from the cache its libraries where it looks for them, as
+/// the lab does it (`lab/src/layer/strongswan.rs`).
+fn script(daemon: &Located) -> String {
+    let mut script = "mount -t tmpfs tmpfs /run".to_owned();
+    if daemon.origin == Origin::Cache
+        && let Some(root) = daemon.path.ancestors().nth(3)
+    {
+        script += &format!(
+            " && mkdir /run/real /run/links && mount --bind /usr/lib /run/real \
+             && ln -s /run/real/* /run/links \
+             && ln -sfn '{}/usr/lib/ipsec' /run/links/ipsec \
+             && mount --bind /run/links /usr/lib",
+            root.display()
+        );
+    }
+    script + r#" && exec "$0""#
+}
+
+fn strongswan_conf(folder: &Path, name: &str) -> String {
+    let folder = folder.display();
+    format!(
+        "swanctl {{
+  load =
+}}
+charon-systemd {{
+  load = random nonce openssl kdf kernel-libipsec kernel-netlink socket-default vici
+  port = 0
+  port_nat_t = 4500
+  keep_alive = 0
+  install_virtual_ip = no
+  plugins {{
+    vici {{ socket = unix://{folder}/{name}.vici }}
+    kernel-libipsec {{ allow_peer_ts = yes }}
+  }}
+  journal {{ default = -1 }}
+  filelog {{
+    log {{
+      path = {folder}/{name}.log
+      default = 1
+      chd = 4
+      flush_line = yes
+    }}
+  }}
+}}
+"
+    )
+}
+
+fn swanctl_conf(host: &Host, other: &Host, proposal: Proposal) -> String {
+    format!(
+        "connections {{
+  join {{
+    version = 2
+    local_addrs = {}
+    remote_addrs = {}
+    local_port = 4500
+    remote_port = 4500
+    encap = yes
+    mobike = no
+    dpd_delay = 0
+    rekey_time = 0
+    reauth_time = 0
+    proposals = aes128gcm16-prfsha256-x25519
+    local {{
+      auth = psk
+      id = {}.test
+    }}
+    remote {{
+      auth = psk
+    }}
+    children {{
+      join {{
+        local_ts = {}/32
+        remote_ts = {}/32
+        esp_proposals = {}
+        mode = tunnel
+        rekey_time = 0
+      }}
+    }}
+  }}
+}}
+secrets {{
+  ike-join {{
+    secret = \"known to two namespaces only\"
+  }}
+}}
+",
+        host.outer,
+        other.outer,
+        host.name,
+        host.inner,
+        other.inner,
+        proposal.in_its_words()
+    )
+}
+
+/// The octets of a dump in the log: a line that says what it is, then lines of an
+/// offset and up to 16 octets, and the same in letters.
+fn dumped(log: &str, what: &str) -> Vec<u8> {
+    let after = log.lines().skip_while(|line| !line.contains(what)).skip(1);
+    let mut octets = Vec::new();
+    for line in after {
+        let Some((offset, rest)) =
+            line.split_once("] ").and_then(|(_, rest)| rest.trim().split_once(": "))
+        else {
+            break;
+        };
+        if offset.parse() != Ok(octets.len()) {
+            break;
+        }
+        // two spaces end the octets
+        let words = rest.split("  ").next().unwrap_or_default().split_whitespace();
+        octets.extend(words.filter_map(|word| u8::from_str_radix(word, 16).ok()));
+    }
+    octets
+}
+
+fn spi_of(log: &str, way: &str) -> Option<u32> {
+    let mut lines = log.lines().skip_while(|line| !line.contains(&format!("adding {way} ESP SA")));
+    let line = lines.nth(1)?;
+    let text = line.split_once("SPI 0x")?.1;
+    u32::from_str_radix(text.split(',').next()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "\
+13[CHD] encryption initiator key => 20 bytes @ 0x562f3da70090
+13[CHD]    0: 38 8A 6C EB 3F 77 48 D8 70 61 1C 1B 34 12 33 63  8.l.?wH.pa..4.3c
+13[CHD]   16: 42 33 F7 02                                      B3..
+13[CHD] encryption responder key => 20 bytes @ 0x562f3da70250
+13[CHD]    0: 0E 49 36 71 C9 9E 7C 52 04 DC A0 DB 37 46 DB CB  .I6q..|R....7F..
+13[CHD]   16: BB A0 75 DF                                      ..u.
+13[CHD] adding inbound ESP SA
+13[CHD]   SPI 0x1d086806, src 192.0.2.2 dst 192.0.2.1
+13[CHD] adding outbound ESP SA
+13[CHD]   SPI 0x39db94ec, src 192.0.2.1 dst 192.0.2.2
+";
+
+    #[test]
+    fn keys_and_spis_are_read_from_a_log() {
+        let key = dumped(LOG, "encryption initiator key =>");
+        assert_eq!(key.len(), 20);
+        assert_eq!((key[0], key[16], key[19]), (0x38, 0x42, 0x02));
+        assert_eq!(dumped(LOG, "encryption responder key =>")[16..], [0xbb, 0xa0, 0x75, 0xdf]);
+        assert!(dumped(LOG, "integrity initiator key =>").is_empty());
+        assert_eq!(spi_of(LOG, "inbound"), Some(0x1d08_6806));
+        assert_eq!(spi_of(LOG, "outbound"), Some(0x39db_94ec));
+    }
+}

@@ -1,0 +1,145 @@
+//! strongSwan's ESP (kernel-libipsec) as a peer of our gateway.
+//!
+//! Two strongSwans negotiate by IKEv2 and write the keys to their logs. Then one
+//! of them is killed, unheard by the other, and our gateway takes its place with
+//! the same addresses, ports, SPIs and keys. Files go both ways at once.
+
+mod charon;
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use headroom_ipsec::spec::Mode;
+use headroom_lab::parts::Program;
+
+use crate::case::Side;
+use crate::folder::Folder;
+use crate::gateway::{Configuration, Gateway, Sa};
+use crate::namespace::Namespace;
+use crate::peer::Peers;
+use crate::transfer::{self, End};
+use charon::{Charon, Keys};
+
+/// The daemon.
+pub const CHARON: Program =
+    Program { name: "charon-systemd", package: "charon-systemd", version: &[] };
+/// What configures it.
+pub const SWANCTL: Program =
+    Program { name: "swanctl", package: "strongswan-swanctl", version: &["--version"] };
+
+/// ESP that both can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proposal {
+    /// AES-128-GCM, 16 octets of ICV.
+    Aes128Gcm,
+    /// AES-128-CBC with HMAC-SHA-256-128.
+    Aes128CbcSha256,
+}
+
+impl Proposal {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Aes128Gcm, Self::Aes128CbcSha256];
+
+    /// Our suite's name.
+    pub fn suite(self) -> &'static str {
+        match self {
+            Self::Aes128Gcm => "aes-128-gcm",
+            Self::Aes128CbcSha256 => "aes-128-cbc+hmac-sha256",
+        }
+    }
+
+    fn in_its_words(self) -> &'static str {
+        match self {
+            Self::Aes128Gcm => "aes128gcm16",
+            Self::Aes128CbcSha256 => "aes128-sha256",
+        }
+    }
+}
+
+/// One of the two hosts.
+#[derive(Debug)]
+struct Host {
+    name: &'static str,
+    namespace: Namespace,
+    outer: IpAddr,
+    inner: IpAddr,
+}
+
+/// Octets that are moved each way.
+const OCTETS: u64 = 32 << 20;
+
+/// Negotiates, takes one strongSwan's place with the gateway of the program
+/// `headroom`, and moves files both ways at once.
+///
+/// # Errors
+/// What did not work.
+pub fn join(peers: &Peers, headroom: &Path, proposal: Proposal) -> Result<()> {
+    let folder = Folder::new()?;
+    let [a, b] = hosts()?;
+    let charon_a = Charon::start(peers, &folder.0, &a, &b, proposal)?;
+    let charon_b = Charon::start(peers, &folder.0, &b, &a, proposal)?;
+    charon_a.initiate()?;
+    let keys = charon_a.keys()?;
+    // SIGKILL: no DELETE reaches the other
+    drop(charon_b);
+    let _ = b.namespace.run(&["ip", "rule", "del", "pref", "220"]);
+    let configuration = configuration(&a, &b, proposal, &keys);
+    let gateway = Gateway::start(headroom, &configuration, &folder.0, &b.namespace)?;
+    transfer::both_ways(
+        End { namespace: &a.namespace, address: a.inner },
+        End { namespace: &b.namespace, address: b.inner },
+        OCTETS,
+    )
+    .with_context(|| format!("{}; our gateway said: {}", proposal.suite(), gateway.said()))?;
+    // all of it must have come by this association
+    charon_a.carried(OCTETS)
+}
+
+/// Two hosts on one wire.
+fn hosts() -> Result<[Host; 2]> {
+    let host = |name, last: u8| -> Result<Host> {
+        Ok(Host {
+            name,
+            namespace: Namespace::new()?,
+            outer: IpAddr::from([192, 0, 2, last]),
+            inner: IpAddr::from([10, last, 0, 1]),
+        })
+    };
+    let [a, b] = [host("a", 1)?, host("b", 2)?];
+    let pid = b.namespace.pid().to_string();
+    a.namespace.run(&[
+        "ip", "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", &pid,
+    ])?;
+    for host in [&a, &b] {
+        let (outer, inner) = (format!("{}/24", host.outer), format!("{}/32", host.inner));
+        host.namespace.run(&["ip", "addr", "add", &outer, "dev", "wire"])?;
+        host.namespace.run(&["ip", "addr", "add", &inner, "dev", "lo"])?;
+        host.namespace.run(&["ip", "link", "set", "wire", "up"])?;
+    }
+    Ok([a, b])
+}
+
+/// Our gateway on `here`, in the place of its strongSwan; the peer initiated.
+fn configuration(peer: &Host, here: &Host, proposal: Proposal, keys: &Keys) -> String {
+    let mut configuration = Configuration::new();
+    let ways = [
+        (Side::Ours, [here.outer, peer.outer], keys.spi_to_initiator, &keys.responder),
+        (Side::Theirs, [peer.outer, here.outer], keys.spi_from_initiator, &keys.initiator),
+    ];
+    for (from, addresses, spi, secret) in ways {
+        configuration.add(&Sa {
+            from,
+            protocol: "esp",
+            mode: Mode::Tunnel,
+            spi,
+            addresses,
+            suite: proposal.suite().to_owned(),
+            key: &secret.encryption,
+            integrity_key: &secret.integrity,
+            extended: false,
+            udp: true,
+        });
+    }
+    configuration.protect(here.inner, peer.inner)
+}
