@@ -169,7 +169,7 @@ fn against_kernel(run: &Run) -> Result<Section> {
         title: format!("Linux {short}"),
         about: vec![
             format!("Linux {release}, booted in {emulator}, over a link that the test reads and writes itself. Its IPsec is configured by `ip xfrm`, and packets are sealed and opened by our engine with no gateway between. A check is three echo requests that the kernel must answer, two with a bit flipped and one that is repeated, which it must not; its own counters must say why (`XfrmInStateProtoError`, `XfrmInStateSeqError`, and no other). Of each of its answers a copy with a bit flipped must be refused here, and the answer a second time be a replay. With ESN the lower half of the sequence numbers overflows among the echoes, both ways."),
-            "Linux pads AH over IPv4 to 8 octets unless an association has `flag align4`, as these have. Where families differ, associations have `flag af-unspec`.".to_owned(),
+            "Linux pads AH over IPv4 to 8 octets unless an association has `flag align4`; both are tried. Where families differ, associations have `flag af-unspec`.".to_owned(),
         ],
         trials,
         transfers: Vec::new(),

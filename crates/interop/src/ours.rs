@@ -10,7 +10,7 @@ use headroom_ipsec::spec::{
 use headroom_ipsec::{Engine, FlowCache, Head, Headers, Outer, Reason, Verdict};
 use headroom_packet::ip::Ip;
 
-use crate::case::{Association, Case, Family, Guard, Side, UDP_PORT};
+use crate::case::{Association, Case, Guard, Side, UDP_PORT};
 use crate::ping;
 
 const UDP: u8 = 17;
@@ -151,7 +151,7 @@ fn spec(case: &Case, sa: Association) -> Result<SaSpec> {
         dont_fragment: DontFragment::Copy,
         padding: Padding::None,
         classes: u64::MAX,
-        ah_alignment: if case.outer == Family::V4 { 4 } else { 8 },
+        ah_alignment: case.ah_alignment,
     })
 }
 

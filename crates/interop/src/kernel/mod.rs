@@ -13,4 +13,4 @@ mod xfrm;
 pub use end_to_end::{EndToEnd, end_to_end_cases};
 pub use frames::Frames;
 pub use machine::{Emulators, Machine};
-pub use trial::{KernelPeer, lacks};
+pub use trial::KernelPeer;

@@ -45,11 +45,6 @@ pub(super) fn set_up(machine: &mut Machine) -> Result<()> {
     SETUP.iter().try_for_each(|line| machine.run(line).map(drop))
 }
 
-/// What the kernel is known not to do.
-pub fn lacks(_: &Case) -> Option<&'static str> {
-    None
-}
-
 /// A booted kernel that cases are tried against, one after another.
 #[derive(Debug)]
 pub struct KernelPeer {
@@ -84,9 +79,6 @@ impl KernelPeer {
 
     /// Tries a case both ways.
     pub fn try_case(&mut self, case: Case) -> Trial {
-        if let Some(why) = lacks(&case) {
-            return Trial { case, outbound: Outcome::Lacks(why), inbound: Outcome::Lacks(why) };
-        }
         // an echo goes both ways, so both fail together
         let outcome = Outcome::of(self.echo(&case));
         Trial { case, outbound: outcome.clone(), inbound: outcome }

@@ -47,7 +47,7 @@ fn state(case: &Case, sa: &Association, used: u64) -> String {
     );
     let mut flags = String::new();
     // Linux pads AH over IPv4 to 8 octets unless told otherwise
-    if protocol == "ah" && case.outer == Family::V4 {
+    if protocol == "ah" && case.outer == Family::V4 && case.ah_alignment == 4 {
         flags += " align4";
     }
     if case.inner != case.outer {

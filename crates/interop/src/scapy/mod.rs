@@ -2,7 +2,7 @@
 
 mod trial;
 
-pub use trial::{lacks, try_case};
+pub use trial::try_case;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
