@@ -152,6 +152,30 @@ fn everything_goes_through_and_nothing_is_seen() {
 }
 
 #[test]
+fn several_queues_share_the_flows() {
+    if !privileged() {
+        return;
+    }
+    let raw = Kind { protocol: "qesp", udp: false, ..ESP_IN_UDP };
+    for kind in [ESP_IN_UDP, raw] {
+        let hosts = link();
+        let gateways = [0, 1].map(|me| {
+            let text = kind.config(me, 0).replacen('\n', "\nqueues = 2\n", 1);
+            hosts[me].run(move || Gateway::start(&text))
+        });
+        let to: IpAddr = kind.address(1).parse().expect("an address");
+        for _ in 0..8 {
+            transfer(&hosts, to, 20_000);
+            datagram(&hosts, kind, 1000, true);
+        }
+        for reason in ["unknown-spi", "forged", "replay", "stale", "send-failed"] {
+            let counts = [&gateways[0], &gateways[1]].map(|gateway| gateway.counter(reason));
+            assert_eq!(counts, [0, 0], "{kind:?}: {reason}");
+        }
+    }
+}
+
+#[test]
 fn a_gateway_that_died_lets_nothing_out_and_nothing_in_in_clear() {
     if !privileged() {
         return;

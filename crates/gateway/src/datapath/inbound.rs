@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use headroom_ipsec::spec::ESP;
 use headroom_ipsec::{Engine, Head, Opened, Outer, Reason};
@@ -17,6 +18,10 @@ use super::tracer::{Decision, Record, Way};
 const UDP_BATCH: usize = 8;
 /// Raw IP packets of one system call.
 const IP_BATCH: usize = 64;
+/// Errors of sockets, without a packet between them, after which the thread pauses
+/// at each, and for how long.
+const MANY_ERRORS: u32 = 1000;
+const PAUSE: Duration = Duration::from_millis(1);
 /// RFC 3948, section 2.3: one octet, 0xff.
 const KEEPALIVE: u8 = 0xff;
 /// RFC 3948, section 2.2: four zero octets where ESP has its SPI.
@@ -28,6 +33,8 @@ pub struct Inbound<T, A> {
     shared: Arc<Shared>,
     tun: T,
     sources: Vec<(A, Inbox)>,
+    /// Errors since the last packet.
+    errors: u32,
 }
 
 impl<T: Tunnel, A: Arrivals> Inbound<T, A> {
@@ -37,7 +44,7 @@ impl<T: Tunnel, A: Arrivals> Inbound<T, A> {
             let slots = if matches!(source.kind(), Kind::Udp(_)) { UDP_BATCH } else { IP_BATCH };
             (source, Inbox::new(slots))
         };
-        Self { shared, tun, sources: sources.into_iter().map(with_inbox).collect() }
+        Self { shared, tun, sources: sources.into_iter().map(with_inbox).collect(), errors: 0 }
     }
 
     /// Works until told to stop.
@@ -78,6 +85,7 @@ impl<T: Tunnel, A: Arrivals> Inbound<T, A> {
                 false
             }
             Ok(_) => {
+                self.errors = 0;
                 let more = inbox.is_full();
                 let kind = source.kind();
                 deliver(&self.shared, &engine, &self.tun, inbox, kind);
@@ -87,6 +95,10 @@ impl<T: Tunnel, A: Arrivals> Inbound<T, A> {
                 // what somebody answered shows once as an error, and in full there
                 if let Some(socket) = source.wait_on() {
                     take_answers(&self.shared, &socket);
+                }
+                self.errors = self.errors.saturating_add(1);
+                if self.errors > MANY_ERRORS {
+                    std::thread::sleep(PAUSE); // a socket that has nothing else to say
                 }
                 true
             }
