@@ -5,7 +5,7 @@ HEADROOM = $(CARGO_TARGET_DIR)/release/headroom
 # One profile for all: the vendored OpenSSL and libcurl are built once.
 CARGO_FLAGS = --release --locked --workspace
 
-.PHONY: demo test interop bench-tunnel build parts lint unit deny install-docs
+.PHONY: demo test interop bench-tunnel build parts lint unit deny install-docs fuzz
 
 # What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine?
 demo: parts build
@@ -43,6 +43,10 @@ lint:
 	cargo fmt --all --check
 	cargo clippy $(CARGO_FLAGS) --all-targets -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc $(CARGO_FLAGS) --no-deps --quiet
+
+# Ten minutes for each parser and for opening; FUZZ_SECONDS=60 make fuzz is a taste.
+fuzz:
+	scripts/fuzz
 
 # Licences, sources and advisories of everything that is built in.
 deny:
