@@ -1,6 +1,7 @@
 //! IPsec on a host: TUN and sockets in, security associations between, counters out.
 
 pub mod config;
+pub mod control;
 pub mod datapath;
 pub mod decode;
 pub mod host;

@@ -26,6 +26,12 @@ pub(crate) enum Command {
         after_help = "Examples:\n  headroom link --a eth1 --b eth2 --rate 100mbit --delay 25ms --loss 1%\n  headroom link --a eth1 --b eth2 --spec 100mbit,delay=25ms,up-rate=10mbit --seed 7\n\nForwards frames both ways, as a cable would, until interrupted or until its\nstandard input, a pipe, is closed; needs root. Everything else on this host that\nforwards between the two interfaces (a bridge, routing) would duplicate them:\nsee that nothing does. With --json, a line `stats` on standard input is answered\nwith the counters."
     )]
     Link(Link),
+    /// Run IPsec between this host and another: ESP, AH, Q-ESP
+    #[command(subcommand)]
+    Tunnel(crate::tunnel::Tunnel),
+    /// Look at captured IPsec packets
+    #[command(subcommand)]
+    Ipsec(crate::tunnel::Ipsec),
     /// Print a completion script for a shell
     Completions {
         /// The shell

@@ -3,10 +3,12 @@
 mod arguments;
 mod fetch;
 mod folder;
+mod ipsec;
 mod lab;
 mod link;
 mod load;
 mod progress;
+mod tunnel;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,6 +24,8 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Lab(command) => lab::run(command),
         Command::Link(arguments) => link::run(arguments),
+        Command::Tunnel(command) => tunnel::run(command),
+        Command::Ipsec(command) => ipsec::run(command),
         Command::Completions { shell } => {
             clap_complete::generate(
                 shell,
@@ -46,7 +50,9 @@ fn main() -> ExitCode {
         eprintln!("headroom: {error:#}");
         let lab = error.downcast_ref().map(headroom_lab::Error::exit_code);
         let link = error.downcast_ref().map(headroom_emulator::Error::exit_code);
-        ExitCode::from(lab.or(link).unwrap_or(1))
+        let tunnel = error.downcast_ref().map(headroom_gateway::control::Error::exit_code);
+        let keygen = error.downcast_ref().map(headroom_gateway::config::keygen::Error::exit_code);
+        ExitCode::from(lab.or(link).or(tunnel).or(keygen).unwrap_or(1))
     })
 }
 

@@ -5,6 +5,7 @@
 mod associations;
 mod checks;
 mod file;
+pub mod keygen;
 mod policies;
 mod scalar;
 
@@ -99,18 +100,42 @@ pub enum Error {
     Unreadable(String),
 }
 
+/// The text of a configuration. It can be parsed more than once: keys are not
+/// copied, and who makes an engine of a configuration gives its keys away.
+pub struct Source {
+    path: PathBuf,
+    text: Zeroizing<String>,
+}
+
+impl Source {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// It cannot be read, or others can read it.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        Ok(Self { path: path.to_owned(), text: read_secret(path, MOST_OCTETS)? })
+    }
+
+    /// Parses it, and reads the key files that it names.
+    ///
+    /// # Errors
+    /// It asks for something that cannot be, or a key file cannot be read, or
+    /// can be by others.
+    pub fn parse(&self, purpose: Purpose) -> Result<Config, Error> {
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        Config::parse_with(&self.text, &self.path, purpose, |file| {
+            read_secret(&folder.join(file), MOST_KEY_OCTETS).map_err(|error| error.to_string())
+        })
+    }
+}
+
 impl Config {
     /// Reads a configuration and the key files that it names.
     ///
     /// # Errors
-    /// The file, or one with a key, cannot be read, can be read by others, or
-    /// asks for something that cannot be.
+    /// As [`Source::read`] and [`Source::parse`].
     pub fn read(path: &Path, purpose: Purpose) -> Result<Self, Error> {
-        let text = read_secret(path, MOST_OCTETS)?;
-        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        Self::parse_with(&text, path, purpose, |file| {
-            read_secret(&folder.join(file), MOST_KEY_OCTETS).map_err(|error| error.to_string())
-        })
+        Source::read(path)?.parse(purpose)
     }
 
     /// Parses a configuration for a tunnel that names no key files, without

@@ -401,8 +401,8 @@ impl Decoder {
         }
         let (source, destination) = told.ends.unzip();
         let time = told.time.as_secs_f64();
-        let packet =
-            Packet { frame: told.frame, time, source, destination, layers, outcome, notes };
+        let Told { frame, time: captured, .. } = *told;
+        let packet = Packet { frame, time, captured, source, destination, layers, outcome, notes };
         audience.packet(&packet, clear.as_deref());
     }
 }

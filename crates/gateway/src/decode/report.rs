@@ -15,6 +15,9 @@ pub struct Packet {
     pub frame: u64,
     /// When it was captured, in seconds since 1970.
     pub time: f64,
+    /// The same, exactly.
+    #[serde(skip)]
+    pub captured: std::time::Duration,
     /// Source address of the outermost IP header.
     pub source: Option<IpAddr>,
     /// Destination address of the outermost IP header.

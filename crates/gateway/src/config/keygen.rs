@@ -1,0 +1,402 @@
+//! A fresh pair of configurations with their ledgers: random keys and SPIs that
+//! nobody has used, so that the first `up` needs no promise.
+
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use headroom_suite::{Key, KeyError, Mac, Suite};
+use zeroize::Zeroizing;
+
+use super::Config;
+use crate::ledger::{self, Ledger};
+
+/// What the pair is to be.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Tunnel and interface at both ends.
+    pub name: String,
+    /// Outer address of the first end.
+    pub left: IpAddr,
+    /// Outer address of the other.
+    pub right: IpAddr,
+    /// What protects.
+    pub protocol: Protocol,
+    /// Tunnel mode between these networks, the first end's and the other's;
+    /// none: transport mode between the two hosts.
+    pub networks: Option<(String, String)>,
+    /// The suite of ESP and Q-ESP.
+    pub suite: Suite,
+    /// The integrity algorithm of AH.
+    pub mac: Mac,
+    /// The port of ESP in UDP.
+    pub udp: Option<u16>,
+    /// Where the files go.
+    pub folder: PathBuf,
+}
+
+/// What protects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// RFC 4303.
+    Esp,
+    /// RFC 4302.
+    Ah,
+    /// AH over ESP.
+    AhEsp,
+    /// docs/qesp.md.
+    QEsp,
+}
+
+/// Why there is no pair.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// What was asked for cannot be.
+    #[error("this cannot be configured: {0}")]
+    Refused(String),
+    /// The system gave no random numbers.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A ledger cannot be written.
+    #[error(transparent)]
+    Ledger(#[from] ledger::Error),
+}
+
+impl Error {
+    /// The exit code of a process that ends with this error.
+    pub fn exit_code(&self) -> u8 {
+        if matches!(self, Self::Refused(_)) { 2 } else { 1 }
+    }
+}
+
+/// Which end a file is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Left,
+    Right,
+}
+
+impl End {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::Right => "right",
+        }
+    }
+}
+
+/// Keys of one security association, which both ends have.
+struct Secret {
+    spi: u32,
+    key: Key,
+    mac_key: Option<Key>,
+}
+
+/// One step of protection: what the SAs of both directions have in common.
+struct Layer {
+    /// In the names of its SAs.
+    tag: &'static str,
+    protocol: &'static str,
+    suite: String,
+    /// Left to right, and back.
+    secrets: [Secret; 2],
+}
+
+impl Request {
+    /// Writes `left.toml`, `right.toml` and their ledgers, for their owner alone,
+    /// and returns the two configurations' paths. Nothing is overwritten.
+    ///
+    /// # Errors
+    /// What was asked for cannot be, or a file is there already or cannot be
+    /// written.
+    pub fn write(&self) -> Result<[PathBuf; 2], Error> {
+        let layers = self.layers()?;
+        let ends = [End::Left, End::Right].map(|end| (end, self.file(&layers, end)));
+        // what is written can be read: all refusals are those of a configuration
+        let mut made = Vec::new();
+        for (end, text) in &ends {
+            let path = self.folder.join(format!("{}.toml", end.name()));
+            let config =
+                Config::parse(text, &path).map_err(|error| Error::Refused(error.to_string()))?;
+            made.push((path, text, config));
+        }
+        let wrong = |path: &Path| {
+            let path = path.to_owned();
+            move |source| Error::Write { path, source }
+        };
+        std::fs::create_dir_all(&self.folder).map_err(wrong(&self.folder))?;
+        for (path, text, config) in &made {
+            let ledger = &config.ledger.ledger;
+            if ledger.exists() {
+                let there = io::Error::from(io::ErrorKind::AlreadyExists);
+                return Err(wrong(ledger)(there));
+            }
+            write_new(path, text).map_err(wrong(path))?;
+            let accounts: Vec<_> =
+                config.accounts().into_iter().map(|(account, _)| account).collect();
+            Ledger::create(ledger, &accounts, ledger::random_id())?;
+        }
+        let [left, right] = ends.map(|(end, _)| self.folder.join(format!("{}.toml", end.name())));
+        Ok([left, right])
+    }
+
+    fn layers(&self) -> Result<Vec<Layer>, Error> {
+        let cipher = |tag, protocol| -> Result<Layer, Error> {
+            let (key, mac_key) = (self.suite.key_len(), self.suite.mac_key_len());
+            Ok(Layer {
+                tag,
+                protocol,
+                suite: self.suite.to_string(),
+                secrets: [secret(key, mac_key)?, secret(key, mac_key)?],
+            })
+        };
+        let ah = || -> Result<Layer, Error> {
+            let len = self.mac.key_len();
+            Ok(Layer {
+                tag: "ah",
+                protocol: "ah",
+                suite: self.mac.to_string(),
+                secrets: [secret(len, 0)?, secret(len, 0)?],
+            })
+        };
+        match self.protocol {
+            Protocol::Esp => Ok(vec![cipher("esp", "esp")?]),
+            Protocol::QEsp => Ok(vec![cipher("qesp", "qesp")?]),
+            Protocol::Ah => Ok(vec![ah()?]),
+            Protocol::AhEsp => Ok(vec![cipher("esp", "esp")?, ah()?]),
+        }
+    }
+
+    fn file(&self, layers: &[Layer], end: End) -> Zeroizing<String> {
+        // room for all of it: growing would leave parts of keys behind
+        let mut text = Zeroizing::new(String::with_capacity(16 << 10));
+        let (here, there) = match end {
+            End::Left => (self.left, self.right),
+            End::Right => (self.right, self.left),
+        };
+        let insecure = if self.is_secure() { "" } else { "allow_insecure = true\n" };
+        let _ = write!(
+            text,
+            "# The {} end of a tunnel between {} and {} (docs/tunnel.md). The keys in it are used\n\
+             # by these two ends and nobody else; the ledger beside it belongs to it.\n\
+             name = \"{}\"\nledger = \"{}.ledger\"\n{insecure}",
+            end.name(),
+            self.left,
+            self.right,
+            self.name,
+            end.name()
+        );
+        let mut names = [Vec::new(), Vec::new()];
+        for (place, layer) in layers.iter().enumerate() {
+            // seen from the left: out is left to right
+            let directions = match end {
+                End::Left => ["out", "in"],
+                End::Right => ["in", "out"],
+            };
+            for (direction, secret) in directions.into_iter().zip(&layer.secrets) {
+                let (source, destination) =
+                    if direction == "out" { (here, there) } else { (there, here) };
+                let name = format!("{direction}-{}", layer.tag);
+                let mode =
+                    if self.networks.is_some() && place == 0 { "tunnel" } else { "transport" };
+                let _ = write!(
+                    text,
+                    "\n[[sa]]\nname = \"{name}\"\ndirection = \"{direction}\"\nprotocol = \"{}\"\nmode = \"{mode}\"\n\
+                     spi = {:#010x}\nsource = \"{source}\"\ndestination = \"{destination}\"\nsuite = \"{}\"\n",
+                    layer.protocol, secret.spi, layer.suite
+                );
+                write_key(&mut text, "key", Some(&secret.key));
+                write_key(&mut text, "integrity_key", secret.mac_key.as_ref());
+                if let Some(port) = self.udp.filter(|_| layer.protocol != "ah") {
+                    let _ = writeln!(text, "udp = {{ source = {port}, destination = {port} }}");
+                }
+                names[usize::from(direction == "in")].push(name);
+            }
+        }
+        let (local, remote) = match (&self.networks, end) {
+            (Some((left, right)), End::Left) => (left.clone(), right.clone()),
+            (Some((left, right)), End::Right) => (right.clone(), left.clone()),
+            (None, _) => (here.to_string(), there.to_string()),
+        };
+        if self.networks.is_none() {
+            text.push_str(
+                "\n# All traffic between the two hosts is protected: while only one end is up they cannot talk.\n\
+                 # To leave SSH out, remove the marks from these lines, at both ends:\n\
+                 # [[policy]]\n# name = \"ssh-in\"\n# action = \"bypass\"\n# protocol = \"tcp\"\n# local_port = 22\n\
+                 # [[policy]]\n# name = \"ssh-out\"\n# action = \"bypass\"\n# protocol = \"tcp\"\n# remote_port = 22\n",
+            );
+        }
+        let _ = write!(
+            text,
+            "\n[[policy]]\nname = \"protected\"\naction = \"protect\"\nlocal = \"{local}\"\nremote = \"{remote}\"\n\
+             out = {:?}\nin = {:?}\n",
+            names[0], names[1]
+        );
+        text
+    }
+
+    fn is_secure(&self) -> bool {
+        let cipher = self.protocol == Protocol::Ah || self.suite.is_secure();
+        let mac = matches!(self.protocol, Protocol::Esp | Protocol::QEsp) || self.mac.is_secure();
+        cipher && mac
+    }
+}
+
+fn secret(key: usize, mac_key: usize) -> Result<Secret, Error> {
+    let spi = loop {
+        let drawn = Key::generate(4)?;
+        let number =
+            drawn.as_bytes().iter().fold(0, |number, octet| number << 8 | u32::from(*octet));
+        // those below are reserved (RFC 4303, section 2.1)
+        if number >= 256 {
+            break number;
+        }
+    };
+    let mac_key = (mac_key > 0).then(|| Key::generate(mac_key)).transpose()?;
+    Ok(Secret { spi, key: Key::generate(key)?, mac_key })
+}
+
+fn write_key(text: &mut Zeroizing<String>, field: &str, key: Option<&Key>) {
+    let Some(key) = key.filter(|key| !key.is_empty()) else { return };
+    let _ = write!(text, "{field} = \"");
+    for octet in key.as_bytes() {
+        let _ = write!(text, "{octet:02x}");
+    }
+    text.push_str("\"\n");
+}
+
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::config::Purpose;
+    use crate::ledger::Way;
+
+    fn request(name: &str) -> Request {
+        let folder = std::env::temp_dir().join(format!("keygen-{}-{name}", std::process::id()));
+        Request {
+            name: "hr0".into(),
+            left: "192.0.2.1".parse().expect("an address"),
+            right: "192.0.2.2".parse().expect("an address"),
+            protocol: Protocol::Esp,
+            networks: Some(("10.1.0.0/16".into(), "10.2.0.0/16".into())),
+            suite: "aes-128-gcm".parse().expect("a suite"),
+            mac: Mac::HmacSha256,
+            udp: None,
+            folder,
+        }
+    }
+
+    fn read(paths: &[PathBuf; 2]) -> [Config; 2] {
+        [0, 1].map(|end| Config::read(&paths[end], Purpose::Tunnel).expect("a configuration"))
+    }
+
+    #[test]
+    fn both_ends_can_be_loaded_and_fit() {
+        let gcm = request("x").suite;
+        let cbc: Suite = "aes-256-cbc+hmac-sha512".parse().expect("a suite");
+        let des: Suite = "3des-cbc+hmac-md5".parse().expect("a suite");
+        for (index, (protocol, suite, tunnel, udp)) in [
+            (Protocol::Esp, gcm, true, Some(4500)),
+            (Protocol::Esp, cbc, false, None),
+            (Protocol::Esp, des, true, None),
+            (Protocol::Ah, gcm, true, None),
+            (Protocol::AhEsp, cbc, true, None),
+            (Protocol::AhEsp, gcm, false, None),
+            (Protocol::QEsp, gcm, true, None),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut request = Request { protocol, suite, udp, ..request(&index.to_string()) };
+            if !tunnel {
+                request.networks = None;
+            }
+            let paths = request.write().expect("a pair");
+            let [left, right] = read(&paths);
+            for sa in &left.associations {
+                let spec = &sa.spec;
+                let other = right.associations.iter().find(|other| other.spec.spi == spec.spi);
+                let other = &other.expect("the other end has it").spec;
+                assert_ne!(other.direction, spec.direction);
+                assert_eq!((other.source, other.destination), (spec.source, spec.destination));
+                assert_eq!(super::super::account(other).key, super::super::account(spec).key);
+            }
+            for (config, path) in [(&left, &paths[0]), (&right, &paths[1])] {
+                let place = ledger::Place {
+                    witness_folder: request.folder.join("w"),
+                    ..config.ledger.clone()
+                };
+                let ledger =
+                    Ledger::open(&place, &config.accounts(), false).expect("no promise is needed");
+                assert_eq!(ledger.number(config.accounts()[0].0), Some(0));
+                let mode = std::fs::metadata(path).expect("a file").permissions().mode();
+                assert_eq!(mode & 0o777, 0o600);
+            }
+            let outs =
+                left.accounts().iter().filter(|(account, _)| account.way == Way::Out).count();
+            assert_eq!(outs * 2, left.associations.len());
+            assert_eq!(left.warnings.is_empty(), suite.is_secure() || protocol == Protocol::Ah);
+            std::fs::remove_dir_all(&request.folder).expect("clean");
+        }
+    }
+
+    #[test]
+    fn every_pair_is_another_and_none_is_overwritten() {
+        let (one, two) = (request("one"), request("two"));
+        let paths = one.write().expect("a pair");
+        let other = two.write().expect("a pair");
+        assert_ne!(
+            std::fs::read(&paths[0]).expect("a file"),
+            std::fs::read(&other[0]).expect("a file")
+        );
+        assert!(one.write().expect_err("it is there").to_string().contains("cannot write"));
+        std::fs::remove_file(&paths[0]).expect("removed");
+        let error = one.write().expect_err("its ledger is there").to_string();
+        assert!(error.contains("left.ledger"), "{error}");
+        for request in [one, two] {
+            std::fs::remove_dir_all(&request.folder).expect("clean");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_and_leaves_nothing() {
+        let wrong = [
+            Request { udp: Some(4500), protocol: Protocol::QEsp, ..request("udp") },
+            Request {
+                suite: "null+hmac-sha256".parse().expect("a suite"),
+                protocol: Protocol::QEsp,
+                ..request("null")
+            },
+            Request {
+                networks: Some(("10.1.0.0/16".into(), "fd00::/8".into())),
+                ..request("families")
+            },
+            Request { networks: Some(("10.1.0.1/16".into(), "any".into())), ..request("bits") },
+            Request { name: "no/name".into(), ..request("name") },
+        ];
+        for request in wrong {
+            let error = request.write().expect_err("refused").to_string();
+            assert!(error.starts_with("this cannot be configured"), "{error}");
+            assert!(!request.folder.exists());
+        }
+    }
+}

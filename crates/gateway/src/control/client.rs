@@ -1,0 +1,168 @@
+//! Asks a running gateway.
+
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::error::{Doing, Error, path};
+use super::protocol::{Answer, Request};
+use super::run_folder::RunFolder;
+use super::status::Status;
+use super::tunnel::clean_up;
+
+/// Longer than a gateway takes to go down, or to read a large configuration.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Octets of an answer: a hundred thousand associations.
+const MOST_ANSWER: u64 = 256 << 20;
+
+/// A running gateway.
+#[derive(Debug)]
+pub struct Client {
+    run: RunFolder,
+    name: String,
+}
+
+impl Client {
+    /// The gateway of a tunnel; without a name that of the only one.
+    ///
+    /// # Errors
+    /// There is none, or more than one.
+    pub fn of(run: &RunFolder, name: Option<&str>) -> Result<Self, Error> {
+        Ok(Self { run: run.clone(), name: run.choose(name)? })
+    }
+
+    /// The tunnel's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How it stands.
+    ///
+    /// # Errors
+    /// It does not run, or does not answer.
+    pub fn status(&self) -> Result<Status, Error> {
+        match self.ask(Request::Status)? {
+            Answer::Status { status } => Ok(*status),
+            answer => Err(unexpected(&answer)),
+        }
+    }
+
+    /// Has it read its configuration again; sentences that should be known.
+    ///
+    /// # Errors
+    /// The configuration is refused: the former one is still in force.
+    pub fn reload(&self, new_keys: bool) -> Result<Vec<String>, Error> {
+        self.ask(Request::Reload { new_keys }).and_then(done)
+    }
+
+    /// Takes it down. What a gateway left that lives no more is undone as well.
+    ///
+    /// # Errors
+    /// There is nothing to take down, or the host refuses.
+    pub fn down(&self) -> Result<Vec<String>, Error> {
+        match self.connect()? {
+            Some(stream) => converse(&stream, Request::Down, self).and_then(done),
+            None => clean_up(&self.run, &self.name).map(|()| Vec::new()),
+        }
+    }
+
+    /// Hands each record of a trace to `each`, until it says false or there were
+    /// `count`; sentences that should be known.
+    ///
+    /// # Errors
+    /// It does not run, or ends.
+    pub fn trace(
+        &self,
+        count: Option<u64>,
+        mut each: impl FnMut(&Value) -> bool,
+    ) -> Result<Vec<String>, Error> {
+        let stream = self.connect()?.ok_or_else(|| self.not_running())?;
+        send(&stream, Request::Trace { count }, self)?;
+        // between two packets may be any time
+        let _ = stream.set_read_timeout(None);
+        for line in BufReader::new(&stream).lines() {
+            let line = line.doing(|| format!("read the trace of {}", self.name))?;
+            let value: Value = serde_json::from_str(&line).map_err(|error| {
+                Error::Refused(format!("the gateway's answer is not understood: {error}"))
+            })?;
+            match value.get("record") {
+                Some(record) if !each(record) => return Ok(Vec::new()),
+                Some(_) => {}
+                None => return answer_of(&line).and_then(done),
+            }
+        }
+        Err(Error::NotRunning(format!("the gateway of `{}` has ended", self.name)))
+    }
+
+    fn ask(&self, request: Request) -> Result<Answer, Error> {
+        let stream = self.connect()?.ok_or_else(|| self.not_running())?;
+        converse(&stream, request, self)
+    }
+
+    /// None: nobody listens.
+    fn connect(&self) -> Result<Option<UnixStream>, Error> {
+        let socket = self.run.socket(&self.name);
+        match UnixStream::connect(&socket) {
+            Ok(stream) => {
+                let _ = stream.set_read_timeout(Some(PATIENCE));
+                let _ = stream.set_write_timeout(Some(PATIENCE));
+                Ok(Some(stream))
+            }
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
+            {
+                Ok(None)
+            }
+            error => error.map(Some).doing(|| path("connect to", &socket)),
+        }
+    }
+
+    fn not_running(&self) -> Error {
+        let name = &self.name;
+        Error::NotRunning(format!(
+            "no gateway runs for `{name}`. If it was killed, what it protected is blocked until `headroom tunnel up` or \
+             `headroom tunnel down {name}`"
+        ))
+    }
+}
+
+fn send(mut stream: &UnixStream, request: Request, client: &Client) -> Result<(), Error> {
+    let line = serde_json::to_string(&request).map_err(std::io::Error::from);
+    let sent = line.and_then(|line| stream.write_all((line + "\n").as_bytes()));
+    sent.doing(|| format!("ask the gateway of {}", client.name))
+}
+
+fn converse(stream: &UnixStream, request: Request, client: &Client) -> Result<Answer, Error> {
+    use std::io::Read;
+    send(stream, request, client)?;
+    let mut line = String::new();
+    let read = BufReader::new(stream.take(MOST_ANSWER)).read_line(&mut line);
+    read.doing(|| format!("hear the gateway of {}", client.name))?;
+    answer_of(&line)
+}
+
+fn answer_of(line: &str) -> Result<Answer, Error> {
+    if line.is_empty() {
+        return Err(Error::NotRunning("the gateway ended before it answered".into()));
+    }
+    match serde_json::from_str(line) {
+        Ok(Answer::Error { error }) => Err(Error::Refused(error)),
+        Ok(answer) => Ok(answer),
+        Err(error) => {
+            Err(Error::Refused(format!("the gateway's answer is not understood: {error}")))
+        }
+    }
+}
+
+fn done(answer: Answer) -> Result<Vec<String>, Error> {
+    match answer {
+        Answer::Done { done } => Ok(done),
+        answer => Err(unexpected(&answer)),
+    }
+}
+
+fn unexpected(answer: &Answer) -> Error {
+    Error::Refused(format!("the gateway gave another answer than was asked for: {answer:?}"))
+}

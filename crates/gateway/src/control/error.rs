@@ -1,0 +1,69 @@
+//! Why a tunnel could not be brought up, asked or taken down.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::{config, host, ledger};
+
+/// Each a sentence: what was being done, what was found, what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The configuration asks for something that cannot be.
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    /// The ledger does not allow it.
+    #[error(transparent)]
+    Ledger(#[from] ledger::Error),
+    /// Associations and policies do not go together.
+    #[error("{}: {source}", origin.display())]
+    Engine {
+        /// The configuration.
+        origin: PathBuf,
+        /// What is wrong.
+        source: headroom_ipsec::SpecError,
+    },
+    /// The host refused a change.
+    #[error("cannot set the host up: {0}")]
+    Host(#[from] host::Error),
+    /// The system refused something.
+    #[error("cannot {doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no such gateway.
+    #[error("{0}")]
+    NotRunning(String),
+    /// Something that cannot be done now.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Error {
+    /// The exit code of a process that ends with this error.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) | Self::Engine { .. } => 2,
+            Self::Host(host::Error::Missing(..)) => 3,
+            _ => 1,
+        }
+    }
+}
+
+/// Turns what the system said into a sentence that says what was being done.
+pub(super) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
+}
+
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
+        self.map_err(|source| Error::System { doing: what(), source })
+    }
+}
+
+/// `verb` and a path, for [`Doing`].
+pub(super) fn path(verb: &str, path: &Path) -> String {
+    format!("{verb} {}", path.display())
+}

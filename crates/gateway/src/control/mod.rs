@@ -1,0 +1,19 @@
+//! A tunnel's process and how it is talked to: up, status, trace, reload, down.
+
+mod client;
+mod error;
+mod notify;
+mod protocol;
+mod run_folder;
+mod serve;
+mod server;
+pub mod status;
+mod tunnel;
+
+pub use client::Client;
+pub use error::Error;
+pub use protocol::{Answer, Request};
+pub use run_folder::{RunFolder, VARIABLE};
+pub use serve::run;
+pub use status::Status;
+pub use tunnel::{Options, dry_run};

@@ -1,0 +1,233 @@
+//! `/run/headroom`: sockets, state files and locks of the tunnels of this host.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::{Doing, Error, path};
+use crate::host::Step;
+
+/// Where it is unless said otherwise.
+const USUAL: &str = "/run/headroom";
+/// The variable that says otherwise.
+pub const VARIABLE: &str = "HEADROOM_RUN_DIR";
+/// Octets that a state file may have.
+const MOST_STATE: u64 = 64 << 20;
+
+/// The folder.
+#[derive(Debug, Clone)]
+pub struct RunFolder(PathBuf);
+
+/// What a tunnel has changed on the host, so that somebody else can undo it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct State {
+    /// The gateway's process.
+    pub(super) pid: u32,
+    /// Its configuration.
+    pub(super) config: PathBuf,
+    /// Changes that outlive the gateway.
+    pub(super) before: Vec<Step>,
+    /// Changes that go with the interface.
+    pub(super) after: Vec<Step>,
+}
+
+impl Default for RunFolder {
+    fn default() -> Self {
+        let said = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
+        Self(said.map_or_else(|| USUAL.into(), PathBuf::from))
+    }
+}
+
+impl RunFolder {
+    /// Another folder.
+    pub fn at(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// The control socket of a tunnel.
+    pub fn socket(&self, name: &str) -> PathBuf {
+        self.0.join(format!("{name}.sock"))
+    }
+
+    /// What a gateway in the background says.
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.0.join(format!("{name}.log"))
+    }
+
+    /// Makes the folder, for its owner alone.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn make(&self) -> Result<(), Error> {
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0);
+        made.and_then(|()| std::fs::set_permissions(&self.0, Permissions::from_mode(0o700)))
+            .doing(|| path("make the folder", &self.0))
+    }
+
+    /// Tunnels that have a socket or a state here.
+    pub fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                let name = name.strip_suffix(".sock").or_else(|| name.strip_suffix(".json"))?;
+                Some(name.to_owned())
+            })
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// The name, or the only one there is.
+    ///
+    /// # Errors
+    /// There is none, or more than one.
+    pub fn choose(&self, name: Option<&str>) -> Result<String, Error> {
+        if let Some(name) = name {
+            // a name is part of a path here
+            let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+            if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+                return Err(Error::NotRunning(format!("`{name}` is not the name of a tunnel")));
+            }
+            return Ok(name.to_owned());
+        }
+        let mut names = self.names();
+        match names.len() {
+            1 => Ok(names.remove(0)),
+            0 => Err(Error::NotRunning(format!(
+                "no tunnel is up (nothing is in {})",
+                self.0.display()
+            ))),
+            _ => Err(Error::NotRunning(format!(
+                "more than one tunnel is up, name one: {}",
+                names.join(", ")
+            ))),
+        }
+    }
+
+    /// The lock of a tunnel, held as long as its gateway lives.
+    ///
+    /// # Errors
+    /// Another gateway holds it.
+    pub(super) fn lock(&self, name: &str) -> Result<File, Error> {
+        let beside = self.0.join(format!("{name}.lock"));
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&beside);
+        let file = file.doing(|| path("make the lock", &beside))?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(std::fs::TryLockError::WouldBlock) => {
+                let advice = format!(
+                    "`headroom tunnel down {name}` takes it down, `reload {name}` has it read its file"
+                );
+                Err(Error::Refused(format!("the tunnel `{name}` is up already: {advice}")))
+            }
+            Err(std::fs::TryLockError::Error(source)) => {
+                Err(Error::System { doing: path("lock", &beside), source })
+            }
+        }
+    }
+
+    fn state(&self, name: &str) -> PathBuf {
+        self.0.join(format!("{name}.json"))
+    }
+
+    /// What an earlier gateway left; none where it left nothing.
+    pub(super) fn read_state(&self, name: &str) -> Result<Option<State>, Error> {
+        let file = self.state(name);
+        let text = match std::fs::metadata(&file) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Ok(about) if about.len() > MOST_STATE => Err(std::io::Error::other("it is too long")),
+            Ok(_) => std::fs::read_to_string(&file),
+            Err(error) => Err(error),
+        };
+        let text = text.doing(|| path("read", &file))?;
+        serde_json::from_str(&text).map(Some).map_err(|error| {
+            Error::Refused(format!(
+                "the state file {} is damaged ({error}): see what is left with `ip rule`, `ip route show table all` and \
+                 `nft list tables`, undo it by hand, then remove the file",
+                file.display()
+            ))
+        })
+    }
+
+    /// Notes what there is to undo.
+    pub(super) fn write_state(&self, name: &str, state: &State) -> Result<(), Error> {
+        let file = self.state(name);
+        let new = file.with_extension("json.new");
+        let text = serde_json::to_vec_pretty(state).map_err(std::io::Error::other);
+        text.and_then(|text| write_private(&new, &text))
+            .and_then(|()| std::fs::rename(&new, &file))
+            .doing(|| path("write", &file))
+    }
+
+    /// Forgets a tunnel.
+    pub(super) fn forget(&self, name: &str) {
+        for file in [self.socket(name), self.state(name)] {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+fn write_private(file: &Path, content: &[u8]) -> std::io::Result<()> {
+    use std::io::Write;
+    let mut open = OpenOptions::new();
+    let mut file = open.write(true).create(true).truncate(true).mode(0o600).open(file)?;
+    file.write_all(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Command;
+
+    #[test]
+    fn one_tunnel_needs_no_name_and_no_name_leaves_the_folder() {
+        let folder = std::env::temp_dir().join(format!("run-folder-{}", std::process::id()));
+        let run = RunFolder::at(folder.clone());
+        assert!(run.choose(None).is_err());
+        run.make().expect("a folder");
+        assert_eq!(
+            std::fs::metadata(&folder).expect("a folder").permissions().mode() & 0o777,
+            0o700
+        );
+        let step = Step {
+            make: Command::words("true"),
+            undo: Some(Command::words("false")),
+            optional: false,
+        };
+        let state =
+            State { pid: 7, config: "/etc/hr0.toml".into(), before: vec![step], after: Vec::new() };
+        run.write_state("hr0", &state).expect("a state");
+        assert_eq!(run.read_state("hr0").expect("a state"), Some(state.clone()));
+        assert_eq!(run.choose(None).expect("the only one"), "hr0");
+        run.write_state("hr1", &state).expect("a state");
+        let error = run.choose(None).expect_err("two").to_string();
+        assert!(error.contains("hr0, hr1"), "{error}");
+        for name in ["", "../hr0", ".hr0", "a/b"] {
+            assert!(run.choose(Some(name)).is_err(), "{name}");
+        }
+        std::fs::write(run.state("hr1"), "{").expect("damaged");
+        let error = run.read_state("hr1").expect_err("damaged").to_string();
+        assert!(error.contains("undo it by hand"), "{error}");
+        run.forget("hr0");
+        run.forget("hr1");
+        assert!(run.names().is_empty());
+        std::fs::remove_dir_all(&folder).expect("clean");
+    }
+
+    #[test]
+    fn a_tunnel_has_one_gateway() {
+        let folder = std::env::temp_dir().join(format!("run-lock-{}", std::process::id()));
+        let run = RunFolder::at(folder.clone());
+        run.make().expect("a folder");
+        let held = run.lock("hr0").expect("free");
+        assert!(run.lock("hr0").expect_err("held").to_string().contains("is up already"));
+        drop(held);
+        run.lock("hr0").expect("free again");
+        std::fs::remove_dir_all(&folder).expect("clean");
+    }
+}

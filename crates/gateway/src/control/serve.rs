@@ -1,0 +1,183 @@
+//! The gateway's process: brings a tunnel up, answers those who ask, and takes
+//! it down when it is told to.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use headroom_ipsec::Stage;
+use nix::sys::signal::{SigSet, Signal};
+
+use super::error::{Doing, Error};
+use super::notify::{News, tell};
+use super::protocol::{Answer, Request};
+use super::server::{Asked, Reply, Server};
+use super::tunnel::{Options, Tunnel};
+
+/// How often counters are looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What the gateway waits for.
+enum Happened {
+    Asked(Asked),
+    Signal(Signal),
+    Lifetime(headroom_ipsec::Event),
+}
+
+/// Brings a tunnel up and stays until it is taken down: by request, SIGTERM or
+/// SIGINT. SIGHUP reloads. `say` is told what happens, in sentences; `ready` is
+/// called when packets pass.
+///
+/// Call it before the process has other threads: capabilities and the signals
+/// that are waited for belong to threads.
+///
+/// # Errors
+/// It cannot be brought up, or could not go on. Then what it was to protect is
+/// blocked.
+pub fn run(
+    options: &Options,
+    mut say: impl FnMut(&str),
+    ready: impl FnOnce(),
+) -> Result<(), Error> {
+    headroom_netio::capabilities::keep_network_only().doing(|| {
+        "give up all capabilities but CAP_NET_ADMIN and CAP_NET_RAW (are you root?)".into()
+    })?;
+    let (happens, happened) = channel();
+    let signals = catch_signals()?;
+    let (events, lifetimes) = channel();
+    let mut tunnel = Tunnel::up(options.clone(), events)?;
+    tunnel.warnings().iter().for_each(|warning| say(&format!("warning: {warning}")));
+    forward(signals, lifetimes, &happens)?;
+    let socket = options.run.socket(tunnel.name());
+    let server = Server::start(&socket, move |asked| happens.send(Happened::Asked(asked)).is_ok());
+    let server = server.doing(|| super::error::path("listen at", &socket))?;
+    say(&format!("{} is up", tunnel.name()));
+    tell(News::Ready);
+    ready();
+    let mut next = Instant::now() + TICK;
+    loop {
+        let reply = match happened.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Err(RecvTimeoutError::Timeout) => {
+                next = Instant::now() + TICK;
+                tunnel.tick()?;
+                continue;
+            }
+            // SIGTERM, or nobody could say anything any more
+            Err(RecvTimeoutError::Disconnected) => None,
+            Ok(Happened::Signal(Signal::SIGHUP)) => {
+                match reload(&mut tunnel, false) {
+                    Ok(done) => done.iter().for_each(|words| say(words)),
+                    Err(error) => say(&format!("not reloaded: {error}")),
+                }
+                continue;
+            }
+            Ok(Happened::Signal(_)) => None,
+            Ok(Happened::Lifetime(event)) => {
+                say(&words_of(&event));
+                continue;
+            }
+            Ok(Happened::Asked(Asked { request: Request::Down, reply })) => Some(reply),
+            Ok(Happened::Asked(Asked { request, reply })) => {
+                // who asked may have gone
+                let _ = reply.send(answer(&mut tunnel, request, &mut say));
+                continue;
+            }
+        };
+        return down(tunnel, &server, reply, &mut say);
+    }
+}
+
+fn answer(tunnel: &mut Tunnel, request: Request, say: &mut impl FnMut(&str)) -> Reply {
+    match request {
+        Request::Status => Reply::Answer(Answer::Status { status: Box::new(tunnel.status()) }),
+        Request::Trace { .. } => Reply::Trace(tunnel.trace()),
+        Request::Reload { new_keys } => Reply::Answer(match reload(tunnel, new_keys) {
+            Ok(done) => {
+                say("reloaded");
+                Answer::Done { done }
+            }
+            Err(error) => {
+                say(&format!("not reloaded: {error}"));
+                Answer::Error { error: error.to_string() }
+            }
+        }),
+        Request::Down => Reply::Answer(Answer::Done { done: Vec::new() }),
+    }
+}
+
+fn reload(tunnel: &mut Tunnel, new_keys: bool) -> Result<Vec<String>, Error> {
+    tell(News::Reloading);
+    let outcome = tunnel.reload(new_keys);
+    tell(News::Ready);
+    outcome
+}
+
+fn down(
+    tunnel: Tunnel,
+    server: &Server,
+    reply: Option<Sender<Reply>>,
+    say: &mut impl FnMut(&str),
+) -> Result<(), Error> {
+    tell(News::Stopping);
+    let name = tunnel.name().to_owned();
+    let outcome = tunnel.down();
+    let Some(reply) = reply else {
+        outcome?;
+        say(&format!("{name} is down"));
+        return Ok(());
+    };
+    let answer = match &outcome {
+        Ok(()) => Answer::Done { done: Vec::new() },
+        Err(error) => Answer::Error { error: error.to_string() },
+    };
+    let _ = reply.send(Reply::Answer(answer));
+    drop(reply);
+    server.finish();
+    outcome
+}
+
+/// The signals that are waited for reach no thread.
+fn catch_signals() -> Result<SigSet, Error> {
+    let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
+    let blocked = signals.thread_block().map_err(std::io::Error::from);
+    blocked.doing(|| "watch for signals".into())?;
+    Ok(signals)
+}
+
+/// Passes signals and lifetimes on.
+fn forward(
+    signals: SigSet,
+    lifetimes: std::sync::mpsc::Receiver<headroom_ipsec::Event>,
+    happens: &Sender<Happened>,
+) -> Result<(), Error> {
+    let thread = |name: &str| std::thread::Builder::new().name(name.into());
+    let to = happens.clone();
+    let signalled = thread("signals").spawn(move || {
+        while let Ok(signal) = signals.wait() {
+            if to.send(Happened::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    });
+    signalled.doing(|| "start a thread".into())?;
+    let to = happens.clone();
+    let ended = thread("lifetimes").spawn(move || {
+        for event in lifetimes {
+            if to.send(Happened::Lifetime(event)).is_err() {
+                return;
+            }
+        }
+    });
+    ended.doing(|| "start a thread".into())?;
+    Ok(())
+}
+
+fn words_of(event: &headroom_ipsec::Event) -> String {
+    let sa = &event.sa;
+    match event.stage {
+        Stage::Young => format!("`{sa}` is in use"),
+        Stage::Soft => format!("`{sa}` has reached a soft limit: new keys are due"),
+        Stage::Expired => format!(
+            "`{sa}` has reached a hard limit and protects nothing any more: it needs new keys"
+        ),
+    }
+}

@@ -1,0 +1,212 @@
+//! The control socket: who may ask, how many at once, how long a line is.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{getsockopt, sockopt};
+use serde::Serialize;
+
+use super::protocol::{Answer, MOST_REQUEST, Request};
+use crate::datapath::tracer::Trace;
+
+/// Askers at once.
+const MOST_CLIENTS: usize = 16;
+/// How long an asker may take for a line, or to take one.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a trace without packets looks whether anyone still reads.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A request, and who waits for the answer.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) request: Request,
+    pub(super) reply: Sender<Reply>,
+}
+
+/// What the gateway says to a request.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Answer(Answer),
+    /// Records are to be passed on.
+    Trace(Trace),
+}
+
+/// The socket and those who ask.
+#[derive(Debug)]
+pub(super) struct Server {
+    clients: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// Listens; each request goes to `asked`.
+    pub(super) fn start(
+        path: &Path,
+        asked: impl Fn(Asked) -> bool + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        let clients = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&clients);
+        let asked = Arc::new(asked);
+        std::thread::Builder::new().name("control".into()).spawn(move || {
+            for stream in listener.incoming() {
+                match stream {
+                    Ok(stream) => accept(stream, &counted, &asked),
+                    // no more descriptors, for now
+                    Err(_) => std::thread::sleep(LOOK),
+                }
+            }
+        })?;
+        Ok(Self { clients })
+    }
+
+    /// Waits until everybody has their answer, but not for long.
+    pub(super) fn finish(&self) {
+        let end = Instant::now() + Duration::from_secs(2);
+        while self.clients.load(Ordering::Acquire) > 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn accept<F: Fn(Asked) -> bool + Send + Sync + 'static>(
+    stream: UnixStream,
+    clients: &Arc<AtomicUsize>,
+    asked: &Arc<F>,
+) {
+    let place = Place::take(clients);
+    let _ = stream.set_read_timeout(Some(PATIENCE));
+    let _ = stream.set_write_timeout(Some(PATIENCE));
+    if !may_ask(&stream) {
+        return refuse(&stream, "only root and the gateway's own user may ask");
+    }
+    if place.number > MOST_CLIENTS {
+        return refuse(&stream, "too many are asking; try again");
+    }
+    let asked = Arc::clone(asked);
+    // where no thread can be started the connection is closed
+    let _ = std::thread::Builder::new().name("asked".into()).spawn(move || {
+        let _place = place;
+        let _ = serve(&stream, asked.as_ref());
+    });
+}
+
+/// A place among the askers, given back when dropped.
+struct Place {
+    clients: Arc<AtomicUsize>,
+    number: usize,
+}
+
+impl Place {
+    fn take(clients: &Arc<AtomicUsize>) -> Self {
+        let number = clients.fetch_add(1, Ordering::AcqRel) + 1;
+        Self { clients: Arc::clone(clients), number }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.clients.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The socket's mode says the same; this holds whoever changed it.
+fn may_ask(stream: &UnixStream) -> bool {
+    let own = nix::unistd::geteuid().as_raw();
+    getsockopt(stream, sockopt::PeerCredentials)
+        .is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own)
+}
+
+fn refuse(stream: &UnixStream, error: &str) {
+    let _ = say(stream, &Answer::Error { error: error.into() });
+}
+
+fn say(mut stream: &UnixStream, what: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(what)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+/// Answers one asker until they go.
+fn serve(stream: &UnixStream, asked: &dyn Fn(Asked) -> bool) -> io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut line = Vec::new();
+        reader.by_ref().take(MOST_REQUEST as u64 + 1).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Ok(());
+        }
+        if line.len() > MOST_REQUEST || line.last() != Some(&b'\n') {
+            refuse(stream, "a request is one line of JSON, of at most 4096 octets");
+            return Ok(());
+        }
+        let request = match serde_json::from_slice(&line) {
+            Ok(request) => request,
+            Err(error) => {
+                refuse(stream, &format!("the request is not understood: {error}"));
+                return Ok(());
+            }
+        };
+        let (reply, answer) = channel();
+        if !asked(Asked { request, reply }) {
+            return Ok(());
+        }
+        match answer.recv() {
+            Ok(Reply::Answer(answer)) => say(stream, &answer)?,
+            Ok(Reply::Trace(trace)) => {
+                let count = if let Request::Trace { count } = request { count } else { None };
+                pass_on(stream, &trace, count)?;
+            }
+            Err(_) => return Ok(()),
+        }
+    }
+}
+
+/// Passes records on until there were enough, the asker goes or the gateway ends.
+fn pass_on(stream: &UnixStream, trace: &Trace, count: Option<u64>) -> io::Result<()> {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        record: &'a crate::datapath::tracer::Record,
+    }
+    let mut left = count.unwrap_or(u64::MAX);
+    let mut missed = 0;
+    while left > 0 {
+        match trace.next(LOOK) {
+            Ok(Some(record)) => {
+                say(stream, &Line { record: &record })?;
+                left -= 1;
+            }
+            Ok(None) if gone(stream) => return Ok(()),
+            Ok(None) => {}
+            Err(_) => break,
+        }
+        missed += trace.missed();
+    }
+    let done = if missed > 0 {
+        vec![format!("{missed} packets went by too fast to be shown")]
+    } else {
+        Vec::new()
+    };
+    say(stream, &Answer::Done { done })
+}
+
+/// Whether the asker has closed the connection.
+fn gone(mut stream: &UnixStream) -> bool {
+    let _ = stream.set_nonblocking(true);
+    let read = stream.read(&mut [0; 64]);
+    let _ = stream.set_nonblocking(false);
+    matches!(read, Ok(0)) || read.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock)
+}
+
+#[cfg(test)]
+mod tests;

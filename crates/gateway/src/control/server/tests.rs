@@ -1,0 +1,110 @@
+//! A gateway that is not there, asked over a real socket.
+
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
+
+use super::*;
+
+struct Ground {
+    folder: PathBuf,
+    server: Server,
+    asked: Receiver<Asked>,
+}
+
+impl Ground {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("server-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let (to, asked) = channel();
+        let server =
+            Server::start(&folder.join("s"), move |one| to.send(one).is_ok()).expect("a server");
+        Self { folder, server, asked }
+    }
+
+    fn connect(&self) -> BufReader<UnixStream> {
+        let stream = UnixStream::connect(self.folder.join("s")).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        BufReader::new(stream)
+    }
+
+    /// Answers the next request with a sentence.
+    fn answer(&self, words: &str) -> Request {
+        let Asked { request, reply } = self.asked.recv_timeout(PATIENCE).expect("a request");
+        reply
+            .send(Reply::Answer(Answer::Done { done: vec![words.into()] }))
+            .expect("somebody waits");
+        request
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn line(reader: &mut BufReader<UnixStream>) -> String {
+    let mut line = String::new();
+    reader.read_line(&mut line).expect("an answer");
+    line
+}
+
+fn write(reader: &mut BufReader<UnixStream>, text: &[u8]) {
+    // who is refused may have been closed already
+    let _ = reader.get_mut().write_all(text);
+}
+
+#[test]
+fn requests_are_answered_in_order() {
+    let ground = Ground::new("order");
+    let mut client = ground.connect();
+    write(&mut client, b"{\"request\":\"reload\",\"new_keys\":true}\n{\"request\":\"down\"}\n");
+    assert_eq!(ground.answer("one"), Request::Reload { new_keys: true });
+    assert_eq!(ground.answer("two"), Request::Down);
+    assert_eq!(
+        line(&mut client) + &line(&mut client),
+        "{\"done\":[\"one\"]}\n{\"done\":[\"two\"]}\n"
+    );
+    drop(client);
+    ground.server.finish();
+    assert_eq!(ground.server.clients.load(Ordering::Acquire), 0);
+}
+
+#[test]
+fn what_is_not_understood_is_refused_and_not_asked() {
+    let ground = Ground::new("nonsense");
+    let long = [b"{\"request\":\"", &[b'a'; MOST_REQUEST][..]].concat();
+    let unknown = &b"{\"request\":\"format\"}\n"[..];
+    let surplus = &b"{\"request\":\"reload\",\"keys\":1}\n"[..];
+    for text in [&b"nonsense\n"[..], unknown, surplus, &long] {
+        let mut client = ground.connect();
+        write(&mut client, text);
+        let answer = line(&mut client);
+        assert!(answer.starts_with("{\"error\":\""), "{answer}");
+        // closed, with or without a reset for what was not read
+        let mut rest = String::new();
+        assert!(client.read_line(&mut rest).map_or(true, |octets| octets == 0), "{rest}");
+    }
+    assert!(ground.asked.try_recv().is_err());
+}
+
+#[test]
+fn only_so_many_ask_at_once() {
+    let ground = Ground::new("many");
+    let held: Vec<_> = (0..MOST_CLIENTS).map(|_| ground.connect()).collect();
+    let mut refused = ground.connect();
+    assert!(line(&mut refused).contains("too many are asking"));
+    drop(held);
+    ground.server.finish();
+    let mut client = ground.connect();
+    write(&mut client, b"{\"request\":\"status\"}\n");
+    ground.answer("hello");
+    assert!(line(&mut client).contains("hello"));
+}
+
+#[test]
+fn only_the_owner_reaches_the_socket() {
+    let ground = Ground::new("mode");
+    let mode = std::fs::metadata(ground.folder.join("s")).expect("a socket").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}

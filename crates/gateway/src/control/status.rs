@@ -1,0 +1,344 @@
+//! How a tunnel stands, for people and as JSON (docs/tunnel.md).
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use headroom_ipsec::spec::{Action, Direction, Limits, Mode, PolicySpec, Protection};
+use headroom_ipsec::{Counters, Engine, Reason, Sa, Stage};
+use headroom_units as units;
+use serde::{Deserialize, Serialize};
+
+/// Everything about a tunnel at one moment.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Status {
+    /// The tunnel's name, and that of its interface.
+    pub name: String,
+    /// The gateway's version.
+    pub version: String,
+    /// The gateway's process.
+    pub pid: u32,
+    /// The configuration in force.
+    pub config: PathBuf,
+    /// Seconds since it came up.
+    pub uptime_seconds: u64,
+    /// Queues of the interface.
+    pub queues: usize,
+    /// Security associations, by name.
+    pub associations: Vec<Association>,
+    /// Policies, in order.
+    pub policies: Vec<Policy>,
+    /// Packets not passed on, by the reason's name.
+    pub drops: BTreeMap<String, u64>,
+    /// What should be known: sentences.
+    pub warnings: Vec<String>,
+}
+
+/// A security association.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Association {
+    /// Its name.
+    pub name: String,
+    /// `out` or `in`.
+    pub direction: String,
+    /// `ESP`, `AH` or `Q-ESP`.
+    pub protocol: String,
+    /// `transport` or `tunnel`.
+    pub mode: String,
+    /// Security parameters index.
+    pub spi: u32,
+    /// Outer source address.
+    pub source: IpAddr,
+    /// Outer destination address.
+    pub destination: IpAddr,
+    /// Ports of ESP in UDP.
+    pub udp: Option<(u16, u16)>,
+    /// The suite, as the configuration names it.
+    pub suite: String,
+    /// Whether sequence numbers have 64 bits.
+    pub extended_sequence: bool,
+    /// The highest sequence number sent or accepted.
+    pub sequence: u64,
+    /// Packets protected or opened.
+    pub packets: u64,
+    /// Octets of those, without what protection adds.
+    pub bytes: u64,
+    /// Packets a second, lately.
+    pub packets_per_second: f64,
+    /// Bits a second, lately.
+    pub bits_per_second: f64,
+    /// Seconds since it was loaded.
+    pub age_seconds: u64,
+    /// `young`, `soft` (a replacement is due) or `expired`.
+    pub stage: String,
+    /// What is left of its life.
+    pub left: Left,
+    /// Packets that failed, by the reason's name; inbound.
+    pub failures: BTreeMap<String, u64>,
+}
+
+/// What is left until the hard limits; none: no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// Octets.
+    pub bytes: Option<u64>,
+    /// Packets.
+    pub packets: Option<u64>,
+    /// Seconds.
+    pub seconds: Option<u64>,
+}
+
+/// A policy.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Policy {
+    /// Its name.
+    pub name: String,
+    /// `protect`, `bypass` or `discard`.
+    pub action: String,
+    /// Decisions that it made for what leaves: one for each packet or train.
+    pub hits: u64,
+    /// Associations for what leaves.
+    pub out: Vec<String>,
+    /// Associations for what arrives.
+    #[serde(rename = "in")]
+    pub inbound: Vec<String>,
+}
+
+/// How fast associations are, from two looks at their counters.
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    looked: Duration,
+    counted: HashMap<String, (u64, u64)>,
+    per_second: HashMap<String, (f64, f64)>,
+}
+
+/// Time between two looks.
+const BETWEEN: Duration = Duration::from_secs(1);
+
+impl Rates {
+    /// Looks at the counters, unless that was just done.
+    pub(super) fn look(&mut self, engine: &Engine, now: Duration) {
+        let passed = now.saturating_sub(self.looked);
+        if passed < BETWEEN && !self.counted.is_empty() {
+            return;
+        }
+        let seconds = passed.as_secs_f64().max(1e-3);
+        let before = std::mem::take(&mut self.counted);
+        self.per_second.clear();
+        for sa in engine.associations() {
+            let name = &sa.spec().name;
+            let (packets, bytes) = (sa.packets(), sa.bytes());
+            if let Some((packets_before, bytes_before)) = before.get(name) {
+                let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+                let rates = (rate(packets, *packets_before), rate(bytes, *bytes_before) * 8.0);
+                self.per_second.insert(name.clone(), rates);
+            }
+            self.counted.insert(name.clone(), (packets, bytes));
+        }
+        self.looked = now;
+    }
+}
+
+pub(super) fn associations(engine: &Engine, rates: &Rates, now: Duration) -> Vec<Association> {
+    let mut all: Vec<_> = engine.associations().map(|sa| association(sa, rates, now)).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+fn association(sa: &Sa, rates: &Rates, now: Duration) -> Association {
+    let spec = sa.spec();
+    let out = spec.direction == Direction::Out;
+    let age = now.saturating_sub(sa.born()).as_secs();
+    let rate = rates.per_second.get(&spec.name).copied().unwrap_or_default();
+    let Limits { bytes, packets, seconds } = spec.lifetime.hard;
+    let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
+    Association {
+        name: spec.name.clone(),
+        direction: if out { "out" } else { "in" }.into(),
+        protocol: spec.protection.protocol().to_string(),
+        mode: if spec.mode == Mode::Tunnel { "tunnel" } else { "transport" }.into(),
+        spi: spec.spi,
+        source: spec.source,
+        destination: spec.destination,
+        udp: spec.udp.map(|ports| (ports.source, ports.destination)),
+        suite: match &spec.protection {
+            Protection::Ah { mac, .. } => mac.to_string(),
+            Protection::Esp(secrets) | Protection::QEsp { secrets, .. } => {
+                secrets.suite.to_string()
+            }
+        },
+        extended_sequence: spec.extended_sequence,
+        sequence: if out { sa.sequence().next() - 1 } else { sa.highest_accepted() },
+        packets: sa.packets(),
+        bytes: sa.bytes(),
+        packets_per_second: rate.0,
+        bits_per_second: rate.1,
+        age_seconds: age,
+        stage: match sa.stage() {
+            Stage::Young => "young",
+            Stage::Soft => "soft",
+            Stage::Expired => "expired",
+        }
+        .into(),
+        left: Left {
+            bytes: left(bytes, sa.bytes()),
+            packets: left(packets, sa.packets()),
+            seconds: left(seconds, age),
+        },
+        failures: counted(sa.failures()),
+    }
+}
+
+pub(super) fn policies(engine: &Engine, specs: &[PolicySpec]) -> Vec<Policy> {
+    let named = |name: &str| {
+        let spec = specs.iter().find(|spec| spec.name == name);
+        match spec.map(|spec| &spec.action) {
+            Some(Action::Protect { out, inbound }) => (out.clone(), inbound.clone()),
+            _ => Default::default(),
+        }
+    };
+    let policies = engine.policies().iter().map(|policy| {
+        let (out, inbound) = named(&policy.name);
+        Policy {
+            name: policy.name.clone(),
+            action: policy.action().into(),
+            hits: policy.hits(),
+            out,
+            inbound,
+        }
+    });
+    policies.collect()
+}
+
+pub(super) fn counted(counters: &Counters) -> BTreeMap<String, u64> {
+    counters.nonzero().map(|(reason, times)| (reason.name().to_owned(), times)).collect()
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, config, uptime_seconds, queues, pid, .. } = self;
+        let plural = if *queues == 1 { "" } else { "s" };
+        writeln!(
+            f,
+            "{name}: up for {}, {queues} queue{plural}, {} (process {pid})",
+            span(*uptime_seconds),
+            config.display()
+        )?;
+        writeln!(f, "\nSecurity associations")?;
+        let rows = self.associations.iter().map(Association::row);
+        table(
+            f,
+            &[
+                "name",
+                "protects",
+                "from → to",
+                "suite",
+                "sequence",
+                "packets",
+                "bytes",
+                "rate",
+                "left",
+            ],
+            rows,
+        )?;
+        let failed = self.associations.iter().filter(|one| !one.failures.is_empty());
+        for association in failed {
+            let failures =
+                association.failures.iter().map(|(name, times)| format!("{times} {name}"));
+            writeln!(f, "  {}: {}", association.name, failures.collect::<Vec<_>>().join(", "))?;
+        }
+        writeln!(f, "\nPolicies, in order")?;
+        table(f, &["name", "action", "hits", "out", "in"], self.policies.iter().map(Policy::row))?;
+        if !self.drops.is_empty() {
+            writeln!(f, "\nPackets not passed on")?;
+            let rows = self.drops.iter().map(|(name, times)| {
+                let reason = Reason::ALL.iter().find(|reason| reason.name() == name);
+                vec![
+                    name.clone(),
+                    times.to_string(),
+                    reason.map_or("", |r| r.sentence()).to_owned(),
+                ]
+            });
+            table(f, &["reason", "packets", ""], rows)?;
+        }
+        self.warnings.iter().try_for_each(|warning| write!(f, "\nWarning: {warning}."))
+    }
+}
+
+impl Association {
+    fn row(&self) -> Vec<String> {
+        let udp = if self.udp.is_some() { " in UDP" } else { "" };
+        let Left { bytes, packets, seconds } = self.left;
+        let left = [
+            bytes.map(units::size),
+            packets.map(|packets| format!("{packets} packets")),
+            seconds.map(span),
+        ];
+        let left: Vec<String> = left.into_iter().flatten().collect();
+        let left = match (self.stage.as_str(), left.is_empty()) {
+            ("expired", _) => "expired".into(),
+            ("soft", _) => format!("{} (new keys are due)", left.join(", ")),
+            (_, true) => "–".into(),
+            _ => left.join(", "),
+        };
+        vec![
+            self.name.clone(),
+            format!("{} {}, {}{udp}, {:#x}", self.direction, self.mode, self.protocol, self.spi),
+            format!("{} → {}", self.source, self.destination),
+            self.suite.clone(),
+            self.sequence.to_string(),
+            self.packets.to_string(),
+            units::size(self.bytes),
+            format!(
+                "{}, {}/s",
+                units::rate(self.bits_per_second),
+                units::three(self.packets_per_second)
+            ),
+            left,
+        ]
+    }
+}
+
+impl Policy {
+    fn row(&self) -> Vec<String> {
+        vec![
+            self.name.clone(),
+            self.action.clone(),
+            self.hits.to_string(),
+            self.out.join(", "),
+            self.inbound.join(", "),
+        ]
+    }
+}
+
+/// Columns as wide as their widest cell.
+fn table(
+    f: &mut fmt::Formatter<'_>,
+    head: &[&str],
+    rows: impl Iterator<Item = Vec<String>>,
+) -> fmt::Result {
+    let head = head.iter().map(|cell| (*cell).to_owned()).collect();
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        writeln!(f, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+/// `3 s`, `5 min`, `2 h 5 min`, `3 d 2 h`.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}

@@ -1,0 +1,309 @@
+//! A tunnel from up to down: configuration, ledger, host and datapath put
+//! together in the order that is safe.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use headroom_ipsec::{Engine, Event, PolicySpec};
+use headroom_netio::Tun;
+
+use super::error::{Doing, Error};
+use super::run_folder::{RunFolder, State};
+use super::status::{self, Rates, Status};
+use crate::config::{Config, Purpose, Source};
+use crate::datapath::tracer::Trace;
+use crate::datapath::{DEFAULT_MARK, Datapath, Settings};
+use crate::host::{self, Host, Setup};
+use crate::ledger::{Keeper, Place};
+
+/// What a tunnel is made of.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The configuration's file.
+    pub file: PathBuf,
+    /// Keys that the ledger does not know have never been used.
+    pub new_keys: bool,
+    /// Where socket and state file are.
+    pub run: RunFolder,
+}
+
+/// A configuration with the engine and the setup made of it.
+struct Planned {
+    config: Config,
+    engine: Engine,
+    setup: Setup,
+}
+
+impl Planned {
+    /// `previous` is the engine that is in force, and the time of its clock.
+    fn read(options: &Options, previous: Option<(&Engine, Duration)>) -> Result<Self, Error> {
+        let source = Source::read(&options.file)?;
+        // once for what is kept, once for the engine, which the keys go to
+        let config = source.parse(Purpose::Tunnel)?;
+        let given = source.parse(Purpose::Tunnel)?;
+        let specs = given.associations.into_iter().map(|association| association.spec).collect();
+        let now = previous.map_or(Duration::ZERO, |(_, now)| now);
+        let engine = Engine::new(specs, given.policies, previous.map(|(engine, _)| engine), now)
+            .map_err(|source| Error::Engine { origin: options.file.clone(), source })?;
+        let path_mtu = |to| {
+            config.path_mtu.map_or_else(|| host::path_mtu(to, DEFAULT_MARK), |mtu| mtu as usize)
+        };
+        let setup = Setup::plan(&config, &engine, Host::look(DEFAULT_MARK), path_mtu);
+        Ok(Self { config, engine, setup })
+    }
+}
+
+/// What `up` would do, as commands; and what should be known before.
+///
+/// # Errors
+/// The configuration is refused.
+pub fn dry_run(options: &Options) -> Result<(String, Vec<String>), Error> {
+    let Planned { config, setup, .. } = Planned::read(options, None)?;
+    Ok((setup.printed(&config.name, config.queues), config.warnings))
+}
+
+/// A tunnel that is up. Dropped without [`Tunnel::down`] it stops passing
+/// packets, and what it was to protect is blocked.
+pub(super) struct Tunnel {
+    options: Options,
+    name: String,
+    queues: usize,
+    addresses: Vec<(std::net::IpAddr, u8)>,
+    ledger: Place,
+    policies: Vec<PolicySpec>,
+    warnings: Vec<String>,
+    setup: Setup,
+    settings: Settings,
+    datapath: Datapath,
+    keeper: Keeper,
+    rates: Rates,
+    started: Instant,
+    /// Given up last: nobody else may bring this tunnel up before.
+    _lock: File,
+}
+
+impl Tunnel {
+    /// Brings it up. `events` is told of lifetimes that end.
+    pub(super) fn up(options: Options, events: Sender<Event>) -> Result<Self, Error> {
+        let Planned { config, engine, setup } = Planned::read(&options, None)?;
+        options.run.make()?;
+        let name = config.name.clone();
+        let lock = options.run.lock(&name)?;
+        let left = options.run.read_state(&name)?;
+        let keeper = Keeper::start(&config.ledger, &engine, options.new_keys)?;
+        // from here on somebody else can undo what is half done, and what an
+        // earlier gateway left
+        let left = Setup {
+            before: left.map_or(Vec::new(), |state| state.before),
+            after: setup.after.clone(),
+        };
+        options.run.write_state(&name, &state_of(&options, &[&setup, &left]))?;
+        host::apply(&setup.before)?;
+        setup.replace(&left)?;
+        options.run.write_state(&name, &state_of(&options, &[&setup]))?;
+        let tuns = Tun::create(&name, config.queues)
+            .doing(|| format!("make the interface {name} (it needs root, and /dev/net/tun)"))?;
+        host::apply(&setup.after)?;
+        let settings = settings_of(&config);
+        let datapath = Datapath::start(tuns, engine, settings.clone(), move |event| {
+            // nobody listens any more: it goes down
+            let _ = events.send(event);
+        });
+        let datapath = datapath.doing(|| format!("start the threads and sockets of {name}"))?;
+        Ok(Self {
+            options,
+            name,
+            queues: config.queues,
+            addresses: config.addresses,
+            ledger: config.ledger,
+            policies: config.policies,
+            warnings: config.warnings,
+            setup,
+            settings,
+            datapath,
+            keeper,
+            rates: Rates::default(),
+            started: Instant::now(),
+            _lock: lock,
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What should be known of the configuration in force.
+    pub(super) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Puts the configuration, as it is now, in force. No packet is lost of what
+    /// is the same before and after. On an error everything is as it was.
+    pub(super) fn reload(&mut self, new_keys: bool) -> Result<Vec<String>, Error> {
+        let present = self.datapath.engine();
+        let previous = Some((present.as_ref(), self.datapath.now()));
+        let Planned { config, engine, setup } = Planned::read(&self.options, previous)?;
+        self.require_same(&config)?;
+        self.keeper.take_over(&engine, new_keys)?;
+        let state = state_of(&self.options, &[&setup, &self.setup]);
+        let made = self.options.run.write_state(&self.name, &state);
+        let made = made.and_then(|()| Ok(setup.replace(&self.setup)?));
+        let reloaded = made.and_then(|()| {
+            self.datapath.reload(engine).doing(|| "open the sockets of the new associations".into())
+        });
+        if let Err(error) = reloaded {
+            // the engine in force goes on: its numbers are still being kept
+            self.keeper.take_over(&present, false)?;
+            self.setup.replace(&setup)?;
+            return Err(error);
+        }
+        let state = state_of(&self.options, &[&setup]);
+        self.options.run.write_state(&self.name, &state)?;
+        self.setup = setup;
+        self.policies = config.policies.clone();
+        let mut said = config.warnings.clone();
+        let settings = settings_of(&config);
+        if format!("{settings:?}") != format!("{:?}", self.settings) {
+            said.push(
+                "keepalive, path_mtu and dummy packets change when the tunnel is brought up anew"
+                    .into(),
+            );
+        }
+        self.warnings = config.warnings;
+        Ok(said)
+    }
+
+    /// What a reload cannot change: it would lose packets or numbers.
+    fn require_same(&self, config: &Config) -> Result<(), Error> {
+        let changed = [
+            ("name", config.name != self.name),
+            ("queues", config.queues != self.queues),
+            ("address", config.addresses != self.addresses),
+            ("ledger or witness", config.ledger != self.ledger),
+        ];
+        let Some((what, _)) = changed.iter().find(|(_, changed)| *changed) else { return Ok(()) };
+        Err(Error::Refused(format!(
+            "`{what}` has changed, which a reload cannot: take the tunnel down and up again. The former configuration \
+             is still in force"
+        )))
+    }
+
+    pub(super) fn status(&mut self) -> Status {
+        let engine = self.datapath.engine();
+        let now = self.datapath.now();
+        self.rates.look(&engine, now);
+        let mut warnings = self.warnings.clone();
+        warnings.extend(self.keeper.trouble());
+        Status {
+            name: self.name.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            config: self.options.file.clone(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            queues: self.queues,
+            associations: status::associations(&engine, &self.rates, now),
+            policies: status::policies(&engine, &self.policies),
+            drops: status::counted(engine.counters()),
+            warnings,
+        }
+    }
+
+    /// To be called about once a second: an error if packets pass no more.
+    pub(super) fn tick(&mut self) -> Result<(), Error> {
+        self.rates.look(&self.datapath.engine(), self.datapath.now());
+        match self.datapath.failure() {
+            None => Ok(()),
+            Some(source) => Err(Error::System {
+                doing: format!(
+                    "go on passing packets; what `{0}` was to protect is blocked until `headroom tunnel up` or \
+                     `headroom tunnel down {0}`",
+                    self.name
+                ),
+                source,
+            }),
+        }
+    }
+
+    pub(super) fn trace(&self) -> Trace {
+        self.datapath.trace()
+    }
+
+    /// Takes it down: nothing is left, and packets take their way as if it had
+    /// never been.
+    pub(super) fn down(self) -> Result<(), Error> {
+        let Self { options, name, setup, datapath, keeper, .. } = self;
+        // threads end, the interface vanishes; the prohibiting routes are in force
+        drop(datapath);
+        let settled = keeper.stop();
+        undo(&setup.undo())?;
+        options.run.forget(&name);
+        Ok(settled?)
+    }
+}
+
+/// Undoes what a gateway left that is no more.
+///
+/// # Errors
+/// It left nothing, it lives, or the host refuses.
+pub(super) fn clean_up(run: &RunFolder, name: &str) -> Result<(), Error> {
+    let Some(state) = run.read_state(name)? else {
+        return Err(Error::NotRunning(format!(
+            "no tunnel `{name}` is up, and none has left anything"
+        )));
+    };
+    let _lock = run.lock(name).map_err(|error| match error {
+        Error::Refused(_) => Error::Refused(format!(
+            "the gateway of `{name}` (process {}) lives but does not answer: stop it with `kill {0}`, then take it down \
+             again",
+            state.pid
+        )),
+        error => error,
+    })?;
+    undo(&Setup { before: state.before, after: state.after }.undo())?;
+    run.forget(name);
+    Ok(())
+}
+
+/// Runs all of it, whatever fails; what is gone already is no failure.
+fn undo(commands: &[host::Command]) -> Result<(), Error> {
+    let gone = |error: &host::Error| {
+        let said = error.to_string();
+        ["No such file", "No such process", "No such device"]
+            .iter()
+            .any(|words| said.contains(words))
+    };
+    let failures = commands.iter().filter_map(|command| command.run().err());
+    match failures.filter(|error| !gone(error)).collect::<Vec<_>>().into_iter().next() {
+        None => Ok(()),
+        Some(error) => Err(error.into()),
+    }
+}
+
+fn settings_of(config: &Config) -> Settings {
+    let named = |one: &crate::config::Association| (one.spec.name.clone(), one.dummies_per_second);
+    Settings {
+        path_mtu: config.path_mtu.map(|mtu| mtu as usize),
+        keepalive: Duration::from_secs(config.keepalive_seconds),
+        dummies_per_second: config
+            .associations
+            .iter()
+            .map(named)
+            .filter(|(_, rate)| *rate > 0)
+            .collect(),
+        ..Settings::default()
+    }
+}
+
+/// What there is to undo of all these.
+fn state_of(options: &Options, setups: &[&Setup]) -> State {
+    let mut before = Vec::new();
+    for step in setups.iter().flat_map(|setup| &setup.before) {
+        if !before.contains(step) {
+            before.push(step.clone());
+        }
+    }
+    let after = setups.first().map_or(Vec::new(), |setup| setup.after.clone());
+    State { pid: std::process::id(), config: options.file.clone(), before, after }
+}

@@ -1,0 +1,120 @@
+//! `headroom tunnel`: a gateway, and what is said to one.
+
+mod arguments;
+mod background;
+mod trace;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use headroom_gateway::config::keygen;
+use headroom_gateway::control::{self, Client, Options, RunFolder};
+
+pub(crate) use arguments::{Decode, Ipsec, Tunnel};
+use arguments::{Keygen, Mode, Protocol, Up};
+
+pub(crate) fn run(command: Tunnel) -> anyhow::Result<ExitCode> {
+    let folder = RunFolder::default();
+    let client = |name: Option<String>| Client::of(&folder, name.as_deref());
+    match command {
+        Tunnel::Up(arguments) => return up(&arguments),
+        Tunnel::Down { name } => {
+            let client = client(name)?;
+            known(&client.down()?);
+            say(&format!("{} is down", client.name()));
+        }
+        Tunnel::Status { name, json } => {
+            let status = client(name)?.status()?;
+            say(&if json { serde_json::to_string_pretty(&status)? } else { status.to_string() });
+        }
+        Tunnel::Trace { name, json, count } => {
+            known(&client(name)?.trace(count, |record| trace::show(record, json))?);
+        }
+        Tunnel::Reload { name, new_keys } => {
+            let client = client(name)?;
+            known(&client.reload(new_keys)?);
+            say(&format!("{} has read its configuration", client.name()));
+        }
+        Tunnel::Keygen(arguments) => generate(arguments)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn up(arguments: &Up) -> anyhow::Result<ExitCode> {
+    let file = std::path::absolute(&arguments.file).context("cannot tell the current folder")?;
+    let options = Options { file, new_keys: arguments.new_keys, run: RunFolder::default() };
+    if arguments.dry_run {
+        let (commands, warnings) = control::dry_run(&options)?;
+        known(&warnings);
+        say(commands.trim_end());
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.background {
+        return background::start(&options);
+    }
+    if arguments.detached {
+        background::detach();
+    }
+    control::run(
+        &options,
+        |words| eprintln!("headroom: {words}"),
+        || {
+            if arguments.detached {
+                say(background::READY);
+            }
+        },
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn generate(arguments: Keygen) -> anyhow::Result<()> {
+    let refused = |error: String| keygen::Error::Refused(error);
+    let networks = match (arguments.mode, arguments.local_net.zip(arguments.remote_net)) {
+        (Some(Mode::Tunnel), None) => {
+            return Err(refused("tunnel mode needs --local-net and --remote-net".into()).into());
+        }
+        (Some(Mode::Transport), Some(_)) => {
+            return Err(
+                refused("transport mode is between the two hosts: no networks".into()).into()
+            );
+        }
+        (_, networks) => networks,
+    };
+    let request = keygen::Request {
+        name: arguments.name,
+        left: arguments.left,
+        right: arguments.right,
+        protocol: match arguments.protocol {
+            Protocol::Esp => keygen::Protocol::Esp,
+            Protocol::Ah => keygen::Protocol::Ah,
+            Protocol::AhEsp => keygen::Protocol::AhEsp,
+            Protocol::Qesp => keygen::Protocol::QEsp,
+        },
+        networks,
+        suite: arguments.suite.parse().map_err(|error| refused(format!("{error}")))?,
+        mac: arguments.mac.parse().map_err(|error| refused(format!("{error}")))?,
+        udp: arguments.udp,
+        folder: arguments.out,
+    };
+    let [left, right] = request.write()?;
+    say(&format!(
+        "{} for {}, {} for {}; each with its ledger.\nBring the tunnel up with `headroom tunnel up FILE` at both ends.",
+        left.display(),
+        request.left,
+        right.display(),
+        request.right
+    ));
+    Ok(())
+}
+
+/// What should be known, on standard error.
+pub(crate) fn known(warnings: &[String]) {
+    warnings.iter().for_each(|warning| eprintln!("headroom: warning: {warning}"));
+}
+
+/// Prints at once; a reader that has gone is no reason to fail.
+pub(crate) fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
