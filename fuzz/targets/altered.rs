@@ -19,6 +19,9 @@ fuzz_target!(|octets: &[u8]| {
     }
     let (altered, packet) = rest.split_at(changes * 3);
     let Ok(ip) = Ip::parse(packet) else { return };
+    if [50, 51, 253].contains(&ip.upper()) {
+        return; // under AH it would be taken for ours
+    }
     let headers = Headers::read(&ip);
     let sender = shape.engine(Direction::Out);
     let Verdict::Protect(_, bundle) = sender.decide(&headers, &mut FlowCache::default()) else {
