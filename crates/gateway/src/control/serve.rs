@@ -65,7 +65,10 @@ pub fn run(
             Err(RecvTimeoutError::Disconnected) => None,
             Ok(Happened::Signal(Signal::SIGHUP)) => {
                 match reload(&mut tunnel, false) {
-                    Ok(done) => done.iter().for_each(|words| say(words)),
+                    Ok(done) => {
+                        say("reloaded");
+                        done.iter().for_each(|words| say(words));
+                    }
                     Err(error) => say(&format!("not reloaded: {error}")),
                 }
                 continue;
