@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use crate::raw::{RawSender, SendPackets, destination_of, malformed, send_all};
+use crate::raw::{RawSender, SendPackets, destination_of, malformed, send_all, source_of};
 use crate::route::{Hop, Router};
 use crate::socket;
 
@@ -26,7 +26,8 @@ pub struct LinkSender {
     socket: OwnedFd,
     raw: RawSender,
     router: Router,
-    hops: HashMap<IpAddr, (Instant, Option<Hop>)>,
+    /// By source and destination.
+    hops: HashMap<(IpAddr, IpAddr), (Instant, Option<Hop>)>,
 }
 
 impl LinkSender {
@@ -52,9 +53,9 @@ impl LinkSender {
     }
 
     /// The neighbour, where its address was learned lately.
-    fn fresh_hop(&mut self, destination: IpAddr) -> Option<Hop> {
+    fn fresh_hop(&mut self, source: IpAddr, destination: IpAddr) -> Option<Hop> {
         let now = Instant::now();
-        if let Some((asked, hop)) = self.hops.get(&destination)
+        if let Some((asked, hop)) = self.hops.get(&(source, destination))
             && now.duration_since(*asked) < FRESH
         {
             return *hop;
@@ -63,18 +64,19 @@ impl LinkSender {
             self.hops.clear();
         }
         // no route: the raw socket will say so in its own words
-        let hop = self.router.next_hop(destination).unwrap_or(None);
-        self.hops.insert(destination, (now, hop));
+        let hop = self.router.next_hop(source, destination).unwrap_or(None);
+        self.hops.insert((source, destination), (now, hop));
         None
     }
 }
 
 impl SendPackets for LinkSender {
     fn send(&mut self, packets: &[IoSlice<'_>]) -> Result<(), (usize, io::Error)> {
-        let Some(destination) = packets.first().and_then(|packet| destination_of(packet)) else {
+        let ends = |packet: &IoSlice<'_>| Some((source_of(packet)?, destination_of(packet)?));
+        let Some((source, destination)) = packets.first().and_then(ends) else {
             return if packets.is_empty() { Ok(()) } else { Err((0, malformed())) };
         };
-        let Some(hop) = self.fresh_hop(destination) else { return self.raw.send(packets) };
+        let Some(hop) = self.fresh_hop(source, destination) else { return self.raw.send(packets) };
         let ethertype = if destination.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
         // SAFETY: all-zero octets are a valid `sockaddr_ll`.
         let mut name: libc::sockaddr_ll = unsafe { zeroed() };
@@ -92,7 +94,7 @@ impl SendPackets for LinkSender {
             match error.raw_os_error() {
                 // the interface is gone or down: the kernel may know another way
                 Some(libc::ENXIO | libc::ENODEV | libc::ENETDOWN) => {
-                    self.hops.remove(&destination);
+                    self.hops.remove(&(source, destination));
                     self.raw.send(&packets[sent..]).map_err(|(more, error)| (sent + more, error))
                 }
                 _ => Err((sent, error)),
@@ -162,12 +164,13 @@ mod tests {
                 got += count;
             }
         };
-        let destination = IpAddr::from([192, 0, 2, 2]);
+        let ends = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
+        let ends = (ends[0], ends[1]);
         arrived(&mut sender); // by the kernel, which asks who has the address
-        assert_eq!(sender.hops[&destination].1, None);
+        assert_eq!(sender.hops[&ends].1, None);
         sender.hops.clear();
         arrived(&mut sender); // by the kernel again, and the answer is there now
-        let hop = sender.hops[&destination].1.expect("the neighbour is known");
+        let hop = sender.hops[&ends].1.expect("the neighbour is known");
         assert_eq!(hop.address[..6], [2, 0, 0, 0, 0, 0x22]);
         arrived(&mut sender); // straight
         setns(&peer, CloneFlags::CLONE_NEWNET).expect("in the peer");
@@ -179,7 +182,7 @@ mod tests {
         }
         arrived(&mut sender);
         arrived(&mut sender);
-        assert_eq!(sender.hops[&destination].1.map(|hop| hop.address[5]), Some(0x33));
+        assert_eq!(sender.hops[&ends].1.map(|hop| hop.address[5]), Some(0x33));
         done.send(()).ok();
         holder.join().expect("the thread that holds the namespace");
     }

@@ -94,7 +94,7 @@ impl AsFd for RawReceiver {
 
 /// Sends whole IP packets.
 pub trait SendPackets: Send + std::fmt::Debug {
-    /// Sends packets that go to one destination and are complete: addresses,
+    /// Sends packets that go from one address to one other and are complete: addresses,
     /// lengths, checksums, an IPv4 ID that is not 0 where it matters. Waits a
     /// moment where the kernel's buffer is full.
     ///
@@ -207,6 +207,15 @@ pub(crate) fn destination_of(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => Some(Ipv4Addr::from(field::<4>(packet, 16)?).into()),
         6 => Some(Ipv6Addr::from(field::<16>(packet, 24)?).into()),
+        _ => None,
+    }
+}
+
+/// Where a packet comes from.
+pub(crate) fn source_of(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => Some(Ipv4Addr::from(field::<4>(packet, 12)?).into()),
+        6 => Some(Ipv6Addr::from(field::<16>(packet, 8)?).into()),
         _ => None,
     }
 }

@@ -52,13 +52,14 @@ impl Router {
         Ok(Self { socket, mark: mark.unwrap_or(0), sequence: 0 })
     }
 
-    /// The next hop towards `destination`, if packets leave by an interface
-    /// with link addresses and the neighbour's is known now.
+    /// The next hop of packets from `source` to `destination`, if they leave by
+    /// an interface with link addresses and the neighbour's is known now.
     ///
     /// # Errors
-    /// What the kernel answered: `ENETUNREACH` where there is no route.
-    pub fn next_hop(&mut self, destination: IpAddr) -> io::Result<Option<Hop>> {
-        let route = self.route(destination)?;
+    /// What the kernel answered: `ENETUNREACH` where there is no route, or where
+    /// the source is none of this host's addresses.
+    pub fn next_hop(&mut self, source: IpAddr, destination: IpAddr) -> io::Result<Option<Hop>> {
+        let route = self.route(source, destination)?;
         let (Some(interface), libc::RTN_UNICAST) = (route.interface, route.kind) else {
             return Ok(None);
         };
@@ -88,12 +89,14 @@ impl Router {
         }))
     }
 
-    fn route(&mut self, destination: IpAddr) -> io::Result<Route> {
-        let octets = octets_of(destination);
+    fn route(&mut self, source: IpAddr, destination: IpAddr) -> io::Result<Route> {
+        let (octets, from) = (octets_of(destination), octets_of(source));
         let mut body = vec![0; ROUTE];
         body[0] = socket::family_of(&destination) as u8;
         body[1] = (octets.len() * 8) as u8;
+        body[2] = (from.len() * 8) as u8;
         attribute(&mut body, libc::RTA_DST, &octets);
+        attribute(&mut body, libc::RTA_SRC, &from);
         attribute(&mut body, RTA_MARK, &self.mark.to_ne_bytes());
         let answer = self.ask(libc::RTM_GETROUTE, &body)?;
         let kind = answer.get(7).copied().unwrap_or(0);
@@ -246,27 +249,43 @@ mod tests {
         run("ip rule add fwmark 5 prohibit pref 1");
         let (near, far) = ("192.0.2.2".parse().expect("an address"), [198, 51, 100, 9].into());
         let mut router = Router::open(None).expect("a netlink socket");
-        assert_eq!(router.next_hop(near).expect("a route"), None, "an unknown neighbour");
+        let here = IpAddr::from([192, 0, 2, 1]);
+        assert_eq!(router.next_hop(here, near).expect("a route"), None, "an unknown neighbour");
         run("ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:07 nud permanent dev hr-a");
         for address in [near, far] {
-            let hop = router.next_hop(address).expect("a route").expect("a neighbour");
+            let hop = router.next_hop(here, address).expect("a route").expect("a neighbour");
             assert_eq!(hop.address[..usize::from(hop.address_len)], [2, 0, 0, 0, 0, 7]);
             assert!(hop.interface > 1);
         }
         run("ip neigh change 192.0.2.2 lladdr 02:00:00:00:00:08 nud reachable dev hr-a");
-        let hop = router.next_hop(far).expect("a route").expect("a neighbour");
+        let hop = router.next_hop(here, far).expect("a route").expect("a neighbour");
         assert_eq!(hop.address[5], 8);
         let v6 = "2001:db8::2".parse().expect("an address");
         run("ip neigh add 2001:db8::2 lladdr 02:00:00:00:00:09 nud permanent dev hr-a");
-        assert_eq!(router.next_hop(v6).expect("a route").map(|hop| hop.address[5]), Some(9));
+        let here_v6 = "2001:db8::1".parse().expect("an address");
+        assert_eq!(
+            router.next_hop(here_v6, v6).expect("a route").map(|hop| hop.address[5]),
+            Some(9)
+        );
         assert_eq!(path_mtu(far, None).expect("a path"), 1400);
         assert_eq!(path_mtu(v6, None).expect("a path"), 1400);
-        let nowhere = router.next_hop([203, 0, 113, 1].into()).expect_err("no route");
+        let nowhere = router.next_hop(here, [203, 0, 113, 1].into()).expect_err("no route");
         assert_eq!(nowhere.raw_os_error(), Some(libc::ENETUNREACH));
-        let marked = Router::open(Some(5)).expect("a netlink socket").next_hop(far);
+        let marked = Router::open(Some(5)).expect("a netlink socket").next_hop(here, far);
         assert_eq!(marked.expect_err("prohibited").raw_os_error(), Some(libc::EACCES));
-        let own = Router::open(None).expect("a netlink socket").next_hop([192, 0, 2, 1].into());
+        let own = Router::open(None).expect("a netlink socket").next_hop(here, here);
         assert_eq!(own.expect("a local route"), None);
+        assert!(router.next_hop(far, near).is_err(), "a source elsewhere");
+        // a source has a way of its own
+        run("ip link add hr-c type veth peer name hr-d");
+        run("ip addr add 203.0.113.5/32 dev hr-c");
+        run("ip link set hr-c up");
+        run("ip link set hr-d up");
+        run("ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:0a nud permanent dev hr-c");
+        run("ip route add 192.0.2.2 dev hr-c table 9");
+        run("ip rule add from 203.0.113.5 lookup 9 pref 2");
+        let own_way = router.next_hop([203, 0, 113, 5].into(), near).expect("a route");
+        assert_eq!(own_way.map(|hop| hop.address[5]), Some(0x0a));
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
             if cut.copy(index, &mut piece).is_ok()
                 && let Ok(ip) = Ip::parse(&piece)
             {
-                let way = Way::Packets { destination: ip.destination() };
+                let way = Way::Packets { source: ip.source(), destination: ip.destination() };
                 self.post(engine, &piece, way);
             }
         }

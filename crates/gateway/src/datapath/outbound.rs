@@ -204,7 +204,7 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
         if longest > path_mtu {
             return self.bypass_big(engine, segmenter, policy, path_mtu);
         }
-        let way = Way::Packets { destination: headers.destination };
+        let way = Way::Packets { source: headers.source, destination: headers.destination };
         for index in 0..segments {
             let added = match self.outbox.room(&mut self.wire) {
                 Ok(room) => match segmenter.copy(index, room) {
@@ -311,7 +311,7 @@ pub(crate) fn way_of(bundle: &Bundle, sealed: &[u8]) -> Way {
             dont_fragment,
             skip: ip_len + UDP_HEADER_LEN,
         },
-        _ => Way::Packets { destination },
+        _ => Way::Packets { source: bundle.source(), destination },
     }
 }
 

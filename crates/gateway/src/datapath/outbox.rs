@@ -30,7 +30,7 @@ pub(crate) enum Way {
         skip: usize,
     },
     /// As whole IP packets.
-    Packets { destination: IpAddr },
+    Packets { source: IpAddr, destination: IpAddr },
 }
 
 /// A batch that could not leave.
@@ -138,7 +138,7 @@ impl Outbox {
                 let train = Train { destination, source, tos, dont_fragment, datagrams: slices };
                 (destination.ip(), to.send_datagrams(port, &train))
             }
-            Way::Packets { destination } => (destination, to.send_packets(slices)),
+            Way::Packets { destination, .. } => (destination, to.send_packets(slices)),
         };
         self.packets.clear();
         sent.map_err(|(went, error)| Unsent { packets: count - went, destination, error })
