@@ -13,9 +13,15 @@ use serde_json::Value;
 const WORKLOADS: &str = "[[workload]]\nkind = \"download\"\nsizes = [\"256KiB\"]\n\
                          [[workload]]\nkind = \"upload\"\nsizes = [\"256KiB\"]\n";
 
+const DOWNLOAD: &str = "[[workload]]\nkind = \"download\"\nsizes = [\"256KiB\"]\n";
+
 fn measure(ground: &Ground, stacks: &[&str], family: &str) -> Value {
     let plan = format!("stacks = {stacks:?}\nfamily = \"{family}\"\nrepetitions = 2\n{WORKLOADS}");
-    ground.write("p.toml", &plan);
+    measure_plan(ground, &plan)
+}
+
+fn measure_plan(ground: &Ground, plan: &str) -> Value {
+    ground.write("p.toml", plan);
     let results = ground.measure("p.toml");
     for sample in array(&results, "samples") {
         assert_eq!(sample["ok"], Value::Bool(true), "{sample}");
@@ -285,4 +291,76 @@ fn streams_and_datagrams_are_measured_with_and_without_a_tunnel() {
         checked,
         [("iperf3", true), ("iperf3/wireguard", false), ("udp", true), ("udp/wireguard", false)]
     );
+}
+
+/// Whether the content of files was seen on the wire, by stack.
+fn seen_in_clear(results: &Value) -> BTreeMap<&str, bool> {
+    array(results, "clear_text")
+        .iter()
+        .map(|row| (text(row, "stack"), row["marker_seen"] == Value::Bool(true)))
+        .collect()
+}
+
+#[test]
+fn ipsec_over_ipv4_in_both_modes() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ipsec4");
+    let cbc = "ftp/ah+esp(transport,aes-128-cbc,hmac-sha1)";
+    let stacks = ["ftp/esp", "ftp/esp(transport,udp)", "ftp/qesp", cbc];
+    let plan = format!("stacks = {stacks:?}\nfamily = \"ipv4\"\nrepetitions = 2\n{DOWNLOAD}");
+    let results = measure_plan(&ground, &plan);
+    assert!(seen_in_clear(&results).values().all(|seen| !seen), "{results}");
+    let octets = octets(&results);
+    // eight octets more in each packet
+    assert!(octets["ftp/qesp"] > octets["ftp/esp"], "{octets:?}");
+    let facts = &results["environment"]["stacks"];
+    assert_eq!(text(&facts["ftp/esp"], "esp: inner MTU"), "1446");
+    assert_eq!(text(&facts["ftp/qesp"], "qesp: inner MTU"), "1438");
+    assert_eq!(text(&facts[cbc], "ah+esp: protocol"), "ah+esp, transport mode");
+    // there is nothing to set up
+    assert!(array(&results, "layer_setups").is_empty(), "{results}");
+}
+
+#[test]
+fn ipsec_over_ipv6_in_both_modes_and_around_other_layers() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("ipsec6");
+    let stacks = [
+        "http",
+        "http/esp(transport)",
+        "http/qesp(transport)",
+        "http/ah",
+        "http/ah+esp",
+        "http/tls/esp(udp)/wireguard",
+    ];
+    let plan = format!("stacks = {stacks:?}\nrepetitions = 2\n{DOWNLOAD}");
+    let results = measure_plan(&ground, &plan);
+    // AH hides nothing
+    let clear: Vec<&str> = seen_in_clear(&results)
+        .into_iter()
+        .filter(|(_, seen)| *seen)
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(clear, ["http", "http/ah"]);
+}
+
+#[test]
+fn a_gateway_that_dies_is_named() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("gateway");
+    ground.write("p.toml", &format!("stacks = [\"http/esp\"]\nrepetitions = 100\n{DOWNLOAD}"));
+    let mut run = ground.start(ground.headroom("lab run p.toml --out out"));
+    run.until_download(2);
+    let gateway =
+        run.until("a gateway", |run| run.processes("server", "headroom").into_iter().next());
+    kill(gateway, Signal::SIGKILL).expect("the gateway runs");
+    let ended = run.end();
+    ended.assert_says(1, &["esp of http/esp on the server ended"]);
+    ended.assert_nothing_left();
 }
