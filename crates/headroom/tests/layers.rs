@@ -357,8 +357,13 @@ fn a_gateway_that_dies_is_named() {
     ground.write("p.toml", &format!("stacks = [\"http/esp\"]\nrepetitions = 100\n{DOWNLOAD}"));
     let mut run = ground.start(ground.headroom("lab run p.toml --out out"));
     run.until_download(2);
-    let gateway =
-        run.until("a gateway", |run| run.processes("server", "headroom").into_iter().next());
+    let gateway = run.until("a gateway", |run| {
+        // the agent is the same program
+        run.processes("server", "headroom").into_iter().find(|pid| {
+            let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+            words.is_ok_and(|words| words.contains("tunnel\0up"))
+        })
+    });
     kill(gateway, Signal::SIGKILL).expect("the gateway runs");
     let ended = run.end();
     ended.assert_says(1, &["esp of http/esp on the server ended"]);
