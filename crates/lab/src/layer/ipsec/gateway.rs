@@ -74,10 +74,11 @@ fn parts(host: &Host) -> [String; 2] {
 /// nothing of congestion control.
 fn prefer_congestion_control(place: &Place<'_>, host: &Host) -> Result<()> {
     let family = if place.at.outer.client.is_ipv4() { "-4" } else { "-6" };
-    let script = r#"ip "$0" route show table all dev "$1" | while read -r route; do
+    let script = r#"ip "$0" route show table all dev "$1" |
+sed 's/ linkdown//; s/ pref [a-z]*//' | while read -r route; do
 case $route in
-  local*|broadcast*|multicast*|anycast*|fe80*|ff00*) ;;
-  *) ip "$0" route change $route dev "$1" congctl "$2" ;;
+  local*|broadcast*|multicast*|anycast*|fe80*|*"proto kernel"*) ;;
+  *) ip "$0" route change $route dev "$1" congctl "$2" || exit ;;
 esac; done"#;
     let (interface, congestion) = (&place.at.interface, &place.at.congestion_control);
     place.run(host, "sh", ["-c", script, family, interface, congestion]).map(drop)
