@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{
-    Ended, Ground, HEADROOM, Running, array, number, parts, places_of, privileged, text, wait_for,
+    Ended, Ground, HEADROOM, Running, array, number, part, parts, privileged, text, wait_for,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -242,21 +242,6 @@ fn cable(one: &Namespace, its: &str, other: &Namespace, others: &str, name: &str
 fn about(pid: Pid, file: &str) -> String {
     let octets = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
     String::from_utf8_lossy(&octets).replace('\0', " ")
-}
-
-/// A program of the system or of the cache, with what it needs.
-fn part(name: &str) -> Command {
-    let path = places_of(name).into_iter().next().unwrap_or_else(|| panic!("{name} is missing"));
-    let cached = path.starts_with(parts());
-    let mut command = Command::new(path);
-    if cached {
-        let lib = parts().join("root/usr/lib");
-        let folders = fs::read_dir(lib).into_iter().flatten().flatten().map(|entry| entry.path());
-        let folders = folders.filter(|path| path.to_string_lossy().contains("-linux-gnu"));
-        let folders: Vec<String> = folders.map(|path| path.display().to_string()).collect();
-        command.env("LD_LIBRARY_PATH", folders.join(":"));
-    }
-    command
 }
 
 fn keygen(path: &Path) {

@@ -418,6 +418,22 @@ pub(crate) fn places_of(program: &str) -> Vec<PathBuf> {
         .collect()
 }
 
+/// A program of the system or of the cache, with what it needs.
+pub(crate) fn part(name: &str) -> Command {
+    let path = places_of(name).into_iter().next().unwrap_or_else(|| panic!("{name} is missing"));
+    let cached = path.starts_with(parts());
+    let mut command = Command::new(path);
+    if cached {
+        let lib = parts().join("root/usr/lib");
+        let folders =
+            std::fs::read_dir(lib).into_iter().flatten().flatten().map(|entry| entry.path());
+        let folders = folders.filter(|path| path.to_string_lossy().contains("-linux-gnu"));
+        let folders: Vec<String> = folders.map(|path| path.display().to_string()).collect();
+        command.env("LD_LIBRARY_PATH", folders.join(":"));
+    }
+    command
+}
+
 /// The cache of parts.
 pub(crate) fn parts() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
