@@ -62,10 +62,25 @@ impl Client {
     /// # Errors
     /// There is nothing to take down, or the host refuses.
     pub fn down(&self) -> Result<Vec<String>, Error> {
-        match self.connect()? {
-            Some(stream) => converse(&stream, Request::Down, self).and_then(done),
-            None => clean_up(&self.run, &self.name).map(|()| Vec::new()),
+        if let Some(stream) = self.connect()? {
+            match converse(&stream, Request::Down, self) {
+                Ok(answer) => return done(answer),
+                Err(error @ Error::Refused(_)) => return Err(error),
+                // it died with the question in hand, unless it can be asked again
+                Err(error) if self.answers() => return Err(error),
+                Err(_) => {}
+            }
         }
+        clean_up(&self.run, &self.name).map(|()| Vec::new())
+    }
+
+    /// Whether a gateway still listens when one that is dying would be dead.
+    fn answers(&self) -> bool {
+        const TRIES: u32 = 40;
+        (0..TRIES).all(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            !matches!(self.connect(), Ok(None))
+        })
     }
 
     /// Hands each record of a trace to `each`, until it says false or there were

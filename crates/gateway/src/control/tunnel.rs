@@ -243,6 +243,9 @@ impl Tunnel {
     }
 }
 
+/// How long a process may take to end that was killed.
+const DYING: Duration = Duration::from_secs(5);
+
 /// Undoes what a gateway left that is no more.
 ///
 /// # Errors
@@ -253,14 +256,23 @@ pub(super) fn clean_up(run: &RunFolder, name: &str) -> Result<(), Error> {
             "no tunnel `{name}` is up, and none has left anything"
         )));
     };
-    let _lock = run.lock(name).map_err(|error| match error {
-        Error::Refused(_) => Error::Refused(format!(
-            "the gateway of `{name}` (process {}) lives but does not answer: stop it with `kill {0}`, then take it down \
-             again",
-            state.pid
-        )),
-        error => error,
-    })?;
+    // one that was killed a moment ago still closes its sockets
+    let end = Instant::now() + DYING;
+    let _lock = loop {
+        match run.lock(name) {
+            Err(Error::Refused(_)) if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Err(Error::Refused(_)) => {
+                let pid = state.pid;
+                return Err(Error::Refused(format!(
+                    "the gateway of `{name}` (process {pid}) lives but does not answer: stop it with `kill {pid}`, then \
+                     take it down again"
+                )));
+            }
+            held => break held?,
+        }
+    };
     undo(&Setup { before: state.before, after: state.after }.undo())?;
     run.forget(name);
     Ok(())
