@@ -1,7 +1,9 @@
 //! Writes docs/benchmarks.md from what `scripts/bench-tunnel` has measured: the
 //! folders of three runs, and what two programs printed.
 //!
-//!     cargo run --release -p headroom-lab --example benchmarks -- RESULTS > docs/benchmarks.md
+//!     cargo run --release -p headroom-lab --example benchmarks -- RESULTS [NOTES] > docs/benchmarks.md
+//!
+//! NOTES is a text that goes behind the figures: what limits them.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -36,6 +38,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         reload: serde_json::from_str(&read("reload.json")?)?,
     };
     print!("{}", all.document());
+    if let Some(notes) = std::env::args().nth(2) {
+        print!("\n{}", std::fs::read_to_string(notes)?);
+    }
     Ok(())
 }
 
@@ -140,6 +145,13 @@ impl Run {
         let names = self.results.plan.stacks.iter().map(|stack| stack.name.as_str());
         names.filter(|name| name.split('/').next() == Some(application)).collect()
     }
+}
+
+/// The geometric mean of rates, whose interval lies above zero.
+fn rate(values: impl Iterator<Item = f64>) -> Option<Estimate> {
+    let logs = estimate(&values.map(f64::ln).collect::<Vec<_>>())?;
+    let interval = logs.interval.map(|ends| ends.map(f64::exp));
+    Some(Estimate { value: logs.value.exp(), interval })
 }
 
 fn estimate(values: &[f64]) -> Option<Estimate> {
@@ -278,10 +290,10 @@ impl All {
                   | stack | Gbit/s, wire | Gbit/s, iperf3 | of no tunnel | CPU-s/GiB |\n|---|--:|--:|--:|--:|\n";
         for stack in self.tunnel.stacks("iperf3") {
             let gbit = |time: f64| size as f64 * 8.0 / 1e9 / time;
-            let rate = |value: Clock| {
+            let carried = |value: Clock| {
                 let cell = self.tunnel.cell(stack, "stream", size);
-                let rates: Vec<f64> = cell.into_iter().filter_map(value).map(gbit).collect();
-                estimate(&rates).map_or("–".to_owned(), |found| found.shown(three))
+                let found = rate(cell.into_iter().filter_map(value).map(gbit));
+                found.map_or("–".to_owned(), |found| found.shown(three))
             };
             let share = self.tunnel.times_faster([stack, "iperf3"], "stream", size);
             let share = share.filter(|_| stack != "iperf3");
@@ -294,8 +306,8 @@ impl All {
                 text,
                 "| {} | {} | {} | {} | {} |",
                 title(stack),
-                rate(|sample| sample.seconds),
-                rate(|sample| sample.client_seconds),
+                carried(|sample| sample.seconds),
+                carried(|sample| sample.client_seconds),
                 share.map_or("1".to_owned(), |found| found.shown(three)),
                 cpu.map_or("–".to_owned(), |found| three(found.value)),
             );
@@ -317,9 +329,10 @@ impl All {
         for stack in self.tunnel.stacks("udp") {
             let _ = write!(text, "| {} |", title(stack));
             for &size in &sizes {
-                let rate = self.tunnel.mean(stack, "packets", size, |s| Some(1e-3 / s.seconds?));
+                let cell = self.tunnel.cell(stack, "packets", size);
+                let found = rate(cell.into_iter().filter_map(|s| Some(1e-3 / s.seconds?)));
                 let _ =
-                    write!(text, " {} |", rate.map_or("–".to_owned(), |found| found.shown(three)));
+                    write!(text, " {} |", found.map_or("–".to_owned(), |found| found.shown(three)));
             }
             *text += "\n";
         }
