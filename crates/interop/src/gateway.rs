@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
+use std::io::Write as _;
 use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -16,6 +18,8 @@ use crate::namespace::Namespace;
 
 /// Longer than it takes to start.
 const START: Duration = Duration::from_secs(20);
+/// What it says then.
+const READY: &str = "hr0 is up";
 /// Its interface.
 const INTERFACE: &str = "hr0";
 
@@ -27,8 +31,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts the program `headroom` with a configuration, and waits until its
-    /// interface is there. `folder` takes its files.
+    /// Starts the program `headroom` with a configuration, and waits until it is
+    /// up. `folder` takes its files.
     ///
     /// # Errors
     /// Where it does not start, with what it said.
@@ -39,7 +43,13 @@ impl Gateway {
         namespace: &Namespace,
     ) -> Result<Self> {
         let (file, log) = (folder.join("gateway.toml"), folder.join("gateway.log"));
-        std::fs::write(&file, configuration)?;
+        File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600) // it holds keys
+            .open(&file)?
+            .write_all(configuration.as_bytes())?;
         // what it keeps outside the folder is for nobody
         let script = "mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/lib && exec \"$@\"";
         let child = namespace
@@ -54,9 +64,7 @@ impl Gateway {
             .context("starting our gateway")?;
         let mut gateway = Self { child, log };
         let deadline = Instant::now() + START;
-        while namespace.run(&["ip", "link", "show", INTERFACE, "up"]).is_ok_and(|up| up.is_empty())
-            || namespace.run(&["ip", "link", "show", INTERFACE]).is_err()
-        {
+        while !gateway.said().contains(READY) {
             if gateway.child.try_wait()?.is_some() || Instant::now() > deadline {
                 bail!("our gateway did not start: {}", gateway.said());
             }

@@ -17,7 +17,10 @@ use crate::peer::Peers;
 use crate::transfer;
 
 const TAP: &str = "tap0";
+/// The first TCP port; each case has one of its own.
 const PORT: u16 = 5001;
+/// What the kernel counted, where it counted anything.
+const COUNTERS: &str = "grep -v '[[:space:]]0$' /proc/net/xfrm_stat | paste -s; true";
 /// Octets that are moved each way; a processor in software is slow.
 const OCTETS: u64 = 4 << 20;
 
@@ -39,6 +42,7 @@ pub struct EndToEnd {
     // in this order they end
     machine: Machine,
     namespace: Namespace,
+    port: u16,
 }
 
 impl EndToEnd {
@@ -65,7 +69,7 @@ impl EndToEnd {
         }
         let mut machine = Machine::boot_behind_tap(peers, emulators, helper, &namespace, TAP)?;
         set_up(&mut machine)?;
-        Ok(Self { machine, namespace })
+        Ok(Self { machine, namespace, port: PORT })
     }
 
     /// The machine's kernel.
@@ -80,32 +84,34 @@ impl EndToEnd {
     /// What did not work, with what the gateway said.
     pub fn try_case(&mut self, headroom: &Path, case: &Case) -> Result<()> {
         let folder = Folder::new()?;
+        self.port += 1;
         self.machine.run(&xfrm::line(case, 1, Traffic::Tcp))?;
-        let before = self.machine.run("cat /proc/net/xfrm_stat")?;
+        let before = self.machine.run(COUNTERS)?;
         let configuration = Configuration::of(case);
         let gateway = Gateway::start(headroom, &configuration, &folder.0, &self.namespace)?;
         let [ours, theirs] = [Side::Ours, Side::Theirs].map(|side| case.inner_address(side));
         let moved = self.outbound(ours, theirs).and_then(|()| self.inbound(ours, theirs));
-        let after = self.machine.run("cat /proc/net/xfrm_stat")?;
+        let after = self.machine.run(COUNTERS)?;
         moved.with_context(|| {
-            format!("{case}; the kernel counted {after}; our gateway said: {}", gateway.said())
+            format!("the kernel counted `{after}`; our gateway said: {}", gateway.said())
         })?;
         if before != after {
-            bail!("{case}: the kernel refused packets: {after}");
+            bail!("the kernel refused packets: {after}");
         }
         Ok(())
     }
 
     fn outbound(&mut self, ours: IpAddr, theirs: IpAddr) -> Result<()> {
-        let to = SocketAddr::new(theirs, PORT);
+        let to = SocketAddr::new(theirs, self.port);
         self.machine.run(&format!("/helper --receive-at {to} >/tmp/sum 2>&1 </dev/null &"))?;
         self.machine.run(&format!(
-            "n=0; until grep -q ':{PORT:04X} [0-9A-F]*:0000 0A ' /proc/net/tcp /proc/net/tcp6; do \
-             n=$((n+1)); [ $n -lt 500 ] || break; usleep 10000; done"
+            "n=0; until grep -q ':{:04X} [0-9A-F]*:0000 0A ' /proc/net/tcp /proc/net/tcp6; do \
+             n=$((n+1)); [ $n -lt 500 ] || break; usleep 10000; done",
+            self.port
         ))?;
         let sent = self.namespace.inside(move || transfer::send(ours, to, 1, OCTETS)).join()?;
         let received =
-            self.machine.run("wait; cat /tmp/sum").context("receiving in the machine")?;
+            self.machine.run("wait $!; cat /tmp/sum").context("receiving in the machine")?;
         if received.trim() != sent.to_string() {
             bail!("the machine received {received:?}, not {sent}");
         }
@@ -114,7 +120,7 @@ impl EndToEnd {
 
     fn inbound(&mut self, ours: IpAddr, theirs: IpAddr) -> Result<()> {
         let (ready, listening) = std::sync::mpsc::channel();
-        let at = SocketAddr::new(ours, PORT);
+        let at = SocketAddr::new(ours, self.port);
         let receiver = self.namespace.inside(move || transfer::receive(at, &ready));
         let Ok(to) = listening.recv() else {
             receiver.join()?;

@@ -40,9 +40,17 @@ const SETUP: &[&str] = &[
     "/ip -6 route add fd77:1::/64 via fd77::1 src fd77:2::2",
 ];
 
-/// Gives a machine its addresses.
+/// Gives a machine its addresses, and a UDP port whose ESP its kernel takes.
 pub(super) fn set_up(machine: &mut Machine) -> Result<()> {
-    SETUP.iter().try_for_each(|line| machine.run(line).map(drop))
+    SETUP.iter().try_for_each(|line| machine.run(line).map(drop))?;
+    let hold = format!("/helper --hold-esp-in-udp {UDP_PORT} >/dev/null 2>&1 </dev/null &");
+    machine.run(&hold)?;
+    // it is ready when both sockets are
+    let wait = format!(
+        "until grep -q :{UDP_PORT:04X} /proc/net/udp && grep -q :{UDP_PORT:04X} /proc/net/udp6; \
+         do usleep 10000; done"
+    );
+    machine.run(&wait).map(drop)
 }
 
 /// A booted kernel that cases are tried against, one after another.
@@ -62,13 +70,6 @@ impl KernelPeer {
     pub fn boot(peers: &Peers, emulators: Emulators, helper: &Path) -> Result<Self> {
         let (mut machine, frames) = Machine::boot(peers, emulators, helper)?;
         set_up(&mut machine)?;
-        machine
-            .run(&format!("/helper --hold-esp-in-udp {UDP_PORT} >/dev/null 2>&1 </dev/null &"))?;
-        // it is ready when both sockets are
-        let port = format!(":{UDP_PORT:04X} ");
-        machine.run(&format!(
-            "until grep -q {port} /proc/net/udp && grep -q {port} /proc/net/udp6; do usleep 10000; done"
-        ))?;
         Ok(Self { machine, frames, id: 0 })
     }
 
