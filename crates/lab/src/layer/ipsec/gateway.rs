@@ -171,12 +171,14 @@ mod tests {
 
     use headroom_gateway::config::Config;
     use headroom_ipsec::spec::Direction;
+    use headroom_ipsec::{Engine, Policy};
 
     use super::*;
     use crate::command::Executor;
     use crate::host::Role;
     use crate::layer::{Ends, Instance, Kind, Layer};
     use crate::parts::Parts;
+    use crate::plan::Family;
 
     /// What both hosts are given for a layer.
     fn configured(layer: Ipsec, ends: [&str; 2]) -> [Config; 2] {
@@ -235,8 +237,22 @@ mod tests {
                 assert_eq!(of(&client, Direction::Out), of(&server, Direction::In));
                 assert_eq!(of(&client, Direction::In), of(&server, Direction::Out));
                 assert_eq!(client.mtu.is_some(), layer.kind() == Kind::Network);
+                assert_eq!(inner_mtu(client), layer.inner_mtu(1500, family_of(ends)), "{layer:?}");
             }
         }
+    }
+
+    fn family_of(ends: [&str; 2]) -> Family {
+        if ends[0].contains(':') { Family::Ipv6 } else { Family::Ipv4 }
+    }
+
+    /// The longest packet that the gateway itself thinks fits.
+    fn inner_mtu(config: Config) -> u32 {
+        let specs: Vec<_> = config.associations.into_iter().map(|a| a.spec).collect();
+        let front = if specs[0].source.is_ipv4() { 20 } else { 40 };
+        let engine = Engine::new(specs, config.policies, None, Duration::ZERO).expect("an engine");
+        let bundle = engine.policies().iter().flat_map(Policy::bundles).next().expect("a bundle");
+        bundle.inner_mtu(1500, front) as u32
     }
 
     #[test]
