@@ -6,8 +6,10 @@ mod associations;
 mod checks;
 mod file;
 pub mod keygen;
+mod options;
 mod policies;
 mod scalar;
+mod selectors;
 
 use std::fs::File;
 use std::io::Read;
@@ -214,7 +216,12 @@ fn authenticating_key(protection: &Protection) -> Fingerprint {
 fn read_secret(path: &Path, most: u64) -> Result<Zeroizing<String>, Error> {
     let shown = path.display();
     let cannot = |why: String| Error::Unreadable(format!("cannot read {shown}: {why}"));
-    let file = File::open(path).map_err(|error| cannot(error.to_string()))?;
+    let file = File::open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => cannot(format!(
+            "{error}. The gateway gives up root's right to pass over permissions: the file must belong to root"
+        )),
+        _ => cannot(error.to_string()),
+    })?;
     let about = file.metadata().map_err(|error| cannot(error.to_string()))?;
     if !about.is_file() {
         return Err(cannot("it is not a file".into()));

@@ -33,6 +33,17 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The host was changed, and then something failed.
+    #[error(
+        "{source}. What `{name}` is to protect is blocked until `headroom tunnel up` succeeds or `headroom tunnel down \
+         {name}`"
+    )]
+    HalfUp {
+        /// The tunnel.
+        name: String,
+        /// What failed.
+        source: Box<Error>,
+    },
     /// There is no such gateway.
     #[error("{0}")]
     NotRunning(String),
@@ -47,6 +58,7 @@ impl Error {
         match self {
             Self::Config(_) | Self::Engine { .. } => 2,
             Self::Host(host::Error::Missing(..)) => 3,
+            Self::HalfUp { source, .. } => source.exit_code(),
             _ => 1,
         }
     }

@@ -93,25 +93,17 @@ impl Tunnel {
         let lock = options.run.lock(&name)?;
         let left = options.run.read_state(&name)?;
         let keeper = Keeper::start(&config.ledger, &engine, options.new_keys)?;
-        // from here on somebody else can undo what is half done, and what an
-        // earlier gateway left
-        let left = Setup {
-            before: left.map_or(Vec::new(), |state| state.before),
-            after: setup.after.clone(),
-        };
-        options.run.write_state(&name, &state_of(&options, &[&setup, &left]))?;
-        host::apply(&setup.before)?;
-        setup.replace(&left)?;
-        options.run.write_state(&name, &state_of(&options, &[&setup]))?;
-        let tuns = Tun::create(&name, config.queues)
-            .doing(|| format!("make the interface {name} (it needs root, and /dev/net/tun)"))?;
-        host::apply(&setup.after)?;
         let settings = settings_of(&config);
-        let datapath = Datapath::start(tuns, engine, settings.clone(), move |event| {
-            // nobody listens any more: it goes down
-            let _ = events.send(event);
-        });
-        let datapath = datapath.doing(|| format!("start the threads and sockets of {name}"))?;
+        let started = prepare(&options, &config, &setup, left)
+            .and_then(|tuns| start(&name, tuns, engine, settings.clone(), events));
+        let datapath = match started {
+            Ok(datapath) => datapath,
+            Err(error) => {
+                // nothing was sent: the numbers are given back
+                let _ = keeper.stop();
+                return Err(Error::HalfUp { name, source: Box::new(error) });
+            }
+        };
         Ok(Self {
             options,
             name,
@@ -241,6 +233,41 @@ impl Tunnel {
         options.run.forget(&name);
         Ok(settled?)
     }
+}
+
+/// Changes the host, in an order in which nothing leaves in clear. From here on
+/// somebody else can undo what is half done, and what an earlier gateway left.
+fn prepare(
+    options: &Options,
+    config: &Config,
+    setup: &Setup,
+    left: Option<State>,
+) -> Result<Vec<Tun>, Error> {
+    let name = &config.name;
+    let before = left.map_or(Vec::new(), |state| state.before);
+    let left = Setup { before, after: setup.after.clone() };
+    options.run.write_state(name, &state_of(options, &[setup, &left]))?;
+    host::apply(&setup.before)?;
+    setup.replace(&left)?;
+    options.run.write_state(name, &state_of(options, &[setup]))?;
+    let tuns = Tun::create(name, config.queues)
+        .doing(|| format!("make the interface {name} (it needs root, and /dev/net/tun)"))?;
+    host::apply(&setup.after)?;
+    Ok(tuns)
+}
+
+fn start(
+    name: &str,
+    tuns: Vec<Tun>,
+    engine: Engine,
+    settings: Settings,
+    events: Sender<Event>,
+) -> Result<Datapath, Error> {
+    let datapath = Datapath::start(tuns, engine, settings, move |event| {
+        // nobody listens any more: it goes down
+        let _ = events.send(event);
+    });
+    datapath.doing(|| format!("start the threads and sockets of {name}"))
 }
 
 /// How long a process may take to end that was killed.

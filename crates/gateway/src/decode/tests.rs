@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use headroom_ipsec::spec::{Action, Selector};
-use headroom_ipsec::{Engine, FlowCache, PolicySpec, Verdict};
+use headroom_ipsec::{Engine, FlowCache, Headers, PolicySpec, Verdict, qesp};
 use headroom_packet::fragment::Fragmenter;
 
 use super::*;

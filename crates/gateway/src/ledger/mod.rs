@@ -45,7 +45,7 @@ pub struct Place {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The disk did not do what it should.
-    #[error("cannot {doing} {}: {source}; no sequence number is used that it does not hold", path.display())]
+    #[error("cannot {doing} {}: {source}; no sequence number is used that it does not hold{}", path.display(), whose(source))]
     Disk {
         /// What was being done.
         doing: &'static str,
@@ -369,6 +369,16 @@ pub fn random_id() -> [u8; 16] {
     let mut id = [0; 16];
     hasher.finalize_xof().fill(&mut id);
     id
+}
+
+/// A gateway has few capabilities.
+fn whose(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            ". The gateway gives up root's right to pass over permissions: the ledger's folder must belong to root"
+        }
+        _ => "",
+    }
 }
 
 fn failed(doing: &'static str, path: &Path, source: std::io::Error) -> Error {

@@ -1,0 +1,202 @@
+//! One security header after the other, from the outside to the packet inside.
+
+use headroom_ipsec::{Headers, Mode, Reason, SaSpec, qesp};
+use headroom_packet::{Ip, protocol};
+
+use super::attempt::{Sealed, rebuild};
+use super::known::{self, Plain};
+use super::report::protocol_name;
+use super::{Decoder, Failure, Inner, Layer, MOST_UNKNOWN, Outcome, Said, layer, seal};
+
+/// IPsec headers that are opened one inside the other.
+const MOST_LAYERS: usize = 4;
+
+impl Decoder {
+    /// Opens an IP packet whose upper protocol is a security protocol, and what
+    /// is inside, as long as that is one too.
+    pub(super) fn layers(&mut self, packet: &[u8], udp: Option<(u16, u16)>) -> Said {
+        let mut said = Said::bare(Outcome::Dummy);
+        let mut packet = packet.to_vec();
+        loop {
+            let Ok(ip) = Ip::parse(&packet) else {
+                said.outcome = Outcome::failed(Reason::BadInner, Vec::new());
+                return said;
+            };
+            let deep = said.layers.len() == MOST_LAYERS || ip.fragment().is_some();
+            let Some(protocol) = self.protocol(ip.upper()).filter(|_| !deep) else {
+                said.outcome = Outcome::Opened { inner: Inner::of(&ip) };
+                said.clear = Some(packet);
+                return said;
+            };
+            let sealed = seal(&packet, &ip, protocol, udp.filter(|_| said.layers.is_empty()));
+            match self.unwrap(&sealed, &mut said.layers, &mut said.notes) {
+                Ok(Some(inside)) => packet = inside,
+                Ok(None) => return said,
+                Err((reason, findings)) => {
+                    said.outcome = Outcome::failed(reason, findings);
+                    return said;
+                }
+            }
+        }
+    }
+
+    /// Removes one header; none: a dummy packet.
+    fn unwrap(
+        &mut self,
+        sealed: &Sealed<'_>,
+        layers: &mut Vec<Layer>,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let (spi, low) = sealed.numbers().map_err(|reason| (reason, Vec::new()))?;
+        let place = layers.len();
+        layers.push(layer(sealed, spi, low.into(), None));
+        let Some(index) = self.find(sealed, spi, notes) else {
+            return Err((Reason::UnknownSpi, self.unknown(sealed, spi)));
+        };
+        let opened = known::open(&mut self.known, index, sealed, low, notes);
+        let known = &mut self.known[index];
+        layers[place].sa = Some(known.spec.name.clone());
+        known.tally.packets += 1;
+        let opened = opened.and_then(|Plain { next_header, payload, number }| {
+            layers[place].sequence = number;
+            if next_header == protocol::NO_NEXT_HEADER {
+                return Ok(None);
+            }
+            let inside = inside(sealed, &known.spec, next_header, payload, notes)?;
+            let ip = Ip::parse(&inside).map_err(|_| (Reason::BadInner, Vec::new()))?;
+            shown_is_true(sealed, &ip)?;
+            Ok(Some(inside))
+        });
+        match &opened {
+            Ok(_) => known.tally.opened += 1,
+            Err((reason, _)) => *known.tally.failed.entry(reason.name()).or_default() += 1,
+        }
+        opened
+    }
+
+    /// The association of an SPI, best the one with the packet's destination.
+    fn find(&self, sealed: &Sealed<'_>, spi: u32, notes: &mut Vec<String>) -> Option<usize> {
+        let candidates = self.by_spi.get(&(spi, sealed.protocol.number()))?;
+        let exact = candidates
+            .iter()
+            .find(|index| self.known[**index].spec.destination == sealed.destination);
+        let index = *exact.or(candidates.first())?;
+        let spec = &self.known[index].spec;
+        if exact.is_none() {
+            notes.push(format!(
+                "the SPI is that of `{}`, whose destination is {}: a receiver would not find it",
+                spec.name, spec.destination
+            ));
+        }
+        let configured = spec.udp.is_some();
+        if configured != sealed.udp.is_some() {
+            let words = if configured {
+                "has `udp`, and this came without"
+            } else {
+                "has no `udp`, and this came in UDP"
+            };
+            notes.push(format!(
+                "`{}` {words}: a receiver would drop it (wrong-encapsulation)",
+                spec.name
+            ));
+        }
+        Some(index)
+    }
+
+    fn unknown(&mut self, sealed: &Sealed<'_>, spi: u32) -> Vec<String> {
+        let Self { known, summary, .. } = self;
+        let name = format!("{} {spi:#x} to {}", sealed.protocol, sealed.destination);
+        let counted = &mut summary.unknown;
+        if counted.len() < MOST_UNKNOWN || counted.contains_key(&name) {
+            *counted.entry(name).or_default() += 1;
+        } else {
+            *counted.entry("all further SPIs".into()).or_default() += 1;
+        }
+        const SHOWN: usize = 8;
+        let mut findings = Vec::new();
+        let named = known.iter().filter(|known| known.spec.spi == spi);
+        findings.extend(named.take(SHOWN).map(|known| {
+            let spec = &known.spec;
+            format!(
+                "`{}` has this SPI, but is {} to {}",
+                spec.name,
+                spec.protection.protocol(),
+                spec.destination
+            )
+        }));
+        if known.iter().any(|known| known.spec.spi == spi.swap_bytes()) {
+            findings.push("with its octets reversed it would be known: the SPI was written in the wrong order".into());
+        }
+        let same = known.iter().filter(|known| known.spec.protection.protocol() == sealed.protocol);
+        let total = same.clone().count();
+        let listed: Vec<String> = same
+            .take(SHOWN)
+            .map(|known| format!("{:#x} ({})", known.spec.spi, known.spec.name))
+            .collect();
+        findings.push(match total {
+            0 => format!("the configuration has no association of {}", sealed.protocol),
+            _ => {
+                let more = if total > SHOWN {
+                    format!(" and {} more", total - SHOWN)
+                } else {
+                    String::new()
+                };
+                format!("known for {}: {}{more}", sealed.protocol, listed.join(", "))
+            }
+        });
+        findings
+    }
+}
+
+/// The IP packet that was protected.
+fn inside(
+    sealed: &Sealed<'_>,
+    spec: &SaSpec,
+    next_header: u8,
+    payload: Vec<u8>,
+    notes: &mut Vec<String>,
+) -> Result<Vec<u8>, Failure> {
+    let tunnel = matches!(next_header, protocol::IPV4 | protocol::IPV6);
+    let words = match (tunnel, spec.mode) {
+        (true, Mode::Transport) => {
+            Some("in it is a whole packet, as of tunnel mode; the SA says transport")
+        }
+        (false, Mode::Tunnel) => {
+            Some("in it is no whole packet, as of transport mode; the SA says tunnel")
+        }
+        _ => None,
+    };
+    notes.extend(words.map(|words| format!("{words}: a receiver may drop it")));
+    if !tunnel {
+        return rebuild(sealed.header, next_header, &payload).ok_or((Reason::BadInner, Vec::new()));
+    }
+    let version = payload.first().map(|octet| octet >> 4);
+    let said = if next_header == protocol::IPV4 { 4 } else { 6 };
+    if version != Some(said) {
+        let found = version.map_or("nothing".into(), |version| format!("version {version}"));
+        let finding = format!("the trailer says IPv{said}; the packet begins as {found}");
+        return Err((Reason::BadInner, vec![finding]));
+    }
+    Ok(payload)
+}
+
+/// docs/qesp.md: what a router was told must be true.
+fn shown_is_true(sealed: &Sealed<'_>, ip: &Ip<'_>) -> Result<(), Failure> {
+    let Ok(Some(shown)) = sealed.clear() else { return Ok(()) };
+    let real = qesp::Clear::of(&Headers::read(ip));
+    if shown == real {
+        return Ok(());
+    }
+    let words = |clear: qesp::Clear| {
+        format!(
+            "{} {}→{}",
+            protocol_name(clear.protocol),
+            clear.source_port,
+            clear.destination_port
+        )
+    };
+    Err((
+        Reason::PortsMismatch,
+        vec![format!("it shows {}; the packet is {}", words(shown), words(real))],
+    ))
+}
