@@ -61,12 +61,12 @@ pub enum Error {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// A file cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {cause}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A ledger cannot be written.
     #[error(transparent)]
@@ -133,7 +133,7 @@ impl Request {
         }
         let wrong = |path: &Path| {
             let path = path.to_owned();
-            move |source| Error::Write { path, source }
+            move |cause| Error::Write { path, cause }
         };
         std::fs::create_dir_all(&self.folder).map_err(wrong(&self.folder))?;
         for (path, text, config) in &made {

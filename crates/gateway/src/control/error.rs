@@ -15,34 +15,34 @@ pub enum Error {
     #[error(transparent)]
     Ledger(#[from] ledger::Error),
     /// Associations and policies do not go together.
-    #[error("{}: {source}", origin.display())]
+    #[error("{}: {cause}", origin.display())]
     Engine {
         /// The configuration.
         origin: PathBuf,
         /// What is wrong.
-        source: headroom_ipsec::SpecError,
+        cause: headroom_ipsec::SpecError,
     },
     /// The host refused a change.
-    #[error("cannot set the host up: {0}")]
+    #[error(transparent)]
     Host(#[from] host::Error),
     /// The system refused something.
-    #[error("cannot {doing}: {source}")]
+    #[error("cannot {doing}: {cause}")]
     System {
         /// What was being done.
         doing: String,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The host was changed, and then something failed.
     #[error(
-        "{source}. What `{name}` is to protect is blocked until `headroom tunnel up` succeeds or `headroom tunnel down \
+        "{cause}. What `{name}` is to protect is blocked until `headroom tunnel up` succeeds or `headroom tunnel down \
          {name}`"
     )]
     HalfUp {
         /// The tunnel.
         name: String,
         /// What failed.
-        source: Box<Error>,
+        cause: Box<Error>,
     },
     /// There is no such gateway.
     #[error("{0}")]
@@ -58,7 +58,7 @@ impl Error {
         match self {
             Self::Config(_) | Self::Engine { .. } => 2,
             Self::Host(host::Error::Missing(..)) => 3,
-            Self::HalfUp { source, .. } => source.exit_code(),
+            Self::HalfUp { cause, .. } => cause.exit_code(),
             _ => 1,
         }
     }
@@ -71,7 +71,7 @@ pub(super) trait Doing<T> {
 
 impl<T> Doing<T> for io::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
-        self.map_err(|source| Error::System { doing: what(), source })
+        self.map_err(|cause| Error::System { doing: what(), cause })
     }
 }
 

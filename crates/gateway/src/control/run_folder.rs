@@ -125,8 +125,8 @@ impl RunFolder {
                 );
                 Err(Error::Refused(format!("the tunnel `{name}` is up already: {advice}")))
             }
-            Err(std::fs::TryLockError::Error(source)) => {
-                Err(Error::System { doing: path("lock", &beside), source })
+            Err(std::fs::TryLockError::Error(cause)) => {
+                Err(Error::System { doing: path("lock", &beside), cause })
             }
         }
     }

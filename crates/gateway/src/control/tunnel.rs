@@ -46,7 +46,7 @@ impl Planned {
         let specs = given.associations.into_iter().map(|association| association.spec).collect();
         let now = previous.map_or(Duration::ZERO, |(_, now)| now);
         let engine = Engine::new(specs, given.policies, previous.map(|(engine, _)| engine), now)
-            .map_err(|source| Error::Engine { origin: options.file.clone(), source })?;
+            .map_err(|cause| Error::Engine { origin: options.file.clone(), cause })?;
         let path_mtu = |to| {
             config.path_mtu.map_or_else(|| host::path_mtu(to, DEFAULT_MARK), |mtu| mtu as usize)
         };
@@ -101,7 +101,7 @@ impl Tunnel {
             Err(error) => {
                 // nothing was sent: the numbers are given back
                 let _ = keeper.stop();
-                return Err(Error::HalfUp { name, source: Box::new(error) });
+                return Err(Error::HalfUp { name, cause: Box::new(error) });
             }
         };
         Ok(Self {
@@ -207,13 +207,13 @@ impl Tunnel {
         self.rates.look(&self.datapath.engine(), self.datapath.now());
         match self.datapath.failure() {
             None => Ok(()),
-            Some(source) => Err(Error::System {
+            Some(cause) => Err(Error::System {
                 doing: format!(
                     "go on passing packets; what `{0}` was to protect is blocked until `headroom tunnel up` or \
                      `headroom tunnel down {0}`",
                     self.name
                 ),
-                source,
+                cause,
             }),
         }
     }

@@ -44,7 +44,13 @@ pub enum Error {
     Damaged(u64, &'static str),
     /// It cannot be read.
     #[error("cannot read the capture: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
 }
 
 /// A capture that is being read.

@@ -60,10 +60,10 @@ impl Keeper {
                 wait = if done { EVERY } else { RETRY };
             }
         });
-        let thread = thread.map_err(|source| Error::Disk {
+        let thread = thread.map_err(|cause| Error::Disk {
             doing: "start a thread for",
             path: place.ledger.clone(),
-            source,
+            cause,
         })?;
         Ok(Self { books, stop, thread: Some(thread) })
     }

@@ -19,10 +19,10 @@ pub(super) fn take(path: &Path) -> Result<File, Error> {
         .truncate(false)
         .mode(0o600)
         .open(&beside)
-        .map_err(|source| failed("make the lock", &beside, source))?;
+        .map_err(|cause| failed("make the lock", &beside, cause))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Error::InUse { path: path.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(failed("lock", &beside, source)),
+        Err(TryLockError::Error(cause)) => Err(failed("lock", &beside, cause)),
     }
 }

@@ -45,14 +45,14 @@ pub struct Place {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The disk did not do what it should.
-    #[error("cannot {doing} {}: {source}; no sequence number is used that it does not hold{}", path.display(), whose(source))]
+    #[error("cannot {doing} {}: {cause}; no sequence number is used that it does not hold{}", path.display(), whose(cause))]
     Disk {
         /// What was being done.
         doing: &'static str,
         /// To which file or folder.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// There is no ledger.
     #[error(
@@ -251,7 +251,7 @@ impl<D: Disk> Ledger<D> {
         };
         let witness = place.witness_folder.join(witness_name(&place.name, &main.id));
         let folder = &place.witness_folder;
-        disk.make_folder(folder).map_err(|source| failed("make the folder", folder, source))?;
+        disk.make_folder(folder).map_err(|cause| failed("make the folder", folder, cause))?;
         lock(&witness)?;
         let second = read_book(&disk, &witness)?;
         let (book, ledger_is_behind) = match second {
@@ -311,7 +311,7 @@ impl<D: Disk> Ledger<D> {
     /// this host.
     fn require_unused_elsewhere(&self, accounts: &[(Account, &str)]) -> Result<(), Error> {
         let folder = &self.witness_folder;
-        let files = self.disk.files(folder).map_err(|source| failed("read", folder, source))?;
+        let files = self.disk.files(folder).map_err(|cause| failed("read", folder, cause))?;
         for path in files {
             let a_ledger = path.extension().is_some_and(|extension| extension == "ledger");
             if !a_ledger || path == self.witness {
@@ -329,7 +329,7 @@ impl<D: Disk> Ledger<D> {
 }
 
 fn read_book(disk: &impl Disk, path: &Path) -> Result<Option<Book>, Error> {
-    let content = disk.read(path, MOST_OCTETS).map_err(|source| failed("read", path, source))?;
+    let content = disk.read(path, MOST_OCTETS).map_err(|cause| failed("read", path, cause))?;
     let Some(content) = content else { return Ok(None) };
     let book = Book::parse(&content);
     book.map(Some).map_err(|what| Error::Corrupt { path: path.to_owned(), what })
@@ -342,10 +342,10 @@ fn write_durably(disk: &impl Disk, path: &Path, book: &Book) -> Result<(), Error
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     let text = book.to_text();
-    disk.write(&new, text.as_bytes()).map_err(|source| failed("write", &new, source))?;
-    disk.sync(&new).map_err(|source| failed("write", &new, source))?;
-    disk.rename(&new, path).map_err(|source| failed("replace", path, source))?;
-    disk.sync_folder(folder).map_err(|source| failed("write the folder", folder, source))
+    disk.write(&new, text.as_bytes()).map_err(|cause| failed("write", &new, cause))?;
+    disk.sync(&new).map_err(|cause| failed("write", &new, cause))?;
+    disk.rename(&new, path).map_err(|cause| failed("replace", path, cause))?;
+    disk.sync_folder(folder).map_err(|cause| failed("write the folder", folder, cause))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -381,8 +381,8 @@ fn whose(error: &std::io::Error) -> &'static str {
     }
 }
 
-fn failed(doing: &'static str, path: &Path, source: std::io::Error) -> Error {
-    Error::Disk { doing, path: path.to_owned(), source }
+fn failed(doing: &'static str, path: &Path, cause: std::io::Error) -> Error {
+    Error::Disk { doing, path: path.to_owned(), cause }
 }
 
 /// `a`, `b` and 7 more.
