@@ -14,20 +14,20 @@ pub struct Section {
     pub about: Vec<String>,
     /// What was tried; nothing where the peer was missing.
     pub trials: Vec<Trial>,
-    /// What was moved both ways through our gateway, and what came of it.
-    pub transfers: Vec<(String, Outcome)>,
+    /// What else was tried, both ways, and what came of it.
+    pub others: Vec<(String, Outcome)>,
 }
 
 impl Section {
     /// A peer that could not be tried, and why.
     pub fn missing(title: &str, why: &str) -> Self {
         let about = vec![format!("Not tried: {why}.")];
-        Self { title: title.to_owned(), about, trials: Vec::new(), transfers: Vec::new() }
+        Self { title: title.to_owned(), about, trials: Vec::new(), others: Vec::new() }
     }
 
     /// A sentence for everything that failed.
     pub fn failures(&self) -> Vec<String> {
-        let transfers = self.transfers.iter().filter_map(|(what, outcome)| match outcome {
+        let transfers = self.others.iter().filter_map(|(what, outcome)| match outcome {
             Outcome::Failed(why) => Some(format!("{}: {what}: {why}", self.title)),
             _ => None,
         });
@@ -35,7 +35,7 @@ impl Section {
     }
 
     fn tally(&self) -> Tally {
-        let transfers = self.transfers.iter().flat_map(|(_, outcome)| [outcome; 2]);
+        let transfers = self.others.iter().flat_map(|(_, outcome)| [outcome; 2]);
         Tally::of(outcomes(self.trials.iter()).chain(transfers))
     }
 }
@@ -53,7 +53,7 @@ pub fn document(about: &[String], sections: &[Section]) -> String {
             text,
             "| {} | {} | {} | {} | {} |",
             section.title,
-            section.trials.len() + section.transfers.len(),
+            section.trials.len() + section.others.len(),
             tally.passed,
             tally.lacking,
             tally.failed
@@ -70,10 +70,10 @@ fn write_section(text: &mut String, section: &Section) {
     for paragraph in &section.about {
         let _ = write!(text, "\n{paragraph}\n");
     }
-    if !section.transfers.is_empty() {
-        text.push_str("\n| through our gateway, both ways | |\n|---|---|\n");
+    if !section.others.is_empty() {
+        text.push_str("\n| what | came of it |\n|---|---|\n");
     }
-    for (what, outcome) in &section.transfers {
+    for (what, outcome) in &section.others {
         let came = match outcome {
             Outcome::Passed => "passed".to_owned(),
             Outcome::Lacks(why) => (*why).to_owned(),
@@ -211,7 +211,7 @@ mod tests {
             title: "peer".to_owned(),
             about: vec!["about".to_owned()],
             trials,
-            transfers: vec![("a file".to_owned(), Outcome::Passed)],
+            others: vec![("a file".to_owned(), Outcome::Passed)],
         };
         let text = document(&["all".to_owned()], &[section]);
         assert!(text.contains("| peer | 3 | 4 | 1 | 1 |"), "{text}");

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use headroom_ipsec::spec::{
     self, Action, Addresses, Direction, DontFragment, Dscp, Lifetime, Mode, Padding, PolicySpec,
     Ports, SaSpec, Secrets, Selector, UdpPorts,
 };
-use headroom_ipsec::{Engine, FlowCache, Head, Headers, Outer, Reason, Verdict};
+use headroom_ipsec::{Engine, FlowCache, Head, Headers, Outer, Policy, Reason, Verdict};
 use headroom_packet::ip::Ip;
 
 use crate::case::{Association, Case, Guard, Side, UDP_PORT};
@@ -31,11 +31,19 @@ impl Ours {
     /// # Errors
     /// What the engine says.
     pub fn new(case: &Case, first: u64) -> Result<Self> {
+        Self::padded(case, first, Padding::None)
+    }
+
+    /// The same, with padding against traffic analysis.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn padded(case: &Case, first: u64, padding: Padding) -> Result<Self> {
         let mut associations = Vec::new();
         let mut names = [Vec::new(), Vec::new()];
         for (way, from) in [Side::Ours, Side::Theirs].into_iter().enumerate() {
             for sa in case.associations(from) {
-                let spec = spec(case, sa)?;
+                let spec = SaSpec { padding, ..spec(case, sa)? };
                 names[way].push(spec.name.clone());
                 associations.push(spec);
             }
@@ -88,6 +96,20 @@ impl Ours {
         if bundle.udp().is_some() {
             ping::sum_udp(&mut out);
         }
+        Ok(out)
+    }
+
+    /// A dummy packet towards the peer, as long as one with `len` octets.
+    ///
+    /// # Errors
+    /// Where the engine will not.
+    pub fn dummy(&mut self, len: usize) -> Result<Vec<u8>> {
+        let bundles = self.engine.policies().iter().flat_map(Policy::bundles);
+        let bundle = bundles.into_iter().next().context("no bundle")?;
+        let mut numbers = bundle.reserve(1, 0)?;
+        let mut out = vec![0; ROOM];
+        let length = bundle.seal_dummy(&mut numbers, len, &mut out)?;
+        out.truncate(length);
         Ok(out)
     }
 

@@ -82,6 +82,11 @@ pub fn libraries(program: &Located) -> Result<Vec<PathBuf>> {
     Ok(paths.collect())
 }
 
+/// Whether a missing kernel is one: there is none to boot elsewhere.
+pub fn kernel_required() -> bool {
+    required() && cfg!(target_arch = "x86_64")
+}
+
 /// Whether a missing peer is a failure of a test: `KERNEL_PEER=required`, or where
 /// all tests are required.
 pub fn required() -> bool {

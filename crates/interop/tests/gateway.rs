@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use headroom_interop::kernel::{Emulators, EndToEnd, end_to_end_cases};
-use headroom_interop::peer::{Peers, required};
+use headroom_interop::peer::{Peers, kernel_required, required};
 use headroom_interop::strongswan::{Proposal, join};
 
 const HELPER: &str = env!("CARGO_BIN_EXE_headroom-interop");
@@ -39,7 +39,7 @@ fn files_cross_a_real_kernel_both_ways() {
         match EndToEnd::boot(&Peers::from_environment(), Emulators::Any, Path::new(HELPER)) {
             Ok(kernel) => kernel,
             Err(why) => {
-                assert!(!required(), "{why:#}");
+                assert!(!kernel_required(), "{why:#}");
                 eprintln!("skipped: {why:#}");
                 return;
             }

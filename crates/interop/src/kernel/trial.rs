@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use headroom_ipsec::Reason;
+use headroom_ipsec::spec::Padding;
 
 use super::xfrm::{self, Traffic};
 use super::{Emulators, Frames, Machine};
@@ -20,6 +21,8 @@ use crate::trial::{Outcome, Trial, flip, request};
 const ANSWER: Duration = Duration::from_secs(10);
 /// Echoes of a case.
 const ECHOES: u16 = 3;
+/// What the kernel counts where a check value is wrong.
+const PROTOCOL_ERROR: &str = "XfrmInStateProtoError";
 /// Octets from a packet's end at which a bit is flipped: in the check value or, under
 /// AH, the data; and in the middle.
 const ALTERED: [usize; 2] = [0, 40];
@@ -100,11 +103,40 @@ impl KernelPeer {
             .filter_map(|(more, name)| (more > 0).then_some((name, more)))
             .collect();
         answered.with_context(|| format!("the kernel counted {raised:?}"))?;
-        let expected =
-            [("XfrmInStateProtoError", ALTERED.len() as u64), ("XfrmInStateSeqError", 1)];
+        let expected = [(PROTOCOL_ERROR, ALTERED.len() as u64), ("XfrmInStateSeqError", 1)];
         if raised != expected.map(|(name, count)| (name.to_owned(), count)).into() {
             bail!("the kernel counted {raised:?}, not {expected:?}");
         }
+        Ok(())
+    }
+
+    /// Padding against traffic analysis and dummy packets (RFC 4303, sections 2.7
+    /// and 2.6): the kernel answers the padded echo, and drops the dummy.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn try_hidden_lengths(&mut self) -> Result<()> {
+        let tunnel = |case: &Case| case.to_string() == "ESP aes-128-gcm, tunnel, IPv4 in IPv4";
+        let case = Case::esp().into_iter().find(tunnel).context("no such case")?;
+        self.machine.run(&xfrm::line(&case, 1, Traffic::Echoes))?;
+        let mut ours = Ours::padded(&case, 1, Padding::Multiple(256))?;
+        self.id += 1;
+        let before = self.counters()?;
+        for sequence in 1..=ECHOES {
+            let echo = request(&case, Side::Ours, self.id, sequence, &DATA);
+            let sealed = ours.seal(&echo)?;
+            ensure!(sealed.len() > 256, "the echo was not padded: {} octets", sealed.len());
+            self.frames.send(&ours.dummy(100)?)?;
+            self.frames.send(&sealed)?;
+            self.answer(&ours, sequence).with_context(|| format!("padded echo {sequence}"))?;
+        }
+        // Linux takes a dummy for a protocol error, not for a forgery
+        let raised = self.counters()?[PROTOCOL_ERROR] - before[PROTOCOL_ERROR];
+        let states = self.machine.run("/ip -s xfrm state list src 10.77.0.1")?;
+        ensure!(
+            raised == u64::from(ECHOES) && states.contains("failed 0"),
+            "the kernel counted {raised} dummies, of {ECHOES}: {states}"
+        );
         Ok(())
     }
 
