@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use headroom_interop::case::Case;
 use headroom_interop::kernel::{Emulators, EndToEnd, KernelPeer, end_to_end_cases};
-use headroom_interop::matrix::{self, Section};
+use headroom_interop::matrix::{self, Other, Section};
 use headroom_interop::peer::{Peers, required};
 use headroom_interop::scapy::{self, Scapy};
 use headroom_interop::strongswan::{self, Proposal, SWANCTL};
@@ -174,7 +174,7 @@ fn against_kernel(run: &Run) -> Result<Section> {
             "Linux pads AH over IPv4 to 8 octets unless an association has `flag align4`; both are tried. Where families differ, associations have `flag af-unspec`.".to_owned(),
         ],
         trials,
-        others: vec![(hidden.to_owned(), padded)],
+        others: vec![Other { what: hidden.to_owned(), directions: 1, outcome: padded }],
     })
 }
 
@@ -183,7 +183,7 @@ fn gateway_against_kernel(run: &Run) -> Result<Section> {
     let mut kernel = EndToEnd::boot(&run.peers, run.emulators, &run.helper)?;
     let transfers = end_to_end_cases()
         .iter()
-        .map(|case| (case.to_string(), Outcome::of(kernel.try_case(&headroom, case))))
+        .map(|case| both_ways(case.to_string(), kernel.try_case(&headroom, case)))
         .collect();
     Ok(Section {
         title: format!("Linux {}, whole gateway", kernel.release().split(' ').next().unwrap_or_default()),
@@ -200,7 +200,7 @@ fn gateway_against_strongswan(run: &Run) -> Result<Section> {
         .into_iter()
         .map(|proposal| {
             let what = format!("ESP {}, tunnel, IPv4 in IPv4, in UDP", proposal.suite());
-            (what, Outcome::of(strongswan::join(&run.peers, &headroom, proposal)))
+            both_ways(what, strongswan::join(&run.peers, &headroom, proposal))
         })
         .collect();
     Ok(Section {
@@ -214,6 +214,10 @@ fn gateway_against_strongswan(run: &Run) -> Result<Section> {
         trials: Vec::new(),
         others: transfers,
     })
+}
+
+fn both_ways(what: String, result: Result<()>) -> Other {
+    Other { what, directions: 2, outcome: Outcome::of(result) }
 }
 
 /// Two sockets, as one for both families would get the kernel's IPv6 only.

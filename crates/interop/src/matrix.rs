@@ -14,8 +14,19 @@ pub struct Section {
     pub about: Vec<String>,
     /// What was tried; nothing where the peer was missing.
     pub trials: Vec<Trial>,
-    /// What else was tried, both ways, and what came of it.
-    pub others: Vec<(String, Outcome)>,
+    /// What else was tried.
+    pub others: Vec<Other>,
+}
+
+/// Something tried that is no combination.
+#[derive(Debug)]
+pub struct Other {
+    /// What.
+    pub what: String,
+    /// In how many directions: one or two.
+    pub directions: usize,
+    /// What came of it.
+    pub outcome: Outcome,
 }
 
 impl Section {
@@ -27,15 +38,18 @@ impl Section {
 
     /// A sentence for everything that failed.
     pub fn failures(&self) -> Vec<String> {
-        let transfers = self.others.iter().filter_map(|(what, outcome)| match outcome {
-            Outcome::Failed(why) => Some(format!("{}: {what}: {why}", self.title)),
+        let transfers = self.others.iter().filter_map(|other| match &other.outcome {
+            Outcome::Failed(why) => Some(format!("{}: {}: {why}", self.title, other.what)),
             _ => None,
         });
         self.trials.iter().flat_map(Trial::failures).chain(transfers).collect()
     }
 
     fn tally(&self) -> Tally {
-        let transfers = self.others.iter().flat_map(|(_, outcome)| [outcome; 2]);
+        let transfers = self
+            .others
+            .iter()
+            .flat_map(|other| std::iter::repeat_n(&other.outcome, other.directions));
         Tally::of(outcomes(self.trials.iter()).chain(transfers))
     }
 }
@@ -73,7 +87,7 @@ fn write_section(text: &mut String, section: &Section) {
     if !section.others.is_empty() {
         text.push_str("\n| what | came of it |\n|---|---|\n");
     }
-    for (what, outcome) in &section.others {
+    for Other { what, outcome, .. } in &section.others {
         let came = match outcome {
             Outcome::Passed => "passed".to_owned(),
             Outcome::Lacks(why) => (*why).to_owned(),
@@ -211,7 +225,11 @@ mod tests {
             title: "peer".to_owned(),
             about: vec!["about".to_owned()],
             trials,
-            others: vec![("a file".to_owned(), Outcome::Passed)],
+            others: vec![Other {
+                what: "a file".to_owned(),
+                directions: 2,
+                outcome: Outcome::Passed,
+            }],
         };
         let text = document(&["all".to_owned()], &[section]);
         assert!(text.contains("| peer | 3 | 4 | 1 | 1 |"), "{text}");
