@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use headroom_netio::udp::{Options, Train};
-use headroom_netio::{Inbox, UdpSocket, wait_readable};
+use headroom_netio::{Inbox, UdpSocket, errors, wait_readable};
 
 use crate::form::{Answer, Header, Kind};
 
@@ -52,8 +52,8 @@ impl Server {
         let mut session = Session { number: 0, highest: 0, counted: 0 };
         loop {
             wait_readable(&[&socket], Some(Duration::from_secs(60)))?;
-            if socket.receive(&mut inbox).is_err() {
-                continue; // a client that has ended refuses its answer
+            if !take(&socket, &mut inbox) {
+                continue;
             }
             for message in inbox.packets().filter(|message| !message.damaged) {
                 let to = message.source;
@@ -72,6 +72,16 @@ impl Server {
             }
         }
     }
+}
+
+/// Receives a batch, if there is one. A client that has ended, or whose way is
+/// gone, refuses its answer, and the socket is readable until that was read.
+fn take(socket: &UdpSocket, inbox: &mut Inbox) -> bool {
+    let received = matches!(socket.receive(inbox), Ok(1..));
+    if !received {
+        while let Ok(Some(_)) = errors::read(socket) {}
+    }
+    received
 }
 
 impl Session {
@@ -99,4 +109,25 @@ fn send(socket: &UdpSocket, to: SocketAddr, datagram: &[u8]) {
         datagrams: &datagrams,
     };
     let _ = socket.send(&train);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_is_gone_does_not_keep_the_server_busy() {
+        let server = Server::bind("127.0.0.1:0".parse().expect("an address")).expect("a server");
+        let client = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let gone = client.local_addr().expect("its address");
+        drop(client);
+        send(&server.socket, gone, b"an answer that is refused");
+        let mut inbox = Inbox::new(1);
+        let a_second = Some(Duration::from_secs(1));
+        wait_readable(&[&server.socket], a_second).expect("the refusal");
+        assert!(!take(&server.socket, &mut inbox), "nothing was received");
+        // poll(2) tells of nothing any more
+        let ready = wait_readable(&[&server.socket], Some(Duration::ZERO)).expect("an answer");
+        assert_eq!(ready, 0);
+    }
 }
