@@ -205,8 +205,8 @@ impl Sa {
         self.state.born
     }
 
-    /// Looks whether a limit is reached. Octets and packets may pass it by what
-    /// is protected between two calls, never the hard limit of packets outbound.
+    /// Looks whether a limit is reached. The hard limits of packets and octets
+    /// hold between two calls too; the others are noticed here.
     pub(crate) fn tick(&self, now: Duration) -> Option<Event> {
         let age = now.saturating_sub(self.state.born).as_secs();
         let reached = |limits: &Limits| {
