@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use common::{Ground, HEADROOM, privileged};
+use common::{Ground, HEADROOM, part, privileged};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{
     AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, setsockopt, socket,
@@ -368,6 +368,77 @@ fn a_tunnel_from_keygen_to_down() {
     assert_eq!(exchange().as_deref(), Ok(SECRET), "in clear, as before");
     let nothing = hosts[1].tunnel(&["down"]);
     assert!(String::from_utf8_lossy(&nothing.stderr).contains("no tunnel is up"), "{nothing:?}");
+}
+
+/// A router without any key tells Q-ESP flows apart by a rule of nftables, and a
+/// capture of it opens with the keys.
+#[test]
+fn q_esp_is_classified_by_a_stock_rule_and_decoded_from_a_capture() {
+    if !privileged() {
+        return;
+    }
+    const DATAGRAMS: usize = 20;
+    let ground = Ground::new("qesp");
+    let hosts = link(&ground);
+    let files = keygen(&ground, &["--protocol", "qesp"]);
+    let mut gateways = Alive(Vec::new());
+    for (host, file) in hosts.iter().zip(&files) {
+        host.must(&["up", text(file), "--background"]);
+        gateways.note(host);
+    }
+    // what a router on the way would have (docs/qesp.md)
+    let rules = "table inet router {
+  counter matched {}
+  counter other_port {}
+  counter other_protocol {}
+  chain prerouting {
+    type filter hook prerouting priority raw;
+    meta l4proto 253 @th,16,16 6000 @th,32,8 17 counter name matched
+    meta l4proto 253 @th,16,16 6001 counter name other_port
+    meta l4proto 253 @th,16,16 6000 @th,32,8 6 counter name other_protocol
+  }
+}
+";
+    let rules = ground.write("rules.nft", rules);
+    hosts[1].run(move || nft(&["-f", text(&rules)]));
+    let capture = hosts[1].capture("eth0");
+    let receiver = hosts[1].socket("192.0.2.2:6000");
+    let sender = hosts[0].socket("192.0.2.1:5004");
+    for _ in 0..DATAGRAMS {
+        let mut room = [0; 100];
+        sender.send_to(SECRET, "192.0.2.2:6000").expect("sent");
+        let len = receiver.recv(&mut room).expect("it arrives");
+        assert_eq!(&room[..len], SECRET);
+    }
+    let frames = capture.finish();
+    assert!(!frames.iter().any(|frame| contains(frame, SECRET)), "it is readable on the wire");
+    let counted = hosts[1].run(|| nft(&["list", "counters", "table", "inet", "router"]));
+    let packets = |name: &str| -> usize {
+        let behind = counted.split(&format!("counter {name} {{")).nth(1).expect("the counter");
+        let word = behind.split_whitespace().nth(1).expect("a number");
+        word.parse().expect("a number")
+    };
+    let all = ["matched", "other_port", "other_protocol"].map(packets);
+    assert_eq!(all, [DATAGRAMS, 0, 0], "{counted}");
+
+    let captured = ground.path("wire.pcap");
+    std::fs::write(&captured, pcap(&frames)).expect("written");
+    let clear = ground.path("clear.pcap");
+    let (code, said) = decode(&captured, &files[1], &["--json", "--out", text(&clear)]);
+    assert_eq!(code, Some(0), "{said}");
+    let clear = std::fs::read(&clear).expect("the clear packets");
+    let secrets = clear.windows(SECRET.len()).filter(|window| *window == SECRET).count();
+    assert_eq!(secrets, DATAGRAMS);
+    for host in &hosts {
+        host.must(&["down"]);
+    }
+}
+
+/// Runs nft and gives what it says.
+fn nft(arguments: &[&str]) -> String {
+    let output = part("nft").args(arguments).output().expect("nft");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
 }
 
 /// DATAPATH's first test: killed under load again and again, no IV is sent twice.
