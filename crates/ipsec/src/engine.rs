@@ -28,8 +28,6 @@ pub struct Engine {
     /// The number of Q-ESP, where an association has it.
     qesp: HashSet<u8>,
     counters: Arc<Counters>,
-    /// Without policies everything is allowed that can be opened.
-    enforced: bool,
 }
 
 /// SPI, protocol and destination.
@@ -89,7 +87,6 @@ impl Engine {
         now: Duration,
     ) -> Result<Self, SpecError> {
         let mut engine = Self::with_associations(associations, previous, now)?;
-        engine.enforced = true;
         let mut made: Vec<Policy> = Vec::with_capacity(policies.len());
         for spec in policies {
             let policy = engine.policy(&spec, &made)?;
@@ -105,15 +102,6 @@ impl Engine {
         }
         engine.policies = Database::new(made);
         Ok(engine)
-    }
-
-    /// Associations alone: whatever can be opened is allowed. For looking at
-    /// captures.
-    ///
-    /// # Errors
-    /// The first that makes no sense.
-    pub fn without_policies(associations: Vec<SaSpec>) -> Result<Self, SpecError> {
-        Self::with_associations(associations, None, Duration::ZERO)
     }
 
     fn with_associations(
@@ -134,7 +122,6 @@ impl Engine {
             inbound: Directory::default(),
             qesp: HashSet::new(),
             counters: previous.map_or_else(Arc::default, |engine| Arc::clone(&engine.counters)),
-            enforced: false,
         };
         for spec in associations {
             check(&spec)?;
@@ -251,18 +238,14 @@ impl Engine {
         &self,
         headers: &Headers,
         applied: &[Option<&Entry>; 2],
-    ) -> Result<Option<&Policy>, Reason> {
-        if !self.enforced {
-            return Ok(None);
-        }
+    ) -> Result<&Policy, Reason> {
         let (inner, over) = match applied {
             [Some(outer), Some(inner)] => (*inner, Some(outer.sa.spec.spi)),
             [Some(only), None] => (*only, None),
             [None, _] => return Err(Reason::PolicyMismatch),
         };
         let candidates = inner.uses.iter().filter(|of| of.over == over).map(|of| of.policy);
-        let hit = self.policies.first_arriving(headers, candidates);
-        hit.map(Some).ok_or(Reason::PolicyMismatch)
+        self.policies.first_arriving(headers, candidates).ok_or(Reason::PolicyMismatch)
     }
 
     #[inline(always)]

@@ -53,8 +53,8 @@ pub struct Opened<'e> {
     pub associations: [Option<&'e Sa>; 2],
     /// The whole sequence number of the innermost.
     pub sequence: u64,
-    /// The policy that allows it; none where the engine has no policies.
-    pub policy: Option<&'e Policy>,
+    /// The policy that allows it.
+    pub policy: &'e Policy,
 }
 
 /// Associations that were applied, the outermost first.

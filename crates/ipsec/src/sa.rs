@@ -152,11 +152,6 @@ impl Sa {
         &self.spec
     }
 
-    /// Names its key without telling it.
-    pub fn fingerprint(&self) -> Fingerprint {
-        fingerprint(&self.spec.protection)
-    }
-
     /// Its sequence numbers; of no meaning inbound.
     pub fn sequence(&self) -> &Sequence {
         &self.state.sequence

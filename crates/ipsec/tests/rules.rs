@@ -412,12 +412,17 @@ fn wrong_spi_protocol_and_encapsulation_have_names() {
         .expect("opened");
 }
 
+/// Associations without policies.
+fn alone(associations: Vec<SaSpec>) -> Result<Engine, SpecError> {
+    Engine::new(associations, Vec::new(), None, Duration::ZERO)
+}
+
 #[test]
 fn associations_that_make_no_sense_are_refused_with_a_sentence() {
     let refuse = |change: &dyn Fn(&mut SaSpec), shape: Shape, direction, words: &str| {
         let mut sa = shape.associations(direction).remove(0);
         change(&mut sa);
-        let error: SpecError = Engine::without_policies(vec![sa]).expect_err(words);
+        let error: SpecError = alone(vec![sa]).expect_err(words);
         assert!(error.to_string().contains(words), "{error}");
     };
     let (tunnel, qesp) = (shape(), Shape { kind: Kind::QEsp, ..shape() });
@@ -434,7 +439,7 @@ fn associations_that_make_no_sense_are_refused_with_a_sentence() {
     let ah = Shape { kind: Kind::Ah, ..tunnel };
     refuse(&|sa| sa.udp = Some(ports), ah, Direction::Out, "NAT");
     let twice = [tunnel.associations(Direction::In), tunnel.associations(Direction::In)].together();
-    assert!(Engine::without_policies(twice).is_err());
+    assert!(alone(twice).is_err());
 }
 
 /// Associations cannot be copied, for their keys cannot.

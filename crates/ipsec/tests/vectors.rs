@@ -6,8 +6,8 @@ mod common;
 
 use std::net::IpAddr;
 
-use headroom_ipsec::spec::{Direction, Mode, Protection, Secrets};
-use headroom_ipsec::{Engine, Head, Outer, Reason, SaSpec};
+use headroom_ipsec::spec::{Action, Direction, Mode, Protection, Secrets};
+use headroom_ipsec::{Head, Outer, Reason, SaSpec};
 use headroom_suite::{Key, Mac, Suite};
 
 fn hex(text: &str) -> Vec<u8> {
@@ -57,7 +57,8 @@ fn open(vector: &Vector) -> Vec<u8> {
     let mut sa =
         SaSpec::new("vector", Direction::In, vector.mode, spi, ends, Protection::Esp(secrets));
     sa.extended_sequence = false;
-    let engine = Engine::without_policies(vec![sa]).expect("an engine");
+    let action = Action::Protect { out: Vec::new(), inbound: vec!["vector".into()] };
+    let engine = common::engine(vec![sa], action);
     let (source, destination) = ends;
     let outer = Outer { source, destination, tos: 0, header: &header, udp: None };
 

@@ -220,7 +220,7 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
             let bytes = opened.head.len() + payload_len;
             let record = Record::new(self.shared.now(), Way::In, Decision::Protect);
             let mut record = record.of(&opened.headers, 1, bytes);
-            record.policy = opened.policy.map(|policy| policy.name.clone());
+            record.policy = Some(opened.policy.name.clone());
             let names = opened.associations.iter().rev().flatten();
             record.associations = names.map(|sa| sa.spec().name.clone()).collect();
             record.sequence = Some(opened.sequence);
