@@ -1,7 +1,7 @@
 //! A whole IP packet of either version, as a gateway looks at it: addresses,
 //! upper-layer protocol, ports, fragment, and where a security header goes.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use crate::{Error, be16, be32, ipv4, ipv6, protocol};
 
@@ -58,8 +58,8 @@ pub struct Ip<'a> {
     /// The octet that names the fragment header, and where that one stands
     /// (IPv6).
     fragment_header: Option<(usize, usize)>,
-    /// Where the routing header stands (IPv6).
-    routing: Option<usize>,
+    /// There is a routing header (IPv6).
+    routing: bool,
 }
 
 impl<'a> Ip<'a> {
@@ -107,7 +107,7 @@ impl<'a> Ip<'a> {
             security_field: V4_PROTOCOL,
             fragment: (more || offset > 0).then_some(fragment),
             fragment_header: None,
-            routing: None,
+            routing: false,
         })
     }
 
@@ -121,7 +121,7 @@ impl<'a> Ip<'a> {
             security_field: V6_NEXT_HEADER,
             fragment: None,
             fragment_header: None,
-            routing: None,
+            routing: false,
         };
         // The headers to skip are those of RFC 4301, section 4.4.1.1: AH and
         // ESP count as upper-layer protocols.
@@ -168,7 +168,7 @@ impl<'a> Ip<'a> {
                     self.fragment = Some(Fragment { id: be32(header, 4), offset, more });
                 }
             }
-            protocol::ROUTING => self.routing = Some(at),
+            protocol::ROUTING => self.routing = true,
             _ => {}
         }
         self.upper = header[0];
@@ -219,35 +219,10 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// The address at which the packet arrives in the end: the last one of a
-    /// source route that is not used up yet (types 0, 2 and 4 in IPv6, loose
-    /// and strict in IPv4), which AH covers (RFC 4302, sections 3.3.3.1.1 and
-    /// 3.3.3.1.2), else the destination field.
-    pub fn final_destination(&self) -> IpAddr {
-        let routed = match self.version {
-            Version::V4 => ipv4::Packet::trusted(self.bytes).route_end().map(IpAddr::V4),
-            Version::V6 => self.routing.and_then(|at| self.route_end(at)).map(IpAddr::V6),
-        };
-        routed.unwrap_or_else(|| self.destination())
-    }
-
-    fn route_end(&self, at: usize) -> Option<Ipv6Addr> {
-        let len = (usize::from(self.bytes[at + 1]) + 1) * 8;
-        let header = &self.bytes[at..at + len];
-        let last = match (header[2], header[3]) {
-            (_, 0) => return None,          // no segments left
-            (0 | 2, _) => len.max(16) - 16, // RFC 5095, RFC 6275
-            (4, _) => 8,                    // segments stand in reverse (RFC 8754)
-            _ => return None,
-        };
-        let octets = header.get(last.max(8)..last.max(8) + 16)?;
-        Some(Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?))
-    }
-
     /// True with an IPv6 routing header, which may mean that a checksum covers
     /// another address than the destination field's (RFC 8200, section 8.1).
     pub(crate) fn has_routing_header(&self) -> bool {
-        self.routing.is_some()
+        self.routing
     }
 
     /// Type of Service (IPv4) or Traffic Class (IPv6): DSCP and ECN.

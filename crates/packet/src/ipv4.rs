@@ -15,8 +15,6 @@ mod option {
     pub(super) const NO_OPERATION: u8 = 1;
     /// Flag: the option is copied to every fragment.
     pub(super) const COPIED: u8 = 0x80;
-    pub(super) const LOOSE_ROUTE: u8 = 131;
-    pub(super) const STRICT_ROUTE: u8 = 137;
 }
 
 /// A packet whose header, options included, is known to be whole.
@@ -109,25 +107,6 @@ impl<'a> Packet<'a> {
         let padded = len.next_multiple_of(4);
         out[len..padded].fill(option::END);
         padded
-    }
-
-    /// The last address of a loose or strict source route that is not used up.
-    pub(crate) fn route_end(&self) -> Option<Ipv4Addr> {
-        let mut options = self.options();
-        loop {
-            match *options {
-                [] | [option::END, ..] => return None,
-                [option::NO_OPERATION, ..] => options = &options[1..],
-                [option::LOOSE_ROUTE | option::STRICT_ROUTE, len, next, ..] if len >= 7 => {
-                    let route = options.get(..usize::from(len))?;
-                    let [.., a, b, c, d] = *route else { return None };
-                    return (next <= len).then(|| Ipv4Addr::new(a, b, c, d));
-                }
-                // kind and length are two octets themselves: each round consumes some
-                [_, len, ..] if len >= 2 => options = options.get(usize::from(len)..)?,
-                _ => return None,
-            }
-        }
     }
 
     /// What was captured behind the header.

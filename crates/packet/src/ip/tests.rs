@@ -46,7 +46,6 @@ fn reads_what_etherparse_writes() {
         assert_eq!(bytes[ip.security_field()], 17);
         assert_eq!(ip.version() == Version::V6, v6);
         assert!(ip.dont_fragment());
-        assert_eq!(ip.final_destination(), ip.destination());
     }
 }
 
@@ -79,33 +78,17 @@ fn destination_options_for_the_nodes_of_a_route_stay_before_a_security_header() 
     let ip = Ip::parse(&bytes).expect("a good packet");
     assert_eq!((ip.security_offset(), ip.security_field()), (72, 48));
     assert_eq!(ip.upper_offset(), 80);
-    assert_eq!(ip.final_destination(), IpAddr::from([0xaa; 16]));
 }
 
 #[test]
-fn the_end_of_a_segment_route_is_its_first_entry() {
-    let mut routing = vec![4, 4, 1, 1, 0, 0, 0]; // 40 octets, two segments
-    routing.extend([0xbb; 16]);
-    routing.extend([0xcc; 16]);
-    let bytes = chain(&[(43, &routing)], 59, &[]);
-    let ip = Ip::parse(&bytes).expect("a good packet");
-    assert_eq!(ip.final_destination(), IpAddr::from([0xbb; 16]));
-    assert_eq!((ip.upper(), ip.ports()), (59, None));
-}
-
-#[test]
-fn a_source_route_of_ipv4_ends_at_its_last_address() {
+fn ports_are_found_behind_a_source_route_of_ipv4() {
     let mut bytes = build(false, b"");
     bytes[0] = 0x48;
     bytes.splice(20..20, [1, 131, 11, 4, 1, 1, 1, 1, 9, 9, 9, 9]);
     let len = bytes.len();
     crate::put16(&mut bytes, 2, len as u16);
     let ip = Ip::parse(&bytes).expect("a good packet");
-    assert_eq!(ip.final_destination(), IpAddr::from([9, 9, 9, 9]));
     assert_eq!((ip.security_offset(), ip.ports()), (32, Some((4000, 53))));
-    bytes[23] = 12; // used up
-    let ip = Ip::parse(&bytes).expect("a good packet");
-    assert_eq!(ip.final_destination(), ip.destination());
 }
 
 #[test]
@@ -165,7 +148,7 @@ fn what_is_not_a_packet_is_an_error() {
 
 /// Calls everything a packet offers.
 fn touch(ip: &Ip<'_>) {
-    let _ = (ip.source(), ip.destination(), ip.final_destination(), ip.tos(), ip.hop_limit());
+    let _ = (ip.source(), ip.destination(), ip.tos(), ip.hop_limit());
     let _ = (ip.flow_label(), ip.ports(), ip.fragment(), ip.dont_fragment(), ip.payload());
     assert!(ip.security_field() < ip.security_offset());
     assert!(ip.security_offset() <= ip.upper_offset());
