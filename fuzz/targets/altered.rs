@@ -6,7 +6,7 @@ mod common;
 
 use common::Shape;
 use headroom_ipsec::spec::Direction;
-use headroom_ipsec::{FlowCache, Head, Headers, Outer, Verdict};
+use headroom_ipsec::{FlowCache, Room, Headers, Outer, Verdict};
 use headroom_packet::ip::Ip;
 use libfuzzer_sys::fuzz_target;
 
@@ -54,7 +54,7 @@ fuzz_target!(|octets: &[u8]| {
         udp: shape.in_udp().then_some((4500, 4500)),
     };
     let unchanged = body == original;
-    let mut room = Head::default();
+    let mut room = Room::default();
     let receiver = shape.engine(Direction::In);
     match receiver.open(&outer, shape.protocol(), &mut body, &mut room) {
         Ok(opened) => {

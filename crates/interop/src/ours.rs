@@ -7,7 +7,7 @@ use headroom_ipsec::spec::{
     self, Action, Addresses, Direction, DontFragment, Dscp, Lifetime, Mode, Padding, PolicySpec,
     Ports, SaSpec, Secrets, Selector, UdpPorts,
 };
-use headroom_ipsec::{Engine, FlowCache, Head, Headers, Outer, Policy, Reason, Verdict};
+use headroom_ipsec::{Engine, FlowCache, Headers, Outer, Policy, Reason, Room, Verdict};
 use headroom_packet::ip::Ip;
 
 use crate::case::{Association, Case, Guard, Side, UDP_PORT};
@@ -137,7 +137,7 @@ impl Ours {
             body.drain(..UDP_HEADER_LEN.min(body.len()));
             protocol = spec::ESP;
         }
-        let mut room = Head::default();
+        let mut room = Room::default();
         let opened = self.engine.open(&outer, protocol, &mut body, &mut room)?;
         Ok([opened.head, &body[opened.payload]].concat())
     }

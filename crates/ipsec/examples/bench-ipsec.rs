@@ -11,7 +11,7 @@ use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use headroom_ipsec::spec::{
     Action, Addresses, Direction, Mode, Protection, Secrets, Selector, UdpPorts,
 };
-use headroom_ipsec::{Engine, FlowCache, Head, Headers, Outer, PolicySpec, SaSpec, Verdict};
+use headroom_ipsec::{Engine, FlowCache, Headers, Outer, PolicySpec, Room, SaSpec, Verdict};
 use headroom_packet::header::Fresh;
 use headroom_packet::ip::Ip;
 use headroom_suite::{Key, Mac, Suite};
@@ -197,7 +197,7 @@ fn measure(kind: Kind, len: usize) -> Row {
                     *sealed = bundle.seal(&mut numbers, &headers, len, out, write).expect("sealed");
                 }
             });
-            let mut head = Head::default();
+            let mut room = Room::default();
             own[1] = timed(|| {
                 for (out, len) in train.iter_mut().zip(lens) {
                     let (header, body) = out[..len].split_at_mut(20);
@@ -208,7 +208,7 @@ fn measure(kind: Kind, len: usize) -> Row {
                             (&[], Some((4500, 4500)), &mut body[8..], 50);
                     }
                     let outer = Outer { source: NEAR, destination: FAR, tos: 0, header, udp };
-                    black_box(receiver.open(&outer, protocol, body, &mut head).expect("opened"));
+                    black_box(receiver.open(&outer, protocol, body, &mut room).expect("opened"));
                 }
             });
         }
@@ -276,9 +276,9 @@ fn decisions() -> Vec<(&'static str, f64)> {
     let outer = Outer { source: NEAR, destination: FAR, tos: 0, header: &[], udp: None };
     let mut body = [0u8; 64];
     body[..4].copy_from_slice(&0x0fff_0000u32.to_be_bytes());
-    let mut head = Head::default();
+    let mut room = Room::default();
     let no_spi = per_call(|_| {
-        let _ = black_box(engine.open(&outer, 50, &mut body, &mut head));
+        let _ = black_box(engine.open(&outer, 50, &mut body, &mut room));
     });
     vec![
         ("a flow that was decided before", known),

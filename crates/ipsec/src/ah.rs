@@ -1,7 +1,7 @@
 //! AH's header (RFC 4302, section 2), and what of an IP header it covers.
 
-use crate::head::Head;
 use crate::reason::Reason;
+use crate::room::Head;
 use crate::sa::Sa;
 
 /// Octets before the check value.

@@ -158,8 +158,7 @@ impl Engine {
                 self.outbound.push(sa);
             }
             Direction::In => {
-                let place = (sa.spec.spi, protocol, sa.spec.destination);
-                if self.inbound.find(place).is_some() {
+                if self.inbound.find(sa.spec.spi, protocol, &sa.spec.destination).is_some() {
                     return Err(SpecError::sa(&sa.spec, "its SPI is in use at the same address"));
                 }
                 self.inbound.add(sa);
@@ -182,8 +181,8 @@ impl Engine {
                 for (inner, over) in self.chains(&spec.name, inbound, Direction::In)? {
                     let over = over.map(|over| over.spec.spi);
                     let protocol = inner.spec.protection.protocol();
-                    let place = (inner.spec.spi, protocol, inner.spec.destination);
-                    if let Some(entry) = self.inbound.find_mut(place) {
+                    let SaSpec { spi, destination, .. } = &inner.spec;
+                    if let Some(entry) = self.inbound.find_mut(*spi, protocol, destination) {
                         entry.uses.push(Use { policy: earlier.len(), over });
                     }
                 }
@@ -249,8 +248,13 @@ impl Engine {
     }
 
     #[inline(always)]
-    pub(crate) fn find(&self, protocol: Protocol, spi: u32, destination: IpAddr) -> Option<&Entry> {
-        self.inbound.find((spi, protocol, destination))
+    pub(crate) fn find(
+        &self,
+        spi: u32,
+        protocol: Protocol,
+        destination: &IpAddr,
+    ) -> Option<&Entry> {
+        self.inbound.find(spi, protocol, destination)
     }
 
     /// The security protocol of this number.
@@ -308,20 +312,27 @@ struct Directory {
 }
 
 impl Directory {
-    fn find(&self, place: Place) -> Option<&Entry> {
-        self.entries.get(self.place(place)?)
+    #[inline(always)]
+    fn find(&self, spi: u32, protocol: Protocol, destination: &IpAddr) -> Option<&Entry> {
+        self.entries.get(self.place(spi, protocol, destination)?)
     }
 
-    fn find_mut(&mut self, place: Place) -> Option<&mut Entry> {
-        let place = self.place(place)?;
+    fn find_mut(
+        &mut self,
+        spi: u32,
+        protocol: Protocol,
+        destination: &IpAddr,
+    ) -> Option<&mut Entry> {
+        let place = self.place(spi, protocol, destination)?;
         self.entries.get_mut(place)
     }
 
+    /// The address comes by reference: to copy one takes longer than the look-up.
     #[inline(always)]
-    fn place(&self, (spi, protocol, destination): Place) -> Option<usize> {
+    fn place(&self, spi: u32, protocol: Protocol, destination: &IpAddr) -> Option<usize> {
         let is = |place: &usize| {
             let spec = &self.entries[*place].sa.spec;
-            spec.destination == destination && spec.protection.protocol() == protocol
+            spec.destination == *destination && spec.protection.protocol() == protocol
         };
         self.by_spi.get(&spi)?.iter().copied().find(is)
     }

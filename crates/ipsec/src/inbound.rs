@@ -10,11 +10,11 @@ use headroom_packet::protocol;
 use headroom_suite::{Authenticator, Bound, Transform};
 
 use crate::engine::{Engine, Entry};
-use crate::head::Head;
 use crate::headers::Headers;
 use crate::policy::Policy;
 use crate::qesp::{self, Clear};
 use crate::reason::Reason;
+use crate::room::{Head, Room};
 use crate::sa::{Guard, Sa, Sizes};
 use crate::spec::{Mode, Protocol};
 use crate::{ah, esp};
@@ -48,7 +48,7 @@ pub struct Opened<'e> {
     /// Where the rest of the packet stands in the body.
     pub payload: Range<usize>,
     /// What the packet says of itself.
-    pub headers: Headers,
+    pub headers: &'e Headers,
     /// The associations, the outermost first.
     pub associations: [Option<&'e Sa>; 2],
     /// The whole sequence number of the innermost.
@@ -60,7 +60,9 @@ pub struct Opened<'e> {
 /// Associations that were applied, the outermost first.
 type Applied<'e> = [Option<&'e Entry>; 2];
 
-/// What stands under an IPsec header.
+/// What stands under an IPsec header. It is filled in place, as are the headers
+/// of what was opened: a copy right behind the stores that made it waits for them.
+#[derive(Default)]
 struct Under {
     next_header: u8,
     /// Where it stands in the body.
@@ -72,7 +74,8 @@ struct Under {
 
 impl Engine {
     /// Opens a packet in place. `body` begins with the header of `protocol`
-    /// (ESP in UDP: with ESP's) and ends with the packet; `room` is for a head.
+    /// (ESP in UDP: with ESP's) and ends with the packet; `room` for what
+    /// is read of the packet.
     /// What cannot be opened is counted, and where its association is known also
     /// there.
     ///
@@ -83,7 +86,7 @@ impl Engine {
         outer: &Outer<'_>,
         protocol: u8,
         body: &mut [u8],
-        room: &'e mut Head,
+        room: &'e mut Room,
     ) -> Result<Opened<'e>, Reason> {
         let mut applied = [None; 2];
         self.try_open(outer, protocol, body, room, &mut applied).inspect_err(|&reason| {
@@ -100,13 +103,14 @@ impl Engine {
         outer: &Outer<'_>,
         protocol: u8,
         body: &mut [u8],
-        room: &'e mut Head,
+        room: &'e mut Room,
         applied: &mut Applied<'e>,
     ) -> Result<Opened<'e>, Reason> {
         let first = self.addressed(outer, protocol, body)?;
         applied[0] = Some(first);
         let mut sa = first.sa.as_ref();
-        let mut under = unwrap(sa, outer, body)?;
+        let mut under = Under::default();
+        unwrap(sa, outer, body, &mut under)?;
         // AH over ESP or Q-ESP: one more turn
         if sa.spec.protection.protocol() == Protocol::Ah
             && sa.spec.mode == Mode::Transport
@@ -116,29 +120,29 @@ impl Engine {
             let second = self.addressed(outer, under.next_header, &body[start..])?;
             applied[1] = Some(second);
             sa = second.sa.as_ref();
-            under = unwrap(sa, outer, &mut body[start..])?;
+            unwrap(sa, outer, &mut body[start..], &mut under)?;
             under.range = under.range.start + start..under.range.end + start;
         }
         if under.next_header == protocol::NO_NEXT_HEADER {
             return Err(Reason::Dummy);
         }
-        room.clear();
-        let (payload, headers) = match sa.spec.mode {
-            Mode::Tunnel => leave_tunnel(sa, outer, &under, body)?,
+        room.head.clear();
+        let payload = match sa.spec.mode {
+            Mode::Tunnel => leave_tunnel(sa, outer, &under, body, &mut room.headers)?,
             Mode::Transport => {
-                let headers = rebuild(outer, &under, body, room)?;
-                (under.range, headers)
+                rebuild(outer, &under, body, room)?;
+                under.range
             }
         };
-        let head = room.as_slice();
+        let Room { head, headers } = room;
         // docs/qesp.md: what a router was told must be true
-        if under.clear.is_some_and(|clear| clear != Clear::of(&headers)) {
+        if under.clear.is_some_and(|clear| clear != Clear::of(headers)) {
             return Err(Reason::PortsMismatch);
         }
-        let policy = self.allow(&headers, applied)?;
+        let policy = self.allow(headers, applied)?;
         let sequence = under.sequence;
         let associations = applied.map(|entry| entry.map(|entry| entry.sa.as_ref()));
-        Ok(Opened { head, payload, headers, associations, sequence, policy })
+        Ok(Opened { head: head.as_slice(), payload, headers, associations, sequence, policy })
     }
 
     /// The association of the IPsec header at the beginning of `body`.
@@ -152,19 +156,19 @@ impl Engine {
                 esp::Header::read(body.get(qesp::CLEAR_LEN..).ok_or(Reason::Truncated)?)?.spi
             }
         };
-        self.find(protocol, spi, outer.destination).ok_or(Reason::UnknownSpi)
+        self.find(spi, protocol, &outer.destination).ok_or(Reason::UnknownSpi)
     }
 }
 
 /// Removes one IPsec header, and what belongs to it.
 #[inline(always)]
-fn unwrap(sa: &Sa, outer: &Outer<'_>, body: &mut [u8]) -> Result<Under, Reason> {
+fn unwrap(sa: &Sa, outer: &Outer<'_>, body: &mut [u8], under: &mut Under) -> Result<(), Reason> {
     if sa.spec.udp.is_some() != outer.udp.is_some() {
         return Err(Reason::WrongEncapsulation);
     }
     match &sa.guard {
-        Guard::Cipher(transform) => decrypt(sa, transform.as_ref(), outer, body),
-        Guard::Mac(mac) => verify(sa, mac, outer, body),
+        Guard::Cipher(transform) => decrypt(sa, transform.as_ref(), outer, body, under),
+        Guard::Mac(mac) => verify(sa, mac, outer, body, under),
     }
 }
 
@@ -175,7 +179,8 @@ fn decrypt(
     transform: &dyn Transform,
     outer: &Outer<'_>,
     body: &mut [u8],
-) -> Result<Under, Reason> {
+    under: &mut Under,
+) -> Result<(), Reason> {
     let Sizes { header: header_len, iv: iv_len, block, icv: icv_len } = sa.sizes;
     let text_len =
         body.len().checked_sub(header_len + iv_len + icv_len).ok_or(Reason::Truncated)?;
@@ -204,7 +209,8 @@ fn decrypt(
 
     let (next_header, len) = esp::read_trailer(&rest[iv_len..iv_len + text_len])?;
     let start = header_len + iv_len;
-    Ok(Under { next_header, range: start..start + len, sequence, clear })
+    *under = Under { next_header, range: start..start + len, sequence, clear };
+    Ok(())
 }
 
 /// AH (RFC 4302, section 3.4).
@@ -213,7 +219,8 @@ fn verify(
     mac: &Authenticator,
     outer: &Outer<'_>,
     body: &mut [u8],
-) -> Result<Under, Reason> {
+    under: &mut Under,
+) -> Result<(), Reason> {
     let header = ah::Header::read(body)?;
     let end = ah::FIXED_LEN + sa.sizes.icv;
     if header.len < end || outer.header.is_empty() {
@@ -231,7 +238,8 @@ fn verify(
     mac.verify(&[muted.as_slice(), body, high.as_slice()], icv).map_err(|_| Reason::Forged)?;
     receiving.accept(body.len() - header.len)?;
     let range = header.len..body.len();
-    Ok(Under { next_header: header.next_header, range, sequence, clear: None })
+    *under = Under { next_header: header.next_header, range, sequence, clear: None };
+    Ok(())
 }
 
 /// Where addresses are covered, one that a NAT changed can be told from a forgery.
@@ -246,31 +254,31 @@ fn leave_tunnel(
     outer: &Outer<'_>,
     under: &Under,
     body: &mut [u8],
-) -> Result<(Range<usize>, Headers), Reason> {
+    headers: &mut Headers,
+) -> Result<Range<usize>, Reason> {
     let octets = &mut body[under.range.clone()];
-    let ip = Ip::parse(octets).map_err(|_| Reason::BadInner)?;
-    if ip.version().protocol() != under.next_header {
-        return Err(Reason::BadInner);
-    }
-    let mut headers = Headers::read(&ip);
-    let payload = under.range.start..under.range.start + ip.total_len();
+    // by reference: to move what was parsed takes longer than to parse it
+    let total_len = match &Ip::parse(octets) {
+        Ok(ip) if ip.version().protocol() == under.next_header => {
+            *headers = Headers::read(ip);
+            ip.total_len()
+        }
+        _ => return Err(Reason::BadInner),
+    };
+    let payload = under.range.start..under.range.start + total_len;
     let tos = sa.tos.decapsulate(headers.tos, outer.tos)?;
     if tos != headers.tos {
         header::set_tos(octets, tos).map_err(|_| Reason::BadInner)?;
         headers.tos = tos;
     }
-    Ok((payload, headers))
+    Ok(payload)
 }
 
 /// The packet's own IP header again, as if there had been no IPsec.
-fn rebuild(
-    outer: &Outer<'_>,
-    under: &Under,
-    body: &[u8],
-    head: &mut Head,
-) -> Result<Headers, Reason> {
+fn rebuild(outer: &Outer<'_>, under: &Under, body: &[u8], room: &mut Room) -> Result<(), Reason> {
+    let Room { head, headers } = room;
     if outer.header.is_empty() {
-        let mut room = [0; 40];
+        let mut octets = [0; 40];
         let fresh = Fresh {
             source: outer.source,
             destination: outer.destination,
@@ -281,8 +289,8 @@ fn rebuild(
             dont_fragment: true,
             flow_label: 0,
         };
-        let len = fresh.write(0, &mut room).map_err(|_| Reason::Malformed)?;
-        head.hold(&room[..len])
+        let len = fresh.write(0, &mut octets).map_err(|_| Reason::Malformed)?;
+        head.hold(&octets[..len])
     } else {
         head.hold(outer.header)
     }
@@ -294,13 +302,14 @@ fn rebuild(
     header::set_total_len(octets, total).map_err(|_| Reason::TooLong)?;
 
     // headers and ports stand at the beginning, the length field is not asked
-    let mut room = [0; 192 + PEEK];
+    let mut begin = [0; Head::CAPACITY + PEEK];
     let (front, payload) = (head.as_slice(), &body[under.range.clone()]);
     let peek = payload.len().min(PEEK);
-    room[..front.len()].copy_from_slice(front);
-    room[front.len()..][..peek].copy_from_slice(&payload[..peek]);
-    let ip = Ip::parse_train(&room[..front.len() + peek]).map_err(|_| Reason::BadInner)?;
-    Ok(Headers::read(&ip))
+    begin[..front.len()].copy_from_slice(front);
+    begin[front.len()..][..peek].copy_from_slice(&payload[..peek]);
+    let ip = Ip::parse_train(&begin[..front.len() + peek]).map_err(|_| Reason::BadInner)?;
+    *headers = Headers::read(&ip);
+    Ok(())
 }
 
 /// The octet that names what stands behind a whole header.

@@ -147,17 +147,19 @@ enum Family {
 impl Subject {
     #[inline(always)]
     fn leaving(headers: &Headers) -> Self {
+        let Headers { protocol, ports, icmp, .. } = *headers;
         let (family, local) = number(headers.source);
         let remote = number(headers.destination).1;
-        let Headers { protocol, ports, icmp, .. } = *headers;
         Self { local, remote, family, protocol, ports, icmp }
     }
 
     #[inline(always)]
     fn arriving(headers: &Headers) -> Self {
-        let (source, destination) = (headers.destination, headers.source);
+        let Headers { protocol, icmp, .. } = *headers;
+        let (family, local) = number(headers.destination);
+        let remote = number(headers.source).1;
         let ports = headers.ports.map(|(from, to)| (to, from));
-        Self::leaving(&Headers { source, destination, ports, ..*headers })
+        Self { local, remote, family, protocol, ports, icmp }
     }
 
     /// Spreads subjects over 64 bits, the upper ones best.

@@ -92,6 +92,7 @@ impl<'a> Ip<'a> {
         }
     }
 
+    #[inline(always)]
     fn parse_v4(bytes: &'a [u8]) -> Result<Self, Error> {
         let header = ipv4::Packet::new(bytes)?;
         let field = be16(bytes, 6);

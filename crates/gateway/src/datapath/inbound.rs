@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headroom_ipsec::spec::ESP;
-use headroom_ipsec::{Engine, Head, Opened, Outer, Reason};
+use headroom_ipsec::{Engine, Opened, Outer, Reason, Room};
 use headroom_netio::{Inbox, Received, Stop, errors, wait_readable};
 use headroom_packet::{Coalescer, Offload};
 
@@ -130,7 +130,7 @@ fn deliver<T: Tunnel>(shared: &Shared, engine: &Engine, tun: &T, inbox: &mut Inb
                 engine.counters().add(Reason::DeliverFailed, packets as u64);
             }
         });
-    let mut head = Head::default();
+    let mut room = Room::default();
     let mut batch = Batch { shared, engine, joined };
     for received in inbox.packets() {
         if received.damaged {
@@ -148,8 +148,8 @@ fn deliver<T: Tunnel>(shared: &Shared, engine: &Engine, tun: &T, inbox: &mut Inb
             },
         };
         match kind {
-            Kind::Udp(_) => batch.datagrams(&outer, received.body, received.segment_len, &mut head),
-            Kind::Ip(protocol) => batch.packet(&outer, protocol, received.body, &mut head),
+            Kind::Udp(_) => batch.datagrams(&outer, received.body, received.segment_len, &mut room),
+            Kind::Ip(protocol) => batch.packet(&outer, protocol, received.body, &mut room),
         }
     }
     batch.joined.finish();
@@ -168,7 +168,7 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
         outer: &Outer<'_>,
         body: &'p mut [u8],
         segment_len: usize,
-        head: &mut Head,
+        room: &mut Room,
     ) {
         for datagram in body.chunks_mut(segment_len.max(1)) {
             match datagram {
@@ -177,14 +177,14 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
                     self.note_drop(outer, datagram.len(), Reason::NonEsp);
                     self.engine.counters().add(Reason::NonEsp, 1);
                 }
-                _ => self.packet(outer, ESP, datagram, head),
+                _ => self.packet(outer, ESP, datagram, room),
             }
         }
     }
 
-    fn packet(&mut self, outer: &Outer<'_>, protocol: u8, body: &'p mut [u8], head: &mut Head) {
+    fn packet(&mut self, outer: &Outer<'_>, protocol: u8, body: &'p mut [u8], room: &mut Room) {
         let len = body.len();
-        match self.engine.open(outer, protocol, body, head) {
+        match self.engine.open(outer, protocol, body, room) {
             Ok(opened) => {
                 let payload = &body[opened.payload.clone()];
                 self.note_opened(&opened, payload.len());
@@ -219,7 +219,7 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
         self.shared.tracer.note(|| {
             let bytes = opened.head.len() + payload_len;
             let record = Record::new(self.shared.now(), Way::In, Decision::Protect);
-            let mut record = record.of(&opened.headers, 1, bytes);
+            let mut record = record.of(opened.headers, 1, bytes);
             record.policy = Some(opened.policy.name.clone());
             let names = opened.associations.iter().rev().flatten();
             record.associations = names.map(|sa| sa.spec().name.clone()).collect();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use headroom_ipsec::spec::{Action, Direction, Mode, Protection, Secrets, Selector};
 use headroom_ipsec::{
-    Engine, FlowCache, Head, Headers, Opened, Outer, PolicySpec, Reason, SaSpec, Verdict,
+    Engine, FlowCache, Headers, Opened, Outer, PolicySpec, Reason, Room, SaSpec, Verdict,
 };
 use headroom_packet::ip::Ip;
 use headroom_suite::{Key, Mac, Suite};
@@ -160,7 +160,7 @@ pub fn open_with<T>(
         protocol = 50;
         body.drain(..8.min(body.len()));
     }
-    let mut room = Head::default();
+    let mut room = Room::default();
     let opened = engine.open(&outer, protocol, &mut body, &mut room)?;
     Ok(then(&opened, &body))
 }

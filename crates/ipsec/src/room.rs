@@ -1,22 +1,39 @@
-//! A few octets of header, held inline.
+//! What is read of a packet that is opened.
 
-/// Octets of the longest header that is rebuilt in transport mode.
-const CAPACITY: usize = 192;
+use std::net::{IpAddr, Ipv4Addr};
 
-/// Room for the header of a packet whose payload stands somewhere else; used
-/// again for the next one.
+use crate::headers::Headers;
+
+/// Room for what is read of a packet; used again for the next one.
+#[derive(Debug)]
+pub struct Room {
+    pub(crate) head: Head,
+    pub(crate) headers: Headers,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        Self { head: Head::default(), headers: Headers::dummy(NOBODY, NOBODY) }
+    }
+}
+
+/// A few octets of header, held inline.
 pub struct Head {
     len: u8,
-    octets: [u8; CAPACITY],
+    octets: [u8; Self::CAPACITY],
 }
 
 impl Default for Head {
     fn default() -> Self {
-        Self { len: 0, octets: [0; CAPACITY] }
+        Self { len: 0, octets: [0; Self::CAPACITY] }
     }
 }
 
 impl Head {
+    /// Octets of the longest header that is rebuilt in transport mode.
+    pub(crate) const CAPACITY: usize = 192;
+
     /// Takes a copy of `header`; none where it is longer than any that is rebuilt.
     pub(crate) fn hold(&mut self, header: &[u8]) -> Option<()> {
         self.octets.get_mut(..header.len())?.copy_from_slice(header);
