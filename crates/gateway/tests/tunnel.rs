@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Gateway, Host, Kind, link, privileged, read};
-use headroom_netio::LinkSocket;
+use common::{Gateway, Kind, read};
+use headroom_testing::{Capture, Host, contains, link, privileged};
 
 const ESP_IN_UDP: Kind =
     Kind { protocol: "esp", mode: "tunnel", udp: true, outer_v6: false, inner_v6: false };
@@ -71,42 +71,9 @@ fn datagram(hosts: &[Host; 2], kind: Kind, len: usize, arrives: bool) {
     }
 }
 
-/// Looks at all frames of a host's link until it is asked what it saw.
-struct Watch {
-    stop: Arc<AtomicBool>,
-    thread: std::thread::JoinHandle<(usize, bool)>,
-}
-
-impl Watch {
-    fn new(host: &Host) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&stop);
-        let thread = host.run(move || {
-            let mut socket = LinkSocket::open("eth0").expect("a packet socket");
-            std::thread::spawn(move || {
-                let (mut frames, mut seen) = (0, false);
-                loop {
-                    let last = asked.load(Ordering::Acquire);
-                    let got = socket.receive(|frame| {
-                        frames += 1;
-                        seen |= frame.bytes.windows(MARKER.len()).any(|window| window == MARKER);
-                    });
-                    match got.expect("frames") {
-                        0 if last => return (frames, seen),
-                        0 => std::thread::sleep(Duration::from_millis(1)),
-                        _ => {}
-                    }
-                }
-            })
-        });
-        Self { stop, thread }
-    }
-
-    /// Frames, and whether the marker was readable.
-    fn end(self) -> (usize, bool) {
-        self.stop.store(true, Ordering::Release);
-        self.thread.join().expect("a watcher")
-    }
+/// Whether the marker was readable in any of the frames.
+fn seen(frames: &[Vec<u8>]) -> bool {
+    frames.iter().any(|frame| contains(frame, MARKER))
 }
 
 #[test]
@@ -133,14 +100,14 @@ fn everything_goes_through_and_nothing_is_seen() {
     ] {
         let hosts = link();
         let gateways = [0, 1].map(|me| hosts[me].run(move || Gateway::start(&kind.config(me, 0))));
-        let watch = Watch::new(&hosts[1]);
+        let capture = Capture::start(hosts.each_ref());
         let to: IpAddr = kind.address(1).parse().expect("an address");
         transfer(&hosts, to, 300_000);
         datagram(&hosts, kind, 100, true);
         datagram(&hosts, kind, 5000, true);
-        let (frames, seen) = watch.end();
-        assert!(frames > 0);
-        assert_eq!(seen, kind.protocol == "ah", "{kind:?}: AH alone shows what it covers");
+        let frames = capture.finish();
+        assert!(!frames.is_empty());
+        assert_eq!(seen(&frames), kind.protocol == "ah", "{kind:?}: AH alone shows what it covers");
         for (gateway, sa) in [(&gateways[0], "out"), (&gateways[1], "in")] {
             assert!(gateway.packets(sa) > 10, "{kind:?}");
         }
@@ -188,18 +155,18 @@ fn a_gateway_that_died_lets_nothing_out_and_nothing_in_in_clear() {
         datagram(&hosts, kind, 100, true);
         // tunnel mode: the other side would be reachable by the link
         if mode == "tunnel" {
-            hosts[0].sh("ip addr add 10.1.0.1/32 dev lo");
-            hosts[0].sh("ip route add 10.2.0.0/24 via 192.0.2.2");
+            hosts[0].ip("addr add 10.1.0.1/32 dev lo");
+            hosts[0].ip("route add 10.2.0.0/24 via 192.0.2.2");
         }
         let setup = hosts[0].run(move || here.die());
-        let watch = Watch::new(&hosts[1]);
+        let capture = Capture::start(hosts.each_ref());
         datagram(&hosts, kind, 100, false);
-        assert!(!watch.end().1, "{mode}: it left in clear");
+        assert!(!seen(&capture.finish()), "{mode}: it left in clear");
         // without the routes' protection it leaves, and the other side refuses it
         hosts[0].run(move || setup.undo().iter().for_each(|undo| undo.run().expect("undone")));
-        let watch = Watch::new(&hosts[1]);
+        let capture = Capture::start(hosts.each_ref());
         datagram(&hosts, kind, 100, false);
-        assert!(watch.end().1, "{mode}: the tunnel was taken down");
+        assert!(seen(&capture.finish()), "{mode}: the tunnel was taken down");
         drop(there);
     }
 }

@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{
-    Ground, HEADROOM, Running, array, group_of, number, places_of, privileged, processes_with,
-    runs_in, text, wait_for,
+    Ground, HEADROOM, Running, array, group_of, number, places_of, processes_with, runs_in, text,
+    wait_for,
 };
+use headroom_testing::privileged;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

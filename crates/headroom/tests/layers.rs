@@ -6,7 +6,8 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Ground, array, number, privileged, text};
+use common::{Ground, array, number, text};
+use headroom_testing::privileged;
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 

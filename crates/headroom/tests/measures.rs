@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::BufReader;
 
-use common::{Ground, array, number, privileged, text};
+use common::{Ground, array, number, text};
+use headroom_testing::privileged;
 use pcap_file::pcap::PcapReader;
 use serde_json::Value;
 

@@ -4,7 +4,8 @@
 mod common;
 
 use common::browser::{attribute, browser, count, rendered, title};
-use common::{Ground, array, privileged, text};
+use common::{Ground, array, text};
+use headroom_testing::privileged;
 use serde_json::{Value, json};
 
 #[test]

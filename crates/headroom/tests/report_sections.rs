@@ -6,7 +6,8 @@ mod common;
 use std::path::Path;
 
 use common::browser::{attribute, browser, count, rendered, section};
-use common::{Ground, array, number, privileged, text};
+use common::{Ground, array, number, text};
+use headroom_testing::privileged;
 use serde_json::{Value, json};
 
 const PLAN: &str = "stacks = [\"http\", \"https\"]\nrepetitions = 3\n\

@@ -7,7 +7,8 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 
-use common::{Ended, Ground, array, privileged, processes_with, text, wait_for};
+use common::{Ended, Ground, array, processes_with, text, wait_for};
+use headroom_testing::privileged;
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use common::{Ground, privileged, runs_in, wait_for};
+use common::{Ground, runs_in, wait_for};
+use headroom_testing::privileged;
 use nix::sys::signal::Signal;
 
 const PLAN: &str = "stacks = [\"ftp\", \"ftps\", \"http\", \"https\", \"sftp\", \"scp\", \"rsync\", \"ssh\"]\n\

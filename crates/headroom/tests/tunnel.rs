@@ -4,23 +4,15 @@
 mod common;
 
 use std::collections::HashSet;
-use std::net::UdpSocket;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::thread::{JoinHandle, sleep};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{Ground, HEADROOM, part, privileged};
+use common::gateways::{Site, link, listen, text};
+use common::{Ground, HEADROOM, part};
+use headroom_testing::{contains, privileged};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::socket::{
-    AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, setsockopt, socket,
-    sockopt,
-};
-use nix::unistd::Pid;
 use serde_json::Value;
 
 /// Longer than anything here takes, even on a busy machine.
@@ -29,146 +21,9 @@ const HERE: &str = "192.0.2.1";
 const THERE: &str = "192.0.2.2";
 const SECRET: &[u8] = b"nobody on the way reads this";
 
-type Work = Box<dyn FnOnce() + Send>;
-
-/// A network namespace, the thread that lives in it, and where its gateway keeps
-/// its socket and its witness.
-struct Host {
-    work: Option<Sender<Work>>,
-    thread: Option<JoinHandle<()>>,
-    run: PathBuf,
-}
-
-impl Host {
-    fn new(run: PathBuf) -> Self {
-        let (work, to_do) = channel::<Work>();
-        let thread = std::thread::spawn(move || {
-            let alone = nix::sched::CloneFlags::CLONE_NEWNET;
-            nix::sched::unshare(alone).expect("a network namespace");
-            to_do.into_iter().for_each(|work| work());
-        });
-        let host = Self { work: Some(work), thread: Some(thread), run };
-        host.ip("link set lo up");
-        host
-    }
-
-    /// Does something in the namespace, threads and programs included.
-    fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let (done, result) = channel();
-        let work: Work = Box::new(move || drop(done.send(work())));
-        self.work.as_ref().expect("a host that lives").send(work).expect("a thread that lives");
-        result.recv().expect("work that does not panic")
-    }
-
-    fn ip(&self, words: &str) -> String {
-        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-        let output = self.run(move || Command::new("ip").args(words).output().expect("ip"));
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(HEADROOM);
-        command.arg("tunnel").args(words).env("HEADROOM_RUN_DIR", &self.run).stdin(Stdio::null());
-        command
-    }
-
-    /// Runs `headroom tunnel` to its end.
-    fn tunnel(&self, words: &[&str]) -> Output {
-        let mut command = self.command(words);
-        self.run(move || command.output().expect("the command starts"))
-    }
-
-    #[track_caller]
-    fn must(&self, words: &[&str]) -> String {
-        let output = self.tunnel(words);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{words:?}: {said}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    fn status(&self) -> Value {
-        serde_json::from_str(&self.must(&["status", "--json"])).expect("JSON")
-    }
-
-    fn socket(&self, address: &'static str) -> UdpSocket {
-        let socket = self.run(move || UdpSocket::bind(address).expect("an address"));
-        socket.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
-        socket
-    }
-
-    /// What passes an interface of the host, until it is asked for.
-    fn capture(&self, interface: &str) -> Capture {
-        let index = self.ip(&format!("-o link show dev {interface}"));
-        let index = index.split(':').next().and_then(|n| n.parse().ok()).expect("an index");
-        Capture::start(self.run(open_capture), index)
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        self.work = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // the test has failed already if it panicked
-        }
-    }
-}
-
-/// Two hosts on one link, `eth0` of each.
-fn link(ground: &Ground) -> [Host; 2] {
-    let hosts = ["here", "there"].map(|name| Host::new(ground.path(name)));
-    let there =
-        hosts[1].run(|| std::fs::File::open("/proc/thread-self/ns/net").expect("a namespace"));
-    let place = format!("/proc/{}/fd/{}", std::process::id(), there.as_raw_fd());
-    hosts[0].ip(&format!("link add eth0 type veth peer name eth0 netns {place}"));
-    for (host, address) in hosts.iter().zip([HERE, THERE]) {
-        host.ip(&format!("addr add {address}/24 dev eth0"));
-        host.ip("link set eth0 up");
-    }
-    hosts
-}
-
-/// Frames of one interface, from when it was started.
-struct Capture {
-    frames: Arc<Mutex<Vec<Vec<u8>>>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-fn open_capture() -> OwnedFd {
-    let kind = (AddressFamily::Packet, SockType::Raw, SockProtocol::EthAll);
-    let socket = socket(kind.0, kind.1, SockFlag::empty(), kind.2).expect("a packet socket");
-    setsockopt(&socket, sockopt::RcvBuf, &(32 << 20)).expect("a buffer");
-    let timeout = nix::sys::time::TimeVal::new(0, 20_000);
-    setsockopt(&socket, sockopt::ReceiveTimeout, &timeout).expect("a timeout");
-    socket
-}
-
-impl Capture {
-    fn start(socket: OwnedFd, interface: usize) -> Self {
-        let frames: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
-        let stop = Arc::new(AtomicBool::new(false));
-        let (kept, ended) = (Arc::clone(&frames), Arc::clone(&stop));
-        let thread = std::thread::spawn(move || {
-            let mut buffer = vec![0; 70_000];
-            while !ended.load(Ordering::Relaxed) {
-                let Ok((len, from)) = recvfrom::<LinkAddr>(socket.as_raw_fd(), &mut buffer) else {
-                    continue;
-                };
-                if from.is_some_and(|from| from.ifindex() == interface) {
-                    kept.lock().expect("frames").push(buffer[..len].to_vec());
-                }
-            }
-        });
-        Self { frames, stop, thread: Some(thread) }
-    }
-
-    fn finish(mut self) -> Vec<Vec<u8>> {
-        sleep(Duration::from_millis(100));
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().map(JoinHandle::join).expect("a thread").expect("no panic");
-        std::mem::take(&mut self.frames.lock().expect("frames"))
-    }
+/// Writes a pair of configurations for the two hosts.
+fn keygen(ground: &Ground, words: &[&str]) -> [PathBuf; 2] {
+    common::gateways::keygen(ground, [HERE, THERE], words)
 }
 
 /// Frames as a pcap file of Ethernet.
@@ -183,58 +38,6 @@ fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
         file.extend(frame);
     }
     file
-}
-
-fn contains(octets: &[u8], what: &[u8]) -> bool {
-    octets.windows(what.len()).any(|window| window == what)
-}
-
-/// Writes a pair of configurations whose witnesses are the test's own.
-fn keygen(ground: &Ground, words: &[&str]) -> [PathBuf; 2] {
-    let folder = ground.path("keys");
-    let output = Command::new(HEADROOM)
-        .args(["tunnel", "keygen", HERE, THERE, "--out"])
-        .arg(&folder)
-        .args(words)
-        .output()
-        .expect("the command starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    ["left", "right"].map(|end| {
-        let file = folder.join(format!("{end}.toml"));
-        let text = std::fs::read_to_string(&file).expect("a configuration");
-        let witness = ground.path(&format!("witness-{end}"));
-        std::fs::write(&file, format!("witness = {witness:?}\n{text}")).expect("written");
-        file
-    })
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a path of the test")
-}
-
-/// The process of the gateway; killed when dropped, should the test fail.
-struct Alive(Vec<i32>);
-
-impl Alive {
-    fn note(&mut self, host: &Host) -> i32 {
-        let pid = host.status()["pid"]
-            .as_i64()
-            .and_then(|pid| i32::try_from(pid).ok())
-            .expect("a process");
-        self.0.push(pid);
-        pid
-    }
-}
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        for pid in &self.0 {
-            let own = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            if contains(&own, b"--detached") {
-                let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
-            }
-        }
-    }
 }
 
 #[test]
@@ -261,12 +64,8 @@ fn a_tunnel_from_keygen_to_down() {
     };
 
     // up, and what passes is protected
-    let mut alive = Alive(Vec::new());
-    for (host, file) in hosts.iter().zip(&files) {
-        host.must(&["up", text(file), "--background"]);
-        alive.note(host);
-    }
-    let capture = hosts[1].capture("eth0");
+    let gateways = [0, 1].map(|n| hosts[n].up(&files[n]));
+    let capture = listen(&hosts);
     let mut tracing = hosts[0].command(&["trace", "--count", "2", "--json"]);
     let tracing = hosts[0].run(move || tracing.stdout(Stdio::piped()).spawn().expect("a trace"));
     sleep(Duration::from_millis(500)); // it has nothing to say that it listens
@@ -337,18 +136,17 @@ fn a_tunnel_from_keygen_to_down() {
     assert!(String::from_utf8_lossy(&twice.stderr).contains("is up already"), "{twice:?}");
 
     // a gateway that dies leaves nothing open, and comes back with new numbers
-    let capture = hosts[1].capture("eth0");
-    kill(Pid::from_raw(alive.note(&hosts[0])), Signal::SIGKILL).expect("it was there");
+    let capture = listen(&hosts);
+    kill(gateways[0], Signal::SIGKILL).expect("it was there");
     until("the interface is gone", || {
-        !Path::new(&format!("/proc/{}", alive.0[0])).join("exe").exists()
+        !Path::new(&format!("/proc/{}", gateways[0])).join("exe").exists()
     });
     assert!(exchange().is_err(), "it left in clear");
     assert!(
         String::from_utf8_lossy(&hosts[0].tunnel(&["status"]).stderr).contains("no gateway runs")
     );
     assert!(!capture.finish().iter().any(|frame| contains(frame, SECRET)));
-    hosts[0].must(&["up", text(&files[0]), "--background"]);
-    alive.note(&hosts[0]);
+    hosts[0].up(&files[0]);
     assert_eq!(exchange().as_deref(), Ok(SECRET));
     let out = hosts[0].status();
     let out = out["associations"]
@@ -361,7 +159,7 @@ fn a_tunnel_from_keygen_to_down() {
 
     // down, also of one that is dead
     hosts[0].must(&["down"]);
-    kill(Pid::from_raw(alive.0[1]), Signal::SIGKILL).expect("it was there");
+    kill(gateways[1], Signal::SIGKILL).expect("it was there");
     hosts[1].must(&["down"]);
     assert_eq!(hosts[0].ip("rule"), rules);
     assert_eq!(hosts[1].ip("rule"), rules);
@@ -381,10 +179,8 @@ fn q_esp_is_classified_by_a_stock_rule_and_decoded_from_a_capture() {
     let ground = Ground::new("qesp");
     let hosts = link(&ground);
     let files = keygen(&ground, &["--protocol", "qesp"]);
-    let mut gateways = Alive(Vec::new());
     for (host, file) in hosts.iter().zip(&files) {
-        host.must(&["up", text(file), "--background"]);
-        gateways.note(host);
+        host.up(file);
     }
     // what a router on the way would have (docs/qesp.md)
     let rules = "table inet router {
@@ -401,7 +197,7 @@ fn q_esp_is_classified_by_a_stock_rule_and_decoded_from_a_capture() {
 ";
     let rules = ground.write("rules.nft", rules);
     hosts[1].run(move || nft(&["-f", text(&rules)]));
-    let capture = hosts[1].capture("eth0");
+    let capture = listen(&hosts);
     let receiver = hosts[1].socket("192.0.2.2:6000");
     let sender = hosts[0].socket("192.0.2.1:5004");
     for _ in 0..DATAGRAMS {
@@ -452,7 +248,7 @@ fn no_iv_is_sent_twice_by_gateways_that_are_killed() {
     let hosts = link(&ground);
     let files = keygen(&ground, &["--local-net", HERE, "--remote-net", "10.2.0.0/16"]);
     hosts[0].ip(&format!("neigh add {THERE} lladdr {} dev eth0", address_of(&hosts[1])));
-    let capture = hosts[1].capture("eth0");
+    let capture = listen(&hosts);
     let load = hosts[0].socket("192.0.2.1:5000");
     let mut seen: HashSet<u64> = HashSet::new();
     let mut lives = 0;
@@ -475,7 +271,7 @@ fn no_iv_is_sent_twice_by_gateways_that_are_killed() {
         }
         gateway.kill().expect("it was there");
         let said = gateway.wait_with_output().expect("its end").stderr;
-        for frame in std::mem::take(&mut *capture.frames.lock().expect("frames")) {
+        for frame in capture.take() {
             let Some(iv) = iv_of(&frame) else { continue };
             assert!(
                 seen.insert(iv),
@@ -500,7 +296,7 @@ fn iv_of(frame: &[u8]) -> Option<u64> {
     frame.get(IV).filter(|_| esp).map(|iv| u64::from_be_bytes(iv.try_into().expect("eight octets")))
 }
 
-fn address_of(host: &Host) -> String {
+fn address_of(host: &Site) -> String {
     let link = host.ip("-o link show dev eth0");
     link.split("link/ether ")
         .nth(1)

@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{
-    Ended, Ground, HEADROOM, Running, array, number, part, parts, privileged, text, wait_for,
-};
+use common::{Ended, Ground, HEADROOM, Running, array, number, part, parts, text, wait_for};
+use headroom_testing::privileged;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;

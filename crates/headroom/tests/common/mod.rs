@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test file uses a part of this one")]
 
 pub(crate) mod browser;
+pub(crate) mod gateways;
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -24,19 +25,6 @@ pub(crate) const HEADROOM: &str = env!("CARGO_BIN_EXE_headroom");
 /// Longer than anything here takes, even on a busy machine.
 const A_RUN: Duration = Duration::from_secs(300);
 const AN_EVENT: Duration = Duration::from_secs(60);
-
-/// Whether this process may make namespaces. Where tests are required, one that
-/// cannot run is a failure.
-pub(crate) fn privileged() -> bool {
-    if nix::unistd::geteuid().is_root() {
-        return true;
-    }
-    let required = std::env::var_os("CI").is_some()
-        || std::env::var("HEADROOM_TESTS").is_ok_and(|value| value == "required");
-    assert!(!required, "this test makes network namespaces, which needs root");
-    eprintln!("skipped: this test makes network namespaces, which needs root");
-    false
-}
 
 /// A test's own folder; removed, with the runs in it, when dropped.
 pub(crate) struct Ground {
