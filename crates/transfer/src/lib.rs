@@ -1,0 +1,1 @@
+//! Moves files between hosts: encrypted always, verified always, resumable always.
