@@ -7,13 +7,13 @@ use crate::MOST;
 /// Octets of the header, and of the shortest datagram.
 pub const LEAST: usize = 16;
 /// Octets of an answer.
-pub(crate) const ANSWER: usize = 24;
+pub const ANSWER: usize = 24;
 
 const MAGIC: [u8; 2] = *b"HL";
 
 /// What is to be done with a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// To be counted.
     Counted,
     /// To be counted, and the count to be told.
@@ -26,16 +26,21 @@ pub(crate) enum Kind {
 
 /// A datagram's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
-    pub(crate) kind: Kind,
+pub struct Header {
+    /// What is to be done with it.
+    pub kind: Kind,
     /// The run that it belongs to: what is late from another does not count.
-    pub(crate) session: u32,
+    pub session: u32,
     /// From 0.
-    pub(crate) number: u64,
+    pub number: u64,
 }
 
 impl Header {
-    pub(crate) fn write(&self, datagram: &mut [u8]) {
+    /// Writes it to the first [`LEAST`] octets of a datagram.
+    ///
+    /// # Panics
+    /// The datagram is shorter.
+    pub fn write(&self, datagram: &mut [u8]) {
         let kind = match self.kind {
             Kind::Counted => 0,
             Kind::Asking => 1,
@@ -49,7 +54,7 @@ impl Header {
     }
 
     /// None where it is no datagram of ours.
-    pub(crate) fn read(datagram: &[u8]) -> Option<Self> {
+    pub fn read(datagram: &[u8]) -> Option<Self> {
         let (header, _) = datagram.split_first_chunk::<LEAST>()?;
         let kind = match header[..4] {
             [b'H', b'L', 0, 0] => Kind::Counted,
@@ -66,14 +71,18 @@ impl Header {
 
 /// The server's word: how many were counted, up to which number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) session: u32,
-    pub(crate) highest: u64,
-    pub(crate) counted: u64,
+pub struct Answer {
+    /// The run that was counted.
+    pub session: u32,
+    /// The highest number that arrived.
+    pub highest: u64,
+    /// How many arrived.
+    pub counted: u64,
 }
 
 impl Answer {
-    pub(crate) fn octets(&self) -> [u8; ANSWER] {
+    /// The datagram.
+    pub fn octets(&self) -> [u8; ANSWER] {
         let mut octets = [0; ANSWER];
         Header { kind: Kind::Answer, session: self.session, number: self.highest }
             .write(&mut octets);
@@ -81,7 +90,8 @@ impl Answer {
         octets
     }
 
-    pub(crate) fn read(datagram: &[u8]) -> Option<Self> {
+    /// None where it is no answer.
+    pub fn read(datagram: &[u8]) -> Option<Self> {
         let header = Header::read(datagram).filter(|header| header.kind == Kind::Answer)?;
         let counted = datagram.get(LEAST..ANSWER)?.try_into().ok()?;
         let counted = u64::from_be_bytes(counted);

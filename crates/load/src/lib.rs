@@ -8,9 +8,10 @@
 //! so that most of the work is that of what is between.
 
 mod echo;
-mod form;
+pub mod form;
 mod packets;
 mod serve;
+pub mod window;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -10,6 +10,7 @@ use headroom_netio::{Inbox, UdpSocket, wait_readable};
 use serde::Serialize;
 
 use crate::form::{Answer, Header, Kind, filled};
+use crate::window::Window;
 
 /// Datagrams on their way: enough for everyone between to work on some at the same
 /// time, and fewer than an interface's queue takes (500).
@@ -72,16 +73,10 @@ struct Seen {
 struct Sender {
     socket: UdpSocket,
     to: SocketAddr,
-    session: u32,
+    window: Window,
     /// A train, header and all.
     datagrams: Vec<Vec<u8>>,
     inbox: Inbox,
-    /// The next number.
-    next: u64,
-    /// All below have arrived, or are lost.
-    settled: u64,
-    /// Beyond these how many may have been sent.
-    window: u64,
 }
 
 impl Sender {
@@ -91,36 +86,31 @@ impl Sender {
         let window = WINDOW.min(WINDOW_OCTETS / size as u64);
         let train = TRAIN.min(MAX_TRAIN / size).min(window as usize / 2).max(1);
         let datagrams = vec![datagram; train];
-        let session = rand::random::<u32>() | 1;
+        let window = Window::new(rand::random::<u32>() | 1, window);
         let inbox = Inbox::new(16);
-        Ok(Self { socket, to, session, datagrams, inbox, next: 0, settled: 0, window })
+        Ok(Self { socket, to, window, datagrams, inbox })
     }
 
     /// Sends a train where the window has room, else waits for an answer; the newest
     /// that came.
     fn step(&mut self) -> io::Result<Option<Seen>> {
         let train = self.datagrams.len() as u64;
-        if self.next + train <= self.settled + self.window {
+        if self.window.has_room(train) {
             self.send()?;
-            if self.next + train <= self.settled + self.window {
+            if self.window.has_room(train) {
                 return Ok(None);
             }
         }
         wait_readable(&[&self.socket], Some(PATIENCE))?;
-        let seen = self.answers()?;
-        match seen {
-            Some(seen) => self.settled = self.settled.max(seen.answer.highest + 1),
-            None => self.settled = self.next,
-        }
-        Ok(seen)
+        self.answers()
     }
 
     fn send(&mut self) -> io::Result<()> {
         let last = self.datagrams.len() - 1;
         for (index, datagram) in self.datagrams.iter_mut().enumerate() {
             let kind = if index == last { Kind::Asking } else { Kind::Counted };
-            Header { kind, session: self.session, number: self.next }.write(datagram);
-            self.next += 1;
+            let (session, number) = (self.window.session(), self.window.number());
+            Header { kind, session, number }.write(datagram);
         }
         let slices: Vec<IoSlice<'_>> =
             self.datagrams.iter().map(|datagram| IoSlice::new(datagram)).collect();
@@ -140,15 +130,16 @@ impl Sender {
         }
     }
 
+    /// The newest of those that came. Where nothing came, what is on its way is lost.
     fn answers(&mut self) -> io::Result<Option<Seen>> {
-        let mut newest: Option<Seen> = None;
-        self.socket.receive(&mut self.inbox)?;
+        let mut newest = None;
+        if self.socket.receive(&mut self.inbox)? == 0 {
+            self.window.give_up();
+        }
         let at = Instant::now();
         for message in self.inbox.packets() {
             for datagram in message.body.chunks(message.segment_len.max(1)) {
-                let answer = Answer::read(datagram).filter(|a| a.session == self.session);
-                let newer = |a: &Answer| newest.is_none_or(|seen| a.counted > seen.answer.counted);
-                if let Some(answer) = answer.filter(newer) {
+                if let Some(answer) = self.window.hear(datagram) {
                     newest = Some(Seen { at, answer });
                 }
             }
