@@ -14,8 +14,6 @@ use super::tunnel::clean_up;
 
 /// Longer than a gateway takes to go down, or to read a large configuration.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Octets of an answer: a hundred thousand associations.
-const MOST_ANSWER: u64 = 256 << 20;
 
 /// A running gateway.
 #[derive(Debug)]
@@ -63,7 +61,7 @@ impl Client {
     /// There is nothing to take down, or the host refuses.
     pub fn down(&self) -> Result<Vec<String>, Error> {
         if let Some(stream) = self.connect()? {
-            match converse(&stream, Request::Down, self) {
+            match self.converse(&stream, Request::Down) {
                 Ok(answer) => return done(answer),
                 Err(error @ Error::Refused(_)) => return Err(error),
                 // it died with the question in hand, unless it can be asked again
@@ -94,26 +92,46 @@ impl Client {
         mut each: impl FnMut(&Value) -> bool,
     ) -> Result<Vec<String>, Error> {
         let stream = self.connect()?.ok_or_else(|| self.not_running())?;
-        send(&stream, Request::Trace { count }, self)?;
+        self.send(&stream, Request::Trace { count })?;
         // between two packets may be any time
         let _ = stream.set_read_timeout(None);
-        for line in BufReader::new(&stream).lines() {
-            let line = line.doing(|| format!("read the trace of {}", self.name))?;
-            let value: Value = serde_json::from_str(&line).map_err(|error| {
-                Error::Refused(format!("the gateway's answer is not understood: {error}"))
-            })?;
-            match value.get("record") {
-                Some(record) if !each(record) => return Ok(Vec::new()),
-                Some(_) => {}
-                None => return answer_of(&line).and_then(done),
+        let mut reader = BufReader::new(&stream);
+        loop {
+            match self.hear(&mut reader)? {
+                Answer::Record { record } if !each(&record) => return Ok(Vec::new()),
+                Answer::Record { .. } => {}
+                answer => return done(answer),
             }
         }
-        Err(Error::NotRunning(format!("the gateway of `{}` has ended", self.name)))
     }
 
     fn ask(&self, request: Request) -> Result<Answer, Error> {
         let stream = self.connect()?.ok_or_else(|| self.not_running())?;
-        converse(&stream, request, self)
+        self.converse(&stream, request)
+    }
+
+    fn converse(&self, stream: &UnixStream, request: Request) -> Result<Answer, Error> {
+        self.send(stream, request)?;
+        self.hear(&mut BufReader::new(stream))
+    }
+
+    fn send(&self, mut stream: &UnixStream, request: Request) -> Result<(), Error> {
+        let line = serde_json::to_string(&request).map_err(std::io::Error::from);
+        let sent = line.and_then(|line| stream.write_all((line + "\n").as_bytes()));
+        sent.doing(|| format!("ask the gateway of {}", self.name))
+    }
+
+    /// The next answer, if it is no refusal.
+    fn hear(&self, from: &mut impl BufRead) -> Result<Answer, Error> {
+        match Answer::read(from) {
+            Ok(Some(Answer::Error { error })) => Err(Error::Refused(error)),
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) => Err(Error::NotRunning(format!("the gateway of `{}` has ended", self.name))),
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                Err(Error::Refused(error.to_string()))
+            }
+            Err(error) => Err(error).doing(|| format!("hear the gateway of {}", self.name)),
+        }
     }
 
     /// None: nobody listens.
@@ -140,34 +158,6 @@ impl Client {
             "no gateway runs for `{name}`. If it was killed, what it protected is blocked until `headroom tunnel up` or \
              `headroom tunnel down {name}`"
         ))
-    }
-}
-
-fn send(mut stream: &UnixStream, request: Request, client: &Client) -> Result<(), Error> {
-    let line = serde_json::to_string(&request).map_err(std::io::Error::from);
-    let sent = line.and_then(|line| stream.write_all((line + "\n").as_bytes()));
-    sent.doing(|| format!("ask the gateway of {}", client.name))
-}
-
-fn converse(stream: &UnixStream, request: Request, client: &Client) -> Result<Answer, Error> {
-    use std::io::Read;
-    send(stream, request, client)?;
-    let mut line = String::new();
-    let read = BufReader::new(stream.take(MOST_ANSWER)).read_line(&mut line);
-    read.doing(|| format!("hear the gateway of {}", client.name))?;
-    answer_of(&line)
-}
-
-fn answer_of(line: &str) -> Result<Answer, Error> {
-    if line.is_empty() {
-        return Err(Error::NotRunning("the gateway ended before it answered".into()));
-    }
-    match serde_json::from_str(line) {
-        Ok(Answer::Error { error }) => Err(Error::Refused(error)),
-        Ok(answer) => Ok(answer),
-        Err(error) => {
-            Err(Error::Refused(format!("the gateway's answer is not understood: {error}")))
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The control socket: who may ask, how many at once, how long a line is.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{getsockopt, sockopt};
 use serde::Serialize;
 
-use super::protocol::{Answer, MOST_REQUEST, Request};
+use super::protocol::{Answer, Request};
 use crate::datapath::tracer::Trace;
 
 /// Askers at once.
@@ -141,21 +141,14 @@ fn say(mut stream: &UnixStream, what: &impl Serialize) -> io::Result<()> {
 fn serve(stream: &UnixStream, asked: &dyn Fn(Asked) -> bool) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     loop {
-        let mut line = Vec::new();
-        reader.by_ref().take(MOST_REQUEST as u64 + 1).read_until(b'\n', &mut line)?;
-        if line.is_empty() {
-            return Ok(());
-        }
-        if line.len() > MOST_REQUEST || line.last() != Some(&b'\n') {
-            refuse(stream, "a request is one line of JSON, of at most 4096 octets");
-            return Ok(());
-        }
-        let request = match serde_json::from_slice(&line) {
-            Ok(request) => request,
-            Err(error) => {
-                refuse(stream, &format!("the request is not understood: {error}"));
+        let request = match Request::read(&mut reader) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                refuse(stream, &error.to_string());
                 return Ok(());
             }
+            Err(error) => return Err(error),
         };
         let (reply, answer) = channel();
         if !asked(Asked { request, reply }) {

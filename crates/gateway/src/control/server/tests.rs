@@ -1,8 +1,10 @@
 //! A gateway that is not there, asked over a real socket.
 
+use std::io::BufRead;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 
+use super::super::protocol::MOST_REQUEST;
 use super::*;
 
 struct Ground {
