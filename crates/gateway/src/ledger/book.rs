@@ -45,9 +45,9 @@ impl fmt::Display for Account {
     }
 }
 
-/// The content of a ledger.
+/// The content of a ledger's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Book {
+pub struct Book {
     /// Which ledger this is; random.
     pub(super) id: [u8; 16],
     /// How often it was written. 0: never used.
@@ -57,7 +57,8 @@ pub(super) struct Book {
 }
 
 impl Book {
-    pub(super) fn to_text(&self) -> String {
+    /// The file, its checksum included.
+    pub fn to_text(&self) -> String {
         let mut text = format!("{HEAD}\nid ");
         let _ = write_hex(&mut text, &self.id);
         let _ = write!(text, "\ngeneration {}\n", self.generation);
@@ -73,7 +74,7 @@ impl Book {
     /// # Errors
     /// What is wrong with it, as the end of a sentence. A file that differs by
     /// one bit from what was written is refused.
-    pub(super) fn parse(content: &[u8]) -> Result<Self, String> {
+    pub fn parse(content: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(content).map_err(|_| "it is not text".to_owned())?;
         let (body, check) = text
             .strip_suffix('\n')

@@ -21,9 +21,9 @@ mod lock;
 
 use std::path::{Path, PathBuf};
 
-use book::{Book, MOST_OCTETS};
+use book::MOST_OCTETS;
 
-pub use book::{Account, Way};
+pub use book::{Account, Book, Way};
 pub use disk::{Disk, RealDisk};
 pub use keeper::{Keeper, MARKED_EVERY};
 
