@@ -69,6 +69,15 @@ impl<const WORDS: usize> Control<WORDS> {
         })
     }
 
+    /// The messages that are in these octets.
+    pub(crate) fn of(octets: &[u8]) -> Self {
+        let mut control = Self::new();
+        let len = octets.len().min(Self::CAPACITY);
+        control.octets_mut()[..len].copy_from_slice(&octets[..len]);
+        control.set_len(len);
+        control
+    }
+
     fn octets(&self) -> &[u8] {
         // SAFETY: an array of u64 is as many initialised octets, and u8 needs
         // no alignment; the borrow of `self` covers the result's life.

@@ -67,7 +67,7 @@ pub fn read(from: &impl AsFd) -> io::Result<Option<Answer>> {
 }
 
 /// Reads a `sock_extended_err` (linux/errqueue.h).
-fn read_answer(destination: SocketAddr, data: &[u8]) -> Option<Answer> {
+pub(crate) fn read_answer(destination: SocketAddr, data: &[u8]) -> Option<Answer> {
     let errno = u32::from_ne_bytes(field(data, 0)?).cast_signed();
     let [origin] = field(data, 4)?;
     let info = u32::from_ne_bytes(field(data, 8)?);

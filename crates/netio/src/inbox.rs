@@ -13,7 +13,7 @@ pub const MAX_SLOTS: usize = 64;
 /// Octets before a packet's buffer in which its headers are put together where
 /// the kernel gives them apart (IPv6).
 pub(crate) const HEAD_ROOM: usize = 1024;
-const MAX_PACKET: usize = 65_535;
+pub(crate) const MAX_PACKET: usize = 65_535;
 /// From one buffer to the next; not a multiple of the page, or the beginnings
 /// of all packets would share a few lines of the cache.
 const STRIDE: usize = HEAD_ROOM + 65_536 + 192;
@@ -222,7 +222,7 @@ impl Inbox {
 }
 
 /// What all sockets say alike.
-fn read_common(
+pub(crate) fn read_common(
     arrival: &mut Arrival,
     overflowed: &mut u32,
     kind: (libc::c_int, libc::c_int),

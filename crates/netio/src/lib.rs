@@ -8,6 +8,8 @@ pub mod capture;
 mod control;
 pub mod errors;
 pub mod esp_in_udp;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod inbox;
 pub mod link_sender;
 pub mod link_socket;

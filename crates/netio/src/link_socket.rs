@@ -11,12 +11,12 @@ use crate::packet_socket;
 /// Frames of one system call.
 pub const BATCH: usize = 64;
 /// Octets of `struct virtio_net_hdr` (linux/virtio_net.h).
-const VNET_HEADER: usize = 10;
+pub(crate) const VNET_HEADER: usize = 10;
 /// The longest frame: an IP packet of 65535 octets, Ethernet header, two tags.
 const MAX_FRAME: usize = 65_535 + 14 + 8;
 const SLOT: usize = VNET_HEADER + MAX_FRAME + 7; // a multiple of 8 octets
 /// Octets of control messages: a `timespec` and a `tpacket_auxdata`, rounded up.
-const CONTROL: usize = 128;
+pub(crate) const CONTROL: usize = 128;
 /// Octets that the kernel may queue each way; the sender's bursts wait here
 /// while this process does not run.
 const BUFFER: libc::c_int = 64 << 20;
@@ -202,7 +202,7 @@ fn empty_message(vectors: *mut libc::iovec, count: usize) -> libc::mmsghdr {
 }
 
 /// Reads a `virtio_net_hdr` in the machine's byte order.
-fn read_offload(header: &[u8]) -> Offload {
+pub(crate) fn read_offload(header: &[u8]) -> Offload {
     const NEEDS_CSUM: u8 = 1;
     let field = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
     Offload {
@@ -213,7 +213,7 @@ fn read_offload(header: &[u8]) -> Offload {
 }
 
 /// Reads time stamp and VLAN tag out of control messages (cmsg(3)).
-fn read_control(
+pub(crate) fn read_control(
     control: &[u64; CONTROL / 8],
     len: usize,
 ) -> (Option<Duration>, Option<(u16, u16)>) {

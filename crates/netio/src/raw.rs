@@ -225,7 +225,7 @@ pub(crate) fn malformed() -> io::Error {
 }
 
 /// An IPv4 raw socket gives the header with the packet.
-fn split_v4(arrival: &mut Arrival, slot: &mut [u8]) -> bool {
+pub(crate) fn split_v4(arrival: &mut Arrival, slot: &mut [u8]) -> bool {
     let packet = &slot[arrival.body..arrival.end];
     let Some(destination) = destination_of(packet) else { return false };
     let header_len = usize::from(packet[0] & 0xf) * 4;
@@ -243,7 +243,7 @@ fn split_v4(arrival: &mut Arrival, slot: &mut [u8]) -> bool {
 
 /// An IPv6 raw socket gives what is behind the headers, and the headers, in
 /// their order, as control messages (RFC 3542, sections 6 to 9).
-fn rebuild_v6(
+pub(crate) fn rebuild_v6(
     arrival: &mut Arrival,
     slot: &mut [u8],
     control: &Control<CONTROL_WORDS>,

@@ -79,14 +79,7 @@ impl Router {
                 };
             }
         };
-        let state = field(&answer, 8).map_or(0, u16::from_ne_bytes);
-        let address = attributes(answer.get(NEIGHBOUR..).unwrap_or_default())
-            .find_map(|(kind, data)| (kind == NDA_LLADDR).then_some(data));
-        Ok(address.filter(|_| state & KNOWN != 0).and_then(|data| {
-            let mut address = [0; 8];
-            address.get_mut(..data.len())?.copy_from_slice(data);
-            Some(Hop { interface, address, address_len: data.len() as u8 })
-        }))
+        Ok(Hop::read(&answer, interface))
     }
 
     fn route(&mut self, source: IpAddr, destination: IpAddr) -> io::Result<Route> {
@@ -98,18 +91,7 @@ impl Router {
         attribute(&mut body, libc::RTA_DST, &octets);
         attribute(&mut body, libc::RTA_SRC, &from);
         attribute(&mut body, RTA_MARK, &self.mark.to_ne_bytes());
-        let answer = self.ask(libc::RTM_GETROUTE, &body)?;
-        let kind = answer.get(7).copied().unwrap_or(0);
-        let mut route = Route { kind, interface: None, gateway: None };
-        for (kind, data) in attributes(answer.get(ROUTE..).unwrap_or_default()) {
-            match kind {
-                libc::RTA_OIF => route.interface = field(data, 0).map(i32::from_ne_bytes),
-                libc::RTA_GATEWAY => route.gateway = address_of(data),
-                libc::RTA_VIA => route.gateway = data.get(2..).and_then(address_of),
-                _ => {}
-            }
-        }
-        Ok(route)
+        self.ask(libc::RTM_GETROUTE, &body).map(|answer| Route::read(&answer))
     }
 
     /// One question, one answer: what follows the answer's header.
@@ -139,24 +121,63 @@ impl Router {
                 return Err(io::Error::last_os_error());
             }
             answer.truncate(got as usize);
-            let malformed = || io::Error::from(io::ErrorKind::InvalidData);
-            let kind = field(&answer, 4).map(u16::from_ne_bytes).ok_or_else(malformed)?;
-            if field(&answer, 8).map(u32::from_ne_bytes) != Some(self.sequence) {
-                continue; // the answer to a question that was given up
+            if let Some(body) = body_of(answer, self.sequence)? {
+                return Ok(body);
             }
-            if libc::c_int::from(kind) == libc::NLMSG_ERROR {
-                let code = field(&answer, HEADER).map(i32::from_ne_bytes).ok_or_else(malformed)?;
-                return Err(io::Error::from_raw_os_error(-code));
-            }
-            return Ok(answer.split_off(HEADER.min(answer.len())));
         }
     }
 }
 
-struct Route {
+/// What follows the header of an answer; none where it is to a question that was
+/// given up.
+pub(crate) fn body_of(mut answer: Vec<u8>, sequence: u32) -> io::Result<Option<Vec<u8>>> {
+    let malformed = || io::Error::from(io::ErrorKind::InvalidData);
+    let kind = field(&answer, 4).map(u16::from_ne_bytes).ok_or_else(malformed)?;
+    if field(&answer, 8).map(u32::from_ne_bytes) != Some(sequence) {
+        return Ok(None);
+    }
+    if libc::c_int::from(kind) == libc::NLMSG_ERROR {
+        let code = field(&answer, HEADER).map(i32::from_ne_bytes).ok_or_else(malformed)?;
+        return Err(io::Error::from_raw_os_error(code.saturating_neg()));
+    }
+    Ok(Some(answer.split_off(HEADER.min(answer.len()))))
+}
+
+/// What the kernel says of a route.
+#[derive(Debug)]
+pub(crate) struct Route {
     kind: u8,
     interface: Option<i32>,
     gateway: Option<IpAddr>,
+}
+
+impl Route {
+    pub(crate) fn read(answer: &[u8]) -> Self {
+        let kind = answer.get(7).copied().unwrap_or(0);
+        let mut route = Self { kind, interface: None, gateway: None };
+        for (kind, data) in attributes(answer.get(ROUTE..).unwrap_or_default()) {
+            match kind {
+                libc::RTA_OIF => route.interface = field(data, 0).map(i32::from_ne_bytes),
+                libc::RTA_GATEWAY => route.gateway = address_of(data),
+                libc::RTA_VIA => route.gateway = data.get(2..).and_then(address_of),
+                _ => {}
+            }
+        }
+        route
+    }
+}
+
+impl Hop {
+    /// What the kernel says of a neighbour; none where its address is not known.
+    pub(crate) fn read(answer: &[u8], interface: i32) -> Option<Self> {
+        let state = field(answer, 8).map_or(0, u16::from_ne_bytes);
+        let link_address = attributes(answer.get(NEIGHBOUR..).unwrap_or_default())
+            .find_map(|(kind, data)| (kind == NDA_LLADDR).then_some(data));
+        let data = link_address.filter(|_| state & KNOWN != 0)?;
+        let mut address = [0; 8];
+        address.get_mut(..data.len())?.copy_from_slice(data);
+        Some(Self { interface, address, address_len: data.len() as u8 })
+    }
 }
 
 /// Octets of the longest IP packet that the path to `destination` takes, as far
