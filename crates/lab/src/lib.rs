@@ -26,3 +26,5 @@ pub mod workload;
 pub use error::{Error, Result};
 pub use headroom_emulator::spec as link;
 pub use headroom_units as units;
+#[doc(hidden)]
+pub use measure::wire::read_frames;

@@ -48,8 +48,16 @@ pub fn read(folder: &Path) -> Result<Results> {
 /// As [`read`].
 pub fn read_file(path: &Path) -> Result<Results> {
     let text = std::fs::read_to_string(path).doing(|| format!("read {}", path.display()))?;
+    parse(&text, path)
+}
+
+/// Reads the text of a `results.json`; `path` is what errors name.
+///
+/// # Errors
+/// It is not JSON, or of another schema.
+pub fn parse(text: &str, path: &Path) -> Result<Results> {
     let version: serde_json::Value =
-        serde_json::from_str(&text).doing(|| format!("read {}", path.display()))?;
+        serde_json::from_str(text).doing(|| format!("read {}", path.display()))?;
     let schema = version.get("schema").and_then(serde_json::Value::as_u64);
     if schema != Some(u64::from(SCHEMA)) {
         return Err(Error::Plan(format!(

@@ -147,7 +147,8 @@ fn lock(file: &File, path: &Path) -> Result<()> {
     }
 }
 
-fn parse(file: impl Read, path: &Path) -> Result<Contents> {
+/// Reads a journal.
+pub(super) fn parse(file: impl Read, path: &Path) -> Result<Contents> {
     let mut lines = BufReader::new(file);
     let (mut header, mut entries, mut length) = (None, Vec::new(), 0);
     let mut line = Vec::new();

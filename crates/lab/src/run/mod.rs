@@ -35,7 +35,7 @@ use crate::units;
 use crate::workload::{Kind, Workload};
 
 pub use journal::NAME as JOURNAL;
-pub use resume::{Resumption, resume, unfinished};
+pub use resume::{Resumption, measured, resume, unfinished};
 
 use journal::{Entry, Header, Journal};
 use record::{Block, Counted, LinkSet, Place, Record, Row};

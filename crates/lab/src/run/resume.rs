@@ -1,5 +1,6 @@
 //! Going on with a run that was cut, and reading what it left.
 
+use std::io::Read;
 use std::path::Path;
 
 use super::journal::{self, Contents, Journal};
@@ -84,15 +85,28 @@ pub fn unfinished(folder: &Path) -> Result<Option<Results>> {
     if !folder.join(journal::NAME).exists() {
         return Ok(None);
     }
-    let (Contents { header, entries, .. }, lives) = journal::read(folder)?;
-    let mut record = Record::default();
-    entries.into_iter().for_each(|entry| record.apply(entry));
-    let mut results = record.results(&header)?;
+    let (contents, lives) = journal::read(folder)?;
+    let mut results = results_of(contents)?;
     if lives {
         results.ended = Some("it is still going on".to_owned());
     }
     super::reanalyse(&mut results);
     Ok(Some(results))
+}
+
+/// What a journal says was measured; nothing is analysed yet. `path` is what errors
+/// name.
+///
+/// # Errors
+/// As [`unfinished`].
+pub fn measured(journal: impl Read, path: &Path) -> Result<Results> {
+    results_of(journal::parse(journal, path)?)
+}
+
+fn results_of(Contents { header, entries, .. }: Contents) -> Result<Results> {
+    let mut record = Record::default();
+    entries.into_iter().for_each(|entry| record.apply(entry));
+    record.results(&header)
 }
 
 fn without_journal(folder: &Path) -> Result<Option<Outcome>> {

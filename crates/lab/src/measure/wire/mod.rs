@@ -13,6 +13,8 @@ mod tcp;
 mod totals;
 mod trace;
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use events::{completion, first_body, request};
@@ -165,6 +167,41 @@ fn longest_gap(packets: &[Packet]) -> f64 {
 
 fn ns_to_s(ns: u64) -> f64 {
     ns as f64 / 1e9
+}
+
+/// Reads frames in every way that the lab does: for the fuzzer alone. `frames` are
+/// nanoseconds, captured head and octets on the wire; `kind` says what is expected.
+#[doc(hidden)]
+pub fn read_frames<'a>(
+    kind: u8,
+    client: IpAddr,
+    frames: impl Iterator<Item = (u64, &'a [u8], u32)>,
+) -> Option<Tcp> {
+    let is = |bit: u32| kind >> bit & 1 == 1;
+    let mut trace = Trace::new(client);
+    let framing = if is(0) { Framing::Ip } else { Framing::Ethernet };
+    for (time_ns, head, wire_len) in frames {
+        trace.push(framing, time_ns, head, wire_len);
+    }
+    let _ = (trace.is_over(), SetUp::of_tls(&trace), SetUp::of_tunnel(&trace));
+    let mark = trace.packets.get(trace.packets.len() / 2).map(|packet| packet.time_ns);
+    let marks = Marks {
+        request_ns: mark.filter(|_| is(1)),
+        login_ns: mark.filter(|_| is(2)),
+        done_ns: mark.filter(|_| is(3)),
+    };
+    let login = Login { opened: 10, granted: 20 };
+    let expected = Expectation {
+        port: 80,
+        data_connections: is(4),
+        upload: is(5),
+        size: 2000,
+        frame_s: 0.0,
+        parting: is(6),
+        login: is(7).then_some(login),
+        marks,
+    };
+    read(&trace, &expected).map(|record| record.tcp)
 }
 
 #[cfg(test)]
