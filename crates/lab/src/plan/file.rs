@@ -311,15 +311,19 @@ impl PlanFile {
         }
         let defaults: Vec<Option<String>> =
             stacks.iter().map(|p| p.stack.baselines().into_iter().find(|b| known(b))).collect();
-        for (planned, default) in stacks.iter_mut().zip(defaults) {
+        for (planned, default) in stacks.iter_mut().zip(defaults.clone()) {
             let named = baselines.remove(&planned.stack.name);
             planned.baseline = named.or(default).filter(|baseline| baseline != NO_BASELINE);
         }
         for (stack, baseline) in &self.baselines {
-            let chained = stacks
+            let (name, of) = (canonical(stack.get_ref()), canonical(baseline.get_ref()));
+            let chained = stacks.iter().any(|p| p.stack.name == of && p.baseline.is_some());
+            // whoever writes what holds anyway, as a record does, changes nothing
+            let is_default = stacks
                 .iter()
-                .any(|p| p.stack.name == canonical(baseline.get_ref()) && p.baseline.is_some());
-            if chained {
+                .zip(&defaults)
+                .any(|(p, default)| p.stack.name == name && default.as_ref() == Some(&of));
+            if chained && !is_default {
                 return Err(at(
                     baseline,
                     format!(

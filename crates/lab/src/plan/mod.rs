@@ -233,6 +233,10 @@ impl Plan {
             )));
         }
         self.stacks.retain(|planned| kept.contains(&planned.stack.name));
+        for planned in &mut self.stacks {
+            // what a baseline is compared with elsewhere is not brought along
+            planned.baseline = planned.baseline.take().filter(|name| kept.contains(name));
+        }
         for workload in &mut self.workloads {
             workload.stacks.retain(|name| kept.contains(name));
         }

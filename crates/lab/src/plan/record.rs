@@ -265,6 +265,20 @@ stacks = ["udp"]
     }
 
     #[test]
+    fn baselines_with_baselines_come_back_from_a_record() {
+        let text = "stacks = [\"ftp\", \"sftp\", \"sftp/tls\"]\nseed = 1\n[[workload]]\nkind = \"download\"\n";
+        let plan = Plan::from_toml(text, "chain").expect("a good plan");
+        let baselines = plan.stacks.iter().map(|planned| planned.baseline.as_deref());
+        assert_eq!(baselines.collect::<Vec<_>>(), [None, Some("ftp"), Some("sftp")]);
+        let mut fewer = plan.clone();
+        fewer.keep_only("sftp/tls").expect("it is there");
+        for plan in [plan, fewer] {
+            let again = PlanRecord::of(&plan).plan().expect("the same plan");
+            assert_eq!(format!("{again:?}"), format!("{plan:?}"));
+        }
+    }
+
+    #[test]
     fn a_plan_of_two_machines_comes_back_from_its_record() {
         let text = "stacks = [\"http\", \"sftp/tls\"]\n[testbed]\nkind = \"ssh\"\nclient = \"a\"\nserver = \"b\"\n\
                     ssh = [\"ssh\", \"-F\", \"a b\"]\n[[workload]]\nkind = \"download\"\n";
