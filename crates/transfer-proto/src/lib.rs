@@ -1,3 +1,6 @@
 //! The transfer without sockets, files and clocks: what a name may be, how a file
 //! is hashed in spans, what is said on the control stream, how lanes carry data.
 //! It compiles for a browser.
+
+pub mod path;
+pub mod span;

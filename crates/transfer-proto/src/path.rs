@@ -1,0 +1,348 @@
+//! Names of files as peers give them: relative, of any octets, and unable to
+//! leave the directory that they are taken from.
+
+use std::fmt;
+
+/// Octets that a path may have.
+pub const MOST_OCTETS: usize = 4096;
+/// Octets that one component of a path may have (`NAME_MAX`).
+pub const MOST_COMPONENT_OCTETS: usize = 255;
+
+/// A path below some root: one component or more, none of them empty, `.` or
+/// `..`, none with a NUL. The octets are otherwise the file system's, and need
+/// not be UTF-8. The root itself has no `RelPath`.
+///
+/// `Display` is safe for a terminal: see [`shown`].
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RelPath(Box<[u8]>);
+
+/// Why octets are not a path below a root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// No octets.
+    #[error("it is empty")]
+    Empty,
+    /// It begins with `/`.
+    #[error("it is absolute; only names below the root are taken")]
+    Absolute,
+    /// Two slashes in a row, or one at the end.
+    #[error("a component of it is empty")]
+    EmptyComponent,
+    /// A component `.` or `..`.
+    #[error("it has a component `.` or `..`")]
+    Dots,
+    /// A NUL octet.
+    #[error("it has a NUL in it")]
+    Nul,
+    /// More than [`MOST_OCTETS`].
+    #[error("it is longer than {MOST_OCTETS} octets")]
+    TooLong,
+    /// A component of more than [`MOST_COMPONENT_OCTETS`].
+    #[error("a component of it is longer than {MOST_COMPONENT_OCTETS} octets")]
+    ComponentTooLong,
+}
+
+impl RelPath {
+    /// Reads a path as a peer sends it.
+    ///
+    /// # Errors
+    /// It is not a path below a root, literally: nothing is repaired.
+    pub fn parse(octets: &[u8]) -> Result<Self, PathError> {
+        match octets {
+            [] => return Err(PathError::Empty),
+            [b'/', ..] => return Err(PathError::Absolute),
+            _ if octets.len() > MOST_OCTETS => return Err(PathError::TooLong),
+            _ => octets.split(is_slash).try_for_each(check_component)?,
+        }
+        Ok(Self(octets.into()))
+    }
+
+    /// Reads a path as a person writes it behind `HOST:`. Slashes at either end,
+    /// doubled slashes and components `.` mean nothing; none is the root itself.
+    ///
+    /// # Errors
+    /// It has a component `..` or a NUL, or is too long.
+    pub fn typed(octets: &[u8]) -> Result<Option<Self>, PathError> {
+        let components =
+            octets.split(is_slash).filter(|component| !matches!(*component, [] | b"."));
+        let octets = components.collect::<Vec<_>>().join(&b'/');
+        if octets.is_empty() { Ok(None) } else { Self::parse(&octets).map(Some) }
+    }
+
+    /// The octets, components joined by `/`.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The components from the root on; there is at least one.
+    pub fn components(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.0.split(is_slash)
+    }
+
+    /// The last component.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.split().1
+    }
+
+    /// The path without its last component; none where that is the root.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        self.split().0.map(|parent| Self(parent.into()))
+    }
+
+    /// The octets before the last slash, if there is one, and those behind it.
+    #[must_use]
+    pub fn split(&self) -> (Option<&[u8]>, &[u8]) {
+        match self.0.iter().rposition(is_slash) {
+            Some(at) => (Some(&self.0[..at]), &self.0[at + 1..]),
+            None => (None, &self.0),
+        }
+    }
+
+    /// `below`, taken from this path on.
+    ///
+    /// # Errors
+    /// Both together are too long.
+    pub fn join(&self, below: &Self) -> Result<Self, PathError> {
+        self.with(&below.0)
+    }
+
+    /// This path and one component more.
+    ///
+    /// # Errors
+    /// It is not one component, or the path gets too long.
+    pub fn child(&self, name: &[u8]) -> Result<Self, PathError> {
+        check_component(name)?;
+        self.with(name)
+    }
+
+    /// A path of one component.
+    ///
+    /// # Errors
+    /// It is not one component.
+    pub fn single(name: &[u8]) -> Result<Self, PathError> {
+        check_component(name)?;
+        Ok(Self(name.into()))
+    }
+
+    /// Whether a symbolic link of this name that points to `target` leads to a
+    /// place below the root, as far as the words go: what is already there may
+    /// itself be a link, which is why links are not followed.
+    #[must_use]
+    pub fn holds_link_to(&self, target: &[u8]) -> bool {
+        if target.is_empty() || target.starts_with(b"/") || target.contains(&0) {
+            return false;
+        }
+        let mut depth = self.components().count() - 1;
+        target.split(is_slash).all(|component| {
+            match component {
+                b"" | b"." => {}
+                b".." if depth == 0 => return false,
+                b".." => depth -= 1,
+                _ => depth += 1,
+            }
+            true
+        })
+    }
+
+    fn with(&self, below: &[u8]) -> Result<Self, PathError> {
+        if self.0.len() + 1 + below.len() > MOST_OCTETS {
+            return Err(PathError::TooLong);
+        }
+        Ok(Self([&self.0, below].join(&b'/').into()))
+    }
+}
+
+impl fmt::Display for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        shown(&self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{self}`")
+    }
+}
+
+/// Octets from elsewhere as a terminal may see them. Control characters, those
+/// that turn the direction of writing, others that show nothing, and backslashes
+/// are escaped as Rust does; what is not UTF-8 is `\xNN`.
+#[must_use]
+pub fn shown(octets: &[u8]) -> impl fmt::Display {
+    fmt::from_fn(move |f| {
+        for chunk in octets.utf8_chunks() {
+            // Rust escapes quotes as well, which harm nobody here
+            for piece in chunk.valid().split_inclusive(['\'', '"']) {
+                let text = piece.strip_suffix(['\'', '"']).unwrap_or(piece);
+                write!(f, "{}{}", text.escape_debug(), &piece[text.len()..])?;
+            }
+            chunk.invalid().iter().try_for_each(|octet| write!(f, "\\x{octet:02x}"))?;
+        }
+        Ok(())
+    })
+}
+
+fn is_slash(octet: &u8) -> bool {
+    *octet == b'/'
+}
+
+fn check_component(component: &[u8]) -> Result<(), PathError> {
+    match component {
+        [] => Err(PathError::EmptyComponent),
+        b"." | b".." => Err(PathError::Dots),
+        _ if component.len() > MOST_COMPONENT_OCTETS => Err(PathError::ComponentTooLong),
+        _ if component.contains(&0) => Err(PathError::Nul),
+        _ if component.contains(&b'/') => Err(PathError::EmptyComponent),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn path(octets: &[u8]) -> RelPath {
+        RelPath::parse(octets).expect("a path")
+    }
+
+    #[test]
+    fn names_that_leave_the_root_or_are_no_names_are_refused() {
+        for (octets, error) in [
+            (&b""[..], PathError::Empty),
+            (b"/", PathError::Absolute),
+            (b"/etc/passwd", PathError::Absolute),
+            (b"//a", PathError::Absolute),
+            (b"..", PathError::Dots),
+            (b"../a", PathError::Dots),
+            (b"a/..", PathError::Dots),
+            (b"a/../b", PathError::Dots),
+            (b"a/../../b", PathError::Dots),
+            (b".", PathError::Dots),
+            (b"./a", PathError::Dots),
+            (b"a/./b", PathError::Dots),
+            (b"a//b", PathError::EmptyComponent),
+            (b"a/", PathError::EmptyComponent),
+            (b"a\0b", PathError::Nul),
+            (b"\0", PathError::Nul),
+            (b"..\0", PathError::Nul),
+            (&[b'a'; 256], PathError::ComponentTooLong),
+            (&[b'a'; 4097], PathError::TooLong),
+        ] {
+            assert_eq!(RelPath::parse(octets), Err(error), "{octets:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_only_look_odd_are_taken() {
+        for octets in [
+            &b"..."[..],
+            b"..a",
+            b"a..",
+            b".hidden",
+            b"-rf",
+            b"a\\..\\b",
+            b"C:",
+            b" ",
+            b"a\nb",
+            b"\xff\xfe/\x80",
+            &[b'a'; 255],
+            &[&[b'a'; 255][..]; 16].join(&b'/'),
+        ] {
+            assert_eq!(path(octets).as_bytes(), octets);
+        }
+    }
+
+    #[test]
+    fn a_path_and_its_parts() {
+        let long = path(b"a/b/c");
+        assert_eq!((long.name(), long.parent()), (&b"c"[..], Some(path(b"a/b"))));
+        assert_eq!(long.components().collect::<Vec<_>>(), [b"a", b"b", b"c"]);
+        assert_eq!(path(b"a").parent(), None);
+        assert_eq!(path(b"a").join(&path(b"b/c")), Ok(long.clone()));
+        assert_eq!(path(b"a/b").child(b"c"), Ok(long));
+        assert_eq!(path(b"a").child(b".."), Err(PathError::Dots));
+        assert!(path(b"a").child(b"b/c").is_err());
+        assert!(RelPath::single(b"b/c").is_err());
+        let half = path(&[&[b'a'; 127][..]; 16].join(&b'/'));
+        assert_eq!(half.join(&half).map(|both| both.as_bytes().len()), Ok(4095));
+        let more = half.join(&half).expect("it fits").child(b"");
+        assert_eq!(more, Err(PathError::EmptyComponent));
+        assert_eq!(half.join(&half).expect("it fits").child(b"a"), Err(PathError::TooLong));
+    }
+
+    #[test]
+    fn what_people_type() {
+        for root in [&b""[..], b".", b"/", b"./", b"//", b"/./."] {
+            assert_eq!(RelPath::typed(root), Ok(None), "{root:?}");
+        }
+        for octets in [&b"/a/b"[..], b"a/b/", b"./a//b", b"a/./b/."] {
+            assert_eq!(RelPath::typed(octets), Ok(Some(path(b"a/b"))), "{octets:?}");
+        }
+        for octets in [&b".."[..], b"a/..", b"/../etc"] {
+            assert_eq!(RelPath::typed(octets), Err(PathError::Dots), "{octets:?}");
+        }
+        assert_eq!(RelPath::typed(b"/a\0"), Err(PathError::Nul));
+    }
+
+    #[test]
+    fn links_that_leave_the_root_are_known() {
+        let link = path(b"a/b/link");
+        for target in [&b"x"[..], b"../x", b"../../x", b"./x/..", b"../../a/b/x", b"..", b"../.."] {
+            assert!(link.holds_link_to(target), "{target:?}");
+        }
+        for target in [&b""[..], b"/x", b"../../../x", b"x/../../../..", b"../../../a", b"x\0"] {
+            assert!(!link.holds_link_to(target), "{target:?}");
+        }
+        assert!(!path(b"link").holds_link_to(b".."));
+    }
+
+    #[test]
+    fn a_terminal_sees_no_control_character() {
+        for (octets, text) in [
+            (&b"plain name's \"quote\""[..], "plain name's \"quote\""),
+            (b"\x1b[31mred\x07", "\\u{1b}[31mred\\u{7}"),
+            (b"two\nlines\r\t", "two\\nlines\\r\\t"),
+            (b"\xff\xc3", "\\xff\\xc3"),
+            ("größe/日本".as_bytes(), "größe/日本"),
+            // U+009B is CSI in eight bits; U+202E turns the writing round
+            ("\u{9b}31m\u{202e}gpj.exe".as_bytes(), "\\u{9b}31m\\u{202e}gpj.exe"),
+            (b"back\\slash", "back\\\\slash"),
+            ("decomposed u\u{308}".as_bytes(), "decomposed u\u{308}"),
+        ] {
+            assert_eq!(shown(octets).to_string(), text);
+        }
+        assert_eq!(path(b"a\n/b").to_string(), "a\\n/b");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_taken_stays_below(octets in prop::collection::vec(
+            prop_oneof![Just(b'/'), Just(b'.'), Just(b'a'), Just(0), any::<u8>()], 0..40,
+        )) {
+            if let Ok(path) = RelPath::parse(&octets) {
+                prop_assert_eq!(path.as_bytes(), &octets);
+                for component in path.components() {
+                    prop_assert!(!matches!(component, b"" | b"." | b".."));
+                    prop_assert!(component.iter().all(|octet| !matches!(octet, 0 | b'/')));
+                }
+            }
+            prop_assert!(shown(&octets).to_string().chars().all(|c| !c.is_control()));
+            if let Ok(Some(path)) = RelPath::typed(&octets) {
+                prop_assert_eq!(RelPath::parse(path.as_bytes()), Ok(path.clone()));
+            }
+        }
+
+        #[test]
+        fn different_names_are_shown_differently(
+            one in prop::collection::vec(any::<u8>(), 0..6),
+            other in prop::collection::vec(any::<u8>(), 0..6),
+        ) {
+            prop_assert_eq!(one == other, shown(&one).to_string() == shown(&other).to_string());
+        }
+    }
+}

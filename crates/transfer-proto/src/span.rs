@@ -1,0 +1,342 @@
+//! Files are hashed in spans of 1 MiB, aligned subtrees of BLAKE3, in whatever
+//! order they come; all together give the file's ordinary BLAKE3 hash.
+//!
+//! A file of more than one span has a chaining value for each, which depends on
+//! where the span is (BLAKE3 paper, section 2.1). A file of one span has its hash
+//! in that place. An empty file has no span.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+
+pub use blake3::Hash;
+use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+
+/// Octets of a span; the last one of a file may be shorter.
+pub const SPAN_OCTETS: u64 = 1 << 20;
+
+/// What a span hashes to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ChainingValue(pub [u8; 32]);
+
+impl fmt::Debug for ChainingValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Hash::from_bytes(self.0).to_hex().as_str())
+    }
+}
+
+/// The spans of a file of a certain size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spans {
+    size: u64,
+}
+
+impl Spans {
+    /// The spans of a file of `size` octets.
+    #[must_use]
+    pub const fn new(size: u64) -> Self {
+        Self { size }
+    }
+
+    /// The file's octets.
+    #[must_use]
+    pub const fn size(self) -> u64 {
+        self.size
+    }
+
+    /// How many there are: none in an empty file.
+    #[must_use]
+    pub const fn count(self) -> u64 {
+        self.size.div_ceil(SPAN_OCTETS)
+    }
+
+    /// The octets of a span; none where the file has no such span.
+    #[must_use]
+    pub fn range(self, span: u64) -> Option<Range<u64>> {
+        (span < self.count()).then(|| {
+            let start = span * SPAN_OCTETS;
+            start..self.size.min(start.saturating_add(SPAN_OCTETS))
+        })
+    }
+
+    /// The spans that have octets of a range, which is cut at the file's end.
+    #[must_use]
+    pub fn touched(self, octets: Range<u64>) -> Range<u64> {
+        let end = octets.end.min(self.size);
+        if octets.start >= end {
+            return 0..0;
+        }
+        octets.start / SPAN_OCTETS..end.div_ceil(SPAN_OCTETS)
+    }
+
+    /// Begins to hash a span; none where the file has no such span.
+    #[must_use]
+    pub fn hasher(self, span: u64) -> Option<SpanHasher> {
+        let range = self.range(span)?;
+        let mut hasher = blake3::Hasher::new();
+        hasher.set_input_offset(range.start);
+        Some(SpanHasher { hasher, lacks: range.end - range.start, alone: self.count() == 1 })
+    }
+
+    /// The value of a span that lies in memory as a whole; none where `octets`
+    /// are not exactly as many as the span has.
+    #[must_use]
+    pub fn value(self, span: u64, octets: &[u8]) -> Option<ChainingValue> {
+        let mut hasher = self.hasher(span)?;
+        (hasher.update(octets) == octets.len()).then(|| hasher.finish())?
+    }
+}
+
+/// Hashes one span from its first octet to its last. Pieces of 64 KiB and more
+/// are several times faster than small ones.
+#[derive(Debug, Clone)]
+pub struct SpanHasher {
+    hasher: blake3::Hasher,
+    /// Octets that are still to come.
+    lacks: u64,
+    /// The file has no other span.
+    alone: bool,
+}
+
+impl SpanHasher {
+    /// Takes the octets that follow, and says how many of them were the span's.
+    pub fn update(&mut self, octets: &[u8]) -> usize {
+        let taken = usize::try_from(self.lacks).map_or(octets.len(), |n| n.min(octets.len()));
+        self.hasher.update(&octets[..taken]);
+        self.lacks -= taken as u64;
+        taken
+    }
+
+    /// Octets that are still to come.
+    #[must_use]
+    pub const fn lacks(&self) -> u64 {
+        self.lacks
+    }
+
+    /// The span's value; none while octets of it are to come.
+    #[must_use]
+    pub fn finish(&self) -> Option<ChainingValue> {
+        (self.lacks == 0).then(|| {
+            ChainingValue(if self.alone {
+                *self.hasher.finalize().as_bytes()
+            } else {
+                self.hasher.finalize_non_root()
+            })
+        })
+    }
+}
+
+/// Collects the values of a file's spans and gives its hash. What can be merged
+/// is merged: of spans that come in order, one value for each bit of their number
+/// is held.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    spans: Spans,
+    /// Complete subtrees whose sibling is missing. Node `(level, index)` covers
+    /// the spans from `index << level` on, 2^level of them or up to the last.
+    nodes: HashMap<(u32, u64), ChainingValue>,
+    present: u64,
+    root: Option<Hash>,
+}
+
+impl Tree {
+    /// An empty collection for a file of these spans.
+    #[must_use]
+    pub fn new(spans: Spans) -> Self {
+        let root = (spans.size == 0).then(|| blake3::hash(&[]));
+        Self { spans, nodes: HashMap::new(), present: 0, root }
+    }
+
+    /// Takes the value of a span. Says whether it was missing: what is there
+    /// stays, and what is no span of the file is not taken.
+    pub fn insert(&mut self, span: u64, value: ChainingValue) -> bool {
+        let count = self.spans.count();
+        if span >= count || self.contains(span) {
+            return false;
+        }
+        self.present += 1;
+        if count == 1 {
+            self.root = Some(Hash::from_bytes(value.0));
+            return true;
+        }
+        let (mut level, mut index, mut value) = (0, span, value.0);
+        loop {
+            let sibling = index ^ 1;
+            // a subtree at the right edge has no sibling: it is its own parent
+            if sibling << level < count {
+                let Some(other) = self.nodes.remove(&(level, sibling)) else {
+                    self.nodes.insert((level, index), ChainingValue(value));
+                    return true;
+                };
+                let (left, right) =
+                    if index < sibling { (&value, &other.0) } else { (&other.0, &value) };
+                if 2 << level >= count {
+                    self.root = Some(merge_subtrees_root(left, right, Mode::Hash));
+                    return true;
+                }
+                value = merge_subtrees_non_root(left, right, Mode::Hash);
+            }
+            level += 1;
+            index /= 2;
+        }
+    }
+
+    /// Whether the value of a span was taken.
+    #[must_use]
+    pub fn contains(&self, span: u64) -> bool {
+        span < self.spans.count()
+            && (self.root.is_some()
+                || (0..u64::BITS).any(|level| self.nodes.contains_key(&(level, span >> level))))
+    }
+
+    /// How many values were taken.
+    #[must_use]
+    pub const fn present(&self) -> u64 {
+        self.present
+    }
+
+    /// The spans that it is about.
+    #[must_use]
+    pub const fn spans(&self) -> Spans {
+        self.spans
+    }
+
+    /// The file's BLAKE3 hash; none while a value is missing.
+    #[must_use]
+    pub const fn root(&self) -> Option<Hash> {
+        self.root
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn octets(size: usize) -> Vec<u8> {
+        let mut octets = vec![0; size];
+        blake3::Hasher::new().update(b"octets").finalize_xof().fill(&mut octets);
+        octets
+    }
+
+    fn value(file: &[u8], spans: Spans, span: u64) -> ChainingValue {
+        let range = spans.range(span).expect("a span");
+        let octets = &file[range.start as usize..range.end as usize];
+        spans.value(span, octets).expect("all octets of the span")
+    }
+
+    fn root(file: &[u8], order: impl IntoIterator<Item = u64>) -> Option<Hash> {
+        let spans = Spans::new(file.len() as u64);
+        let mut tree = Tree::new(spans);
+        for span in order {
+            assert!(!tree.contains(span));
+            assert!(tree.insert(span, value(file, spans, span)));
+            assert!(tree.contains(span));
+            assert!(!tree.insert(span, ChainingValue([0; 32])), "taken twice");
+        }
+        tree.root()
+    }
+
+    #[test]
+    fn spans_of_files_at_every_edge_give_the_ordinary_hash() {
+        let all = octets(9 * MIB + 1);
+        for size in [0, 1, 1024, 1025, MIB - 1, MIB, MIB + 1, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1]
+            .into_iter()
+            .chain((3..10).flat_map(|n| [n * MIB, n * MIB + 1]))
+        {
+            let file = &all[..size];
+            let count = Spans::new(size as u64).count();
+            let hash = Some(blake3::hash(file));
+            assert_eq!(root(file, 0..count), hash, "{size} octets");
+            assert_eq!(root(file, (0..count).rev()), hash, "{size} octets");
+            if count > 0 {
+                assert_eq!(root(file, 1..count), None, "{size} octets");
+            }
+        }
+    }
+
+    #[test]
+    fn spans_know_their_octets() {
+        let spans = Spans::new(2 * SPAN_OCTETS + 5);
+        assert_eq!(spans.count(), 3);
+        assert_eq!(spans.range(1), Some(SPAN_OCTETS..2 * SPAN_OCTETS));
+        assert_eq!(spans.range(2), Some(2 * SPAN_OCTETS..2 * SPAN_OCTETS + 5));
+        assert_eq!(spans.range(3), None);
+        assert_eq!(spans.touched(SPAN_OCTETS - 1..SPAN_OCTETS + 1), 0..2);
+        assert_eq!(spans.touched(SPAN_OCTETS..u64::MAX), 1..3);
+        assert_eq!(spans.touched(7..7), 0..0);
+        assert_eq!(spans.touched(u64::MAX - 1..u64::MAX), 0..0);
+        let most = Spans::new(u64::MAX);
+        assert_eq!(most.range(most.count() - 1), Some(u64::MAX - SPAN_OCTETS + 1..u64::MAX));
+        assert_eq!(Spans::new(0).range(0), None);
+    }
+
+    #[test]
+    fn a_span_is_hashed_whole_or_not_at_all() {
+        let spans = Spans::new(SPAN_OCTETS + 10);
+        let file = octets(MIB + 10);
+        let mut hasher = spans.hasher(1).expect("a span");
+        assert_eq!(hasher.update(&file[MIB..MIB + 4]), 4);
+        assert_eq!((hasher.finish(), hasher.lacks()), (None, 6));
+        assert_eq!(hasher.update(&file[4..]), 6, "no octet of the next span");
+        assert_eq!(hasher.update(&file), 0);
+        assert_eq!(spans.value(1, &file[..9]), None);
+        assert_eq!(spans.value(1, &file[..11]), None);
+        assert_eq!(spans.value(2, &[]), None);
+    }
+
+    #[test]
+    fn a_size_that_nobody_has_costs_no_memory() {
+        let mut tree = Tree::new(Spans::new(u64::MAX));
+        for span in 0..100_000 {
+            assert!(tree.insert(span, ChainingValue([1; 32])));
+        }
+        assert!(tree.nodes.len() <= 17, "{} nodes", tree.nodes.len());
+        assert!(tree.contains(99_999) && !tree.contains(100_000));
+        assert!(tree.insert(tree.spans().count() - 1, ChainingValue([1; 32])));
+        assert!(!tree.insert(tree.spans().count(), ChainingValue([1; 32])));
+        assert!(!tree.insert(u64::MAX, ChainingValue([1; 32])));
+        assert_eq!(tree.root(), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_order_of_spans_gives_the_ordinary_hash(
+            size in 0..20 * MIB, swaps in prop::collection::vec(any::<(Index, Index)>(), 30),
+        ) {
+            let file = octets(size);
+            let mut order: Vec<_> = (0..Spans::new(size as u64).count()).collect();
+            for (one, other) in swaps.iter().filter(|_| size > 0) {
+                let (one, other) = (one.index(order.len()), other.index(order.len()));
+                order.swap(one, other);
+            }
+            prop_assert_eq!(root(&file, order.iter().copied()), Some(blake3::hash(&file)));
+        }
+
+        #[test]
+        fn pieces_of_any_size_give_the_same_value(cuts in prop::collection::vec(1..300_000_usize, 8)) {
+            let file = octets(2 * MIB + 77);
+            let spans = Spans::new(file.len() as u64);
+            for span in 0..3 {
+                let range = spans.range(span).expect("a span");
+                let mut rest = &file[range.start as usize..range.end as usize];
+                let mut hasher = spans.hasher(span).expect("a span");
+                for cut in cuts.iter().cycle() {
+                    let (piece, others) = rest.split_at((*cut).min(rest.len()));
+                    prop_assert_eq!(hasher.update(piece), piece.len());
+                    rest = others;
+                    if rest.is_empty() {
+                        break;
+                    }
+                }
+                prop_assert_eq!(hasher.finish(), Some(value(&file, spans, span)));
+            }
+        }
+    }
+}
