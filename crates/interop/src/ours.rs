@@ -168,6 +168,7 @@ fn spec(case: &Case, sa: Association) -> Result<SaSpec> {
         window: 128,
         lifetime: Lifetime::default(),
         udp: case.udp.then_some(UdpPorts { source: UDP_PORT, destination: UDP_PORT }),
+        follow_peer: false,
         dscp: Dscp::Copy,
         ecn: true,
         dont_fragment: DontFragment::Copy,

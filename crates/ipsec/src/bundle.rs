@@ -1,7 +1,7 @@
 //! Protecting what leaves: ESP or Q-ESP, AH, or AH over one of them (RFC 4301,
 //! section 5.1; "SA bundle"), into one buffer, in one pass.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use headroom_packet::header::{self, Fresh};
@@ -65,13 +65,22 @@ struct Layout {
     total: usize,
 }
 
-/// Sequence numbers taken for packets that are about to be protected. What is
-/// not used is never used.
+/// Sequence numbers taken for packets that are about to be protected, and where
+/// these go. What is not used is never used.
 #[derive(Debug)]
 pub struct Numbers {
     inner: u64,
     over: u64,
     left: u64,
+    to: SocketAddr,
+}
+
+impl Numbers {
+    /// Where the packets go: the peer's address now, and its port of ESP in UDP
+    /// or 0.
+    pub fn to(&self) -> SocketAddr {
+        self.to
+    }
 }
 
 impl Bundle {
@@ -115,9 +124,9 @@ impl Bundle {
         self.inner.spec.source
     }
 
-    /// Outer destination address.
+    /// Outer destination address, now: that of a peer which is followed changes.
     pub fn destination(&self) -> IpAddr {
-        self.inner.spec.destination
+        self.inner.goes_to().ip()
     }
 
     /// The ports, where it is ESP in UDP.
@@ -146,7 +155,8 @@ impl Bundle {
     /// mode its addresses.
     pub(crate) fn serves(&self, headers: &Headers) -> bool {
         let class = self.inner.spec.classes >> (headers.tos >> 2) & 1 == 1;
-        let own = (headers.source, headers.destination) == (self.source(), self.destination());
+        let own = (headers.source, headers.destination)
+            == (self.inner.spec.source, self.inner.spec.destination);
         class && (self.mode() == Mode::Tunnel || own)
     }
 
@@ -178,7 +188,7 @@ impl Bundle {
         };
         let inner = take(&self.inner)?;
         let over = self.over.as_deref().map_or(Ok(0), take)?;
-        Ok(Numbers { inner, over, left: packets })
+        Ok(Numbers { inner, over, left: packets, to: self.inner.goes_to() })
     }
 
     /// Writes the protected packet into `out`, outer IP header and all, and
@@ -215,7 +225,7 @@ impl Bundle {
             }
         };
         if self.mode() == Mode::Tunnel {
-            self.write_ip(headers, numbers.inner, out)?;
+            self.write_ip(headers, numbers, out)?;
         } else {
             // AH is void where the kernel fills in an ID (raw(7))
             if self.source().is_ipv4() && out[4..6] == [0, 0] {
@@ -240,11 +250,11 @@ impl Bundle {
         if self.shape.esp == 0 {
             return Err(Reason::NoAssociation);
         }
-        let headers = Headers::dummy(self.source(), self.destination());
+        let headers = Headers::dummy(self.source(), numbers.to.ip());
         let layout = self.layout(self.front(self.shape.ip), len);
         let out = layout.fit(out)?;
         out[layout.text..layout.icv].fill(0);
-        self.write_ip(&headers, numbers.inner, out)?;
+        self.write_ip(&headers, numbers, out)?;
         self.protect(numbers, &headers, protocol::NO_NEXT_HEADER, &layout, out)
     }
 
@@ -269,6 +279,7 @@ impl Bundle {
             Guard::Mac(mac) => self.sign(&self.inner, mac, numbers.inner, covered, ah_at, out)?,
         }
         if let Some(ports) = self.udp() {
+            let ports = UdpPorts { destination: numbers.to.port(), ..ports };
             write_udp(ports, &mut out[ah_at..]);
         }
         if let Some(sa) = &self.over
@@ -336,14 +347,14 @@ impl Bundle {
     }
 
     /// A new outer header (RFC 4301, section 5.1.2).
-    fn write_ip(&self, headers: &Headers, number: u64, out: &mut [u8]) -> Result<(), Reason> {
+    fn write_ip(&self, headers: &Headers, numbers: &Numbers, out: &mut [u8]) -> Result<(), Reason> {
         let fresh = Fresh {
             source: self.source(),
-            destination: self.destination(),
+            destination: numbers.to.ip(),
             tos: self.outer_tos(headers.tos),
             hop_limit: HOP_LIMIT,
             protocol: self.outer_protocol(),
-            id: identification(number),
+            id: identification(numbers.inner),
             dont_fragment: match self.inner.spec.dont_fragment {
                 DontFragment::Copy => headers.dont_fragment,
                 DontFragment::Set => true,

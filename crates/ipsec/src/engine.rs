@@ -10,6 +10,7 @@ use headroom_suite::KeyError;
 
 use crate::bundle::Bundle;
 use crate::headers::Headers;
+use crate::peer::{Path, Peer};
 use crate::policy::{self, Database, FlowCache, Matcher, Policy, Verdict};
 use crate::reason::{Counters, Reason};
 use crate::sa::{Event, Sa};
@@ -27,6 +28,8 @@ pub struct Engine {
     inbound: Directory,
     /// The number of Q-ESP, where an association has it.
     qesp: HashSet<u8>,
+    /// Those whose addresses are followed.
+    peers: HashMap<Path, Arc<Peer>>,
     counters: Arc<Counters>,
 }
 
@@ -114,6 +117,12 @@ impl Engine {
             .flat_map(|engine| engine.associations())
             .map(|sa| (Sa::identity(&sa.spec), Arc::clone(&sa.state)))
             .collect();
+        let followed = associations.iter().filter(|spec| spec.follow_peer).filter_map(Path::of);
+        let peers = followed.map(|path| {
+            let known = previous.and_then(|engine| engine.peers.get(&path));
+            (path, known.map_or_else(|| Arc::new(Peer::new(path)), Arc::clone))
+        });
+        let peers = peers.collect();
         let mut engine = Self {
             policies: Database::new(Vec::new()),
             outbound: Vec::new(),
@@ -121,6 +130,7 @@ impl Engine {
             by_name: HashMap::new(),
             inbound: Directory::default(),
             qesp: HashSet::new(),
+            peers,
             counters: previous.map_or_else(Arc::default, |engine| Arc::clone(&engine.counters)),
         };
         for spec in associations {
@@ -130,7 +140,8 @@ impl Engine {
             }
             let name = spec.name.clone();
             let state = kept.remove(&Sa::identity(&spec));
-            let sa = Sa::new(spec, state, now).map_err(|error: KeyError| SpecError {
+            let peer = engine.peer_of(&spec);
+            let sa = Sa::new(spec, peer, state, now).map_err(|error: KeyError| SpecError {
                 kind: "association",
                 name,
                 sentence: error.to_string(),
@@ -138,6 +149,16 @@ impl Engine {
             engine.add(Arc::new(sa))?;
         }
         Ok(engine)
+    }
+
+    /// Whom the association hears, if it is to follow, or sends to, if it is
+    /// followed. In transport mode an address is a part of what is protected.
+    fn peer_of(&self, spec: &SaSpec) -> Option<Arc<Peer>> {
+        let follows = match spec.direction {
+            Direction::In => spec.follow_peer,
+            Direction::Out => spec.mode == Mode::Tunnel,
+        };
+        Path::of(spec).filter(|_| follows).and_then(|path| self.peers.get(&path)).cloned()
     }
 
     fn add(&mut self, sa: Arc<Sa>) -> Result<(), SpecError> {
@@ -291,9 +312,10 @@ impl Engine {
         self.by_name.get(name)
     }
 
-    /// Looks at lifetimes; to be called about once a second.
+    /// Looks at lifetimes and peers; to be called about once a second.
     pub fn tick(&self, now: Duration) -> Vec<Event> {
-        self.associations().filter_map(|sa| sa.tick(now)).collect()
+        let moved = self.peers.values().filter_map(|peer| peer.news(now)).map(Event::Moved);
+        self.associations().filter_map(|sa| sa.tick(now)).chain(moved).collect()
     }
 }
 
@@ -379,6 +401,12 @@ fn check(spec: &SaSpec) -> Result<(), SpecError> {
         return wrong(
             "padding against traffic analysis needs tunnel mode: in transport mode the receiver cannot tell where it begins (RFC 4303, section 2.7)",
         );
+    }
+    if spec.follow_peer && (spec.direction, spec.mode) != (Direction::In, Mode::Tunnel) {
+        return wrong("a peer is followed by what it sends, in tunnel mode");
+    }
+    if spec.follow_peer && spec.udp.is_none() {
+        return wrong("a peer is followed in UDP alone, where a NAT gives it a port");
     }
     if !matches!(spec.ah_alignment, 4 | 8) {
         return wrong("AH is aligned to 4 or 8 octets");

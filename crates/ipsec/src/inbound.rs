@@ -55,6 +55,8 @@ pub struct Opened<'e> {
     pub sequence: u64,
     /// The policy that allows it.
     pub policy: &'e Policy,
+    /// The peer, whose address is followed, is now where it came from.
+    pub moved: bool,
 }
 
 /// Associations that were applied, the outermost first.
@@ -70,6 +72,8 @@ struct Under {
     sequence: u64,
     /// What Q-ESP showed of it.
     clear: Option<Clear>,
+    /// The peer is now where it came from.
+    moved: bool,
 }
 
 impl Engine {
@@ -142,7 +146,8 @@ impl Engine {
         let policy = self.allow(headers, applied)?;
         let sequence = under.sequence;
         let associations = applied.map(|entry| entry.map(|entry| entry.sa.as_ref()));
-        Ok(Opened { head: head.as_slice(), payload, headers, associations, sequence, policy })
+        let (moved, head) = (under.moved, head.as_slice());
+        Ok(Opened { head, payload, headers, associations, sequence, policy, moved })
     }
 
     /// The association of the IPsec header at the beginning of `body`.
@@ -205,11 +210,11 @@ fn decrypt(
     let sequence = receiving.sequence;
     let bound = Bound { header, sequence, extended, addresses };
     transform.open(&bound, rest).map_err(|_| Reason::Forged)?;
-    receiving.accept(text_len)?;
+    let moved = receiving.accept(outer, text_len)?;
 
     let (next_header, len) = esp::read_trailer(&rest[iv_len..iv_len + text_len])?;
     let start = header_len + iv_len;
-    *under = Under { next_header, range: start..start + len, sequence, clear };
+    *under = Under { next_header, range: start..start + len, sequence, clear, moved };
     Ok(())
 }
 
@@ -236,9 +241,9 @@ fn verify(
     let muted = ah::mute(outer.header)?;
     let high = ah::high_bits(sa, sequence);
     mac.verify(&[muted.as_slice(), body, high.as_slice()], icv).map_err(|_| Reason::Forged)?;
-    receiving.accept(body.len() - header.len)?;
+    let moved = receiving.accept(outer, body.len() - header.len)?;
     let range = header.len..body.len();
-    *under = Under { next_header: header.next_header, range, sequence, clear: None };
+    *under = Under { next_header: header.next_header, range, sequence, clear: None, moved };
     Ok(())
 }
 

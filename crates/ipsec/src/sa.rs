@@ -1,14 +1,16 @@
 //! A security association in force: its keys made ready, and what it has done
 //! so far.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use headroom_suite::{Authenticator, Fingerprint, KeyError, Transform};
 
+use crate::inbound::Outer;
 use crate::numbers::Sequence;
+use crate::peer::{Moved, Peer};
 use crate::reason::{Counters, Reason};
 use crate::replay::Window;
 use crate::spec::{Direction, Limits, Protection, Protocol, SaSpec, Secrets};
@@ -21,6 +23,8 @@ pub struct Sa {
     pub(crate) guard: Guard,
     pub(crate) sizes: Sizes,
     pub(crate) tos: tos::Rules,
+    /// Where its address is followed: inbound it is heard, outbound it is sent to.
+    pub(crate) peer: Option<Arc<Peer>>,
     pub(crate) state: Arc<State>,
 }
 
@@ -77,13 +81,18 @@ pub enum Stage {
     Expired,
 }
 
-/// A limit that an association has just reached.
+/// What has just happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
-    /// The association's name.
-    pub sa: String,
-    /// What it has come to.
-    pub stage: Stage,
+pub enum Event {
+    /// An association has reached a limit.
+    Lifetime {
+        /// Its name.
+        sa: String,
+        /// What it has come to.
+        stage: Stage,
+    },
+    /// A peer is elsewhere.
+    Moved(Moved),
 }
 
 /// What makes two associations the same one, before and after a reload.
@@ -101,9 +110,11 @@ pub(crate) struct Identity {
 }
 
 impl Sa {
-    /// `kept` is what an earlier engine had of the same association.
+    /// `peer` is there where its address is followed, `kept` is what an earlier
+    /// engine had of the same association.
     pub(crate) fn new(
         spec: SaSpec,
+        peer: Option<Arc<Peer>>,
         kept: Option<Arc<State>>,
         now: Duration,
     ) -> Result<Self, KeyError> {
@@ -132,7 +143,7 @@ impl Sa {
             }
             None => Arc::new(State::new(&spec, now)),
         };
-        Ok(Self { spec, guard, sizes, tos, state })
+        Ok(Self { spec, guard, sizes, tos, peer, state })
     }
 
     pub(crate) fn identity(spec: &SaSpec) -> Identity {
@@ -150,6 +161,21 @@ impl Sa {
     /// What it was made of.
     pub fn spec(&self) -> &SaSpec {
         &self.spec
+    }
+
+    /// The peer, where its address is followed.
+    pub fn peer(&self) -> Option<&Peer> {
+        self.peer.as_deref()
+    }
+
+    /// Where outbound packets go: where the peer is now, if it is followed. The
+    /// port is 0 where it is not ESP in UDP.
+    pub fn goes_to(&self) -> SocketAddr {
+        let configured = || {
+            let port = self.spec.udp.map_or(0, |ports| ports.destination);
+            SocketAddr::new(self.spec.destination, port)
+        };
+        self.peer.as_ref().map_or_else(configured, |peer| peer.now())
     }
 
     /// Its sequence numbers; of no meaning inbound.
@@ -219,7 +245,7 @@ impl Sa {
         }
         self.state.stage.store(stage as u8, Ordering::Relaxed);
         self.state.expired.store(stage == Stage::Expired, Ordering::Release);
-        Some(Event { sa: self.spec.name.clone(), stage })
+        Some(Event::Lifetime { sa: self.spec.name.clone(), stage })
     }
 
     /// Notes packets that leave, and refuses those beyond the hard limits.
@@ -265,14 +291,22 @@ pub(crate) struct Receiving<'s> {
 }
 
 impl Receiving<'_> {
-    /// Notes that its check value was right, and that it protects `bytes` octets.
+    /// Notes that its check value was right, and that it protects `bytes` octets;
+    /// says whether the peer has moved to where it came from. An older packet,
+    /// which may have been held back on another path, moves nobody.
     #[inline(always)]
-    pub(crate) fn accept(mut self, bytes: usize) -> Result<(), Reason> {
+    pub(crate) fn accept(mut self, outer: &Outer<'_>, bytes: usize) -> Result<bool, Reason> {
+        let newest = self.sequence > self.receipt.window.top();
         self.receipt.window.accept(self.sequence)?;
         let (packets, bytes) = (self.receipt.packets + 1, self.receipt.bytes + bytes as u64);
         self.sa.within_limits(packets, bytes)?;
         (self.receipt.packets, self.receipt.bytes) = (packets, bytes);
-        Ok(())
+        Ok(match (&self.sa.peer, outer.udp) {
+            (Some(peer), Some((port, _))) if newest => {
+                peer.heard(SocketAddr::new(outer.source, port))
+            }
+            _ => false,
+        })
     }
 }
 

@@ -40,6 +40,9 @@ pub struct SaSpec {
     pub lifetime: Lifetime,
     /// ESP in UDP (RFC 3948) between these ports.
     pub udp: Option<UdpPorts>,
+    /// Of ESP in UDP, inbound, in tunnel mode: what is sent back to the peer
+    /// follows it to where its newest packet came from.
+    pub follow_peer: bool,
     /// The DSCP of the outer header, and of the inner one afterwards.
     pub dscp: Dscp,
     /// ECN's normal mode (RFC 6040, section 4.1); else compatibility mode.
@@ -58,7 +61,7 @@ pub struct SaSpec {
 
 impl SaSpec {
     /// An association with what most have: extended numbers, a window of 4096
-    /// packets, no limits, not in UDP, DSCP and ECN copied out and the inner DSCP
+    /// packets, no limits, not in UDP, a peer that stays, DSCP and ECN copied out and the inner DSCP
     /// left alone, DF as inside, no padding, all classes of traffic.
     pub fn new(
         name: impl Into<String>,
@@ -80,6 +83,7 @@ impl SaSpec {
             window: 4096,
             lifetime: Lifetime::default(),
             udp: None,
+            follow_peer: false,
             dscp: if direction == Direction::Out { Dscp::Copy } else { Dscp::Keep },
             ecn: true,
             dont_fragment: DontFragment::Copy,

@@ -54,6 +54,7 @@ impl Reader<'_> {
                 .as_ref()
                 .map_or(Ok(Lifetime::default()), |l| options::lifetime(l.get_ref()))?,
             udp: options::udp(file)?,
+            follow_peer: options::follow_peer(file)?,
             dscp: options::dscp(file)?,
             ecn: file.ecn.unwrap_or(true),
             dont_fragment: options::dont_fragment(file)?,

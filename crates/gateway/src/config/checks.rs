@@ -1,10 +1,10 @@
 //! What is wrong with associations only when they are looked at together.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-use headroom_ipsec::PolicySpec;
-use headroom_ipsec::spec::{Addresses, Direction, Protection, Secrets};
+use headroom_ipsec::spec::{Addresses, Direction, Protection, Secrets, UdpPorts};
+use headroom_ipsec::{Mode, PolicySpec, SaSpec};
 use headroom_suite::{Fingerprint, Key, Suite};
 
 use super::file::{ConfigFile, SaFile};
@@ -32,7 +32,8 @@ pub(super) fn associations(
     if let Some(first) = found.into_iter().next() {
         return Err(first);
     }
-    sides(files, associations, reader)
+    sides(files, associations, reader)?;
+    followed(files, associations)
 }
 
 fn names(files: &[SaFile], reader: &Reader<'_>) -> Result<(), At> {
@@ -151,6 +152,32 @@ fn sides(files: &[SaFile], associations: &[Association], reader: &Reader<'_>) ->
                 );
                 return Err(at(place, message));
             }
+        }
+    }
+    Ok(())
+}
+
+/// A peer that is followed is answered, from the port that it sends to: its NAT
+/// lets nothing else in.
+fn followed(files: &[SaFile], associations: &[Association]) -> Result<(), At> {
+    let specs = associations.iter().map(|association| &association.spec);
+    let answers = specs.filter(|out| (out.direction, out.mode) == (Direction::Out, Mode::Tunnel));
+    let ends = |out: &SaSpec| {
+        let UdpPorts { source, destination } = out.udp?;
+        Some(((out.source, source), (out.destination, destination)))
+    };
+    let answers: HashSet<_> = answers.filter_map(ends).collect();
+    for (file, association) in files.iter().zip(associations) {
+        let spec = &association.spec;
+        let (Some(ports), Some(place)) = (spec.udp, &file.follow_peer) else { continue };
+        let back = ((spec.destination, ports.destination), (spec.source, ports.source));
+        if spec.follow_peer && !answers.contains(&back) {
+            let message = format!(
+                "there is nothing to send after the peer: `follow_peer` needs an SA of direction \"out\" in tunnel mode \
+                 from {} to {}, `udp = {{ source = {}, destination = {} }}`",
+                spec.destination, spec.source, ports.destination, ports.source
+            );
+            return Err(at(place, message));
         }
     }
     Ok(())

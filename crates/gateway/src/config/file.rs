@@ -47,6 +47,7 @@ pub(super) struct SaFile {
     pub(super) esn: Option<bool>,
     pub(super) window: Option<Spanned<u64>>,
     pub(super) udp: Option<Spanned<UdpFile>>,
+    pub(super) follow_peer: Option<Spanned<bool>>,
     pub(super) lifetime: Option<Spanned<LifetimeFile>>,
     pub(super) dscp: Option<Spanned<DscpFile>>,
     pub(super) ecn: Option<bool>,

@@ -220,6 +220,12 @@ impl Request {
                 write_key(&mut text, "integrity_key", secret.mac_key.as_ref());
                 if let Some(port) = self.udp.filter(|_| layer.protocol != "ah") {
                     let _ = writeln!(text, "udp = {{ source = {port}, destination = {port} }}");
+                    if direction == "in" && mode == "tunnel" {
+                        text.push_str(
+                            "# If the other end is behind a NAT, or moves, and this end is not, remove the mark:\n\
+                             # follow_peer = true\n",
+                        );
+                    }
                 }
                 names[usize::from(direction == "in")].push(name);
             }

@@ -50,6 +50,33 @@ pub(super) fn udp(file: &SaFile) -> Result<Option<UdpPorts>, At> {
     Ok(Some(UdpPorts { source, destination }))
 }
 
+/// Only what a NAT may give another address, and only who hears it.
+pub(super) fn follow_peer(file: &SaFile) -> Result<bool, At> {
+    let Some(follow) = file.follow_peer.as_ref().filter(|follow| *follow.get_ref()) else {
+        return Ok(false);
+    };
+    let message = match (file.protocol.get_ref(), file.mode.get_ref(), file.direction.get_ref()) {
+        (ProtocolFile::Ah | ProtocolFile::Qesp, ..) => {
+            "`follow_peer` is ESP's: AH and Q-ESP authenticate the outer addresses, and accept no packet from another. \
+             Remove it, or use ESP in UDP"
+        }
+        (_, ModeFile::Transport, _) => {
+            "`follow_peer` is for tunnel mode: in transport mode the outer addresses are those of the packets inside, \
+             and of the policy. Remove it, or use tunnel mode"
+        }
+        _ if file.udp.is_none() => {
+            "`follow_peer` is for ESP in UDP: a NAT tells hosts behind it apart by their ports, which ESP alone has \
+             not. Add `udp`, or remove it"
+        }
+        (.., DirectionFile::Out) => {
+            "`follow_peer` is for the SA of direction \"in\", by which the peer is heard; what is sent follows by itself. \
+             Move it there"
+        }
+        _ => return Ok(true),
+    };
+    Err(at(follow, message))
+}
+
 pub(super) fn lifetime(file: &LifetimeFile) -> Result<Lifetime, At> {
     let octets = |value: &Option<Spanned<Scalar>>| amount(value.as_ref(), units::parse_size);
     let plain = |value: &Option<Spanned<Scalar>>| {

@@ -242,6 +242,29 @@ fn windows_lifetimes_and_encapsulation_are_checked() {
 }
 
 #[test]
+fn only_a_peer_that_can_be_followed_is() {
+    let follow = "follow_peer = true\n";
+    let udp = "udp = { source = 4500, destination = 4500 }\n";
+    let both = pair("esp", "aes-128-gcm", udp).replace("transport", "tunnel");
+    let (out, inbound) = both.split_once("[[sa]]\nname = \"in-1\"").expect("two SAs");
+    let with = |out: &str, inbound: &str| format!("{out}[[sa]]\nname = \"in-1\"{inbound}{follow}");
+    let config = parse(&with(out, inbound)).expect("a configuration");
+    let follows = config.associations.iter().map(|association| association.spec.follow_peer);
+    assert_eq!(follows.collect::<Vec<_>>(), [false, true]);
+    assert!(parse(&with(out, inbound).replace("= true", "= false")).is_ok());
+
+    refused(&pair("ah", "hmac-sha1", follow), 12, "authenticate the outer addresses");
+    refused(&pair("qesp", "aes-128-gcm", follow), 12, "authenticate the outer addresses");
+    refused(&pair("esp", "aes-128-gcm", follow), 12, "is for tunnel mode");
+    refused(&with(out, &inbound.replace(udp, "")), 23, "is for ESP in UDP");
+    refused(&format!("{out}{follow}"), 13, "direction \"in\"");
+    // nothing goes back, or not to the port that it sends from
+    refused(&with("name = \"hr0\"\n", inbound), 13, "nothing to send after the peer");
+    let another = out.replace("destination = 4500", "destination = 4501");
+    refused(&with(&another, inbound), 24, "from 192.0.2.1 to 192.0.2.2, `udp = { source = 4500,");
+}
+
+#[test]
 fn insecure_suites_need_the_word_for_it() {
     let text = WHOLE.replacen(
         "suite = \"aes-128-cbc+hmac-sha256\"\n",

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use headroom_ipsec::Stage;
+use headroom_ipsec::{Event, Moved, Stage};
 use nix::sys::signal::{SigSet, Signal};
 
 use super::error::{Doing, Error};
@@ -20,7 +20,7 @@ const TICK: Duration = Duration::from_secs(1);
 enum Happened {
     Asked(Asked),
     Signal(Signal),
-    Lifetime(headroom_ipsec::Event),
+    Event(Event),
 }
 
 /// Brings a tunnel up and stays until it is taken down: by request, SIGTERM or
@@ -43,10 +43,10 @@ pub fn run(
     })?;
     let (happens, happened) = channel();
     let signals = catch_signals()?;
-    let (events, lifetimes) = channel();
+    let (events, told) = channel();
     let mut tunnel = Tunnel::up(options.clone(), events)?;
     tunnel.warnings().iter().for_each(|warning| say(&format!("warning: {warning}")));
-    forward(signals, lifetimes, &happens)?;
+    forward(signals, told, &happens)?;
     let socket = options.run.socket(tunnel.name());
     let server = Server::start(&socket, move |asked| happens.send(Happened::Asked(asked)).is_ok());
     let server = server.doing(|| super::error::path("listen at", &socket))?;
@@ -74,7 +74,7 @@ pub fn run(
                 continue;
             }
             Ok(Happened::Signal(_)) => None,
-            Ok(Happened::Lifetime(event)) => {
+            Ok(Happened::Event(event)) => {
                 say(&words_of(&event));
                 continue;
             }
@@ -146,10 +146,10 @@ fn catch_signals() -> Result<SigSet, Error> {
     Ok(signals)
 }
 
-/// Passes signals and lifetimes on.
+/// Passes signals and the datapath's events on.
 fn forward(
     signals: SigSet,
-    lifetimes: std::sync::mpsc::Receiver<headroom_ipsec::Event>,
+    events: std::sync::mpsc::Receiver<Event>,
     happens: &Sender<Happened>,
 ) -> Result<(), Error> {
     let thread = |name: &str| std::thread::Builder::new().name(name.into());
@@ -163,23 +163,30 @@ fn forward(
     });
     signalled.doing(|| "start a thread".into())?;
     let to = happens.clone();
-    let ended = thread("lifetimes").spawn(move || {
-        for event in lifetimes {
-            if to.send(Happened::Lifetime(event)).is_err() {
+    let told = thread("events").spawn(move || {
+        for event in events {
+            if to.send(Happened::Event(event)).is_err() {
                 return;
             }
         }
     });
-    ended.doing(|| "start a thread".into())?;
+    told.doing(|| "start a thread".into())?;
     Ok(())
 }
 
-fn words_of(event: &headroom_ipsec::Event) -> String {
-    let sa = &event.sa;
-    match event.stage {
-        Stage::Young => format!("`{sa}` is in use"),
-        Stage::Soft => format!("`{sa}` has reached a soft limit: new keys are due"),
-        Stage::Expired => format!(
+fn words_of(event: &Event) -> String {
+    match event {
+        Event::Moved(Moved { configured, now, changes: 1 }) => {
+            format!("the peer {configured} is now at {now}")
+        }
+        Event::Moved(Moved { configured, now, changes }) => {
+            format!("the peer {configured} is now at {now}: change {changes}")
+        }
+        Event::Lifetime { sa, stage: Stage::Young } => format!("`{sa}` is in use"),
+        Event::Lifetime { sa, stage: Stage::Soft } => {
+            format!("`{sa}` has reached a soft limit: new keys are due")
+        }
+        Event::Lifetime { sa, stage: Stage::Expired } => format!(
             "`{sa}` has reached a hard limit and protects nothing any more: it needs new keys"
         ),
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub struct Association {
     pub destination: IpAddr,
     /// Ports of ESP in UDP.
     pub udp: Option<(u16, u16)>,
+    /// The peer, where its address is followed.
+    pub peer: Option<Peer>,
     /// The suite, as the configuration names it.
     pub suite: String,
     /// Whether sequence numbers have 64 bits.
@@ -77,6 +79,17 @@ pub struct Association {
     pub left: Left,
     /// Packets that failed, by the reason's name; inbound.
     pub failures: BTreeMap<String, u64>,
+}
+
+/// Where a peer is whose address is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Address of its newest packet; as configured before the first.
+    pub address: IpAddr,
+    /// Its port.
+    pub port: u16,
+    /// How often either has changed.
+    pub changes: u64,
 }
 
 /// What is left until the hard limits; none: no limit.
@@ -163,6 +176,10 @@ fn association(sa: &Sa, rates: &Rates, now: Duration) -> Association {
         source: spec.source,
         destination: spec.destination,
         udp: spec.udp.map(|ports| (ports.source, ports.destination)),
+        peer: sa.peer().map(|peer| {
+            let now = peer.now();
+            Peer { address: now.ip(), port: now.port(), changes: peer.changes() }
+        }),
         suite: match &spec.protection {
             Protection::Ah { mac, .. } => mac.to_string(),
             Protection::Esp(secrets) | Protection::QEsp { secrets, .. } => {
@@ -268,6 +285,18 @@ impl fmt::Display for Status {
 }
 
 impl Association {
+    /// Its ends: the peer where it is now, if that is not where it is configured.
+    fn ends(&self) -> String {
+        let moved = self.peer.filter(|peer| peer.changes > 0);
+        let now = moved.map(|peer| SocketAddr::new(peer.address, peer.port).to_string());
+        let of = |end: IpAddr, peers: bool| match &now {
+            Some(now) if peers => format!("{now} (configured: {end})"),
+            _ => end.to_string(),
+        };
+        let out = self.direction == "out";
+        format!("{} → {}", of(self.source, !out), of(self.destination, out))
+    }
+
     fn row(&self) -> Vec<String> {
         let udp = if self.udp.is_some() { " in UDP" } else { "" };
         let Left { bytes, packets, seconds } = self.left;
@@ -286,7 +315,7 @@ impl Association {
         vec![
             self.name.clone(),
             format!("{} {}, {}{udp}, {:#x}", self.direction, self.mode, self.protocol, self.spi),
-            format!("{} → {}", self.source, self.destination),
+            self.ends(),
             self.suite.clone(),
             self.sequence.to_string(),
             self.packets.to_string(),
@@ -340,5 +369,33 @@ fn span(seconds: u64) -> String {
         60..3600 => format!("{} min", seconds / 60),
         3600..86_400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
         _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_moved_is_shown_where_it_is() {
+        let status = |direction: &str, changes: u64| -> Association {
+            let (here, there) = ("192.0.2.1", "192.0.2.2");
+            let (source, destination) =
+                if direction == "out" { (here, there) } else { (there, here) };
+            serde_json::from_value(serde_json::json!({
+                "name": "a", "direction": direction, "protocol": "ESP", "mode": "tunnel", "spi": 256,
+                "source": source, "destination": destination, "udp": [4500, 4500],
+                "peer": { "address": "198.51.100.7", "port": 40001, "changes": changes },
+                "suite": "aes-128-gcm", "extended_sequence": true, "sequence": 0, "packets": 0,
+                "bytes": 0, "packets_per_second": 0.0, "bits_per_second": 0.0, "age_seconds": 0,
+                "stage": "young", "left": { "bytes": null, "packets": null, "seconds": null },
+                "failures": {}
+            }))
+            .expect("an association")
+        };
+        let moved = "198.51.100.7:40001 (configured: 192.0.2.2)";
+        assert_eq!(status("out", 1).ends(), format!("192.0.2.1 → {moved}"));
+        assert_eq!(status("in", 1).ends(), format!("{moved} → 192.0.2.1"));
+        assert_eq!(status("out", 0).ends(), "192.0.2.1 → 192.0.2.2");
     }
 }

@@ -85,7 +85,7 @@ pub(super) struct Tunnel {
 }
 
 impl Tunnel {
-    /// Brings it up. `events` is told of lifetimes that end.
+    /// Brings it up. `events` is told of lifetimes that end, and of peers that move.
     pub(super) fn up(options: Options, events: Sender<Event>) -> Result<Self, Error> {
         let Planned { config, engine, setup } = Planned::read(&options, None)?;
         options.run.make()?;

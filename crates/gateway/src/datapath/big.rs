@@ -131,10 +131,10 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
             let write = |place: &mut [u8]| place.copy_from_slice(packet);
             let len = bundle.seal(&mut numbers, headers, packet.len(), &mut sealed, write)?;
             sealed.truncate(len);
-            Ok(sealed)
+            Ok((sealed, numbers.to()))
         });
         match sealed {
-            Ok(sealed) => match way_of(bundle, &sealed) {
+            Ok((sealed, to)) => match way_of(bundle, to, &sealed) {
                 // the kernel cuts what its own sockets send
                 Way::Datagrams { source, destination, port, tos, dont_fragment, skip } => {
                     let dont_fragment = dont_fragment && sealed.len() <= path_mtu;

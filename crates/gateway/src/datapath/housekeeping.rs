@@ -55,13 +55,13 @@ pub(crate) fn run(shared: &Arc<Shared>, stop: &Stop, on_event: impl Fn(Event)) -
 
 /// One octet on each UDP path, so that NATs on it remember it (RFC 3948,
 /// section 4).
-fn send_keepalives(shared: &Shared, wire: &mut impl Departures) {
+pub(super) fn send_keepalives(shared: &Shared, wire: &mut impl Departures) {
     let engine = shared.engine.load();
     let mut done: Vec<(IpAddr, SocketAddr, u16)> = Vec::new();
     for sa in engine.associations() {
         let spec = sa.spec();
         let Some(ports) = spec.udp.filter(|_| spec.direction == Direction::Out) else { continue };
-        let destination = SocketAddr::new(spec.destination, ports.destination);
+        let destination = sa.goes_to();
         let path = (spec.source, destination, ports.source);
         if done.contains(&path) {
             continue;
@@ -130,7 +130,7 @@ fn send_dummy(shared: &Shared, bundle: &Bundle, outbox: &mut Outbox, wire: &mut 
     let sealed = bundle.reserve(1, LEN as u64).and_then(|mut numbers| {
         let room = outbox.room(wire).map_err(|_| headroom_ipsec::Reason::SendFailed)?;
         let len = bundle.seal_dummy(&mut numbers, LEN, room)?;
-        let way = way_of(bundle, &room[..len]);
+        let way = way_of(bundle, numbers.to(), &room[..len]);
         let sent = outbox.add(len, way, wire).and_then(|()| outbox.flush(wire));
         sent.map_err(|_| headroom_ipsec::Reason::SendFailed)
     });

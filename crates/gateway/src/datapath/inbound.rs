@@ -1,6 +1,7 @@
 //! From the wire to the hosts: one thread a queue.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -187,7 +188,7 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
         match self.engine.open(outer, protocol, body, room) {
             Ok(opened) => {
                 let payload = &body[opened.payload.clone()];
-                self.note_opened(&opened, payload.len());
+                self.note_opened(outer, &opened, payload.len());
                 self.joined.push(opened.head, payload);
             }
             Err(reason) => self.note_drop(outer, len, reason), // the engine has counted
@@ -215,7 +216,7 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
         });
     }
 
-    fn note_opened(&self, opened: &Opened<'_>, payload_len: usize) {
+    fn note_opened(&self, outer: &Outer<'_>, opened: &Opened<'_>, payload_len: usize) {
         self.shared.tracer.note(|| {
             let bytes = opened.head.len() + payload_len;
             let record = Record::new(self.shared.now(), Way::In, Decision::Protect);
@@ -224,6 +225,8 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
             let names = opened.associations.iter().rev().flatten();
             record.associations = names.map(|sa| sa.spec().name.clone()).collect();
             record.sequence = Some(opened.sequence);
+            let from = outer.udp.filter(|_| opened.moved);
+            record.moved_to = from.map(|(port, _)| SocketAddr::new(outer.source, port));
             record
         });
     }

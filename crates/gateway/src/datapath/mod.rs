@@ -99,7 +99,8 @@ pub struct Datapath {
 impl Datapath {
     /// Opens the sockets that the associations need and starts the threads, one
     /// pair for each queue of the TUN. `on_event` is told, by the thread that
-    /// looks at clocks, which lifetimes have come to an end.
+    /// looks at clocks, which lifetimes have come to an end and which peers are
+    /// elsewhere.
     ///
     /// # Errors
     /// What the kernel answered.

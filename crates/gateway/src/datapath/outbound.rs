@@ -166,7 +166,7 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
                     });
                     match sealed {
                         Ok(len) => {
-                            let way = way_of(bundle, &room[..len]);
+                            let way = way_of(bundle, numbers.to(), &room[..len]);
                             self.outbox.add(len, way, &mut self.wire)
                         }
                         Err(reason) => {
@@ -292,9 +292,9 @@ fn size_of(segmenter: &Segmenter<'_>) -> (usize, usize) {
     (segments, segments * segmenter.head_len() + payload)
 }
 
-/// How a sealed packet leaves.
-pub(crate) fn way_of(bundle: &Bundle, sealed: &[u8]) -> Way {
-    let destination = bundle.destination();
+/// How a packet leaves that was sealed for the peer `to`.
+pub(crate) fn way_of(bundle: &Bundle, to: SocketAddr, sealed: &[u8]) -> Way {
+    let destination = to.ip();
     let (tos, dont_fragment, ip_len, bare) = if destination.is_ipv4() {
         (sealed[1], sealed[6] & 0x40 != 0, IPV4_HEADER_LEN, sealed[0] == 0x45)
     } else {
@@ -305,7 +305,7 @@ pub(crate) fn way_of(bundle: &Bundle, sealed: &[u8]) -> Way {
         // a packet with options of its own (transport mode) goes whole
         Some(ports) if bare => Way::Datagrams {
             source: bundle.source(),
-            destination: SocketAddr::new(destination, ports.destination),
+            destination: to,
             port: ports.source,
             tos,
             dont_fragment,

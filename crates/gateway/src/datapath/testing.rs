@@ -202,6 +202,8 @@ pub(super) struct Between {
     pub(super) mode: Mode,
     pub(super) protocol: Protocol,
     pub(super) udp: bool,
+    /// Both sides follow the other's address.
+    pub(super) follow: bool,
 }
 
 /// Two gateways, 192.0.2.1 and 192.0.2.2.
@@ -251,6 +253,7 @@ fn engine(between: Between, addresses: [IpAddr; 2], me: usize) -> Engine {
         let ends = (addresses[from], addresses[1 - from]);
         let mut spec = SaSpec::new(name, direction, between.mode, spi, ends, protection);
         spec.udp = between.udp.then_some(UdpPorts { source: 4500, destination: 4500 });
+        spec.follow_peer = between.follow && direction == Direction::In;
         spec
     };
     let associations = vec![sa("out", Direction::Out, me), sa("in", Direction::In, 1 - me)];

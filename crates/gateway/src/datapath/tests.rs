@@ -7,10 +7,12 @@ use headroom_packet::fragment::{Limits, Reassembler};
 use headroom_packet::offload::Kind;
 use headroom_packet::{Ip, Offload, header};
 
+use super::housekeeping::send_keepalives;
 use super::testing::{Between, PATH_MTU, Sent, datagram, pair};
 use super::tracer::{Decision, Way};
 
-const ESP_IN_UDP: Between = Between { mode: Mode::Tunnel, protocol: Protocol::Esp, udp: true };
+const ESP_IN_UDP: Between =
+    Between { mode: Mode::Tunnel, protocol: Protocol::Esp, udp: true, follow: false };
 
 const LIMITS: Limits = Limits { datagrams: 8, octets: 1 << 20 };
 
@@ -23,9 +25,9 @@ fn all() -> impl Iterator<Item = Between> {
         (Protocol::QEsp(253), false),
     ];
     let modes = [Mode::Tunnel, Mode::Transport];
-    modes
-        .into_iter()
-        .flat_map(move |mode| protocols.map(|(protocol, udp)| Between { mode, protocol, udp }))
+    modes.into_iter().flat_map(move |mode| {
+        protocols.map(|(protocol, udp)| Between { mode, protocol, udp, follow: false })
+    })
 }
 
 #[test]
@@ -210,7 +212,7 @@ fn carry(here: &super::testing::Gateway, there: &mut super::testing::Gateway) ->
 #[test]
 fn a_tunnel_cuts_what_is_inside_where_it_may() {
     for protocol in [Protocol::Esp, Protocol::QEsp(253), Protocol::Ah] {
-        let (mut here, mut there) = pair(Between { mode: Mode::Tunnel, protocol, udp: false });
+        let (mut here, mut there) = pair(Between { protocol, udp: false, ..ESP_IN_UDP });
         let packet = datagram(0, false, 4000);
         here.tun.send(Offload::default(), &packet);
         here.send_all();
@@ -272,4 +274,37 @@ fn answers_are_limited() {
     assert_eq!(here.drops(), [("too-big", 1000)]);
     let answers = here.tun.received().len();
     assert!((1..1000).contains(&answers), "{answers}");
+}
+
+#[test]
+fn what_leaves_and_keepalives_follow_a_peer_that_moves() {
+    for follow in [false, true] {
+        let (mut here, mut there) = pair(Between { follow, ..ESP_IN_UDP });
+        let trace = there.shared.tracer.subscribe();
+        here.tun.send(Offload::default(), &datagram(0, true, 100));
+        here.send_all();
+        let [Sent::Datagrams(_, to, tos, datagrams)] = &here.wire.sent()[..] else {
+            panic!("one train")
+        };
+        // a NAT gives it another port
+        let translated = Sent::Datagrams(40_001, *to, *tos, datagrams.clone());
+        here.wire.0.lock().expect("the wire").push_back(translated);
+        there.receive_all();
+        assert_eq!(there.tun.received().len(), 1);
+        let record = trace.next(Duration::ZERO).expect("it runs").expect("a record");
+        let moved = follow.then(|| "192.0.2.1:40001".parse().expect("an address"));
+        assert_eq!(record.moved_to, moved);
+
+        let expected = moved.unwrap_or_else(|| "192.0.2.1:4500".parse().expect("an address"));
+        for len in [100, 3000] {
+            there.tun.send(Offload::default(), &datagram(0, false, len));
+        }
+        there.send_all();
+        send_keepalives(&there.shared, &mut there.wire.clone());
+        let sent = there.wire.sent();
+        assert!(sent.len() > 2, "a packet, the pieces of one, a keepalive");
+        for sent in sent {
+            assert!(matches!(sent, Sent::Datagrams(4500, to, ..) if to == expected), "{sent:?}");
+        }
+    }
 }

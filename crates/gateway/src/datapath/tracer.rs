@@ -1,7 +1,7 @@
 //! What was decided about each packet and why, for whoever looks. While nobody
 //! does, a packet pays for one load of a flag.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,6 +42,8 @@ pub struct Record {
     pub associations: Vec<String>,
     /// The sequence number of the first packet.
     pub sequence: Option<u64>,
+    /// Where the peer is from this packet on, if that has changed.
+    pub moved_to: Option<SocketAddr>,
 }
 
 /// Which way a packet went.
@@ -83,6 +85,7 @@ impl Record {
             policy: None,
             associations: Vec::new(),
             sequence: None,
+            moved_to: None,
         }
     }
 

@@ -50,6 +50,9 @@ fn in_words(record: &Value) -> String {
     if let Some(sequence) = record["sequence"].as_u64() {
         line += &format!(" #{sequence}");
     }
+    if !text("moved_to").is_empty() {
+        line += &format!("  the peer is now at {}", text("moved_to"));
+    }
     if !text("reason").is_empty() {
         line += &format!("  ({})", text("reason"));
     }

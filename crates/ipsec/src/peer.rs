@@ -1,0 +1,290 @@
+//! Where a peer is that may move: its address and port are those of the newest
+//! packet that it authenticated (RFC 3947, section 6; RFC 7296, section 2.23).
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::spec::{Direction, SaSpec};
+
+/// The least time between two messages about one peer: whoever is between can
+/// make it move with every packet.
+const BETWEEN_MESSAGES: Duration = Duration::from_secs(10);
+
+/// The ends of ESP in UDP as they are configured. Associations of one path have
+/// one peer, and one NAT mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Path {
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+}
+
+/// A peer whose address is followed.
+#[derive(Debug)]
+pub struct Peer {
+    path: Path,
+    /// Even while `place` is whole; it changes whenever `place` does (a
+    /// sequence lock).
+    version: AtomicU64,
+    /// Where it is now, as [`words_of`] has it.
+    place: [AtomicU64; 3],
+    /// Held by who changes the former two.
+    told: Mutex<Told>,
+}
+
+/// What was said of a peer.
+#[derive(Debug, Default)]
+struct Told {
+    changes: u64,
+    at: Option<Duration>,
+}
+
+/// A peer that is elsewhere than before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moved {
+    /// Where the configuration has it.
+    pub configured: SocketAddr,
+    /// Where it is now.
+    pub now: SocketAddr,
+    /// How often its address or port has changed so far.
+    pub changes: u64,
+}
+
+impl Path {
+    /// That of an association, if it is ESP in UDP.
+    pub(crate) fn of(spec: &SaSpec) -> Option<Self> {
+        let ports = spec.udp?;
+        let source = SocketAddr::new(spec.source, ports.source);
+        let destination = SocketAddr::new(spec.destination, ports.destination);
+        Some(match spec.direction {
+            Direction::Out => Self { local: source, remote: destination },
+            Direction::In => Self { local: destination, remote: source },
+        })
+    }
+}
+
+impl Peer {
+    /// One that has not been heard yet.
+    pub(crate) fn new(path: Path) -> Self {
+        let place = words_of(path.remote).map(AtomicU64::new);
+        Self { path, version: AtomicU64::new(0), place, told: Mutex::default() }
+    }
+
+    /// Where the configuration has it.
+    pub fn configured(&self) -> SocketAddr {
+        self.path.remote
+    }
+
+    /// Where it is: where it was last heard, or is configured.
+    pub fn now(&self) -> SocketAddr {
+        let before = self.version.load(Ordering::Acquire);
+        let place = self.place();
+        fence(Ordering::Acquire);
+        if before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before {
+            return self.address_of(place);
+        }
+        // it is being changed: wait for whoever does that
+        let _turn = self.told();
+        self.address_of(self.place())
+    }
+
+    /// How often its address or port has changed.
+    pub fn changes(&self) -> u64 {
+        self.version.load(Ordering::Relaxed) / 2
+    }
+
+    /// Notes where an authenticated packet came from that is the newest of its
+    /// association, and says whether that is a change.
+    #[inline(always)]
+    pub(crate) fn heard(&self, from: SocketAddr) -> bool {
+        words_of(from) != self.place() && self.follow(from)
+    }
+
+    #[cold]
+    fn follow(&self, to: SocketAddr) -> bool {
+        let _turn = self.told();
+        let place = words_of(to);
+        if !self.may_be_at(to) || place == self.place() {
+            return false;
+        }
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        for (word, new) in self.place.iter().zip(place) {
+            word.store(new, Ordering::Relaxed);
+        }
+        self.version.store(version + 2, Ordering::Release);
+        true
+    }
+
+    /// Whether packets can be sent there: to one host, which is not this, by the
+    /// sockets that are open (RFC 4301's associations have one outer family).
+    fn may_be_at(&self, at: SocketAddr) -> bool {
+        let Path { local, remote } = self.path;
+        let usable = match at.ip() {
+            IpAddr::V4(v4) => !v4.is_broadcast(),
+            // a link-local address says nothing without its interface
+            IpAddr::V6(v6) => v6.to_ipv4_mapped().is_none() && !v6.is_unicast_link_local(),
+        };
+        usable
+            && at.is_ipv4() == remote.is_ipv4()
+            && at.port() != 0
+            && at.ip() != local.ip()
+            && !at.ip().is_unspecified()
+            && !at.ip().is_multicast()
+            && (!at.ip().is_loopback() || remote.ip().is_loopback())
+    }
+
+    /// What has not been said yet, unless something was a moment ago.
+    pub(crate) fn news(&self, now: Duration) -> Option<Moved> {
+        let changes = self.changes();
+        let mut told = self.told();
+        let early = told.at.is_some_and(|at| now.saturating_sub(at) < BETWEEN_MESSAGES);
+        if told.changes == changes || early {
+            return None;
+        }
+        *told = Told { changes, at: Some(now) };
+        let place = self.address_of(self.place());
+        Some(Moved { configured: self.configured(), now: place, changes })
+    }
+
+    fn place(&self) -> [u64; 3] {
+        self.place.each_ref().map(|word| word.load(Ordering::Relaxed))
+    }
+
+    /// What [`words_of`] was given; its family is always the configured one's.
+    fn address_of(&self, [high, low, port]: [u64; 3]) -> SocketAddr {
+        let address = match self.path.remote {
+            SocketAddr::V4(_) => IpAddr::from((low as u32).to_be_bytes()),
+            SocketAddr::V6(_) => {
+                IpAddr::from((u128::from(high) << 64 | u128::from(low)).to_be_bytes())
+            }
+        };
+        SocketAddr::new(address, port as u16)
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An address in two words and its port in one.
+fn words_of(address: SocketAddr) -> [u64; 3] {
+    let octets = match address.ip() {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()),
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
+    [(octets >> 64) as u64, octets as u64, u64::from(address.port())]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    fn peer(local: &str, remote: &str) -> Peer {
+        Peer::new(Path { local: address(local), remote: address(remote) })
+    }
+
+    #[test]
+    fn it_is_where_it_was_heard_last() {
+        for (local, remote, other) in [
+            ("192.0.2.1:4500", "192.0.2.2:4500", "198.51.100.7:40001"),
+            ("[2001:db8::1]:4500", "[2001:db8::2]:4500", "[2001:db8:1:2:3:4:5:6]:40001"),
+        ] {
+            let peer = peer(local, remote);
+            assert_eq!((peer.now(), peer.changes()), (address(remote), 0));
+            assert!(!peer.heard(address(remote)), "no change");
+            assert!(peer.heard(address(other)) && !peer.heard(address(other)));
+            assert_eq!((peer.now(), peer.changes()), (address(other), 1));
+            assert!(peer.heard(address(remote)));
+            assert_eq!((peer.now(), peer.changes()), (address(remote), 2));
+            assert_eq!(peer.configured(), address(remote));
+        }
+    }
+
+    #[test]
+    fn it_is_never_where_no_other_host_can_be() {
+        for (local, remote, places) in [
+            (
+                "192.0.2.1:4500",
+                "192.0.2.2:4500",
+                &[
+                    "192.0.2.1:4501",
+                    "192.0.2.3:0",
+                    "0.0.0.0:4500",
+                    "224.0.0.1:4500",
+                    "255.255.255.255:4500",
+                    "127.0.0.1:4500",
+                    "[2001:db8::3]:4500",
+                    "[::ffff:192.0.2.3]:4500",
+                ][..],
+            ),
+            (
+                "[2001:db8::1]:4500",
+                "[2001:db8::2]:4500",
+                &[
+                    "[2001:db8::1]:4501",
+                    "[2001:db8::3]:0",
+                    "[::]:4500",
+                    "[ff02::1]:4500",
+                    "[::1]:4500",
+                    "[fe80::1]:4500",
+                    "[::ffff:192.0.2.3]:4500",
+                    "192.0.2.3:4500",
+                ][..],
+            ),
+        ] {
+            let peer = peer(local, remote);
+            for place in places {
+                assert!(!peer.heard(address(place)), "{place}");
+            }
+            assert_eq!((peer.now(), peer.changes()), (address(remote), 0));
+        }
+    }
+
+    #[test]
+    fn what_it_does_is_told_once_and_not_too_often() {
+        let peer = peer("192.0.2.1:4500", "192.0.2.2:4500");
+        let at = Duration::from_secs;
+        assert_eq!(peer.news(at(1)), None);
+        peer.heard(address("192.0.2.3:1"));
+        let news = peer.news(at(2)).expect("news");
+        assert_eq!((news.now, news.changes), (address("192.0.2.3:1"), 1));
+        assert_eq!(peer.news(at(20)), None, "it is known");
+        for port in 2..100 {
+            peer.heard(SocketAddr::new(news.now.ip(), port));
+        }
+        assert!(peer.news(at(21)).is_some());
+        peer.heard(address("192.0.2.4:1"));
+        assert_eq!(peer.news(at(30)), None, "a moment ago something was told");
+        assert_eq!(peer.news(at(31)).map(|news| news.changes), Some(100));
+    }
+
+    #[test]
+    fn who_reads_while_it_moves_reads_one_place_whole() {
+        let peer = peer("[2001:db8::1]:4500", "[2001:db8::2]:4500");
+        let place = |n: u16| SocketAddr::new(IpAddr::from([n + 1; 8]), n + 1);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 0..20_000 {
+                    assert!(peer.heard(place(n)));
+                }
+                done.store(true, Ordering::Release);
+            });
+            while !done.load(Ordering::Acquire) {
+                let now = peer.now();
+                let whole = now == peer.configured() || now == place(now.port() - 1);
+                assert!(whole, "{now}");
+            }
+        });
+        assert_eq!(peer.changes(), 20_000);
+    }
+}
