@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Gateway, Kind, read};
+use headroom_gateway::host::Command;
 use headroom_testing::{Capture, Host, contains, link, privileged};
 
 const ESP_IN_UDP: Kind =
@@ -249,5 +250,90 @@ fn keepalives_are_sent_and_counted() {
     while gateways.iter().any(|gateway| gateway.counter("keepalive") < 2) {
         assert!(Instant::now() < deadline, "no keepalive came");
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A client behind a NAT, and a server: `hosts`. The NAT's address outside is
+/// what the server's configuration has, but the port is another.
+fn behind_a_nat() -> ([Host; 2], Host) {
+    let [nat, server] = link();
+    let client = nat.neighbour("inside");
+    for (host, device, address) in [(&nat, "inside", "254"), (&client, "eth0", "1")] {
+        host.ip(&format!("addr add 192.168.7.{address}/24 dev {device}"));
+        host.ip(&format!("link set {device} up"));
+    }
+    client.ip("route add default via 192.168.7.254");
+    nat.run(|| {
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect("a router");
+        let input = "table ip nat { chain leaving { type nat hook postrouting priority 100; \
+                     oifname eth0 meta l4proto udp masquerade to :40000-40099; }; }\n";
+        let nft = Command { input: input.into(), ..Command::words("nft -f -") };
+        nft.run().expect("a NAT");
+    });
+    ([client, server], nat)
+}
+
+#[test]
+fn a_peer_behind_a_nat_is_followed_if_that_is_configured() {
+    if !privileged() {
+        return;
+    }
+    for follow in [true, false] {
+        let (hosts, nat) = behind_a_nat();
+        let client = ESP_IN_UDP.config(0, 0).replace("192.0.2.1", "192.168.7.1");
+        let mut server = ESP_IN_UDP.config(1, 0);
+        if follow {
+            server =
+                server.replacen("direction = \"in\"", "direction = \"in\"\nfollow_peer = true", 1);
+        }
+        let [client, server] =
+            [(0, client), (1, server)].map(|(n, text)| hosts[n].run(move || Gateway::start(&text)));
+        let [from, to]: [IpAddr; 2] =
+            [0, 1].map(|n| ESP_IN_UDP.address(n).parse().expect("an address"));
+        let sockets = [(0, from), (1, to)].map(|(n, address)| {
+            let socket = hosts[n].run(move || UdpSocket::bind((address, 0)).expect("a socket"));
+            socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+            socket
+        });
+        let address = sockets[1].local_addr().expect("its address");
+        // there and back, again and again while a NAT makes up its mind
+        let exchange = |least: usize, patience: Duration| {
+            let deadline = Instant::now() + patience;
+            let (mut there, mut back) = (0, 0);
+            let mut room = [0; 100];
+            while (there < least || back < least) && Instant::now() < deadline {
+                sockets[0].send_to(MARKER, address).expect("sent");
+                let Ok((len, from)) = sockets[1].recv_from(&mut room) else { continue };
+                there += 1;
+                sockets[1].send_to(&room[..len], from).expect("sent back");
+                back += usize::from(sockets[0].recv(&mut room).is_ok());
+            }
+            (there, back)
+        };
+        let out = || {
+            let engine = server.datapath.engine();
+            engine.association("out").expect("the association").goes_to()
+        };
+        if !follow {
+            let (there, back) = exchange(1, Duration::from_secs(1));
+            assert!(there > 0 && back == 0, "{there} there, {back} back");
+            assert_eq!(out().to_string(), "192.0.2.1:4500");
+            continue;
+        }
+        assert_eq!(exchange(3, LONG), (3, 3));
+        let before = out();
+        assert!(before.ip().to_string() == "192.0.2.1" && before.port() >= 40_000, "{before}");
+        transfer(&hosts, to, 300_000);
+
+        // the NAT has another address, mid-flow
+        nat.ip("addr del 192.0.2.1/24 dev eth0");
+        nat.ip("addr add 192.0.2.9/24 dev eth0");
+        let (there, back) = exchange(3, LONG);
+        assert!(there >= 3 && back >= 3, "{there} there, {back} back, {} is the peer", out());
+        assert_eq!(out().ip().to_string(), "192.0.2.9");
+        transfer(&hosts, to, 300_000);
+        for gateway in [&client, &server] {
+            assert_eq!(gateway.counter("forged"), 0);
+        }
     }
 }

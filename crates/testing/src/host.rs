@@ -55,6 +55,19 @@ impl Host {
         };
         self.run(run)
     }
+
+    /// A further host, its `eth0` joined to a new interface of this one.
+    ///
+    /// # Panics
+    /// Where it cannot be made: that needs root.
+    #[must_use]
+    pub fn neighbour(&self, interface: &str) -> Self {
+        let host = Self::new();
+        let there = host.run(|| File::open("/proc/thread-self/ns/net").expect("a namespace"));
+        let place = format!("/proc/{}/fd/{}", std::process::id(), there.as_raw_fd());
+        self.ip(&format!("link add {interface} type veth peer name eth0 netns {place}"));
+        host
+    }
 }
 
 impl Drop for Host {
@@ -71,10 +84,9 @@ impl Drop for Host {
 /// # Panics
 /// Where they cannot be made: that needs root.
 pub fn link() -> [Host; 2] {
-    let hosts = [Host::new(), Host::new()];
-    let there = hosts[1].run(|| File::open("/proc/thread-self/ns/net").expect("a namespace"));
-    let place = format!("/proc/{}/fd/{}", std::process::id(), there.as_raw_fd());
-    hosts[0].ip(&format!("link add eth0 type veth peer name eth0 netns {place}"));
+    let here = Host::new();
+    let there = here.neighbour("eth0");
+    let hosts = [here, there];
     for (n, host) in hosts.iter().enumerate() {
         host.ip(&format!("addr add {}/24 dev eth0", address(n, false)));
         host.ip(&format!("addr add {}/64 dev eth0 nodad", address(n, true)));
