@@ -32,6 +32,7 @@ parts:
 
 parts-for-tests:
 	scripts/fetch-parts
+	scripts/fetch-parts curl
 	scripts/fetch-parts --with-layers
 	scripts/fetch-parts --with-browser
 	scripts/fetch-parts --with-peers

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use headroom_lab::parts::{Parts, Program};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -407,18 +408,11 @@ pub(crate) fn places_of(program: &str) -> Vec<PathBuf> {
 }
 
 /// A program of the system or of the cache, with what it needs.
-pub(crate) fn part(name: &str) -> Command {
-    let path = places_of(name).into_iter().next().unwrap_or_else(|| panic!("{name} is missing"));
-    let cached = path.starts_with(parts());
-    let mut command = Command::new(path);
-    if cached {
-        let lib = parts().join("root/usr/lib");
-        let folders =
-            std::fs::read_dir(lib).into_iter().flatten().flatten().map(|entry| entry.path());
-        let folders = folders.filter(|path| path.to_string_lossy().contains("-linux-gnu"));
-        let folders: Vec<String> = folders.map(|path| path.display().to_string()).collect();
-        command.env("LD_LIBRARY_PATH", folders.join(":"));
-    }
+pub(crate) fn part(name: &'static str) -> Command {
+    let program = Program { name, package: name, version: &[] };
+    let located = Parts::from_environment().locate(program).expect("see scripts/fetch-parts");
+    let mut command = Command::new(located.path);
+    command.envs(located.environment);
     command
 }
 
