@@ -2,5 +2,6 @@
 //! is hashed in spans, what is said on the control stream, how lanes carry data.
 //! It compiles for a browser.
 
+pub mod message;
 pub mod path;
 pub mod span;

@@ -1,0 +1,244 @@
+//! Fields whose size or content is bounded, written and read as CBOR.
+
+use minicbor::data::Type;
+use minicbor::decode::{Decoder, Error};
+use minicbor::encode::{self, Encoder, Write};
+
+use super::{Listed, MOST_INLINE, MOST_LISTED, MOST_SOURCES, MOST_VALUES, Wanted};
+use crate::path::RelPath;
+use crate::span::ChainingValue;
+
+/// Octets of a program's name.
+const MOST_NAME: usize = 64;
+/// Octets of a sentence.
+const MOST_TEXT: usize = 8192;
+/// Octets of a link's target, as Linux has it.
+const MOST_TARGET: usize = 4095;
+
+type Written<W> = Result<(), encode::Error<<W as Write>::Error>>;
+
+pub(super) mod name {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        value: &str,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Written<W> {
+        e.str(shortened(value, MOST_NAME))?.ok()
+    }
+
+    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<String, Error> {
+        string(d, MOST_NAME)
+    }
+}
+
+pub(super) mod text {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        value: &str,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Written<W> {
+        e.str(shortened(value, MOST_TEXT))?.ok()
+    }
+
+    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<String, Error> {
+        string(d, MOST_TEXT)
+    }
+}
+
+pub(super) mod path {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        value: &RelPath,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Written<W> {
+        e.bytes(value.as_bytes())?.ok()
+    }
+
+    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<RelPath, Error> {
+        RelPath::parse(d.bytes()?).map_err(Error::custom)
+    }
+}
+
+/// A path or the root, which is null.
+pub(super) mod place {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        value: &Option<RelPath>,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Written<W> {
+        match value {
+            Some(path) => e.bytes(path.as_bytes())?.ok(),
+            None => e.null()?.ok(),
+        }
+    }
+
+    pub(in super::super) fn decode<C>(
+        d: &mut Decoder<'_>,
+        context: &mut C,
+    ) -> Result<Option<RelPath>, Error> {
+        if d.datatype()? == Type::Null {
+            d.null()?;
+            return Ok(None);
+        }
+        super::path::decode(d, context).map(Some)
+    }
+}
+
+pub(super) mod target {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        value: &[u8],
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Written<W> {
+        e.bytes(value)?.ok()
+    }
+
+    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<u8>, Error> {
+        let target = octets(d, MOST_TARGET)?;
+        if target.is_empty() || target.contains(&0) {
+            return Err(Error::message("a link's target is empty or has a zero in it"));
+        }
+        Ok(target)
+    }
+}
+
+pub(super) mod content {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        value: &[u8],
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Written<W> {
+        e.bytes(value)?.ok()
+    }
+
+    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<u8>, Error> {
+        octets(d, MOST_INLINE)
+    }
+}
+
+pub(super) mod nanoseconds {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        value: &u32,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Written<W> {
+        e.u32(*value)?.ok()
+    }
+
+    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<u32, Error> {
+        match d.u32()? {
+            value @ 0..1_000_000_000 => Ok(value),
+            _ => Err(Error::message("a second has less nanoseconds")),
+        }
+    }
+}
+
+/// Chaining values, one after the other in one octet string.
+pub(super) mod values {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        values: &[ChainingValue],
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Written<W> {
+        let octets: Vec<u8> = values.iter().flat_map(|value| value.0).collect();
+        e.bytes(&octets)?.ok()
+    }
+
+    pub(in super::super) fn decode<C>(
+        d: &mut Decoder<'_>,
+        _: &mut C,
+    ) -> Result<Vec<ChainingValue>, Error> {
+        let (values, rest) = d.bytes()?.as_chunks::<32>();
+        if values.len() > MOST_VALUES || !rest.is_empty() {
+            return Err(Error::message("these are no chaining values, or too many"));
+        }
+        Ok(values.iter().map(|value| ChainingValue(*value)).collect())
+    }
+}
+
+pub(super) mod sources {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        value: &Vec<Wanted>,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Written<W> {
+        e.encode(value)?.ok()
+    }
+
+    pub(in super::super) fn decode<C>(
+        d: &mut Decoder<'_>,
+        _: &mut C,
+    ) -> Result<Vec<Wanted>, Error> {
+        list(d, MOST_SOURCES)
+    }
+}
+
+pub(super) mod listing {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        value: &Vec<Listed>,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Written<W> {
+        e.encode(value)?.ok()
+    }
+
+    pub(in super::super) fn decode<C>(
+        d: &mut Decoder<'_>,
+        _: &mut C,
+    ) -> Result<Vec<Listed>, Error> {
+        list(d, MOST_LISTED)
+    }
+}
+
+/// No more than `most` octets of a text, and no half character.
+fn shortened(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
+fn string(d: &mut Decoder<'_>, most: usize) -> Result<String, Error> {
+    match d.str()? {
+        text if text.len() > most => Err(Error::message("a text is too long")),
+        text => Ok(text.to_owned()),
+    }
+}
+
+fn octets(d: &mut Decoder<'_>, most: usize) -> Result<Vec<u8>, Error> {
+    match d.bytes()? {
+        octets if octets.len() > most => Err(Error::message("an octet string is too long")),
+        octets => Ok(octets.to_vec()),
+    }
+}
+
+fn list<'b, T: minicbor::Decode<'b, ()>>(
+    d: &mut Decoder<'b>,
+    most: usize,
+) -> Result<Vec<T>, Error> {
+    let mut list = Vec::new();
+    for item in d.array_iter()? {
+        if list.len() == most {
+            return Err(Error::message("a list is too long"));
+        }
+        list.push(item?);
+    }
+    Ok(list)
+}

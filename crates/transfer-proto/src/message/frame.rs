@@ -1,0 +1,83 @@
+//! Messages as octets: a length of four octets, most significant first, then CBOR.
+
+use minicbor::{Decode, Encode};
+
+use super::{DataHeader, Message};
+
+/// The most octets of a message, without its length.
+pub const MOST_OCTETS: usize = 1 << 20;
+
+/// Why octets are no message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// It says it is longer than any message is.
+    #[error("the peer announced a message of {0} octets; none is longer than {MOST_OCTETS}")]
+    TooLong(usize),
+    /// It cannot be read.
+    #[error("the peer sent a message that cannot be read: {0}")]
+    Malformed(String),
+    /// Octets are left over.
+    #[error("the peer sent a message with {0} octets too many")]
+    Trailing(usize),
+}
+
+/// The octets of the message that this length announces.
+pub fn body_len(length: [u8; 4]) -> Result<usize, Error> {
+    let len = u32::from_be_bytes(length) as usize;
+    if len > MOST_OCTETS { Err(Error::TooLong(len)) } else { Ok(len) }
+}
+
+impl Message {
+    /// Appends the message with its length.
+    ///
+    /// A message whose lists and texts keep to their bounds is never too long.
+    pub fn frame(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        frame(self, out)
+    }
+
+    /// Reads the octets after the length.
+    pub fn parse(body: &[u8]) -> Result<Self, Error> {
+        parse(body)
+    }
+}
+
+impl DataHeader {
+    /// Appends the header with its length.
+    pub fn frame(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        frame(self, out)
+    }
+
+    /// Reads the octets after the length.
+    pub fn parse(body: &[u8]) -> Result<Self, Error> {
+        parse(body)
+    }
+}
+
+fn frame(value: &impl Encode<()>, out: &mut Vec<u8>) -> Result<(), Error> {
+    let start = out.len();
+    out.extend([0; 4]);
+    let written = minicbor::encode(value, &mut *out);
+    let len = out.len() - start - 4;
+    match u32::try_from(len) {
+        Ok(length) if written.is_ok() && len <= MOST_OCTETS => {
+            out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+            Ok(())
+        }
+        _ => {
+            out.truncate(start);
+            Err(Error::TooLong(len))
+        }
+    }
+}
+
+fn parse<'b, T: Decode<'b, ()>>(body: &'b [u8]) -> Result<T, Error> {
+    if body.len() > MOST_OCTETS {
+        return Err(Error::TooLong(body.len()));
+    }
+    let mut decoder = minicbor::Decoder::new(body);
+    let value = decoder.decode().map_err(|error| Error::Malformed(error.to_string()))?;
+    match body.len() - decoder.position() {
+        0 => Ok(value),
+        left => Err(Error::Trailing(left)),
+    }
+}

@@ -1,0 +1,316 @@
+//! What the two ends say to each other on the control stream, in CBOR (RFC 8949).
+//!
+//! A message is an array of its number and a map of its fields, whose keys are
+//! numbers too. Unknown fields are passed over, so that a version can add some.
+//! Everything is bounded: a message by [`MOST_OCTETS`], each list by what its
+//! field says.
+
+mod bounded;
+mod frame;
+#[cfg(test)]
+mod tests;
+
+use minicbor::{Decode, Encode};
+
+pub use frame::{Error, MOST_OCTETS, body_len};
+
+use crate::path::RelPath;
+use crate::span::ChainingValue;
+
+/// The version of the protocol that this program speaks.
+pub const VERSION: u32 = 1;
+/// Files up to this size travel within their [`Message::Entry`].
+pub const MOST_INLINE: usize = 64 << 10;
+/// The most chaining values in one [`Message::Have`].
+pub const MOST_VALUES: usize = 16 << 10;
+/// The most sources of one [`Message::Get`].
+pub const MOST_SOURCES: usize = 1024;
+/// The most names in one [`Message::Listing`].
+pub const MOST_LISTED: usize = 1024;
+/// Files offered without content that may await their end at once.
+pub const MOST_OPEN_FILES: usize = 64;
+
+/// One thing said.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub enum Message {
+    /// The first message of both ends.
+    #[n(0)]
+    Hello {
+        /// The version of the protocol it speaks.
+        #[n(0)]
+        version: u32,
+        /// Program and version, for people: at most 64 octets.
+        #[cbor(n(1), with = "bounded::name")]
+        program: String,
+    },
+    /// Client to server: it will send files.
+    #[n(1)]
+    Put {
+        /// Where to, below the root; nothing is the root itself.
+        #[cbor(n(0), with = "bounded::place")]
+        to: Option<RelPath>,
+        /// One file comes, and `to` is its name unless it is a directory.
+        #[n(1)]
+        rename: bool,
+        /// Write through to the disk before a file counts as stored.
+        #[n(2)]
+        fsync: bool,
+    },
+    /// Client to server: it asks for files.
+    #[n(2)]
+    Get {
+        /// What it asks for.
+        #[cbor(n(0), with = "bounded::sources")]
+        from: Vec<Wanted>,
+    },
+    /// Client to server: what is there?
+    #[n(3)]
+    List {
+        /// The directory or file; nothing is the root.
+        #[cbor(n(0), with = "bounded::place")]
+        path: Option<RelPath>,
+    },
+    /// The server does what was asked.
+    #[n(4)]
+    Accepted {},
+    /// The server does not, or not any longer.
+    #[n(5)]
+    Refused {
+        /// A sentence.
+        #[cbor(n(0), with = "bounded::text")]
+        reason: String,
+    },
+    /// Sender to receiver: something to store.
+    #[n(6)]
+    Entry {
+        /// Its number, which no other of the connection has.
+        #[n(0)]
+        id: u64,
+        /// Its name below the destination.
+        #[cbor(n(1), with = "bounded::path")]
+        path: RelPath,
+        /// What it is.
+        #[n(2)]
+        kind: Kind,
+    },
+    /// Sender to receiver: there are no more entries.
+    #[n(7)]
+    EntriesEnd {
+        /// Files offered.
+        #[n(0)]
+        files: u64,
+        /// Octets in them.
+        #[n(1)]
+        bytes: u64,
+    },
+    /// Receiver to sender: a file can come, and these spans of it lie here already.
+    #[n(8)]
+    Have {
+        /// The file.
+        #[n(0)]
+        id: u64,
+        /// The span of the first value; the others follow it.
+        #[n(1)]
+        first_span: u64,
+        /// At most [`MOST_VALUES`], and none where nothing is there.
+        #[cbor(n(2), with = "bounded::values")]
+        values: Vec<ChainingValue>,
+        /// Whether all that is there has been said: now the sender sends the rest.
+        #[n(3)]
+        last: bool,
+    },
+    /// Sender to receiver: all has been sent, and this is the file's BLAKE3 hash.
+    #[n(9)]
+    Sealed {
+        /// The file.
+        #[n(0)]
+        id: u64,
+        /// The hash.
+        #[cbor(n(1), with = "minicbor::bytes")]
+        root: [u8; 32],
+    },
+    /// Sender to receiver: the file cannot be sent; drop what came.
+    #[n(10)]
+    Withdrawn {
+        /// The file.
+        #[n(0)]
+        id: u64,
+        /// A sentence: it changed, or cannot be read.
+        #[cbor(n(1), with = "bounded::text")]
+        reason: String,
+    },
+    /// Receiver to sender: it lies under its name, verified.
+    #[n(11)]
+    Stored {
+        /// The entry.
+        #[n(0)]
+        id: u64,
+    },
+    /// Receiver to sender: it does not, and no more is to be sent of it.
+    #[n(12)]
+    Failed {
+        /// The entry.
+        #[n(0)]
+        id: u64,
+        /// A sentence.
+        #[cbor(n(1), with = "bounded::text")]
+        reason: String,
+    },
+    /// Receiver to sender: every entry has its answer.
+    #[n(13)]
+    End {
+        /// Entries that are stored.
+        #[n(0)]
+        stored: u64,
+        /// Entries that are not.
+        #[n(1)]
+        failed: u64,
+    },
+    /// Server to client: what is there.
+    #[n(14)]
+    Listing {
+        /// At most [`MOST_LISTED`], sorted by name within one listing.
+        #[cbor(n(0), with = "bounded::listing")]
+        entries: Vec<Listed>,
+        /// Whether this is all.
+        #[n(1)]
+        last: bool,
+    },
+    /// Sender to receiver: something that was to be sent cannot be read.
+    #[n(15)]
+    Unreadable {
+        /// Its name and what was found: a sentence.
+        #[cbor(n(0), with = "bounded::text")]
+        reason: String,
+    },
+}
+
+/// The first octets of a data stream: which part of which file follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct DataHeader {
+    /// The file.
+    #[n(0)]
+    pub id: u64,
+    /// Where the first octet belongs: the beginning of a span.
+    #[n(1)]
+    pub offset: u64,
+    /// How many follow: whole spans, unless the file ends.
+    #[n(2)]
+    pub len: u64,
+}
+
+/// What is to be stored.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub enum Kind {
+    /// A directory.
+    #[n(0)]
+    Directory {
+        /// Permission bits.
+        #[n(0)]
+        mode: u32,
+        /// When it was changed.
+        #[n(1)]
+        mtime: Time,
+    },
+    /// A symbolic link.
+    #[n(1)]
+    Symlink {
+        /// What it holds: at most 4095 octets, none of them zero.
+        #[cbor(n(0), with = "bounded::target")]
+        target: Vec<u8>,
+    },
+    /// A file.
+    #[n(2)]
+    File {
+        /// Octets.
+        #[n(0)]
+        size: u64,
+        /// Permission bits.
+        #[n(1)]
+        mode: u32,
+        /// When it was changed.
+        #[n(2)]
+        mtime: Time,
+        /// All of it, where it is small.
+        #[n(3)]
+        inline: Option<Inline>,
+    },
+}
+
+/// A small file's content.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Inline {
+    /// At most [`MOST_INLINE`] octets.
+    #[cbor(n(0), with = "bounded::content")]
+    pub content: Vec<u8>,
+    /// Their BLAKE3 hash.
+    #[cbor(n(1), with = "minicbor::bytes")]
+    pub root: [u8; 32],
+}
+
+/// A time, as files have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[cbor(map)]
+pub struct Time {
+    /// Seconds since 1970-01-01 00:00 UTC.
+    #[n(0)]
+    pub seconds: i64,
+    /// And nanoseconds, less than a second.
+    #[cbor(n(1), with = "bounded::nanoseconds")]
+    pub nanoseconds: u32,
+}
+
+/// Something a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Wanted {
+    /// A file or directory; nothing is the root.
+    #[cbor(n(0), with = "bounded::place")]
+    pub path: Option<RelPath>,
+    /// Of a directory, what is in it, without its own name.
+    #[n(1)]
+    pub contents: bool,
+}
+
+/// One name of a listing.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Listed {
+    /// Its name below what was asked for.
+    #[cbor(n(0), with = "bounded::path")]
+    pub path: RelPath,
+    /// What it is.
+    #[n(1)]
+    pub kind: ListedKind,
+    /// Octets of a file.
+    #[n(2)]
+    pub size: u64,
+    /// Permission bits.
+    #[n(3)]
+    pub mode: u32,
+    /// When it was changed.
+    #[n(4)]
+    pub mtime: Time,
+}
+
+/// What a listed name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum ListedKind {
+    /// A file.
+    #[n(0)]
+    File,
+    /// A directory.
+    #[n(1)]
+    Directory,
+    /// A symbolic link.
+    #[n(2)]
+    Symlink,
+    /// Something that is never sent: a device, a pipe, a socket.
+    #[n(3)]
+    Other,
+}

@@ -1,0 +1,198 @@
+//! Every message survives the way there; nothing that arrives does harm.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use super::*;
+
+proptest! {
+    #[test]
+    fn what_is_framed_is_read(message in message()) {
+        let mut octets = vec![7];
+        message.frame(&mut octets).expect("a message within its bounds");
+        let length = octets[1..5].try_into().expect("four octets");
+        prop_assert_eq!(body_len(length), Ok(octets.len() - 5));
+        prop_assert_eq!(Message::parse(&octets[5..]), Ok(message));
+    }
+
+    #[test]
+    fn arbitrary_octets_are_read_or_refused(octets in vec(any::<u8>(), 0..400)) {
+        let _ = Message::parse(&octets);
+        let _ = DataHeader::parse(&octets);
+    }
+
+    #[test]
+    fn a_damaged_message_is_read_or_refused(
+        message in message(),
+        at in any::<prop::sample::Index>(),
+        octet in any::<u8>(),
+    ) {
+        let mut octets = Vec::new();
+        message.frame(&mut octets).expect("a message within its bounds");
+        let mut body = octets.split_off(4);
+        let at = at.index(body.len());
+        body[at] = octet;
+        if let Ok(read) = Message::parse(&body) {
+            // whatever was read keeps to the bounds: it can be sent again
+            read.frame(&mut octets).expect("a message within its bounds");
+        }
+        prop_assert!(Message::parse(&body[..at]).is_err());
+    }
+
+    #[test]
+    fn a_header_is_read(id in any::<u64>(), offset in any::<u64>(), len in any::<u64>()) {
+        let header = DataHeader { id, offset, len };
+        let mut octets = Vec::new();
+        header.frame(&mut octets).expect("a header is short");
+        prop_assert_eq!(DataHeader::parse(&octets[4..]), Ok(header));
+    }
+}
+
+#[test]
+fn unknown_fields_are_passed_over() {
+    let mut octets = Vec::new();
+    let mut e = minicbor::Encoder::new(&mut octets);
+    // Stored { id: 5 } of a later version, which also says something else
+    let map = e.array(2).and_then(|e| e.u32(11)).and_then(|e| e.map(2)).expect("a vector");
+    let map = map.u32(0).and_then(|e| e.u64(5)).expect("a vector");
+    map.u32(77).and_then(|e| e.array(1)).and_then(|e| e.str("more")).expect("a vector");
+    assert_eq!(Message::parse(&octets), Ok(Message::Stored { id: 5 }));
+}
+
+#[test]
+fn an_octet_too_many_is_refused() {
+    let mut octets = Vec::new();
+    Message::Accepted {}.frame(&mut octets).expect("a short message");
+    octets.push(0);
+    assert_eq!(Message::parse(&octets[4..]), Err(Error::Trailing(1)));
+}
+
+#[test]
+fn lengths_and_lists_are_bounded() {
+    assert_eq!(body_len([0, 16, 0, 0]), Ok(MOST_OCTETS));
+    assert_eq!(body_len([0, 16, 0, 1]), Err(Error::TooLong(MOST_OCTETS + 1)));
+    assert!(Message::parse(&vec![0; MOST_OCTETS + 1]).is_err());
+
+    let have = |count| Message::Have {
+        id: 1,
+        first_span: 0,
+        values: vec![ChainingValue([7; 32]); count],
+        last: true,
+    };
+    let body = |message: Message| {
+        let mut octets = Vec::new();
+        message.frame(&mut octets).expect("within a frame");
+        octets.split_off(4)
+    };
+    assert!(Message::parse(&body(have(MOST_VALUES))).is_ok());
+    assert!(Message::parse(&body(have(MOST_VALUES + 1))).is_err());
+
+    let get = |count| Message::Get { from: vec![Wanted { path: None, contents: true }; count] };
+    assert!(Message::parse(&body(get(MOST_SOURCES))).is_ok());
+    assert!(Message::parse(&body(get(MOST_SOURCES + 1))).is_err());
+}
+
+#[test]
+fn the_greatest_messages_fit() {
+    let path =
+        RelPath::parse(&vec![b"x".as_slice(); 2048].join(&b'/')).expect("a name of 4095 octets");
+    let time = Time { seconds: i64::MIN, nanoseconds: 999_999_999 };
+    let wanted = Wanted { path: Some(path.clone()), contents: true };
+    let inline = Inline { content: vec![1; MOST_INLINE], root: [255; 32] };
+    let kind = Kind::File { size: u64::MAX, mode: u32::MAX, mtime: time, inline: Some(inline) };
+    let mut out = Vec::new();
+    Message::Entry { id: u64::MAX, path, kind }.frame(&mut out).expect("it fits");
+    // lists of the longest names are cut by whoever makes them
+    let error = Message::Get { from: vec![wanted; MOST_SOURCES] }.frame(&mut out);
+    assert!(matches!(error, Err(Error::TooLong(_))));
+    assert!(Message::parse(&out[4..]).is_ok(), "the message before is still whole");
+}
+
+#[test]
+fn a_long_sentence_is_cut_between_characters() {
+    let mut octets = Vec::new();
+    Message::Refused { reason: "ä".repeat(5000) }.frame(&mut octets).expect("it is cut");
+    let Ok(Message::Refused { reason }) = Message::parse(&octets[4..]) else {
+        panic!("a refusal was sent");
+    };
+    assert_eq!(reason, "ä".repeat(4096));
+}
+
+#[test]
+fn names_that_lead_out_are_no_message() {
+    for name in ["../x", "/etc/passwd", "a/../../b", "", "a//b", "a\0b", "."] {
+        let mut octets = Vec::new();
+        let mut e = minicbor::Encoder::new(&mut octets);
+        let map = e.array(2).and_then(|e| e.u32(3)).and_then(|e| e.map(1)).expect("a vector");
+        map.u32(0).and_then(|e| e.bytes(name.as_bytes())).expect("a vector");
+        assert!(Message::parse(&octets).is_err(), "{name:?}");
+    }
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let id = any::<u64>;
+    prop_oneof![
+        (any::<u32>(), "[a-z0-9. ]{0,64}")
+            .prop_map(|(version, program)| Message::Hello { version, program }),
+        (option::of(path()), any::<bool>(), any::<bool>())
+            .prop_map(|(to, rename, fsync)| Message::Put { to, rename, fsync }),
+        vec(wanted(), 0..5).prop_map(|from| Message::Get { from }),
+        option::of(path()).prop_map(|path| Message::List { path }),
+        Just(Message::Accepted {}),
+        ".{0,100}".prop_map(|reason| Message::Refused { reason }),
+        (id(), path(), kind()).prop_map(|(id, path, kind)| Message::Entry { id, path, kind }),
+        (id(), id()).prop_map(|(files, bytes)| Message::EntriesEnd { files, bytes }),
+        (id(), id(), vec(any::<[u8; 32]>().prop_map(ChainingValue), 0..40), any::<bool>())
+            .prop_map(|(id, first_span, values, last)| Message::Have {
+                id,
+                first_span,
+                values,
+                last
+            }),
+        (id(), any::<[u8; 32]>()).prop_map(|(id, root)| Message::Sealed { id, root }),
+        (id(), ".{0,100}").prop_map(|(id, reason)| Message::Withdrawn { id, reason }),
+        id().prop_map(|id| Message::Stored { id }),
+        (id(), ".{0,100}").prop_map(|(id, reason)| Message::Failed { id, reason }),
+        (id(), id()).prop_map(|(stored, failed)| Message::End { stored, failed }),
+        (vec(listed(), 0..5), any::<bool>())
+            .prop_map(|(entries, last)| Message::Listing { entries, last }),
+        ".{0,100}".prop_map(|reason| Message::Unreadable { reason }),
+    ]
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    let inline = (vec(any::<u8>(), 0..100), any::<[u8; 32]>())
+        .prop_map(|(content, root)| Inline { content, root });
+    prop_oneof![
+        (any::<u32>(), time()).prop_map(|(mode, mtime)| Kind::Directory { mode, mtime }),
+        vec(1..=u8::MAX, 1..50).prop_map(|target| Kind::Symlink { target }),
+        (any::<u64>(), any::<u32>(), time(), option::of(inline))
+            .prop_map(|(size, mode, mtime, inline)| Kind::File { size, mode, mtime, inline }),
+    ]
+}
+
+fn wanted() -> impl Strategy<Value = Wanted> {
+    (option::of(path()), any::<bool>()).prop_map(|(path, contents)| Wanted { path, contents })
+}
+
+fn listed() -> impl Strategy<Value = Listed> {
+    let kind = prop_oneof![
+        Just(ListedKind::File),
+        Just(ListedKind::Directory),
+        Just(ListedKind::Symlink),
+        Just(ListedKind::Other)
+    ];
+    (path(), kind, any::<u64>(), any::<u32>(), time())
+        .prop_map(|(path, kind, size, mode, mtime)| Listed { path, kind, size, mode, mtime })
+}
+
+fn time() -> impl Strategy<Value = Time> {
+    (any::<i64>(), 0..1_000_000_000u32)
+        .prop_map(|(seconds, nanoseconds)| Time { seconds, nanoseconds })
+}
+
+fn path() -> impl Strategy<Value = RelPath> {
+    vec(vec(prop_oneof![Just(b'x'), 128u8..=255], 1..9), 1..5)
+        .prop_map(|parts| RelPath::parse(&parts.join(&b'/')).expect("names of plain octets"))
+}
