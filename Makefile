@@ -5,14 +5,14 @@ HEADROOM = $(CARGO_TARGET_DIR)/release/headroom
 # One profile for all: the vendored OpenSSL and libcurl are built once.
 CARGO_FLAGS = --release --locked --workspace
 
-.PHONY: demo test interop bench-tunnel build parts lint unit deny install-docs fuzz
+.PHONY: demo test interop bench-tunnel build parts lint browser unit deny install-docs fuzz
 
 # What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine?
 demo: parts build
 	$(HEADROOM) lab run plans/demo.toml
 
 # Format, lint, licences, unit tests, integration tests with real servers.
-test: parts-for-tests build lint deny
+test: parts-for-tests build lint browser deny
 	HEADROOM_TESTS=required KERNEL_PEER=required cargo test $(CARGO_FLAGS)
 
 # Our IPsec against other people's, in every combination; docs/interop.md says what passed.
@@ -44,6 +44,12 @@ lint:
 	cargo fmt --all --check
 	cargo clippy $(CARGO_FLAGS) --all-targets -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc $(CARGO_FLAGS) --no-deps --quiet
+
+# The transfer's protocol compiles for a browser. The target is fetched where rustup
+# is; elsewhere the toolchain must have it.
+browser:
+	if command -v rustup > /dev/null; then rustup target add wasm32-unknown-unknown; fi
+	cargo check --locked -p headroom-transfer-proto --target wasm32-unknown-unknown
 
 # Ten minutes for each parser and for opening; FUZZ_SECONDS=60 make fuzz is a taste.
 fuzz:

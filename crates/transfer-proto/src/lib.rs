@@ -2,6 +2,7 @@
 //! is hashed in spans, what is said on the control stream, how lanes carry data.
 //! It compiles for a browser.
 
+pub mod lane;
 pub mod message;
 pub mod path;
 pub mod span;

@@ -1,0 +1,30 @@
+//! What a key may be used for, and how long packets may be. The bounds are those
+//! of RFC 9001, section 6.6 and appendix B; epochs end long before them.
+
+use super::HEADER_LEN;
+
+/// Octets of a tag.
+pub const TAG_LEN: usize = 16;
+/// Octets that a packet has beside its payload.
+pub const OVERHEAD: usize = HEADER_LEN + TAG_LEN;
+
+/// The longest packet, as UDP payload. RFC 9001, appendix B.1, counts packets of
+/// this length.
+pub const MAX_PACKET: usize = 1 << 11;
+/// The packet that every path carries (RFC 9000, section 14; BASE_PLPMTU of RFC
+/// 8899), as UDP payload.
+pub const MIN_MTU: usize = 1200;
+
+/// Packets that AES-GCM may seal with one key, if none is longer than
+/// [`MAX_PACKET`] (RFC 9001, appendix B.1.1).
+pub const KEY_PACKETS: u64 = 1 << 28;
+/// Forged packets that may be tried with one key: ChaCha20-Poly1305's limit, the
+/// lowest of our suites' (RFC 9001, section 6.6).
+pub const FORGED_PER_KEY: u64 = 1 << 36;
+
+/// Packets of one epoch: then comes the next key.
+pub const EPOCH_PACKETS: u64 = 1 << 24;
+/// Epochs of a lane's direction: then comes another lane.
+pub const EPOCHS: u64 = 1 << 24;
+
+const _: () = assert!(EPOCH_PACKETS * 16 <= KEY_PACKETS, "an epoch ends long before its key");

@@ -1,0 +1,29 @@
+//! Bulk data on lanes: our own UDP packets beside QUIC on one port. No socket,
+//! no clock, no thread, no file: packets and `now` go in, packets and the next
+//! deadline come out.
+//!
+//! A lane is two directions of packets under one random ID. Each direction has
+//! its own keys and numbers; data flows in either. Data is addressed by file and
+//! byte offset, never by packet number, so what is lost is sent again in any
+//! packet of any size, and no octet waits for another.
+
+mod feedback;
+mod header;
+mod keys;
+mod limits;
+mod payload;
+mod seal;
+#[cfg(test)]
+mod testing;
+mod varint;
+mod window;
+
+pub use feedback::{Feedback, Ranges};
+pub use header::{HEADER_LEN, Header, LaneId, Number, is_lane};
+pub use keys::{CONTEXT_LEN, Context, Derived, Direction, Keys, PacketKey, Refused, TransferId};
+pub use limits::{
+    EPOCH_PACKETS, EPOCHS, FORGED_PER_KEY, KEY_PACKETS, MAX_PACKET, MIN_MTU, OVERHEAD, TAG_LEN,
+};
+pub use payload::{DATA_HEAD, Path, Payload};
+pub use seal::{Dropped, Opener, Sealer, WornOut};
+pub use window::Window;
