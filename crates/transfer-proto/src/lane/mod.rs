@@ -7,17 +7,30 @@
 //! byte offset, never by packet number, so what is lost is sent again in any
 //! packet of any size, and no octet waits for another.
 
+mod endpoint;
 mod feedback;
 mod header;
 mod keys;
 mod limits;
+mod mtu;
+mod pacer;
+mod path;
 mod payload;
+mod queue;
+mod rate;
+mod receiver;
+mod rtt;
 mod seal;
+mod sender;
+mod sent;
+#[cfg(test)]
+mod sim;
 #[cfg(test)]
 mod testing;
 mod varint;
 mod window;
 
+pub use endpoint::{Event, Lane, LaneConfig, Received, Stats, Transmit};
 pub use feedback::{Feedback, Ranges};
 pub use header::{HEADER_LEN, Header, LaneId, Number, is_lane};
 pub use keys::{CONTEXT_LEN, Context, Derived, Direction, Keys, PacketKey, Refused, TransferId};
@@ -25,5 +38,7 @@ pub use limits::{
     EPOCH_PACKETS, EPOCHS, FORGED_PER_KEY, KEY_PACKETS, MAX_PACKET, MIN_MTU, OVERHEAD, TAG_LEN,
 };
 pub use payload::{DATA_HEAD, Path, Payload};
+pub use queue::Piece;
+pub use rate::RateConfig;
 pub use seal::{Dropped, Opener, Sealer, WornOut};
 pub use window::Window;

@@ -70,7 +70,7 @@ impl<K: Keys> Sealer<K> {
 pub struct Opener<K: Keys> {
     /// Of any epoch.
     context: Context,
-    /// Those of two epochs at most: packets cross the border in any order.
+    /// The current one, those beside it: packets cross the border in any order.
     epochs: Vec<Epoch<K::Key>>,
     window: Window,
     forged_limit: u64,
@@ -250,7 +250,7 @@ mod tests {
         // every key was derived for a context of its own, once at each end
         let contexts: HashSet<_> = ends.keys.derived.iter().map(Context::bytes).collect();
         assert_eq!((contexts.len(), ends.keys.derived.len()), (2, 4));
-        // through many epochs two keys are kept
+        // through many epochs a few keys are kept
         for epoch in 2..10 {
             ends.sealer.skip_to(epoch * EPOCH_PACKETS);
             let packet = ends.seal(b"on");

@@ -147,7 +147,7 @@ mod tests {
                 }
             }
             let floor = end.saturating_sub(Window::SPAN);
-            let known: Vec<u64> = window.ranges().flat_map(|range| range.rev()).collect();
+            let known: Vec<u64> = window.ranges().flat_map(Iterator::rev).collect();
             let expected: Vec<u64> = set.iter().rev().copied().filter(|&at| at >= floor).collect();
             prop_assert_eq!(known, expected);
         }

@@ -1,0 +1,466 @@
+//! One end of a lane: packets in, packets out, and when to look again.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::limits::{MAX_PACKET, MIN_MTU, OVERHEAD};
+use super::path::{Change, Paths};
+use super::payload::{DATA_HEAD, Payload};
+use super::queue::Piece;
+use super::rate::RateConfig;
+use super::receiver::Arrivals;
+use super::sender::{Plan, Sender};
+use super::sent::Carried;
+use super::{
+    Context, Direction, Dropped, HEADER_LEN, Keys, LaneId, Opener, Refused, Sealer, TAG_LEN,
+    TransferId,
+};
+
+/// Events that wait for the engine.
+const MAX_EVENTS: usize = 4096;
+
+/// What a lane is to be.
+#[derive(Clone, Debug)]
+pub struct LaneConfig {
+    /// The transfer it belongs to.
+    pub transfer: TransferId,
+    /// Its name.
+    pub lane: LaneId,
+    /// Which way this end sends.
+    pub sends: Direction,
+    /// Where the peer is, for the end that opens the lane; the other learns it.
+    pub peer: Option<SocketAddr>,
+    /// The longest packet worth trying, as UDP payload.
+    pub max_packet: usize,
+    /// How fast to send.
+    pub rate: RateConfig,
+    /// Random and secret: challenges are made of it.
+    pub seed: [u8; 32],
+}
+
+/// One end of a lane.
+pub struct Lane<K: Keys> {
+    keys: K,
+    sealer: Sealer<K>,
+    opener: Opener<K>,
+    paths: Paths,
+    sender: Sender,
+    arrivals: Arrivals,
+    max_packet: usize,
+    events: VecDeque<Event>,
+    closing: Option<u32>,
+    ended: bool,
+    was_silent: bool,
+}
+
+/// What the engine is told.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// The peer is at this address: data may flow.
+    Reached(SocketAddr),
+    /// All that was given to be sent of this file has arrived.
+    Arrived(u32),
+    /// Nobody answers; only probes are sent.
+    Silent,
+    /// Somebody answers again.
+    Answered,
+    /// The peer ended the lane, for this reason.
+    Closed(u32),
+    /// Numbers or keys are used up, or the connection has none: the lane is over.
+    WornOut,
+}
+
+/// What was in a packet.
+#[derive(Debug, Eq, PartialEq)]
+pub enum Received<'p> {
+    /// Octets of a file. They may come again, in other packets.
+    Data {
+        /// The file's number in the transfer.
+        file: u32,
+        /// Where the first of them lies in the file.
+        offset: u64,
+        /// At least one.
+        octets: &'p [u8],
+    },
+    /// Something between the two ends.
+    Control,
+}
+
+/// Packets to be sent: `len` octets of the buffer, cut every `segment` (the last
+/// may be shorter), one UDP train.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Transmit {
+    /// Where to.
+    pub to: SocketAddr,
+    /// Octets of all of them.
+    pub len: usize,
+    /// Octets of each but the last.
+    pub segment: usize,
+}
+
+impl<K: Keys> Lane<K> {
+    /// One end of a lane, whose keys come from `keys`.
+    ///
+    /// # Errors
+    /// Where the connection gives no key.
+    pub fn new(config: &LaneConfig, mut keys: K) -> Result<Self, Refused> {
+        let context = |direction| Context {
+            transfer: config.transfer,
+            lane: config.lane,
+            direction,
+            epoch: 0,
+        };
+        let max_packet = config.max_packet.clamp(MIN_MTU, MAX_PACKET);
+        Ok(Self {
+            sealer: Sealer::new(&mut keys, context(config.sends))?,
+            opener: Opener::new(context(config.sends.reverse())),
+            keys,
+            paths: Paths::new(config.peer, config.seed),
+            sender: Sender::new(config.rate, max_packet),
+            arrivals: Arrivals::default(),
+            max_packet,
+            events: VecDeque::new(),
+            closing: None,
+            ended: false,
+            was_silent: false,
+        })
+    }
+
+    /// Gives octets of a file to be sent. The engine keeps them readable until
+    /// [`Event::Arrived`], and gives no more than it wants remembered.
+    pub fn send(&mut self, piece: Piece) {
+        self.sender.queue().push(piece);
+    }
+
+    /// Forgets a file: what is on its way may still arrive.
+    pub fn cancel(&mut self, file: u32) {
+        self.sender.queue().cancel(file);
+    }
+
+    /// Octets given and not sent, lost ones included.
+    pub fn waiting(&self) -> u64 {
+        self.sender.waiting()
+    }
+
+    /// Ends the lane with one packet, for `reason`; 0 is done.
+    pub fn close(&mut self, reason: u32) {
+        self.closing.get_or_insert(reason);
+    }
+
+    /// What the engine is to know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if let Some(file) = self.sender.settled() {
+            return Some(Event::Arrived(file));
+        }
+        self.events.pop_front()
+    }
+
+    /// Figures for people.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            rate: self.sender.rate(),
+            rtt: self.sender.rtt().smoothed(),
+            mtu: self.sender.mtu(),
+            in_flight: self.sender.in_flight(),
+            lost: self.sender.lost(),
+        }
+    }
+
+    /// Opens a packet in place. `congested`: it came with Congestion Experienced.
+    ///
+    /// # Errors
+    /// Where it is dropped, and why; [`Dropped::WornOut`] ends the lane.
+    pub fn handle<'p>(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        congested: bool,
+        packet: &'p mut [u8],
+    ) -> Result<Received<'p>, Dropped> {
+        let len = packet.len();
+        let highest = self.opener.window().highest();
+        let (number, text) = match self.opener.open(&mut self.keys, packet) {
+            Ok(opened) => opened,
+            Err(Dropped::WornOut) => {
+                self.end(Event::WornOut);
+                return Err(Dropped::WornOut);
+            }
+            Err(dropped) => return Err(dropped),
+        };
+        self.paths.received(from, len, highest.is_none_or(|highest| highest < number));
+        self.arrivals.received(now, number, len, congested);
+        let (payload, asks) = Payload::parse(text).ok_or(Dropped::Malformed)?;
+        if asks || matches!(payload, Payload::Data { .. }) {
+            self.arrivals.wants_feedback(now, asks);
+        }
+        match payload {
+            Payload::Data { file, offset, octets } => {
+                return Ok(Received::Data { file, offset, octets });
+            }
+            Payload::Path(path) => {
+                if let Some(change) = self.paths.answer(now, from, &path) {
+                    self.path_changed(now, from, change);
+                }
+            }
+            Payload::Feedback(feedback) => {
+                self.sender.feedback(now, self.sealer.next(), feedback);
+                self.tell_silence();
+            }
+            Payload::Close { reason } => self.end(Event::Closed(reason)),
+            Payload::Probe | Payload::Unknown => {}
+        }
+        Ok(Received::Control)
+    }
+
+    /// When [`Lane::handle_timeout`] is to be called, then [`Lane::transmit`].
+    pub fn timeout(&self, now: Duration) -> Option<Duration> {
+        if self.ended {
+            return None;
+        }
+        let reached = self.paths.reach(MIN_MTU).is_some();
+        let path = self.paths.timeout(self.sender.rtt().timeout(), MIN_MTU);
+        let feedback = self.arrivals.due().filter(|_| reached);
+        let sender = self.paths.validated().and_then(|_| self.sender.timeout(now));
+        [path, feedback, sender].into_iter().flatten().min()
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        if !self.ended && self.paths.validated().is_some() {
+            self.sender.handle_timeout(now);
+            self.tell_silence();
+        }
+    }
+
+    /// Writes the packets that are to be sent now into `buffer`, 64 KB or at least
+    /// [`MAX_PACKET`] octets; called until there are none. `fill` writes a piece's
+    /// octets.
+    pub fn transmit(
+        &mut self,
+        now: Duration,
+        buffer: &mut [u8],
+        mut fill: impl FnMut(Piece, &mut [u8]),
+    ) -> Option<Transmit> {
+        if self.ended || buffer.len() < MAX_PACKET {
+            return None;
+        }
+        if let Some(reason) = self.closing {
+            let transmit = self.paths.reach(OVERHEAD + 5).and_then(|to| {
+                Payload::write_close(reason, &mut buffer[HEADER_LEN..]);
+                self.single(now, to, buffer, OVERHEAD + 5, Carried::Nothing)
+            });
+            self.ended = true;
+            return transmit;
+        }
+        let timeout = self.sender.rtt().timeout();
+        if let Some((to, path)) = self.paths.poll(now, timeout, MIN_MTU) {
+            path.write(&mut buffer[HEADER_LEN..MIN_MTU - TAG_LEN]);
+            return self.single(now, to, buffer, MIN_MTU, Carried::Nothing);
+        }
+        if self.arrivals.due().is_some_and(|due| due <= now)
+            && let Some(to) = self.paths.reach(MIN_MTU)
+        {
+            let feedback = self.arrivals.feedback(now, self.opener.window());
+            let text = &mut buffer[HEADER_LEN..MIN_MTU - TAG_LEN];
+            let len = feedback.map(|feedback| Payload::write_feedback(feedback, text));
+            if let Some(len) = len {
+                return self.single(now, to, buffer, OVERHEAD + len, Carried::Nothing);
+            }
+        }
+        let to = self.paths.validated()?;
+        match self.sender.plan(now)? {
+            Plan::Probe(len) => {
+                Payload::write_probe(&mut buffer[HEADER_LEN..len - TAG_LEN]);
+                self.single(now, to, buffer, len, Carried::Probe)
+            }
+            Plan::Data { len, packets } => {
+                let packets = packets.min(buffer.len() / len);
+                self.train(now, to, buffer, (len, packets), &mut fill)
+            }
+        }
+    }
+
+    fn train(
+        &mut self,
+        now: Duration,
+        to: SocketAddr,
+        buffer: &mut [u8],
+        (segment, packets): (usize, usize),
+        fill: &mut impl FnMut(Piece, &mut [u8]),
+    ) -> Option<Transmit> {
+        let mut at = 0;
+        for packet in 0..packets {
+            let Some(piece) = self.sender.take(segment) else { break };
+            let len = OVERHEAD + DATA_HEAD + piece.len as usize;
+            // a short packet ends its train: the others are cut at one length
+            let last = packet + 1 == packets || len < segment || self.sender.waiting() == 0;
+            let ask = self.sender.asks(now, last);
+            let place = &mut buffer[at..at + len];
+            let (head, octets) = place[HEADER_LEN..len - TAG_LEN].split_at_mut(DATA_HEAD);
+            Payload::write_data_head(piece.file, piece.offset, ask, head);
+            fill(piece, octets);
+            let Ok(number) = self.sealer.seal(&mut self.keys, place) else {
+                self.end(Event::WornOut);
+                break;
+            };
+            self.sender.sent(now, number.get(), Carried::Data(piece), len);
+            at += len;
+            if last {
+                break;
+            }
+        }
+        self.paths.sent(to, at);
+        (at > 0).then_some(Transmit { to, len: at, segment })
+    }
+
+    fn single(
+        &mut self,
+        now: Duration,
+        to: SocketAddr,
+        buffer: &mut [u8],
+        len: usize,
+        carried: Carried,
+    ) -> Option<Transmit> {
+        let Ok(number) = self.sealer.seal(&mut self.keys, &mut buffer[..len]) else {
+            self.end(Event::WornOut);
+            return None;
+        };
+        self.sender.sent(now, number.get(), carried, len);
+        self.paths.sent(to, len);
+        Some(Transmit { to, len, segment: len })
+    }
+
+    fn path_changed(&mut self, now: Duration, from: SocketAddr, change: Change) {
+        match change {
+            Change::Validated(rtt) => self.sender.validated(now, rtt),
+            // another port is a NAT that forgot: the path is the same
+            Change::Moved { elsewhere: false, .. } => {}
+            Change::Moved { elsewhere: true, rtt } => {
+                self.sender.moved(now, rtt, self.max_packet);
+            }
+        }
+        self.tell(Event::Reached(from));
+    }
+
+    fn tell_silence(&mut self) {
+        let silent = self.sender.silent();
+        if silent != self.was_silent {
+            self.was_silent = silent;
+            self.tell(if silent { Event::Silent } else { Event::Answered });
+        }
+    }
+
+    fn end(&mut self, event: Event) {
+        if !self.ended {
+            self.ended = true;
+            self.tell(event);
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        if self.events.len() < MAX_EVENTS {
+            self.events.push_back(event);
+        }
+    }
+}
+
+/// Figures of a lane's sending half.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stats {
+    /// Octets a second that it may send.
+    pub rate: f64,
+    /// The smoothed round trip.
+    pub rtt: Option<Duration>,
+    /// The longest packet that passes, as UDP payload.
+    pub mtu: usize,
+    /// Octets on their way.
+    pub in_flight: u64,
+    /// Octets of packets lost.
+    pub lost: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::Header;
+    use super::super::Number;
+    use super::super::testing::{Cheap, Exporter, context};
+    use super::*;
+
+    fn lane(peer: Option<SocketAddr>) -> Lane<Exporter<Cheap>> {
+        let config = LaneConfig {
+            transfer: context().transfer,
+            lane: context().lane,
+            sends: if peer.is_some() { Direction::ToServer } else { Direction::ToClient },
+            peer,
+            max_packet: 1472,
+            rate: RateConfig::default(),
+            seed: [1; 32],
+        };
+        Lane::new(&config, Exporter::default()).expect("a key")
+    }
+
+    fn sealed(number: u64, text: &[u8]) -> Vec<u8> {
+        let number = Number::new(number).expect("48 bits");
+        let header = Header { lane: context().lane, number }.bytes();
+        [&header[..], text, &header[..]].concat()
+    }
+
+    /// A peer that holds the keys and says anything, at any time, from anywhere.
+    fn hostile() -> impl Strategy<Value = Vec<(u8, u16, u32, Vec<u8>)>> {
+        let payload = prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..60),
+            // a feedback about few or many packets, the first of them sent
+            (0_u64..40, any::<u64>(), any::<u32>(), proptest::collection::vec(0_u8..9, 2..20))
+                .prop_map(|(largest, arrived, age, ranges)| {
+                    let mut text = vec![4];
+                    text.extend(largest.to_be_bytes());
+                    text.extend(arrived.to_be_bytes());
+                    text.extend(age.to_be_bytes());
+                    text.extend([0xff; 12]);
+                    text.extend((ranges.len() as u16 / 2).to_be_bytes());
+                    text.extend(ranges);
+                    text
+                }),
+        ];
+        proptest::collection::vec((any::<u8>(), 0_u16..500, 0_u32..100_000, payload), 1..80)
+    }
+
+    proptest! {
+        #[test]
+        fn a_hostile_peer_gets_no_panic_no_memory_and_no_flood(steps in hostile(), opener: bool) {
+            let address = |port| SocketAddr::from(([192, 0, 2, 1], port));
+            let mut lane = lane(opener.then(|| address(1)));
+            lane.send(Piece { file: 1, offset: u64::MAX - 5_000_000, len: 5_000_000 });
+            let (mut now, mut buffer) = (Duration::ZERO, vec![0; 1 << 16]);
+            let (mut number, mut received, mut sent) = (0, 0, 0);
+            for (kind, step, micros, mut text) in steps {
+                if let Some(first) = text.first_mut().filter(|_| kind & 1 == 0) {
+                    *first = *first & 0x80 | kind >> 1 & 7;
+                }
+                now += Duration::from_micros(micros.into());
+                number += u64::from(step);
+                let mut packet = sealed(number, &text);
+                received += packet.len();
+                let _ = lane.handle(now, address(u16::from(kind >> 6)), kind & 32 > 0, &mut packet);
+                lane.handle_timeout(now);
+                let mut turns = 0;
+                while let Some(transmit) = lane.transmit(now, &mut buffer, |_, _| {}) {
+                    sent += transmit.len;
+                    turns += 1;
+                    prop_assert!(turns < 100, "it never ends");
+                }
+                if let Some(at) = lane.timeout(now) {
+                    prop_assert!(at > now, "{at:?} at {now:?}: time stands still");
+                }
+                while lane.poll_event().is_some() {}
+            }
+            // challenges of the opener come beside what others are allowed
+            if lane.paths.validated().is_none() && !opener {
+                prop_assert!(sent <= 3 * received, "{sent} for {received}");
+            }
+        }
+    }
+}

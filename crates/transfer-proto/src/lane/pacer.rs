@@ -1,0 +1,50 @@
+//! When the next train may leave: trains of a millisecond at the current rate, of
+//! 64 KB at most and one packet at least.
+
+use std::time::Duration;
+
+const TRAIN: Duration = Duration::from_millis(1);
+/// What one system call takes (UDP GSO).
+const MAX_TRAIN: u64 = 65_000;
+
+/// Spreads packets over time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pacer {
+    next: Duration,
+}
+
+impl Pacer {
+    /// When the next train may leave.
+    pub(crate) fn next(&self) -> Duration {
+        self.next
+    }
+
+    /// Octets that the next train may have at `rate`, octets a second.
+    pub(crate) fn train(rate: f64) -> u64 {
+        ((rate * TRAIN.as_secs_f64()) as u64).min(MAX_TRAIN)
+    }
+
+    /// Notes that `octets` left at `now`. A train that left late is made up for,
+    /// two are not.
+    pub(crate) fn sent(&mut self, now: Duration, octets: u64, rate: f64) {
+        let from = self.next.max(now.saturating_sub(TRAIN));
+        self.next = from + Duration::from_secs_f64((octets as f64 / rate.max(1.0)).min(10.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trains_last_a_millisecond_and_fit_one_system_call() {
+        assert_eq!(Pacer::train(12_500_000.0), 12_500, "100 Mbit/s");
+        assert_eq!(Pacer::train(1.25e9), 65_000, "10 Gbit/s");
+        let mut pacer = Pacer::default();
+        let now = Duration::from_secs(1);
+        pacer.sent(now, 12_500, 12_500_000.0);
+        assert_eq!(pacer.next(), now, "the first is a millisecond late");
+        pacer.sent(now, 12_500, 12_500_000.0);
+        assert_eq!(pacer.next(), now + TRAIN);
+    }
+}

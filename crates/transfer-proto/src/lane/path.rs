@@ -1,0 +1,305 @@
+//! Which address the peer is at: believed only after a challenge went there and
+//! its answer came from there (RFC 9000, sections 8.2 and 9).
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::payload::Path;
+
+/// Octets that may be sent for each one received, before an address is validated
+/// (RFC 9000, section 8).
+const AMPLIFICATION: u64 = 3;
+/// Answers to one address that may wait.
+const MAX_RESPONSES: usize = 2;
+/// Challenges to a new address before it is given up.
+const MAX_CHALLENGES: u32 = 6;
+
+/// An address and what is known of it.
+#[derive(Debug)]
+struct Place {
+    address: SocketAddr,
+    validated: bool,
+    received: u64,
+    sent: u64,
+    /// The last challenge sent, and when.
+    challenge: Option<([u8; 8], Duration)>,
+    challenges: u32,
+    responses: Vec<[u8; 8]>,
+}
+
+impl Place {
+    fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            validated: false,
+            received: 0,
+            sent: 0,
+            challenge: None,
+            challenges: 0,
+            responses: Vec::new(),
+        }
+    }
+
+    /// When the next challenge is due, each twice as late as the one before.
+    fn challenge_at(&self, timeout: Duration) -> Option<Duration> {
+        if self.validated {
+            return None;
+        }
+        Some(self.challenge.map_or(Duration::ZERO, |(_, at)| {
+            at + timeout * (1 << self.challenges.saturating_sub(1).min(6))
+        }))
+    }
+}
+
+/// Where the peer is, and where it may have gone.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    /// The end that opened the lane: its challenges need no one's leave.
+    opener: bool,
+    active: Option<Place>,
+    candidate: Option<Place>,
+    seed: [u8; 32],
+    tokens: u64,
+}
+
+/// What a packet says about paths.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Change {
+    /// The first address is validated; the round trip was this long.
+    Validated(Duration),
+    /// The peer has another address, validated.
+    Moved {
+        /// Not only its port changed: it may be another path.
+        elsewhere: bool,
+        /// The round trip there.
+        rtt: Duration,
+    },
+}
+
+impl Paths {
+    /// `peer` is known to the end that opens the lane. `seed` is secret and
+    /// random: challenges are made of it.
+    pub(crate) fn new(peer: Option<SocketAddr>, seed: [u8; 32]) -> Self {
+        let active = peer.map(Place::new);
+        Self { opener: peer.is_some(), active, candidate: None, seed, tokens: 0 }
+    }
+
+    /// Where data may go.
+    pub(crate) fn validated(&self) -> Option<SocketAddr> {
+        self.active.as_ref().filter(|place| place.validated).map(|place| place.address)
+    }
+
+    /// Where `len` octets of anything may go: the peer's address, as far as it
+    /// has been heard from.
+    pub(crate) fn reach(&self, len: usize) -> Option<SocketAddr> {
+        let place = self.active.as_ref()?;
+        let allowed = place.validated
+            || place.sent + len as u64 <= place.received.saturating_mul(AMPLIFICATION);
+        allowed.then_some(place.address)
+    }
+
+    /// Notes an authenticated packet. `newest`: none with a higher number came.
+    pub(crate) fn received(&mut self, from: SocketAddr, len: usize, newest: bool) {
+        if self.active.is_none() {
+            self.active = Some(Place::new(from));
+        }
+        for place in [&mut self.active, &mut self.candidate].into_iter().flatten() {
+            if place.address == from {
+                place.received += len as u64;
+                return;
+            }
+        }
+        // an old packet from elsewhere was late, or somebody holds it
+        let free = self.candidate.as_ref().is_none_or(|place| place.challenges >= MAX_CHALLENGES);
+        if newest && free {
+            self.candidate = Some(Place { received: len as u64, ..Place::new(from) });
+        }
+    }
+
+    /// Notes a challenge or an answer that came from `from`.
+    pub(crate) fn answer(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        path: &Path,
+    ) -> Option<Change> {
+        for place in [&mut self.active, &mut self.candidate].into_iter().flatten() {
+            if let Some(challenge) = path.challenge
+                && place.address == from
+                && place.responses.len() < MAX_RESPONSES
+            {
+                place.responses.push(challenge);
+            }
+        }
+        let response = path.response?;
+        let answers = |place: &&mut Place| {
+            place.address == from
+                && !place.validated
+                && place.challenge.is_some_and(|(token, _)| token == response)
+        };
+        if let Some(place) = self.active.as_mut().filter(answers) {
+            place.validated = true;
+            let since = place.challenge.take().map_or(now, |(_, at)| at);
+            return Some(Change::Validated(now.saturating_sub(since)));
+        }
+        self.candidate.as_mut().filter(answers)?;
+        let mut place = self.candidate.take()?;
+        place.validated = true;
+        let since = place.challenge.take().map_or(now, |(_, at)| at);
+        let before = self.active.replace(place)?;
+        Some(Change::Moved {
+            elsewhere: before.address.ip() != from.ip(),
+            rtt: now.saturating_sub(since),
+        })
+    }
+
+    /// A path packet that is to be sent now, of `len` octets sealed, and where to.
+    pub(crate) fn poll(
+        &mut self,
+        now: Duration,
+        timeout: Duration,
+        len: usize,
+    ) -> Option<(SocketAddr, Path)> {
+        if self.candidate.as_ref().is_some_and(|place| {
+            place.challenges >= MAX_CHALLENGES
+                && place.challenge_at(timeout).is_some_and(|at| at <= now)
+        }) {
+            self.candidate = None;
+        }
+        let opener = self.opener;
+        let (seed, tokens) = (self.seed, &mut self.tokens);
+        for (place, first) in [(&mut self.active, true), (&mut self.candidate, false)] {
+            let Some(place) = place else { continue };
+            let challenge = place.challenge_at(timeout).is_some_and(|at| at <= now);
+            if !challenge && place.responses.is_empty() {
+                continue;
+            }
+            let allowed = place.validated
+                || (opener && first)
+                || place.sent + len as u64 <= place.received.saturating_mul(AMPLIFICATION);
+            if !allowed {
+                continue;
+            }
+            let mut path = Path { response: place.responses.pop(), challenge: None };
+            if challenge {
+                *tokens += 1;
+                let mut token = [0; 8];
+                let hash = blake3::keyed_hash(&seed, &tokens.to_be_bytes());
+                token.copy_from_slice(&hash.as_bytes()[..8]);
+                place.challenge = Some((token, now));
+                place.challenges = place.challenges.saturating_add(1);
+                path.challenge = Some(token);
+            }
+            return Some((place.address, path));
+        }
+        None
+    }
+
+    /// When [`Paths::poll`] has something to say without another packet.
+    pub(crate) fn timeout(&self, timeout: Duration, len: usize) -> Option<Duration> {
+        let places = [(&self.active, true), (&self.candidate, false)];
+        places
+            .into_iter()
+            .filter_map(|(place, first)| Some((place.as_ref()?, first)))
+            .filter(|(place, first)| {
+                place.validated
+                    || (self.opener && *first)
+                    || (!*first && place.challenges >= MAX_CHALLENGES)
+                    || place.sent + len as u64 <= place.received.saturating_mul(AMPLIFICATION)
+            })
+            .filter_map(|(place, _)| {
+                if place.responses.is_empty() {
+                    place.challenge_at(timeout)
+                } else {
+                    Some(Duration::ZERO)
+                }
+            })
+            .min()
+    }
+
+    /// Notes that a packet left.
+    pub(crate) fn sent(&mut self, to: SocketAddr, len: usize) {
+        for place in [&mut self.active, &mut self.candidate].into_iter().flatten() {
+            if place.address == to {
+                place.sent += len as u64;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_millis(100);
+    const LEN: usize = 1200;
+
+    fn address(port: u16) -> SocketAddr {
+        ([192, 0, 2, 1], port).into()
+    }
+
+    #[test]
+    fn nothing_is_sent_to_an_address_beyond_three_times_what_came_from_it() {
+        let mut paths = Paths::new(None, [1; 32]);
+        assert_eq!((paths.reach(1), paths.poll(Duration::ZERO, TIMEOUT, LEN)), (None, None));
+        paths.received(address(1), 500, true);
+        let mut now = Duration::ZERO;
+        let mut sent = 0;
+        for _ in 0..100 {
+            now += Duration::from_secs(1);
+            while let Some((to, _)) = paths.poll(now, TIMEOUT, LEN) {
+                paths.sent(to, LEN);
+                sent += LEN;
+            }
+            while let Some(to) = paths.reach(100) {
+                paths.sent(to, 100);
+                sent += 100;
+            }
+        }
+        assert!(sent <= 1500, "{sent}");
+        assert_eq!(paths.validated(), None);
+        assert_eq!(paths.timeout(TIMEOUT, LEN), None, "it waits for packets, not for time");
+    }
+
+    #[test]
+    fn an_address_is_adopted_after_an_answer_from_there() {
+        let mut paths = Paths::new(Some(address(1)), [1; 32]);
+        let now = Duration::from_millis(10);
+        let (to, path) = paths.poll(now, TIMEOUT, LEN).expect("a challenge");
+        assert_eq!(to, address(1));
+        let answer = Path { challenge: None, response: path.challenge };
+        let later = now * 3;
+        assert_eq!(paths.answer(later, address(2), &answer), None, "from elsewhere");
+        let wrong = Path { challenge: None, response: Some([0; 8]) };
+        assert_eq!(paths.answer(later, address(1), &wrong), None);
+        assert_eq!(paths.validated(), None);
+        let change = paths.answer(later, address(1), &answer);
+        assert_eq!(change, Some(Change::Validated(now * 2)));
+        assert_eq!(paths.validated(), Some(address(1)));
+        // an old packet from elsewhere says nothing; a new one makes a challenge
+        paths.received(address(2), LEN, false);
+        assert_eq!(paths.poll(later, TIMEOUT, LEN), None);
+        paths.received(address(2), LEN, true);
+        let (to, path) = paths.poll(later, TIMEOUT, LEN).expect("a challenge");
+        assert_eq!((to, paths.validated()), (address(2), Some(address(1))));
+        let answer = Path { challenge: None, response: path.challenge };
+        let change = paths.answer(later + now, address(2), &answer);
+        assert_eq!(change, Some(Change::Moved { elsewhere: false, rtt: now }));
+        assert_eq!(paths.validated(), Some(address(2)));
+    }
+
+    #[test]
+    fn an_address_that_never_answers_is_given_up() {
+        let mut paths = Paths::new(Some(address(1)), [1; 32]);
+        let (_, path) = paths.poll(Duration::ZERO, TIMEOUT, LEN).expect("a challenge");
+        let answer = Path { challenge: None, response: path.challenge };
+        paths.answer(Duration::ZERO, address(1), &answer).expect("validated");
+        paths.received(address(2), 100 * LEN, true);
+        let mut challenges = 0;
+        while let Some(at) = paths.timeout(TIMEOUT, LEN) {
+            challenges += u32::from(paths.poll(at, TIMEOUT, LEN).is_some());
+        }
+        assert_eq!(challenges, MAX_CHALLENGES);
+        assert_eq!(paths.validated(), Some(address(1)));
+    }
+}

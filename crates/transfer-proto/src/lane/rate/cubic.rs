@@ -1,0 +1,70 @@
+//! The window beside others who fill the queue: CUBIC (RFC 9438), so that they
+//! find one of their own.
+
+use std::time::Duration;
+
+const C: f64 = 0.4;
+const BETA: f64 = 0.7;
+
+/// A congestion window, in octets.
+#[derive(Debug, Clone)]
+pub(crate) struct Cubic {
+    mss: f64,
+    window: f64,
+    /// Where the window was when it was last reduced.
+    top: f64,
+    /// What Reno would have (RFC 9438, section 4.3).
+    reno: f64,
+    epoch: Option<Duration>,
+    k: f64,
+    reduced_at: Option<Duration>,
+}
+
+impl Cubic {
+    /// Goes on from `window` octets at `now`: the plateau of a cubic.
+    pub(crate) fn new(now: Duration, window: f64, mss: f64) -> Self {
+        let window = window.max(4.0 * mss);
+        Self { mss, window, top: window, reno: window, epoch: Some(now), k: 0.0, reduced_at: None }
+    }
+
+    pub(crate) fn window(&self) -> f64 {
+        self.window
+    }
+
+    /// Time passed that does not count: the window was not in use.
+    pub(crate) fn pause(&mut self, paused: Duration) {
+        self.epoch = self.epoch.map(|epoch| epoch + paused);
+    }
+
+    /// `acked` octets arrived, and the window was used up.
+    pub(crate) fn acked(&mut self, now: Duration, acked: f64, rtt: Duration) {
+        let epoch = *self.epoch.get_or_insert(now);
+        let t = now.saturating_sub(epoch).as_secs_f64() + rtt.as_secs_f64();
+        let target = self.top + C * (t - self.k).powi(3) * self.mss;
+        let target = target.clamp(self.window, 1.5 * self.window);
+        self.window += (target - self.window) * (acked / self.window).min(1.0);
+        let alpha = if self.reno < self.top { 3.0 * (1.0 - BETA) / (1.0 + BETA) } else { 1.0 };
+        self.reno += alpha * self.mss * acked / self.window;
+        self.window = self.window.max(self.reno);
+    }
+
+    /// Packets sent at `sent` met a full queue. Once for each round trip: what was
+    /// sent before the last reduction says nothing new.
+    pub(crate) fn congested(&mut self, now: Duration, sent: Duration) {
+        if self.reduced_at.is_some_and(|reduced_at| sent <= reduced_at) {
+            return;
+        }
+        self.reduced_at = Some(now);
+        // fast convergence (RFC 9438, section 4.7)
+        let below = self.window < self.top;
+        self.top = if below { self.window * (1.0 + BETA) / 2.0 } else { self.window };
+        let before = self.window;
+        self.window = (self.window * BETA).max(4.0 * self.mss);
+        self.reno = self.window;
+        self.k = ((before.max(self.top) - self.window).max(0.0) / self.mss / C).cbrt();
+        if below {
+            self.k = ((self.top - self.window).max(0.0) / self.mss / C).cbrt();
+        }
+        self.epoch = Some(now);
+    }
+}

@@ -1,0 +1,331 @@
+//! How fast to send.
+//!
+//! Loss alone says little on the networks this is for: radio loses packets that
+//! no queue refused. So the rate follows a **model** of the path, and not each
+//! loss: the highest delivery rate of the last rounds and the lowest round trip
+//! are what the bottleneck can carry and how far it is, their product is what
+//! belongs in flight (BBR: Cardwell et al., ACM Queue 14(5), 2016;
+//! draft-ietf-ccwg-bbr). Rates are taken at the receiver's clock, which lost,
+//! late and bunched feedback does not disturb. Probing upwards for a round trip
+//! every few of them finds capacity that came free, and stops as soon as a queue
+//! shows; a probe is followed by sending less, so that alone the queue is empty
+//! most of the time and never longer than the ceiling.
+//!
+//! BBR bounds its model by loss (version 3: 2 % in a round), which 5 % of random
+//! loss would keep closed. Here loss counts as congestion only where the round
+//! trip says that the queue was long: a tail that drops is a full queue, chance is
+//! not (the discrimination of TCP Veno, Fu and Liew, 2003).
+//!
+//! A model that keeps its queue short starves beside senders that fill it, and
+//! starves them where the queue is short and drops do not slow it. So there is a
+//! second mode, as in Copa (Arun and Balakrishnan, NSDI 2018): where the queue does
+//! not empty although we have drained our part of it, somebody else fills it, and
+//! the window becomes CUBIC's (RFC 9438) until a pause finds the queue empty.
+
+mod cubic;
+mod filter;
+mod model;
+
+use std::time::Duration;
+
+use cubic::Cubic;
+use model::Model;
+
+/// Startup doubles the rate each round trip (draft-ietf-ccwg-bbr, 4 ln 2).
+const STARTUP_GAIN: f64 = 2.77;
+const DRAIN_GAIN: f64 = 0.35;
+const UP_GAIN: f64 = 1.25;
+const DOWN_GAIN: f64 = 0.75;
+/// While a queue stands that we have not made.
+const YIELD_GAIN: f64 = 0.92;
+/// How long the lowest round trip is believed.
+const MIN_RTT_AGE: Duration = Duration::from_secs(10);
+/// The same beside others, who hide it.
+const MIN_RTT_AGE_COMPETING: Duration = Duration::from_secs(30);
+/// RFC 9002, section 7.2.
+const INITIAL_PACKETS: f64 = 10.0;
+const MIN_PACKETS: f64 = 4.0;
+/// Cycles in a row in which the queue did not empty, before it is somebody's.
+const STANDING_CYCLES: u32 = 2;
+/// Between looks whether we are alone again.
+const TEST_INTERVAL: Duration = Duration::from_secs(5);
+/// Part of the bandwidth-delay product that is sent meanwhile.
+const TEST_GAIN: f64 = 0.6;
+
+/// What is asked of the rate.
+#[derive(Clone, Copy, Debug)]
+pub struct RateConfig {
+    /// The longest queueing delay that may be our own doing.
+    pub ceiling: Duration,
+    /// Octets a second that are never exceeded.
+    pub limit: Option<f64>,
+}
+
+impl Default for RateConfig {
+    fn default() -> Self {
+        Self { ceiling: Duration::from_millis(25), limit: None }
+    }
+}
+
+/// What one feedback, or the time that passed, says about the path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Report {
+    /// Octets known to have arrived, and taken as lost.
+    pub(crate) acked: u64,
+    pub(crate) lost: u64,
+    /// When the last of the lost ones was sent.
+    pub(crate) lost_sent: Duration,
+    pub(crate) rtt: Option<Duration>,
+    /// Octets a second; `limited`: no more than the source gave.
+    pub(crate) rate: Option<f64>,
+    pub(crate) limited: bool,
+    /// Octets on their way now.
+    pub(crate) in_flight: u64,
+    /// Octets delivered: now, and when the newest packet was sent.
+    pub(crate) delivered: u64,
+    pub(crate) delivered_before: u64,
+    /// Packets came with Congestion Experienced.
+    pub(crate) congested: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mode {
+    Startup,
+    Drain,
+    Down {
+        from_round: u64,
+    },
+    Cruise {
+        until_round: u64,
+    },
+    Up {
+        from_round: u64,
+    },
+    Compete,
+    /// Sending little, to see the queue empty.
+    Test {
+        since: Duration,
+        drained: Option<u64>,
+        competing: bool,
+    },
+}
+
+/// Decides rate and window from what feedback says.
+#[derive(Debug)]
+pub(crate) struct Controller {
+    config: RateConfig,
+    mss: f64,
+    mode: Mode,
+    model: Model,
+    /// Cycles in which the queue did not empty.
+    standing: u32,
+    /// Congestion showed where a cycle ends, when the queue should be empty.
+    marked: bool,
+    full_bandwidth: f64,
+    full_rounds: u32,
+    startup_window: f64,
+    cubic: Cubic,
+    test_at: Duration,
+    cycles: u64,
+}
+
+impl Controller {
+    /// Knows nothing yet. `mss`: octets of a packet.
+    pub(crate) fn new(config: RateConfig, mss: usize) -> Self {
+        let mss = mss as f64;
+        Self {
+            config,
+            mss,
+            mode: Mode::Startup,
+            model: Model::new(),
+            standing: 0,
+            marked: false,
+            full_bandwidth: 0.0,
+            full_rounds: 0,
+            startup_window: INITIAL_PACKETS * mss,
+            cubic: Cubic::new(Duration::ZERO, INITIAL_PACKETS * mss, mss),
+            test_at: Duration::ZERO,
+            cycles: 0,
+        }
+    }
+
+    /// Packets have another length from now on.
+    pub(crate) fn set_mss(&mut self, mss: usize) {
+        self.mss = mss as f64;
+    }
+
+    /// Begins again, on another path or after a silence.
+    pub(crate) fn restart(&mut self) {
+        *self = Self::new(self.config, self.mss as usize);
+    }
+
+    /// A round trip that was measured otherwise, by a challenge.
+    pub(crate) fn first_rtt(&mut self, now: Duration, rtt: Duration) {
+        self.model.sample_rtt(now, rtt);
+    }
+
+    /// Octets a second.
+    pub(crate) fn rate(&self) -> f64 {
+        let rtt = self.model.smoothed().map_or(0.333, |rtt| rtt.as_secs_f64().max(1e-4));
+        let bandwidth = self.model.bandwidth();
+        let rate = match self.mode {
+            Mode::Startup => (STARTUP_GAIN * bandwidth).max(self.startup_window / rtt),
+            Mode::Drain => DRAIN_GAIN * bandwidth,
+            Mode::Down { .. } => DOWN_GAIN * bandwidth,
+            Mode::Cruise { .. } if self.model.queue() > self.model.threshold() / 2 => {
+                YIELD_GAIN * bandwidth
+            }
+            Mode::Cruise { .. } | Mode::Test { .. } => bandwidth,
+            Mode::Up { .. } => UP_GAIN * bandwidth,
+            Mode::Compete => 1.2 * self.cubic.window() / rtt,
+        };
+        rate.max(2.0 * self.mss / rtt).min(self.config.limit.unwrap_or(f64::INFINITY))
+    }
+
+    /// Octets that may be on their way.
+    pub(crate) fn window(&self) -> u64 {
+        let (bdp, bandwidth) = (self.model.bdp(), self.model.bandwidth());
+        let window = match self.mode {
+            Mode::Startup => self.startup_window,
+            Mode::Compete => self.cubic.window(),
+            Mode::Test { .. } => TEST_GAIN * bdp,
+            _ => {
+                // what arrived and was not told of yet: feedback comes eight times
+                // in a round trip, trains once in a millisecond
+                let slack = bdp / 4.0 + bandwidth * 0.003 + 3.0 * self.mss;
+                bdp + (bandwidth * self.config.ceiling.as_secs_f64()).min(bdp) + slack
+            }
+        };
+        window.max(MIN_PACKETS * self.mss) as u64
+    }
+
+    /// Takes what a feedback says.
+    pub(crate) fn report(&mut self, now: Duration, report: &Report) {
+        let round_over = self.model.report(now, report);
+        let congested = report.congested || (report.lost > 0 && self.model.queue_is_long());
+        self.advance(now, report, round_over, congested);
+        if round_over {
+            if matches!(self.mode, Mode::Cruise { .. } | Mode::Down { .. }) {
+                self.model.distrust_bandwidth();
+            }
+            self.model.end_round();
+        }
+    }
+
+    fn advance(&mut self, now: Duration, report: &Report, round_over: bool, congested: bool) {
+        let (round, bdp) = (self.model.rounds(), self.model.bdp());
+        let in_flight = report.in_flight as f64;
+        match self.mode {
+            Mode::Startup => {
+                if !report.limited {
+                    self.startup_window += report.acked as f64;
+                }
+                if round_over && self.is_full(report, congested) {
+                    self.mode = Mode::Drain;
+                }
+            }
+            Mode::Drain if in_flight <= bdp => self.cruise(),
+            Mode::Down { from_round } if in_flight <= bdp || round >= from_round + 3 => {
+                self.cruise();
+            }
+            Mode::Cruise { until_round } if round >= until_round => self.end_cycle(now, report),
+            Mode::Cruise { until_round } => {
+                self.marked |= congested && round + 2 >= until_round;
+            }
+            Mode::Up { from_round } => {
+                let whole = in_flight >= UP_GAIN * bdp || self.model.queue() > self.most_queue();
+                let over = round > from_round && whole;
+                if over || congested || round > from_round + 2 {
+                    self.mode = Mode::Down { from_round: round };
+                }
+            }
+            Mode::Compete => self.compete(now, report, congested),
+            Mode::Test { since, drained: None, competing } => {
+                if report.in_flight <= self.window() {
+                    self.model.begin_floor();
+                    self.mode = Mode::Test { since, drained: Some(round), competing };
+                }
+            }
+            Mode::Test { since, drained: Some(drained), competing } if round >= drained + 2 => {
+                self.end_test(now, since, competing);
+            }
+            Mode::Drain | Mode::Down { .. } | Mode::Test { .. } => {}
+        }
+    }
+
+    /// Whether the rate has stopped growing (draft-ietf-ccwg-bbr, section 5.3.1.2).
+    fn is_full(&mut self, report: &Report, congested: bool) -> bool {
+        if report.limited {
+            return false;
+        }
+        let bandwidth = self.model.bandwidth();
+        if bandwidth >= 1.25 * self.full_bandwidth {
+            self.full_bandwidth = bandwidth;
+            self.full_rounds = 0;
+            return false;
+        }
+        self.full_rounds += 1;
+        self.full_rounds >= 3 || self.model.queue_stood_this_round() || congested
+    }
+
+    fn cruise(&mut self) {
+        self.model.begin_floor();
+        self.marked = false;
+        self.cycles += 1;
+        // not always as many, so that two do not keep step
+        let rounds = 4 + self.cycles * 7 % 3;
+        self.mode = Mode::Cruise { until_round: self.model.rounds() + rounds };
+    }
+
+    fn end_cycle(&mut self, now: Duration, report: &Report) {
+        let stood = self.marked || self.model.queue_stood();
+        self.standing = if stood { self.standing + 1 } else { 0 };
+        self.mode = if self.standing >= STANDING_CYCLES {
+            self.standing = 0;
+            let rtt = self.model.smoothed().unwrap_or_default().as_secs_f64();
+            let window = (report.in_flight as f64).max(self.model.bandwidth() * rtt);
+            self.cubic = Cubic::new(now, window, self.mss);
+            self.test_at = now + TEST_INTERVAL;
+            Mode::Compete
+        } else if self.model.min_rtt_age(now) > MIN_RTT_AGE {
+            Mode::Test { since: now, drained: None, competing: false }
+        } else {
+            Mode::Up { from_round: self.model.rounds() }
+        };
+    }
+
+    fn compete(&mut self, now: Duration, report: &Report, congested: bool) {
+        let rtt = self.model.smoothed().unwrap_or_default();
+        if congested {
+            // a mark does not say of when it is: of a round trip ago, about
+            let marked = now.saturating_sub(rtt);
+            let sent = if report.lost > 0 { report.lost_sent } else { marked };
+            self.cubic.congested(now, sent);
+        } else if (report.in_flight + report.acked) as f64 >= 0.8 * self.cubic.window() {
+            self.cubic.acked(now, report.acked as f64, rtt);
+        }
+        if now >= self.test_at {
+            self.mode = Mode::Test { since: now, drained: None, competing: true };
+        }
+    }
+
+    fn end_test(&mut self, now: Duration, since: Duration, competing: bool) {
+        let believed = if competing { MIN_RTT_AGE_COMPETING } else { MIN_RTT_AGE };
+        if self.model.min_rtt_age(now) > believed {
+            self.model.replace_min_rtt(now);
+        }
+        if competing && self.model.queue_stood() {
+            self.cubic.pause(now.saturating_sub(since));
+            self.test_at = now + TEST_INTERVAL;
+            self.mode = Mode::Compete;
+        } else {
+            self.standing = 0;
+            self.mode = Mode::Up { from_round: self.model.rounds() };
+        }
+    }
+
+    /// The queue that probing may make.
+    fn most_queue(&self) -> Duration {
+        (self.model.min_rtt() / 4).min(self.config.ceiling).max(Duration::from_millis(1))
+    }
+}

@@ -1,0 +1,171 @@
+//! What is known of the path: the bottleneck's rate, the round trip without a
+//! queue, and the queue.
+
+use std::time::Duration;
+
+use super::Report;
+use super::filter::Max;
+
+/// Rounds that the bandwidth is remembered: longer than a cycle.
+const BANDWIDTH_ROUNDS: u64 = 10;
+/// Milliseconds that the highest round trip is remembered.
+const MAX_RTT_MS: u64 = 10_000;
+
+/// A path, as feedback shows it.
+#[derive(Debug)]
+pub(super) struct Model {
+    bandwidth: Max,
+    latest_rate: f64,
+    rtt: Option<Duration>,
+    smoothed: Duration,
+    min_rtt: Option<Duration>,
+    min_rtt_at: Duration,
+    max_rtt: Max,
+    /// The lowest round trip since [`Model::begin_floor`].
+    floor: Duration,
+    rounds: u64,
+    round_ends: u64,
+    round_floor: Duration,
+    round_acked: u64,
+    round_lost: u64,
+}
+
+impl Model {
+    pub(super) fn new() -> Self {
+        Self {
+            bandwidth: Max::new(BANDWIDTH_ROUNDS),
+            latest_rate: 0.0,
+            rtt: None,
+            smoothed: Duration::ZERO,
+            min_rtt: None,
+            min_rtt_at: Duration::ZERO,
+            max_rtt: Max::new(MAX_RTT_MS),
+            floor: Duration::MAX,
+            rounds: 0,
+            round_ends: 0,
+            round_floor: Duration::MAX,
+            round_acked: 0,
+            round_lost: 0,
+        }
+    }
+
+    /// Takes what a feedback says; true if a round trip is over.
+    pub(super) fn report(&mut self, now: Duration, report: &Report) -> bool {
+        self.round_acked += report.acked;
+        self.round_lost += report.lost;
+        let over = report.acked > 0 && report.delivered_before >= self.round_ends;
+        if over {
+            self.rounds += 1;
+            self.round_ends = report.delivered;
+        }
+        if let Some(rtt) = report.rtt {
+            self.round_floor = self.round_floor.min(rtt);
+            self.sample_rtt(now, rtt);
+        }
+        if let Some(rate) = report.rate {
+            self.latest_rate = rate;
+            if !report.limited || rate > self.bandwidth.get() {
+                self.bandwidth.push(self.rounds, rate);
+            }
+        }
+        over
+    }
+
+    /// Begins another round trip.
+    pub(super) fn end_round(&mut self) {
+        (self.round_acked, self.round_lost, self.round_floor) = (0, 0, Duration::MAX);
+    }
+
+    pub(super) fn sample_rtt(&mut self, now: Duration, rtt: Duration) {
+        self.smoothed = match self.rtt {
+            None => rtt,
+            Some(_) => (self.smoothed * 7 + rtt) / 8,
+        };
+        self.rtt = Some(rtt);
+        self.floor = self.floor.min(rtt);
+        self.max_rtt.push(now.as_millis() as u64, rtt.as_secs_f64());
+        // close to the lowest is as good: the queue was empty
+        if self.min_rtt.is_none_or(|min| rtt <= min + min / 32) {
+            self.min_rtt_at = now;
+        }
+        self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
+    }
+
+    /// Octets a second.
+    pub(super) fn bandwidth(&self) -> f64 {
+        self.bandwidth.get()
+    }
+
+    /// Believes the last rate alone, if a fifth of a round was lost: the path
+    /// carries less than it did.
+    pub(super) fn distrust_bandwidth(&mut self) {
+        if self.round_lost as f64 > 0.2 * (self.round_acked + self.round_lost) as f64 {
+            self.bandwidth.reset(self.rounds, self.latest_rate);
+        }
+    }
+
+    /// Round trips that were.
+    pub(super) fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// The smoothed round trip, if any was measured.
+    pub(super) fn smoothed(&self) -> Option<Duration> {
+        self.rtt.map(|_| self.smoothed)
+    }
+
+    /// The round trip without a queue; 0 if none was measured.
+    pub(super) fn min_rtt(&self) -> Duration {
+        self.min_rtt.unwrap_or_default()
+    }
+
+    /// How long nothing has shown that it is still that.
+    pub(super) fn min_rtt_age(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.min_rtt_at)
+    }
+
+    /// Takes the lowest round trip since the floor began for it.
+    pub(super) fn replace_min_rtt(&mut self, now: Duration) {
+        if self.floor != Duration::MAX {
+            self.min_rtt = Some(self.floor);
+            self.min_rtt_at = now;
+        }
+    }
+
+    /// From now on the queue should be empty.
+    pub(super) fn begin_floor(&mut self) {
+        self.floor = Duration::MAX;
+    }
+
+    /// Whether the queue was never empty since then.
+    pub(super) fn queue_stood(&self) -> bool {
+        self.floor != Duration::MAX && self.floor > self.min_rtt() + self.threshold()
+    }
+
+    /// Whether it was not in this round.
+    pub(super) fn queue_stood_this_round(&self) -> bool {
+        self.round_floor != Duration::MAX && self.round_floor > self.min_rtt() + self.threshold()
+    }
+
+    /// How long the newest packet waited.
+    pub(super) fn queue(&self) -> Duration {
+        self.rtt.unwrap_or_default().saturating_sub(self.min_rtt())
+    }
+
+    /// A queue below this is none.
+    pub(super) fn threshold(&self) -> Duration {
+        (self.min_rtt() / 8).max(Duration::from_micros(1500))
+    }
+
+    /// Whether the queue is near the longest that was seen: a loss is then a tail
+    /// that drops.
+    pub(super) fn queue_is_long(&self) -> bool {
+        let longest = self.max_rtt.get() - self.min_rtt().as_secs_f64();
+        self.queue() > self.threshold() / 2 && self.queue().as_secs_f64() >= 0.5 * longest
+    }
+
+    /// Octets that belong in flight.
+    pub(super) fn bdp(&self) -> f64 {
+        self.bandwidth() * self.min_rtt().as_secs_f64()
+    }
+}

@@ -1,0 +1,321 @@
+//! The sending half: what is to be sent next, when, and what feedback says of it.
+
+use std::time::Duration;
+
+use super::feedback::{Feedback, Ranges};
+use super::limits::{MIN_MTU, OVERHEAD};
+use super::mtu::MtuSearch;
+use super::pacer::Pacer;
+use super::payload::DATA_HEAD;
+use super::queue::{Piece, Queue};
+use super::rate::{Controller, RateConfig, Report};
+use super::rtt::Rtt;
+use super::sent::{Carried, Fate, Outcome, SentPackets};
+
+/// Feedback is asked for this often in a round trip,
+const ASKS_PER_RTT: u32 = 8;
+/// and after this many packets at the latest.
+const MOST_UNASKED: u32 = 256;
+/// Timeouts without feedback after which nothing but probes is sent (RFC 8085,
+/// section 3.1.3, asks for a circuit breaker; DATAPATH rule 18 names three).
+const SILENT_TIMEOUTS: u32 = 3;
+const MAX_BACKOFF: u32 = 6;
+
+/// Sends data, and probes where there is no answer.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    queue: Queue,
+    sent: SentPackets,
+    rtt: Rtt,
+    rate: Controller,
+    pacer: Pacer,
+    mtu: MtuSearch,
+    asked_at: Option<Duration>,
+    unasked: u32,
+    /// When an answer is overdue, if one is awaited.
+    overdue_at: Option<Duration>,
+    timeouts: u32,
+    probe_due: bool,
+    congested: u32,
+    lost: u64,
+    settled: Vec<u32>,
+    newest_feedback: Option<(u64, u64)>,
+}
+
+/// A packet to be made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Plan {
+    /// A probe of this length, sealed.
+    Probe(usize),
+    /// Data: packets of this length, sealed, and how many at most.
+    Data {
+        /// Octets of a packet, sealed.
+        len: usize,
+        /// Packets that rate and window allow.
+        packets: usize,
+    },
+}
+
+impl Sender {
+    pub(crate) fn new(rate: RateConfig, max_packet: usize) -> Self {
+        Self {
+            queue: Queue::default(),
+            sent: SentPackets::default(),
+            rtt: Rtt::default(),
+            rate: Controller::new(rate, MIN_MTU),
+            pacer: Pacer::default(),
+            mtu: MtuSearch::new(max_packet),
+            asked_at: None,
+            unasked: 0,
+            overdue_at: None,
+            timeouts: 0,
+            probe_due: false,
+            congested: 0,
+            lost: 0,
+            settled: Vec::new(),
+            newest_feedback: None,
+        }
+    }
+
+    pub(crate) fn queue(&mut self) -> &mut Queue {
+        &mut self.queue
+    }
+
+    pub(crate) fn waiting(&self) -> u64 {
+        self.queue.waiting()
+    }
+
+    pub(crate) fn rtt(&self) -> &Rtt {
+        &self.rtt
+    }
+
+    pub(crate) fn mtu(&self) -> usize {
+        self.mtu.current()
+    }
+
+    /// Octets a second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.rate.rate()
+    }
+
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.sent.in_flight()
+    }
+
+    /// Octets of packets lost since the beginning.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Whether nothing is sent but probes, because nobody answers.
+    pub(crate) fn silent(&self) -> bool {
+        self.timeouts >= SILENT_TIMEOUTS
+    }
+
+    /// A file all of whose octets arrived, once.
+    pub(crate) fn settled(&mut self) -> Option<u32> {
+        self.settled.pop()
+    }
+
+    /// A challenge came back.
+    pub(crate) fn validated(&mut self, now: Duration, rtt: Duration) {
+        self.rtt.sample(rtt);
+        self.rate.first_rtt(now, rtt);
+    }
+
+    /// Another path, of which nothing is known but its round trip.
+    pub(crate) fn moved(&mut self, now: Duration, rtt: Duration, max_packet: usize) {
+        self.rtt = Rtt::default();
+        self.mtu = MtuSearch::new(max_packet);
+        self.rate.restart();
+        self.rate.set_mss(self.mtu.current());
+        self.validated(now, rtt);
+    }
+
+    /// What is to be sent now.
+    pub(crate) fn plan(&mut self, now: Duration) -> Option<Plan> {
+        if self.probe_due {
+            return Some(Plan::Probe(OVERHEAD + 1));
+        }
+        if self.silent() || self.sent.full() {
+            return None;
+        }
+        // while nothing is sent, the path's MTU is of no use
+        if self.queue.outstanding()
+            && self.rtt.smoothed().is_some()
+            && self.sent.delivered() > 0
+            && let Some(len) = self.mtu.probe(now)
+        {
+            return Some(Plan::Probe(len));
+        }
+        let len = self.mtu.current();
+        if self.queue.waiting() == 0 || now < self.pacer.next() {
+            return None;
+        }
+        let room = self.rate.window().checked_sub(self.sent.in_flight())?;
+        let packets =
+            (room as usize / len).min((Pacer::train(self.rate.rate()) as usize / len).max(1));
+        (packets > 0).then_some(Plan::Data { len, packets })
+    }
+
+    /// The next piece of a train, for a packet of `len` octets.
+    pub(crate) fn take(&mut self, len: usize) -> Option<Piece> {
+        self.queue.take((len - OVERHEAD - DATA_HEAD) as u64)
+    }
+
+    /// Whether the next packet of data is to ask for feedback. `last`: of its
+    /// train.
+    pub(crate) fn asks(&mut self, now: Duration, last: bool) -> bool {
+        let interval = self.rtt.get() / ASKS_PER_RTT;
+        let due = self.unasked >= MOST_UNASKED
+            || (last
+                && (self.asked_at.is_none_or(|asked_at| now >= asked_at + interval)
+                    || self.queue.waiting() == 0));
+        if due {
+            self.asked_at = Some(now);
+            self.unasked = 0;
+        } else {
+            self.unasked += 1;
+        }
+        due
+    }
+
+    /// Notes that a packet left.
+    pub(crate) fn sent(&mut self, now: Duration, number: u64, carried: Carried, len: usize) {
+        self.sent.push(now, number, carried, len);
+        match carried {
+            Carried::Nothing => return,
+            Carried::Probe => {
+                self.probe_due = false;
+            }
+            Carried::Data(_) => {
+                self.pacer.sent(now, len as u64, self.rate.rate());
+                if self.queue.waiting() == 0 {
+                    self.sent.set_limited();
+                }
+            }
+        }
+        // counted from the last answer, not from the last packet
+        if self.overdue_at.is_none() {
+            self.await_answer(now);
+        }
+    }
+
+    /// When something is to be done without a packet.
+    pub(crate) fn timeout(&self, now: Duration) -> Option<Duration> {
+        let mut at = match (self.overdue_at, self.sent.loss_at()) {
+            (Some(overdue), Some(loss)) => Some(overdue.min(loss)),
+            (one, other) => one.or(other),
+        };
+        let window = self.rate.window();
+        let open = window >= self.sent.in_flight() + self.mtu.current() as u64;
+        if self.probe_due {
+            at = Some(now);
+        } else if self.queue.waiting() > 0 && open && !self.silent() && !self.sent.full() {
+            at = Some(at.map_or(self.pacer.next(), |at| at.min(self.pacer.next())));
+        }
+        at
+    }
+
+    /// Time has passed.
+    pub(crate) fn handle_timeout(&mut self, now: Duration) {
+        if self.sent.loss_at().is_some_and(|at| at <= now) {
+            let Self { sent, rtt, queue, mtu, settled, .. } = self;
+            let outcome = sent.expire(now, rtt, |fate| tell(queue, mtu, settled, fate));
+            self.report(now, &outcome, false);
+        }
+        if self.overdue_at.is_some_and(|at| at <= now) {
+            self.timeouts += 1;
+            self.probe_due = true;
+            if self.timeouts == SILENT_TIMEOUTS {
+                let Self { sent, queue, mtu, settled, .. } = self;
+                sent.lose_all(|fate| tell(queue, mtu, settled, fate));
+                self.rate.restart();
+                self.rate.set_mss(self.mtu.current());
+            }
+            self.await_answer(now);
+        }
+    }
+
+    /// Takes a feedback. One about packets that were never sent is ignored.
+    pub(crate) fn feedback(&mut self, now: Duration, next: u64, feedback: Feedback<Ranges<'_>>) {
+        let largest = feedback.largest.get();
+        // of two the older may come second: it says nothing new
+        let order = (largest, feedback.arrived_us.saturating_add(u64::from(feedback.age_us)));
+        if largest >= next || self.newest_feedback.is_some_and(|newest| order < newest) {
+            return;
+        }
+        self.newest_feedback = Some(order);
+        self.timeouts = 0;
+        self.probe_due = false;
+        let age = Duration::from_micros(u64::from(feedback.age_us));
+        let Self { sent, rtt, queue, mtu, settled, .. } = self;
+        let outcome = sent.acknowledge(
+            now,
+            (largest, feedback.arrived_us, age),
+            feedback.ranges,
+            rtt,
+            |fate| tell(queue, mtu, settled, fate),
+        );
+        if let Some(sample) = outcome.rtt {
+            self.rtt.sample(sample);
+        }
+        if outcome.longest > 0 && outcome.longest <= MIN_MTU {
+            self.mtu.short_arrived();
+        }
+        self.rate.set_mss(self.mtu.current());
+        let congested = feedback.congested != self.congested;
+        self.congested = feedback.congested;
+        self.report(now, &outcome, congested);
+        self.overdue_at = None;
+        if self.sent.in_flight() > 0 {
+            self.await_answer(now);
+        }
+    }
+
+    fn report(&mut self, now: Duration, outcome: &Outcome, congested: bool) {
+        self.lost += outcome.lost;
+        self.rate.report(
+            now,
+            &Report {
+                acked: outcome.acked,
+                lost: outcome.lost,
+                lost_sent: outcome.lost_sent,
+                rtt: outcome.rtt,
+                rate: outcome.rate,
+                limited: outcome.limited,
+                in_flight: self.sent.in_flight(),
+                delivered: self.sent.delivered(),
+                delivered_before: outcome.delivered_before,
+                congested,
+            },
+        );
+    }
+
+    fn await_answer(&mut self, now: Duration) {
+        // three of them without an answer, and nothing but probes is sent: they
+        // are not stretched before that
+        let backoff = self.timeouts.saturating_sub(SILENT_TIMEOUTS - 1).min(MAX_BACKOFF);
+        self.overdue_at = Some(now + self.rtt.timeout() * (1 << backoff));
+    }
+}
+
+/// Passes on what became of a packet.
+fn tell(queue: &mut Queue, mtu: &mut MtuSearch, settled: &mut Vec<u32>, fate: Fate) {
+    match fate {
+        Fate::Arrived(carried, len, number) => {
+            mtu.arrived(len, number);
+            if let Carried::Data(piece) = carried
+                && queue.arrived(piece)
+            {
+                settled.push(piece.file);
+            }
+        }
+        Fate::Lost(Carried::Data(piece), len, number) => {
+            mtu.data_lost(len, number);
+            queue.lose(piece);
+        }
+        Fate::Lost(Carried::Probe, len, _) => mtu.probe_lost(len),
+        Fate::Lost(Carried::Nothing, ..) => {}
+    }
+}

@@ -1,0 +1,406 @@
+//! What was sent and what became of it: acknowledgement, loss by number and by
+//! time (RFC 9002, section 6), and the delivery rate
+//! (draft-cheng-iccrg-delivery-rate-estimation, taken at the receiver's clock).
+
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::queue::Piece;
+use super::rtt::Rtt;
+
+/// Packets that it remembers at most: what bounds its memory.
+pub(crate) const MAX_SENT: usize = 1 << 17;
+/// RFC 9002, section 6.1.1.
+const REORDERING: u64 = 3;
+/// From here on only time tells loss from reordering.
+const MAX_REORDERING: u64 = 1 << 14;
+
+/// What a packet carried.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Carried {
+    /// Octets of a file.
+    Data(Piece),
+    /// Nothing, but an answer is asked for; a search for the path's MTU, perhaps.
+    Probe,
+    /// Nothing that anyone answers.
+    Nothing,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    InFlight,
+    Lost,
+    Settled,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    at: Duration,
+    carried: Carried,
+    len: u16,
+    state: State,
+    limited: bool,
+    /// What was known when it was sent, for the delivery rate.
+    delivered: u64,
+    delivered_us: u64,
+    first_at: Duration,
+}
+
+/// Packets sent and not settled, in order of their numbers, without gaps.
+#[derive(Debug, Default)]
+pub(crate) struct SentPackets {
+    packets: VecDeque<Packet>,
+    /// The first one's number.
+    base: u64,
+    in_flight: u64,
+    largest: Option<u64>,
+    reordering: u64,
+    delivered: u64,
+    /// When the last packet that we know of arrived there.
+    delivered_us: u64,
+    /// When the packet was sent that the current sample begins with.
+    first_at: Duration,
+    /// Octets delivered when the sender will not be limited by its source.
+    limited_until: u64,
+    loss_at: Option<Duration>,
+}
+
+/// What one feedback changed.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// Octets of packets that are now known to have arrived,
+    pub(crate) acked: u64,
+    /// and of packets that are now taken as lost, MTU probes not counted.
+    pub(crate) lost: u64,
+    /// Round trip of the newest packet.
+    pub(crate) rtt: Option<Duration>,
+    /// Octets a second.
+    pub(crate) rate: Option<f64>,
+    /// The rate is the source's, not the path's.
+    pub(crate) limited: bool,
+    /// Octets delivered when the newest packet was sent.
+    pub(crate) delivered_before: u64,
+    /// The longest packet that arrived.
+    pub(crate) longest: usize,
+    /// When the last of the lost packets was sent.
+    pub(crate) lost_sent: Duration,
+    /// Packets declared lost that came after all.
+    pub(crate) spurious: u64,
+}
+
+/// What is told of each packet: what it carried, its length, its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fate {
+    Arrived(Carried, usize, u64),
+    Lost(Carried, usize, u64),
+}
+
+impl SentPackets {
+    /// Octets on their way.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Octets delivered since the beginning.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Whether no more may be sent until some are settled.
+    pub(crate) fn full(&self) -> bool {
+        self.packets.len() >= MAX_SENT
+    }
+
+    /// When the next packet is to be taken as lost.
+    pub(crate) fn loss_at(&self) -> Option<Duration> {
+        self.loss_at
+    }
+
+    /// Notes that the source had nothing to send.
+    pub(crate) fn set_limited(&mut self) {
+        self.limited_until = (self.delivered + self.in_flight).max(1);
+    }
+
+    /// Notes a packet; numbers come without gaps.
+    pub(crate) fn push(&mut self, now: Duration, number: u64, carried: Carried, len: usize) {
+        if self.packets.is_empty() {
+            self.base = number;
+        }
+        if carried == Carried::Nothing {
+            if !self.packets.is_empty() {
+                self.packets.push_back(Packet {
+                    at: now,
+                    carried,
+                    len: 0,
+                    state: State::Settled,
+                    limited: false,
+                    delivered: 0,
+                    delivered_us: 0,
+                    first_at: now,
+                });
+            }
+            return;
+        }
+        if self.in_flight == 0 {
+            self.first_at = now;
+        }
+        self.in_flight += len as u64;
+        self.packets.push_back(Packet {
+            at: now,
+            carried,
+            len: len as u16,
+            state: State::InFlight,
+            limited: self.limited_until > 0,
+            delivered: self.delivered,
+            delivered_us: self.delivered_us,
+            first_at: self.first_at,
+        });
+    }
+
+    /// Takes the ranges of a feedback: `largest` arrived `age` before it was
+    /// made, at `arrived_us` by the receiver's clock.
+    pub(crate) fn acknowledge(
+        &mut self,
+        now: Duration,
+        (largest, arrived_us, age): (u64, u64, Duration),
+        ranges: impl Iterator<Item = RangeInclusive<u64>>,
+        rtt: &Rtt,
+        mut tell: impl FnMut(Fate),
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut newest: Option<(u64, Packet)> = None;
+        for range in ranges {
+            let (first, last) = (*range.start().max(&self.base), *range.end());
+            if last < self.base {
+                break;
+            }
+            let from = (first - self.base) as usize;
+            let to = ((last - self.base + 1) as usize).min(self.packets.len());
+            for (at, packet) in self.packets.range_mut(from.min(to)..to).enumerate() {
+                match packet.state {
+                    State::Settled => continue,
+                    State::InFlight => self.in_flight -= u64::from(packet.len),
+                    State::Lost => {
+                        // it was only late: what is that much later is not lost
+                        let late = largest.saturating_sub(first + at as u64);
+                        self.reordering = self.reordering.max(late + late / 4).min(MAX_REORDERING);
+                        outcome.spurious += 1;
+                    }
+                }
+                let (len, number) = (usize::from(packet.len), first + at as u64);
+                outcome.acked += u64::from(packet.len);
+                outcome.longest = outcome.longest.max(len);
+                if packet.state == State::InFlight {
+                    tell(Fate::Arrived(packet.carried, len, number));
+                }
+                packet.state = State::Settled;
+                if newest.is_none_or(|(newest, _)| newest < number) {
+                    newest = Some((number, *packet));
+                }
+            }
+        }
+        self.delivered += outcome.acked;
+        if let Some((number, packet)) = newest {
+            self.largest = self.largest.max(Some(number));
+            outcome.delivered_before = packet.delivered;
+            outcome.limited = packet.limited;
+            if number == largest {
+                let elapsed = now.saturating_sub(packet.at);
+                outcome.rtt = Some(elapsed.saturating_sub(age.min(elapsed / 2)));
+                self.rate(&packet, arrived_us, &mut outcome);
+            }
+        }
+        if self.limited_until > 0 && self.delivered > self.limited_until {
+            self.limited_until = 0;
+        }
+        self.find_lost(now, rtt, &mut outcome, &mut tell);
+        outcome
+    }
+
+    fn rate(&mut self, packet: &Packet, arrived_us: u64, outcome: &mut Outcome) {
+        self.first_at = packet.at;
+        let (since, until) = (packet.delivered_us, arrived_us);
+        self.delivered_us = arrived_us;
+        // before the first feedback there is no time to begin with
+        if since == 0 {
+            return;
+        }
+        let received = Duration::from_micros(until.saturating_sub(since));
+        let interval = received.max(packet.at.saturating_sub(packet.first_at));
+        if !interval.is_zero() {
+            let octets = self.delivered - packet.delivered;
+            outcome.rate = Some(octets as f64 / interval.as_secs_f64());
+        }
+    }
+
+    /// Takes packets as lost whose time has come.
+    pub(crate) fn expire(
+        &mut self,
+        now: Duration,
+        rtt: &Rtt,
+        mut tell: impl FnMut(Fate),
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        self.find_lost(now, rtt, &mut outcome, &mut tell);
+        outcome
+    }
+
+    /// Takes everything on its way as lost.
+    pub(crate) fn lose_all(&mut self, mut tell: impl FnMut(Fate)) {
+        for (number, packet) in (self.base..).zip(&mut self.packets) {
+            if packet.state == State::InFlight {
+                packet.state = State::Lost;
+                tell(Fate::Lost(packet.carried, usize::from(packet.len), number));
+            }
+        }
+        self.in_flight = 0;
+        self.loss_at = None;
+    }
+
+    fn find_lost(
+        &mut self,
+        now: Duration,
+        rtt: &Rtt,
+        outcome: &mut Outcome,
+        tell: &mut impl FnMut(Fate),
+    ) {
+        self.loss_at = None;
+        let Some(largest) = self.largest else { return };
+        let delay = rtt.loss_delay();
+        let reordering = self.reordering.max(REORDERING);
+        let below = (largest.saturating_sub(self.base) as usize).min(self.packets.len());
+        for (number, packet) in (self.base..).zip(self.packets.range_mut(..below)) {
+            if packet.state != State::InFlight {
+                continue;
+            }
+            let due = packet.at + delay;
+            if largest - number >= reordering || due <= now {
+                packet.state = State::Lost;
+                self.in_flight -= u64::from(packet.len);
+                if matches!(packet.carried, Carried::Data(_)) {
+                    outcome.lost += u64::from(packet.len);
+                    outcome.lost_sent = outcome.lost_sent.max(packet.at);
+                }
+                tell(Fate::Lost(packet.carried, usize::from(packet.len), number));
+            } else if self.loss_at.is_none_or(|loss_at| due < loss_at) {
+                self.loss_at = Some(due);
+            }
+        }
+        // lost ones are remembered for a while: they may come after all
+        while let Some(packet) = self.packets.front() {
+            let settled = match packet.state {
+                State::Settled => true,
+                State::Lost => packet.at + delay * 2 < now,
+                State::InFlight => false,
+            };
+            if !settled && self.packets.len() < MAX_SENT / 2 {
+                break;
+            }
+            if packet.state == State::InFlight {
+                break;
+            }
+            self.packets.pop_front();
+            self.base += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const LEN: usize = 1000;
+
+    fn rtt() -> Rtt {
+        let mut rtt = Rtt::default();
+        rtt.sample(80 * MS);
+        rtt
+    }
+
+    fn piece(number: u64) -> Piece {
+        Piece { file: 1, offset: number * 900, len: 900 }
+    }
+
+    /// Ten packets, a millisecond apart.
+    fn ten() -> SentPackets {
+        let mut sent = SentPackets::default();
+        for number in 0..10 {
+            let at = MS * number as u32;
+            sent.push(at, number, Carried::Data(piece(number)), LEN);
+        }
+        sent
+    }
+
+    /// What a feedback about `ranges` changes: outcome, and numbers lost.
+    fn feedback(
+        sent: &mut SentPackets,
+        now: Duration,
+        ranges: &[RangeInclusive<u64>],
+    ) -> (Outcome, Vec<u64>) {
+        let mut lost = Vec::new();
+        let largest = (*ranges[0].end(), 1_000_000, Duration::ZERO);
+        let outcome = sent.acknowledge(now, largest, ranges.iter().cloned(), &rtt(), |fate| {
+            if let Fate::Lost(_, _, number) = fate {
+                lost.push(number);
+            }
+        });
+        (outcome, lost)
+    }
+
+    #[test]
+    fn a_packet_is_lost_when_the_third_after_it_arrived_or_its_time_is_over() {
+        let mut sent = ten();
+        let (outcome, lost) = feedback(&mut sent, 90 * MS, &[7..=7, 0..=2]);
+        assert_eq!((outcome.acked, outcome.lost, lost), (4000, 2000, vec![3, 4]));
+        assert_eq!(outcome.rtt, Some(83 * MS));
+        assert_eq!(sent.in_flight(), 4000);
+        // 5 and 6 by time: nine eighths of 80 ms after they were sent
+        assert_eq!(sent.loss_at(), Some(95 * MS));
+        let mut lost = Vec::new();
+        let outcome = sent.expire(96 * MS, &rtt(), |fate| lost.push(fate));
+        assert_eq!((outcome.lost, lost.len()), (2000, 2));
+        // 8 and 9 may be on their way: nothing later has arrived
+        assert_eq!((sent.in_flight(), sent.loss_at()), (2000, None));
+    }
+
+    #[test]
+    fn reordering_that_was_seen_is_expected() {
+        let mut sent = ten();
+        let (_, lost) = feedback(&mut sent, 90 * MS, &[7..=7]);
+        assert_eq!(lost, [0, 1, 2, 3, 4]);
+        let (outcome, _) = feedback(&mut sent, 91 * MS, &[8..=8, 0..=7]);
+        assert_eq!((outcome.spurious, sent.in_flight()), (5, 1000));
+        for number in 10..20 {
+            sent.push(91 * MS, number, Carried::Data(piece(number)), LEN);
+        }
+        let (_, lost) = feedback(&mut sent, 92 * MS, &[17..=17]);
+        assert_eq!(lost, [] as [u64; 0], "the eighth after it is none too many now");
+    }
+
+    #[test]
+    fn a_feedback_that_says_it_again_changes_nothing() {
+        let mut sent = ten();
+        feedback(&mut sent, 90 * MS, &[9..=9, 0..=5]);
+        let (outcome, lost) = feedback(&mut sent, 90 * MS, &[9..=9, 0..=5]);
+        assert_eq!((outcome.acked, outcome.lost, outcome.rtt), (0, 0, None));
+        assert!(lost.is_empty());
+    }
+
+    #[test]
+    fn the_rate_is_taken_at_the_receiver() {
+        let mut sent = ten();
+        let all = |sent: &mut SentPackets, now, numbers: RangeInclusive<u64>, arrived_us| {
+            let largest = (*numbers.end(), arrived_us, Duration::ZERO);
+            sent.acknowledge(now, largest, std::iter::once(numbers), &rtt(), |_| {})
+        };
+        assert_eq!(all(&mut sent, 90 * MS, 0..=9, 1_000_000).rate, None);
+        for number in 10..30 {
+            sent.push(90 * MS, number, Carried::Data(piece(number)), LEN);
+        }
+        // 20 000 octets in 100 ms there, however late we hear of it
+        let outcome = all(&mut sent, 900 * MS, 0..=29, 1_100_000);
+        assert_eq!(outcome.rate.map(f64::round), Some(200_000.0));
+    }
+}

@@ -1,0 +1,366 @@
+//! Flows, the link between them, and time.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::super::testing::{Exporter, FromSecret, context};
+use super::super::{
+    Direction, Event, Lane, LaneConfig, LaneId, MAX_PACKET, Piece, RateConfig, Received,
+};
+use super::reference::{self, Tcp};
+use super::{Chance, Link};
+
+/// Octets of IP and UDP ahead of a packet.
+const HEADERS: usize = 28;
+/// What a flow keeps waiting to be sent.
+const AHEAD: u64 = 4 << 20;
+/// A bin of the goodput over time.
+pub(super) const BIN: Duration = Duration::from_millis(100);
+
+/// One of our transfers.
+pub(super) struct Ours<K: FromSecret> {
+    pub(super) sender: Lane<Exporter<K>>,
+    pub(super) receiver: Lane<Exporter<K>>,
+    /// Octets left to be given to the sender, and what was given.
+    left: u64,
+    given: u64,
+    /// Files that were given and have not arrived.
+    files: BTreeSet<u32>,
+    /// What arrived: starts and ends, by file.
+    arrived: BTreeMap<u32, BTreeMap<u64, u64>>,
+    pub(super) checked: bool,
+    pub(super) events: Vec<(Duration, Event)>,
+    pub(super) receiver_events: Vec<(Duration, Event)>,
+    /// Where the sender is seen from.
+    pub(super) sender_at: SocketAddr,
+    pub(super) receiver_at: SocketAddr,
+    pub(super) done_at: Option<Duration>,
+    pub(super) sent: u64,
+}
+
+enum Flow<K: FromSecret> {
+    Ours(Box<Ours<K>>),
+    Tcp(Tcp),
+}
+
+enum What {
+    ToReceiver(Vec<u8>, SocketAddr, bool),
+    ToSender(Vec<u8>, SocketAddr),
+    TcpPacket(u64),
+    TcpAck(u64),
+    Start,
+}
+
+/// All of it.
+pub(super) struct World<K: FromSecret> {
+    pub(super) now: Duration,
+    pub(super) link: Link,
+    /// Share of what goes back that is lost.
+    pub(super) feedback_loss: f64,
+    /// Nothing passes, in either direction.
+    pub(super) dark: bool,
+    chance: Chance,
+    heap: BinaryHeap<Reverse<(Duration, u64)>>,
+    coming: BTreeMap<u64, (usize, What)>,
+    events: u64,
+    buffer: Vec<u8>,
+    flows: Vec<(Duration, Flow<K>)>,
+    /// Octets of use that arrived, by flow and [`BIN`].
+    pub(super) goodput: Vec<Vec<u64>>,
+}
+
+/// What a file's octets are.
+fn octet(file: u32, at: u64) -> u8 {
+    (at.wrapping_mul(0x9e37_79b9).wrapping_add(u64::from(file) * 77) >> 13) as u8
+}
+
+impl<K: FromSecret> Ours<K> {
+    pub(super) fn new(seed: u64, octets: u64, rate: RateConfig, max_packet: usize) -> Self {
+        let sender_at: SocketAddr = ([192, 0, 2, 1], 1000 + seed as u16 % 1000).into();
+        let receiver_at: SocketAddr = ([192, 0, 2, 2], 7777).into();
+        let config = |sends, peer| LaneConfig {
+            transfer: context().transfer,
+            lane: LaneId(seed),
+            sends,
+            peer,
+            max_packet,
+            rate,
+            seed: [seed as u8; 32],
+        };
+        let lane = |config: &LaneConfig| Lane::new(config, Exporter::default()).expect("keys");
+        Self {
+            sender: lane(&config(Direction::ToServer, Some(receiver_at))),
+            receiver: lane(&config(Direction::ToClient, None)),
+            left: octets,
+            given: 0,
+            files: BTreeSet::new(),
+            arrived: BTreeMap::new(),
+            checked: false,
+            events: Vec::new(),
+            receiver_events: Vec::new(),
+            sender_at,
+            receiver_at,
+            done_at: None,
+            sent: 0,
+        }
+    }
+
+    /// Files of up to 3 MB, one after the other, or one large one.
+    fn give(&mut self) {
+        while self.left > 0 && self.sender.waiting() < AHEAD {
+            let len = if self.checked {
+                (self.given % 3_000_000 + 1).min(self.left)
+            } else {
+                AHEAD.min(self.left)
+            };
+            let (file, offset) = if self.checked {
+                (self.arrived.len() as u32 + self.given as u32, 0)
+            } else {
+                (0, self.given)
+            };
+            self.sender.send(Piece { file, offset, len });
+            self.files.insert(file);
+            self.left -= len;
+            self.given += len;
+        }
+    }
+
+    /// Octets that had not come before.
+    fn note(&mut self, file: u32, offset: u64, octets: &[u8]) -> u64 {
+        if self.checked {
+            for (at, found) in (offset..).zip(octets) {
+                assert_eq!(*found, octet(file, at), "octet {at} of file {file}");
+            }
+        }
+        let ranges = self.arrived.entry(file).or_default();
+        let (mut start, mut end) = (offset, offset + octets.len() as u64);
+        let mut new = end - start;
+        let touching: Vec<(u64, u64)> = ranges
+            .range(..=end)
+            .rev()
+            .map(|(&from, &to)| (from, to))
+            .take_while(|&(_, to)| to >= start)
+            .collect();
+        for (from, to) in touching {
+            new -= to.min(offset + octets.len() as u64).saturating_sub(from.max(offset));
+            start = start.min(from);
+            end = end.max(to);
+            ranges.remove(&from);
+        }
+        ranges.insert(start, end);
+        new
+    }
+
+    /// Octets that arrived.
+    pub(super) fn octets_arrived(&self) -> u64 {
+        self.arrived.values().flatten().map(|(from, to)| to - from).sum()
+    }
+}
+
+impl<K: FromSecret> World<K> {
+    pub(super) fn new(link: Link, seed: u64) -> Self {
+        Self {
+            now: Duration::ZERO,
+            link,
+            feedback_loss: 0.0,
+            dark: false,
+            chance: Chance(seed),
+            heap: BinaryHeap::new(),
+            coming: BTreeMap::new(),
+            events: 0,
+            buffer: vec![0; 1 << 16],
+            flows: Vec::new(),
+            goodput: Vec::new(),
+        }
+    }
+
+    pub(super) fn add_ours(&mut self, start: Duration, ours: Ours<K>) {
+        self.add(start, Flow::Ours(Box::new(ours)));
+    }
+
+    pub(super) fn add_tcp(&mut self, start: Duration) {
+        self.add(start, Flow::Tcp(Tcp::new(start)));
+    }
+
+    fn add(&mut self, start: Duration, flow: Flow<K>) {
+        self.flows.push((start, flow));
+        self.goodput.push(Vec::new());
+        self.schedule(start, self.flows.len() - 1, What::Start);
+    }
+
+    pub(super) fn ours(&mut self, flow: usize) -> &mut Ours<K> {
+        match &mut self.flows[flow].1 {
+            Flow::Ours(ours) => ours,
+            Flow::Tcp(_) => panic!("flow {flow} is a TCP"),
+        }
+    }
+
+    /// Megabits a second of use, between two times.
+    pub(super) fn mbps(&self, flow: usize, from: Duration, to: Duration) -> f64 {
+        let bin = |at: Duration| (at.as_millis() / BIN.as_millis()) as usize;
+        let octets: u64 = self.goodput[flow].iter().skip(bin(from)).take(bin(to) - bin(from)).sum();
+        octets as f64 * 8e-6 / (to - from).as_secs_f64()
+    }
+
+    /// Lets time pass.
+    pub(super) fn run(&mut self, until: Duration) {
+        let mut turns = 0;
+        while let Some(next) = self.next().filter(|&next| next <= until) {
+            turns = if next > self.now { 0 } else { turns + 1 };
+            assert!(turns < 10_000, "time stands still at {next:?}");
+            self.now = self.now.max(next);
+            while let Some(&Reverse((at, key))) = self.heap.peek() {
+                if at > self.now {
+                    break;
+                }
+                self.heap.pop();
+                if let Some((flow, what)) = self.coming.remove(&key) {
+                    self.arrive(flow, what);
+                }
+            }
+            for flow in 0..self.flows.len() {
+                if self.flows[flow].0 <= self.now {
+                    self.drive(flow);
+                }
+            }
+        }
+        self.now = until;
+    }
+
+    fn next(&self) -> Option<Duration> {
+        let coming = self.heap.peek().map(|Reverse((at, _))| *at);
+        let timers =
+            self.flows.iter().filter(|(start, _)| *start <= self.now).filter_map(|(_, flow)| {
+                match flow {
+                    Flow::Ours(ours) => {
+                        let timers =
+                            [ours.sender.timeout(self.now), ours.receiver.timeout(self.now)];
+                        timers.into_iter().flatten().min()
+                    }
+                    Flow::Tcp(tcp) => Some(tcp.last_ack + Duration::from_secs(1)),
+                }
+            });
+        coming.into_iter().chain(timers).min()
+    }
+
+    fn schedule(&mut self, at: Duration, flow: usize, what: What) {
+        self.events += 1;
+        self.heap.push(Reverse((at, self.events)));
+        self.coming.insert(self.events, (flow, what));
+    }
+
+    fn arrive(&mut self, flow: usize, what: What) {
+        let now = self.now;
+        let mut new = 0;
+        match (what, &mut self.flows[flow].1) {
+            (What::ToReceiver(mut packet, from, marked), Flow::Ours(ours)) => {
+                if let Ok(Received::Data { file, offset, octets }) =
+                    ours.receiver.handle(now, from, marked, &mut packet)
+                {
+                    new = ours.note(file, offset, octets);
+                }
+            }
+            (What::ToSender(mut packet, from), Flow::Ours(ours)) => {
+                let _ = ours.sender.handle(now, from, false, &mut packet);
+            }
+            (What::TcpPacket(number), Flow::Tcp(_)) => {
+                new = reference::LEN as u64 - 52;
+                let delay = self.link.delay;
+                self.schedule(now + delay, flow, What::TcpAck(number));
+            }
+            (What::TcpAck(number), Flow::Tcp(tcp)) => tcp.acked(now, number),
+            _ => {}
+        }
+        if new > 0 {
+            let bin = (now.as_millis() / BIN.as_millis()) as usize;
+            if self.goodput[flow].len() <= bin {
+                self.goodput[flow].resize(bin + 1, 0);
+            }
+            self.goodput[flow][bin] += new;
+        }
+    }
+
+    fn drive(&mut self, flow: usize) {
+        let now = self.now;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let (mut forward, mut back) = (Vec::new(), Vec::new());
+        match &mut self.flows[flow].1 {
+            Flow::Ours(ours) => {
+                ours.give();
+                ours.sender.handle_timeout(now);
+                ours.receiver.handle_timeout(now);
+                let checked = ours.checked;
+                let fill = |piece: Piece, octets: &mut [u8]| {
+                    if checked {
+                        for (at, place) in (piece.offset..).zip(octets) {
+                            *place = octet(piece.file, at);
+                        }
+                    }
+                };
+                while let Some(transmit) = ours.sender.transmit(now, &mut buffer, fill) {
+                    for packet in buffer[..transmit.len].chunks(transmit.segment) {
+                        assert!(packet.len() <= MAX_PACKET);
+                        ours.sent += 1;
+                        forward.push((
+                            packet.to_vec(),
+                            ours.sender_at,
+                            transmit.to == ours.receiver_at,
+                        ));
+                    }
+                }
+                while let Some(transmit) = ours.receiver.transmit(now, &mut buffer, fill) {
+                    let packet = buffer[..transmit.len].to_vec();
+                    back.push((packet, ours.receiver_at, transmit.to == ours.sender_at));
+                }
+                while let Some(event) = ours.sender.poll_event() {
+                    ours.events.push((now, event));
+                    if let Event::Arrived(file) = event {
+                        ours.files.remove(&file);
+                        if ours.left == 0 && ours.files.is_empty() {
+                            ours.done_at = Some(now);
+                        }
+                    }
+                }
+                while let Some(event) = ours.receiver.poll_event() {
+                    ours.receiver_events.push((now, event));
+                }
+            }
+            Flow::Tcp(tcp) => {
+                if now >= tcp.last_ack + Duration::from_secs(1) {
+                    tcp.timeout(now);
+                }
+                let mut numbers = Vec::new();
+                while let Some(number) = tcp.send(now) {
+                    numbers.push(number);
+                }
+                for number in numbers {
+                    for arrival in self.link.offer(now, reference::LEN, &mut self.chance) {
+                        self.schedule(arrival.at, flow, What::TcpPacket(number));
+                    }
+                }
+            }
+        }
+        self.buffer = buffer;
+        for (packet, from, there) in forward {
+            // what goes to an address where nobody is uses the link all the same
+            for arrival in self.link.offer(now, packet.len() + HEADERS, &mut self.chance) {
+                if there && !self.dark {
+                    let mut packet = packet.clone();
+                    if let Some(bit) = arrival.wrong_bit {
+                        let bit = bit as usize % (packet.len() * 8);
+                        packet[bit / 8] ^= 1 << (bit % 8);
+                    }
+                    self.schedule(arrival.at, flow, What::ToReceiver(packet, from, arrival.marked));
+                }
+            }
+        }
+        for (packet, from, there) in back {
+            if there && !self.dark && !self.chance.happens(self.feedback_loss) {
+                let at = now + self.link.delay;
+                self.schedule(at, flow, What::ToSender(packet, from));
+            }
+        }
+    }
+}
