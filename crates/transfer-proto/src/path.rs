@@ -127,24 +127,21 @@ impl RelPath {
         Ok(Self(name.into()))
     }
 
-    /// Whether a symbolic link of this name that points to `target` leads to a
-    /// place below the root, as far as the words go: what is already there may
-    /// itself be a link, which is why links are not followed.
+    /// Whether a symbolic link of this name that holds `target` leads to a place
+    /// below the root. Components `..` may stand at its beginning only, no more
+    /// than this path has directories: behind another name they would be taken
+    /// from where that name leads, if it is a link (`a` → `.`, then `a/..`).
     #[must_use]
     pub fn holds_link_to(&self, target: &[u8]) -> bool {
         if target.is_empty() || target.starts_with(b"/") || target.contains(&0) {
             return false;
         }
-        let mut depth = self.components().count() - 1;
-        target.split(is_slash).all(|component| {
-            match component {
-                b"" | b"." => {}
-                b".." if depth == 0 => return false,
-                b".." => depth -= 1,
-                _ => depth += 1,
-            }
-            true
-        })
+        let mut components = target.split(is_slash).filter(|c| !matches!(*c, [] | b".")).peekable();
+        let mut ups = 0;
+        while components.next_if(|component| *component == b"..").is_some() {
+            ups += 1;
+        }
+        ups < self.components().count() && components.all(|component| component != b"..")
     }
 
     fn with(&self, below: &[u8]) -> Result<Self, PathError> {
@@ -292,10 +289,15 @@ mod tests {
     #[test]
     fn links_that_leave_the_root_are_known() {
         let link = path(b"a/b/link");
-        for target in [&b"x"[..], b"../x", b"../../x", b"./x/..", b"../../a/b/x", b"..", b"../.."] {
+        for target in
+            [&b"x"[..], b"../x", b"../../x", b"./x//y/", b".././../a/b/x", b"..", b"../.."]
+        {
             assert!(link.holds_link_to(target), "{target:?}");
         }
-        for target in [&b""[..], b"/x", b"../../../x", b"x/../../../..", b"../../../a", b"x\0"] {
+        // with `a` → `.` beside it, `a/b/../..` would be the root's parent
+        for target in
+            [&b""[..], b"/x", b"../../../x", b"x/../../../..", b"x/..", b"a/b/../..", b"x\0"]
+        {
             assert!(!link.holds_link_to(target), "{target:?}");
         }
         assert!(!path(b"link").holds_link_to(b".."));
