@@ -1,0 +1,99 @@
+//! Directories below another one, opened so that no name and no symbolic link
+//! leads out of it, whatever other programs do to the tree meanwhile.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
+use nix::sys::stat::Mode;
+
+/// For looking names up in a directory, which takes no right to list them.
+const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+
+/// A directory that nothing opened through this leaves.
+#[derive(Debug, Clone)]
+pub(super) struct Beneath {
+    top: Arc<OwnedFd>,
+    way: Way,
+}
+
+/// How a path is walked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By the kernel, in one call (`openat2`, Linux 5.6).
+    Kernel,
+    /// Here, one component after the other.
+    Components,
+    /// As any program does, links included. Only for trees to be sent whose
+    /// owner asks that links be followed.
+    Follow,
+}
+
+impl Beneath {
+    /// Everything below a directory, which may itself be reached by links.
+    pub(super) fn new(top: &Path) -> nix::Result<Self> {
+        let top = Arc::new(openat(nix::fcntl::AT_FDCWD, top, DIRECTORY, Mode::empty())?);
+        // refused by old kernels, and by sandboxes that do not know it
+        let way = match by_kernel(&top, b".") {
+            Ok(_) => Way::Kernel,
+            Err(_) => Way::Components,
+        };
+        Ok(Self { top, way })
+    }
+
+    /// The same directory, with a tree's links followed wherever they lead.
+    pub(super) fn following(self) -> Self {
+        Self { way: Way::Follow, ..self }
+    }
+
+    /// Whether links are followed.
+    pub(super) fn follows(&self) -> bool {
+        self.way == Way::Follow
+    }
+
+    /// The same directory, walked as on a kernel without `openat2`.
+    #[cfg(test)]
+    pub(super) fn by_components(self) -> Self {
+        Self { way: Way::Components, ..self }
+    }
+
+    /// Everything below a directory that is below this one.
+    pub(super) fn below(&self, path: &[u8]) -> nix::Result<Self> {
+        Ok(Self { top: self.directory(Some(path))?, way: self.way })
+    }
+
+    /// Opens a directory to look up names in. `path` is relative and has no
+    /// component `..`, which its type said before (`RelPath`); none is the top.
+    pub(super) fn directory(&self, path: Option<&[u8]>) -> nix::Result<Arc<OwnedFd>> {
+        let Some(path) = path else { return Ok(Arc::clone(&self.top)) };
+        match self.way {
+            Way::Kernel => by_kernel(&self.top, path).map(Arc::new),
+            Way::Components => by_components(&self.top, path),
+            Way::Follow => openat(&self.top, path, DIRECTORY, Mode::empty()).map(Arc::new),
+        }
+    }
+}
+
+fn by_kernel(top: &OwnedFd, path: &[u8]) -> nix::Result<OwnedFd> {
+    let how = OpenHow::new().flags(DIRECTORY).resolve(
+        ResolveFlag::RESOLVE_BENEATH
+            | ResolveFlag::RESOLVE_NO_SYMLINKS
+            | ResolveFlag::RESOLVE_NO_MAGICLINKS,
+    );
+    loop {
+        match openat2(top, path, how) {
+            // something on the way was renamed just now
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+fn by_components(top: &Arc<OwnedFd>, path: &[u8]) -> nix::Result<Arc<OwnedFd>> {
+    path.split(|octet| *octet == b'/').try_fold(Arc::clone(top), |directory, component| {
+        // with O_PATH a link itself would be opened, but it is no directory
+        openat(&directory, component, DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty()).map(Arc::new)
+    })
+}

@@ -1,0 +1,218 @@
+//! The content of open files: hashed in spans, its holes found, parts copied.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use headroom_transfer_proto::span::{ChainingValue, SpanHasher, Spans};
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
+use nix::unistd::{Whence, lseek};
+
+/// Octets read or written, and hashed while they are in the cache.
+pub(super) const PIECE: usize = 128 << 10;
+
+static ZEROS: [u8; PIECE] = [0; PIECE];
+
+thread_local! {
+    static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE]);
+}
+
+/// Reads a range and hashes it. The range is whole in the file, and none of it
+/// was hashed.
+///
+/// # Errors
+/// It cannot be read; `UnexpectedEof` if the file is shorter.
+pub(super) fn hash(file: &File, range: &Range<u64>, hasher: &mut SpanHasher) -> io::Result<()> {
+    ROOM.with_borrow_mut(|room| {
+        let mut at = range.start;
+        while at < range.end {
+            let len = PIECE.min(usize::try_from(range.end - at).unwrap_or(PIECE));
+            file.read_exact_at(&mut room[..len], at)?;
+            hasher.update(&room[..len]);
+            at += len as u64;
+        }
+        Ok(())
+    })
+}
+
+/// Hashes a range of zeros, of which nothing is read.
+pub(super) fn hash_zeros(len: u64, hasher: &mut SpanHasher) {
+    let mut left = len;
+    while left > 0 {
+        let piece = PIECE.min(usize::try_from(left).unwrap_or(PIECE));
+        hasher.update(&ZEROS[..piece]);
+        left -= piece as u64;
+    }
+}
+
+/// The value of a span; none where there is no such span. Holes are not read.
+pub(super) fn value(file: &File, spans: Spans, span: u64) -> io::Result<Option<ChainingValue>> {
+    let Some(range) = spans.range(span) else { return Ok(None) };
+    let Some(mut hasher) = spans.hasher(span) else { return Ok(None) };
+    if next_data(file, range.start)?.is_some_and(|data| data.start < range.end) {
+        hash(file, &range, &mut hasher)?;
+    } else {
+        hash_zeros(range.end - range.start, &mut hasher);
+    }
+    Ok(hasher.finish())
+}
+
+/// The next octets from `from` on that are no hole; none up to the file's end.
+/// Where the file system knows no holes, everything is such octets.
+pub(super) fn next_data(file: &File, from: u64) -> io::Result<Option<Range<u64>>> {
+    let Ok(from) = i64::try_from(from) else { return Ok(None) };
+    let start = match lseek(file, from, Whence::SeekData) {
+        Ok(start) => start,
+        Err(Errno::ENXIO) => return Ok(None),
+        Err(Errno::EINVAL | Errno::EOPNOTSUPP) => {
+            let end = file.metadata()?.len();
+            return Ok((from.cast_unsigned() < end).then_some(from.cast_unsigned()..end));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    // a file that is cut between the two questions has no more data
+    let end = match lseek(file, start, Whence::SeekHole) {
+        Err(Errno::ENXIO) => return Ok(None),
+        outcome => outcome?,
+    };
+    Ok(Some(start.cast_unsigned()..end.cast_unsigned()))
+}
+
+/// Whether any octet of a range is no hole.
+pub(super) fn has_data(file: &File, range: &Range<u64>) -> io::Result<bool> {
+    Ok(next_data(file, range.start)?.is_some_and(|data| data.start < range.end))
+}
+
+/// Makes a range zeros, by a hole where the file system can.
+pub(super) fn clear(file: &File, range: &Range<u64>) -> io::Result<()> {
+    let (Ok(start), Ok(len)) = (i64::try_from(range.start), i64::try_from(range.end - range.start))
+    else {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    };
+    let hole = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    match fallocate(file, hole, start, len) {
+        Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => write_zeros(file, range),
+        outcome => Ok(outcome?),
+    }
+}
+
+fn write_zeros(file: &File, range: &Range<u64>) -> io::Result<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let len = PIECE.min(usize::try_from(range.end - at).unwrap_or(PIECE));
+        file.write_all_at(&ZEROS[..len], at)?;
+        at += len as u64;
+    }
+    Ok(())
+}
+
+/// Copies a range to the same place of another file, by reference where the
+/// file systems can. What is a hole in `from` is left as it is in `to`.
+pub(super) fn copy(from: &File, to: &File, range: &Range<u64>) -> io::Result<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let Some(data) = next_data(from, at)?.filter(|data| data.start < range.end) else {
+            return Ok(());
+        };
+        copy_data(from, to, &(data.start..data.end.min(range.end)))?;
+        at = data.end;
+    }
+    Ok(())
+}
+
+fn copy_data(from: &File, to: &File, range: &Range<u64>) -> io::Result<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let (mut source, mut target) = (at.cast_signed(), at.cast_signed());
+        let len = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+        match copy_file_range(from, Some(&mut source), to, Some(&mut target), len) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(copied) => at += copied as u64,
+            Err(Errno::EINTR) => {}
+            Err(Errno::EXDEV | Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => {
+                return copy_by_hand(from, to, &(at..range.end));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn copy_by_hand(from: &File, to: &File, range: &Range<u64>) -> io::Result<()> {
+    ROOM.with_borrow_mut(|room| {
+        let mut at = range.start;
+        while at < range.end {
+            let len = PIECE.min(usize::try_from(range.end - at).unwrap_or(PIECE));
+            from.read_exact_at(&mut room[..len], at)?;
+            to.write_all_at(&room[..len], at)?;
+            at += len as u64;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn islands() -> File {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(40 * MIB).expect("a hole");
+        file.write_all_at(&[7; 4096], 3 * MIB).expect("an island");
+        file.write_all_at(&[9; 8192], 20 * MIB - 4096).expect("an island");
+        file
+    }
+
+    #[test]
+    fn holes_are_found_and_copied_as_holes() {
+        let (from, to) = (islands(), tempfile::tempfile().expect("a file"));
+        to.set_len(40 * MIB).expect("a hole");
+        copy(&from, &to, &(0..40 * MIB)).expect("a copy");
+        for file in [&from, &to] {
+            assert_eq!(next_data(file, 0).expect("an answer"), Some(3 * MIB..3 * MIB + 4096));
+            let second = 20 * MIB - 4096..20 * MIB + 4096;
+            assert_eq!(next_data(file, 4 * MIB).expect("an answer"), Some(second));
+            assert_eq!(next_data(file, 21 * MIB).expect("an answer"), None);
+            assert_eq!(next_data(file, u64::MAX).expect("an answer"), None);
+            assert!(!has_data(file, &(4 * MIB..5 * MIB)).expect("an answer"));
+            assert!(has_data(file, &(3 * MIB..3 * MIB + 1)).expect("an answer"));
+        }
+        let spans = Spans::new(40 * MIB);
+        for span in [2, 3, 19, 20] {
+            let read = value(&to, spans, span).expect("a span");
+            let mut octets = vec![0; MIB as usize];
+            from.read_exact_at(&mut octets, span * MIB).expect("octets");
+            assert_eq!(read, spans.value(span, &octets));
+        }
+    }
+
+    #[test]
+    fn what_is_cleared_is_zeros_and_no_data() {
+        let file = islands();
+        clear(&file, &(3 * MIB..4 * MIB)).expect("a hole");
+        assert!(!has_data(&file, &(0..4 * MIB)).expect("an answer"));
+        write_zeros(&file, &(20 * MIB..21 * MIB)).expect("zeros");
+        let mut octets = [1; 4096];
+        file.read_exact_at(&mut octets, 20 * MIB).expect("octets");
+        assert_eq!(octets, [0; 4096]);
+        file.read_exact_at(&mut octets, 20 * MIB - 4096).expect("octets");
+        assert_eq!(octets, [9; 4096]);
+    }
+
+    #[test]
+    fn a_copy_by_hand_is_the_same() {
+        let (from, to) = (islands(), tempfile::tempfile().expect("a file"));
+        copy_by_hand(&from, &to, &(3 * MIB..20 * MIB)).expect("a copy");
+        let hash = |file: &File| {
+            let mut octets = vec![0; 17 * MIB as usize];
+            file.read_exact_at(&mut octets, 3 * MIB).expect("octets");
+            blake3::hash(&octets)
+        };
+        assert_eq!(hash(&from), hash(&to));
+    }
+}

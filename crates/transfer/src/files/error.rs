@@ -1,0 +1,188 @@
+//! What could not be done with a file of this machine, and why, as a sentence.
+
+use std::io;
+
+use headroom_transfer_proto::path::{PathError, shown};
+use headroom_units::size;
+use nix::errno::Errno;
+
+/// What could not be done, with which file, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{path} cannot be {done}: {why}")]
+pub struct Error {
+    path: Box<str>,
+    done: &'static str,
+    why: Box<Why>,
+}
+
+/// Why something could not be done with a file.
+#[derive(Debug, thiserror::Error)]
+pub enum Why {
+    /// There is nothing of that name.
+    #[error("there is no such file or directory")]
+    Missing,
+    /// Permission is denied.
+    #[error("permission is denied to the user that this program runs as")]
+    Denied,
+    /// The disk or a quota is full.
+    #[error("the disk is full; make room and start it again: it goes on where this ended")]
+    Full,
+    /// The disk would be full.
+    #[error(
+        "it needs {} of disk, and {} are free; make room and start it again",
+        size(*needed),
+        size(*free)
+    )]
+    NoRoom {
+        /// Octets that are still to come.
+        needed: u64,
+        /// Octets that the file system has for this user.
+        free: u64,
+    },
+    /// The file system takes no file of that size.
+    #[error("the file system takes no file of {}", size(*.0))]
+    TooLarge(u64),
+    /// Somebody else holds the lock.
+    #[error("another transfer of the same file is going on; wait until it has ended")]
+    Busy,
+    /// Something else has the name.
+    #[error("{here} is here under that name; remove or rename it first")]
+    Clash {
+        /// What is here.
+        here: What,
+    },
+    /// A component of the path leads elsewhere, or nowhere.
+    #[error("a part of its path is a symbolic link or no directory; links are not followed")]
+    Detour,
+    /// A symbolic link that leaves the root, or could.
+    #[error(
+        "it is a symbolic link that leads out of the directory that is sent to, or could: \
+         such links are not made"
+    )]
+    LeavesRoot,
+    /// The name is kept for partial files.
+    #[error("names that end in `{suffix}` are those of unfinished transfers", suffix = super::temporary::SUFFIX)]
+    Reserved,
+    /// A partial file, met where files to be sent are looked for.
+    #[error("it is what came of a transfer that has not ended")]
+    Unfinished,
+    /// A device, pipe or socket.
+    #[error("it is {0}; only files, directories and links are sent")]
+    Special(What),
+    /// A link, and the policy leaves links out.
+    #[error("it is a symbolic link, and links were asked to be left out")]
+    LinkLeftOut,
+    /// A directory that is its own ancestor by a link.
+    #[error("it leads back to a directory that it is in")]
+    Loop,
+    /// Contents were asked for, of something that has none.
+    #[error("it is no directory")]
+    NoDirectory,
+    /// Two of what is to be sent would have one name.
+    #[error("something else that is to be sent has the same name")]
+    Twice,
+    /// The path is too long to be sent.
+    #[error("its path is not one that can be sent: {0}")]
+    Path(#[from] PathError),
+    /// The source is not what it was.
+    #[error("it changed while it was read; send it again")]
+    Changed,
+    /// The partial file is not where it was.
+    #[error("its partial file was moved or removed by somebody else; send it again")]
+    Moved,
+    /// The name of its partial file belongs to something else.
+    #[error(
+        "`{0}` beside it, where its octets would be collected, is no ordinary file of this \
+         user's with one name; remove it"
+    )]
+    Foreign(Box<str>),
+    /// Not all of it came.
+    #[error("{missing} of its {all} spans did not come")]
+    Incomplete {
+        /// Spans that lack octets.
+        missing: u64,
+        /// Spans that the file has.
+        all: u64,
+    },
+    /// The hash is another one.
+    #[error("what came has another BLAKE3 hash than what was sent, and was dropped; send it again")]
+    Mismatch,
+    /// Octets that are not the file's.
+    #[error("octets came for a place behind its end")]
+    BeyondEnd,
+    /// More pieces than are kept in mind.
+    #[error("it comes in too many pieces that do not join")]
+    Scattered,
+    /// Whatever else the system says.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// What a name of the file system is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum What {
+    /// An ordinary file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A named pipe.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// A block or character device.
+    Device,
+}
+
+impl std::fmt::Display for What {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::File => "a file",
+            Self::Directory => "a directory",
+            Self::Symlink => "a symbolic link",
+            Self::Pipe => "a named pipe",
+            Self::Socket => "a socket",
+            Self::Device => "a device",
+        })
+    }
+}
+
+impl Error {
+    /// `path` cannot be `done`, which is a participle.
+    pub(super) fn new(path: &[u8], done: &'static str, why: impl Into<Why>) -> Self {
+        Self { path: shown(path).to_string().into(), done, why: Box::new(why.into()) }
+    }
+
+    /// Why it could not be done.
+    #[must_use]
+    pub fn why(&self) -> &Why {
+        &self.why
+    }
+
+    /// Whether this is how it should be, and only worth a remark: what was left
+    /// out is never sent, or was asked to be left out.
+    #[must_use]
+    pub fn is_remark(&self) -> bool {
+        matches!(*self.why, Why::Special(_) | Why::LinkLeftOut | Why::Unfinished)
+    }
+}
+
+impl From<Errno> for Why {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::ENOENT => Self::Missing,
+            Errno::EACCES | Errno::EPERM => Self::Denied,
+            Errno::ENOSPC | Errno::EDQUOT => Self::Full,
+            Errno::ELOOP | Errno::ENOTDIR | Errno::EXDEV => Self::Detour,
+            other => Self::System(other.into()),
+        }
+    }
+}
+
+impl Why {
+    /// Of what the standard library says.
+    pub(super) fn of(error: io::Error) -> Self {
+        error.raw_os_error().map_or(Self::System(error), |code| Errno::from_raw(code).into())
+    }
+}

@@ -1,0 +1,32 @@
+//! Files of this machine: trees that are sent, and the root that is received
+//! into. Everything here blocks, and nothing here knows of the network.
+//!
+//! A sender walks a [`Source`], opens each [`SourceFile`] and reads its
+//! [`Reader`] anywhere; [`Reader::is_unchanged`] says at the end whether what was
+//! read is one state of the file. A receiver has a [`Root`], which no name and no
+//! link leads out of; [`Root::begin`] gives a [`Partial`], which takes octets in
+//! any order, resumes what an earlier transfer left, and gets its name when its
+//! BLAKE3 hash is the sender's.
+
+mod beneath;
+mod content;
+mod error;
+mod names;
+mod partial;
+mod progress;
+mod ranges;
+mod reader;
+mod root;
+mod seen;
+mod source;
+mod temporary;
+#[cfg(test)]
+mod tests;
+
+pub use error::{Error, What, Why};
+pub use headroom_transfer_proto::message::Time;
+pub use partial::{Offer, Partial, Seal, Stored};
+pub use reader::{Reader, SourceFile};
+pub use root::{Listing, Root};
+pub use seen::Seen;
+pub use source::{Found, Kind, Links, Source};

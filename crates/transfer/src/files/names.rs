@@ -1,0 +1,112 @@
+//! The names in a directory, sorted, in bounded memory however many there are.
+
+use std::collections::BinaryHeap;
+use std::os::fd::AsFd;
+
+use nix::dir::Dir;
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
+
+/// Names held at once. A directory of more is read once for each so many.
+const BATCH: usize = 1 << 16;
+
+/// Gives the names of a directory in the order of their octets. Names that come
+/// or go meanwhile may be missed, but none is given twice.
+#[derive(Debug)]
+pub(super) struct Names {
+    /// The next names, the last one first.
+    batch: Vec<Box<[u8]>>,
+    /// The last name of the batch; none before the first.
+    last: Option<Box<[u8]>>,
+    /// Whether there may be others behind the batch.
+    more: bool,
+    most: usize,
+}
+
+impl Names {
+    pub(super) fn new() -> Self {
+        Self::in_batches_of(BATCH)
+    }
+
+    fn in_batches_of(most: usize) -> Self {
+        Self { batch: Vec::new(), last: None, more: true, most }
+    }
+
+    /// The next name in `directory`, which is the same one each time.
+    pub(super) fn next(&mut self, directory: impl AsFd) -> Option<nix::Result<Box<[u8]>>> {
+        if self.batch.is_empty()
+            && self.more
+            && let Err(error) = self.read(directory)
+        {
+            self.more = false;
+            return Some(Err(error));
+        }
+        self.batch.pop().map(Ok)
+    }
+
+    /// Reads the whole directory, and keeps the lowest names behind the last one.
+    fn read(&mut self, directory: impl AsFd) -> nix::Result<()> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let mut directory = Dir::openat(directory, ".", flags, Mode::empty())?;
+        let mut lowest: BinaryHeap<Box<[u8]>> = BinaryHeap::new();
+        self.more = false;
+        for entry in directory.iter() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") || self.last.as_deref().is_some_and(|last| name <= last)
+            {
+                continue;
+            }
+            if lowest.len() == self.most {
+                self.more = true;
+                if let Some(mut highest) = lowest.peek_mut()
+                    && name < &**highest
+                {
+                    *highest = name.into();
+                }
+            } else {
+                lowest.push(Box::from(name));
+            }
+        }
+        self.batch = lowest.into_sorted_vec();
+        self.batch.reverse();
+        self.last = self.batch.first().cloned().or(self.last.take());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn small_batches_give_what_a_large_one_gives() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for n in (0..1000).rev() {
+            File::create(folder.path().join(format!("{}", n * 7919 % 1000))).expect("a file");
+        }
+        let all = |most| {
+            let directory = File::open(folder.path()).expect("a directory");
+            let mut names = Names::in_batches_of(most);
+            std::iter::from_fn(|| names.next(&directory))
+                .collect::<nix::Result<Vec<_>>>()
+                .expect("names")
+        };
+        let mut expected: Vec<Box<[u8]>> =
+            (0..1000).map(|n| n.to_string().into_bytes().into()).collect();
+        expected.sort();
+        for most in [1, 7, 999, 1000, 1001, BATCH] {
+            assert_eq!(all(most), expected, "in batches of {most}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_directory_is_an_error_once() {
+        let file = tempfile::tempfile().expect("a file");
+        let mut names = Names::new();
+        assert!(names.next(&file).expect("an answer").is_err());
+        assert!(names.next(&file).is_none());
+    }
+}

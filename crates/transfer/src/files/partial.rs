@@ -1,0 +1,528 @@
+//! A file on its way: written in any order under a temporary name, hashed span
+//! by span, and given its name when all of it is there and verified.
+
+use std::fs::{File, TryLockError};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headroom_transfer_proto::path::{RelPath, shown};
+use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_OCTETS, Spans};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, renameat};
+use nix::sys::stat::{Mode, fchmod};
+use nix::sys::statvfs::fstatvfs;
+use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+
+use super::progress::Progress;
+use super::seen::{Identity, Seen, set_mtime};
+use super::{Error, Time, What, Why, content, temporary};
+
+/// Zeros of which so many stand together, at a multiple of it, become a hole.
+const HOLE: usize = 64 << 10;
+
+/// Flags with which nothing is opened that acts by being opened.
+pub(super) const HARMLESS: OFlag =
+    OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC);
+
+/// A file as its sender offers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer {
+    /// Octets of it.
+    pub size: u64,
+    /// When it was changed at its sender's.
+    pub mtime: Time,
+    /// Octets that are no holes, as far as is known; at most `size`. They must
+    /// have room on the disk.
+    pub data: u64,
+    /// Whether spans of what has the name now may be taken over.
+    pub reuse: bool,
+}
+
+/// What makes a file that came whole the one that was offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seal {
+    /// Its BLAKE3 hash.
+    pub root: Hash,
+    /// Permission bits; others than `0o777` are not set.
+    pub mode: u32,
+    /// When it was changed.
+    pub mtime: Time,
+    /// Whether file and directory are written through to the disk first.
+    pub fsync: bool,
+}
+
+/// A file that lies under its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    /// Whether something else had the name.
+    pub replaced: bool,
+}
+
+/// A file on its way. Several threads may write to it at once.
+///
+/// What came stays when this is dropped, for the next transfer of the same
+/// offer; nothing stays where nothing came.
+#[derive(Debug)]
+pub struct Partial {
+    path: RelPath,
+    directory: Arc<OwnedFd>,
+    temporary: Vec<u8>,
+    file: File,
+    identity: Identity,
+    /// What has the name now, if spans of it may be taken over.
+    old: Option<(File, u64)>,
+    spans: Spans,
+    /// Whether all that this did not write is a hole.
+    is_blank: AtomicBool,
+    progress: Mutex<Progress>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing was written that was not there before.
+    Untouched,
+    Written,
+    /// The temporary name is gone.
+    Ended,
+}
+
+impl Partial {
+    /// Makes or finds the temporary file of an offer, in the directory that
+    /// `path` has its last component in.
+    pub(super) fn begin(
+        directory: Arc<OwnedFd>,
+        path: &RelPath,
+        offer: &Offer,
+    ) -> Result<Self, Why> {
+        let name = path.name();
+        let here = replaceable(&directory, name)?;
+        if i64::try_from(offer.size).is_err() {
+            return Err(Why::TooLarge(offer.size));
+        }
+        let temporary = temporary::of_file(name, offer.size, offer.mtime);
+        let (file, seen, is_new) = open_locked(&directory, &temporary)?;
+        let mut partial = Self {
+            path: path.clone(),
+            directory,
+            temporary,
+            file,
+            identity: seen.identity,
+            old: None,
+            spans: Spans::new(offer.size),
+            is_blank: AtomicBool::new(is_new),
+            progress: Mutex::new(Progress::new(Spans::new(offer.size))),
+            state: Mutex::new(if is_new { State::Untouched } else { State::Written }),
+        };
+        let needed = offer.data.min(offer.size).saturating_sub(seen.allocated);
+        // a file this small is not worth the question
+        if needed > SPAN_OCTETS {
+            let free = free_space(&partial.directory)?;
+            if free < needed {
+                return Err(Why::NoRoom { needed, free });
+            }
+        }
+        if seen.size != offer.size {
+            partial.file.set_len(offer.size).map_err(|error| match Why::of(error) {
+                Why::System(error) if error.raw_os_error() == Some(Errno::EFBIG as i32) => {
+                    Why::TooLarge(offer.size)
+                }
+                why => why,
+            })?;
+        }
+        if offer.reuse && here.is_some_and(|here| here.what == What::File) {
+            partial.old = open_old(&partial.directory, name);
+        }
+        Ok(partial)
+    }
+
+    /// The file's name.
+    #[must_use]
+    pub fn path(&self) -> &RelPath {
+        &self.path
+    }
+
+    /// The file's spans.
+    #[must_use]
+    pub fn spans(&self) -> Spans {
+        self.spans
+    }
+
+    /// The value of a span that lies here already: in what an earlier transfer
+    /// left, or in what has the name now, from where it is then copied. None
+    /// where nothing lies.
+    ///
+    /// The span counts as the sender's unless octets of it are written: whoever
+    /// asks tells the sender, who sends the spans whose values are others.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the copy not be written.
+    pub fn present(&mut self, span: u64) -> Result<Option<ChainingValue>, Error> {
+        self.find(span).map_err(|why| self.error("resumed", why))
+    }
+
+    /// Writes octets to their place, in whatever order they come. Those that
+    /// came before are not written again. Pieces of 64 KiB and more that begin
+    /// where others ended are hashed from `octets`; smaller ones are read back.
+    ///
+    /// # Errors
+    /// They are not the file's, or cannot be written: they may come again. More
+    /// pieces came that do not join than are kept in mind.
+    pub fn write_at(&self, offset: u64, octets: &[u8]) -> Result<(), Error> {
+        let written = self.each_span(offset, octets.len() as u64, |span, range| {
+            let at = |position: u64| usize::try_from(position - offset).unwrap_or(octets.len());
+            self.write_span(span, range, Some(&octets[at(range.start)..at(range.end)]))
+        });
+        written.map_err(|why| self.error("written", why))
+    }
+
+    /// As [`Self::write_at`] with `len` zeros, which take no room on the disk
+    /// where the file system knows holes.
+    ///
+    /// # Errors
+    /// As those of `write_at`.
+    pub fn write_zeros(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let written = self.each_span(offset, len, |span, range| self.write_span(span, range, None));
+        written.map_err(|why| self.error("written", why))
+    }
+
+    /// How many spans are whole, with those that were [`Self::present`].
+    #[must_use]
+    pub fn whole_spans(&self) -> u64 {
+        self.progress().present()
+    }
+
+    /// Verifies that what came is what was sent, and gives it its name, in place
+    /// of the file or link that has it. All octets were written before.
+    ///
+    /// # Errors
+    /// Spans are missing: what came stays. The hash is another: what came is
+    /// removed. The name was given to something that is not replaced, or the
+    /// disk refuses: what came stays.
+    pub fn finish(&self, seal: &Seal) -> Result<Stored, Error> {
+        self.seal(seal).map_err(|why| self.error("stored", why))
+    }
+
+    /// Removes what came.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn abandon(&self) -> Result<(), Error> {
+        self.remove().map_err(|why| self.error("removed", why))
+    }
+
+    fn error(&self, done: &'static str, why: Why) -> Error {
+        Error::new(self.path.as_bytes(), done, why)
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&mut self, span: u64) -> Result<Option<ChainingValue>, Why> {
+        let Some(range) = self.spans.range(span) else { return Ok(None) };
+        {
+            let progress = self.progress();
+            if !progress.is_untouched(span) {
+                return Ok(progress.claimed(span));
+            }
+        }
+        // nobody writes meanwhile: this has the file for itself
+        if !self.has_data(&range)? {
+            let Some((old, size)) = &self.old else { return Ok(None) };
+            if range.end > *size {
+                return Ok(None);
+            }
+            self.is_blank.store(false, Relaxed);
+            *self.state() = State::Written;
+            if content::copy(old, &self.file, &range).is_err() {
+                // what was copied does no harm: nothing is claimed of it
+                return Ok(None);
+            }
+        }
+        let value = content::value(&self.file, self.spans, span).map_err(Why::of)?;
+        if let Some(value) = value {
+            self.progress().claim(span, value);
+        }
+        Ok(value)
+    }
+
+    fn each_span(
+        &self,
+        offset: u64,
+        len: u64,
+        write: impl Fn(u64, &Range<u64>) -> Result<(), Why>,
+    ) -> Result<(), Why> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.spans.size());
+        let octets = offset..end.ok_or(Why::BeyondEnd)?;
+        for span in self.spans.touched(octets.clone()) {
+            let Some(whole) = self.spans.range(span) else { return Err(Why::BeyondEnd) };
+            write(span, &(whole.start.max(octets.start)..whole.end.min(octets.end)))?;
+        }
+        Ok(())
+    }
+
+    /// Writes octets of one span, or zeros, and hashes what became worth it.
+    fn write_span(&self, span: u64, range: &Range<u64>, octets: Option<&[u8]>) -> Result<(), Why> {
+        let gaps = self.progress().take(span, range)?;
+        if gaps.is_empty() {
+            return Ok(());
+        }
+        *self.state() = State::Written;
+        let of_gap = |gap: &Range<u64>| {
+            let at = |position: u64| usize::try_from(position - range.start).unwrap_or(0);
+            octets.map(|octets| &octets[at(gap.start)..at(gap.end)])
+        };
+        for (n, gap) in gaps.iter().enumerate() {
+            let outcome = match of_gap(gap) {
+                Some(octets) => self.put(gap.start, octets),
+                None => self.put_zeros(gap),
+            };
+            let mut progress = self.progress();
+            if let Err(why) = outcome {
+                // a part of it may lie there
+                self.is_blank.store(false, Relaxed);
+                gaps[n..].iter().for_each(|gap| progress.given_back(span, gap));
+                return Err(why);
+            }
+            progress.written(span, gap);
+        }
+        self.hash_span(span, |wanted| {
+            let gap = gaps.iter().find(|gap| gap.start <= wanted.start && wanted.end <= gap.end)?;
+            let at = |position: u64| usize::try_from(position - gap.start).unwrap_or(0);
+            Some(of_gap(gap).map(|octets| &octets[at(wanted.start)..at(wanted.end)]))
+        })
+    }
+
+    /// Hashes what of a span can be. `in_memory` gives a range's octets (none if
+    /// they are zeros), or nothing if they must be read back.
+    fn hash_span<'a>(
+        &self,
+        span: u64,
+        in_memory: impl Fn(&Range<u64>) -> Option<Option<&'a [u8]>>,
+    ) -> Result<(), Why> {
+        loop {
+            let Some(mut task) = self.progress().next_task(span) else { return Ok(()) };
+            match in_memory(&task.range) {
+                Some(Some(octets)) => {
+                    task.hasher.update(octets);
+                }
+                Some(None) => {
+                    content::hash_zeros(task.range.end - task.range.start, &mut task.hasher);
+                }
+                None => {
+                    let outcome = content::hash(&self.file, &task.range, &mut task.hasher);
+                    if let Err(error) = outcome {
+                        self.progress().not_hashed(span);
+                        return Err(Why::of(error));
+                    }
+                }
+            }
+            self.progress().hashed(span, task);
+        }
+    }
+
+    /// Writes octets; runs of zeros become holes.
+    fn put(&self, offset: u64, octets: &[u8]) -> Result<(), Why> {
+        let lead = usize::try_from(offset.next_multiple_of(HOLE as u64) - offset)
+            .unwrap_or(0)
+            .min(octets.len());
+        let (mut done, mut at) = (0, lead);
+        // `done..at` is to be written; from `at` on it is not known yet
+        while at < octets.len() {
+            let block = &octets[at..octets.len().min(at + HOLE)];
+            if block.len() == HOLE && is_zero(block) {
+                self.write_all(offset + done as u64, &octets[done..at])?;
+                let start = offset + at as u64;
+                self.put_zeros(&(start..start + HOLE as u64))?;
+                done = at + HOLE;
+            }
+            at += block.len();
+        }
+        self.write_all(offset + done as u64, &octets[done..])
+    }
+
+    fn write_all(&self, offset: u64, octets: &[u8]) -> Result<(), Why> {
+        if octets.is_empty() {
+            return Ok(());
+        }
+        self.file.write_all_at(octets, offset).map_err(Why::of)
+    }
+
+    fn put_zeros(&self, range: &Range<u64>) -> Result<(), Why> {
+        if self.has_data(range)? {
+            content::clear(&self.file, range).map_err(Why::of)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a range that this did not write has octets other than a hole's.
+    fn has_data(&self, range: &Range<u64>) -> Result<bool, Why> {
+        Ok(!self.is_blank.load(Relaxed) && content::has_data(&self.file, range).map_err(Why::of)?)
+    }
+
+    fn seal(&self, seal: &Seal) -> Result<Stored, Why> {
+        let root = self.progress().root()?;
+        if root != seal.root {
+            self.remove()?;
+            return Err(Why::Mismatch);
+        }
+        let mut state = self.state();
+        if *state == State::Ended {
+            return Err(Why::Moved);
+        }
+        fchmod(&self.file, Mode::from_bits_truncate(seal.mode & 0o777))?;
+        set_mtime(&self.file, seal.mtime)?;
+        if seal.fsync {
+            self.file.sync_all().map_err(Why::of)?;
+        }
+        // somebody who may write here could have put something else there
+        if !leads_to(&self.directory, &self.temporary, self.identity)? {
+            return Err(Why::Moved);
+        }
+        let replaced = replaceable(&self.directory, self.path.name())?.is_some();
+        renameat(&self.directory, &*self.temporary, &self.directory, self.path.name())?;
+        *state = State::Ended;
+        if seal.fsync {
+            sync_directory(&self.directory)?;
+        }
+        Ok(Stored { replaced })
+    }
+
+    fn remove(&self) -> Result<(), Why> {
+        let mut state = self.state();
+        if *state != State::Ended && leads_to(&self.directory, &self.temporary, self.identity)? {
+            unlinkat(&self.directory, &*self.temporary, UnlinkatFlags::NoRemoveDir)?;
+        }
+        *state = State::Ended;
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if *self.state() == State::Untouched {
+            // an empty file that stays is untidy, no more
+            let _ = self.remove();
+        }
+    }
+}
+
+/// What has a name, if it may be replaced by a file or link.
+pub(super) fn replaceable(directory: &OwnedFd, name: &[u8]) -> Result<Option<Seen>, Why> {
+    if temporary::is_temporary(name) {
+        return Err(Why::Reserved);
+    }
+    match Seen::at(directory, name, false) {
+        Ok(seen) if matches!(seen.what, What::File | What::Symlink) => Ok(Some(seen)),
+        Ok(seen) => Err(Why::Clash { here: seen.what }),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Octets that this user may still write to a file system.
+pub(super) fn free_space(directory: &OwnedFd) -> Result<u64, Why> {
+    let system = fstatvfs(directory)?;
+    Ok(system.blocks_available().saturating_mul(system.fragment_size()))
+}
+
+/// Makes names in a directory durable.
+pub(super) fn sync_directory(directory: &OwnedFd) -> Result<(), Why> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let directory = openat(directory, ".", flags, Mode::empty())?;
+    File::from(directory).sync_all().map_err(Why::of)
+}
+
+/// Opens the temporary file, for this transfer alone. Says what it is, and
+/// whether it was made.
+fn open_locked(directory: &OwnedFd, name: &[u8]) -> Result<(File, Seen, bool), Why> {
+    // each time round, another transfer ended between two steps of this one
+    for _ in 0..16 {
+        let made = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | HARMLESS;
+        let (file, is_new) = match openat(directory, name, made, Mode::from_bits_truncate(0o600)) {
+            Ok(file) => (File::from(file), true),
+            Err(Errno::EEXIST) => match open_ordinary(directory, name, OFlag::O_RDWR) {
+                Ok((file, _)) => (file, false),
+                Err(Why::Missing) => continue,
+                Err(Why::Clash { .. }) => return Err(foreign(name)),
+                Err(Why::Denied) => {
+                    // killed just before it got its name, it has the mode of the
+                    // file already, which may forbid writing
+                    if Seen::at(directory, name, false)?.owner != geteuid().as_raw() {
+                        return Err(foreign(name));
+                    }
+                    unlinkat(directory, name, UnlinkatFlags::NoRemoveDir)?;
+                    continue;
+                }
+                Err(why) => return Err(why),
+            },
+            Err(error) => return Err(error.into()),
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Why::Busy),
+            Err(TryLockError::Error(error)) => return Err(Why::of(error)),
+        }
+        let seen = Seen::of(&file)?;
+        // somebody else's file, or one that has another name as well, was put
+        // there to be written to
+        if seen.owner != geteuid().as_raw() || seen.links > 1 {
+            return Err(foreign(name));
+        }
+        if leads_to(directory, name, seen.identity)? {
+            return Ok((file, seen, is_new));
+        }
+    }
+    Err(Why::Busy)
+}
+
+fn foreign(name: &[u8]) -> Why {
+    Why::Foreign(shown(name).to_string().into())
+}
+
+/// Opens a file that is an ordinary one, and says what it is.
+pub(super) fn open_ordinary(
+    directory: &OwnedFd,
+    name: &[u8],
+    access: OFlag,
+) -> Result<(File, Seen), Why> {
+    // looked at first: some devices act by being opened
+    let before = Seen::at(directory, name, false)?;
+    if before.what != What::File {
+        return Err(Why::Clash { here: before.what });
+    }
+    let file = File::from(openat(directory, name, access | HARMLESS, Mode::empty())?);
+    let seen = Seen::of(&file)?;
+    if seen.identity != before.identity {
+        return Err(Why::Missing);
+    }
+    Ok((file, seen))
+}
+
+/// What may be taken over of; nothing where it cannot be read.
+fn open_old(directory: &OwnedFd, name: &[u8]) -> Option<(File, u64)> {
+    let (file, seen) = open_ordinary(directory, name, OFlag::O_RDONLY).ok()?;
+    Some((file, seen.size))
+}
+
+fn leads_to(directory: &OwnedFd, name: &[u8], identity: Identity) -> Result<bool, Why> {
+    match Seen::at(directory, name, false) {
+        Ok(seen) => Ok(seen.identity == identity),
+        Err(Errno::ENOENT) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_zero(block: &[u8]) -> bool {
+    let (first, rest) = block.split_at(block.len().min(16));
+    first.iter().all(|octet| *octet == 0)
+        && rest.chunks(1024).all(|piece| piece == &[0; 1024][..piece.len()])
+}

@@ -1,0 +1,152 @@
+//! A file that is being sent: read anywhere, hashed in spans, and known to be
+//! the one that was found, to the end.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::{ChainingValue, Spans};
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+
+use super::beneath::Beneath;
+use super::partial::open_ordinary;
+use super::{Error, Seen, What, Why, content};
+
+/// A file that was found, and is not open yet.
+#[derive(Debug, Clone)]
+pub struct SourceFile {
+    pub(super) path: RelPath,
+    pub(super) beneath: Beneath,
+    /// The directory that it is in, below `beneath`.
+    pub(super) directory: Option<Box<[u8]>>,
+    pub(super) name: Box<[u8]>,
+    pub(super) seen: Seen,
+}
+
+impl SourceFile {
+    /// The name that it is sent under.
+    #[must_use]
+    pub fn path(&self) -> &RelPath {
+        &self.path
+    }
+
+    /// What was found.
+    #[must_use]
+    pub fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not what was found.
+    pub fn open(&self) -> Result<Reader, Error> {
+        let open = || {
+            let directory = self.beneath.directory(self.directory.as_deref())?;
+            let (file, seen) = if self.beneath.follows() {
+                if Seen::at(&directory, &self.name, true)?.what != What::File {
+                    return Err(Why::Changed);
+                }
+                let flags =
+                    OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+                let file = File::from(openat(&directory, &*self.name, flags, Mode::empty())?);
+                let seen = Seen::of(&file)?;
+                (file, seen)
+            } else {
+                match open_ordinary(&directory, &self.name, OFlag::O_RDONLY) {
+                    Err(Why::Clash { .. }) => return Err(Why::Changed),
+                    outcome => outcome?,
+                }
+            };
+            if !self.seen.is_unchanged(&seen) {
+                return Err(Why::Changed);
+            }
+            Ok(file)
+        };
+        let file = open().map_err(|why| self.error(why))?;
+        Ok(Reader { source: self.clone(), file })
+    }
+
+    fn error(&self, why: impl Into<Why>) -> Error {
+        Error::new(self.path.as_bytes(), "read", why)
+    }
+}
+
+/// A file that is being sent. Several threads may read it at once.
+#[derive(Debug)]
+pub struct Reader {
+    source: SourceFile,
+    file: File,
+}
+
+impl Reader {
+    /// Octets that it had when it was found.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.source.seen.size
+    }
+
+    /// Its spans.
+    #[must_use]
+    pub fn spans(&self) -> Spans {
+        Spans::new(self.size())
+    }
+
+    /// What was found.
+    #[must_use]
+    pub fn source(&self) -> &SourceFile {
+        &self.source
+    }
+
+    /// Reads octets until `room` is full or the file ends, and says how many.
+    ///
+    /// # Errors
+    /// It cannot be read, or is shorter than it was.
+    pub fn read_at(&self, offset: u64, room: &mut [u8]) -> Result<usize, Error> {
+        let left = usize::try_from(self.size().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let len = room.len().min(left);
+        self.file.read_exact_at(&mut room[..len], offset).map_err(|error| self.error(error))?;
+        Ok(len)
+    }
+
+    /// The next octets from `from` on that are no hole; none up to the end.
+    ///
+    /// # Errors
+    /// The file system does not say.
+    pub fn next_data(&self, from: u64) -> Result<Option<Range<u64>>, Error> {
+        let data = content::next_data(&self.file, from).map_err(|error| self.error(error))?;
+        // what was appended since is not sent
+        Ok(data.map(|data| data.start..data.end.min(self.size())).filter(|data| !data.is_empty()))
+    }
+
+    /// Reads a span for its value alone; none where the file has no such span.
+    ///
+    /// # Errors
+    /// It cannot be read, or is shorter than it was.
+    pub fn span_value(&self, span: u64) -> Result<Option<ChainingValue>, Error> {
+        content::value(&self.file, self.spans(), span).map_err(|error| self.error(error))
+    }
+
+    /// Whether the file is still the one that was found, and under its name: size,
+    /// time of change of content and of state, and identity.
+    ///
+    /// # Errors
+    /// The file system does not say.
+    pub fn is_unchanged(&self) -> Result<bool, Error> {
+        let SourceFile { beneath, directory, name, seen, .. } = &self.source;
+        let now = Seen::of(&self.file).map_err(|error| self.source.error(error))?;
+        let named = beneath
+            .directory(directory.as_deref())
+            .and_then(|directory| Seen::at(&directory, name, beneath.follows()));
+        Ok(seen.is_unchanged(&now) && named.is_ok_and(|named| seen.is_unchanged(&named)))
+    }
+
+    fn error(&self, error: std::io::Error) -> Error {
+        self.source.error(match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => Why::Changed,
+            _ => Why::of(error),
+        })
+    }
+}

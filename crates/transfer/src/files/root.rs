@@ -1,0 +1,297 @@
+//! The directory that a receiver writes below, and nowhere else.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use headroom_transfer_proto::path::RelPath;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, readlinkat, renameat};
+use nix::sys::stat::{Mode, fchmod, mkdirat};
+use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
+
+use super::beneath::Beneath;
+use super::names::Names;
+use super::partial::{Partial, free_space, replaceable, sync_directory};
+use super::seen::{Seen, set_mtime};
+use super::{Error, Offer, Seal, Stored, Time, What, Why, temporary};
+
+/// A directory that peers may name files in. Whatever they name, and whatever
+/// other programs do in it meanwhile: nothing outside is read, made, changed or
+/// removed, no symbolic link below it is followed, and no device, pipe or socket
+/// is opened.
+#[derive(Debug, Clone)]
+pub struct Root {
+    beneath: Beneath,
+    path: PathBuf,
+}
+
+impl Root {
+    /// Opens a directory that the owner of this machine names; links on the way
+    /// to it are followed.
+    ///
+    /// # Errors
+    /// There is none, or it may not be opened.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let beneath = Beneath::new(path)
+            .map_err(|error| Error::new(path.as_os_str().as_bytes(), "opened", error))?;
+        Ok(Self { beneath, path: path.to_owned() })
+    }
+
+    /// The directory as it was named when it was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A directory below this one, as a root of its own.
+    ///
+    /// # Errors
+    /// There is none, or it is not a directory, or a link leads to it.
+    pub fn below(&self, path: &RelPath) -> Result<Self, Error> {
+        let beneath = self.beneath.below(path.as_bytes()).map_err(error(path, "opened"))?;
+        let path = self.path.join(std::ffi::OsStr::from_bytes(path.as_bytes()));
+        Ok(Self { beneath, path })
+    }
+
+    /// What has a name; none where nothing has. A link is not followed.
+    ///
+    /// # Errors
+    /// A directory on the way to it is missing or may not be entered.
+    pub fn look(&self, path: &RelPath) -> Result<Option<Seen>, Error> {
+        let look = || match Seen::at(self.parent(path)?, path.name(), false) {
+            Err(Errno::ENOENT) => Ok(None),
+            outcome => outcome.map(Some),
+        };
+        look().map_err(error(path, "read"))
+    }
+
+    /// What is in a directory, none being this one, sorted by the names' octets.
+    /// Unfinished files are not in it.
+    ///
+    /// # Errors
+    /// There is no such directory, or it may not be entered.
+    pub fn list(&self, path: Option<&RelPath>) -> Result<Listing, Error> {
+        let shown = path.map_or(&b"."[..], RelPath::as_bytes);
+        let directory = self
+            .beneath
+            .directory(path.map(RelPath::as_bytes))
+            .map_err(|error| Error::new(shown, "listed", error))?;
+        Ok(Listing { directory, names: Names::new(), shown: shown.into() })
+    }
+
+    /// Makes a directory that files can be put in now; [`Self::seal_directory`]
+    /// gives it its own mode afterwards. One that is there stays as it is.
+    ///
+    /// # Errors
+    /// Something else has the name, or it may not be made, or the directory that
+    /// it belongs in is missing.
+    pub fn make_directory(&self, path: &RelPath, mode: u32) -> Result<(), Error> {
+        self.mkdir(path, mode).map_err(|why| Error::new(path.as_bytes(), "made", why))
+    }
+
+    /// Gives a directory mode and time when all that belongs in it is there.
+    ///
+    /// # Errors
+    /// There is no such directory, or it is not this user's.
+    pub fn seal_directory(
+        &self,
+        path: &RelPath,
+        mode: u32,
+        mtime: Time,
+        fsync: bool,
+    ) -> Result<(), Error> {
+        let seal = || -> Result<(), Why> {
+            let looked_up = self.beneath.directory(Some(path.as_bytes()))?;
+            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+            let directory = File::from(openat(&looked_up, ".", flags, Mode::empty())?);
+            fchmod(&directory, permissions(mode))?;
+            set_mtime(&directory, mtime)?;
+            if fsync {
+                directory.sync_all().map_err(Why::of)?;
+            }
+            Ok(())
+        };
+        seal().map_err(|why| Error::new(path.as_bytes(), "given its mode and time", why))
+    }
+
+    /// Makes a symbolic link that leads to a place below this directory, in place
+    /// of the file or link that has its name.
+    ///
+    /// # Errors
+    /// It leads elsewhere or could (see [`RelPath::holds_link_to`]); something
+    /// else has the name; it may not be made.
+    pub fn make_symlink(&self, path: &RelPath, target: &[u8]) -> Result<Stored, Error> {
+        self.symlink(path, target).map_err(|why| Error::new(path.as_bytes(), "made", why))
+    }
+
+    /// Begins to receive a file, or goes on with it where an earlier transfer of
+    /// the same offer ended. The directory that it belongs in is there.
+    ///
+    /// # Errors
+    /// Something has the name that is not replaced; another transfer of the offer
+    /// is going on; it is too large; it may not be made.
+    pub fn begin(&self, path: &RelPath, offer: &Offer) -> Result<Partial, Error> {
+        let begin = || Partial::begin(self.parent(path)?, path, offer);
+        begin().map_err(|why| Error::new(path.as_bytes(), "stored", why))
+    }
+
+    /// Stores a file whose whole content is here.
+    ///
+    /// # Errors
+    /// As those of [`Self::begin`] and [`Partial::finish`]. Nothing stays.
+    pub fn store(&self, path: &RelPath, content: &[u8], seal: &Seal) -> Result<Stored, Error> {
+        if blake3::hash(content) != seal.root {
+            return Err(Error::new(path.as_bytes(), "stored", Why::Mismatch));
+        }
+        let size = content.len() as u64;
+        let partial =
+            self.begin(path, &Offer { size, mtime: seal.mtime, data: size, reuse: false })?;
+        let stored = partial.write_at(0, content).and_then(|()| partial.finish(seal));
+        if stored.is_err() {
+            // the error that made it fail is the one to tell
+            let _ = partial.abandon();
+        }
+        stored
+    }
+
+    /// Removes a file or link, or a directory in which nothing is.
+    ///
+    /// # Errors
+    /// There is none, or it is not empty, or may not be removed.
+    pub fn remove(&self, path: &RelPath) -> Result<(), Error> {
+        let remove = || {
+            let directory = self.parent(path)?;
+            let what = Seen::at(&directory, path.name(), false)?.what;
+            let flag = match what {
+                What::Directory => UnlinkatFlags::RemoveDir,
+                _ => UnlinkatFlags::NoRemoveDir,
+            };
+            unlinkat(&directory, path.name(), flag)
+        };
+        remove().map_err(error(path, "removed"))
+    }
+
+    /// Octets that may still be written below this directory.
+    ///
+    /// # Errors
+    /// The file system does not say.
+    pub fn free_space(&self) -> Result<u64, Error> {
+        let free = || free_space(self.beneath.directory(None)?.as_ref());
+        free().map_err(|why| Error::new(self.path.as_os_str().as_bytes(), "measured", why))
+    }
+
+    pub(super) fn beneath(&self) -> &Beneath {
+        &self.beneath
+    }
+
+    /// The same root on a kernel without `openat2`.
+    #[cfg(test)]
+    pub(super) fn by_components(self) -> Self {
+        Self { beneath: self.beneath.by_components(), ..self }
+    }
+
+    /// The directory that a path has its last component in.
+    fn parent(&self, path: &RelPath) -> nix::Result<Arc<OwnedFd>> {
+        self.beneath.directory(path.split().0)
+    }
+
+    fn mkdir(&self, path: &RelPath, mode: u32) -> Result<(), Why> {
+        if temporary::is_temporary(path.name()) {
+            return Err(Why::Reserved);
+        }
+        let directory = self.parent(path)?;
+        match mkdirat(&directory, path.name(), permissions(mode | 0o700)) {
+            Err(Errno::EEXIST) => match Seen::at(&directory, path.name(), false)?.what {
+                What::Directory => Ok(()),
+                here => Err(Why::Clash { here }),
+            },
+            outcome => Ok(outcome?),
+        }
+    }
+
+    fn symlink(&self, path: &RelPath, target: &[u8]) -> Result<Stored, Why> {
+        if !path.holds_link_to(target) {
+            return Err(Why::LeavesRoot);
+        }
+        let (directory, name) = (self.parent(path)?, path.name());
+        let here = replaceable(&directory, name)?;
+        if here.is_none() {
+            match symlinkat(target, &directory, name) {
+                Err(Errno::EEXIST) => {}
+                outcome => return Ok(outcome.map(|()| Stored { replaced: false })?),
+            }
+        }
+        let held = readlinkat(&directory, name);
+        if held.is_ok_and(|held| held.into_vec() == target) {
+            return Ok(Stored { replaced: true });
+        }
+        let temporary = temporary::of_link(name, target);
+        // what an earlier attempt left has the same target
+        match symlinkat(target, &directory, &*temporary) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let seen = Seen::at(&directory, &temporary, false)?;
+        let held = readlinkat(&directory, &*temporary);
+        if seen.what != What::Symlink || held.is_ok_and(|held| held.into_vec() != target) {
+            return Err(Why::Moved);
+        }
+        replaceable(&directory, name)?;
+        renameat(&directory, &*temporary, &directory, name)?;
+        Ok(Stored { replaced: true })
+    }
+
+    /// Makes the names in the directory of a path durable.
+    ///
+    /// # Errors
+    /// There is no such directory, or the disk refuses.
+    pub fn sync_parent(&self, path: &RelPath) -> Result<(), Error> {
+        let sync = || sync_directory(self.parent(path)?.as_ref());
+        sync().map_err(|why| Error::new(path.as_bytes(), "made durable", why))
+    }
+}
+
+/// What is in a directory.
+#[derive(Debug)]
+pub struct Listing {
+    directory: Arc<OwnedFd>,
+    names: Names,
+    shown: Box<[u8]>,
+}
+
+impl Iterator for Listing {
+    /// A name and what it is.
+    type Item = Result<(RelPath, Seen), Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let seen = self.names.next(&self.directory)?.and_then(|name| {
+                if temporary::is_temporary(&name) {
+                    return Ok(None);
+                }
+                match Seen::at(&self.directory, &name, false) {
+                    // removed just now
+                    Err(Errno::ENOENT) => Ok(None),
+                    outcome => outcome.map(|seen| RelPath::single(&name).ok().zip(Some(seen))),
+                }
+            });
+            match seen {
+                Ok(None) => {}
+                Ok(Some(found)) => return Some(Ok(found)),
+                Err(error) => return Some(Err(Error::new(&self.shown, "listed", error))),
+            }
+        }
+    }
+}
+
+fn permissions(mode: u32) -> Mode {
+    Mode::from_bits_truncate(mode & 0o777)
+}
+
+/// Makes an error of the system's.
+fn error(path: &RelPath, done: &'static str) -> impl Fn(Errno) -> Error {
+    move |error| Error::new(path.as_bytes(), done, error)
+}

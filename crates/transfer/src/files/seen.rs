@@ -1,0 +1,86 @@
+//! What the file system says of a name.
+
+use std::os::fd::AsFd;
+
+use nix::fcntl::AtFlags;
+use nix::sys::stat::{FileStat, SFlag, fstat, fstatat, futimens};
+use nix::sys::time::TimeSpec;
+
+use super::{Time, What};
+
+/// What a name is, and what is kept of it when it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// What it is.
+    pub what: What,
+    /// Octets, of a file.
+    pub size: u64,
+    /// Permission bits, at most `0o777`.
+    pub mode: u32,
+    /// When its content was changed.
+    pub mtime: Time,
+    /// Octets that it takes on the disk.
+    pub(super) allocated: u64,
+    pub(super) links: u64,
+    pub(super) owner: u32,
+    pub(super) identity: Identity,
+    ctime: Time,
+}
+
+/// Which file it is, whatever its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Seen {
+    /// Looks at a name in a directory. A link is the link itself, unless it is
+    /// to be followed.
+    pub(super) fn at(directory: impl AsFd, name: &[u8], follow: bool) -> nix::Result<Self> {
+        let flags = if follow { AtFlags::empty() } else { AtFlags::AT_SYMLINK_NOFOLLOW };
+        fstatat(directory, name, flags).map(Self::of_stat)
+    }
+
+    /// Looks at what is open.
+    pub(super) fn of(file: impl AsFd) -> nix::Result<Self> {
+        fstat(file).map(Self::of_stat)
+    }
+
+    /// Whether this is the same file, and as far as the file system tells with
+    /// the same content.
+    pub(super) fn is_unchanged(&self, now: &Self) -> bool {
+        (self.identity, self.size, self.mtime, self.ctime)
+            == (now.identity, now.size, now.mtime, now.ctime)
+    }
+
+    // the types of these fields differ between architectures
+    #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
+    fn of_stat(stat: FileStat) -> Self {
+        let time = |seconds, nanoseconds| Time { seconds, nanoseconds: nanoseconds as u32 };
+        Self {
+            what: match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
+                SFlag::S_IFREG => What::File,
+                SFlag::S_IFDIR => What::Directory,
+                SFlag::S_IFLNK => What::Symlink,
+                SFlag::S_IFIFO => What::Pipe,
+                SFlag::S_IFSOCK => What::Socket,
+                _ => What::Device,
+            },
+            size: stat.st_size as u64,
+            mode: stat.st_mode & 0o777,
+            mtime: time(stat.st_mtime, stat.st_mtime_nsec),
+            allocated: stat.st_blocks as u64 * 512,
+            links: stat.st_nlink as u64,
+            owner: stat.st_uid,
+            identity: Identity { device: stat.st_dev as u64, inode: stat.st_ino as u64 },
+            ctime: time(stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+}
+
+/// Sets when the content of something that is open was changed.
+pub(super) fn set_mtime(file: impl AsFd, mtime: Time) -> nix::Result<()> {
+    let mtime = TimeSpec::new(mtime.seconds, i64::from(mtime.nanoseconds.min(999_999_999)));
+    futimens(file, &TimeSpec::UTIME_OMIT, &mtime)
+}

@@ -1,0 +1,353 @@
+//! What is to be sent, found by walking trees.
+//!
+//! A file or directory that is named is sent under the last component of its
+//! name, a slash at its end or not, as `scp -r` and `cp -r` do: `photos` and
+//! `photos/` are `photos` and all that is in it. Of `photos/.` and `.`, what is
+//! in them is sent, without a name of their own, as `cp` and `rsync` do. A slash
+//! at the end of a link's name makes it the directory that it leads to.
+//!
+//! Directories come before what is in them, and names in the order of their
+//! octets. Hard links are sent as files of their own. Pipes, sockets, devices
+//! and what unfinished transfers left are passed over with a remark, and what
+//! cannot be read is an error that does not end the walk.
+
+use std::collections::{HashSet, VecDeque};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use headroom_transfer_proto::path::RelPath;
+use nix::fcntl::readlinkat;
+
+use super::beneath::Beneath;
+use super::names::Names;
+use super::seen::Identity;
+use super::{Error, Root, Seen, SourceFile, What, Why, temporary};
+
+/// What becomes of symbolic links in a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Links {
+    /// They are sent as links, which the receiver makes if they lead to a place
+    /// below where it puts the tree.
+    #[default]
+    Keep,
+    /// What they lead to is sent in their place.
+    Follow,
+    /// They are passed over with a remark.
+    LeaveOut,
+}
+
+/// Something to be sent.
+#[derive(Debug)]
+pub struct Found {
+    /// The name that it is sent under.
+    pub path: RelPath,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What it is that is to be sent.
+#[derive(Debug)]
+pub enum Kind {
+    /// A directory; what is in it follows.
+    Directory(Seen),
+    /// A symbolic link.
+    Symlink {
+        /// What it holds, whatever that leads to.
+        target: Vec<u8>,
+    },
+    /// A file.
+    File(SourceFile),
+}
+
+/// Walks what is to be sent: an iterator of what was found, and of what was
+/// found and cannot be sent, with the reason.
+///
+/// Memory is bounded: names of one directory at each level, 65 536 at most. Few
+/// files are open, however deep the trees and however many the starts.
+#[derive(Debug)]
+pub struct Source {
+    links: Links,
+    starts: VecDeque<Start>,
+    levels: Vec<Level>,
+    /// Names that starts are sent under.
+    given: HashSet<RelPath>,
+    /// Where the last start was: the next is often there too.
+    parent: Option<(PathBuf, Beneath)>,
+}
+
+/// Something that is to be sent because it was named.
+#[derive(Debug)]
+enum Start {
+    /// On this machine.
+    Here(PathBuf),
+    /// Below a root, by a peer.
+    Below {
+        beneath: Beneath,
+        /// None is the root itself.
+        place: Option<RelPath>,
+        /// What is in it is sent, without its name.
+        contents: bool,
+    },
+}
+
+/// Something that is looked at: a start, or a name in a directory.
+#[derive(Debug)]
+struct Place {
+    beneath: Beneath,
+    /// Where it is below that; none is that directory itself.
+    place: Option<Box<[u8]>>,
+    /// The name that it is sent under; none if what is in it is sent without.
+    path: Option<RelPath>,
+    /// What error messages call it.
+    shown: Box<[u8]>,
+}
+
+/// A directory that is being walked.
+#[derive(Debug)]
+struct Level {
+    place: Place,
+    state: State,
+    identity: Identity,
+    names: Names,
+}
+
+#[derive(Debug)]
+enum State {
+    Open(Arc<OwnedFd>),
+    /// Not yet, or not while a directory in it is walked.
+    Closed,
+    /// It could not be opened.
+    Ended,
+}
+
+impl Source {
+    /// Everything that these paths of this machine name.
+    #[must_use]
+    pub fn new(paths: impl IntoIterator<Item = PathBuf>, links: Links) -> Self {
+        Self::of(paths.into_iter().map(Start::Here).collect(), links)
+    }
+
+    /// What a peer names below a root; none is the root itself, of which, as of
+    /// those marked `true`, what is in it is sent. No link is followed.
+    #[must_use]
+    pub fn below(
+        root: &Root,
+        wanted: impl IntoIterator<Item = (Option<RelPath>, bool)>,
+        links: Links,
+    ) -> Self {
+        let links = if links == Links::Follow { Links::Keep } else { links };
+        let start = |(place, contents)| {
+            let beneath = root.beneath().clone();
+            Start::Below { beneath, place, contents }
+        };
+        Self::of(wanted.into_iter().map(start).collect(), links)
+    }
+
+    fn of(starts: VecDeque<Start>, links: Links) -> Self {
+        Self { links, starts, levels: Vec::new(), given: HashSet::new(), parent: None }
+    }
+
+    fn begin(&mut self, start: Start) -> Result<Option<Found>, Error> {
+        let place = match start {
+            Start::Here(path) => {
+                let shown = trimmed(&path).into();
+                self.here(&path, shown)?
+            }
+            Start::Below { beneath, place, contents } => {
+                let path = match &place {
+                    Some(place) if !contents => RelPath::single(place.name()).ok(),
+                    _ => None,
+                };
+                let place = place.map(|place| Box::from(place.as_bytes()));
+                let shown = place.clone().unwrap_or_else(|| b".".as_slice().into());
+                Place { beneath, place, path, shown }
+            }
+        };
+        if let Some(path) = &place.path
+            && !self.given.insert(path.clone())
+        {
+            return Err(place.error(Why::Twice));
+        }
+        let seen = place.look().map_err(|why| place.error(why))?;
+        self.visit(place, seen)
+    }
+
+    /// Where a path of this machine is, and the name that it is sent under.
+    fn here(&mut self, path: &Path, shown: Box<[u8]>) -> Result<Place, Error> {
+        let error = |why: Why| Error::new(&shown, "sent", why);
+        let whole = path.as_os_str().as_bytes();
+        let trimmed = trimmed(path);
+        let last = trimmed.rsplit(|octet| *octet == b'/').next().unwrap_or_default();
+        let (top, place, name) = match last {
+            b"" | b"." => (path.to_owned(), None, None),
+            b".." => {
+                let real = path.canonicalize().map_err(|io| error(Why::of(io)))?;
+                let name = real.file_name().map(|name| name.as_bytes().to_vec());
+                (path.to_owned(), None, name)
+            }
+            // the slash makes a link what it leads to
+            name if whole.len() > trimmed.len() => (path.to_owned(), None, Some(name.to_vec())),
+            name => {
+                let parent = &trimmed[..trimmed.len() - name.len()];
+                let parent = if parent.is_empty() { b"." } else { parent };
+                (OsStr::from_bytes(parent).into(), Some(name), Some(name.to_vec()))
+            }
+        };
+        let name = name.map(|name| RelPath::single(&name)).transpose();
+        let name = name.map_err(|why| error(why.into()))?;
+        let beneath = match &self.parent {
+            Some((parent, beneath)) if *parent == top => beneath.clone(),
+            _ => {
+                let beneath = Beneath::new(&top).map_err(|errno| error(errno.into()))?;
+                let follow = self.links == Links::Follow;
+                if follow { beneath.following() } else { beneath }
+            }
+        };
+        self.parent = Some((top, beneath.clone()));
+        Ok(Place { beneath, place: place.map(Box::from), path: name, shown })
+    }
+
+    /// Makes something to be sent of what was looked at.
+    fn visit(&mut self, place: Place, seen: Seen) -> Result<Option<Found>, Error> {
+        if seen.what == What::Directory {
+            return self.enter(place, seen);
+        }
+        let Some(path) = place.path.clone() else { return Err(place.error(Why::NoDirectory)) };
+        let (directory, name) = place.split();
+        if temporary::is_temporary(name) {
+            return Err(place.error(Why::Unfinished));
+        }
+        let kind = match seen.what {
+            What::File => {
+                let (directory, name) = (directory.map(Box::from), name.into());
+                let (path, beneath) = (path.clone(), place.beneath);
+                Kind::File(SourceFile { path, beneath, directory, name, seen })
+            }
+            What::Symlink if self.links == Links::LeaveOut => {
+                return Err(place.error(Why::LinkLeftOut));
+            }
+            What::Symlink => {
+                let read = || readlinkat(place.beneath.directory(directory)?, name);
+                let target = read().map_err(|errno| place.error(errno))?.into_vec();
+                Kind::Symlink { target }
+            }
+            special => return Err(place.error(Why::Special(special))),
+        };
+        Ok(Some(Found { path, kind }))
+    }
+
+    /// Begins to walk a directory, and gives it if it has a name.
+    fn enter(&mut self, place: Place, seen: Seen) -> Result<Option<Found>, Error> {
+        let identity = seen.identity;
+        if self.levels.iter().any(|level| level.identity == identity) {
+            return Err(place.error(Why::Loop));
+        }
+        if let Some(level) = self.levels.last_mut() {
+            level.state = State::Closed;
+        }
+        let found = place.path.clone().map(|path| Found { path, kind: Kind::Directory(seen) });
+        self.levels.push(Level { place, state: State::Closed, identity, names: Names::new() });
+        Ok(found)
+    }
+}
+
+impl Iterator for Source {
+    type Item = Result<Found, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let found = match self.levels.last_mut().map(Level::next) {
+                Some(Some(Ok((place, seen)))) => self.visit(place, seen),
+                Some(Some(Err(error))) => Err(error),
+                Some(None) => {
+                    self.levels.pop();
+                    Ok(None)
+                }
+                None => {
+                    let start = self.starts.pop_front()?;
+                    self.begin(start)
+                }
+            };
+            if let Some(found) = found.transpose() {
+                return Some(found);
+            }
+        }
+    }
+}
+
+impl Level {
+    /// The next name of the directory, and what it is.
+    fn next(&mut self) -> Option<Result<(Place, Seen), Error>> {
+        let directory = match &self.state {
+            State::Open(directory) => Arc::clone(directory),
+            State::Ended => return None,
+            State::Closed => match self.open() {
+                Ok(directory) => directory,
+                Err(why) => {
+                    self.state = State::Ended;
+                    return Some(Err(self.place.error(why)));
+                }
+            },
+        };
+        Some(match self.names.next(&directory)? {
+            Ok(name) => self.look(&directory, &name),
+            Err(errno) => Err(self.place.error(errno)),
+        })
+    }
+
+    fn open(&mut self) -> Result<Arc<OwnedFd>, Why> {
+        let directory = self.place.beneath.directory(self.place.place.as_deref())?;
+        // another one could have its name by now
+        if Seen::of(&directory)?.identity != self.identity {
+            return Err(Why::Changed);
+        }
+        self.state = State::Open(Arc::clone(&directory));
+        Ok(directory)
+    }
+
+    fn look(&self, directory: &OwnedFd, name: &[u8]) -> Result<(Place, Seen), Error> {
+        let Place { beneath, place, path, shown } = &self.place;
+        let shown: Box<[u8]> = [shown, &b"/"[..], name].concat().into();
+        let error = |why: Why| Error::new(&shown, "sent", why);
+        let path = path.as_ref().map_or_else(|| RelPath::single(name), |path| path.child(name));
+        let path = Some(path.map_err(|why| error(why.into()))?);
+        let seen = Seen::at(directory, name, beneath.follows());
+        let seen = seen.map_err(|errno| error(errno.into()))?;
+        let place = match place {
+            Some(place) => [place, &b"/"[..], name].concat().into(),
+            None => name.into(),
+        };
+        Ok((Place { beneath: beneath.clone(), place: Some(place), path, shown }, seen))
+    }
+}
+
+impl Place {
+    fn error(&self, why: impl Into<Why>) -> Error {
+        Error::new(&self.shown, "sent", why)
+    }
+
+    /// The directory that it is in, and its name there.
+    fn split(&self) -> (Option<&[u8]>, &[u8]) {
+        let place = self.place.as_deref().unwrap_or(b".");
+        match place.iter().rposition(|octet| *octet == b'/') {
+            Some(at) => (Some(&place[..at]), &place[at + 1..]),
+            None => (None, place),
+        }
+    }
+
+    fn look(&self) -> Result<Seen, Why> {
+        let (directory, name) = self.split();
+        let directory = self.beneath.directory(directory)?;
+        Ok(Seen::at(&directory, name, self.beneath.follows())?)
+    }
+}
+
+/// A path without the slashes at its end.
+fn trimmed(path: &Path) -> &[u8] {
+    let octets = path.as_os_str().as_bytes();
+    let end = octets.iter().rposition(|octet| *octet != b'/').map_or(0, |at| at + 1);
+    &octets[..end]
+}

@@ -1,0 +1,73 @@
+//! Files sent and received on this machine's file system, and what hostile peers
+//! and neighbours do to them.
+
+mod full;
+mod hostile;
+mod receive;
+mod resume;
+mod send;
+mod sparse;
+mod walk;
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::{Hash, Spans};
+use tempfile::TempDir;
+
+use super::{Offer, Partial, Root, Seal, Time};
+
+const MIB: usize = 1 << 20;
+const TIME: Time = Time { seconds: 1_700_000_000, nanoseconds: 123_456_789 };
+
+fn path(text: &str) -> RelPath {
+    RelPath::parse(text.as_bytes()).expect("a path")
+}
+
+/// An empty root, with the folder that it is in.
+fn root() -> (TempDir, Root) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = Root::open(folder.path()).expect("a root");
+    (folder, root)
+}
+
+/// Both ways to stay below a root.
+fn both_ways(folder: &Path) -> [Root; 2] {
+    let root = Root::open(folder).expect("a root");
+    [root.clone(), root.by_components()]
+}
+
+/// Octets that are not zeros, and others for another `seed`.
+fn octets(seed: u8, size: usize) -> Vec<u8> {
+    let mut octets = vec![0; size];
+    blake3::Hasher::new().update(&[seed]).finalize_xof().fill(&mut octets);
+    octets
+}
+
+fn offer(size: usize) -> Offer {
+    Offer { size: size as u64, mtime: TIME, data: size as u64, reuse: false }
+}
+
+fn seal_of(root: Hash) -> Seal {
+    Seal { root, mode: 0o640, mtime: TIME, fsync: false }
+}
+
+fn seal(content: &[u8]) -> Seal {
+    seal_of(blake3::hash(content))
+}
+
+fn write_span(partial: &Partial, span: u64, file: &[u8]) {
+    let range = Spans::new(file.len() as u64).range(span).expect("a span");
+    let octets = &file[range.start as usize..range.end as usize];
+    partial.write_at(range.start, octets).expect("it can be written");
+}
+
+/// The names in a folder, sorted.
+fn names(folder: &Path) -> Vec<Vec<u8>> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.expect("an entry").file_name().as_bytes().to_vec()).collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,140 @@
+//! Files that are read while others change them.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use super::super::{Kind, Links, Reader, Source, SourceFile, Why};
+use super::*;
+
+struct Here {
+    _folder: TempDir,
+    path: PathBuf,
+    content: Vec<u8>,
+    found: SourceFile,
+}
+
+/// A file of three spans that a walk has found.
+fn found() -> Here {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, content) = (folder.path().join("file"), octets(1, 2 * MIB + 99));
+    fs::write(&path, &content).expect("a file");
+    let mut source = Source::new([path.clone()], Links::Keep);
+    let Kind::File(found) = source.next().expect("one").expect("found").kind else {
+        panic!("no file");
+    };
+    Here { _folder: folder, path, content, found }
+}
+
+fn is_unchanged(reader: &Reader) -> bool {
+    reader.is_unchanged().expect("an answer")
+}
+
+#[test]
+fn a_file_is_read_anywhere_and_hashed_in_spans() {
+    let Here { content, found, _folder, .. } = found();
+    let reader = found.open().expect("open");
+    assert_eq!((reader.size(), reader.source().path()), (content.len() as u64, &path("file")));
+    let mut room = vec![0; MIB];
+    for offset in [0, 5, MIB, 2 * MIB, 2 * MIB + 98] {
+        let read = reader.read_at(offset as u64, &mut room).expect("read");
+        assert_eq!(room[..read], content[offset..content.len().min(offset + MIB)]);
+    }
+    assert_eq!(reader.read_at(content.len() as u64, &mut room).expect("read"), 0);
+    assert_eq!(reader.read_at(u64::MAX, &mut room).expect("read"), 0);
+    for span in 0..3 {
+        let range = reader.spans().range(span).expect("a span");
+        let octets = &content[range.start as usize..range.end as usize];
+        let value = reader.span_value(span).expect("read");
+        assert_eq!(value, reader.spans().value(span, octets));
+    }
+    assert_eq!(reader.span_value(3).expect("an answer"), None);
+    assert!(is_unchanged(&reader));
+    fs::metadata(&_folder).expect("reading changed nothing");
+    assert!(is_unchanged(&reader));
+}
+
+/// The content is another, size and time of change are the same.
+#[test]
+fn a_change_that_hides_is_seen() {
+    let Here { path, found, _folder, .. } = found();
+    let reader = found.open().expect("open");
+    let before = fs::metadata(&path).expect("a file");
+    // a clock of the file system ticks every few milliseconds
+    loop {
+        let file = File::options().write(true).open(&path).expect("a file");
+        file.write_all_at(&[0], 5).expect("written");
+        file.set_modified(before.modified().expect("a time")).expect("set");
+        let after = fs::metadata(&path).expect("a file");
+        assert_eq!((after.len(), after.mtime_nsec()), (before.len(), before.mtime_nsec()));
+        if (after.ctime(), after.ctime_nsec()) != (before.ctime(), before.ctime_nsec()) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(!is_unchanged(&reader));
+    let error = found.open().expect_err("open");
+    assert!(matches!(error.why(), Why::Changed), "{error}");
+}
+
+#[test]
+fn a_file_that_is_cut_is_an_error_and_no_zeros() {
+    let Here { path, found, _folder, .. } = found();
+    let reader = found.open().expect("open");
+    File::options().write(true).open(&path).expect("a file").set_len(MIB as u64).expect("cut");
+    let mut room = vec![0; MIB];
+    reader.read_at(0, &mut room).expect("what is left can be read");
+    let error = reader.read_at(MIB as u64, &mut room).expect_err("read");
+    assert!(matches!(error.why(), Why::Changed), "{error}");
+    assert_eq!(reader.next_data(MIB as u64).expect("an answer"), None);
+    assert!(!is_unchanged(&reader));
+}
+
+#[test]
+fn a_file_that_grows_is_read_to_where_it_ended() {
+    let Here { path, content, found, _folder } = found();
+    let reader = found.open().expect("open");
+    let file = File::options().append(true).open(&path).expect("a file");
+    file.write_all_at(&[1; 100], content.len() as u64).expect("written");
+    let mut room = vec![0; 3 * MIB];
+    assert_eq!(reader.read_at(0, &mut room).expect("read"), content.len());
+    assert_eq!(reader.next_data(0).expect("an answer"), Some(0..content.len() as u64));
+    assert!(!is_unchanged(&reader));
+}
+
+#[test]
+fn a_file_that_is_replaced_or_removed_is_seen() {
+    let Here { path, content, found, _folder } = found();
+    let reader = found.open().expect("open");
+    fs::write(path.with_extension("new"), &content).expect("another");
+    fs::rename(path.with_extension("new"), &path).expect("renamed");
+    let mut room = vec![0; content.len()];
+    reader.read_at(0, &mut room).expect("the old one can be read");
+    assert_eq!(room, content);
+    assert!(!is_unchanged(&reader), "but it is not the one that has the name");
+    assert!(matches!(found.open().expect_err("open").why(), Why::Changed));
+    fs::remove_file(&path).expect("removed");
+    assert!(!is_unchanged(&reader));
+    assert!(matches!(found.open().expect_err("open").why(), Why::Missing));
+}
+
+/// A pipe that is put where a file was found would block who opens it.
+#[test]
+fn what_is_no_file_any_more_is_not_opened() {
+    for links in [Links::Keep, Links::Follow] {
+        let Here { path, _folder, .. } = found();
+        let mut source = Source::new([path.clone()], links);
+        let Kind::File(found) = source.next().expect("one").expect("found").kind else {
+            panic!("no file");
+        };
+        fs::remove_file(&path).expect("removed");
+        mkfifo(&path, Mode::from_bits_truncate(0o600)).expect("a pipe");
+        assert!(matches!(found.open().expect_err("open").why(), Why::Changed));
+        fs::remove_file(&path).expect("removed");
+        std::os::unix::fs::symlink("/dev/zero", &path).expect("a link");
+        assert!(matches!(found.open().expect_err("open").why(), Why::Changed));
+    }
+}
