@@ -1,10 +1,11 @@
 //! Writes docs/benchmarks.md from what `scripts/bench-tunnel` has measured: the
-//! folders of three runs, and what two programs printed.
+//! folders of two runs, and what three programs printed.
 //!
 //!     cargo run --release -p headroom-lab --example benchmarks -- RESULTS [NOTES] > docs/benchmarks.md
 //!
 //! NOTES is a text that goes behind the figures: what limits them.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
@@ -32,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let all = All {
         tunnel: run("bench-tunnel")?,
-        qesp: run("bench-qesp")?,
+        turns: read("turns.jsonl")?.lines().map(serde_json::from_str).collect::<Result<_, _>>()?,
         link: run("bench-qesp-link")?,
         memory: serde_json::from_str(&read("memory.json")?)?,
         reload: serde_json::from_str(&read("reload.json")?)?,
@@ -46,8 +47,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 struct All {
     tunnel: Run,
-    qesp: Run,
     link: Run,
+    turns: Vec<Turns>,
     memory: Memory,
     reload: Reload,
 }
@@ -73,6 +74,27 @@ struct InMemory {
 struct Decision {
     what: String,
     ns: f64,
+}
+
+/// A line that `scripts/bench-qesp` prints: one turn of each, one after the other.
+#[derive(Deserialize)]
+struct Turns {
+    octets: u64,
+    esp: Turn,
+    qesp: Turn,
+}
+
+/// What `headroom load packets` prints.
+#[derive(Deserialize)]
+struct Turn {
+    packets: u64,
+    seconds: f64,
+}
+
+impl Turn {
+    fn rate(&self) -> f64 {
+        self.packets as f64 / self.seconds
+    }
 }
 
 /// What `scripts/bench-reload` prints.
@@ -154,6 +176,18 @@ fn rate(values: impl Iterator<Item = f64>) -> Option<Estimate> {
     Some(Estimate { value: logs.value.exp(), interval })
 }
 
+/// The median with the interval that its order statistics give, whatever the
+/// distribution: turns of a fraction of a second have outliers.
+fn median(values: &mut [f64]) -> Option<Estimate> {
+    values.sort_by(f64::total_cmp);
+    let half_width = 0.98 * (values.len() as f64).sqrt(); // 1.96 of the binomial's deviation
+    let middle = values.len() as f64 / 2.0;
+    let lo = values.get((middle - half_width).floor().max(0.0) as usize);
+    let hi = values.get((middle + half_width).ceil() as usize);
+    let interval = lo.zip(hi).map(|(&lo, &hi)| [lo, hi]);
+    Some(Estimate { value: stats::median(values)?, interval })
+}
+
 fn estimate(values: &[f64]) -> Option<Estimate> {
     let mean = stats::mean(values)?;
     Some(Estimate { value: mean.mean, interval: mean.ci95 })
@@ -200,7 +234,7 @@ impl All {
                 let _ = writeln!(text, "| {} | {} |", program.name, program.version);
             }
         }
-        let runs = [&self.tunnel, &self.qesp, &self.link];
+        let runs = [&self.tunnel, &self.link];
         let samples = || runs.iter().flat_map(|run| &run.results.samples);
         let _ = write!(
             text,
@@ -241,9 +275,13 @@ impl All {
         ] {
             row(what, least, aim, self.tunnel.times_faster([stack, base], "stream", stream));
         }
-        for size in self.qesp.sizes("packets") {
-            let what = format!("Q-ESP vs ESP, packets/s when CPU-bound, {size} octets");
-            let found = self.qesp.times_faster(["udp/qesp", "udp/esp"], "packets", size);
+        let sizes = self.sizes_in_turns();
+        let all = ("all sizes".to_owned(), self.in_turns(|_| true));
+        let each = sizes
+            .iter()
+            .map(|&size| (format!("{size} octets"), self.in_turns(|octets| octets == size)));
+        for (sizes, found) in std::iter::once(all).chain(each) {
+            let what = format!("Q-ESP vs ESP, packets/s when CPU-bound, {sizes}");
             let shown =
                 found.map_or("–".to_owned(), |found| found.shown(|v| format!("{v:.4}")) + " ×");
             let verdict = verdict(found.map(|found| found.value), 0.99, 1.0);
@@ -370,17 +408,16 @@ impl All {
     }
 
     fn qesp(&self, text: &mut String) {
-        let link = &self.link.results.plan.link;
+        let (link, turns) = (&self.link.results.plan.link, self.turns.len());
         let _ = write!(
             text,
-            "## Q-ESP beside ESP\n\nPackets/s of Q-ESP over those of ESP, tunnel mode over IPv4, AES-128-GCM. Where the link \
-             ({link}) is full the ratio should be that of the frames' octets, framing counted.\n\n\
+            "## Q-ESP beside ESP\n\nPackets/s of Q-ESP over those of ESP, tunnel mode over IPv4, AES-128-GCM. CPU-bound: the \
+             median over {turns} pairs of turns of 0.2 s, of all sizes together (`scripts/bench-qesp`). Where the link ({link}) is full the ratio should be that of the frames' octets, framing counted.\n\n\
              | octets | CPU-bound | full link | octets of a frame, ESP and Q-ESP | byte ratio | off |\n|--:|--:|--:|--:|--:|--:|\n",
         );
-        for size in self.qesp.sizes("packets") {
-            let of = ["udp/qesp", "udp/esp"];
-            let cpu = self.qesp.times_faster(of, "packets", size);
-            let full = self.link.times_faster(of, "packets", size);
+        for size in self.sizes_in_turns() {
+            let cpu = self.in_turns(|octets| octets == size);
+            let full = self.link.times_faster(["udp/qesp", "udp/esp"], "packets", size);
             let four = |found: Option<Estimate>| {
                 found.map_or("–".to_owned(), |found| found.shown(|v| format!("{v:.4}")))
             };
@@ -397,6 +434,16 @@ impl All {
             let _ = writeln!(text, "| {size} | {} | {} | {frames} |", four(cpu), four(full));
         }
         *text += "\n";
+    }
+
+    fn sizes_in_turns(&self) -> BTreeSet<u64> {
+        self.turns.iter().map(|turns| turns.octets).collect()
+    }
+
+    /// Q-ESP's packets/s over ESP's, with datagrams of these sizes.
+    fn in_turns(&self, of: impl Fn(u64) -> bool) -> Option<Estimate> {
+        let turns = self.turns.iter().filter(|turns| of(turns.octets));
+        median(&mut turns.map(|turns| turns.qesp.rate() / turns.esp.rate()).collect::<Vec<_>>())
     }
 
     fn in_memory(&self, text: &mut String) {
