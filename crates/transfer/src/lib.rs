@@ -1,3 +1,38 @@
 //! Moves files between hosts: encrypted always, verified always, resumable always.
 
+mod claims;
+pub mod client;
+mod control;
+mod delivery;
+mod error;
 pub mod files;
+pub mod identity;
+mod key;
+mod place;
+pub mod server;
+mod session;
+#[cfg(test)]
+mod tests;
+pub mod trust;
+
+pub use client::Client;
+pub use delivery::{Event, Observer, Summary};
+pub use error::Error;
+pub use headroom_transfer_proto::message::{Listed, ListedKind, Time};
+pub use headroom_transfer_proto::path;
+pub use identity::Identity;
+pub use key::{Fingerprint, ParseError as KeyError, PublicKey};
+pub use place::{DEFAULT_PORT, Host, ParseError as PlaceError, Place};
+pub use server::Server;
+
+/// Runs something to its end, on threads for network and disk.
+///
+/// # Errors
+/// The system gives no threads.
+pub fn block_on<F: Future>(work: F) -> std::io::Result<F::Output> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let output = runtime.block_on(work);
+    // what blocks on the disk and is of no use any more is not waited for
+    runtime.shutdown_background();
+    Ok(output)
+}

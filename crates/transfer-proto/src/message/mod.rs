@@ -129,6 +129,9 @@ pub enum Message {
         /// The hash.
         #[cbor(n(1), with = "minicbor::bytes")]
         root: [u8; 32],
+        /// Octets of it on data streams: when so many came, it is whole.
+        #[n(2)]
+        bytes: u64,
     },
     /// Sender to receiver: the file cannot be sent; drop what came.
     #[n(10)]

@@ -150,7 +150,11 @@ fn message() -> impl Strategy<Value = Message> {
                 values,
                 last
             }),
-        (id(), any::<[u8; 32]>()).prop_map(|(id, root)| Message::Sealed { id, root }),
+        (id(), any::<[u8; 32]>(), id()).prop_map(|(id, root, bytes)| Message::Sealed {
+            id,
+            root,
+            bytes
+        }),
         (id(), ".{0,100}").prop_map(|(id, reason)| Message::Withdrawn { id, reason }),
         id().prop_map(|id| Message::Stored { id }),
         (id(), ".{0,100}").prop_map(|(id, reason)| Message::Failed { id, reason }),

@@ -1,0 +1,237 @@
+//! The client: put, get and list over one connection.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use headroom_transfer_proto::message::{Listed, MOST_SOURCES, Message, Wanted};
+use headroom_transfer_proto::path::{RelPath, shown};
+use quinn::{Connection, Endpoint};
+use rustls::pki_types::CertificateDer;
+use tokio::task::spawn_blocking;
+
+use crate::control::{Hearer, Speaker, hello, unexpected};
+use crate::delivery::{Destination, Observer, Receiver, Sender, Summary};
+use crate::error::{Closing, Error};
+use crate::files::{Links, Root, Source};
+use crate::identity::Identity;
+use crate::key::{Fingerprint, PublicKey};
+use crate::place::Host;
+use crate::session;
+use crate::trust::{Authority, KnownHosts, Pins, Standing};
+
+/// So long a client stays to say that it goes.
+const FAREWELL: Duration = Duration::from_millis(5);
+
+/// Whom to take for the server.
+#[derive(Debug, Clone, Copy)]
+pub struct Trust<'a> {
+    /// Hosts that were met before.
+    pub hosts: &'a KnownHosts,
+    /// Whoever it vouches for is trusted, too.
+    pub authority: Option<&'a Authority>,
+    /// A host that was not met before must have this key.
+    pub fingerprint: Option<Fingerprint>,
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+pub struct Client {
+    endpoint: Endpoint,
+    connection: Connection,
+    next_id: u64,
+}
+
+impl Client {
+    /// Connects, and proves to each side who the other is.
+    ///
+    /// # Errors
+    /// The host cannot be reached ([`Error::Unreachable`]), is not known
+    /// ([`Error::UnknownHost`], with the key that it shows), or has changed
+    /// ([`Error::ChangedHost`]).
+    pub async fn connect(
+        host: &Host,
+        identity: &Identity,
+        trust: Trust<'_>,
+    ) -> Result<Self, Error> {
+        let standing = trust.hosts.standing(&host.known_as());
+        let pins = match (&standing, trust.fingerprint) {
+            (Standing::Known { keys, .. }, _) => Pins::Keys(keys.clone()),
+            (Standing::Unknown, Some(fingerprint)) => Pins::Fingerprint(fingerprint),
+            (Standing::Unknown, None) => Pins::none(),
+        };
+        let connected = session::connect(host, identity, pins, trust.authority.cloned()).await;
+        let (endpoint, connection) = connected.map_err(|error| match (error, &standing) {
+            (Error::UnknownHost { host, key }, Standing::Known { line, .. }) => {
+                let path = trust.hosts.path().to_owned();
+                Error::ChangedHost { host, shown: Some(key), path, line: *line }
+            }
+            (Error::NotTrusted { host, .. }, Standing::Known { line, .. })
+                if trust.authority.is_none() =>
+            {
+                let path = trust.hosts.path().to_owned();
+                Error::ChangedHost { host, shown: None, path, line: *line }
+            }
+            (Error::UnknownHost { host, key }, Standing::Unknown)
+                if trust.fingerprint.is_some() =>
+            {
+                Error::NotTrusted {
+                    host,
+                    cause: format!("its key is {}, not the one that was given", key.fingerprint()),
+                }
+            }
+            (error, _) => error,
+        })?;
+        let client = Self { endpoint, connection, next_id: 0 };
+        match (trust.fingerprint, client.key()) {
+            (Some(wanted), key) if key.is_none_or(|key| key.fingerprint() != wanted) => {
+                client.close().await;
+                Err(Error::NotTrusted {
+                    host: host.known_as(),
+                    cause: "its key is not the one that was given".to_owned(),
+                })
+            }
+            _ => Ok(client),
+        }
+    }
+
+    /// The server's key.
+    pub fn key(&self) -> Option<PublicKey> {
+        let identity = self.connection.peer_identity()?;
+        let certificates = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
+        PublicKey::of_certificate(certificates.first()?)
+    }
+
+    /// Sends files and directories into the directory `to` below the server's root;
+    /// one file alone gets the name `to`, unless that is a directory or ends with `/`.
+    /// Directories that are missing are made. With `fsync`, all is on the server's
+    /// disk when this returns.
+    ///
+    /// # Errors
+    /// Nothing or not all was sent; single files that fail are counted instead, and
+    /// `observer` is told.
+    pub async fn put(
+        &mut self,
+        paths: &[PathBuf],
+        to: &[u8],
+        fsync: bool,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
+        let is_file = |path: &PathBuf| !path.is_dir();
+        let rename = paths.len() == 1 && paths.iter().all(is_file) && !to.ends_with(b"/");
+        let request = Message::Put { to: below(to)?, rename, fsync };
+        let (mut speaker, mut hearer) = self.request(&request).await?;
+        let source = Source::new(paths.iter().cloned(), Links::Keep);
+        let sender = Sender::new(self.connection.clone(), observer);
+        sender.send(source, &mut self.next_id, &mut speaker, &mut hearer).await
+    }
+
+    /// Fetches what lies at `from` below the server's root into the directory `to`;
+    /// one file alone gets the name `to`, unless that is a directory or ends with `/`.
+    /// Of what ends with `/.`, and of the root, that is what is in it.
+    ///
+    /// # Errors
+    /// As those of [`Self::put`].
+    pub async fn get(
+        &mut self,
+        from: &[Vec<u8>],
+        to: &Path,
+        fsync: bool,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
+        if from.len() > MOST_SOURCES {
+            return Err(Error::Usage(format!("no more than {MOST_SOURCES} paths at once")));
+        }
+        let wanted = from.iter().map(|path| {
+            Ok(Wanted { path: below(path)?, contents: path.ends_with(b"/.") || path == b"." })
+        });
+        let from = wanted.collect::<Result<Vec<_>, Error>>()?;
+        let (to, alone) = (to.to_owned(), from.len() == 1);
+        let destination = spawn_blocking(move || here(&to, alone))
+            .await
+            .map_err(|error| Error::task(&error))??;
+        let (mut speaker, mut hearer) = self.request(&Message::Get { from }).await?;
+        let connection = self.connection.clone();
+        let receiver = Receiver { connection, destination, fsync, observer, claims: None };
+        let summary = receiver.receive(&mut speaker, &mut hearer).await?;
+        speaker.finish().await?;
+        Ok(summary)
+    }
+
+    /// Tells what is in a directory, or of the one file that has the name.
+    ///
+    /// # Errors
+    /// There is no such thing, or the connection is lost.
+    pub async fn list(&mut self, path: &[u8], mut each: impl FnMut(Listed)) -> Result<(), Error> {
+        let (_speaker, mut hearer) = self.request(&Message::List { path: below(path)? }).await?;
+        loop {
+            match hearer.expect().await? {
+                Message::Listing { entries, last } => {
+                    entries.into_iter().for_each(&mut each);
+                    if last {
+                        return Ok(());
+                    }
+                }
+                Message::Refused { reason } => return Err(refused(&reason)),
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// Ends the connection, and tells the server so.
+    pub async fn close(self) {
+        self.connection.close(Closing::Done.into(), b"");
+        // that leaves at once; a server that did not hear it finds out by itself
+        let _ = tokio::time::timeout(FAREWELL, self.endpoint.wait_idle()).await;
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Asks, and hears whether the server does it.
+    async fn request(&self, request: &Message) -> Result<(Speaker, Hearer), Error> {
+        let (send, receive) = self.connection.open_bi().await?;
+        let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+        speaker.add(&hello()).await?;
+        speaker.say(request).await?;
+        hearer.greeting().await?;
+        match hearer.expect().await? {
+            Message::Accepted {} => Ok((speaker, hearer)),
+            Message::Refused { reason } => Err(refused(&reason)),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// A path as it was written; none is the root.
+fn below(path: &[u8]) -> Result<Option<RelPath>, Error> {
+    RelPath::typed(path)
+        .map_err(|error| Error::Usage(format!("`{}` is no path on a server: {error}", shown(path))))
+}
+
+/// Where on this machine it goes.
+fn here(to: &Path, alone: bool) -> Result<Destination, Error> {
+    use std::os::unix::ffi::OsStrExt;
+    let name = to.file_name().and_then(|name| RelPath::single(name.as_bytes()).ok());
+    let is_directory = to.is_dir() || to.as_os_str().as_bytes().ends_with(b"/");
+    match name.filter(|_| alone && !is_directory) {
+        Some(name) => {
+            let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let root = Root::open(parent.unwrap_or_else(|| Path::new(".")))?;
+            Ok(Destination::resolve(&root, Some(&name), true)?)
+        }
+        None => {
+            std::fs::create_dir_all(to).map_err(|cause| Error::System {
+                doing: format!("make the directory {}", to.display()),
+                cause,
+            })?;
+            Ok(Destination::resolve(&Root::open(to)?, None, false)?)
+        }
+    }
+}
+
+fn refused(reason: &str) -> Error {
+    Error::Refused(shown(reason.as_bytes()).to_string())
+}

@@ -1,0 +1,124 @@
+//! Messages on a stream: said, heard, and the greeting with which both begin.
+
+use headroom_transfer_proto::message::{self, Message, VERSION};
+use quinn::{RecvStream, SendStream};
+
+use crate::error::Error;
+
+/// Messages that wait to be written leave when they are so many octets.
+const FULL: usize = 64 << 10;
+
+/// The half on which this end speaks.
+#[derive(Debug)]
+pub(crate) struct Speaker {
+    stream: SendStream,
+    out: Vec<u8>,
+}
+
+/// The half on which it listens.
+#[derive(Debug)]
+pub(crate) struct Hearer {
+    stream: RecvStream,
+    /// What came; `start` and before has been read.
+    came: Vec<u8>,
+    start: usize,
+}
+
+impl Speaker {
+    pub(crate) fn new(stream: SendStream) -> Self {
+        // what is said is never behind data
+        let _ = stream.set_priority(1);
+        Self { stream, out: Vec::new() }
+    }
+
+    /// Says something soon: at the next [`Self::flush`], or when enough waits.
+    pub(crate) async fn add(&mut self, message: &Message) -> Result<(), Error> {
+        message.frame(&mut self.out)?;
+        if self.out.len() >= FULL { self.flush().await } else { Ok(()) }
+    }
+
+    /// Says something now.
+    pub(crate) async fn say(&mut self, message: &Message) -> Result<(), Error> {
+        self.add(message).await?;
+        self.flush().await
+    }
+
+    /// Writes what waits.
+    pub(crate) async fn flush(&mut self) -> Result<(), Error> {
+        self.stream.write_all(&self.out).await?;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Says nothing more, and waits until the peer has all of it.
+    pub(crate) async fn finish(mut self) -> Result<(), Error> {
+        self.flush().await?;
+        let _ = self.stream.finish();
+        match self.stream.stopped().await {
+            Ok(_) | Err(quinn::StoppedError::ZeroRttRejected) => Ok(()),
+            Err(quinn::StoppedError::ConnectionLost(error)) => Err(error.into()),
+        }
+    }
+}
+
+impl Hearer {
+    pub(crate) const fn new(stream: RecvStream) -> Self {
+        Self { stream, came: Vec::new(), start: 0 }
+    }
+
+    /// The next message; none where the peer says nothing more. It may be dropped
+    /// and asked for again.
+    pub(crate) async fn hear(&mut self) -> Result<Option<Message>, Error> {
+        loop {
+            let waiting = &self.came[self.start..];
+            if let Some((length, rest)) = waiting.split_first_chunk::<4>() {
+                let len = message::body_len(*length)?;
+                if let Some(body) = rest.get(..len) {
+                    let message = Message::parse(body)?;
+                    self.start += 4 + len;
+                    return Ok(Some(message));
+                }
+            }
+            if self.start > 0 {
+                self.came.drain(..self.start);
+                self.start = 0;
+            }
+            match self.stream.read_chunk(FULL, true).await? {
+                Some(chunk) => self.came.extend_from_slice(&chunk.bytes),
+                None if self.came.is_empty() => return Ok(None),
+                None => return Err(Error::Protocol("its last message has no end".to_owned())),
+            }
+        }
+    }
+
+    /// The next message, which must come.
+    pub(crate) async fn expect(&mut self) -> Result<Message, Error> {
+        self.hear().await?.ok_or_else(|| Error::Lost("the other side says no more".to_owned()))
+    }
+
+    /// Hears the greeting.
+    pub(crate) async fn greeting(&mut self) -> Result<(), Error> {
+        match self.expect().await? {
+            Message::Hello { version: VERSION, .. } => Ok(()),
+            Message::Hello { version, program } => Err(Error::Protocol(format!(
+                "it is {} and speaks version {version} of it, this program version {VERSION}. Use the same version \
+                 of headroom on both sides",
+                program.escape_debug()
+            ))),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// The greeting of this program.
+pub(crate) fn hello() -> Message {
+    let program = concat!("headroom ", env!("CARGO_PKG_VERSION")).to_owned();
+    Message::Hello { version: VERSION, program }
+}
+
+/// Something was said that has no place here.
+pub(crate) fn unexpected(message: &Message) -> Error {
+    let shown = format!("{message:?}");
+    let name = shown.split([' ', '{', '(']).next().unwrap_or_default();
+    Error::Protocol(format!("it says {name} where that means nothing"))
+}

@@ -1,0 +1,91 @@
+//! A tree on its way over one session: a sender and a receiver, whichever of them
+//! is the server. Files up to 64 KiB travel within the messages, others in pieces
+//! on streams of their own, so that none waits for another.
+
+mod receiver;
+mod sender;
+
+use headroom_transfer_proto::path::RelPath;
+
+pub(crate) use receiver::{Destination, Receiver};
+pub(crate) use sender::Sender;
+
+/// What was delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Files, directories and links that lie under their names.
+    pub stored: u64,
+    /// Those that do not.
+    pub failed: u64,
+    /// Octets of files that went over the network.
+    pub moved: u64,
+    /// Octets that the receiver had.
+    pub kept: u64,
+}
+
+/// Something that happens on the way.
+#[derive(Debug, Clone, Copy)]
+pub enum Event<'a> {
+    /// A file of so many octets belongs to it.
+    Offered {
+        /// Its octets.
+        octets: u64,
+    },
+    /// All that belongs to it is known.
+    AllOffered {
+        /// How many files.
+        files: u64,
+        /// Octets in them.
+        octets: u64,
+    },
+    /// The receiver has so many octets from before.
+    Kept {
+        /// How many.
+        octets: u64,
+    },
+    /// So many octets were sent or have come.
+    Moved {
+        /// How many.
+        octets: u64,
+    },
+    /// Something lies under its name, verified.
+    Stored {
+        /// Its name.
+        path: &'a RelPath,
+    },
+    /// Something does not.
+    Failed {
+        /// A sentence that names it.
+        reason: &'a str,
+    },
+    /// Something is left out, as it should be.
+    LeftOut {
+        /// A sentence that names it.
+        reason: &'a str,
+    },
+}
+
+/// Somebody who wants to know what happens. Called from several threads.
+pub trait Observer: Send + Sync {
+    /// Something happened.
+    fn event(&self, event: Event<'_>);
+}
+
+/// Nobody wants to know.
+impl Observer for () {
+    fn event(&self, _event: Event<'_>) {}
+}
+
+/// What was counted so far, by several tasks.
+#[derive(Debug, Default)]
+struct Counts(std::sync::Mutex<Summary>);
+
+impl Counts {
+    fn add(&self, change: impl FnOnce(&mut Summary)) {
+        change(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    }
+
+    fn get(&self) -> Summary {
+        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,590 @@
+//! The receiver: stores what is offered, says what it has, takes in what comes.
+//!
+//! One thread does what is said, in order, and blocks where the disk does; data
+//! streams are written by tasks of their own.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use headroom_transfer_proto::message::{
+    DataHeader, Kind, MOST_OPEN_FILES, MOST_VALUES, Message, Time, body_len,
+};
+use headroom_transfer_proto::path::{RelPath, shown};
+use headroom_transfer_proto::span::{Hash, SPAN_OCTETS};
+use quinn::{Connection, RecvStream};
+use tokio::sync::mpsc;
+use tokio::task::{JoinSet, spawn_blocking};
+
+use super::{Counts, Event, Observer, Summary};
+use crate::claims::Claims;
+use crate::control::{Hearer, Speaker, unexpected};
+use crate::error::Error;
+use crate::files::{self, Offer, Partial, Root, Seal, What, Why};
+
+/// Things to be done, and answers, that wait.
+const WAITING: usize = 64;
+/// A header of a data stream is no longer.
+const MOST_HEADER: usize = 64;
+/// Octets of the names of directories that wait for their mode and time. The
+/// others have theirs at once, and the time is then that of what is put in them.
+const MOST_DIRECTORY_OCTETS: usize = 16 << 20;
+/// How often, and how many times, a file is asked for whose former transfer is told to end.
+const HANDOVER: (Duration, u32) = (Duration::from_millis(10), 500);
+
+/// Where a delivery goes.
+#[derive(Debug)]
+pub(crate) struct Destination {
+    root: Root,
+    /// What one file or link is to be called.
+    name: Option<RelPath>,
+}
+
+impl Destination {
+    /// Below a root: into `to` if it is a directory; else, where that is wished, it
+    /// is the name of the one file that comes; else it is made.
+    pub(crate) fn resolve(
+        root: &Root,
+        to: Option<&RelPath>,
+        rename: bool,
+    ) -> Result<Self, files::Error> {
+        let Some(to) = to else { return Ok(Self { root: root.clone(), name: None }) };
+        let here = match root.look(to) {
+            Err(error) if matches!(error.why(), Why::Missing) => None,
+            looked => looked?,
+        };
+        if here.is_some_and(|here| here.what == What::Directory) {
+            return Ok(Self { root: root.below(to)?, name: None });
+        }
+        let directory = if rename { to.parent() } else { Some(to.clone()) };
+        let inner = match &directory {
+            Some(directory) => {
+                make_directories(root, directory)?;
+                root.below(directory)?
+            }
+            None => root.clone(),
+        };
+        let name = rename.then(|| RelPath::single(to.name()).ok()).flatten();
+        Ok(Self { root: inner, name })
+    }
+}
+
+/// One delivery, seen from its receiver.
+pub(crate) struct Receiver {
+    pub(crate) connection: Connection,
+    pub(crate) destination: Destination,
+    pub(crate) fsync: bool,
+    pub(crate) observer: Arc<dyn Observer>,
+    /// What makes an older transfer of a file end, where that is possible.
+    pub(crate) claims: Option<Claims>,
+}
+
+impl Receiver {
+    /// Takes in all of it.
+    pub(crate) async fn receive(
+        self,
+        speaker: &mut Speaker,
+        hearer: &mut Hearer,
+    ) -> Result<Summary, Error> {
+        let connection = self.connection.clone();
+        let (to_do, doing) = mpsc::channel(WAITING);
+        let (answer, answers) = mpsc::channel(WAITING);
+        let shared = Arc::new(Shared {
+            open: Mutex::default(),
+            observer: Arc::clone(&self.observer),
+            counts: Counts::default(),
+        });
+        let worker = Worker {
+            shared: Arc::clone(&shared),
+            connection: connection.clone(),
+            destination: self.destination,
+            fsync: self.fsync,
+            claims: self.claims,
+            answer,
+            files: HashMap::new(),
+            directories: Vec::new(),
+            directory_octets: 0,
+            is_named: false,
+            is_end: false,
+        };
+        let worker = spawn_blocking(move || worker.run(doing));
+        let broken = tokio::select! {
+            // answers end when the worker does
+            spoken = speak(answers, speaker) => spoken.err(),
+            broken = hear(hearer, to_do.clone()) => Some(broken),
+            broken = take_streams(&connection, &shared, &to_do) => Some(broken),
+        };
+        drop(to_do);
+        if let Some(error) = broken {
+            // the worker ends with what it has been told so far
+            shared.open().clear();
+            let _ = worker.await;
+            return Err(error);
+        }
+        worker.await.map_err(|error| Error::task(&error))??;
+        Ok(shared.counts.get())
+    }
+}
+
+struct Shared {
+    open: Mutex<HashMap<u64, Arc<Incoming>>>,
+    observer: Arc<dyn Observer>,
+    counts: Counts,
+}
+
+impl Shared {
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, Arc<Incoming>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A file that comes on data streams.
+struct Incoming {
+    partial: Partial,
+    /// Octets of whole pieces.
+    came: AtomicU64,
+}
+
+/// Something for the worker.
+enum ToDo {
+    /// The sender said it.
+    Said(Message),
+    /// A piece of this file is whole.
+    Came(u64),
+    /// A piece of this file cannot be written.
+    Broken(u64, files::Error),
+}
+
+/// The worker's view of a file that comes on data streams.
+struct File {
+    incoming: Arc<Incoming>,
+    mode: u32,
+    mtime: Time,
+    /// Its hash, and the octets that come on streams.
+    sealed: Option<([u8; 32], u64)>,
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    connection: Connection,
+    destination: Destination,
+    fsync: bool,
+    claims: Option<Claims>,
+    answer: mpsc::Sender<Message>,
+    files: HashMap<u64, File>,
+    /// Directories that get mode and time when all that is in them is there.
+    directories: Vec<(RelPath, u32, Time)>,
+    directory_octets: usize,
+    /// Whether the one file that has a name from outside has come.
+    is_named: bool,
+    is_end: bool,
+}
+
+impl Worker {
+    fn run(mut self, mut to_do: mpsc::Receiver<ToDo>) -> Result<(), Error> {
+        while !(self.is_end && self.files.is_empty()) {
+            // nothing comes when the connection has ended; whoever ended it knows why
+            let Some(next) = to_do.blocking_recv() else { return Ok(()) };
+            match next {
+                ToDo::Said(message) => self.said(message)?,
+                ToDo::Came(id) => self.try_finish(id),
+                ToDo::Broken(id, error) => {
+                    if self.close(id).is_some() {
+                        self.failed(id, &error.to_string());
+                    }
+                }
+            }
+        }
+        for (path, mode, mtime) in std::mem::take(&mut self.directories).into_iter().rev() {
+            let sealed = self.destination.root.seal_directory(&path, mode, mtime, self.fsync);
+            if let Err(error) = sealed {
+                // its content is there: that counts
+                self.shared.observer.event(Event::LeftOut { reason: &error.to_string() });
+            }
+        }
+        let Summary { stored, failed, .. } = self.shared.counts.get();
+        self.say(Message::End { stored, failed });
+        Ok(())
+    }
+
+    fn said(&mut self, message: Message) -> Result<(), Error> {
+        match message {
+            Message::Entry { id, path, kind } => self.entry(id, path, kind)?,
+            Message::Sealed { id, root, bytes } => {
+                // one that failed here is sealed there all the same
+                if let Some(file) = self.files.get_mut(&id) {
+                    file.sealed = Some((root, bytes));
+                    self.try_finish(id);
+                }
+            }
+            Message::Withdrawn { id, reason } => {
+                if let Some(file) = self.close(id) {
+                    let _ = file.incoming.partial.abandon();
+                    self.count_failed(&reason);
+                }
+            }
+            Message::Unreadable { reason } => self.count_failed(&reason),
+            Message::EntriesEnd { files, bytes } => {
+                self.is_end = true;
+                self.shared.observer.event(Event::AllOffered { files, octets: bytes });
+            }
+            other => return Err(unexpected(&other)),
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, id: u64, path: RelPath, kind: Kind) -> Result<(), Error> {
+        if self.is_end || self.files.contains_key(&id) {
+            return Err(Error::Protocol("it offers something twice, or after the end".to_owned()));
+        }
+        if let Kind::File { size, .. } = kind {
+            self.shared.observer.event(Event::Offered { octets: size });
+        }
+        let path = match self.renamed(path, &kind) {
+            Ok(path) => path,
+            Err(reason) => {
+                self.failed(id, &reason);
+                return Ok(());
+            }
+        };
+        let root = &self.destination.root;
+        let done = match kind {
+            Kind::Directory { mode, mtime } => {
+                let made = root.make_directory(&path, mode);
+                if made.is_ok() {
+                    self.seal_later(&path, mode, mtime);
+                }
+                made
+            }
+            Kind::Symlink { target } => root.make_symlink(&path, &target).map(drop),
+            Kind::File { mode, mtime, inline: Some(inline), .. } => {
+                let octets = inline.content.len() as u64;
+                let seal = seal(inline.root, mode, mtime, self.fsync);
+                let stored = root.store(&path, &inline.content, &seal).map(drop);
+                self.shared.counts.add(|counts| counts.moved += octets);
+                self.shared.observer.event(Event::Moved { octets });
+                stored
+            }
+            Kind::File { size, mode, mtime, inline: None } => {
+                if self.files.len() >= MOST_OPEN_FILES {
+                    return Err(Error::Protocol(format!(
+                        "it offers more than {MOST_OPEN_FILES} files at once"
+                    )));
+                }
+                let offer = Offer { size, mtime, data: 0, reuse: true };
+                match self.begin(&path, &offer).and_then(|partial| self.have(id, partial)) {
+                    Ok(incoming) => {
+                        self.files.insert(id, File { incoming, mode, mtime, sealed: None });
+                        return Ok(());
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        match done {
+            Ok(()) => self.stored(id, &path),
+            Err(error) => self.failed(id, &error.to_string()),
+        }
+        Ok(())
+    }
+
+    /// The name that an entry gets here.
+    fn renamed(&mut self, path: RelPath, kind: &Kind) -> Result<RelPath, String> {
+        let Some(name) = self.destination.name.clone() else { return Ok(path) };
+        if self.is_named {
+            return Err(format!("{path} is not stored: only one file can be called {name}"));
+        }
+        if matches!(kind, Kind::Directory { .. }) {
+            // a tree comes: what was a name is the directory for it
+            let root = &self.destination.root;
+            let inner = root.make_directory(&name, 0o777).and_then(|()| root.below(&name));
+            self.destination.root = inner.map_err(|error| error.to_string())?;
+            self.destination.name = None;
+            return Ok(path);
+        }
+        self.is_named = true;
+        Ok(name)
+    }
+
+    fn seal_later(&mut self, path: &RelPath, mode: u32, mtime: Time) {
+        let octets = path.as_bytes().len() + size_of::<(RelPath, u32, Time)>();
+        if self.directory_octets + octets <= MOST_DIRECTORY_OCTETS {
+            self.directory_octets += octets;
+            self.directories.push((path.clone(), mode, mtime));
+        } else {
+            let _ = self.destination.root.seal_directory(path, mode | 0o700, mtime, self.fsync);
+        }
+    }
+
+    /// Begins a file. One that an older session of the same client still has is
+    /// handed over: who starts a transfer again need not wait until the server
+    /// notices that the first is dead.
+    fn begin(&self, path: &RelPath, offer: &Offer) -> Result<Partial, files::Error> {
+        let root = &self.destination.root;
+        let mut begun = root.begin(path, offer);
+        let is_busy = |begun: &Result<Partial, files::Error>| {
+            begun.as_ref().is_err_and(|error| matches!(error.why(), Why::Busy))
+        };
+        let place = root.path();
+        if let Some(claims) = &self.claims {
+            if is_busy(&begun) && claims.supersede(place, path, &self.connection) {
+                for _ in 0..HANDOVER.1 {
+                    std::thread::sleep(HANDOVER.0);
+                    begun = root.begin(path, offer);
+                    if !is_busy(&begun) {
+                        break;
+                    }
+                }
+            }
+            if begun.is_ok() {
+                claims.claim(place, path, &self.connection);
+            }
+        }
+        begun
+    }
+
+    /// Says what lies here of a file.
+    fn have(&self, id: u64, mut partial: Partial) -> Result<Arc<Incoming>, files::Error> {
+        let spans = partial.spans();
+        let (mut first_span, mut values) = (0, Vec::new());
+        for span in 0..spans.count() {
+            let value = partial.present(span)?;
+            if !values.is_empty() && (value.is_none() || values.len() == MOST_VALUES) {
+                let values = std::mem::take(&mut values);
+                self.say(Message::Have { id, first_span, values, last: false });
+            }
+            if let Some(value) = value {
+                if values.is_empty() {
+                    first_span = span;
+                }
+                values.push(value);
+            }
+        }
+        let incoming = Arc::new(Incoming { partial, came: AtomicU64::new(0) });
+        self.shared.open().insert(id, Arc::clone(&incoming));
+        self.say(Message::Have { id, first_span, values, last: true });
+        Ok(incoming)
+    }
+
+    /// Verifies a file and gives it its name, if all of it is there.
+    fn try_finish(&mut self, id: u64) {
+        let Some(file) = self.files.get(&id) else { return };
+        let Some((root, bytes)) = file.sealed else { return };
+        let came = file.incoming.came.load(Ordering::Acquire);
+        if came < bytes {
+            return;
+        }
+        let size = file.incoming.partial.spans().size();
+        let kept = size.saturating_sub(came);
+        let seal = seal(root, file.mode, file.mtime, self.fsync);
+        let finished = file.incoming.partial.finish(&seal);
+        let path = file.incoming.partial.path().clone();
+        self.close(id);
+        match finished {
+            Ok(_) => {
+                if kept > 0 {
+                    self.shared.counts.add(|counts| counts.kept += kept);
+                    self.shared.observer.event(Event::Kept { octets: kept });
+                }
+                self.stored(id, &path);
+            }
+            Err(error) => self.failed(id, &error.to_string()),
+        }
+    }
+
+    /// Takes in nothing more of a file.
+    fn close(&mut self, id: u64) -> Option<File> {
+        self.shared.open().remove(&id);
+        let file = self.files.remove(&id)?;
+        self.release(&file);
+        Some(file)
+    }
+
+    fn release(&self, file: &File) {
+        if let Some(claims) = &self.claims {
+            let path = file.incoming.partial.path();
+            claims.release(self.destination.root.path(), path, &self.connection);
+        }
+    }
+
+    fn stored(&self, id: u64, path: &RelPath) {
+        self.shared.counts.add(|counts| counts.stored += 1);
+        self.shared.observer.event(Event::Stored { path });
+        self.say(Message::Stored { id });
+    }
+
+    fn failed(&self, id: u64, reason: &str) {
+        self.count_failed(reason);
+        self.say(Message::Failed { id, reason: reason.to_owned() });
+    }
+
+    fn count_failed(&self, reason: &str) {
+        self.shared.counts.add(|counts| counts.failed += 1);
+        self.shared.observer.event(Event::Failed { reason: &shown(reason.as_bytes()).to_string() });
+    }
+
+    /// Nobody hears it where the connection has ended.
+    fn say(&self, message: Message) {
+        let _ = self.answer.blocking_send(message);
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.files.values().for_each(|file| self.release(file));
+    }
+}
+
+fn seal(root: [u8; 32], mode: u32, mtime: Time, fsync: bool) -> Seal {
+    Seal { root: Hash::from_bytes(root), mode, mtime, fsync }
+}
+
+fn make_directories(root: &Root, path: &RelPath) -> Result<(), files::Error> {
+    match root.make_directory(path, 0o777) {
+        Err(error) if matches!(error.why(), Why::Missing) => {
+            let Some(parent) = path.parent() else { return Err(error) };
+            make_directories(root, &parent)?;
+            root.make_directory(path, 0o777)
+        }
+        made => made,
+    }
+}
+
+/// Passes on what is said, until something is wrong.
+async fn hear(hearer: &mut Hearer, to_do: mpsc::Sender<ToDo>) -> Error {
+    let mut is_end = false;
+    loop {
+        let message = match hearer.hear().await {
+            Ok(Some(message)) => message,
+            Ok(None) if is_end => std::future::pending().await,
+            Ok(None) => return Error::Lost("the other side says no more".to_owned()),
+            Err(error) => return error,
+        };
+        match message {
+            Message::EntriesEnd { .. } => is_end = true,
+            // it holds no more than the bounds of these: what waits is small
+            Message::Entry { .. }
+            | Message::Sealed { .. }
+            | Message::Withdrawn { .. }
+            | Message::Unreadable { .. } => {}
+            Message::Refused { reason } => {
+                return Error::Refused(shown(reason.as_bytes()).to_string());
+            }
+            other => return unexpected(&other),
+        }
+        if to_do.send(ToDo::Said(message)).await.is_err() {
+            // the worker has ended: why, it says itself
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Takes in data streams, until something is wrong.
+async fn take_streams(
+    connection: &Connection,
+    shared: &Arc<Shared>,
+    to_do: &mpsc::Sender<ToDo>,
+) -> Error {
+    let mut pieces = JoinSet::new();
+    loop {
+        let stream = tokio::select! {
+            stream = connection.accept_uni() => stream,
+            Some(ended) = pieces.join_next() => match ended {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => return error,
+                Err(error) => return Error::task(&error),
+            },
+        };
+        match stream {
+            Ok(stream) => {
+                pieces.spawn(take_piece(stream, Arc::clone(shared), to_do.clone()));
+            }
+            Err(error) => return error.into(),
+        }
+    }
+}
+
+/// Takes in one piece, a span at a time.
+async fn take_piece(
+    mut stream: RecvStream,
+    shared: Arc<Shared>,
+    to_do: mpsc::Sender<ToDo>,
+) -> Result<(), Error> {
+    let header = header(&mut stream).await?;
+    let Some(incoming) = shared.open().get(&header.id).cloned() else {
+        // it failed here, and the sender does not know yet
+        let _ = stream.stop(0u32.into());
+        return Ok(());
+    };
+    let mut buffer = Vec::new();
+    let (mut offset, mut left) = (header.offset, header.len);
+    while left > 0 {
+        let want = usize::try_from(left.min(SPAN_OCTETS)).unwrap_or(usize::MAX);
+        buffer.resize(want, 0);
+        let mut filled = 0;
+        while filled < want {
+            match stream.read(&mut buffer[filled..]).await {
+                Ok(Some(octets)) => filled += octets,
+                Ok(None) => return Err(Error::Protocol("a piece of a file has no end".to_owned())),
+                // the sender cannot go on with it, and says why elsewhere
+                Err(quinn::ReadError::Reset(_)) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let writing = Arc::clone(&incoming);
+        let write = move || {
+            let written = writing.partial.write_at(offset, &buffer);
+            (written, buffer)
+        };
+        let (written, used) = spawn_blocking(write).await.map_err(|error| Error::task(&error))?;
+        buffer = used;
+        if let Err(error) = written {
+            let _ = stream.stop(0u32.into());
+            let _ = to_do.send(ToDo::Broken(header.id, error)).await;
+            return Ok(());
+        }
+        let octets = filled as u64;
+        shared.counts.add(|counts| counts.moved += octets);
+        shared.observer.event(Event::Moved { octets });
+        // a write that succeeded lies within the file, and so does its end
+        offset = offset.saturating_add(octets);
+        left -= octets;
+    }
+    incoming.came.fetch_add(header.len, Ordering::AcqRel);
+    let _ = to_do.send(ToDo::Came(header.id)).await;
+    Ok(())
+}
+
+async fn header(stream: &mut RecvStream) -> Result<DataHeader, Error> {
+    let mut length = [0; 4];
+    exactly(stream, &mut length).await?;
+    let len = body_len(length)?;
+    if len > MOST_HEADER {
+        return Err(Error::Protocol("a data stream has no header".to_owned()));
+    }
+    let mut body = vec![0; len];
+    exactly(stream, &mut body).await?;
+    Ok(DataHeader::parse(&body)?)
+}
+
+async fn exactly(stream: &mut RecvStream, room: &mut [u8]) -> Result<(), Error> {
+    stream.read_exact(room).await.map_err(|error| match error {
+        quinn::ReadExactError::FinishedEarly(_) => {
+            Error::Protocol("a data stream ends in its header".to_owned())
+        }
+        quinn::ReadExactError::ReadError(error) => error.into(),
+    })
+}
+
+/// Writes answers, together where several wait.
+async fn speak(mut answers: mpsc::Receiver<Message>, speaker: &mut Speaker) -> Result<(), Error> {
+    while let Some(message) = answers.recv().await {
+        speaker.add(&message).await?;
+        while let Ok(message) = answers.try_recv() {
+            speaker.add(&message).await?;
+        }
+        speaker.flush().await?;
+    }
+    Ok(())
+}

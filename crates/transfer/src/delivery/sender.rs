@@ -1,0 +1,519 @@
+//! The sender: offers what it finds, learns what the receiver has, sends the rest.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use headroom_transfer_proto::message::{
+    DataHeader, Inline, Kind as Sent, MOST_INLINE, MOST_OPEN_FILES, Message,
+};
+use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::{ChainingValue, SPAN_OCTETS, Spans, Tree};
+use quinn::Connection;
+use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinSet, spawn_blocking};
+
+use super::{Counts, Event, Observer, Summary};
+use crate::control::{Hearer, Speaker, unexpected};
+use crate::error::Error;
+use crate::files::{self, Found, Kind, Reader, Source, SourceFile};
+
+/// Entries that may await their answers.
+const MOST_UNANSWERED: usize = 4096;
+/// Spans of a piece: it has a stream of its own.
+const SPANS_OF_PIECE: usize = 8;
+/// Pieces on their way at once. Each has two spans in memory: one that is read
+/// while the other is written.
+const PIECES: usize = 3;
+/// Messages that wait for the stream.
+const WAITING: usize = 64;
+
+/// One delivery, seen from its sender.
+pub(crate) struct Sender {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    connection: Connection,
+    observer: Arc<dyn Observer>,
+    offered: Mutex<HashMap<u64, Offered>>,
+    /// Files that are offered without content.
+    open_files: Arc<Semaphore>,
+    unanswered: Arc<Semaphore>,
+    pieces: Arc<Semaphore>,
+    counts: Counts,
+}
+
+/// Something that was offered and has no answer yet.
+struct Offered {
+    path: RelPath,
+    octets: u64,
+    /// The file, until it is sent.
+    file: Option<SourceFile>,
+    /// What the receiver says that it has.
+    held: Vec<(u64, ChainingValue)>,
+    /// Room for another when this has its answer.
+    _room: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
+}
+
+impl Sender {
+    pub(crate) fn new(connection: Connection, observer: Arc<dyn Observer>) -> Self {
+        let shared = Shared {
+            connection,
+            observer,
+            offered: Mutex::default(),
+            open_files: Arc::new(Semaphore::new(MOST_OPEN_FILES)),
+            unanswered: Arc::new(Semaphore::new(MOST_UNANSWERED)),
+            pieces: Arc::new(Semaphore::new(PIECES)),
+            counts: Counts::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Delivers all of it. Entries are numbered from `first_id` on.
+    pub(crate) async fn send(
+        self,
+        source: Source,
+        first_id: &mut u64,
+        speaker: &mut Speaker,
+        hearer: &mut Hearer,
+    ) -> Result<Summary, Error> {
+        let shared = &self.shared;
+        let (say, said) = mpsc::channel(WAITING);
+        let walk = Walk { shared: Arc::clone(shared), say: say.clone(), id: *first_id };
+        let walker = spawn_blocking(move || walk.run(source));
+        let speaking = speak(said, speaker);
+        let answers = async {
+            self.hear_answers(hearer, say).await?;
+            let id = walker.await.map_err(|error| Error::task(&error))?;
+            Ok::<_, Error>(id)
+        };
+        let (id, ()) = tokio::try_join!(answers, speaking).inspect_err(|_| self.stop())?;
+        *first_id = id;
+        Ok(shared.counts.get())
+    }
+
+    /// The walker must not wait for room that nobody makes any more.
+    fn stop(&self) {
+        self.shared.open_files.close();
+        self.shared.unanswered.close();
+    }
+
+    /// Hears what becomes of the entries, and sends the files that are asked for.
+    async fn hear_answers(
+        &self,
+        hearer: &mut Hearer,
+        say: mpsc::Sender<Message>,
+    ) -> Result<(), Error> {
+        let shared = &self.shared;
+        let mut sending = JoinSet::new();
+        loop {
+            let message = tokio::select! {
+                message = hearer.expect() => message?,
+                Some(ended) = sending.join_next() => {
+                    ended.map_err(|error| Error::task(&error))??;
+                    continue;
+                }
+            };
+            match message {
+                Message::Have { id, first_span, values, last } => {
+                    if let Some((file, held)) = shared.note_held(id, first_span, values, last)? {
+                        let (shared, say) = (Arc::clone(shared), say.clone());
+                        sending.spawn(async move { shared.send_file(id, file, held, say).await });
+                    }
+                }
+                Message::Stored { id } => {
+                    let entry = shared.answered(id)?;
+                    shared.counts.add(|counts| counts.stored += 1);
+                    shared.observer.event(Event::Stored { path: &entry.path });
+                }
+                Message::Failed { id, reason } => {
+                    shared.answered(id)?;
+                    shared.failed(&plain(&reason));
+                }
+                Message::Refused { reason } => return Err(Error::Refused(plain(&reason))),
+                Message::End { .. } => break,
+                other => return Err(unexpected(&other)),
+            }
+        }
+        match shared.offered().len() {
+            0 => Ok(()),
+            left => Err(Error::Protocol(format!("it ends without an answer to {left} entries"))),
+        }
+    }
+}
+
+impl Shared {
+    fn offered(&self) -> MutexGuard<'_, HashMap<u64, Offered>> {
+        self.offered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answered(&self, id: u64) -> Result<Offered, Error> {
+        let entry = self.offered().remove(&id);
+        entry.ok_or_else(|| Error::Protocol("it answers what was not offered".to_owned()))
+    }
+
+    fn failed(&self, reason: &str) {
+        self.counts.add(|counts| counts.failed += 1);
+        self.observer.event(Event::Failed { reason });
+    }
+
+    /// Notes what the receiver has of a file. When that is all, the file is to be sent.
+    #[allow(clippy::type_complexity, reason = "it is taken apart at once")]
+    fn note_held(
+        &self,
+        id: u64,
+        first_span: u64,
+        values: Vec<ChainingValue>,
+        last: bool,
+    ) -> Result<Option<(SourceFile, Vec<(u64, ChainingValue)>)>, Error> {
+        let wrong = |what: &str| Err(Error::Protocol(format!("it says that it has {what}")));
+        let mut offered = self.offered();
+        let Some(entry) = offered.get_mut(&id) else {
+            return wrong("spans of a file that was not offered");
+        };
+        if entry.file.is_none() {
+            return wrong("spans of a file when it has said so before");
+        }
+        let count = Spans::new(entry.octets).count();
+        let next = entry.held.last().map_or(0, |(span, _)| span + 1);
+        let end = first_span.checked_add(values.len() as u64);
+        if !values.is_empty() && (first_span < next || end.is_none_or(|end| end > count)) {
+            return wrong("spans that the file has not");
+        }
+        entry.held.extend((first_span..).zip(values));
+        if !last {
+            return Ok(None);
+        }
+        let held = std::mem::take(&mut entry.held);
+        Ok(entry.file.take().map(|file| (file, held)))
+    }
+
+    /// Sends what the receiver lacks of a file, then its hash.
+    async fn send_file(
+        self: Arc<Self>,
+        id: u64,
+        file: SourceFile,
+        held: Vec<(u64, ChainingValue)>,
+        say: mpsc::Sender<Message>,
+    ) -> Result<(), Error> {
+        let outcome = self.send_spans(id, file, held).await?;
+        let last = match outcome {
+            Ok((root, bytes)) => Message::Sealed { id, root, bytes },
+            Err(reason) => {
+                let entry = self.offered().remove(&id);
+                // the receiver may have given it up before
+                if entry.is_none() {
+                    return Ok(());
+                }
+                self.failed(&reason);
+                let _ = say.send(Message::Withdrawn { id, reason }).await;
+                // only now there is room for another, which is said after this
+                drop(entry);
+                return Ok(());
+            }
+        };
+        // nobody hears it where the delivery has ended meanwhile
+        let _ = say.send(last).await;
+        Ok(())
+    }
+
+    /// The root hash and the octets on data streams when all is sent, or why it cannot be.
+    async fn send_spans(
+        self: &Arc<Self>,
+        id: u64,
+        file: SourceFile,
+        held: Vec<(u64, ChainingValue)>,
+    ) -> Result<Result<([u8; 32], u64), String>, Error> {
+        let opened = blocking(move || Opened::new(&file, &held)).await?;
+        let opened = match opened {
+            Ok(opened) => Arc::new(opened),
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        if opened.kept > 0 {
+            self.counts.add(|counts| counts.kept += opened.kept);
+            self.observer.event(Event::Kept { octets: opened.kept });
+        }
+        let mut pieces = JoinSet::new();
+        let (mut next, mut bytes) = (0, 0);
+        while let Some(piece) = opened.piece(next) {
+            next = piece.end;
+            bytes += opened.octets(&piece).1;
+            // none of these is ever closed
+            let Ok(room) = Arc::clone(&self.pieces).acquire_owned().await else { break };
+            if !self.offered().contains_key(&id) {
+                return Ok(Err("it was given up".to_owned()));
+            }
+            let (shared, opened) = (Arc::clone(self), Arc::clone(&opened));
+            pieces.spawn(async move {
+                let sent = shared.send_piece(id, &opened, piece).await;
+                drop(room);
+                sent
+            });
+            while let Some(ended) = pieces.try_join_next() {
+                if let Err(reason) = ended.map_err(|error| Error::task(&error))?? {
+                    return Ok(Err(reason));
+                }
+            }
+        }
+        while let Some(ended) = pieces.join_next().await {
+            if let Err(reason) = ended.map_err(|error| Error::task(&error))?? {
+                return Ok(Err(reason));
+            }
+        }
+        let sealed = blocking(move || opened.seal()).await?;
+        Ok(sealed.map(|root| (root, bytes)))
+    }
+
+    /// Sends some spans on a stream of their own; the next is read while one is written.
+    async fn send_piece(
+        &self,
+        id: u64,
+        opened: &Arc<Opened>,
+        piece: std::ops::Range<u64>,
+    ) -> Result<Result<(), String>, Error> {
+        let read = |span| {
+            let opened = Arc::clone(opened);
+            spawn_blocking(move || opened.read_span(span))
+        };
+        let mut ahead = Some(read(piece.start));
+        let (offset, len) = opened.octets(&piece);
+        let mut head = Vec::new();
+        DataHeader { id, offset, len }.frame(&mut head)?;
+        let mut stream = self.connection.open_uni().await?;
+        stream.write_all(&head).await?;
+        for span in piece.clone() {
+            let Some(reading) = ahead.take() else { break };
+            let octets = match reading.await.map_err(|error| Error::task(&error))? {
+                Ok(octets) => octets,
+                Err(error) => {
+                    let _ = stream.reset(0u32.into());
+                    return Ok(Err(error.to_string()));
+                }
+            };
+            ahead = (span + 1 < piece.end).then(|| read(span + 1));
+            let len = octets.len() as u64;
+            match stream.write_chunk(octets).await {
+                Ok(()) => {}
+                // the receiver wants no more of it, and says why elsewhere
+                Err(quinn::WriteError::Stopped(_)) => return Ok(Ok(())),
+                Err(error) => return Err(error.into()),
+            }
+            self.counts.add(|counts| counts.moved += len);
+            self.observer.event(Event::Moved { octets: len });
+        }
+        let _ = stream.finish();
+        Ok(Ok(()))
+    }
+}
+
+/// A file that is being sent.
+struct Opened {
+    reader: Reader,
+    tree: Mutex<Tree>,
+    /// For each span whether the receiver has it; of those at the end that are
+    /// not in here it has none.
+    has: Vec<bool>,
+    kept: u64,
+}
+
+impl Opened {
+    /// Opens it, and looks which of the spans that the receiver has are right.
+    fn new(file: &SourceFile, held: &[(u64, ChainingValue)]) -> Result<Self, files::Error> {
+        let reader = file.open()?;
+        let mut tree = Tree::new(reader.spans());
+        let mut has = Vec::new();
+        let mut kept = 0;
+        for (span, theirs) in held {
+            let Some(ours) = reader.span_value(*span)? else { continue };
+            tree.insert(*span, ours);
+            if ours == *theirs {
+                let place = usize::try_from(*span).unwrap_or(usize::MAX);
+                has.resize(place + 1, false);
+                has[place] = true;
+                kept += reader.spans().range(*span).map_or(0, |range| range.end - range.start);
+            }
+        }
+        Ok(Self { reader, tree: Mutex::new(tree), has, kept })
+    }
+
+    /// The next spans that the receiver lacks, at `from` or behind.
+    fn piece(&self, from: u64) -> Option<std::ops::Range<u64>> {
+        let count = self.reader.spans().count();
+        let has = |span: &u64| {
+            usize::try_from(*span).is_ok_and(|span| self.has.get(span).is_some_and(|has| *has))
+        };
+        let start = (from..count).find(|span| !has(span))?;
+        let len = (start..count).take(SPANS_OF_PIECE).take_while(|span| !has(span)).count();
+        Some(start..start + len as u64)
+    }
+
+    /// Where these spans begin, and how many octets they have.
+    fn octets(&self, piece: &std::ops::Range<u64>) -> (u64, u64) {
+        let offset = piece.start * SPAN_OCTETS;
+        (offset, self.reader.size().min(piece.end * SPAN_OCTETS) - offset)
+    }
+
+    /// Reads a span, and hashes it while it is in the processor's cache.
+    fn read_span(&self, span: u64) -> Result<Bytes, files::Error> {
+        let range = self.reader.spans().range(span).unwrap_or_default();
+        let mut octets = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
+        self.reader.read_at(range.start, &mut octets)?;
+        if let Some(value) = self.reader.spans().value(span, &octets) {
+            self.tree.lock().unwrap_or_else(PoisonError::into_inner).insert(span, value);
+        }
+        Ok(octets.into())
+    }
+
+    /// The file's hash, if it is still what was read.
+    fn seal(&self) -> Result<[u8; 32], String> {
+        let path = self.reader.source().path();
+        match self.reader.is_unchanged() {
+            Ok(true) => {}
+            Ok(false) => return Err(changed(path)),
+            Err(error) => return Err(error.to_string()),
+        }
+        let tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
+        tree.root().map(|root| *root.as_bytes()).ok_or_else(|| changed(path))
+    }
+}
+
+/// Walks what is to be sent, and offers it.
+struct Walk {
+    shared: Arc<Shared>,
+    say: mpsc::Sender<Message>,
+    id: u64,
+}
+
+/// The delivery has ended; there is nobody to offer to.
+struct Ended;
+
+impl Walk {
+    /// The number of the next entry.
+    fn run(mut self, source: Source) -> u64 {
+        let (mut files, mut bytes) = (0, 0);
+        for found in source {
+            let offered = match found {
+                Ok(Found { path, kind }) => {
+                    if let Kind::File(file) = &kind {
+                        files += 1;
+                        bytes += file.seen().size;
+                    }
+                    self.offer(path, kind)
+                }
+                Err(error) if error.is_remark() => {
+                    let reason = error.to_string();
+                    self.shared.observer.event(Event::LeftOut { reason: &reason });
+                    Ok(())
+                }
+                Err(error) => self.unreadable(error.to_string()),
+            };
+            if offered.is_err() {
+                return self.id;
+            }
+        }
+        self.shared.observer.event(Event::AllOffered { files, octets: bytes });
+        let _ = self.say(Message::EntriesEnd { files, bytes });
+        self.id
+    }
+
+    fn offer(&mut self, path: RelPath, kind: Kind) -> Result<(), Ended> {
+        let mut octets = 0;
+        let mut open = None;
+        let kind = match kind {
+            Kind::Directory(seen) => Sent::Directory { mode: seen.mode, mtime: seen.mtime },
+            Kind::Symlink { target } => Sent::Symlink { target },
+            Kind::File(file) => {
+                let seen = *file.seen();
+                octets = seen.size;
+                self.shared.observer.event(Event::Offered { octets });
+                let inline = if octets <= MOST_INLINE as u64 {
+                    match content(&file) {
+                        Ok(inline) => Some(inline),
+                        Err(reason) => return self.unreadable(reason),
+                    }
+                } else {
+                    let room = room(&self.shared.open_files)?;
+                    open = Some((file, room));
+                    None
+                };
+                Sent::File { size: octets, mode: seen.mode, mtime: seen.mtime, inline }
+            }
+        };
+        let unanswered = room(&self.shared.unanswered)?;
+        let (file, open_room) = open.unzip();
+        let is_inline = file.is_none() && octets > 0;
+        let offered = Offered {
+            path: path.clone(),
+            octets,
+            file,
+            held: Vec::new(),
+            _room: (unanswered, open_room),
+        };
+        self.shared.offered().insert(self.id, offered);
+        self.say(Message::Entry { id: self.id, path, kind })?;
+        self.id += 1;
+        if is_inline {
+            self.shared.counts.add(|counts| counts.moved += octets);
+            self.shared.observer.event(Event::Moved { octets });
+        }
+        Ok(())
+    }
+
+    fn unreadable(&self, reason: String) -> Result<(), Ended> {
+        self.shared.failed(&reason);
+        self.say(Message::Unreadable { reason })
+    }
+
+    fn say(&self, message: Message) -> Result<(), Ended> {
+        self.say.blocking_send(message).map_err(|_| Ended)
+    }
+}
+
+/// A small file's content, of one state of it.
+fn content(file: &SourceFile) -> Result<Inline, String> {
+    let read = || {
+        let reader = file.open()?;
+        let mut content = vec![0; usize::try_from(reader.size()).unwrap_or(0)];
+        reader.read_at(0, &mut content)?;
+        Ok::<_, files::Error>((content, reader.is_unchanged()?))
+    };
+    match read().map_err(|error| error.to_string())? {
+        (content, true) => Ok(Inline { root: *blake3::hash(&content).as_bytes(), content }),
+        (_, false) => Err(changed(file.path())),
+    }
+}
+
+fn changed(path: &RelPath) -> String {
+    format!("{path} was not sent: it changed while it was read; send it again")
+}
+
+/// Waits on a thread of its own until there is room.
+fn room(semaphore: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Ended> {
+    let room = Arc::clone(semaphore).acquire_owned();
+    tokio::runtime::Handle::current().block_on(room).map_err(|_| Ended)
+}
+
+/// Writes what is to be said, together where several things wait.
+async fn speak(mut said: mpsc::Receiver<Message>, speaker: &mut Speaker) -> Result<(), Error> {
+    while let Some(message) = said.recv().await {
+        speaker.add(&message).await?;
+        while let Ok(message) = said.try_recv() {
+            speaker.add(&message).await?;
+        }
+        speaker.flush().await?;
+    }
+    Ok(())
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    spawn_blocking(work).await.map_err(|error| Error::task(&error))
+}
+
+/// What a peer says, safe for a terminal.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}

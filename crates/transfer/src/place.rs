@@ -1,0 +1,184 @@
+//! Hosts and paths on them, as people write them: `HOST[:PORT]:PATH`.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+
+/// Where a server listens unless it is told otherwise; no other service has it at IANA.
+pub const DEFAULT_PORT: u16 = 4860;
+
+/// A host and its port. Written as it is known: the name alone, or `[HOST]:PORT`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    name: String,
+    port: u16,
+}
+
+/// A path on a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The host.
+    pub host: Host,
+    /// The path there, as it was written.
+    pub path: Vec<u8>,
+}
+
+/// A text that is no host or place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// There is no path.
+    #[error(
+        "`{0}` names no place on a host: write HOST:PATH, HOST:PORT:PATH or [ADDRESS]:PORT:PATH"
+    )]
+    Place(String),
+    /// There is no host.
+    #[error("`{0}` is no host: write HOST, HOST:PORT or [ADDRESS]:PORT")]
+    Host(String),
+}
+
+impl Host {
+    /// A host by name or address.
+    pub fn new(name: &str, port: u16) -> Self {
+        Self { name: name.to_ascii_lowercase(), port }
+    }
+
+    /// Reads `HOST[:PORT]`, where HOST stands in brackets if it has colons.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        let wrong = || ParseError::Host(text.to_owned());
+        let (name, rest) = split_name(text.as_bytes()).ok_or_else(wrong)?;
+        let port = match rest.strip_prefix(b":") {
+            None if rest.is_empty() => Some(DEFAULT_PORT),
+            None => None,
+            Some(port) => parse_port(port),
+        };
+        Ok(Self::new(name, port.ok_or_else(wrong)?))
+    }
+
+    /// Name or address.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// UDP port.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How `known_hosts` names it.
+    pub fn known_as(&self) -> String {
+        match self.port {
+            DEFAULT_PORT => self.name.clone(),
+            port => format!("[{}]:{port}", self.name),
+        }
+    }
+}
+
+impl fmt::Display for Host {
+    /// As it can be typed again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name.contains(':') {
+            true => write!(f, "[{}]", self.name)?,
+            false => f.write_str(&self.name)?,
+        }
+        if self.port == DEFAULT_PORT { Ok(()) } else { write!(f, ":{}", self.port) }
+    }
+}
+
+impl Place {
+    /// Reads `HOST[:PORT]:PATH`.
+    pub fn parse(text: &OsStr) -> Result<Self, ParseError> {
+        let wrong = || ParseError::Place(text.to_string_lossy().into_owned());
+        let (name, rest) = split_name(text.as_bytes()).ok_or_else(wrong)?;
+        let rest = rest.strip_prefix(b":").ok_or_else(wrong)?;
+        let with_port = rest.iter().position(|octet| *octet == b':').and_then(|colon| {
+            let port = parse_port(&rest[..colon])?;
+            Some((port, &rest[colon + 1..]))
+        });
+        let (port, path) = with_port.unwrap_or((DEFAULT_PORT, rest));
+        Ok(Self { host: Host::new(name, port), path: path.to_vec() })
+    }
+
+    /// Whether a text is meant to be a place: it has a colon before any slash, as
+    /// with scp. `./a:b` is a file.
+    pub fn is_meant(text: &OsStr) -> bool {
+        let octets = text.as_bytes();
+        let first = octets.iter().position(|octet| matches!(octet, b':' | b'/'));
+        octets.starts_with(b"[") || first.is_some_and(|at| octets[at] == b':')
+    }
+}
+
+/// A host's name, without brackets, and what follows it.
+fn split_name(text: &[u8]) -> Option<(&str, &[u8])> {
+    let (name, rest) = match text.strip_prefix(b"[") {
+        Some(inner) => {
+            let end = inner.iter().position(|octet| *octet == b']')?;
+            (&inner[..end], &inner[end + 1..])
+        }
+        None => {
+            let end = text.iter().position(|octet| *octet == b':').unwrap_or(text.len());
+            text.split_at(end)
+        }
+    };
+    let name = str::from_utf8(name).ok()?;
+    let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '/' | '[' | ']' | '@' | '#');
+    (!name.is_empty() && name.chars().all(is_plain)).then_some((name, rest))
+}
+
+fn parse_port(text: &[u8]) -> Option<u16> {
+    let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let port = str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()?;
+    (port != 0).then_some(port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(text: &str) -> Option<(String, u16, String)> {
+        let place = Place::parse(OsStr::new(text)).ok()?;
+        let path = String::from_utf8(place.path).expect("a text");
+        Some((place.host.name, place.host.port, path))
+    }
+
+    #[test]
+    fn places_are_read_as_scp_reads_them_with_a_port() {
+        for (text, name, port, path) in [
+            ("host:", "host", DEFAULT_PORT, ""),
+            ("Host:/a/b", "host", DEFAULT_PORT, "/a/b"),
+            ("host:77:a", "host", 77, "a"),
+            ("host:77:", "host", 77, ""),
+            ("host:4860:77:a", "host", 4860, "77:a"),
+            ("host:a:b", "host", DEFAULT_PORT, "a:b"),
+            ("host:70000:b", "host", DEFAULT_PORT, "70000:b"),
+            ("192.0.2.1:x", "192.0.2.1", DEFAULT_PORT, "x"),
+            ("[2001:db8::1]:x", "2001:db8::1", DEFAULT_PORT, "x"),
+            ("[2001:db8::1]:77:x", "2001:db8::1", 77, "x"),
+        ] {
+            assert_eq!(place(text), Some((name.into(), port, path.into())), "{text}");
+        }
+        for text in ["", "host", ":a", "[::1]a", "[::1", "a b:c", "a/b:c", "user@host:a"] {
+            assert_eq!(place(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_colon_before_any_slash_means_a_place() {
+        for (text, meant) in
+            [("a:b", true), ("[::1]:b", true), ("a", false), ("./a:b", false), ("/a:b", false)]
+        {
+            assert_eq!(Place::is_meant(OsStr::new(text)), meant, "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_written_as_they_are_read() {
+        for text in ["host", "host:77", "[::1]", "[::1]:77"] {
+            assert_eq!(Host::parse(text).expect(text).to_string(), text);
+        }
+        for text in ["", "host:", "host:0", "host:77:", "host:x", "[::1]77"] {
+            assert!(Host::parse(text).is_err(), "{text}");
+        }
+        assert_eq!(Host::new("h", DEFAULT_PORT).known_as(), "h");
+        assert_eq!(Host::new("::1", 77).known_as(), "[::1]:77");
+    }
+}

@@ -1,0 +1,255 @@
+//! Sessions: QUIC (RFC 9000) with TLS 1.3 inside, both ends authenticated.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::hmac;
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{
+    ClientConfig, Connection, ConnectionId, ConnectionIdGenerator, Endpoint, EndpointConfig,
+    IdleTimeout, ServerConfig, TokioRuntime, TransportConfig, VarInt,
+};
+use rustls::client::Resumption;
+use rustls::server::NoServerSessionStorage;
+use rustls::version::TLS13;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::error::Error;
+use crate::identity::Identity;
+use crate::place::Host;
+use crate::trust::{Authority, Gate, Pins, ServerVerifier, provider};
+
+/// What QUIC peers agree on that they speak.
+const ALPN: &[u8] = b"headroom/1";
+/// A session on which nothing comes for so long is dead.
+const IDLE_MS: u32 = 30_000;
+/// How often a client says that it is still there: three may get lost.
+const KEEP_ALIVE: Duration = Duration::from_secs(8);
+/// A handshake takes no longer.
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Octets that may arrive on one stream before they are read: at 1 Gbit/s and 50 ms
+/// there are 6.25 MB on their way.
+const STREAM_WINDOW: u32 = 8 << 20;
+/// And on all streams of a connection: the most memory that one peer can fill here.
+/// 1 Gbit/s at 130 ms.
+const WINDOW: u32 = 16 << 20;
+/// Data streams at once; a sender uses fewer.
+const DATA_STREAMS: u32 = 16;
+/// What the kernel is asked to keep of datagrams that wait, in octets.
+const SOCKET_BUFFER: usize = 4 << 20;
+
+/// Connects to a server and proves to each who the other is.
+///
+/// # Errors
+/// [`Error::UnknownHost`] with the key that it showed, where that is not one of
+/// `pins`; the caller tells one that was never met from one that has changed.
+pub(crate) async fn connect(
+    host: &Host,
+    identity: &Identity,
+    pins: Pins,
+    authority: Option<Authority>,
+) -> Result<(Endpoint, Connection), Error> {
+    let unreachable = |cause: String| Error::Unreachable { host: host.to_string(), cause };
+    let verifier = Arc::new(ServerVerifier::new(pins, authority));
+    let config = client_config(identity, Arc::clone(&verifier))?;
+    let addresses = tokio::net::lookup_host((host.name(), host.port()))
+        .await
+        .map_err(|error| unreachable(error.to_string()))?;
+    let mut last = unreachable("its name has no address".to_owned());
+    for address in addresses {
+        let endpoint = client_endpoint(address).map_err(|cause| Error::System {
+            doing: format!("open a socket towards {address}"),
+            cause,
+        })?;
+        let connecting = match endpoint.connect_with(config.clone(), address, host.name()) {
+            Ok(connecting) => connecting,
+            Err(error) => {
+                last = unreachable(error.to_string());
+                continue;
+            }
+        };
+        let outcome = tokio::time::timeout(HANDSHAKE, connecting).await;
+        if let Some(seen) = verifier.refused() {
+            let host = host.known_as();
+            return Err(match (seen.key, seen.authority) {
+                (_, Some(cause)) => Error::NotTrusted {
+                    host,
+                    cause: format!("the authority does not vouch for it ({cause})"),
+                },
+                (Some(key), None) => Error::UnknownHost { host, key },
+                (None, None) => {
+                    let cause = "it shows a certificate without an Ed25519 key".to_owned();
+                    Error::NotTrusted { host, cause }
+                }
+            });
+        }
+        last = match outcome {
+            Ok(Ok(connection)) => return Ok((endpoint, connection)),
+            Ok(Err(quinn::ConnectionError::TimedOut)) | Err(_) => unreachable(format!(
+                "nothing answers at UDP port {} of {}. Does `headroom serve` run there, and does a firewall let UDP \
+                 through?",
+                address.port(),
+                address.ip()
+            )),
+            Ok(Err(error)) => match error.into() {
+                Error::Lost(cause) => unreachable(cause),
+                error => return Err(error),
+            },
+        };
+    }
+    Err(last)
+}
+
+/// Listens, for those whom the gate lets in.
+pub(crate) fn listen(
+    address: SocketAddr,
+    identity: &Identity,
+    gate: Arc<Gate>,
+) -> Result<Endpoint, Error> {
+    let doing = |cause| Error::System { doing: format!("listen at UDP {address}"), cause };
+    let config = server_config(identity, gate)?;
+    let socket = socket(address).map_err(doing)?;
+    let endpoint = endpoint_config(identity);
+    Endpoint::new(endpoint, Some(config), socket, Arc::new(TokioRuntime)).map_err(doing)
+}
+
+fn client_config(
+    identity: &Identity,
+    verifier: Arc<ServerVerifier>,
+) -> Result<ClientConfig, Error> {
+    let (certificates, key) = identity.credentials();
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(tls_error)?
+        .dangerous() // the verifier pins keys; it leaves no signature unverified
+        .with_custom_certificate_verifier(verifier)
+        .with_client_auth_cert(certificates, key)
+        .map_err(tls_error)?;
+    // what is resumed would not be verified again
+    tls.resumption = Resumption::disabled();
+    tls.enable_early_data = false;
+    quic_client(tls)
+}
+
+/// What a client does around its TLS.
+pub(crate) fn quic_client(mut tls: rustls::ClientConfig) -> Result<ClientConfig, Error> {
+    tls.alpn_protocols = vec![ALPN.to_vec()];
+    let crypto = QuicClientConfig::try_from(tls).map_err(quic_error)?;
+    let mut config = ClientConfig::new(Arc::new(crypto));
+    let mut transport = transport();
+    transport
+        .keep_alive_interval(Some(KEEP_ALIVE))
+        .max_concurrent_bidi_streams(VarInt::from_u32(0));
+    config.transport_config(Arc::new(transport));
+    Ok(config)
+}
+
+fn server_config(identity: &Identity, gate: Arc<Gate>) -> Result<ServerConfig, Error> {
+    let (certificates, key) = identity.credentials();
+    let mut tls = rustls::ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(tls_error)?
+        .with_client_cert_verifier(gate)
+        .with_single_cert(certificates, key)
+        .map_err(tls_error)?;
+    tls.alpn_protocols = vec![ALPN.to_vec()];
+    // a key that is no longer let in must not come back with a ticket
+    tls.session_storage = Arc::new(NoServerSessionStorage {});
+    tls.send_tls13_tickets = 0;
+    tls.max_early_data_size = 0;
+    let crypto = QuicServerConfig::try_from(tls).map_err(quic_error)?;
+    let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+    let mut transport = transport();
+    // one request at a time: what comes on data streams belongs to it
+    transport.max_concurrent_bidi_streams(VarInt::from_u32(1));
+    config.transport_config(Arc::new(transport));
+    // before a client has shown who it is: so many wait, and so much is kept of each
+    config.max_incoming(256).incoming_buffer_size(64 << 10).incoming_buffer_size_total(4 << 20);
+    Ok(config)
+}
+
+fn transport() -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport
+        .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE_MS))))
+        .max_concurrent_uni_streams(VarInt::from_u32(DATA_STREAMS))
+        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
+        .receive_window(VarInt::from_u32(WINDOW))
+        .send_window(u64::from(WINDOW))
+        // a piece after the other: the receiver writes whole spans
+        .send_fairness(false)
+        .datagram_receive_buffer_size(None);
+    transport
+}
+
+/// A server that is started anew can tell its former clients so: the key by which
+/// it says that is derived from its identity (RFC 9000, section 10.3).
+fn endpoint_config(identity: &Identity) -> EndpointConfig {
+    let (_, key) = identity.credentials();
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key.secret_der());
+    let reset = hmac::sign(&key, b"headroom stateless reset");
+    let mut config =
+        EndpointConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, reset.as_ref())));
+    config.cid_generator(|| Box::new(RandomIds));
+    config
+}
+
+/// Connection ids that tell nothing. quinn's own are signed with a key that a server
+/// has only until it ends: the next one would not answer to them.
+#[derive(Debug)]
+struct RandomIds;
+
+impl RandomIds {
+    const OCTETS: usize = 8;
+}
+
+impl ConnectionIdGenerator for RandomIds {
+    fn generate_cid(&mut self) -> ConnectionId {
+        let mut octets = [0; Self::OCTETS];
+        // without randomness there would be no TLS either; ids that repeat are made again
+        let _ = aws_lc_rs::rand::fill(&mut octets);
+        ConnectionId::new(&octets)
+    }
+
+    fn cid_len(&self) -> usize {
+        Self::OCTETS
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
+fn client_endpoint(towards: SocketAddr) -> io::Result<Endpoint> {
+    let any: IpAddr = match towards.ip() {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = socket(SocketAddr::new(any, 0))?;
+    Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))
+}
+
+/// A socket with room for bursts; on `[::]` it also hears IPv4.
+fn socket(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
+        let _ = socket.set_only_v6(false);
+    }
+    // the kernel gives as much as it may
+    let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
+    let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+fn tls_error(error: rustls::Error) -> Error {
+    Error::System { doing: "set up TLS".to_owned(), cause: io::Error::other(error.to_string()) }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+fn quic_error(error: quinn::crypto::rustls::NoInitialCipherSuite) -> Error {
+    Error::System { doing: "set up QUIC".to_owned(), cause: io::Error::other(error.to_string()) }
+}

@@ -1,0 +1,233 @@
+//! Trees there and back.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::{Duration, SystemTime};
+
+use super::*;
+
+/// Names in any octets, empty and great files, modes and times.
+fn grow(root: &Path) {
+    let odd = OsStr::from_bytes(b"\xff\xfe odd\nname\x1b[31m");
+    write(&root.join("empty"), b"");
+    write(&root.join("small"), b"content");
+    write(&root.join(odd), b"odd");
+    write(&root.join("a/b/c/at the bound"), &content(64 << 10));
+    write(&root.join("a/b/c/behind the bound"), &content((64 << 10) + 1));
+    write(&root.join("a/one span"), &content(1 << 20));
+    write(&root.join("a/and an octet"), &content((1 << 20) + 1));
+    write(&root.join("a/several pieces"), &content((19 << 20) + 12_345));
+    std::fs::create_dir(root.join("nothing in it")).expect("a folder");
+    symlink("a/b", root.join("link")).expect("a link");
+    symlink("nowhere", root.join("a/dangling")).expect("a link");
+    let mode = |name: &str, mode| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(root.join(name), permissions).expect("chmod");
+    };
+    mode("small", 0o751);
+    mode("a/several pieces", 0o600);
+    let old = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    for name in ["small", "a/several pieces", "nothing in it", "a/b", "a"] {
+        let file = std::fs::File::open(root.join(name)).expect("it is there");
+        file.set_modified(old).expect("a time");
+    }
+    mode("nothing in it", 0o500);
+}
+
+#[test]
+fn a_tree_is_the_same_there_and_back() {
+    let ground = Ground::new();
+    grow(&ground.here("tree"));
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let notes = Notes::new();
+        let put = client.put(&[ground.here("tree")], b"", false, notes.clone()).await;
+        let put = put.expect("it is sent");
+        assert_eq!(put.failed, 0, "{:?}", notes.0.lock());
+        assert_eq!(tree(&ground.here("tree")), tree(&ground.served("tree")));
+        let octets: u64 = (64 << 10) * 2 + 1 + (1 << 20) * 2 + 1 + (19 << 20) + 12_345 + 7 + 3;
+        assert_eq!(put.moved, octets);
+        assert_eq!(put.kept, 0);
+
+        let back = ground.here("back");
+        let got = client.get(&[b"tree".to_vec()], &back, true, Arc::new(())).await;
+        let got = got.expect("it is fetched");
+        assert_eq!((got.stored, got.failed, got.moved), (put.stored, 0, octets));
+        assert_eq!(tree(&ground.here("tree")), tree(&back.join("tree")));
+
+        // what is there is not sent again, but for what travels within messages
+        let again = client.put(&[ground.here("tree")], b"", true, Arc::new(())).await;
+        let again = again.expect("it is sent");
+        assert_eq!(again.failed, 0);
+        assert_eq!(again.moved, (64 << 10) + 7 + 3);
+        assert_eq!(again.kept + again.moved, octets);
+        client.close().await;
+    });
+}
+
+#[test]
+fn many_small_files_arrive() {
+    let ground = Ground::new();
+    for n in 0..1500 {
+        write(&ground.here(&format!("many/{}/{n}", n % 7)), format!("content of {n}").as_bytes());
+    }
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let put = client.put(&[ground.here("many")], b"", false, Arc::new(())).await;
+        assert_eq!(put.expect("it is sent").stored, 1500 + 8);
+        assert_eq!(tree(&ground.here("many")), tree(&ground.served("many")));
+        let back = ground.here("back");
+        let got = client.get(&[b"many/.".to_vec()], &back, false, Arc::new(())).await;
+        assert_eq!(got.expect("it is fetched").stored, 1500 + 7);
+        assert_eq!(tree(&ground.here("many")), tree(&ground.here("back")));
+    });
+}
+
+#[test]
+fn more_large_files_arrive_than_may_be_open_at_once() {
+    let ground = Ground::new();
+    for n in 0..150 {
+        write(&ground.here(&format!("many/{n}")), &content(70_000 + n));
+    }
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let put = client.put(&[ground.here("many")], b"", false, Arc::new(())).await;
+        assert_eq!(put.expect("it is sent").failed, 0);
+        assert_eq!(tree(&ground.here("many")), tree(&ground.served("many")));
+    });
+}
+
+#[test]
+fn one_file_gets_the_name_it_is_given() {
+    let ground = Ground::new();
+    write(&ground.here("a"), b"content");
+    std::fs::create_dir(ground.served("directory")).expect("a folder");
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        for (to, place) in [
+            ("b", "b"),
+            ("", "a"),
+            ("directory", "directory/a"),
+            ("/new/deep/c", "new/deep/c"),
+            ("other/", "other/a"),
+        ] {
+            let put = client.put(&[ground.here("a")], to.as_bytes(), false, Arc::new(())).await;
+            assert_eq!(put.expect(to).stored, 1, "{to}");
+            assert_eq!(std::fs::read(ground.served(place)).expect(place), b"content");
+        }
+        std::fs::create_dir(ground.here("there")).expect("a folder");
+        for (to, place) in [("x", "x"), ("there", "there/b"), ("made/", "made/b")] {
+            let to = ground.here(to);
+            let got = client.get(&[b"b".to_vec()], &to, false, Arc::new(())).await;
+            assert_eq!(got.expect(place).stored, 1);
+            assert_eq!(std::fs::read(ground.here(place)).expect(place), b"content");
+        }
+        // a tree that is fetched under a name is put below it, each time alike
+        for _ in 0..2 {
+            let to = ground.here("tree");
+            let got = client.get(&[b"new".to_vec()], &to, false, Arc::new(())).await;
+            assert_eq!(got.expect("it is fetched").failed, 0);
+            assert_eq!(tree(&to).len(), 3);
+            assert!(to.join("new/deep/c").exists());
+        }
+    });
+}
+
+#[test]
+fn what_fails_is_named_and_the_rest_is_stored() {
+    let ground = Ground::new();
+    write(&ground.here("tree/clash"), &content(100_000));
+    write(&ground.here("tree/fine"), &content(100_000));
+    symlink("/etc/passwd", ground.here("tree/out")).expect("a link");
+    std::fs::create_dir_all(ground.served("tree/clash")).expect("a folder");
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let notes = Notes::new();
+        let paths = [ground.here("tree"), ground.here("missing")];
+        let put = client.put(&paths, b"", false, notes.clone()).await.expect("it is sent");
+        assert_eq!((put.stored, put.failed), (2, 3), "{:?}", notes.0.lock());
+        assert!(notes.has(&["failed", "tree/clash", "a directory is here"]));
+        assert!(notes.has(&["failed", "tree/out", "leads out"]));
+        assert!(notes.has(&["failed", "missing"]));
+        assert!(notes.has(&["stored: tree/fine"]));
+        assert!(ground.served("tree/out").symlink_metadata().is_err());
+    });
+}
+
+#[test]
+fn nothing_outside_the_root_is_read_or_written() {
+    let ground = Ground::new();
+    write(&ground.folder.path().join("secret"), b"secret");
+    symlink("..", ground.served("up")).expect("a link");
+    write(&ground.here("a"), b"content");
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        for path in ["../secret", "up/secret", "x/../../secret"] {
+            let got = client.get(&[path.into()], &ground.here("got"), false, Arc::new(())).await;
+            let refused = got.map_or(true, |summary| summary.stored == 0 && summary.failed == 1);
+            assert!(refused && !ground.here("got").exists(), "{path}");
+        }
+        for path in ["../a", "up/a", "up/new/a"] {
+            let put = client.put(&[ground.here("a")], path.as_bytes(), false, Arc::new(())).await;
+            assert!(put.is_err(), "{path}: {put:?}");
+        }
+        let listed = client.list(b"up", |_| {}).await;
+        assert!(listed.is_ok(), "the link itself: {listed:?}");
+        assert!(client.list(b"up/here", |_| {}).await.is_err());
+        assert!(client.list(b"missing", |_| {}).await.is_err());
+        assert!(!ground.folder.path().join("a").exists());
+        assert!(!ground.folder.path().join("new").exists());
+    });
+}
+
+#[test]
+fn a_listing_says_what_is_there() {
+    let ground = Ground::new();
+    grow(&ground.served("tree"));
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let mut found = Vec::new();
+        client.list(b"tree", |listed| found.push(listed)).await.expect("it may look");
+        let small = found.iter().find(|listed| listed.path.as_bytes() == b"small");
+        let small = small.expect("it is there");
+        assert_eq!((small.size, small.mode), (7, 0o751));
+        assert_eq!(small.mtime.seconds, 1_000_000_000);
+        assert_eq!(found.len(), 6);
+        assert!(found.iter().all(|listed| !listed.path.to_string().contains(['\n', '\x1b'])));
+        let mut one = Vec::new();
+        client.list(b"tree/small", |listed| one.push(listed)).await.expect("it may look");
+        assert_eq!(one.iter().collect::<Vec<_>>(), [small]);
+    });
+}
+
+#[test]
+fn a_peer_of_another_version_is_told_so() {
+    use crate::control::{Hearer, Speaker};
+    use headroom_transfer_proto::message::Message;
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let host = host(&server);
+        let pins = crate::trust::Pins::Keys(vec![ground.server.public()]);
+        let (_endpoint, connection) =
+            crate::session::connect(&host, &ground.client, pins, None).await.expect("a connection");
+        let (send, receive) = connection.open_bi().await.expect("a stream");
+        let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+        let hello = Message::Hello { version: 7, program: "headroom 9".into() };
+        speaker.say(&hello).await.expect("it is sent");
+        let closed = async {
+            hearer.greeting().await?;
+            hearer.expect().await
+        };
+        let error = closed.await.expect_err("it is refused").to_string();
+        assert!(error.contains("headroom 9") && error.contains("version 7"), "{error}");
+    });
+}

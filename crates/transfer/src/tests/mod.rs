@@ -1,0 +1,173 @@
+//! Two ends in one process, over the loopback interface.
+
+mod delivery;
+mod resume;
+mod trust;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use crate::client::Trust;
+use crate::server::{Limits, Options};
+use crate::trust::{Access, AuthorizedKeys, Gate, KnownHosts};
+use crate::{Client, Error, Event, Host, Identity, Observer, Server};
+
+/// A server on a port that the kernel chose, and a client's view of it.
+struct Ground {
+    folder: tempfile::TempDir,
+    server: Identity,
+    client: Identity,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["served", "here"] {
+            std::fs::create_dir(folder.path().join(name)).expect("a folder");
+        }
+        let identity = || Identity::ephemeral().expect("a key");
+        Self { folder, server: identity(), client: identity() }
+    }
+
+    /// The server's directory.
+    fn served(&self, name: &str) -> PathBuf {
+        self.folder.path().join("served").join(name)
+    }
+
+    /// The client's directory.
+    fn here(&self, name: &str) -> PathBuf {
+        self.folder.path().join("here").join(name)
+    }
+
+    fn options(&self) -> Options {
+        let mut keys = AuthorizedKeys::default();
+        keys.insert(self.client.public(), Access::default());
+        Options {
+            root: self.served(""),
+            listen: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0),
+            gate: Gate { keys, ..Gate::default() },
+            limits: Limits::default(),
+        }
+    }
+
+    fn start(&self) -> Server {
+        start(&self.server, self.options())
+    }
+
+    /// Hosts that the client knows: the server at this port.
+    fn hosts(&self, host: &Host) -> KnownHosts {
+        let mut hosts = self.no_hosts();
+        hosts.add(&host.known_as(), self.server.public()).expect("it is written");
+        hosts
+    }
+
+    fn no_hosts(&self) -> KnownHosts {
+        let name = format!("hosts-{:?}", std::thread::current().id());
+        let path = self.folder.path().join(name);
+        let _ = std::fs::remove_file(&path);
+        KnownHosts::read(&path).expect("nothing is there")
+    }
+
+    async fn connect(&self, server: &Server) -> Result<Client, Error> {
+        let host = host(server);
+        let hosts = self.hosts(&host);
+        let trust = Trust { hosts: &hosts, authority: None, fingerprint: None };
+        Client::connect(&host, &self.client, trust).await
+    }
+}
+
+/// Starts a server that ends with the runtime.
+fn start(identity: &Identity, options: Options) -> Server {
+    let server = Server::bind(identity, options).expect("a port");
+    let serving = server.clone();
+    tokio::spawn(async move { serving.serve().await });
+    server
+}
+
+fn host(server: &Server) -> Host {
+    let address = server.address().expect("an address");
+    Host::new(&address.ip().to_string(), address.port())
+}
+
+fn run<F: Future>(work: F) -> F::Output {
+    crate::block_on(async {
+        let patience = std::time::Duration::from_secs(120);
+        tokio::time::timeout(patience, work).await.expect("it hangs")
+    })
+    .expect("threads")
+}
+
+/// Notes what happens.
+#[derive(Default)]
+struct Notes(Mutex<Vec<String>>);
+
+impl Observer for Notes {
+    fn event(&self, event: Event<'_>) {
+        let mut notes = self.0.lock().expect("nobody panicked");
+        match event {
+            Event::Failed { reason } => notes.push(format!("failed: {reason}")),
+            Event::LeftOut { reason } => notes.push(format!("left out: {reason}")),
+            Event::Stored { path } => notes.push(format!("stored: {path}")),
+            _ => {}
+        }
+    }
+}
+
+impl Notes {
+    fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Whether something was said that has all of these words in it.
+    fn has(&self, words: &[&str]) -> bool {
+        let notes = self.0.lock().expect("nobody panicked");
+        notes.iter().any(|note| words.iter().all(|word| note.contains(word)))
+    }
+}
+
+/// Octets that do not repeat.
+fn content(octets: usize) -> Vec<u8> {
+    let mut content = vec![0; octets];
+    blake3::Hasher::new().update(&octets.to_be_bytes()).finalize_xof().fill(&mut content);
+    content
+}
+
+fn write(path: &Path, content: &[u8]) {
+    std::fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+    std::fs::write(path, content).expect("a file");
+}
+
+/// All names below a directory with kind, mode, time and content, sorted.
+fn tree(root: &Path) -> Vec<(Vec<u8>, String)> {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::MetadataExt;
+    let mut found = Vec::new();
+    let mut left = vec![root.to_owned()];
+    while let Some(directory) = left.pop() {
+        for entry in std::fs::read_dir(&directory).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let meta = path.symlink_metadata().expect("it is there");
+            let what = if meta.is_symlink() {
+                format!("-> {}", std::fs::read_link(&path).expect("a link").display())
+            } else {
+                let content = match meta.is_dir() {
+                    true => "directory".to_owned(),
+                    false => {
+                        let content = std::fs::read(&path).expect("a file");
+                        format!("{} {}", content.len(), blake3::hash(&content))
+                    }
+                };
+                let (mode, mtime) = (meta.mode(), meta.mtime());
+                format!("{content} {mode:o} {mtime}.{}", meta.mtime_nsec())
+            };
+            if meta.is_dir() {
+                left.push(path.clone());
+            }
+            let name = path.strip_prefix(root).expect("below").as_os_str().as_bytes().to_vec();
+            found.push((name, what));
+        }
+    }
+    found.sort();
+    found
+}

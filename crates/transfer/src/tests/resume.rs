@@ -1,0 +1,173 @@
+//! What came stays when the connection is cut, and is not sent again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+
+/// Cuts the connection when so many octets were moved, and some of them lie on the
+/// receiver's disk. Until then the piece that they belong to goes no further, so the
+/// transfer cannot be over before it is cut.
+struct Cut {
+    left: AtomicU64,
+    connection: quinn::Connection,
+    /// The receiver's directory, and what is to lie there.
+    receiver: (PathBuf, u64),
+}
+
+impl Cut {
+    fn after(octets: u64, client: &Client, receiver: (PathBuf, u64)) -> Arc<Self> {
+        let connection = client.connection().clone();
+        Arc::new(Self { left: AtomicU64::new(octets), connection, receiver })
+    }
+}
+
+impl Observer for Cut {
+    fn event(&self, event: Event<'_>) {
+        let Event::Moved { octets } = event else { return };
+        let take = |left: u64| Some(left.saturating_sub(octets));
+        let before = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        if !(1..=octets).contains(&before.expect("it always changes")) {
+            return;
+        }
+        tokio::task::block_in_place(|| {
+            while on_disk(&self.receiver.0) < self.receiver.1 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        });
+        self.connection.close(0u32.into(), b"");
+    }
+}
+
+/// Octets that the files of a directory take.
+fn on_disk(directory: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = std::fs::read_dir(directory).expect("a folder").flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.blocks() * 512).sum()
+}
+
+const SPAN: u64 = 1 << 20;
+const OCTETS: usize = (40 << 20) + 4321;
+
+#[test]
+fn a_put_goes_on_where_it_was_cut() {
+    let ground = Ground::new();
+    write(&ground.here("file"), &content(OCTETS));
+    run(async {
+        let server = ground.start();
+        for cut in 1..4 {
+            let mut client = ground.connect(&server).await.expect("a connection");
+            let cut = Cut::after(SPAN, &client, (ground.served(""), 4 * cut * SPAN));
+            let put = client.put(&[ground.here("file")], b"file", false, cut).await;
+            assert!(matches!(put, Err(Error::Lost(_))), "{put:?}");
+            assert!(!ground.served("file").exists(), "nothing half-written under its name");
+        }
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let put = client.put(&[ground.here("file")], b"file", false, Arc::new(())).await;
+        let put = put.expect("it is sent");
+        assert_eq!((put.stored, put.failed), (1, 0));
+        assert_eq!(put.kept + put.moved, OCTETS as u64);
+        assert!(put.kept >= 8 * SPAN, "{} octets were kept", put.kept);
+    });
+    assert_eq!(std::fs::read(ground.served("file")).expect("it is there"), content(OCTETS));
+    assert_eq!(tree(&ground.served("")).len(), 1, "no partial file is left");
+}
+
+#[test]
+fn a_get_goes_on_where_it_was_cut() {
+    let ground = Ground::new();
+    write(&ground.served("file"), &content(OCTETS));
+    run(async {
+        let server = ground.start();
+        let mut came = 0;
+        for cut in [2, 3, 4] {
+            let mut client = ground.connect(&server).await.expect("a connection");
+            let cut = Cut::after(cut * SPAN, &client, (ground.here(""), SPAN));
+            let to = ground.here("file");
+            let got = client.get(&[b"file".to_vec()], &to, false, cut).await;
+            assert!(matches!(got, Err(Error::Lost(_))), "{got:?}");
+            assert!(!to.exists(), "nothing half-written under its name");
+            came += 1;
+        }
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let got = client.get(&[b"file".to_vec()], &ground.here("file"), false, Arc::new(())).await;
+        let got = got.expect("it is fetched");
+        assert_eq!(got.kept + got.moved, OCTETS as u64);
+        assert!(got.kept >= came * SPAN, "{} octets were kept", got.kept);
+    });
+    assert_eq!(std::fs::read(ground.here("file")).expect("it is there"), content(OCTETS));
+}
+
+#[test]
+fn a_put_goes_on_at_a_server_that_was_started_anew() {
+    let ground = Ground::new();
+    write(&ground.here("file"), &content(OCTETS));
+    let cut = |octets| {
+        run(async {
+            let server = ground.start();
+            let mut client = ground.connect(&server).await.expect("a connection");
+            let cut = Cut::after(SPAN, &client, (ground.served(""), octets));
+            let put = client.put(&[ground.here("file")], b"file", false, cut).await;
+            assert!(matches!(put, Err(Error::Lost(_))), "{put:?}");
+        });
+    };
+    // the server ends with the runtime
+    cut(4 * SPAN);
+    cut(8 * SPAN);
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let put = client.put(&[ground.here("file")], b"file", false, Arc::new(())).await;
+        let put = put.expect("it is sent");
+        assert_eq!(put.kept + put.moved, OCTETS as u64);
+        assert!(put.kept >= 4 * SPAN, "{} octets were kept", put.kept);
+    });
+    assert_eq!(std::fs::read(ground.served("file")).expect("it is there"), content(OCTETS));
+}
+
+#[test]
+fn a_client_that_comes_again_takes_over_from_itself() {
+    let ground = Ground::new();
+    write(&ground.here("file"), &content(OCTETS));
+    run(async {
+        let server = ground.start();
+        // this one says that it has a file, and then nothing more, as if it were dead
+        let mut first = ground.connect(&server).await.expect("a connection");
+        let silent = silent_offer(&mut first, OCTETS as u64, &ground.here("file")).await;
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let put = client.put(&[ground.here("file")], b"", false, Arc::new(())).await;
+        assert_eq!(put.expect("it is sent").stored, 1);
+        drop(silent);
+        let gone = first.list(b"", |_| {}).await.expect_err("it was closed").to_string();
+        assert!(gone.contains("took its place"), "{gone}");
+    });
+    assert_eq!(std::fs::read(ground.served("file")).expect("it is there"), content(OCTETS));
+}
+
+/// Offers a file as `put` does, and waits until the server has said what it has of it.
+async fn silent_offer(
+    client: &mut Client,
+    size: u64,
+    path: &Path,
+) -> (crate::control::Speaker, crate::control::Hearer) {
+    use crate::control::{Hearer, Speaker, hello};
+    use headroom_transfer_proto::message::{Kind, Message, Time};
+    use headroom_transfer_proto::path::RelPath;
+    use std::os::unix::fs::MetadataExt;
+    let (send, receive) = client.connection().open_bi().await.expect("a stream");
+    let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+    let meta = path.metadata().expect("it is there");
+    let nanoseconds = u32::try_from(meta.mtime_nsec()).expect("a part of a second");
+    let mtime = Time { seconds: meta.mtime(), nanoseconds };
+    let kind = Kind::File { size, mode: 0o644, mtime, inline: None };
+    let path = RelPath::parse(b"file").expect("a name");
+    for message in [
+        hello(),
+        Message::Put { to: None, rename: false, fsync: false },
+        Message::Entry { id: 1, path, kind },
+    ] {
+        speaker.say(&message).await.expect("it is sent");
+    }
+    hearer.greeting().await.expect("it greets");
+    while !matches!(hearer.expect().await.expect("an answer"), Message::Have { last: true, .. }) {}
+    (speaker, hearer)
+}

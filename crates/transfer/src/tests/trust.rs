@@ -1,0 +1,305 @@
+//! Whoever is not trusted is refused, on both sides.
+
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    PKCS_ED25519, date_time_ymd,
+};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::version::TLS13;
+
+use super::*;
+use crate::session::quic_client;
+use crate::trust::{Authority, Pins, ServerVerifier, provider};
+
+#[test]
+fn a_known_host_lets_an_authorized_key_in() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("both are known");
+        assert_eq!(client.key(), Some(ground.server.public()));
+        client.list(b"", |_| {}).await.expect("it may look");
+        client.close().await;
+    });
+}
+
+#[test]
+fn a_host_that_was_not_met_before_is_refused_with_its_key() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let (host, hosts) = (host(&server), ground.no_hosts());
+        let trust = |fingerprint| Trust { hosts: &hosts, authority: None, fingerprint };
+        let refused = Client::connect(&host, &ground.client, trust(None)).await;
+        let Err(Error::UnknownHost { key, .. }) = refused else { panic!("{refused:?}") };
+        assert_eq!(key, ground.server.public());
+
+        let right = Some(ground.server.public().fingerprint());
+        Client::connect(&host, &ground.client, trust(right)).await.expect("it was vouched for");
+        let wrong = Some(ground.client.public().fingerprint());
+        let refused = Client::connect(&host, &ground.client, trust(wrong)).await;
+        assert!(matches!(refused, Err(Error::NotTrusted { .. })), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_host_with_another_key_than_before_is_refused_loudly() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let host = host(&server);
+        let mut hosts = ground.no_hosts();
+        hosts.add("elsewhere", ground.server.public()).expect("it is written");
+        hosts.add(&host.known_as(), ground.client.public()).expect("it is written");
+        // not even a fingerprint that fits makes another key of a known host right
+        for fingerprint in [None, Some(ground.server.public().fingerprint())] {
+            let trust = Trust { hosts: &hosts, authority: None, fingerprint };
+            let refused = Client::connect(&host, &ground.client, trust).await;
+            let Err(error @ Error::ChangedHost { line: 2, .. }) = refused else {
+                panic!("{refused:?}")
+            };
+            let text = error.to_string();
+            let file = hosts.path().display().to_string();
+            assert!(text.contains("ANOTHER KEY") && text.contains(&file), "{text}");
+            assert!(text.contains("line 2"), "{text}");
+        }
+    });
+}
+
+#[test]
+fn a_key_that_is_not_authorized_is_refused() {
+    let mut ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        ground.client = Identity::ephemeral().expect("a key");
+        assert_refused(&ground, &server).await;
+    });
+}
+
+#[test]
+fn a_client_without_a_key_is_refused_unless_anybody_may_read() {
+    let ground = Ground::new();
+    run(async {
+        for anonymous_read in [false, true] {
+            let mut options = ground.options();
+            options.gate.anonymous_read = anonymous_read;
+            let server = start(&ground.server, options);
+            let tls = client_tls(&ground).with_no_client_auth();
+            let outcome = lists(&server, tls).await;
+            assert_eq!(outcome, anonymous_read);
+        }
+    });
+}
+
+#[test]
+fn anybody_may_read_and_not_write_where_the_server_says_so() {
+    let mut ground = Ground::new();
+    ground.client = Identity::ephemeral().expect("a key");
+    write(&ground.served("a"), b"content");
+    write(&ground.here("b"), b"content");
+    run(async {
+        let mut options = ground.options();
+        options.gate = Gate { anonymous_read: true, ..Gate::default() };
+        let server = start(&ground.server, options);
+        let mut client = ground.connect(&server).await.expect("anybody comes in");
+        let got = client.get(&[b"a".to_vec()], &ground.here("a"), false, Arc::new(())).await;
+        assert_eq!(got.expect("it may read").stored, 1);
+        let put = client.put(&[ground.here("b")], b"", false, Arc::new(())).await;
+        assert!(matches!(put, Err(Error::Refused(_))), "{put:?}");
+        assert!(!ground.served("b").exists());
+    });
+}
+
+#[test]
+fn a_key_has_its_own_root_and_may_be_read_only() {
+    let ground = Ground::new();
+    write(&ground.served("own/a"), b"content");
+    run(async {
+        let mut options = ground.options();
+        let access = Access { root: Some(ground.served("own")), read_only: true };
+        options.gate.keys.insert(ground.client.public(), access);
+        let server = start(&ground.server, options);
+        let mut client = ground.connect(&server).await.expect("it is let in");
+        let mut names = Vec::new();
+        client.list(b"", |listed| names.push(listed.path.to_string())).await.expect("it may look");
+        assert_eq!(names, ["a"]);
+        let put = client.put(&[ground.served("own/a")], b"b", false, Arc::new(())).await;
+        assert!(matches!(put, Err(Error::Refused(_))), "{put:?}");
+    });
+}
+
+#[test]
+fn whoever_shows_a_certificate_must_hold_its_key() {
+    // mallory shows alice's certificate, and signs with a key of its own
+    let (ground, mallory) = (Ground::new(), Identity::ephemeral().expect("a key"));
+    run(async {
+        let server = ground.start();
+        let forged = SingleCertAndKey::from(CertifiedKey::new(
+            ground.client.credentials().0,
+            provider().key_provider.load_private_key(mallory.credentials().1).expect("a key"),
+        ));
+        let tls = client_tls(&ground).with_client_cert_resolver(Arc::new(forged));
+        assert!(!lists(&server, tls).await, "the server must verify the signature");
+        let (certificates, key) = ground.client.credentials();
+        let honest = client_tls(&ground).with_client_auth_cert(certificates, key);
+        assert!(lists(&server, honest.expect("a key of its own")).await);
+
+        let forged = SingleCertAndKey::from(CertifiedKey::new(
+            ground.server.credentials().0,
+            provider().key_provider.load_private_key(mallory.credentials().1).expect("a key"),
+        ));
+        let mut tls = rustls::ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])
+            .expect("TLS 1.3")
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(forged));
+        tls.alpn_protocols = vec![b"headroom/1".to_vec()];
+        let crypto = quinn::crypto::rustls::QuicServerConfig::try_from(tls).expect("QUIC");
+        let config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let endpoint = quinn::Endpoint::server(config, any).expect("a port");
+        let address = endpoint.local_addr().expect("an address");
+        let accepting = tokio::spawn(async move {
+            let incoming = endpoint.accept().await.expect("a client comes");
+            incoming.await.is_ok()
+        });
+        let host = Host::new(&address.ip().to_string(), address.port());
+        let hosts = ground.hosts(&host);
+        let trust = Trust { hosts: &hosts, authority: None, fingerprint: None };
+        let refused = Client::connect(&host, &ground.client, trust).await;
+        assert!(refused.is_err(), "the client must verify the signature");
+        assert!(!accepting.await.expect("it does not panic"), "and tell the server");
+    });
+}
+
+/// What the certificates of one case are like.
+#[derive(Clone, Copy)]
+struct Case {
+    name: &'static str,
+    authority_until: i32,
+    until: i32,
+    usage: [bool; 2],
+}
+
+const RIGHT: Case =
+    Case { name: "127.0.0.1", authority_until: 4000, until: 4000, usage: [true, true] };
+
+#[test]
+fn an_authority_vouches_for_those_it_signed_and_whose_time_has_not_come() {
+    for (what, case, server_trusted, client_trusted) in [
+        ("all is right", RIGHT, true, true),
+        ("the authority has expired", Case { authority_until: 2001, ..RIGHT }, false, false),
+        ("the certificate has expired", Case { until: 2001, ..RIGHT }, false, false),
+        // a client's name says nothing: any that the authority signed comes in
+        ("it is for another name", Case { name: "192.0.2.1", ..RIGHT }, false, true),
+        ("it is for clients", Case { usage: [false, true], ..RIGHT }, false, true),
+        ("it is for servers", Case { usage: [true, false], ..RIGHT }, true, false),
+    ] {
+        assert_eq!(vouched(case, false), (server_trusted, client_trusted), "{what}");
+    }
+    assert_eq!(vouched(RIGHT, true), (false, false), "another authority signed it");
+}
+
+/// Whether a server and a client with such a certificate are trusted.
+fn vouched(case: Case, by_another: bool) -> (bool, bool) {
+    let mut ground = Ground::new();
+    let new_pair = || KeyPair::generate_for(&PKCS_ED25519).expect("a key");
+    let authority = || {
+        let mut params = CertificateParams::new(Vec::new()).expect("no name");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.not_before = date_time_ymd(2000, 1, 1);
+        params.not_after = date_time_ymd(case.authority_until, 1, 1);
+        CertifiedIssuer::self_signed(params, new_pair()).expect("a certificate")
+    };
+    let (trusted, other) = (authority(), authority());
+    let mut params = CertificateParams::new([case.name.to_owned()]).expect("a name");
+    params.not_before = date_time_ymd(2000, 1, 1);
+    params.not_after = date_time_ymd(case.until, 1, 1);
+    let usages = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params.extended_key_usages = usages
+        .into_iter()
+        .zip(case.usage)
+        .filter(|(_, has)| *has)
+        .map(|(usage, _)| usage)
+        .collect();
+
+    let file = ground.folder.path().join("certified");
+    Identity::create(&file).expect("it is made");
+    let pair = std::fs::read_to_string(&file).expect("a key");
+    let pair = KeyPair::from_pem(&pair).expect("a key");
+    let issuer = if by_another { &other } else { &trusted };
+    let certificate = params.signed_by(&pair, issuer).expect("a certificate");
+    std::fs::write(file.with_extension("crt"), certificate.pem()).expect("a file");
+    let certified = Identity::read(&file).expect("key and certificate");
+    let plain = Identity::ephemeral().expect("a key");
+    let file = ground.folder.path().join("authority");
+    std::fs::write(&file, trusted.pem()).expect("a file");
+    let authority = Authority::read(&file).expect("a certificate");
+
+    run(async {
+        // its key is not pinned: only the authority speaks for the server
+        let server = start(&certified, ground.options());
+        let (host, hosts) = (host(&server), ground.no_hosts());
+        let trust = Trust { hosts: &hosts, authority: Some(&authority), fingerprint: None };
+        let of_server = Client::connect(&host, &ground.client, trust).await;
+        if let Err(error) = &of_server {
+            assert!(matches!(error, Error::NotTrusted { .. }), "{error}");
+        }
+
+        let mut options = ground.options();
+        options.gate = Gate { authority: Some(authority.clone()), ..Gate::default() };
+        let server = start(&plain, options);
+        ground.server = plain;
+        ground.client = certified;
+        let of_client = match ground.connect(&server).await {
+            Ok(mut client) => client.list(b"", |_| {}).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &of_client {
+            assert!(matches!(error, Error::Refused(_)), "{error}");
+        }
+        (of_server.is_ok(), of_client.is_ok())
+    })
+}
+
+async fn assert_refused(ground: &Ground, server: &Server) {
+    let refused = match ground.connect(server).await {
+        Ok(mut client) => client.list(b"", |_| {}).await,
+        Err(error) => Err(error),
+    };
+    let Err(Error::Refused(reason)) = refused else { panic!("{refused:?}") };
+    assert!(reason.contains("headroom identity show"), "{reason}");
+}
+
+fn client_tls(
+    ground: &Ground,
+) -> rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert> {
+    let pins = Pins::Keys(vec![ground.server.public()]);
+    rustls::ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .expect("TLS 1.3")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(ServerVerifier::new(pins, None)))
+}
+
+/// Whether a server lets such a client look.
+async fn lists(server: &Server, tls: rustls::ClientConfig) -> bool {
+    use crate::control::{Hearer, Speaker, hello};
+    use headroom_transfer_proto::message::Message;
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let endpoint = quinn::Endpoint::client(any).expect("a port");
+    let config = quic_client(tls).expect("QUIC");
+    let address = server.address().expect("an address");
+    let connecting = endpoint.connect_with(config, address, "127.0.0.1").expect("a way");
+    let ask = async {
+        let (send, receive) = connecting.await?.open_bi().await?;
+        let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+        speaker.add(&hello()).await?;
+        speaker.say(&Message::List { path: None }).await?;
+        hearer.greeting().await?;
+        hearer.expect().await
+    };
+    matches!(ask.await, Ok::<_, Error>(Message::Accepted {}))
+}

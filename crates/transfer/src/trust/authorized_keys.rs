@@ -1,0 +1,172 @@
+//! `authorized_keys`: who is let in, and what for.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Error;
+use crate::key::PublicKey;
+
+/// A file of lines `[OPTIONS] headroom-ed25519 BASE64 [COMMENT]`, whose options are
+/// `read-only` and `root="DIR"`, separated by commas. Empty lines and those that
+/// begin with `#` say nothing.
+#[derive(Debug, Clone, Default)]
+pub struct AuthorizedKeys(HashMap<PublicKey, Access>);
+
+/// What somebody may do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// The directory that they see in place of the server's.
+    pub root: Option<PathBuf>,
+    /// Whether they may only read.
+    pub read_only: bool,
+}
+
+impl AuthorizedKeys {
+    /// Reads the file.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = fs::read_to_string(path).map_err(|cause| Error::System {
+            doing: "read",
+            path: path.to_owned(),
+            cause,
+        })?;
+        Self::parse(&text).map_err(|(line, cause)| Error::Line {
+            path: path.to_owned(),
+            line,
+            cause,
+        })
+    }
+
+    /// Reads the text of such a file; an error comes with its line, from 1.
+    pub fn parse(text: &str) -> Result<Self, (usize, String)> {
+        let mut keys: HashMap<PublicKey, Access> = HashMap::new();
+        let mut lines: HashMap<PublicKey, usize> = HashMap::new();
+        for (line, content) in (1..).zip(text.lines()) {
+            let content = content.trim();
+            if content.is_empty() || content.starts_with('#') {
+                continue;
+            }
+            let (key, access) = parse_line(content).map_err(|cause| (line, cause))?;
+            if let Some(earlier) = lines.insert(key, line) {
+                return Err((line, format!("this key is already in line {earlier}: remove one")));
+            }
+            keys.insert(key, access);
+        }
+        Ok(Self(keys))
+    }
+
+    /// Lets this key in, too.
+    pub fn insert(&mut self, key: PublicKey, access: Access) {
+        self.0.insert(key, access);
+    }
+
+    /// What the holder of this key may do, if anything.
+    pub fn access(&self, key: &PublicKey) -> Option<&Access> {
+        self.0.get(key)
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nobody is let in.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn parse_line(line: &str) -> Result<(PublicKey, Access), String> {
+    let mut access = Access::default();
+    let mut rest = line;
+    if !line.starts_with("headroom-ed25519 ") {
+        loop {
+            rest = option(rest, &mut access)?;
+            match rest.strip_prefix(',') {
+                Some(next) => rest = next,
+                None => break,
+            }
+        }
+        rest = rest.trim_start();
+    }
+    let mut words = rest.split_whitespace();
+    let (word, key) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let key = format!("{word} {key}").parse().map_err(|error| format!("{error}"))?;
+    Ok((key, access))
+}
+
+/// Takes one option from the beginning of the text, and returns the rest.
+fn option<'t>(text: &'t str, access: &mut Access) -> Result<&'t str, String> {
+    let end = text.find([',', ' ', '\t', '=']).unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    match name {
+        "read-only" if !rest.starts_with('=') => {
+            access.read_only = true;
+            Ok(rest)
+        }
+        "root" => {
+            let (value, rest) = rest
+                .strip_prefix("=\"")
+                .and_then(|value| value.split_once('"'))
+                .ok_or_else(|| "`root` is written root=\"/a/directory\"".to_owned())?;
+            if !value.starts_with('/') {
+                return Err(format!("`root` is `{value}`, but must begin with `/`"));
+            }
+            access.root = Some(PathBuf::from(value));
+            Ok(rest)
+        }
+        _ => Err(format!(
+            "`{name}` is neither an option (read-only, root=\"DIR\") nor `headroom-ed25519`: a line is `[OPTIONS] \
+             headroom-ed25519 KEY [COMMENT]`"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Identity;
+
+    fn key() -> PublicKey {
+        Identity::ephemeral().expect("a key").public()
+    }
+
+    #[test]
+    fn options_and_comments_are_read() {
+        let [plain, reader, placed, both] = [key(), key(), key(), key()];
+        let text = format!(
+            "# who may come\n\n{plain} alice@laptop, of course\nread-only {reader}\nroot=\"/a b/c,d\" {placed} x\n\
+             read-only,root=\"/e\"  {both}\n"
+        );
+        let keys = AuthorizedKeys::parse(&text).expect("the text is right");
+        assert_eq!(keys.len(), 4);
+        let access =
+            |root: Option<&str>, read_only| Access { root: root.map(PathBuf::from), read_only };
+        assert_eq!(keys.access(&plain), Some(&access(None, false)));
+        assert_eq!(keys.access(&reader), Some(&access(None, true)));
+        assert_eq!(keys.access(&placed), Some(&access(Some("/a b/c,d"), false)));
+        assert_eq!(keys.access(&both), Some(&access(Some("/e"), true)));
+        assert_eq!(keys.access(&key()), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        let key = key();
+        for (text, line, word) in [
+            (format!("{key}\n{key}"), 2, "line 1"),
+            (format!("\nread-olny {key}"), 2, "read-olny"),
+            (format!("read-only=yes {key}"), 1, "read-only"),
+            (format!("root=/srv {key}"), 1, "root="),
+            (format!("root=\"srv\" {key}"), 1, "begin with"),
+            (format!("root=\"/srv {key}"), 1, "root="),
+            ("headroom-ed25519".to_owned(), 1, "headroom-ed25519"),
+            ("headroom-ed25519 AAAA".to_owned(), 1, "no key"),
+            ("read-only".to_owned(), 1, "no key"),
+            (format!("read-only,{key}"), 1, "headroom-ed25519"),
+        ] {
+            let (found, cause) = AuthorizedKeys::parse(&text).expect_err(&text);
+            assert_eq!(found, line, "{text}");
+            assert!(cause.contains(word), "{text}: {cause}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! `known_hosts`: the keys that hosts had when they were first met.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::Error;
+use crate::identity::make_directory;
+use crate::key::PublicKey;
+
+/// A file of lines `HOST headroom-ed25519 BASE64`, where HOST is a name or address,
+/// or `[HOST]:PORT`. Empty lines and those that begin with `#` say nothing.
+#[derive(Debug)]
+pub struct KnownHosts {
+    path: PathBuf,
+    text: String,
+    known: Vec<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    line: usize,
+    host: String,
+    key: PublicKey,
+}
+
+/// How a host stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// It has not been met.
+    Unknown,
+    /// It has one of these keys.
+    Known {
+        /// The keys.
+        keys: Vec<PublicKey>,
+        /// The line of the first, from 1.
+        line: usize,
+    },
+}
+
+impl KnownHosts {
+    /// Reads the file; one that is missing knows nobody.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = match fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(cause) => {
+                return Err(Error::System { doing: "read", path: path.to_owned(), cause });
+            }
+            Ok(text) => text,
+        };
+        let mut known = Vec::new();
+        for (line, content) in (1..).zip(text.lines()) {
+            let content = content.trim();
+            if content.is_empty() || content.starts_with('#') {
+                continue;
+            }
+            let wrong = |cause: String| Error::Line { path: path.to_owned(), line, cause };
+            let (host, key) = content
+                .split_once(' ')
+                .ok_or_else(|| wrong("a line is `HOST headroom-ed25519 KEY`".to_owned()))?;
+            let key = key.trim().parse().map_err(|error| wrong(format!("{error}")))?;
+            known.push(Known { line, host: host.to_owned(), key });
+        }
+        Ok(Self { path: path.to_owned(), text, known })
+    }
+
+    /// How this host stands, which is written as [`crate::Place::known_as`] says.
+    pub fn standing(&self, host: &str) -> Standing {
+        let mut of_host = self.known.iter().filter(|known| known.host == host).peekable();
+        match of_host.peek() {
+            None => Standing::Unknown,
+            Some(first) => {
+                Standing::Known { line: first.line, keys: of_host.map(|known| known.key).collect() }
+            }
+        }
+    }
+
+    /// Adds a host, also to the file.
+    pub fn add(&mut self, host: &str, key: PublicKey) -> Result<(), Error> {
+        let mut line = format!("{host} {key}\n");
+        if !self.text.is_empty() && !self.text.ends_with('\n') {
+            line.insert(0, '\n');
+        }
+        let written = self.path.parent().map_or(Ok(()), make_directory).and_then(|()| {
+            let mut options = OpenOptions::new();
+            let mut file = options.append(true).create(true).mode(0o600).open(&self.path)?;
+            file.write_all(line.as_bytes())
+        });
+        written.map_err(|cause| Error::System {
+            doing: "write to",
+            path: self.path.clone(),
+            cause,
+        })?;
+        self.text += &line;
+        let line = self.text.lines().count();
+        self.known.push(Known { line, host: host.to_owned(), key });
+        Ok(())
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Identity;
+
+    fn key() -> PublicKey {
+        Identity::ephemeral().expect("a key").public()
+    }
+
+    #[test]
+    fn a_host_that_was_added_is_known_by_its_key() {
+        let ground = tempfile::tempdir().expect("a folder");
+        let path = ground.path().join("config/known_hosts");
+        let mut hosts = KnownHosts::read(&path).expect("a missing file knows nobody");
+        assert_eq!(hosts.standing("a"), Standing::Unknown);
+        let (one, two) = (key(), key());
+        hosts.add("a", one).expect("it is written");
+        hosts.add("[a]:77", two).expect("it is written");
+        for hosts in [&hosts, &KnownHosts::read(&path).expect("the file")] {
+            assert_eq!(hosts.standing("a"), Standing::Known { keys: vec![one], line: 1 });
+            assert_eq!(hosts.standing("[a]:77"), Standing::Known { keys: vec![two], line: 2 });
+            assert_eq!(hosts.standing("b"), Standing::Unknown);
+        }
+    }
+
+    #[test]
+    fn a_last_line_without_an_end_stays_a_line() {
+        let ground = tempfile::tempdir().expect("a folder");
+        let path = ground.path().join("known_hosts");
+        let one = key();
+        fs::write(&path, format!("# mine\n\na {one}")).expect("a file");
+        let mut hosts = KnownHosts::read(&path).expect("the file");
+        hosts.add("b", one).expect("it is written");
+        let hosts = KnownHosts::read(&path).expect("the file");
+        assert_eq!(hosts.standing("a"), Standing::Known { keys: vec![one], line: 3 });
+        assert_eq!(hosts.standing("b"), Standing::Known { keys: vec![one], line: 4 });
+    }
+
+    #[test]
+    fn a_wrong_line_is_named() {
+        let ground = tempfile::tempdir().expect("a folder");
+        let path = ground.path().join("known_hosts");
+        for wrong in ["a", "a headroom-ed25519 AAAA", "a ssh-ed25519 AAAA"] {
+            fs::write(&path, format!("# mine\n{wrong}\n")).expect("a file");
+            let error = KnownHosts::read(&path).expect_err(wrong).to_string();
+            assert!(error.contains("known_hosts:2: "), "{error}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Who is trusted: hosts that are known, keys that are let in, authorities that vouch.
+
+mod authority;
+mod authorized_keys;
+mod known_hosts;
+mod verify;
+
+use std::io;
+use std::path::PathBuf;
+
+pub use authority::Authority;
+pub use authorized_keys::{Access, AuthorizedKeys};
+pub use known_hosts::{KnownHosts, Standing};
+pub use verify::{Gate, Pins};
+pub(crate) use verify::{ServerVerifier, provider};
+
+/// Why a file about trust cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The system refused something.
+    #[error("cannot {doing} {}: {cause}", path.display())]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// A line says something else than it should.
+    #[error("{}:{line}: {cause}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        cause: String,
+    },
+    /// The file is no certificate of an authority.
+    #[error("{} holds no certificate of an authority: {cause}", path.display())]
+    Authority {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        cause: String,
+    },
+}
