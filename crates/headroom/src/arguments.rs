@@ -32,6 +32,29 @@ pub(crate) enum Command {
     /// Look at captured IPsec packets
     #[command(subcommand)]
     Ipsec(crate::tunnel::Ipsec),
+    /// Let others send files to a directory of this machine, and fetch from it
+    #[command(
+        after_help = "Runs until Ctrl-C. Clients are known by their keys: a line of the file of authorized keys is\n[OPTIONS] KEY [COMMENT], with the key as their `headroom identity show` prints it, and the options\nread-only and root=\"/DIR\", separated by commas.\n\nExamples:\n  headroom serve --root /srv/files\n  headroom serve --root /srv/files --listen 192.0.2.1:4860 --anonymous read"
+    )]
+    Serve(crate::transfer::Serve),
+    /// Send files and directories to a host where `headroom serve` runs
+    #[command(
+        after_help = format!("Examples:\n  headroom put data.tar host:\n  headroom put photos notes.txt host:backup/\n  headroom put big.iso [2001:db8::1]:4860:images/big.iso\n\nWhat was cut goes on with the same command: only what is missing is sent, and all is verified.\n\n{}", crate::transfer::EXIT_CODES)
+    )]
+    Put(crate::transfer::Put),
+    /// Fetch files and directories from a host where `headroom serve` runs
+    #[command(
+        after_help = format!("Examples:\n  headroom get host:data.tar .\n  headroom get host:photos host:notes.txt backup/\n\nWhat was cut goes on with the same command: only what is missing is sent, and all is verified.\n\n{}", crate::transfer::EXIT_CODES)
+    )]
+    Get(crate::transfer::Get),
+    /// Say what is in a directory of a host where `headroom serve` runs
+    #[command(after_help = crate::transfer::EXIT_CODES)]
+    Ls(crate::transfer::Ls),
+    /// Show the key that others know you by; it is made where there is none
+    Identity(crate::transfer::Identity),
+    /// Trust a host from now on, after comparing its fingerprint
+    #[command(after_help = crate::transfer::EXIT_CODES)]
+    Trust(crate::transfer::Trust),
     /// Print a completion script for a shell
     Completions {
         /// The shell

@@ -8,6 +8,7 @@ mod lab;
 mod link;
 mod load;
 mod progress;
+mod transfer;
 mod tunnel;
 
 use std::path::Path;
@@ -26,6 +27,12 @@ fn main() -> ExitCode {
         Command::Link(arguments) => link::run(arguments),
         Command::Tunnel(command) => tunnel::run(command),
         Command::Ipsec(command) => ipsec::run(command),
+        Command::Serve(arguments) => transfer::serve(&arguments),
+        Command::Put(arguments) => transfer::put(&arguments),
+        Command::Get(arguments) => transfer::get(&arguments),
+        Command::Ls(arguments) => transfer::ls(&arguments),
+        Command::Identity(arguments) => transfer::identity(&arguments),
+        Command::Trust(arguments) => transfer::trust(&arguments),
         Command::Completions { shell } => {
             clap_complete::generate(
                 shell,
@@ -52,7 +59,9 @@ fn main() -> ExitCode {
         let link = error.downcast_ref().map(headroom_emulator::Error::exit_code);
         let tunnel = error.downcast_ref().map(headroom_gateway::control::Error::exit_code);
         let keygen = error.downcast_ref().map(headroom_gateway::config::keygen::Error::exit_code);
-        ExitCode::from(lab.or(link).or(tunnel).or(keygen).unwrap_or(1))
+        let transfer = error.downcast_ref().map(transfer::exit_code);
+        let usage = error.downcast_ref().map(transfer::Usage::exit_code);
+        ExitCode::from(lab.or(link).or(tunnel).or(keygen).or(transfer).or(usage).unwrap_or(1))
     })
 }
 

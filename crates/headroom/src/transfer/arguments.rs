@@ -1,0 +1,134 @@
+//! What one can type after `headroom serve`, `put`, `get`, `ls`, `identity` and `trust`.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use headroom_transfer::Fingerprint;
+
+/// The exit codes of all of these commands.
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 all is stored, 1 some files failed (each is named), 2 wrong arguments or configuration,\n3 the host cannot be reached or the connection was lost, 4 the host is not trusted, 5 the server\nrefuses, 130 interrupted";
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// The directory that clients see; nothing outside it is read or written
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: PathBuf,
+    /// Where to listen (UDP) [default: port 4860 of all addresses]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Who may come in [default: ~/.config/headroom/authorized_keys]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) authorized_keys: Option<PathBuf>,
+    /// Let in whoever has a certificate that is signed by one of these (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// What anybody else may do
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) anonymous: Option<Anonymous>,
+    /// The server's key, made where it is missing [default: ~/.config/headroom/identity]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) identity: Option<PathBuf>,
+    /// Print a JSON line when it listens
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Anonymous {
+    /// See and fetch everything
+    Read,
+}
+
+/// Whom to be, and whom to trust.
+#[derive(Debug, Args)]
+pub(crate) struct Connect {
+    /// Your key, made where it is missing [default: ~/.config/headroom/identity]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) identity: Option<PathBuf>,
+    /// Trust a host that was not met before if its key has this fingerprint
+    #[arg(long, value_name = "SHA256:…")]
+    pub(crate) fingerprint: Option<Fingerprint>,
+    /// Trust hosts whose certificate for their name is signed by one of these (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+}
+
+/// How files are moved.
+#[derive(Debug, Args)]
+pub(crate) struct Moving {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Count a file as stored only when it is written through to the disk
+    #[arg(long)]
+    pub(crate) fsync: bool,
+    /// Print JSON: what happens, an event a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Put {
+    /// Files and directories; of DIR/. what is in it
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Where to, below the server's root: HOST[:PORT]:PATH, an IPv6 address in brackets
+    #[arg(value_name = "HOST[:PORT]:PATH")]
+    pub(crate) to: OsString,
+    #[command(flatten)]
+    pub(crate) moving: Moving,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    /// Files and directories below the server's root; of DIR/. what is in it
+    #[arg(required = true, value_name = "HOST[:PORT]:PATH")]
+    pub(crate) from: Vec<OsString>,
+    /// Where to
+    #[arg(value_name = "DEST")]
+    pub(crate) to: PathBuf,
+    #[command(flatten)]
+    pub(crate) moving: Moving,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    /// Kind, permissions, octets and time of change, too
+    #[arg(short)]
+    pub(crate) long: bool,
+    /// A directory or file below the server's root
+    #[arg(value_name = "HOST[:PORT]:PATH")]
+    pub(crate) place: OsString,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Print JSON, an entry a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Identity {
+    #[command(subcommand)]
+    pub(crate) what: Option<IdentityCommand>,
+    /// Where the key is [default: ~/.config/headroom/identity]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) identity: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(crate) enum IdentityCommand {
+    /// Print the public key, as authorized_keys has it, and its fingerprint
+    Show,
+    /// Make a key where there is none
+    New,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Trust {
+    /// The host: HOST[:PORT], an IPv6 address in brackets
+    #[arg(value_name = "HOST[:PORT]")]
+    pub(crate) host: String,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+}

@@ -1,0 +1,86 @@
+//! A connection to a host that is trusted, or is asked about.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use headroom_transfer::client::{Client, Trust};
+use headroom_transfer::trust::{Authority, KnownHosts};
+use headroom_transfer::{Error, Fingerprint, Host, Identity, PublicKey};
+
+use super::arguments::Connect;
+use super::settings;
+
+/// Whom to be, and whom to trust.
+pub(crate) struct Connector {
+    identity: Identity,
+    authority: Option<Authority>,
+    fingerprint: Option<Fingerprint>,
+    hosts: KnownHosts,
+}
+
+impl Connector {
+    pub(crate) fn new(arguments: &Connect) -> anyhow::Result<Self> {
+        Ok(Self {
+            identity: settings::identity(arguments.identity.as_deref())?,
+            authority: settings::authority(arguments.ca.as_deref())?,
+            fingerprint: arguments.fingerprint,
+            hosts: settings::known_hosts()?,
+        })
+    }
+
+    /// Connects. A host that is met for the first time is asked about where
+    /// somebody sits at a terminal, and remembered.
+    pub(crate) async fn connect(&mut self, host: &Host) -> Result<Client, Error> {
+        match self.attempt(host, self.fingerprint).await {
+            Err(Error::UnknownHost { host: known_as, key }) => {
+                if !is_trusted(&known_as, &key) {
+                    return Err(Error::UnknownHost { host: known_as, key });
+                }
+                // that it holds the key is proven this time
+                self.attempt(host, Some(key.fingerprint())).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn attempt(
+        &mut self,
+        host: &Host,
+        fingerprint: Option<Fingerprint>,
+    ) -> Result<Client, Error> {
+        let trust = Trust { hosts: &self.hosts, authority: self.authority.as_ref(), fingerprint };
+        let client = Client::connect(host, &self.identity, trust).await?;
+        if let (Some(_), Some(key)) = (fingerprint, client.key()) {
+            self.remember(host, key)?;
+        }
+        Ok(client)
+    }
+
+    fn remember(&mut self, host: &Host, key: PublicKey) -> Result<(), Error> {
+        use headroom_transfer::trust::Standing;
+        let known_as = host.known_as();
+        if self.hosts.standing(&known_as) == Standing::Unknown {
+            self.hosts.add(&known_as, key)?;
+            eprintln!(
+                "headroom: {known_as} is trusted from now on, in {}",
+                self.hosts.path().display()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Asks, where somebody can answer.
+fn is_trusted(host: &str, key: &PublicKey) -> bool {
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+        return false;
+    }
+    let fingerprint = key.fingerprint().to_string();
+    eprint!(
+        "{host} has not been met before. Its key is\n  {fingerprint}\nwhich whoever runs it sees with `headroom identity \
+         show`. Is it that, and to be trusted from now on? (yes, no, or the fingerprint) "
+    );
+    let _ = std::io::stderr().flush();
+    let mut answer = String::new();
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    read.is_ok() && matches!(answer.trim(), answer if answer == "yes" || answer == fingerprint)
+}

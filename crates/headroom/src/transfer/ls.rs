@@ -1,0 +1,84 @@
+//! `headroom ls`: names, safe for a terminal.
+
+use headroom_transfer::{Listed, ListedKind, Time};
+use serde_json::json;
+
+/// The line of one entry.
+pub(crate) fn line(listed: &Listed, long: bool) -> String {
+    let end = if listed.kind == ListedKind::Directory { "/" } else { "" };
+    let name = format!("{}{end}", listed.path);
+    if !long {
+        return name;
+    }
+    format!(
+        "{}{} {:>14} {} {name}",
+        letter(listed.kind),
+        bits(listed.mode),
+        listed.size,
+        utc(listed.mtime)
+    )
+}
+
+/// The same as JSON.
+pub(crate) fn json(listed: &Listed) -> String {
+    let kind = match listed.kind {
+        ListedKind::File => "file",
+        ListedKind::Directory => "directory",
+        ListedKind::Symlink => "link",
+        ListedKind::Other => "other",
+    };
+    json!({
+        "path": listed.path.to_string(),
+        "kind": kind,
+        "size": listed.size,
+        "mode": format!("{:04o}", listed.mode & 0o7777),
+        "mtime": utc(listed.mtime),
+    })
+    .to_string()
+}
+
+const fn letter(kind: ListedKind) -> char {
+    match kind {
+        ListedKind::File => '-',
+        ListedKind::Directory => 'd',
+        ListedKind::Symlink => 'l',
+        ListedKind::Other => '?',
+    }
+}
+
+fn bits(mode: u32) -> String {
+    let bit = |(n, letter): (u32, char)| if mode & (0o400 >> n) == 0 { '-' } else { letter };
+    (0..9).zip("rwxrwxrwx".chars()).map(bit).collect()
+}
+
+/// As RFC 3339 has it; a time that no calendar has is in seconds.
+fn utc(time: Time) -> String {
+    let stamp = jiff::Timestamp::from_second(time.seconds);
+    stamp.map_or_else(|_| format!("{} s", time.seconds), |stamp| stamp.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_a_calendar_or_numbers() {
+        let utc = |seconds| utc(Time { seconds, nanoseconds: 5 });
+        assert_eq!(utc(1_000_000_000), "2001-09-09T01:46:40Z");
+        assert_eq!(utc(i64::MAX), "9223372036854775807 s");
+    }
+
+    #[test]
+    fn a_name_cannot_write_to_the_terminal() {
+        let path = headroom_transfer::path::RelPath::parse(b"a\n\x1b[31m\xff").expect("a name");
+        let mtime = Time { seconds: 0, nanoseconds: 0 };
+        let listed = Listed { path, kind: ListedKind::Directory, size: 7, mode: 0o750, mtime };
+        for text in [line(&listed, true), line(&listed, false), json(&listed)] {
+            assert!(!text.contains(|c: char| c.is_control()), "{text:?}");
+        }
+        assert!(
+            line(&listed, true).starts_with("drwxr-x---              7 1970-01-01T00:00:00Z a")
+        );
+        assert!(line(&listed, false).ends_with('/'));
+    }
+}

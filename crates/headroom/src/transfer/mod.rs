@@ -1,0 +1,235 @@
+//! `headroom serve`, `put`, `get`, `ls`, `identity` and `trust`: files between hosts.
+
+mod arguments;
+mod connect;
+mod ls;
+mod progress;
+mod settings;
+
+use std::ffi::OsStr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use headroom_transfer::server::{Limits, Options};
+use headroom_transfer::trust::{AuthorizedKeys, Gate};
+use headroom_transfer::{DEFAULT_PORT, Error, Host, Place, Server, Summary, block_on};
+use serde_json::json;
+
+pub(crate) use arguments::{EXIT_CODES, Get, Identity, Ls, Put, Serve, Trust};
+use arguments::{IdentityCommand, Moving};
+use connect::Connector;
+use progress::Progress;
+
+use crate::tunnel::say;
+
+/// A wrong word on the command line.
+#[derive(Debug)]
+pub(crate) struct Usage(String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+impl Usage {
+    /// The exit code of wrong arguments.
+    pub(crate) const fn exit_code(&self) -> u8 {
+        2
+    }
+}
+
+/// The exit code of a transfer that failed as a whole.
+pub(crate) const fn exit_code(error: &Error) -> u8 {
+    match error {
+        Error::Trust(_) | Error::Usage(_) => 2,
+        Error::Unreachable { .. } | Error::Lost(_) | Error::Protocol(_) => 3,
+        Error::UnknownHost { .. } | Error::ChangedHost { .. } | Error::NotTrusted { .. } => 4,
+        Error::Refused(_) => 5,
+        Error::Identity(_) | Error::Files(_) | Error::System { .. } => 1,
+    }
+}
+
+/// The exit code of a program that was interrupted.
+const INTERRUPTED: i32 = 130;
+
+pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
+    let identity = settings::identity(arguments.identity.as_deref())?;
+    let gate = gate(arguments)?;
+    block_on(async {
+        let options = |listen| Options {
+            root: arguments.root.clone(),
+            listen,
+            gate: gate.clone(),
+            limits: Limits::default(),
+        };
+        let any = |address| SocketAddr::new(address, DEFAULT_PORT);
+        let server = match arguments.listen {
+            Some(listen) => Server::bind(&identity, options(listen))?,
+            // where there is no IPv6
+            None => Server::bind(&identity, options(any(Ipv6Addr::UNSPECIFIED.into())))
+                .or_else(|_| Server::bind(&identity, options(any(Ipv4Addr::UNSPECIFIED.into()))))?,
+        };
+        let stopping = server.clone();
+        ctrlc::set_handler(move || stopping.stop()).context("cannot wait for Ctrl-C")?;
+        let (address, fingerprint) = (server.address()?, identity.public().fingerprint());
+        if arguments.json {
+            let key = identity.public().to_string();
+            say(&json!({"event": "listening", "address": address.to_string(), "fingerprint": fingerprint.to_string(), "key": key}).to_string());
+        } else {
+            say(&format!(
+                "serving {} at UDP {address}, as {fingerprint}",
+                arguments.root.display()
+            ));
+        }
+        server.serve().await;
+        server.close().await;
+        Ok(ExitCode::SUCCESS)
+    })?
+}
+
+/// Who comes in, by what was said and by the user's settings.
+fn gate(arguments: &Serve) -> anyhow::Result<Gate> {
+    let authority = settings::authority(arguments.ca.as_deref())?;
+    let anonymous_read = arguments.anonymous.is_some();
+    let path = settings::file_or(arguments.authorized_keys.as_deref(), "authorized_keys");
+    let named = arguments.authorized_keys.is_some();
+    let keys = match path {
+        Ok(path) if named || path.exists() => AuthorizedKeys::read(&path).map_err(Error::from)?,
+        _ => AuthorizedKeys::default(),
+    };
+    if keys.is_empty() && authority.is_none() && !anonymous_read {
+        bail!(Usage(
+            "nobody could come in: put the keys of those who may, as their `headroom identity show` prints them, into \
+             ~/.config/headroom/authorized_keys or a file for --authorized-keys, or say --anonymous read"
+                .to_owned()
+        ));
+    }
+    Ok(Gate { keys, authority, anonymous_read })
+}
+
+pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
+    let place = place(&arguments.to)?;
+    let Moving { connect, fsync, json } = &arguments.moving;
+    if let Some(path) = arguments.paths.iter().find(|path| Place::is_meant(path.as_os_str())) {
+        bail!(Usage(format!(
+            "{} looks like a place on a host: `put` sends files of this machine. One that is called so is written ./{}",
+            path.display(),
+            path.display()
+        )));
+    }
+    let mut connector = Connector::new(connect)?;
+    let progress = Progress::new(*json);
+    interruptible(&progress)?;
+    let summary = block_on(async {
+        let mut client = connector.connect(&place.host).await?;
+        let summary = client.put(&arguments.paths, &place.path, *fsync, progress.clone()).await?;
+        client.close().await;
+        Ok::<_, Error>(summary)
+    })?;
+    ended(&progress, summary)
+}
+
+pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
+    let places = arguments.from.iter().map(|from| place(from)).collect::<Result<Vec<_>, _>>()?;
+    if Place::is_meant(arguments.to.as_os_str()) {
+        bail!(Usage(format!(
+            "{} looks like a place on a host: `get` fetches to this machine, `put` sends from it",
+            arguments.to.display()
+        )));
+    }
+    let Some(host) = places.first().map(|place| place.host.clone()) else {
+        bail!(Usage("nothing is named to be fetched".to_owned()));
+    };
+    if places.iter().any(|place| place.host != host) {
+        bail!(Usage("one command fetches from one host".to_owned()));
+    }
+    let from: Vec<_> = places.into_iter().map(|place| place.path).collect();
+    let Moving { connect, fsync, json } = &arguments.moving;
+    let mut connector = Connector::new(connect)?;
+    let progress = Progress::new(*json);
+    interruptible(&progress)?;
+    let summary = block_on(async {
+        let mut client = connector.connect(&host).await?;
+        let summary = client.get(&from, &arguments.to, *fsync, progress.clone()).await?;
+        client.close().await;
+        Ok::<_, Error>(summary)
+    })?;
+    ended(&progress, summary)
+}
+
+pub(crate) fn ls(arguments: &Ls) -> anyhow::Result<ExitCode> {
+    let place = place(&arguments.place)?;
+    let mut connector = Connector::new(&arguments.connect)?;
+    block_on(async {
+        let mut client = connector.connect(&place.host).await?;
+        let show = |listed| {
+            say(&match arguments.json {
+                true => ls::json(&listed),
+                false => ls::line(&listed, arguments.long),
+            });
+        };
+        client.list(&place.path, show).await?;
+        client.close().await;
+        Ok::<_, Error>(())
+    })??;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn identity(arguments: &Identity) -> anyhow::Result<ExitCode> {
+    let path = settings::file_or(arguments.identity.as_deref(), "identity")?;
+    let identity = match arguments.what {
+        Some(IdentityCommand::New) => headroom_transfer::Identity::create(&path),
+        Some(IdentityCommand::Show) | None => headroom_transfer::Identity::read_or_create(&path),
+    };
+    let key = identity.map_err(Error::from)?.public();
+    say(&format!("{key}\n{}", key.fingerprint()));
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn trust(arguments: &Trust) -> anyhow::Result<ExitCode> {
+    let host = Host::parse(&arguments.host).map_err(|error| Usage(error.to_string()))?;
+    let mut connector = Connector::new(&arguments.connect)?;
+    let key = block_on(async {
+        let client = connector.connect(&host).await?;
+        let key = client.key();
+        client.close().await;
+        Ok::<_, Error>(key)
+    })??;
+    let shown = key.map_or_else(|| "a key".to_owned(), |key| key.fingerprint().to_string());
+    say(&format!("{host} is trusted, with {shown}"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn place(text: &OsStr) -> Result<Place, Usage> {
+    Place::parse(text).map_err(|error| Usage(error.to_string()))
+}
+
+/// Ctrl-C ends the program; what has arrived stays where it is.
+fn interruptible(progress: &std::sync::Arc<Progress>) -> anyhow::Result<()> {
+    let progress = std::sync::Arc::clone(progress);
+    let interrupted = move || {
+        progress.clear();
+        eprintln!(
+            "headroom: interrupted. What has arrived stays: the same command goes on from there"
+        );
+        std::process::exit(INTERRUPTED);
+    };
+    ctrlc::set_handler(interrupted).context("cannot wait for Ctrl-C")
+}
+
+fn ended(progress: &Progress, summary: Result<Summary, Error>) -> anyhow::Result<ExitCode> {
+    match summary {
+        Ok(summary) => {
+            progress.end(summary);
+            Ok(if summary.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Err(error) => {
+            progress.clear();
+            Err(error.into())
+        }
+    }
+}

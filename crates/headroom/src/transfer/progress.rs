@@ -1,0 +1,192 @@
+//! What is seen of a transfer: a bar on a terminal, or JSON, or only what fails.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use headroom_transfer::{Event, Observer, Summary};
+use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use serde_json::json;
+
+use crate::tunnel::say;
+
+/// How often a rate is measured.
+const MEASURE: Duration = Duration::from_millis(500);
+/// How often JSON tells how far it is.
+const TELL: Duration = Duration::from_secs(1);
+
+/// A transfer, as its user sees it.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    json: bool,
+    counts: Arc<Counts>,
+    started: Instant,
+    told: Mutex<Instant>,
+}
+
+#[derive(Default)]
+struct Counts {
+    offered: AtomicU64,
+    kept: AtomicU64,
+    moved: AtomicU64,
+    all_is_offered: AtomicBool,
+    pace: Mutex<Option<Pace>>,
+}
+
+/// How fast it goes: what was there before does not count.
+#[derive(Clone, Copy)]
+struct Pace {
+    at: Instant,
+    moved: u64,
+    octets_per_s: f64,
+}
+
+impl Progress {
+    pub(crate) fn new(json: bool) -> Arc<Self> {
+        let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(0) };
+        let counts = Arc::<Counts>::default();
+        let shown = Arc::clone(&counts);
+        let tail = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+            let _ = out.write_str(&shown.tail());
+        };
+        let style =
+            ProgressStyle::with_template("{elapsed_precise} {bar:30} {percent:>3} % · {tail}");
+        bar.set_style(
+            style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("tail", tail),
+        );
+        bar.enable_steady_tick(Duration::from_millis(200));
+        let started = Instant::now();
+        Arc::new(Self { bar, json, counts, started, told: Mutex::new(started) })
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// The end of it.
+    pub(crate) fn end(&self, summary: Summary) {
+        let visible = !self.bar.is_hidden();
+        self.clear();
+        let elapsed = self.started.elapsed();
+        let Summary { stored, failed, moved, kept } = summary;
+        if self.json {
+            let seconds = elapsed.as_secs_f64();
+            say(&json!({"event": "end", "stored": stored, "failed": failed, "moved": moved, "kept": kept, "seconds": seconds}).to_string());
+        } else if visible {
+            let seconds = elapsed.as_secs_f64().max(1e-9);
+            let rate = per_second(moved as f64 / seconds);
+            let mut text =
+                format!("{stored} stored, {} moved in {seconds:.1} s ({rate})", HumanBytes(moved));
+            if kept > 0 {
+                let _ = write!(text, ", {} were there before", HumanBytes(kept));
+            }
+            if failed > 0 {
+                let _ = write!(text, ", {failed} FAILED");
+            }
+            eprintln!("{text}");
+        }
+    }
+
+    fn tell(&self, event: &serde_json::Value, else_say: Option<&str>) {
+        if self.json {
+            say(&event.to_string());
+        } else if let Some(text) = else_say {
+            self.bar.suspend(|| eprintln!("headroom: {text}"));
+        }
+    }
+
+    fn tell_progress(&self) {
+        self.bar.set_length(self.counts.offered.load(Ordering::Relaxed));
+        self.bar.set_position(self.counts.done());
+        if !self.json {
+            return;
+        }
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.elapsed() >= TELL {
+            *told = Instant::now();
+            let Counts { offered, kept, moved, .. } = &*self.counts;
+            let [offered, kept, moved] =
+                [offered, kept, moved].map(|of| of.load(Ordering::Relaxed));
+            self.tell(
+                &json!({"event": "progress", "offered": offered, "moved": moved, "kept": kept}),
+                None,
+            );
+        }
+    }
+}
+
+impl Observer for Progress {
+    fn event(&self, event: Event<'_>) {
+        let add = |to: &AtomicU64, octets| {
+            to.fetch_add(octets, Ordering::Relaxed);
+            self.tell_progress();
+        };
+        match event {
+            Event::Offered { octets } => add(&self.counts.offered, octets),
+            Event::AllOffered { .. } => self.counts.all_is_offered.store(true, Ordering::Relaxed),
+            Event::Kept { octets } => add(&self.counts.kept, octets),
+            Event::Moved { octets } => add(&self.counts.moved, octets),
+            Event::Stored { path } => {
+                if self.json {
+                    self.tell(&json!({"event": "stored", "path": path.to_string()}), None);
+                }
+            }
+            Event::Failed { reason } => {
+                self.tell(&json!({"event": "failed", "reason": reason}), Some(reason));
+            }
+            Event::LeftOut { reason } => {
+                let text = format!("left out: {reason}");
+                self.tell(&json!({"event": "left_out", "reason": reason}), Some(&text));
+            }
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl Counts {
+    fn done(&self) -> u64 {
+        self.kept.load(Ordering::Relaxed) + self.moved.load(Ordering::Relaxed)
+    }
+
+    /// Rate and time left: of what still has to be moved, at the pace of what was.
+    fn tail(&self) -> String {
+        let rate = self.octets_per_s();
+        let left = self.offered.load(Ordering::Relaxed).saturating_sub(self.done());
+        let mut text = format!("{} · {}", HumanBytes(self.done()), per_second(rate));
+        if self.all_is_offered.load(Ordering::Relaxed) && rate >= 1.0 && left > 0 {
+            let left = Duration::try_from_secs_f64(left as f64 / rate).unwrap_or(Duration::MAX);
+            let _ = write!(text, " · {} left", HumanDuration(left));
+        }
+        text
+    }
+
+    fn octets_per_s(&self) -> f64 {
+        let moved = self.moved.load(Ordering::Relaxed);
+        let now = Instant::now();
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *pace.get_or_insert(Pace { at: now, moved, octets_per_s: 0.0 });
+        let elapsed = now - last.at;
+        if elapsed < MEASURE {
+            return last.octets_per_s;
+        }
+        let measured = moved.saturating_sub(last.moved) as f64 / elapsed.as_secs_f64();
+        let octets_per_s = match last.octets_per_s {
+            0.0 => measured,
+            before => 0.7 * before + 0.3 * measured,
+        };
+        *pace = Some(Pace { at: now, moved, octets_per_s });
+        octets_per_s
+    }
+}
+
+fn per_second(octets_per_s: f64) -> String {
+    // octets per second as whole ones: a rate has no fraction of an octet
+    format!("{}/s", HumanBytes(octets_per_s.max(0.0) as u64))
+}

@@ -1,0 +1,247 @@
+//! Files between two processes, which are killed.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Ground, HEADROOM};
+
+/// Longer than anything here takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A server's and a client's settings, and what they move.
+struct Hosts {
+    ground: Ground,
+    address: String,
+    server: Option<Child>,
+}
+
+impl Hosts {
+    /// A server that lets the client in, and that the client trusts.
+    fn new(name: &str) -> Self {
+        let ground = Ground::new(name);
+        for folder in ["served", "here"] {
+            fs::create_dir(ground.path(folder)).expect("a folder");
+        }
+        let mut hosts = Self { ground, address: "127.0.0.1:0".to_owned(), server: None };
+        let shown = hosts.client(&["identity", "show"]).output().expect("it starts");
+        let key = String::from_utf8(shown.stdout).expect("a text");
+        let key = key.lines().next().expect("the key").to_owned();
+        hosts.ground.write("authorized_keys", &format!("# the client\n{key} client\n"));
+        let fingerprint = hosts.start();
+        let refused = hosts.client(&["ls", &hosts.place("")]).output().expect("it starts");
+        assert_eq!(refused.status.code(), Some(4), "{refused:?}");
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(told.contains("has not been met before") && told.contains(&fingerprint), "{told}");
+        let host = hosts.address.clone();
+        hosts.succeed(&["trust", &host, "--fingerprint", &fingerprint]);
+        hosts
+    }
+
+    /// Starts the server, on the port that it had before, and says its fingerprint.
+    fn start(&mut self) -> String {
+        let mut command = self.headroom("server");
+        command.arg("serve").arg("--root").arg(self.ground.path("served"));
+        command.arg("--authorized-keys").arg(self.ground.path("authorized_keys"));
+        command.args(["--json", "--listen", &self.address]).stdout(Stdio::piped());
+        let mut server = command.spawn().expect("it starts");
+        let mut line = String::new();
+        let stdout = server.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("it listens");
+        let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        self.server = Some(server);
+        self.address = line["address"].as_str().expect("its address").to_owned();
+        line["fingerprint"].as_str().expect("its fingerprint").to_owned()
+    }
+
+    fn kill_server(&mut self) {
+        let mut server = self.server.take().expect("it runs");
+        server.kill().expect("it runs");
+        server.wait().expect("it ends");
+    }
+
+    fn headroom(&self, home: &str) -> Command {
+        let mut command = self.ground.command(HEADROOM);
+        command.env("HOME", self.ground.path(home)).env_remove("XDG_CONFIG_HOME");
+        command
+    }
+
+    fn client(&self, arguments: &[&str]) -> Command {
+        let mut command = self.headroom("client");
+        command.args(arguments);
+        command
+    }
+
+    fn succeed(&self, arguments: &[&str]) -> Output {
+        let output = self.client(arguments).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+        output
+    }
+
+    /// As it is written on the command line.
+    fn place(&self, path: &str) -> String {
+        format!("{}:{path}", self.address)
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        if let Some(server) = &mut self.server {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+#[test]
+fn a_tree_survives_kills_on_either_side() {
+    let mut hosts = Hosts::new("kills");
+    let tree = hosts.ground.path("here/tree");
+    fs::create_dir_all(tree.join("small")).expect("a folder");
+    let mut random = blake3::Hasher::new().finalize_xof();
+    let mut large = vec![0; 80 << 20];
+    for name in ["one", "two"] {
+        random.fill(&mut large);
+        fs::write(tree.join(name), &large).expect("a file");
+    }
+    for n in 0..200 {
+        fs::write(tree.join(format!("small/{n}")), format!("content of {n}")).expect("a file");
+    }
+    let total = 2 * large.len() as u64;
+
+    let (to, tree_text) = (hosts.place(""), tree.display().to_string());
+    let put = ["put", &tree_text, &to];
+    let mut kills = 0;
+    for (nth, kill_server) in [false, true, true, false, true, false].into_iter().enumerate() {
+        let enough = total * (nth as u64 + 1) / 8;
+        kills += u32::from(cut(&mut hosts, &put, "served", enough, kill_server));
+    }
+    hosts.succeed(&put);
+    assert_eq!(hashes(&tree), hashes(&hosts.ground.path("served/tree")));
+
+    let (from, back) = (hosts.place("tree"), hosts.ground.path("back/"));
+    let get = ["get", &from, &back.display().to_string()];
+    for (nth, kill_server) in [true, false, true].into_iter().enumerate() {
+        let enough = total * (nth as u64 + 1) / 5;
+        kills += u32::from(cut(&mut hosts, &get, "back", enough, kill_server));
+    }
+    hosts.succeed(&get);
+    assert_eq!(hashes(&tree), hashes(&back.join("tree")));
+    assert!(kills > 0, "every transfer was over before anything was killed");
+}
+
+#[test]
+fn what_is_wrong_is_told_by_words_and_exit_codes() {
+    let mut hosts = Hosts::new("errors");
+    fs::write(hosts.ground.path("here/a"), "content").expect("a file");
+    let a = hosts.ground.path("here/a").display().to_string();
+    let run = |hosts: &Hosts, arguments: &[&str]| {
+        let output = hosts.client(arguments).output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code().expect("it ends by itself"), text)
+    };
+    let to = hosts.place("");
+    for (arguments, code, words) in [
+        (vec!["put", &a, "nowhere"], 2, "names no place"),
+        (vec!["put", "host:a", &to], 2, "./host:a"),
+        (vec!["put", "missing", &to], 1, "missing"),
+        (vec!["get", &hosts.place("missing"), "got"], 1, "missing"),
+        (vec!["get", &hosts.place("../a"), "got"], 2, "../a"),
+        (vec!["ls", &hosts.place("missing")], 5, "missing"),
+    ] {
+        let (found, text) = run(&hosts, &arguments);
+        assert_eq!(found, code, "{arguments:?}: {text}");
+        assert!(text.contains(words), "{arguments:?}: {text}");
+    }
+    let quiet = hosts.succeed(&["put", &a, &to]);
+    assert!(quiet.stdout.is_empty() && quiet.stderr.is_empty(), "{quiet:?}");
+    let listed = hosts.succeed(&["ls", "-l", &to]).stdout;
+    let listed = String::from_utf8(listed).expect("a text");
+    assert!(listed.starts_with("-rw") && listed.trim_end().ends_with(" a"), "{listed}");
+
+    // another key at the same place
+    hosts.kill_server();
+    fs::remove_file(hosts.ground.path("server/.config/headroom/identity")).expect("it is there");
+    let fingerprint = hosts.start();
+    let (code, text) = run(&hosts, &["put", &a, &to]);
+    assert_eq!(code, 4, "{text}");
+    assert!(text.contains("ANOTHER KEY") && text.contains("line 1 of "), "{text}");
+
+    // a client that the server does not know
+    let mut stranger = hosts.headroom("stranger");
+    let stranger = stranger.args(["ls", "--fingerprint", &fingerprint, &to]);
+    let refused = stranger.output().expect("it starts");
+    assert_eq!(refused.status.code(), Some(5), "{refused:?}");
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(text.contains("headroom identity show"), "{text}");
+    hosts.kill_server();
+}
+
+/// Runs the client until `enough` octets lie in a folder, then kills it, or the
+/// server, which is started again. Whether something was cut.
+fn cut(
+    hosts: &mut Hosts,
+    arguments: &[&str],
+    folder: &str,
+    enough: u64,
+    kill_server: bool,
+) -> bool {
+    let mut command = hosts.client(arguments);
+    let mut client = command.stderr(Stdio::null()).spawn().expect("it starts");
+    let folder = hosts.ground.path(folder);
+    let start = Instant::now();
+    while octets(&folder) < enough {
+        if let Some(status) = client.try_wait().expect("it is ours") {
+            assert!(status.success(), "{status}");
+            return false;
+        }
+        assert!(start.elapsed() < PATIENCE, "nothing more comes");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    if kill_server {
+        hosts.kill_server();
+        hosts.start();
+        // it learns that the server is another one, or was faster
+        let code = client.wait().expect("it ends").code();
+        assert!(matches!(code, Some(0 | 3)), "{code:?}");
+        code == Some(3)
+    } else {
+        client.kill().expect("it is ours");
+        !client.wait().expect("it ends").success()
+    }
+}
+
+/// Octets on the disk, below a folder.
+fn octets(folder: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let of = |path: PathBuf| match fs::symlink_metadata(&path) {
+        Ok(meta) if meta.is_dir() => octets(&path),
+        Ok(meta) => meta.blocks() * 512,
+        Err(_) => 0,
+    };
+    fs::read_dir(folder).map_or(0, |entries| entries.flatten().map(|entry| of(entry.path())).sum())
+}
+
+/// All files below a folder, with their hashes.
+fn hashes(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut left = vec![folder.to_owned()];
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(&directory).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                left.push(path);
+            } else {
+                let content = fs::read(&path).expect("a file");
+                let name = path.strip_prefix(folder).expect("below").to_owned();
+                found.push((name, blake3::hash(&content).to_string()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
