@@ -96,6 +96,7 @@ enum Mode {
         from_round: u64,
     },
     Cruise {
+        from_round: u64,
         until_round: u64,
     },
     Up {
@@ -172,10 +173,10 @@ impl Controller {
             Mode::Startup => (STARTUP_GAIN * bandwidth).max(self.startup_window / rtt),
             Mode::Drain => DRAIN_GAIN * bandwidth,
             Mode::Down { .. } => DOWN_GAIN * bandwidth,
-            Mode::Cruise { .. } if self.model.queue() > self.model.threshold() / 2 => {
-                YIELD_GAIN * bandwidth
-            }
-            Mode::Cruise { .. } | Mode::Test { .. } => bandwidth,
+            Mode::Cruise { from_round, .. } if self.yields(from_round) => YIELD_GAIN * bandwidth,
+            // as much is sent as arrives when chance has taken its share
+            Mode::Cruise { .. } => bandwidth / (1.0 - self.model.chance_loss()),
+            Mode::Test { .. } => bandwidth,
             Mode::Up { .. } => UP_GAIN * bandwidth,
             Mode::Compete => 1.2 * self.cubic.window() / rtt,
         };
@@ -203,6 +204,9 @@ impl Controller {
     pub(crate) fn report(&mut self, now: Duration, report: &Report) {
         let round_over = self.model.report(now, report);
         let congested = report.congested || (report.lost > 0 && self.model.queue_is_long());
+        if congested {
+            self.model.note_congestion();
+        }
         self.advance(now, report, round_over, congested);
         if round_over {
             if matches!(self.mode, Mode::Cruise { .. } | Mode::Down { .. }) {
@@ -228,8 +232,8 @@ impl Controller {
             Mode::Down { from_round } if in_flight <= bdp || round >= from_round + 3 => {
                 self.cruise();
             }
-            Mode::Cruise { until_round } if round >= until_round => self.end_cycle(now, report),
-            Mode::Cruise { until_round } => {
+            Mode::Cruise { until_round, .. } if round >= until_round => self.end_cycle(now, report),
+            Mode::Cruise { until_round, .. } => {
                 self.marked |= congested && round + 2 >= until_round;
             }
             Mode::Up { from_round } => {
@@ -274,7 +278,8 @@ impl Controller {
         self.cycles += 1;
         // not always as many, so that two do not keep step
         let rounds = 4 + self.cycles * 7 % 3;
-        self.mode = Mode::Cruise { until_round: self.model.rounds() + rounds };
+        let from_round = self.model.rounds();
+        self.mode = Mode::Cruise { from_round, until_round: from_round + rounds };
     }
 
     fn end_cycle(&mut self, now: Duration, report: &Report) {
@@ -322,6 +327,12 @@ impl Controller {
             self.standing = 0;
             self.mode = Mode::Up { from_round: self.model.rounds() };
         }
+    }
+
+    /// Whether a queue stands that our last probe has not made: for a round trip
+    /// what is seen is the probe's.
+    fn yields(&self, from_round: u64) -> bool {
+        self.model.rounds() > from_round + 1 && self.model.queue() > self.model.threshold() / 2
     }
 
     /// The queue that probing may make.

@@ -10,6 +10,8 @@ use super::filter::Max;
 const BANDWIDTH_ROUNDS: u64 = 10;
 /// Milliseconds that the highest round trip is remembered.
 const MAX_RTT_MS: u64 = 10_000;
+/// More than this is not made up for.
+const MAX_CHANCE_LOSS: f64 = 0.1;
 
 /// A path, as feedback shows it.
 #[derive(Debug)]
@@ -28,6 +30,9 @@ pub(super) struct Model {
     round_floor: Duration,
     round_acked: u64,
     round_lost: u64,
+    round_congested: bool,
+    /// Share of packets that chance takes, smoothed over rounds.
+    chance_loss: f64,
 }
 
 impl Model {
@@ -46,6 +51,8 @@ impl Model {
             round_floor: Duration::MAX,
             round_acked: 0,
             round_lost: 0,
+            round_congested: false,
+            chance_loss: 0.0,
         }
     }
 
@@ -71,8 +78,24 @@ impl Model {
         over
     }
 
+    /// Congestion showed in this round: its losses are not chance.
+    pub(super) fn note_congestion(&mut self) {
+        self.round_congested = true;
+    }
+
+    /// Share of packets that chance takes, [`MAX_CHANCE_LOSS`] at most.
+    pub(super) fn chance_loss(&self) -> f64 {
+        self.chance_loss.min(MAX_CHANCE_LOSS)
+    }
+
     /// Begins another round trip.
     pub(super) fn end_round(&mut self) {
+        let octets = self.round_acked + self.round_lost;
+        if octets > 0 && !self.round_congested {
+            let lost = self.round_lost as f64 / octets as f64;
+            self.chance_loss += (lost - self.chance_loss) / 8.0;
+        }
+        self.round_congested = false;
         (self.round_acked, self.round_lost, self.round_floor) = (0, 0, Duration::MAX);
     }
 

@@ -21,6 +21,52 @@ fn alone(mbps: f64, rtt: Duration, bdps: f64, loss: f64) -> World<Cheap> {
     world
 }
 
+/// Goodput's share of the link after start-up, and the queue's 95th percentile.
+fn share_and_queue(mbps: f64, rtt: u32, loss: f64, seconds: u32) -> (f64, f32) {
+    let mut world = alone(mbps, rtt * MS, 1.0, loss);
+    let start = (20 * rtt + 1000) * MS;
+    world.run(start);
+    world.link.queued_ms.clear();
+    world.run(seconds * S);
+    (world.mbps(0, start, seconds * S) / mbps, world.link.queue_quantile(0.95))
+}
+
+#[test]
+fn chance_does_not_slow_it_and_the_queue_stays_below_the_ceiling() {
+    for mbps in [100.0, 1000.0] {
+        let (share, queue) = share_and_queue(mbps, 50, 0.01, 8);
+        assert!(share >= 0.9 && queue <= 25.0, "{mbps} Mbit/s: {share}, {queue} ms");
+    }
+    let (share, _) = share_and_queue(100.0, 200, 0.05, 30);
+    assert!(share >= 0.8, "{share} at 200 ms and 5 %");
+}
+
+#[test]
+fn beside_cubic_neither_gets_less_than_a_quarter() {
+    for bdps in [0.5, 1.0, 4.0] {
+        let mut world = World::new(Link::new(50.0, 20 * MS, bdps), 7);
+        world.add_ours(Duration::ZERO, ours(1));
+        world.add_tcp(5 * S);
+        world.run(70 * S);
+        let [ours, cubic] = [0, 1].map(|flow| world.mbps(flow, 10 * S, 70 * S));
+        let share = ours / (ours + cubic);
+        assert!((0.25..=0.75).contains(&share), "{share} with a buffer of {bdps} BDP");
+    }
+}
+
+#[test]
+fn two_of_ours_share_alike() {
+    for (mbps, rtt) in [(100.0, 50), (50.0, 20)] {
+        let mut world = World::new(Link::new(mbps, rtt * MS, 1.0), 7);
+        world.add_ours(Duration::ZERO, ours(1));
+        world.add_ours(5 * S, ours(2));
+        world.run(70 * S);
+        let [first, second] = [0, 1].map(|flow| world.mbps(flow, 10 * S, 70 * S));
+        let share = first / (first + second);
+        assert!((0.4..=0.6).contains(&share), "{share} at {mbps} Mbit/s");
+    }
+}
+
 /// Prints what the bars are about. `cargo test --release -- --ignored --nocapture figures`
 #[test]
 #[ignore = "prints figures"]
@@ -38,10 +84,10 @@ fn figures_alone() {
         (100.0, 50, 0.1, 0.01, 12),
         (100.0, 50, 4.0, 0.01, 20),
         (10.0, 20, 1.0, 0.01, 20),
-        (1000.0, 1, 1.0, 0.01, 3),
+        (1000.0, 1, 1.0, 0.01, 2),
     ] {
         let mut world = alone(mbps, rtt * MS, bdps, loss);
-        let start = 3 * S;
+        let start = (20 * rtt + 1000) * MS;
         world.run(start);
         world.link.queued_ms.clear();
         world.run(seconds * S);
@@ -68,20 +114,20 @@ fn figures_beside_cubic() {
     for (mbps, rtt) in [(100.0, 50), (50.0, 20), (20.0, 100)] {
         for bdps in [0.5, 1.0, 4.0] {
             for first in ["ours", "cubic", "both"] {
-                let mut world = World::new(Link::new(mbps, rtt * MS, bdps), 7);
-                let (a, b) = match first {
-                    "ours" => (0, 5),
-                    "cubic" => (5, 0),
-                    _ => (0, 0),
-                };
-                world.add_ours(a * S, ours(1));
-                world.add_tcp(b * S);
-                world.run(70 * S);
-                let [a, b] = [0, 1].map(|flow| world.mbps(flow, 10 * S, 70 * S));
-                println!(
-                    "{mbps:6} {rtt:4} {bdps:4} {first:5} | {a:6.1} {b:6.1}  {:5.3}",
+                let shares = [7, 8, 9].map(|seed| {
+                    let mut world = World::new(Link::new(mbps, rtt * MS, bdps), seed);
+                    let (a, b) = match first {
+                        "ours" => (0, 5),
+                        "cubic" => (5, 0),
+                        _ => (0, 0),
+                    };
+                    world.add_ours(a * S, ours(1));
+                    world.add_tcp(b * S);
+                    world.run(70 * S);
+                    let [a, b] = [0, 1].map(|flow| world.mbps(flow, 10 * S, 70 * S));
                     a / (a + b)
-                );
+                });
+                println!("{mbps:6} {rtt:4} {bdps:4} {first:5} | {shares:.3?}");
             }
         }
     }

@@ -48,6 +48,7 @@ enum Flow<K: FromSecret> {
 enum What {
     ToReceiver(Vec<u8>, SocketAddr, bool),
     ToSender(Vec<u8>, SocketAddr),
+    TcpReady(u64),
     TcpPacket(u64),
     TcpAck(u64),
     Start,
@@ -66,6 +67,7 @@ pub(super) struct World<K: FromSecret> {
     coming: BTreeMap<u64, (usize, What)>,
     events: u64,
     buffer: Vec<u8>,
+    tcp_ready: Duration,
     flows: Vec<(Duration, Flow<K>)>,
     /// Octets of use that arrived, by flow and [`BIN`].
     pub(super) goodput: Vec<Vec<u64>>,
@@ -171,6 +173,7 @@ impl<K: FromSecret> World<K> {
             coming: BTreeMap::new(),
             events: 0,
             buffer: vec![0; 1 << 16],
+            tcp_ready: Duration::ZERO,
             flows: Vec::new(),
             goodput: Vec::new(),
         }
@@ -270,6 +273,11 @@ impl<K: FromSecret> World<K> {
                 let delay = self.link.delay;
                 self.schedule(now + delay, flow, What::TcpAck(number));
             }
+            (What::TcpReady(number), Flow::Tcp(_)) => {
+                for arrival in self.link.offer(now, reference::LEN, &mut self.chance) {
+                    self.schedule(arrival.at, flow, What::TcpPacket(number));
+                }
+            }
             (What::TcpAck(number), Flow::Tcp(tcp)) => tcp.acked(now, number),
             _ => {}
         }
@@ -335,10 +343,14 @@ impl<K: FromSecret> World<K> {
                 while let Some(number) = tcp.send(now) {
                     numbers.push(number);
                 }
+                // a host's own jitter: without it an acknowledgement always sends
+                // its packet into the place that has just become free (Floyd and
+                // Jacobson, "On traffic phase effects", 1992)
                 for number in numbers {
-                    for arrival in self.link.offer(now, reference::LEN, &mut self.chance) {
-                        self.schedule(arrival.at, flow, What::TcpPacket(number));
-                    }
+                    let service = reference::LEN as f64 / self.link.rate;
+                    let late = Duration::from_secs_f64(service * self.chance.share());
+                    self.tcp_ready = self.tcp_ready.max(now + late);
+                    self.schedule(self.tcp_ready, flow, What::TcpReady(number));
                 }
             }
         }
