@@ -73,7 +73,7 @@ pub(crate) struct Put {
     /// Files and directories; of DIR/. what is in it
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// Where to, below the server's root: HOST[:PORT]:PATH, an IPv6 address in brackets
+    /// Where to, below the server's root: `HOST[:PORT]:PATH`, an IPv6 address in brackets
     #[arg(value_name = "HOST[:PORT]:PATH")]
     pub(crate) to: OsString,
     #[command(flatten)]
@@ -126,7 +126,7 @@ pub(crate) enum IdentityCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Trust {
-    /// The host: HOST[:PORT], an IPv6 address in brackets
+    /// The host: `HOST[:PORT]`, an IPv6 address in brackets
     #[arg(value_name = "HOST[:PORT]")]
     pub(crate) host: String,
     #[command(flatten)]
