@@ -65,7 +65,7 @@ impl KnownHosts {
         Ok(Self { path: path.to_owned(), text, known })
     }
 
-    /// How this host stands, which is written as [`crate::Place::known_as`] says.
+    /// How this host stands, which is written as [`crate::Host::known_as`] says.
     pub fn standing(&self, host: &str) -> Standing {
         let mut of_host = self.known.iter().filter(|known| known.host == host).peekable();
         match of_host.peek() {
