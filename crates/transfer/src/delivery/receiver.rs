@@ -32,6 +32,8 @@ const MOST_HEADER: usize = 64;
 const MOST_DIRECTORY_OCTETS: usize = 16 << 20;
 /// How often, and how many times, a file is asked for whose former transfer is told to end.
 const HANDOVER: (Duration, u32) = (Duration::from_millis(10), 500);
+/// How many times where nobody could be told: that one may be ending already.
+const ENDING: u32 = 100;
 
 /// Where a delivery goes.
 #[derive(Debug)]
@@ -328,14 +330,13 @@ impl Worker {
         };
         let place = root.path();
         if let Some(claims) = &self.claims {
-            if is_busy(&begun) && claims.supersede(place, path, &self.connection) {
-                for _ in 0..HANDOVER.1 {
-                    std::thread::sleep(HANDOVER.0);
-                    begun = root.begin(path, offer);
-                    if !is_busy(&begun) {
-                        break;
-                    }
-                }
+            // one that is ending has given up its claim before its lock
+            let (mut told, mut turns) = (false, 0);
+            while is_busy(&begun) && turns < if told { HANDOVER.1 } else { ENDING } {
+                told = told || claims.supersede(place, path, &self.connection);
+                std::thread::sleep(HANDOVER.0);
+                begun = root.begin(path, offer);
+                turns += 1;
             }
             if begun.is_ok() {
                 claims.claim(place, path, &self.connection);
