@@ -212,11 +212,14 @@ fn what_passes_is_unchanged_and_takes_its_time() {
     }
     let [up, down] = link.end();
     for way in [&up, &down] {
-        assert_eq!(way["malformed"], 0);
-        assert!(
-            way["forwarded"].as_u64() >= Some(8) && way["received"] == way["forwarded"],
-            "{way}"
-        );
+        for bad in ["malformed", "lost", "corrupted", "duplicated", "reordered"] {
+            assert_eq!(way[bad], 0, "{bad}: {way}");
+        }
+        for dropped in ["dropped_by_kernel", "dropped_by_memory", "dropped_by_queue"] {
+            assert_eq!(way[dropped], 0, "{dropped}: {way}");
+        }
+        // multicast reports of the hosts pass too, and may be on their way at the end
+        assert!(way["forwarded"].as_u64() >= Some(8), "{way}");
     }
 }
 
