@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::{Counts, Event, Observer, Summary};
-use crate::claims::Claims;
+use crate::claims::{Claim, Claims};
 use crate::control::{Hearer, Speaker, unexpected};
 use crate::error::Error;
 use crate::files::{self, Offer, Partial, Root, Seal, What, Why};
@@ -32,8 +32,6 @@ const MOST_HEADER: usize = 64;
 const MOST_DIRECTORY_OCTETS: usize = 16 << 20;
 /// How often, and how many times, a file is asked for whose former transfer is told to end.
 const HANDOVER: (Duration, u32) = (Duration::from_millis(10), 500);
-/// How many times where nobody could be told: that one may be ending already.
-const ENDING: u32 = 100;
 
 /// Where a delivery goes.
 #[derive(Debug)]
@@ -144,8 +142,16 @@ impl Shared {
 /// A file that comes on data streams.
 struct Incoming {
     partial: Partial,
+    /// Given up after the lock of `partial`, thus below it.
+    _claim: Option<Claim>,
     /// Octets of whole pieces.
     came: AtomicU64,
+}
+
+/// A file that was begun, locked, and the claim that covers the lock.
+struct Begun {
+    partial: Partial,
+    claim: Option<Claim>,
 }
 
 /// Something for the worker.
@@ -275,7 +281,7 @@ impl Worker {
                     )));
                 }
                 let offer = Offer { size, mtime, data: 0, reuse: true };
-                match self.begin(&path, &offer).and_then(|partial| self.have(id, partial)) {
+                match self.begin(&path, &offer).and_then(|begun| self.have(id, begun)) {
                     Ok(incoming) => {
                         self.files.insert(id, File { incoming, mode, mtime, sealed: None });
                         return Ok(());
@@ -322,31 +328,28 @@ impl Worker {
     /// Begins a file. One that an older session of the same client still has is
     /// handed over: who starts a transfer again need not wait until the server
     /// notices that the first is dead.
-    fn begin(&self, path: &RelPath, offer: &Offer) -> Result<Partial, files::Error> {
+    fn begin(&self, path: &RelPath, offer: &Offer) -> Result<Begun, files::Error> {
         let root = &self.destination.root;
-        let mut begun = root.begin(path, offer);
-        let is_busy = |begun: &Result<Partial, files::Error>| {
-            begun.as_ref().is_err_and(|error| matches!(error.why(), Why::Busy))
+        let claims = self.claims.as_ref();
+        let claim = claims.map(|claims| claims.claim(root.path(), path, &self.connection));
+        let mut waits = match &claim {
+            Some(claim) if claim.supersedes() => HANDOVER.1,
+            _ => 0,
         };
-        let place = root.path();
-        if let Some(claims) = &self.claims {
-            // one that is ending has given up its claim before its lock
-            let (mut told, mut turns) = (false, 0);
-            while is_busy(&begun) && turns < if told { HANDOVER.1 } else { ENDING } {
-                told = told || claims.supersede(place, path, &self.connection);
-                std::thread::sleep(HANDOVER.0);
-                begun = root.begin(path, offer);
-                turns += 1;
-            }
-            if begun.is_ok() {
-                claims.claim(place, path, &self.connection);
+        loop {
+            match root.begin(path, offer) {
+                Err(error) if matches!(error.why(), Why::Busy) && waits > 0 => {
+                    waits -= 1;
+                    std::thread::sleep(HANDOVER.0);
+                }
+                begun => return Ok(Begun { partial: begun?, claim }),
             }
         }
-        begun
     }
 
     /// Says what lies here of a file.
-    fn have(&self, id: u64, mut partial: Partial) -> Result<Arc<Incoming>, files::Error> {
+    fn have(&self, id: u64, begun: Begun) -> Result<Arc<Incoming>, files::Error> {
+        let Begun { mut partial, claim } = begun;
         let spans = partial.spans();
         let (mut first_span, mut values) = (0, Vec::new());
         for span in 0..spans.count() {
@@ -362,7 +365,7 @@ impl Worker {
                 values.push(value);
             }
         }
-        let incoming = Arc::new(Incoming { partial, came: AtomicU64::new(0) });
+        let incoming = Arc::new(Incoming { partial, _claim: claim, came: AtomicU64::new(0) });
         self.shared.open().insert(id, Arc::clone(&incoming));
         self.say(Message::Have { id, first_span, values, last: true });
         Ok(incoming)
@@ -397,16 +400,7 @@ impl Worker {
     /// Takes in nothing more of a file.
     fn close(&mut self, id: u64) -> Option<File> {
         self.shared.open().remove(&id);
-        let file = self.files.remove(&id)?;
-        self.release(&file);
-        Some(file)
-    }
-
-    fn release(&self, file: &File) {
-        if let Some(claims) = &self.claims {
-            let path = file.incoming.partial.path();
-            claims.release(self.destination.root.path(), path, &self.connection);
-        }
+        self.files.remove(&id)
     }
 
     fn stored(&self, id: u64, path: &RelPath) {
@@ -428,12 +422,6 @@ impl Worker {
     /// Nobody hears it where the connection has ended.
     fn say(&self, message: Message) {
         let _ = self.answer.blocking_send(message);
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.files.values().for_each(|file| self.release(file));
     }
 }
 

@@ -90,12 +90,16 @@ fn host(server: &Server) -> Host {
     Host::new(&address.ip().to_string(), address.port())
 }
 
+/// Runs it, and waits for all that it began: a process takes its locks with it when
+/// it ends, threads that are left behind do not.
 fn run<F: Future>(work: F) -> F::Output {
-    crate::block_on(async {
-        let patience = std::time::Duration::from_secs(120);
-        tokio::time::timeout(patience, work).await.expect("it hangs")
-    })
-    .expect("threads")
+    let patience = std::time::Duration::from_secs(120);
+    let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let threads = threads.expect("threads");
+    let output =
+        threads.block_on(async { tokio::time::timeout(patience, work).await.expect("it hangs") });
+    threads.shutdown_timeout(patience);
+    output
 }
 
 /// Notes what happens.
