@@ -37,17 +37,17 @@ pub(crate) enum Command {
         after_help = "Runs until Ctrl-C. Clients are known by their keys: a line of the file of authorized keys is\n[OPTIONS] KEY [COMMENT], with the key as their `headroom identity show` prints it, and the options\nread-only and root=\"/DIR\", separated by commas.\n\nExamples:\n  headroom serve --root /srv/files\n  headroom serve --root /srv/files --listen 192.0.2.1:4860 --anonymous read"
     )]
     Serve(crate::transfer::Serve),
-    /// Send files and directories to a host where `headroom serve` runs
+    /// Send files and directories to a host where `headroom serve` runs, or that ssh reaches
     #[command(
-        after_help = format!("Examples:\n  headroom put data.tar host:\n  headroom put photos notes.txt host:backup/\n  headroom put big.iso [2001:db8::1]:4860:images/big.iso\n\nWhat was cut goes on with the same command: only what is missing is sent, and all is verified.\n\n{}", crate::transfer::EXIT_CODES)
+        after_help = format!("Examples:\n  headroom put data.tar host:\n  headroom put photos notes.txt host:backup/\n  headroom put big.iso [2001:db8::1]:4860:images/big.iso\n  headroom put --ssh photos user@host:backup/\n\nWhat was cut goes on with the same command: only what is missing is sent, and all is verified.\n\n{}", crate::transfer::EXIT_CODES)
     )]
     Put(crate::transfer::Put),
-    /// Fetch files and directories from a host where `headroom serve` runs
+    /// Fetch files and directories from a host where `headroom serve` runs, or that ssh reaches
     #[command(
-        after_help = format!("Examples:\n  headroom get host:data.tar .\n  headroom get host:photos host:notes.txt backup/\n\nWhat was cut goes on with the same command: only what is missing is sent, and all is verified.\n\n{}", crate::transfer::EXIT_CODES)
+        after_help = format!("Examples:\n  headroom get host:data.tar .\n  headroom get host:photos host:notes.txt backup/\n  headroom get --ssh host:/var/log/syslog .\n\nWhat was cut goes on with the same command: only what is missing is sent, and all is verified.\n\n{}", crate::transfer::EXIT_CODES)
     )]
     Get(crate::transfer::Get),
-    /// Say what is in a directory of a host where `headroom serve` runs
+    /// Say what is in a directory of a host where `headroom serve` runs, or that ssh reaches
     #[command(after_help = crate::transfer::EXIT_CODES)]
     Ls(crate::transfer::Ls),
     /// Show the key that others know you by; it is made where there is none
@@ -71,6 +71,9 @@ pub(crate) enum Command {
     /// Send datagrams, as many as arrive or there and back (the lab's load)
     #[command(hide = true, subcommand)]
     Load(Load),
+    /// Serve one client that came through ssh (the far end of --ssh)
+    #[command(hide = true)]
+    ServeOnce(crate::transfer::ServeOnce),
     /// Start programs on a host of the testbed (the lab's agent)
     #[command(hide = true)]
     LabAgent,

@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Tunnel(command) => tunnel::run(command),
         Command::Ipsec(command) => ipsec::run(command),
         Command::Serve(arguments) => transfer::serve(&arguments),
+        Command::ServeOnce(arguments) => transfer::serve_once(&arguments),
         Command::Put(arguments) => transfer::put(&arguments),
         Command::Get(arguments) => transfer::get(&arguments),
         Command::Ls(arguments) => transfer::ls(&arguments),

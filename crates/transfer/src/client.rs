@@ -18,6 +18,7 @@ use crate::identity::Identity;
 use crate::key::{Fingerprint, PublicKey};
 use crate::place::Host;
 use crate::session;
+use crate::ssh::{Far, Ssh, from_home};
 use crate::trust::{Authority, KnownHosts, Pins, Standing};
 
 /// So long a client stays to say that it goes.
@@ -40,9 +41,38 @@ pub struct Client {
     endpoint: Endpoint,
     connection: Connection,
     next_id: u64,
+    /// What ssh holds for it.
+    far: Option<Far>,
 }
 
 impl Client {
+    /// Starts a server on a host through ssh, for this client alone, and connects to
+    /// it. Paths are then those of the user there: from the home, or absolute.
+    ///
+    /// # Errors
+    /// Those of [`Ssh::start`]; or ssh reaches the host, but UDP does not
+    /// ([`Error::Unreachable`]).
+    pub async fn over_ssh(host: &Host, ssh: &Ssh) -> Result<Self, Error> {
+        let (ssh, named) = (ssh.clone(), host.clone());
+        let started = spawn_blocking(move || ssh.start(&named)).await;
+        let far = started.map_err(|error| Error::task(&error))??;
+        let (addresses, pins) = (far.addresses().await?, Pins::Keys(vec![far.key()]));
+        let port = far.host().port();
+        let connected =
+            session::connect_to(&far.host(), addresses, far.identity(), pins, None).await;
+        let (endpoint, connection) = connected.map_err(|error| match error {
+            Error::Unreachable { cause, .. } => Error::Unreachable {
+                host: host.to_string(),
+                cause: format!(
+                    "a server was started there through ssh, but UDP port {port} cannot be reached ({cause}). Let it \
+                     through, or name a port that is let through: HOST:PORT:PATH"
+                ),
+            },
+            error => error,
+        })?;
+        Ok(Self { endpoint, connection, next_id: 0, far: Some(far) })
+    }
+
     /// Connects, and proves to each side who the other is.
     ///
     /// # Errors
@@ -82,7 +112,7 @@ impl Client {
             }
             (error, _) => error,
         })?;
-        let client = Self { endpoint, connection, next_id: 0 };
+        let client = Self { endpoint, connection, next_id: 0, far: None };
         match (trust.fingerprint, client.key()) {
             (Some(wanted), key) if key.is_none_or(|key| key.fingerprint() != wanted) => {
                 client.close().await;
@@ -119,7 +149,7 @@ impl Client {
     ) -> Result<Summary, Error> {
         let is_file = |path: &PathBuf| !path.is_dir();
         let rename = paths.len() == 1 && paths.iter().all(is_file) && !to.ends_with(b"/");
-        let request = Message::Put { to: below(to)?, rename, fsync };
+        let request = Message::Put { to: self.below(to)?, rename, fsync };
         let (mut speaker, mut hearer) = self.request(&request).await?;
         let source = Source::new(paths.iter().cloned(), Links::Keep);
         let sender = Sender::new(self.connection.clone(), observer);
@@ -143,7 +173,8 @@ impl Client {
             return Err(Error::Usage(format!("no more than {MOST_SOURCES} paths at once")));
         }
         let wanted = from.iter().map(|path| {
-            Ok(Wanted { path: below(path)?, contents: path.ends_with(b"/.") || path == b"." })
+            let contents = path.ends_with(b"/.") || matches!(path.as_slice(), b"" | b".");
+            Ok(Wanted { path: self.below(path)?, contents })
         });
         let from = wanted.collect::<Result<Vec<_>, Error>>()?;
         let (to, alone) = (to.to_owned(), from.len() == 1);
@@ -163,7 +194,8 @@ impl Client {
     /// # Errors
     /// There is no such thing, or the connection is lost.
     pub async fn list(&mut self, path: &[u8], mut each: impl FnMut(Listed)) -> Result<(), Error> {
-        let (_speaker, mut hearer) = self.request(&Message::List { path: below(path)? }).await?;
+        let (_speaker, mut hearer) =
+            self.request(&Message::List { path: self.below(path)? }).await?;
         loop {
             match hearer.expect().await? {
                 Message::Listing { entries, last } => {
@@ -183,6 +215,20 @@ impl Client {
         self.connection.close(Closing::Done.into(), b"");
         // that leaves at once; a server that did not hear it finds out by itself
         let _ = tokio::time::timeout(FAREWELL, self.endpoint.wait_idle()).await;
+        if let Some(far) = self.far {
+            let _ = spawn_blocking(move || far.close()).await;
+        }
+    }
+
+    /// A path as it was written; none is the root.
+    fn below(&self, path: &[u8]) -> Result<Option<RelPath>, Error> {
+        let read = match &self.far {
+            Some(far) => from_home(far.home(), path),
+            None => RelPath::typed(path),
+        };
+        read.map_err(|error| {
+            Error::Usage(format!("`{}` is no path on a server: {error}", shown(path)))
+        })
     }
 
     #[cfg(test)]
@@ -203,12 +249,6 @@ impl Client {
             other => Err(unexpected(&other)),
         }
     }
-}
-
-/// A path as it was written; none is the root.
-fn below(path: &[u8]) -> Result<Option<RelPath>, Error> {
-    RelPath::typed(path)
-        .map_err(|error| Error::Usage(format!("`{}` is no path on a server: {error}", shown(path))))
 }
 
 /// Where on this machine it goes.

@@ -8,9 +8,11 @@ mod error;
 pub mod files;
 pub mod identity;
 mod key;
+mod named;
 mod place;
 pub mod server;
 mod session;
+pub mod ssh;
 #[cfg(test)]
 mod tests;
 pub mod trust;

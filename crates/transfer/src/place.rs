@@ -7,9 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 /// Where a server listens unless it is told otherwise; no other service has it at IANA.
 pub const DEFAULT_PORT: u16 = 4860;
 
-/// A host and its port. Written as it is known: the name alone, or `[HOST]:PORT`.
+/// A host and its port, and the user there, whom only ssh asks for. Written as it is
+/// typed: `[USER@]HOST[:PORT]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
+    user: Option<String>,
     name: String,
     port: u16,
 }
@@ -39,22 +41,27 @@ pub enum ParseError {
 impl Host {
     /// A host by name or address.
     pub fn new(name: &str, port: u16) -> Self {
-        Self { name: name.to_ascii_lowercase(), port }
+        Self { user: None, name: name.to_owned(), port }
     }
 
-    /// Reads `HOST[:PORT]`, where HOST stands in brackets if it has colons.
+    /// Reads `[USER@]HOST[:PORT]`, where HOST stands in brackets if it has colons.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let wrong = || ParseError::Host(text.to_owned());
-        let (name, rest) = split_name(text.as_bytes()).ok_or_else(wrong)?;
+        let (user, name, rest) = split_name(text.as_bytes()).ok_or_else(wrong)?;
         let port = match rest.strip_prefix(b":") {
             None if rest.is_empty() => Some(DEFAULT_PORT),
             None => None,
             Some(port) => parse_port(port),
         };
-        Ok(Self::new(name, port.ok_or_else(wrong)?))
+        Ok(Self { user, name: name.to_owned(), port: port.ok_or_else(wrong)? })
     }
 
-    /// Name or address.
+    /// The user there, where one was named.
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// Name or address, as it was typed: aliases of ssh are told apart by case.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -66,9 +73,10 @@ impl Host {
 
     /// How `known_hosts` names it.
     pub fn known_as(&self) -> String {
+        let name = self.name.to_ascii_lowercase();
         match self.port {
-            DEFAULT_PORT => self.name.clone(),
-            port => format!("[{}]:{port}", self.name),
+            DEFAULT_PORT => name,
+            port => format!("[{name}]:{port}"),
         }
     }
 }
@@ -76,6 +84,9 @@ impl Host {
 impl fmt::Display for Host {
     /// As it can be typed again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(user) = &self.user {
+            write!(f, "{user}@")?;
+        }
         match self.name.contains(':') {
             true => write!(f, "[{}]", self.name)?,
             false => f.write_str(&self.name)?,
@@ -85,17 +96,17 @@ impl fmt::Display for Host {
 }
 
 impl Place {
-    /// Reads `HOST[:PORT]:PATH`.
+    /// Reads `[USER@]HOST[:PORT]:PATH`.
     pub fn parse(text: &OsStr) -> Result<Self, ParseError> {
         let wrong = || ParseError::Place(text.to_string_lossy().into_owned());
-        let (name, rest) = split_name(text.as_bytes()).ok_or_else(wrong)?;
+        let (user, name, rest) = split_name(text.as_bytes()).ok_or_else(wrong)?;
         let rest = rest.strip_prefix(b":").ok_or_else(wrong)?;
         let with_port = rest.iter().position(|octet| *octet == b':').and_then(|colon| {
             let port = parse_port(&rest[..colon])?;
             Some((port, &rest[colon + 1..]))
         });
         let (port, path) = with_port.unwrap_or((DEFAULT_PORT, rest));
-        Ok(Self { host: Host::new(name, port), path: path.to_vec() })
+        Ok(Self { host: Host { user, name: name.to_owned(), port }, path: path.to_vec() })
     }
 
     /// Whether a text is meant to be a place: it has a colon before any slash, as
@@ -107,8 +118,13 @@ impl Place {
     }
 }
 
-/// A host's name, without brackets, and what follows it.
-fn split_name(text: &[u8]) -> Option<(&str, &[u8])> {
+/// A user, if one is named, a host's name, without brackets, and what follows it.
+fn split_name(text: &[u8]) -> Option<(Option<String>, &str, &[u8])> {
+    let before_name = text.iter().position(|octet| matches!(octet, b'@' | b':' | b'[' | b'/'));
+    let (user, text) = match before_name.filter(|at| text[*at] == b'@') {
+        Some(at) => (Some(plain(&text[..at])?.to_owned()), &text[at + 1..]),
+        None => (None, text),
+    };
     let (name, rest) = match text.strip_prefix(b"[") {
         Some(inner) => {
             let end = inner.iter().position(|octet| *octet == b']')?;
@@ -119,9 +135,15 @@ fn split_name(text: &[u8]) -> Option<(&str, &[u8])> {
             text.split_at(end)
         }
     };
+    Some((user, plain(name)?, rest))
+}
+
+/// A name of a user or host. None that could be an option of ssh is one.
+fn plain(name: &[u8]) -> Option<&str> {
     let name = str::from_utf8(name).ok()?;
     let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '/' | '[' | ']' | '@' | '#');
-    (!name.is_empty() && name.chars().all(is_plain)).then_some((name, rest))
+    let is_name = !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain);
+    is_name.then_some(name)
 }
 
 fn parse_port(text: &[u8]) -> Option<u16> {
@@ -144,7 +166,7 @@ mod tests {
     fn places_are_read_as_scp_reads_them_with_a_port() {
         for (text, name, port, path) in [
             ("host:", "host", DEFAULT_PORT, ""),
-            ("Host:/a/b", "host", DEFAULT_PORT, "/a/b"),
+            ("Host:/a/b", "Host", DEFAULT_PORT, "/a/b"),
             ("host:77:a", "host", 77, "a"),
             ("host:77:", "host", 77, ""),
             ("host:4860:77:a", "host", 4860, "77:a"),
@@ -156,9 +178,28 @@ mod tests {
         ] {
             assert_eq!(place(text), Some((name.into(), port, path.into())), "{text}");
         }
-        for text in ["", "host", ":a", "[::1]a", "[::1", "a b:c", "a/b:c", "user@host:a"] {
+        for text in [
+            "",
+            "host",
+            ":a",
+            "[::1]a",
+            "[::1",
+            "a b:c",
+            "a/b:c",
+            "@host:a",
+            "u@:a",
+            "-host:a",
+            "-u@host:a",
+        ] {
             assert_eq!(place(text), None, "{text}");
         }
+        for text in ["user@host:a", "user@[::1]:a", "user@host:77:a"] {
+            let host = Place::parse(OsStr::new(text)).expect(text).host;
+            assert_eq!(host.user(), Some("user"), "{text}");
+            assert_eq!(format!("{host}:a"), text);
+        }
+        let host = Place::parse(OsStr::new("host:a@b")).expect("a place").host;
+        assert_eq!(host.user(), None);
     }
 
     #[test]
@@ -172,13 +213,13 @@ mod tests {
 
     #[test]
     fn hosts_are_written_as_they_are_read() {
-        for text in ["host", "host:77", "[::1]", "[::1]:77"] {
+        for text in ["host", "host:77", "[::1]", "[::1]:77", "u@host"] {
             assert_eq!(Host::parse(text).expect(text).to_string(), text);
         }
         for text in ["", "host:", "host:0", "host:77:", "host:x", "[::1]77"] {
             assert!(Host::parse(text).is_err(), "{text}");
         }
-        assert_eq!(Host::new("h", DEFAULT_PORT).known_as(), "h");
+        assert_eq!(Host::new("H", DEFAULT_PORT).known_as(), "h");
         assert_eq!(Host::new("::1", 77).known_as(), "[::1]:77");
     }
 }

@@ -15,11 +15,12 @@ use tokio::task::spawn_blocking;
 
 use crate::claims::All;
 use crate::control::{Hearer, Speaker, hello, unexpected};
-use crate::delivery::{Destination, Receiver, Sender, Summary};
+use crate::delivery::{Receiver, Sender, Summary};
 use crate::error::{Closing, Error};
-use crate::files::{self, Links, Root, Seen, Source, What};
+use crate::files::{self, Root, Seen, What};
 use crate::identity::Identity;
 use crate::key::PublicKey;
+pub use crate::named::Named;
 use crate::session::{HANDSHAKE, listen};
 use crate::trust::{Access, Gate};
 
@@ -37,6 +38,8 @@ pub struct Options {
     pub gate: Gate,
     /// How many.
     pub limits: Limits,
+    /// What the paths mean that they name.
+    pub named: Named,
 }
 
 /// Bounds of what strangers can take.
@@ -71,6 +74,7 @@ struct Shared {
     gate: Arc<Gate>,
     root: Root,
     limits: Limits,
+    named: Named,
     handshakes: Arc<Semaphore>,
     addresses: Arc<Mutex<HashMap<IpAddr, usize>>>,
     claims: All,
@@ -82,7 +86,7 @@ impl Server {
     /// # Errors
     /// The directory is none, or the address cannot be listened at.
     pub fn bind(identity: &Identity, options: Options) -> Result<Self, Error> {
-        let Options { root, listen: address, gate, limits } = options;
+        let Options { root, listen: address, gate, limits, named } = options;
         let gate = Arc::new(gate);
         let root = Root::open(&root)?;
         let endpoint = listen(address, identity, Arc::clone(&gate))?;
@@ -90,6 +94,7 @@ impl Server {
             gate,
             root,
             limits,
+            named,
             handshakes: Arc::new(Semaphore::new(limits.handshakes)),
             addresses: Arc::default(),
             claims: All::default(),
@@ -113,6 +118,11 @@ impl Server {
         while let Some(incoming) = self.endpoint.accept().await {
             self.accept(incoming);
         }
+    }
+
+    /// How many connections there are, handshakes included.
+    pub fn connections(&self) -> usize {
+        self.endpoint.open_connections()
     }
 
     /// Ends all connections.
@@ -183,6 +193,7 @@ impl Shared {
             let mut request = Request {
                 connection: &connection,
                 root: &root,
+                named: self.named,
                 client: &client,
                 claims: &self.claims,
                 speaker: Speaker::new(send),
@@ -238,6 +249,7 @@ impl Client {
 struct Request<'a> {
     connection: &'a Connection,
     root: &'a Root,
+    named: Named,
     client: &'a Client,
     claims: &'a All,
     speaker: Speaker,
@@ -281,8 +293,8 @@ impl Request<'_> {
         if self.client.access.read_only {
             return Err(Error::Refused("this identity may only read".to_owned()));
         }
-        let root = self.root.clone();
-        let resolved = spawn_blocking(move || Destination::resolve(&root, to.as_ref(), rename));
+        let (root, named) = (self.root.clone(), self.named);
+        let resolved = spawn_blocking(move || named.destination(&root, to.as_ref(), rename));
         let destination = resolved.await.map_err(|error| Error::task(&error))??;
         self.speaker.say(&Message::Accepted {}).await?;
         let receiver = Receiver {
@@ -297,16 +309,19 @@ impl Request<'_> {
 
     async fn get(&mut self, from: Vec<Wanted>, next_id: &mut u64) -> Result<Summary, Error> {
         let wanted = from.into_iter().map(|wanted| (wanted.path, wanted.contents));
-        let source = Source::below(self.root, wanted.collect::<Vec<_>>(), Links::Keep);
+        let source = self.named.source(self.root, wanted.collect());
         self.speaker.say(&Message::Accepted {}).await?;
         let sender = Sender::new(self.connection.clone(), Arc::new(()));
         sender.send(source, next_id, &mut self.speaker, &mut self.hearer).await
     }
 
     async fn list(&mut self, path: Option<RelPath>) -> Result<(), Error> {
-        let root = self.root.clone();
+        let (root, named) = (self.root.clone(), self.named);
         let (say, mut said) = tokio::sync::mpsc::channel(2);
-        let lister = spawn_blocking(move || list(&root, path.as_ref(), &say));
+        let lister = spawn_blocking(move || {
+            let (root, path) = named.listed(&root, path)?;
+            list(&root, path.as_ref(), &say)
+        });
         self.speaker.say(&Message::Accepted {}).await?;
         while let Some(entries) = said.recv().await {
             self.speaker.say(&Message::Listing { entries, last: false }).await?;

@@ -51,12 +51,29 @@ pub(crate) async fn connect(
     pins: Pins,
     authority: Option<Authority>,
 ) -> Result<(Endpoint, Connection), Error> {
+    let addresses = addresses(host).await?;
+    connect_to(host, addresses, identity, pins, authority).await
+}
+
+/// The addresses that a host has by its name.
+pub(crate) async fn addresses(host: &Host) -> Result<Vec<SocketAddr>, Error> {
+    let looked_up = tokio::net::lookup_host((host.name(), host.port())).await;
+    let unreachable =
+        |cause: io::Error| Error::Unreachable { host: host.to_string(), cause: cause.to_string() };
+    Ok(looked_up.map_err(unreachable)?.collect())
+}
+
+/// Connects to a server at the first of these addresses that answers.
+pub(crate) async fn connect_to(
+    host: &Host,
+    addresses: Vec<SocketAddr>,
+    identity: &Identity,
+    pins: Pins,
+    authority: Option<Authority>,
+) -> Result<(Endpoint, Connection), Error> {
     let unreachable = |cause: String| Error::Unreachable { host: host.to_string(), cause };
     let verifier = Arc::new(ServerVerifier::new(pins, authority));
     let config = client_config(identity, Arc::clone(&verifier))?;
-    let addresses = tokio::net::lookup_host((host.name(), host.port()))
-        .await
-        .map_err(|error| unreachable(error.to_string()))?;
     let mut last = unreachable("its name has no address".to_owned());
     for address in addresses {
         let endpoint = client_endpoint(address).map_err(|cause| Error::System {

@@ -55,11 +55,25 @@ pub(crate) struct Connect {
     pub(crate) ca: Option<PathBuf>,
 }
 
+/// A server for this transfer alone.
+#[derive(Debug, Args)]
+pub(crate) struct OverSsh {
+    /// Start the server through ssh, for this transfer alone: nothing else need be installed or
+    /// trusted, and paths are those of scp
+    #[arg(long, conflicts_with_all = ["identity", "fingerprint", "ca"])]
+    pub(crate) ssh: bool,
+    /// The command of ssh, with options [default: `$HEADROOM_SSH`, else ssh]
+    #[arg(long, value_name = "COMMAND", requires = "ssh")]
+    pub(crate) ssh_command: Option<String>,
+}
+
 /// How files are moved.
 #[derive(Debug, Args)]
 pub(crate) struct Moving {
     #[command(flatten)]
     pub(crate) connect: Connect,
+    #[command(flatten)]
+    pub(crate) over_ssh: OverSsh,
     /// Count a file as stored only when it is written through to the disk
     #[arg(long)]
     pub(crate) fsync: bool,
@@ -102,9 +116,28 @@ pub(crate) struct Ls {
     pub(crate) place: OsString,
     #[command(flatten)]
     pub(crate) connect: Connect,
+    #[command(flatten)]
+    pub(crate) over_ssh: OverSsh,
     /// Print JSON, an entry a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The far end of `--ssh`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeOnce {
+    /// Say what this program can do, and end
+    #[arg(long)]
+    pub(crate) offer: bool,
+    /// The client's key
+    #[arg(long, value_name = "BASE64", required_unless_present = "offer")]
+    pub(crate) client: Option<String>,
+    /// UDP ports to try
+    #[arg(long, value_name = "FIRST-LAST", required_unless_present = "offer")]
+    pub(crate) ports: Option<String>,
+    /// Remove this program and its directory at once
+    #[arg(long)]
+    pub(crate) sent: bool,
 }
 
 #[derive(Debug, Args)]

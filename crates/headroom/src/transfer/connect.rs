@@ -3,14 +3,23 @@
 use std::io::{BufRead, IsTerminal, Write};
 
 use headroom_transfer::client::{Client, Trust};
+use headroom_transfer::ssh::Ssh;
 use headroom_transfer::trust::{Authority, KnownHosts};
 use headroom_transfer::{Error, Fingerprint, Host, Identity, PublicKey};
 
-use super::arguments::Connect;
+use super::arguments::{Connect, OverSsh};
 use super::settings;
 
+/// How a host is reached.
+pub(crate) enum Connector {
+    /// A server runs there.
+    Server(Known),
+    /// One is started there.
+    Ssh(Ssh),
+}
+
 /// Whom to be, and whom to trust.
-pub(crate) struct Connector {
+pub(crate) struct Known {
     identity: Identity,
     authority: Option<Authority>,
     fingerprint: Option<Fingerprint>,
@@ -18,6 +27,26 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
+    pub(crate) fn new(arguments: &Connect, over_ssh: &OverSsh) -> anyhow::Result<Self> {
+        if !over_ssh.ssh {
+            return Known::new(arguments).map(Self::Server);
+        }
+        let environment = std::env::var("HEADROOM_SSH").ok().filter(|command| !command.is_empty());
+        let command = over_ssh.ssh_command.clone().or(environment);
+        Ok(Self::Ssh(command.map_or_else(|| Ok(Ssh::default()), |command| Ssh::new(&command))?))
+    }
+
+    /// Connects. A host that is met for the first time is asked about where
+    /// somebody sits at a terminal, and remembered.
+    pub(crate) async fn connect(&mut self, host: &Host) -> Result<Client, Error> {
+        match self {
+            Self::Server(known) => known.connect(host).await,
+            Self::Ssh(ssh) => Client::over_ssh(host, ssh).await,
+        }
+    }
+}
+
+impl Known {
     pub(crate) fn new(arguments: &Connect) -> anyhow::Result<Self> {
         Ok(Self {
             identity: settings::identity(arguments.identity.as_deref())?,
@@ -27,9 +56,12 @@ impl Connector {
         })
     }
 
-    /// Connects. A host that is met for the first time is asked about where
-    /// somebody sits at a terminal, and remembered.
     pub(crate) async fn connect(&mut self, host: &Host) -> Result<Client, Error> {
+        if let Some(user) = host.user() {
+            return Err(Error::Usage(format!(
+                "`{user}@` is for --ssh: where `headroom serve` runs, your key says who you are"
+            )));
+        }
         match self.attempt(host, self.fingerprint).await {
             Err(Error::UnknownHost { host: known_as, key }) => {
                 if !is_trusted(&known_as, &key) {

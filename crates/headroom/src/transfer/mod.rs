@@ -11,14 +11,14 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use headroom_transfer::server::{Limits, Options};
+use headroom_transfer::server::{Limits, Named, Options};
 use headroom_transfer::trust::{AuthorizedKeys, Gate};
 use headroom_transfer::{DEFAULT_PORT, Error, Host, Place, Server, Summary, block_on};
 use serde_json::json;
 
-pub(crate) use arguments::{EXIT_CODES, Get, Identity, Ls, Put, Serve, Trust};
+pub(crate) use arguments::{EXIT_CODES, Get, Identity, Ls, Put, Serve, ServeOnce, Trust};
 use arguments::{IdentityCommand, Moving};
-use connect::Connector;
+use connect::{Connector, Known};
 use progress::Progress;
 
 use crate::tunnel::say;
@@ -65,6 +65,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
             listen,
             gate: gate.clone(),
             limits: Limits::default(),
+            named: Named::Below,
         };
         let any = |address| SocketAddr::new(address, DEFAULT_PORT);
         let server = match arguments.listen {
@@ -91,6 +92,25 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
     })?
 }
 
+/// The far end of `--ssh`, which has a pipe for a client.
+pub(crate) fn serve_once(arguments: &ServeOnce) -> anyhow::Result<ExitCode> {
+    let ServeOnce { offer, client, ports, sent } = arguments;
+    if *offer {
+        say(&headroom_transfer::ssh::offer());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let client = format!("headroom-ed25519 {}", client.as_deref().unwrap_or_default());
+    let client = client.parse().map_err(|error| Usage(format!("{error}")))?;
+    let ports = ports.as_deref().and_then(|ports| {
+        let (first, last) = ports.split_once('-')?;
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    });
+    let ports = ports.ok_or_else(|| Usage("--ports is written 4860-4879".to_owned()))?;
+    let once = headroom_transfer::ssh::Once { client, ports, sent: *sent };
+    block_on(headroom_transfer::ssh::serve_once(&once))??;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Who comes in, by what was said and by the user's settings.
 fn gate(arguments: &Serve) -> anyhow::Result<Gate> {
     let authority = settings::authority(arguments.ca.as_deref())?;
@@ -113,7 +133,7 @@ fn gate(arguments: &Serve) -> anyhow::Result<Gate> {
 
 pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     let place = place(&arguments.to)?;
-    let Moving { connect, fsync, json } = &arguments.moving;
+    let Moving { connect, over_ssh, fsync, json } = &arguments.moving;
     if let Some(path) = arguments.paths.iter().find(|path| Place::is_meant(path.as_os_str())) {
         bail!(Usage(format!(
             "{} looks like a place on a host: `put` sends files of this machine. One that is called so is written ./{}",
@@ -121,11 +141,12 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
             path.display()
         )));
     }
-    let mut connector = Connector::new(connect)?;
+    let mut connector = Connector::new(connect, over_ssh)?;
     let progress = Progress::new(*json);
     interruptible(&progress)?;
     let summary = block_on(async {
         let mut client = connector.connect(&place.host).await?;
+        progress.show();
         let summary = client.put(&arguments.paths, &place.path, *fsync, progress.clone()).await?;
         client.close().await;
         Ok::<_, Error>(summary)
@@ -148,12 +169,13 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
         bail!(Usage("one command fetches from one host".to_owned()));
     }
     let from: Vec<_> = places.into_iter().map(|place| place.path).collect();
-    let Moving { connect, fsync, json } = &arguments.moving;
-    let mut connector = Connector::new(connect)?;
+    let Moving { connect, over_ssh, fsync, json } = &arguments.moving;
+    let mut connector = Connector::new(connect, over_ssh)?;
     let progress = Progress::new(*json);
     interruptible(&progress)?;
     let summary = block_on(async {
         let mut client = connector.connect(&host).await?;
+        progress.show();
         let summary = client.get(&from, &arguments.to, *fsync, progress.clone()).await?;
         client.close().await;
         Ok::<_, Error>(summary)
@@ -163,7 +185,7 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
 
 pub(crate) fn ls(arguments: &Ls) -> anyhow::Result<ExitCode> {
     let place = place(&arguments.place)?;
-    let mut connector = Connector::new(&arguments.connect)?;
+    let mut connector = Connector::new(&arguments.connect, &arguments.over_ssh)?;
     block_on(async {
         let mut client = connector.connect(&place.host).await?;
         let show = |listed| {
@@ -192,7 +214,7 @@ pub(crate) fn identity(arguments: &Identity) -> anyhow::Result<ExitCode> {
 
 pub(crate) fn trust(arguments: &Trust) -> anyhow::Result<ExitCode> {
     let host = Host::parse(&arguments.host).map_err(|error| Usage(error.to_string()))?;
-    let mut connector = Connector::new(&arguments.connect)?;
+    let mut connector = Known::new(&arguments.connect)?;
     let key = block_on(async {
         let client = connector.connect(&host).await?;
         let key = client.key();

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use headroom_transfer::{Event, Observer, Summary};
-use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{
+    HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
+};
 use serde_json::json;
 
 use crate::tunnel::say;
@@ -44,7 +46,7 @@ struct Pace {
 
 impl Progress {
     pub(crate) fn new(json: bool) -> Arc<Self> {
-        let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(0) };
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
         let counts = Arc::<Counts>::default();
         let shown = Arc::clone(&counts);
         let tail = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
@@ -55,9 +57,17 @@ impl Progress {
         bar.set_style(
             style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("tail", tail),
         );
-        bar.enable_steady_tick(Duration::from_millis(200));
         let started = Instant::now();
         Arc::new(Self { bar, json, counts, started, told: Mutex::new(started) })
+    }
+
+    /// Draws the bar from now on, where that is wished: before, somebody may be asked
+    /// something.
+    pub(crate) fn show(&self) {
+        if !self.json {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+            self.bar.enable_steady_tick(Duration::from_millis(200));
+        }
     }
 
     /// Takes the bar away.

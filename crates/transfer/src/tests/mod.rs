@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::client::Trust;
-use crate::server::{Limits, Options};
+use crate::server::{Limits, Named, Options};
 use crate::trust::{Access, AuthorizedKeys, Gate, KnownHosts};
 use crate::{Client, Error, Event, Host, Identity, Observer, Server};
 
@@ -48,6 +48,7 @@ impl Ground {
             listen: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0),
             gate: Gate { keys, ..Gate::default() },
             limits: Limits::default(),
+            named: Named::Below,
         }
     }
 

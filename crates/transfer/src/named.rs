@@ -1,0 +1,87 @@
+//! What the paths of a request mean on the server.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use headroom_transfer_proto::path::RelPath;
+
+use crate::delivery::Destination;
+use crate::files::{Error, Links, Root, Source};
+
+/// How the server takes the paths that clients name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Named {
+    /// They lie below the root, and no symbolic link is followed.
+    #[default]
+    Below,
+    /// As a user's own programs take them: links on the way to what is named are
+    /// followed. For a server that does what its client could do by itself. Within
+    /// what is named nothing is followed, as ever.
+    AsByUser,
+}
+
+impl Named {
+    /// Where a delivery goes.
+    pub(crate) fn destination(
+        self,
+        root: &Root,
+        to: Option<&RelPath>,
+        rename: bool,
+    ) -> Result<Destination, Error> {
+        let (Self::AsByUser, Some(to)) = (self, to) else {
+            return Destination::resolve(root, to, rename);
+        };
+        // what is there is found by links, what is made lies below it
+        let components: Vec<_> = to.components().collect();
+        let there = (0..=components.len()).rev().find_map(|count| {
+            let path = on_disk(root, &components[..count]);
+            path.is_dir().then_some((path, count))
+        });
+        let Some((there, count)) = there else {
+            return Destination::resolve(root, Some(to), rename);
+        };
+        let missing = RelPath::parse(&components[count..].join(&b'/')).ok();
+        Destination::resolve(&Root::open(&there)?, missing.as_ref(), rename)
+    }
+
+    /// What is to be sent: of each, whether without its name.
+    pub(crate) fn source(self, root: &Root, wanted: Vec<(Option<RelPath>, bool)>) -> Source {
+        match self {
+            Self::Below => Source::below(root, wanted, Links::Keep),
+            Self::AsByUser => {
+                let paths = wanted.into_iter().map(|(path, contents)| {
+                    let components = path.iter().flat_map(RelPath::components).collect::<Vec<_>>();
+                    let mut path = on_disk(root, &components);
+                    if contents || components.is_empty() {
+                        path.push(".");
+                    }
+                    path
+                });
+                Source::new(paths, Links::Keep)
+            }
+        }
+    }
+
+    /// What is to be listed: a directory, or the one name in it.
+    pub(crate) fn listed(
+        self,
+        root: &Root,
+        path: Option<RelPath>,
+    ) -> Result<(Root, Option<RelPath>), Error> {
+        let (Self::AsByUser, Some(named)) = (self, &path) else { return Ok((root.clone(), path)) };
+        let components: Vec<_> = named.components().collect();
+        let whole = on_disk(root, &components);
+        if whole.is_dir() {
+            return Ok((Root::open(&whole)?, None));
+        }
+        let parent = on_disk(root, &components[..components.len() - 1]);
+        Ok((Root::open(&parent)?, RelPath::single(named.name()).ok()))
+    }
+}
+
+fn on_disk(root: &Root, components: &[&[u8]]) -> PathBuf {
+    let mut path = root.path().to_owned();
+    path.extend(components.iter().map(|component| OsStr::from_bytes(component)));
+    path
+}

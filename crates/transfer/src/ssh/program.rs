@@ -1,0 +1,89 @@
+//! This program, as it is sent to a host that has none: what is run of it.
+
+use std::fs;
+use std::io;
+
+/// The parts of a 64-bit ELF file's header that are used here (`elf(5)`).
+mod field {
+    use std::ops::Range;
+
+    pub(super) const HEADER: usize = 64;
+    pub(super) const PROGRAM_HEADERS: Range<usize> = 0x20..0x28;
+    pub(super) const SECTION_HEADERS: Range<usize> = 0x28..0x30;
+    pub(super) const PROGRAM_HEADER_OCTETS: Range<usize> = 0x36..0x38;
+    pub(super) const PROGRAM_HEADER_COUNT: Range<usize> = 0x38..0x3a;
+    pub(super) const SECTION_COUNT_AND_NAMES: Range<usize> = 0x3c..0x40;
+    /// Within a program header.
+    pub(super) const OFFSET: Range<usize> = 8..16;
+    pub(super) const OCTETS_IN_FILE: Range<usize> = 32..40;
+}
+
+/// The program that runs now, without what only a debugger reads.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn own() -> io::Result<Vec<u8>> {
+    // also when it was replaced since it was started
+    let mut program = fs::read("/proc/self/exe")?;
+    if let Some(end) = end_of_what_is_loaded(&program) {
+        program.truncate(end);
+        program[field::SECTION_HEADERS].fill(0);
+        program[field::SECTION_COUNT_AND_NAMES].fill(0);
+    }
+    Ok(program)
+}
+
+/// Where the last octet is that the kernel maps; none where this is no 64-bit,
+/// little-endian ELF file. Symbols and lines for debuggers lie behind it.
+fn end_of_what_is_loaded(program: &[u8]) -> Option<usize> {
+    if program.len() < field::HEADER || !program.starts_with(b"\x7fELF\x02\x01") {
+        return None;
+    }
+    let first = number(program, field::PROGRAM_HEADERS)?;
+    let octets = number(program, field::PROGRAM_HEADER_OCTETS)?;
+    let count = number(program, field::PROGRAM_HEADER_COUNT)?;
+    let mut end = first.checked_add(octets.checked_mul(count)?)?;
+    for n in 0..count {
+        let header = program.get(first + n * octets..)?;
+        let offset = number(header, field::OFFSET)?;
+        end = end.max(offset.checked_add(number(header, field::OCTETS_IN_FILE)?)?);
+    }
+    (count > 0 && end <= program.len()).then_some(end)
+}
+
+fn number(octets: &[u8], field: std::ops::Range<usize>) -> Option<usize> {
+    let octets = octets.get(field)?;
+    let value = octets.iter().rev().fold(0u64, |value, octet| value << 8 | u64::from(*octet));
+    usize::try_from(value).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_smaller_and_runs() {
+        let program = own().expect("this test can be read");
+        let whole = fs::metadata("/proc/self/exe").expect("it is there").len();
+        assert!((program.len() as u64) < whole, "{} of {whole}", program.len());
+        let ground = tempfile::tempdir().expect("a folder");
+        let path = ground.path().join("program");
+        fs::write(&path, program).expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("chmod");
+        let listed = Command::new(&path).arg("--list").output().expect("it starts");
+        let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+        assert!(text.contains("what_is_sent_is_smaller_and_runs"), "{listed:?}");
+    }
+
+    #[test]
+    fn other_files_are_sent_as_they_are() {
+        let mut torn = fs::read("/proc/self/exe").expect("this test");
+        torn.truncate(4096);
+        for octets in [&b""[..], b"#!/bin/sh\nexit\n", b"\x7fELF\x01\x01", &torn, &[0xff; 100]] {
+            assert_eq!(end_of_what_is_loaded(octets), None);
+        }
+    }
+}
