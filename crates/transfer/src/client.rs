@@ -17,6 +17,7 @@ use crate::files::{Links, Root, Source};
 use crate::identity::Identity;
 use crate::key::{Fingerprint, PublicKey};
 use crate::place::Host;
+use crate::rate::Pace;
 use crate::session;
 use crate::ssh::{Far, Ssh, from_home};
 use crate::trust::{Authority, KnownHosts, Pins, Standing};
@@ -41,6 +42,7 @@ pub struct Client {
     endpoint: Endpoint,
     connection: Connection,
     next_id: u64,
+    rate_bps: Option<u64>,
     /// What ssh holds for it.
     far: Option<Far>,
 }
@@ -70,7 +72,7 @@ impl Client {
             },
             error => error,
         })?;
-        Ok(Self { endpoint, connection, next_id: 0, far: Some(far) })
+        Ok(Self { endpoint, connection, next_id: 0, rate_bps: None, far: Some(far) })
     }
 
     /// Connects, and proves to each side who the other is.
@@ -112,7 +114,7 @@ impl Client {
             }
             (error, _) => error,
         })?;
-        let client = Self { endpoint, connection, next_id: 0, far: None };
+        let client = Self { endpoint, connection, next_id: 0, rate_bps: None, far: None };
         match (trust.fingerprint, client.key()) {
             (Some(wanted), key) if key.is_none_or(|key| key.fingerprint() != wanted) => {
                 client.close().await;
@@ -130,6 +132,11 @@ impl Client {
         let identity = self.connection.peer_identity()?;
         let certificates = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
         PublicKey::of_certificate(certificates.first()?)
+    }
+
+    /// From now on moves no more than so many bits of files per second.
+    pub const fn limit(&mut self, rate_bps: Option<u64>) {
+        self.rate_bps = rate_bps;
     }
 
     /// Sends files and directories into the directory `to` below the server's root;
@@ -150,9 +157,10 @@ impl Client {
         let is_file = |path: &PathBuf| !path.is_dir();
         let rename = paths.len() == 1 && paths.iter().all(is_file) && !to.ends_with(b"/");
         let request = Message::Put { to: self.below(to)?, rename, fsync };
-        let (mut speaker, mut hearer) = self.request(&request).await?;
+        let (mut speaker, mut hearer, told_bps) = self.request(&request).await?;
         let source = Source::new(paths.iter().cloned(), Links::Keep);
-        let sender = Sender::new(self.connection.clone(), observer);
+        let pace = Pace::default().and(self.rate_bps).and(told_bps);
+        let sender = Sender::new(self.connection.clone(), observer, pace);
         sender.send(source, &mut self.next_id, &mut speaker, &mut hearer).await
     }
 
@@ -181,9 +189,9 @@ impl Client {
         let destination = spawn_blocking(move || here(&to, alone))
             .await
             .map_err(|error| Error::task(&error))??;
-        let (mut speaker, mut hearer) = self.request(&Message::Get { from }).await?;
-        let connection = self.connection.clone();
-        let receiver = Receiver { connection, destination, fsync, observer, claims: None };
+        let (mut speaker, mut hearer, _) = self.request(&Message::Get { from }).await?;
+        let (connection, pace) = (self.connection.clone(), Pace::default().and(self.rate_bps));
+        let receiver = Receiver { connection, destination, fsync, observer, claims: None, pace };
         let summary = receiver.receive(&mut speaker, &mut hearer).await?;
         speaker.finish().await?;
         Ok(summary)
@@ -194,7 +202,7 @@ impl Client {
     /// # Errors
     /// There is no such thing, or the connection is lost.
     pub async fn list(&mut self, path: &[u8], mut each: impl FnMut(Listed)) -> Result<(), Error> {
-        let (_speaker, mut hearer) =
+        let (_speaker, mut hearer, _) =
             self.request(&Message::List { path: self.below(path)? }).await?;
         loop {
             match hearer.expect().await? {
@@ -236,15 +244,16 @@ impl Client {
         &self.connection
     }
 
-    /// Asks, and hears whether the server does it.
-    async fn request(&self, request: &Message) -> Result<(Speaker, Hearer), Error> {
+    /// Asks, and hears whether the server does it, and how many bits of files per
+    /// second it takes at most.
+    async fn request(&self, request: &Message) -> Result<(Speaker, Hearer, Option<u64>), Error> {
         let (send, receive) = self.connection.open_bi().await?;
         let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
-        speaker.add(&hello()).await?;
+        speaker.add(&hello(self.rate_bps)).await?;
         speaker.say(request).await?;
-        hearer.greeting().await?;
+        let told_bps = hearer.greeting().await?;
         match hearer.expect().await? {
-            Message::Accepted {} => Ok((speaker, hearer)),
+            Message::Accepted {} => Ok((speaker, hearer, told_bps)),
             Message::Refused { reason } => Err(refused(&reason)),
             other => Err(unexpected(&other)),
         }

@@ -96,11 +96,12 @@ impl Hearer {
         self.hear().await?.ok_or_else(|| Error::Lost("the other side says no more".to_owned()))
     }
 
-    /// Hears the greeting.
-    pub(crate) async fn greeting(&mut self) -> Result<(), Error> {
+    /// Hears the greeting, and how many bits of files per second the peer would take
+    /// at most.
+    pub(crate) async fn greeting(&mut self) -> Result<Option<u64>, Error> {
         match self.expect().await? {
-            Message::Hello { version: VERSION, .. } => Ok(()),
-            Message::Hello { version, program } => Err(Error::Protocol(format!(
+            Message::Hello { version: VERSION, rate_bps, .. } => Ok(rate_bps),
+            Message::Hello { version, program, .. } => Err(Error::Protocol(format!(
                 "it is {} and speaks version {version} of it, this program version {VERSION}. Use the same version \
                  of headroom on both sides",
                 program.escape_debug()
@@ -110,10 +111,11 @@ impl Hearer {
     }
 }
 
-/// The greeting of this program.
-pub(crate) fn hello() -> Message {
+/// The greeting of this program, which takes no more than so many bits of files per
+/// second.
+pub(crate) fn hello(rate_bps: Option<u64>) -> Message {
     let program = concat!("headroom ", env!("CARGO_PKG_VERSION")).to_owned();
-    Message::Hello { version: VERSION, program }
+    Message::Hello { version: VERSION, program, rate_bps }
 }
 
 /// Something was said that has no place here.

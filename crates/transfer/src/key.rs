@@ -55,6 +55,13 @@ impl PublicKey {
     }
 }
 
+impl From<[u8; 32]> for PublicKey {
+    /// The octets of RFC 8032, section 5.1.5.
+    fn from(octets: [u8; 32]) -> Self {
+        Self(octets)
+    }
+}
+
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{WORD} {}", BASE64.encode(&self.0))

@@ -10,6 +10,7 @@ pub mod identity;
 mod key;
 mod named;
 mod place;
+mod rate;
 pub mod server;
 mod session;
 pub mod ssh;

@@ -21,6 +21,7 @@ use crate::files::{self, Root, Seen, What};
 use crate::identity::Identity;
 use crate::key::PublicKey;
 pub use crate::named::Named;
+use crate::rate::{OfClient, Rates};
 use crate::session::{HANDSHAKE, listen};
 use crate::trust::{Access, Gate};
 
@@ -40,6 +41,8 @@ pub struct Options {
     pub limits: Limits,
     /// What the paths mean that they name.
     pub named: Named,
+    /// What all connections together may move each way, in bits per second.
+    pub rate_bps: Option<u64>,
 }
 
 /// Bounds of what strangers can take.
@@ -75,6 +78,7 @@ struct Shared {
     root: Root,
     limits: Limits,
     named: Named,
+    rates: Rates,
     handshakes: Arc<Semaphore>,
     addresses: Arc<Mutex<HashMap<IpAddr, usize>>>,
     claims: All,
@@ -86,7 +90,7 @@ impl Server {
     /// # Errors
     /// The directory is none, or the address cannot be listened at.
     pub fn bind(identity: &Identity, options: Options) -> Result<Self, Error> {
-        let Options { root, listen: address, gate, limits, named } = options;
+        let Options { root, listen: address, gate, limits, named, rate_bps } = options;
         let gate = Arc::new(gate);
         let root = Root::open(&root)?;
         let endpoint = listen(address, identity, Arc::clone(&gate))?;
@@ -95,6 +99,7 @@ impl Server {
             root,
             limits,
             named,
+            rates: Rates::new(rate_bps),
             handshakes: Arc::new(Semaphore::new(limits.handshakes)),
             addresses: Arc::default(),
             claims: All::default(),
@@ -183,6 +188,7 @@ impl Shared {
             Some(root) => Root::open(root)?,
             None => self.root.clone(),
         };
+        let rates = self.rates.of(client.key, client.access.rate_bps);
         let mut next_id = 0;
         loop {
             let (send, receive) = match connection.accept_bi().await {
@@ -194,6 +200,8 @@ impl Shared {
                 connection: &connection,
                 root: &root,
                 named: self.named,
+                rates: &rates,
+                told_bps: None,
                 client: &client,
                 claims: &self.claims,
                 speaker: Speaker::new(send),
@@ -250,6 +258,9 @@ struct Request<'a> {
     connection: &'a Connection,
     root: &'a Root,
     named: Named,
+    rates: &'a OfClient,
+    /// What the client takes at most, as it says.
+    told_bps: Option<u64>,
     client: &'a Client,
     claims: &'a All,
     speaker: Speaker,
@@ -258,9 +269,9 @@ struct Request<'a> {
 
 impl Request<'_> {
     async fn answer(&mut self, next_id: &mut u64) -> Result<(), Error> {
-        self.speaker.add(&hello()).await?;
+        self.speaker.add(&hello(self.rates.incoming().rate_bps())).await?;
         let heard = async {
-            self.hearer.greeting().await?;
+            self.told_bps = self.hearer.greeting().await?;
             self.hearer.expect().await
         };
         let request = tokio::time::timeout(REQUEST, heard)
@@ -303,6 +314,7 @@ impl Request<'_> {
             fsync,
             observer: Arc::new(()),
             claims: self.client.key.map(|key| self.claims.of(key)),
+            pace: self.rates.incoming(),
         };
         receiver.receive(&mut self.speaker, &mut self.hearer).await
     }
@@ -311,7 +323,8 @@ impl Request<'_> {
         let wanted = from.into_iter().map(|wanted| (wanted.path, wanted.contents));
         let source = self.named.source(self.root, wanted.collect());
         self.speaker.say(&Message::Accepted {}).await?;
-        let sender = Sender::new(self.connection.clone(), Arc::new(()));
+        let pace = self.rates.outgoing().and(self.told_bps);
+        let sender = Sender::new(self.connection.clone(), Arc::new(()), pace);
         sender.send(source, next_id, &mut self.speaker, &mut self.hearer).await
     }
 

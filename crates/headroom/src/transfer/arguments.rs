@@ -27,6 +27,9 @@ pub(crate) struct Serve {
     /// What anybody else may do
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) anonymous: Option<Anonymous>,
+    /// Move no more than so many bits of files per second each way, for all clients together
+    #[arg(long, value_name = "RATE", value_parser = headroom_units::parse_rate)]
+    pub(crate) rate: Option<u64>,
     /// The server's key, made where it is missing [default: ~/.config/headroom/identity]
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
@@ -74,6 +77,9 @@ pub(crate) struct Moving {
     pub(crate) connect: Connect,
     #[command(flatten)]
     pub(crate) over_ssh: OverSsh,
+    /// Move no more than so many bits of files per second, such as 100mbit
+    #[arg(long, value_name = "RATE", value_parser = headroom_units::parse_rate)]
+    pub(crate) rate: Option<u64>,
     /// Count a file as stored only when it is written through to the disk
     #[arg(long)]
     pub(crate) fsync: bool,

@@ -66,6 +66,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
             gate: gate.clone(),
             limits: Limits::default(),
             named: Named::Below,
+            rate_bps: arguments.rate,
         };
         let any = |address| SocketAddr::new(address, DEFAULT_PORT);
         let server = match arguments.listen {
@@ -133,7 +134,7 @@ fn gate(arguments: &Serve) -> anyhow::Result<Gate> {
 
 pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     let place = place(&arguments.to)?;
-    let Moving { connect, over_ssh, fsync, json } = &arguments.moving;
+    let Moving { connect, over_ssh, rate, fsync, json } = &arguments.moving;
     if let Some(path) = arguments.paths.iter().find(|path| Place::is_meant(path.as_os_str())) {
         bail!(Usage(format!(
             "{} looks like a place on a host: `put` sends files of this machine. One that is called so is written ./{}",
@@ -146,6 +147,7 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     interruptible(&progress)?;
     let summary = block_on(async {
         let mut client = connector.connect(&place.host).await?;
+        client.limit(*rate);
         progress.show();
         let summary = client.put(&arguments.paths, &place.path, *fsync, progress.clone()).await?;
         client.close().await;
@@ -169,12 +171,13 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
         bail!(Usage("one command fetches from one host".to_owned()));
     }
     let from: Vec<_> = places.into_iter().map(|place| place.path).collect();
-    let Moving { connect, over_ssh, fsync, json } = &arguments.moving;
+    let Moving { connect, over_ssh, rate, fsync, json } = &arguments.moving;
     let mut connector = Connector::new(connect, over_ssh)?;
     let progress = Progress::new(*json);
     interruptible(&progress)?;
     let summary = block_on(async {
         let mut client = connector.connect(&host).await?;
+        client.limit(*rate);
         progress.show();
         let summary = client.get(&from, &arguments.to, *fsync, progress.clone()).await?;
         client.close().await;

@@ -43,6 +43,9 @@ pub enum Message {
         /// Program and version, for people: at most 64 octets.
         #[cbor(n(1), with = "bounded::name")]
         program: String,
+        /// It takes no more than so many bits of files per second.
+        #[n(2)]
+        rate_bps: Option<u64>,
     },
     /// Client to server: it will send files.
     #[n(1)]

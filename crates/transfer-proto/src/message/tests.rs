@@ -133,8 +133,8 @@ fn names_that_lead_out_are_no_message() {
 fn message() -> impl Strategy<Value = Message> {
     let id = any::<u64>;
     prop_oneof![
-        (any::<u32>(), "[a-z0-9. ]{0,64}")
-            .prop_map(|(version, program)| Message::Hello { version, program }),
+        (any::<u32>(), "[a-z0-9. ]{0,64}", option::of(any::<u64>()))
+            .prop_map(|(version, program, rate_bps)| Message::Hello { version, program, rate_bps }),
         (option::of(path()), any::<bool>(), any::<bool>())
             .prop_map(|(to, rename, fsync)| Message::Put { to, rename, fsync }),
         vec(wanted(), 0..5).prop_map(|from| Message::Get { from }),

@@ -22,6 +22,7 @@ use crate::claims::{Claim, Claims};
 use crate::control::{Hearer, Speaker, unexpected};
 use crate::error::Error;
 use crate::files::{self, Offer, Partial, Root, Seal, What, Why};
+use crate::rate::Pace;
 
 /// Things to be done, and answers, that wait.
 const WAITING: usize = 64;
@@ -78,6 +79,8 @@ pub(crate) struct Receiver {
     pub(crate) observer: Arc<dyn Observer>,
     /// What makes an older transfer of a file end, where that is possible.
     pub(crate) claims: Option<Claims>,
+    /// No more is taken in than this allows, whatever the sender was told.
+    pub(crate) pace: Pace,
 }
 
 impl Receiver {
@@ -94,6 +97,7 @@ impl Receiver {
             open: Mutex::default(),
             observer: Arc::clone(&self.observer),
             counts: Counts::default(),
+            pace: self.pace,
         });
         let worker = Worker {
             shared: Arc::clone(&shared),
@@ -112,7 +116,7 @@ impl Receiver {
         let broken = tokio::select! {
             // answers end when the worker does
             spoken = speak(answers, speaker) => spoken.err(),
-            broken = hear(hearer, to_do.clone()) => Some(broken),
+            broken = hear(hearer, &shared.pace, to_do.clone()) => Some(broken),
             broken = take_streams(&connection, &shared, &to_do) => Some(broken),
         };
         drop(to_do);
@@ -131,6 +135,7 @@ struct Shared {
     open: Mutex<HashMap<u64, Arc<Incoming>>>,
     observer: Arc<dyn Observer>,
     counts: Counts,
+    pace: Pace,
 }
 
 impl Shared {
@@ -441,7 +446,7 @@ fn make_directories(root: &Root, path: &RelPath) -> Result<(), files::Error> {
 }
 
 /// Passes on what is said, until something is wrong.
-async fn hear(hearer: &mut Hearer, to_do: mpsc::Sender<ToDo>) -> Error {
+async fn hear(hearer: &mut Hearer, pace: &Pace, to_do: mpsc::Sender<ToDo>) -> Error {
     let mut is_end = false;
     loop {
         let message = match hearer.hear().await {
@@ -452,6 +457,9 @@ async fn hear(hearer: &mut Hearer, to_do: mpsc::Sender<ToDo>) -> Error {
         };
         match message {
             Message::EntriesEnd { .. } => is_end = true,
+            Message::Entry { kind: Kind::File { inline: Some(ref inline), .. }, .. } => {
+                pace.take(inline.content.len()).await;
+            }
             // it holds no more than the bounds of these: what waits is small
             Message::Entry { .. }
             | Message::Sealed { .. }
@@ -513,8 +521,12 @@ async fn take_piece(
         buffer.resize(want, 0);
         let mut filled = 0;
         while filled < want {
-            match stream.read(&mut buffer[filled..]).await {
-                Ok(Some(octets)) => filled += octets,
+            let most = shared.pace.slice(want - filled);
+            match stream.read(&mut buffer[filled..filled + most]).await {
+                Ok(Some(octets)) => {
+                    filled += octets;
+                    shared.pace.take(octets).await;
+                }
                 Ok(None) => return Err(Error::Protocol("a piece of a file has no end".to_owned())),
                 // the sender cannot go on with it, and says why elsewhere
                 Err(quinn::ReadError::Reset(_)) => return Ok(()),

@@ -18,6 +18,7 @@ use super::{Counts, Event, Observer, Summary};
 use crate::control::{Hearer, Speaker, unexpected};
 use crate::error::Error;
 use crate::files::{self, Found, Kind, Reader, Source, SourceFile};
+use crate::rate::Pace;
 
 /// Entries that may await their answers.
 const MOST_UNANSWERED: usize = 4096;
@@ -37,6 +38,7 @@ pub(crate) struct Sender {
 struct Shared {
     connection: Connection,
     observer: Arc<dyn Observer>,
+    pace: Pace,
     offered: Mutex<HashMap<u64, Offered>>,
     /// Files that are offered without content.
     open_files: Arc<Semaphore>,
@@ -58,10 +60,11 @@ struct Offered {
 }
 
 impl Sender {
-    pub(crate) fn new(connection: Connection, observer: Arc<dyn Observer>) -> Self {
+    pub(crate) fn new(connection: Connection, observer: Arc<dyn Observer>, pace: Pace) -> Self {
         let shared = Shared {
             connection,
             observer,
+            pace,
             offered: Mutex::default(),
             open_files: Arc::new(Semaphore::new(MOST_OPEN_FILES)),
             unanswered: Arc::new(Semaphore::new(MOST_UNANSWERED)),
@@ -293,18 +296,34 @@ impl Shared {
                 }
             };
             ahead = (span + 1 < piece.end).then(|| read(span + 1));
-            let len = octets.len() as u64;
-            match stream.write_chunk(octets).await {
+            match self.write(&mut stream, octets).await {
                 Ok(()) => {}
                 // the receiver wants no more of it, and says why elsewhere
                 Err(quinn::WriteError::Stopped(_)) => return Ok(Ok(())),
                 Err(error) => return Err(error.into()),
             }
-            self.counts.add(|counts| counts.moved += len);
-            self.observer.event(Event::Moved { octets: len });
         }
         let _ = stream.finish();
         Ok(Ok(()))
+    }
+}
+
+impl Shared {
+    /// Writes octets of a file, no faster than they may go.
+    async fn write(
+        &self,
+        stream: &mut quinn::SendStream,
+        mut octets: Bytes,
+    ) -> Result<(), quinn::WriteError> {
+        while !octets.is_empty() {
+            let slice = octets.split_to(self.pace.slice(octets.len()));
+            let len = slice.len();
+            self.pace.take(len).await;
+            stream.write_chunk(slice).await?;
+            self.counts.add(|counts| counts.moved += len as u64);
+            self.observer.event(Event::Moved { octets: len as u64 });
+        }
+        Ok(())
     }
 }
 
@@ -430,7 +449,11 @@ impl Walk {
                 self.shared.observer.event(Event::Offered { octets });
                 let inline = if octets <= MOST_INLINE as u64 {
                     match content(&file) {
-                        Ok(inline) => Some(inline),
+                        Ok(inline) => {
+                            let take = self.shared.pace.take(inline.content.len());
+                            tokio::runtime::Handle::current().block_on(take);
+                            Some(inline)
+                        }
                         Err(reason) => return self.unreadable(reason),
                     }
                 } else {

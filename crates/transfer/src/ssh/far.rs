@@ -93,6 +93,7 @@ fn bind(identity: &Identity, once: &Once) -> Result<(Server, u16), Error> {
                 gate: Gate { keys, ..Gate::default() },
                 limits: Limits { connections: CONNECTIONS, ..Limits::default() },
                 named: Named::AsByUser,
+                rate_bps: None,
             };
             match Server::bind(identity, options) {
                 Ok(server) => {

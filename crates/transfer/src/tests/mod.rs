@@ -1,6 +1,7 @@
 //! Two ends in one process, over the loopback interface.
 
 mod delivery;
+mod rate;
 mod resume;
 mod trust;
 
@@ -49,6 +50,7 @@ impl Ground {
             gate: Gate { keys, ..Gate::default() },
             limits: Limits::default(),
             named: Named::Below,
+            rate_bps: None,
         }
     }
 

@@ -161,7 +161,7 @@ async fn silent_offer(
     let kind = Kind::File { size, mode: 0o644, mtime, inline: None };
     let path = RelPath::parse(b"file").expect("a name");
     for message in [
-        hello(),
+        hello(None),
         Message::Put { to: None, rename: false, fsync: false },
         Message::Entry { id: 1, path, kind },
     ] {

@@ -118,7 +118,7 @@ fn a_key_has_its_own_root_and_may_be_read_only() {
     write(&ground.served("own/a"), b"content");
     run(async {
         let mut options = ground.options();
-        let access = Access { root: Some(ground.served("own")), read_only: true };
+        let access = Access { root: Some(ground.served("own")), read_only: true, rate_bps: None };
         options.gate.keys.insert(ground.client.public(), access);
         let server = start(&ground.server, options);
         let mut client = ground.connect(&server).await.expect("it is let in");
@@ -296,7 +296,7 @@ async fn lists(server: &Server, tls: rustls::ClientConfig) -> bool {
     let ask = async {
         let (send, receive) = connecting.await?.open_bi().await?;
         let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
-        speaker.add(&hello()).await?;
+        speaker.add(&hello(None)).await?;
         speaker.say(&Message::List { path: None }).await?;
         hearer.greeting().await?;
         hearer.expect().await

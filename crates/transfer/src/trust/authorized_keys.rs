@@ -8,7 +8,7 @@ use super::Error;
 use crate::key::PublicKey;
 
 /// A file of lines `[OPTIONS] headroom-ed25519 BASE64 [COMMENT]`, whose options are
-/// `read-only` and `root="DIR"`, separated by commas. Empty lines and those that
+/// `read-only`, `root="DIR"` and `rate=RATE`, separated by commas. Empty lines and those that
 /// begin with `#` say nothing.
 #[derive(Debug, Clone, Default)]
 pub struct AuthorizedKeys(HashMap<PublicKey, Access>);
@@ -20,6 +20,8 @@ pub struct Access {
     pub root: Option<PathBuf>,
     /// Whether they may only read.
     pub read_only: bool,
+    /// What all their connections together may move each way, in bits per second.
+    pub rate_bps: Option<u64>,
 }
 
 impl AuthorizedKeys {
@@ -115,8 +117,15 @@ fn option<'t>(text: &'t str, access: &mut Access) -> Result<&'t str, String> {
             access.root = Some(PathBuf::from(value));
             Ok(rest)
         }
+        "rate" => {
+            let value = rest.strip_prefix('=').unwrap_or_default();
+            let end = value.find([',', ' ', '\t']).unwrap_or(value.len());
+            let (value, rest) = value.split_at(end);
+            access.rate_bps = Some(headroom_units::parse_rate(value)?);
+            Ok(rest)
+        }
         _ => Err(format!(
-            "`{name}` is neither an option (read-only, root=\"DIR\") nor `headroom-ed25519`: a line is `[OPTIONS] \
+            "`{name}` is neither an option (read-only, root=\"DIR\", rate=RATE) nor `headroom-ed25519`: a line is `[OPTIONS] \
              headroom-ed25519 KEY [COMMENT]`"
         )),
     }
@@ -133,19 +142,24 @@ mod tests {
 
     #[test]
     fn options_and_comments_are_read() {
-        let [plain, reader, placed, both] = [key(), key(), key(), key()];
+        let [plain, reader, placed, both, slow] = [key(), key(), key(), key(), key()];
         let text = format!(
             "# who may come\n\n{plain} alice@laptop, of course\nread-only {reader}\nroot=\"/a b/c,d\" {placed} x\n\
-             read-only,root=\"/e\"  {both}\n"
+             read-only,root=\"/e\"  {both}\nrate=2.5mbit,read-only {slow}\n"
         );
         let keys = AuthorizedKeys::parse(&text).expect("the text is right");
-        assert_eq!(keys.len(), 4);
-        let access =
-            |root: Option<&str>, read_only| Access { root: root.map(PathBuf::from), read_only };
+        assert_eq!(keys.len(), 5);
+        let access = |root: Option<&str>, read_only| Access {
+            root: root.map(PathBuf::from),
+            read_only,
+            rate_bps: None,
+        };
         assert_eq!(keys.access(&plain), Some(&access(None, false)));
         assert_eq!(keys.access(&reader), Some(&access(None, true)));
         assert_eq!(keys.access(&placed), Some(&access(Some("/a b/c,d"), false)));
         assert_eq!(keys.access(&both), Some(&access(Some("/e"), true)));
+        let limited = Access { rate_bps: Some(2_500_000), ..access(None, true) };
+        assert_eq!(keys.access(&slow), Some(&limited));
         assert_eq!(keys.access(&key()), None);
     }
 
@@ -159,6 +173,8 @@ mod tests {
             (format!("root=/srv {key}"), 1, "root="),
             (format!("root=\"srv\" {key}"), 1, "begin with"),
             (format!("root=\"/srv {key}"), 1, "root="),
+            (format!("rate {key}"), 1, "a rate such as"),
+            (format!("rate=fast,read-only {key}"), 1, "fast"),
             ("headroom-ed25519".to_owned(), 1, "headroom-ed25519"),
             ("headroom-ed25519 AAAA".to_owned(), 1, "no key"),
             ("read-only".to_owned(), 1, "no key"),

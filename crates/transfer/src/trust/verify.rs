@@ -143,7 +143,8 @@ impl Gate {
     /// What somebody with these certificates, their own first, may do. That they hold
     /// the key is for the handshake to see to.
     pub(crate) fn access(&self, certificates: &[CertificateDer<'_>]) -> Option<Access> {
-        let anonymous = self.anonymous_read.then_some(Access { root: None, read_only: true });
+        let anonymous =
+            self.anonymous_read.then(|| Access { read_only: true, ..Access::default() });
         let Some((own, between)) = certificates.split_first() else { return anonymous };
         let listed = PublicKey::of_certificate(own).and_then(|key| self.keys.access(&key).cloned());
         let vouched = || {

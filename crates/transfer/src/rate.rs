@@ -1,0 +1,189 @@
+//! How fast file octets may go: a rate that several transfers share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::key::PublicKey;
+
+/// Who was late may catch up so much: timers are, a little.
+const CATCH_UP: Duration = Duration::from_millis(50);
+/// What goes at once takes about this long at the limit.
+const SLICE: Duration = Duration::from_millis(20);
+/// And has no fewer and no more octets.
+const SLICE_OCTETS: std::ops::RangeInclusive<u64> = 1 << 10..=256 << 10;
+
+/// A rate that all who hold it share. Turns are given in the order in which they are
+/// asked for, so none is forgotten.
+#[derive(Debug)]
+pub(crate) struct Limit {
+    rate_bps: u64,
+    /// When all that was allowed so far has gone, at this rate.
+    gone_at: Mutex<Option<Instant>>,
+}
+
+impl Limit {
+    /// A limit in bits per second.
+    pub(crate) fn new(rate_bps: u64) -> Arc<Self> {
+        Arc::new(Self { rate_bps: rate_bps.max(1), gone_at: Mutex::new(None) })
+    }
+
+    /// When these octets may begin to go.
+    fn turn(&self, octets: u64, now: Instant) -> Instant {
+        let mut gone_at = self.gone_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let earliest = now.checked_sub(CATCH_UP).unwrap_or(now);
+        let turn = gone_at.unwrap_or(now).max(earliest);
+        *gone_at = Some(turn + Duration::from_secs_f64(octets as f64 * 8.0 / self.rate_bps as f64));
+        turn
+    }
+}
+
+/// The limits that hold for one transfer, which may be none.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pace(Vec<Arc<Limit>>);
+
+impl Pace {
+    /// And one more, in bits per second, if there is one.
+    pub(crate) fn and(mut self, rate_bps: Option<u64>) -> Self {
+        self.0.extend(rate_bps.map(Limit::new));
+        self
+    }
+
+    /// The lowest, in bits per second.
+    pub(crate) fn rate_bps(&self) -> Option<u64> {
+        self.0.iter().map(|limit| limit.rate_bps).min()
+    }
+
+    /// How many octets should go at once, of so many.
+    pub(crate) fn slice(&self, octets: usize) -> usize {
+        let Some(rate_bps) = self.rate_bps() else { return octets };
+        let slice = (rate_bps as f64 / 8.0 * SLICE.as_secs_f64()) as u64;
+        let slice = slice.clamp(*SLICE_OCTETS.start(), *SLICE_OCTETS.end());
+        octets.min(usize::try_from(slice).unwrap_or(usize::MAX))
+    }
+
+    /// Waits until these octets may go.
+    pub(crate) async fn take(&self, octets: usize) {
+        if self.0.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let turn = self.0.iter().map(|limit| limit.turn(octets as u64, now)).max();
+        if let Some(turn) = turn.filter(|turn| *turn > now) {
+            tokio::time::sleep_until(turn).await;
+        }
+    }
+}
+
+/// A limit for each way: of what comes, and of what goes.
+type Ways = [Arc<Limit>; 2];
+
+fn ways(rate_bps: u64) -> Ways {
+    [Limit::new(rate_bps), Limit::new(rate_bps)]
+}
+
+/// A server's limits: one for all, and one for each key that has its own, however
+/// many connections it makes.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    all: Option<Ways>,
+    of_keys: Mutex<HashMap<PublicKey, Weak<Ways>>>,
+}
+
+/// The limits of one connection.
+#[derive(Debug)]
+pub(crate) struct OfClient {
+    all: Option<Ways>,
+    own: Option<Arc<Ways>>,
+}
+
+impl Rates {
+    /// For all together so many bits per second, if that is limited.
+    pub(crate) fn new(rate_bps: Option<u64>) -> Self {
+        Self { all: rate_bps.map(ways), of_keys: Mutex::default() }
+    }
+
+    /// The limits of a connection whose client has this key, and this rate of its own.
+    pub(crate) fn of(&self, key: Option<PublicKey>, rate_bps: Option<u64>) -> OfClient {
+        let own = key.zip(rate_bps).map(|(key, rate_bps)| {
+            let mut of_keys = self.of_keys.lock().unwrap_or_else(PoisonError::into_inner);
+            of_keys.retain(|_, ways| ways.strong_count() > 0);
+            let there = of_keys.get(&key).and_then(Weak::upgrade);
+            there.filter(|ways| ways[0].rate_bps == rate_bps).unwrap_or_else(|| {
+                let ways = Arc::new(ways(rate_bps));
+                of_keys.insert(key, Arc::downgrade(&ways));
+                ways
+            })
+        });
+        OfClient { all: self.all.clone(), own }
+    }
+}
+
+impl OfClient {
+    /// What comes from it.
+    pub(crate) fn incoming(&self) -> Pace {
+        self.way(0)
+    }
+
+    /// What goes to it.
+    pub(crate) fn outgoing(&self) -> Pace {
+        self.way(1)
+    }
+
+    fn way(&self, way: usize) -> Pace {
+        let both = [self.all.as_ref(), self.own.as_deref()];
+        Pace(both.into_iter().flatten().map(|ways| Arc::clone(&ways[way])).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_as_far_apart_as_the_rate_says() {
+        let limit = Limit::new(8_000); // 1000 octets a second
+        let now = Instant::now();
+        assert_eq!(limit.turn(500, now), now);
+        assert_eq!(limit.turn(500, now), now + Duration::from_millis(500));
+        assert_eq!(limit.turn(1, now), now + Duration::from_secs(1));
+        // who did not ask for long has not saved up
+        let later = now + Duration::from_secs(60);
+        let turns: Vec<_> = (0..20).map(|_| limit.turn(100, later)).collect();
+        assert_eq!(turns[0], later - CATCH_UP);
+        assert_eq!(turns[19], later - CATCH_UP + Duration::from_millis(1900));
+    }
+
+    #[test]
+    fn the_lowest_limit_says_how_much_goes_at_once() {
+        let unlimited = Pace::default();
+        assert_eq!((unlimited.rate_bps(), unlimited.slice(1 << 20)), (None, 1 << 20));
+        let pace = unlimited.and(Some(80_000_000)).and(Some(8_000_000)).and(None);
+        assert_eq!(pace.rate_bps(), Some(8_000_000));
+        assert_eq!(pace.slice(1 << 20), 20_000);
+        assert_eq!(pace.slice(7), 7);
+        assert_eq!(pace.and(Some(1)).slice(1 << 20), 1 << 10);
+    }
+
+    #[test]
+    fn connections_of_a_key_share_its_limit() {
+        let rates = Rates::new(Some(80_000));
+        let key = |seed: u8| PublicKey::from([seed; 32]);
+        let one = rates.of(Some(key(1)), Some(8_000));
+        let again = rates.of(Some(key(1)), Some(8_000));
+        let other = rates.of(Some(key(2)), Some(8_000));
+        let now = Instant::now();
+        let turn = |of: &OfClient| of.incoming().0[1].turn(1000, now);
+        assert_eq!(turn(&one), now);
+        assert_eq!(turn(&again), now + Duration::from_secs(1));
+        assert_eq!(turn(&other), now);
+        assert_eq!(one.outgoing().0[1].turn(1000, now), now, "each way for itself");
+        assert!(Arc::ptr_eq(&one.incoming().0[0], &other.incoming().0[0]));
+        assert_eq!(rates.of(None, None).incoming().rate_bps(), Some(80_000));
+        drop((one, again, other));
+        rates.of(Some(key(3)), Some(1));
+        assert_eq!(rates.of_keys.lock().expect("nobody panicked").len(), 1);
+    }
+}
