@@ -5,4 +5,5 @@
 pub mod lane;
 pub mod message;
 pub mod path;
+pub mod proof;
 pub mod span;

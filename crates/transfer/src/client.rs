@@ -17,8 +17,9 @@ use crate::files::{Links, Root, Source};
 use crate::identity::Identity;
 use crate::key::{Fingerprint, PublicKey};
 use crate::place::Host;
+use crate::proof;
 use crate::rate::Pace;
-use crate::session;
+use crate::session::{self, Proves};
 use crate::ssh::{Far, Ssh, from_home};
 use crate::trust::{Authority, KnownHosts, Pins, Standing};
 
@@ -43,6 +44,8 @@ pub struct Client {
     connection: Connection,
     next_id: u64,
     rate_bps: Option<u64>,
+    /// Who it is, until the server was told so.
+    proof: Option<Message>,
     /// What ssh holds for it.
     far: Option<Far>,
 }
@@ -61,7 +64,7 @@ impl Client {
         let (addresses, pins) = (far.addresses().await?, Pins::Keys(vec![far.key()]));
         let port = far.host().port();
         let connected =
-            session::connect_to(&far.host(), addresses, far.identity(), pins, None).await;
+            session::connect_to(&far.host(), addresses, Some(far.identity()), pins, None).await;
         let (endpoint, connection) = connected.map_err(|error| match error {
             Error::Unreachable { cause, .. } => Error::Unreachable {
                 host: host.to_string(),
@@ -72,7 +75,7 @@ impl Client {
             },
             error => error,
         })?;
-        Ok(Self { endpoint, connection, next_id: 0, rate_bps: None, far: Some(far) })
+        Ok(Self { endpoint, connection, next_id: 0, rate_bps: None, proof: None, far: Some(far) })
     }
 
     /// Connects, and proves to each side who the other is.
@@ -86,13 +89,38 @@ impl Client {
         identity: &Identity,
         trust: Trust<'_>,
     ) -> Result<Self, Error> {
+        Self::connect_by(Proves::InHandshake, host, identity, trust).await
+    }
+
+    /// The same without a certificate, which clients in browsers cannot show: the
+    /// first request comes with a message that proves the key.
+    ///
+    /// # Errors
+    /// As those of [`Self::connect`].
+    pub async fn connect_by_message(
+        host: &Host,
+        identity: &Identity,
+        trust: Trust<'_>,
+    ) -> Result<Self, Error> {
+        let mut client = Self::connect_by(Proves::ByMessage, host, identity, trust).await?;
+        client.proof = Some(proof::make(identity, &client.connection)?);
+        Ok(client)
+    }
+
+    async fn connect_by(
+        proves: Proves,
+        host: &Host,
+        identity: &Identity,
+        trust: Trust<'_>,
+    ) -> Result<Self, Error> {
         let standing = trust.hosts.standing(&host.known_as());
         let pins = match (&standing, trust.fingerprint) {
             (Standing::Known { keys, .. }, _) => Pins::Keys(keys.clone()),
             (Standing::Unknown, Some(fingerprint)) => Pins::Fingerprint(fingerprint),
             (Standing::Unknown, None) => Pins::none(),
         };
-        let connected = session::connect(host, identity, pins, trust.authority.cloned()).await;
+        let connected =
+            session::connect(host, identity, proves, pins, trust.authority.cloned()).await;
         let (endpoint, connection) = connected.map_err(|error| match (error, &standing) {
             (Error::UnknownHost { host, key }, Standing::Known { line, .. }) => {
                 let path = trust.hosts.path().to_owned();
@@ -114,7 +142,8 @@ impl Client {
             }
             (error, _) => error,
         })?;
-        let client = Self { endpoint, connection, next_id: 0, rate_bps: None, far: None };
+        let client =
+            Self { endpoint, connection, next_id: 0, rate_bps: None, proof: None, far: None };
         match (trust.fingerprint, client.key()) {
             (Some(wanted), key) if key.is_none_or(|key| key.fingerprint() != wanted) => {
                 client.close().await;
@@ -202,8 +231,8 @@ impl Client {
     /// # Errors
     /// There is no such thing, or the connection is lost.
     pub async fn list(&mut self, path: &[u8], mut each: impl FnMut(Listed)) -> Result<(), Error> {
-        let (_speaker, mut hearer, _) =
-            self.request(&Message::List { path: self.below(path)? }).await?;
+        let request = Message::List { path: self.below(path)? };
+        let (_speaker, mut hearer, _) = self.request(&request).await?;
         loop {
             match hearer.expect().await? {
                 Message::Listing { entries, last } => {
@@ -246,10 +275,16 @@ impl Client {
 
     /// Asks, and hears whether the server does it, and how many bits of files per
     /// second it takes at most.
-    async fn request(&self, request: &Message) -> Result<(Speaker, Hearer, Option<u64>), Error> {
+    async fn request(
+        &mut self,
+        request: &Message,
+    ) -> Result<(Speaker, Hearer, Option<u64>), Error> {
         let (send, receive) = self.connection.open_bi().await?;
         let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
         speaker.add(&hello(self.rate_bps)).await?;
+        if let Some(proof) = self.proof.take() {
+            speaker.add(&proof).await?;
+        }
         speaker.say(request).await?;
         let told_bps = hearer.greeting().await?;
         match hearer.expect().await? {

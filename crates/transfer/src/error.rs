@@ -103,6 +103,8 @@ pub(crate) enum Closing {
     Full = 3,
     /// A newer connection of the same client stores the same file.
     Superseded = 4,
+    /// What the client may do has changed, or it may not come any longer.
+    Changed = 5,
 }
 
 impl From<Closing> for VarInt {
@@ -126,11 +128,7 @@ impl From<ConnectionError> for Error {
                 if is_alert(close.error_code, ACCESS_DENIED)
                     || is_alert(close.error_code, CERTIFICATE_REQUIRED) =>
             {
-                Self::Refused(
-                    "it does not know this identity. Send what `headroom identity show` prints to whoever runs it, to \
-                     be added to its authorized keys"
-                        .to_owned(),
-                )
+                Self::not_let_in()
             }
             ConnectionError::ConnectionClosed(close)
                 if is_alert(close.error_code, NO_APPLICATION_PROTOCOL) =>
@@ -151,6 +149,12 @@ impl From<ConnectionError> for Error {
                     Self::Refused(FULL.to_owned())
                 } else if code == Closing::Leaving.into() {
                     Self::Lost("the other side was stopped".to_owned())
+                } else if code == Closing::Changed.into() {
+                    Self::Refused(
+                        "it does not let this identity in any longer, or for something else now: its authorized keys \
+                         were changed"
+                            .to_owned(),
+                    )
                 } else if code == Closing::Superseded.into() {
                     Self::Lost(
                         "a newer transfer of the same file, by the same identity, took its place".to_owned(),
@@ -195,6 +199,15 @@ impl From<quinn::ReadError> for Error {
 }
 
 impl Error {
+    /// Somebody who may not come in, as they are told.
+    pub(crate) fn not_let_in() -> Self {
+        Self::Refused(
+            "it does not know this identity. Send what `headroom identity show` prints to whoever runs it, to be \
+             added to its authorized keys"
+                .to_owned(),
+        )
+    }
+
     /// A task of this program that did not come to its end.
     pub(crate) fn task(error: &tokio::task::JoinError) -> Self {
         Self::System { doing: "go on".to_owned(), cause: io::Error::other(error.to_string()) }

@@ -46,6 +46,12 @@ impl PublicKey {
         key.try_into().ok().map(Self)
     }
 
+    /// The octets of RFC 8032, section 5.1.5.
+    #[must_use]
+    pub const fn octets(&self) -> [u8; 32] {
+        self.0
+    }
+
     /// Its fingerprint.
     pub fn fingerprint(&self) -> Fingerprint {
         let spki = [SPKI_HEAD.as_slice(), &self.0].concat();

@@ -9,24 +9,27 @@ use std::time::Duration;
 use headroom_transfer_proto::message::{Listed, ListedKind, MOST_LISTED, Message, Wanted};
 use headroom_transfer_proto::path::RelPath;
 use quinn::{Connection, Endpoint, Incoming};
-use rustls::pki_types::CertificateDer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
 use crate::claims::All;
 use crate::control::{Hearer, Speaker, hello, unexpected};
 use crate::delivery::{Receiver, Sender, Summary};
+use crate::door::{Door, Guest, Who};
 use crate::error::{Closing, Error};
 use crate::files::{self, Root, Seen, What};
 use crate::identity::Identity;
-use crate::key::PublicKey;
 pub use crate::named::Named;
+use crate::proof;
 use crate::rate::{OfClient, Rates};
-use crate::session::{HANDSHAKE, listen};
-use crate::trust::{Access, Gate};
+use crate::session::{HANDSHAKE, listen, widen};
+use crate::trust::{Followed, Gate};
 
 /// So long a client may take to say what it wants.
 const REQUEST: Duration = Duration::from_secs(10);
+
+/// How often a file that is followed is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What is served, and to whom.
 #[derive(Debug)]
@@ -74,7 +77,7 @@ pub struct Server {
 
 #[derive(Debug)]
 struct Shared {
-    gate: Arc<Gate>,
+    door: Arc<Door>,
     root: Root,
     limits: Limits,
     named: Named,
@@ -91,11 +94,11 @@ impl Server {
     /// The directory is none, or the address cannot be listened at.
     pub fn bind(identity: &Identity, options: Options) -> Result<Self, Error> {
         let Options { root, listen: address, gate, limits, named, rate_bps } = options;
-        let gate = Arc::new(gate);
+        let door = Door::new(gate);
         let root = Root::open(&root)?;
-        let endpoint = listen(address, identity, Arc::clone(&gate))?;
+        let endpoint = listen(address, identity, Arc::clone(&door))?;
         let shared = Shared {
-            gate,
+            door,
             root,
             limits,
             named,
@@ -122,6 +125,48 @@ impl Server {
     pub async fn serve(&self) {
         while let Some(incoming) = self.endpoint.accept().await {
             self.accept(incoming);
+        }
+    }
+
+    /// From now on this gate says who comes in. Connections of those who may not any
+    /// longer, or may do something else than before, end.
+    pub fn change_gate(&self, gate: Gate) {
+        self.shared.door.change(gate);
+    }
+
+    /// Serves until [`Self::stop`] is called, and reads a file of authorized keys
+    /// whenever it changes; of `gate` all but the keys stays.
+    ///
+    /// Lines that are wrong let nobody in, and the others count: a key that was
+    /// removed is out, whatever else is wrong in the file, and nobody else is locked
+    /// out by a slip. A file that cannot be read says nothing about anybody, so what
+    /// it said before holds. Both are told as a warning.
+    pub async fn serve_following(&self, file: Followed, gate: Gate) {
+        tokio::select! {
+            () = self.serve() => {}
+            () = self.follow(file, gate) => {}
+        }
+    }
+
+    async fn follow(&self, mut file: Followed, gate: Gate) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let looked = spawn_blocking(move || (file.look(), file)).await;
+            // it ends so only with all of this
+            let Ok((change, same)) = looked else { return std::future::pending().await };
+            file = same;
+            match change {
+                None => {}
+                Some(Err(error)) => {
+                    tracing::warn!("{error}. Who was let in by it before still is");
+                }
+                Some(Ok((keys, wrong))) => {
+                    for error in wrong {
+                        tracing::warn!("{error}. Nobody is let in by this line");
+                    }
+                    self.change_gate(Gate { keys, ..gate.clone() });
+                }
+            }
         }
     }
 
@@ -181,76 +226,118 @@ impl Shared {
         let shaken = tokio::time::timeout(HANDSHAKE, incoming.accept()?).await;
         let connection =
             shaken.map_err(|_| Error::Lost("its handshake takes too long".to_owned()))??;
-        drop(handshake);
-        let client = Client::of(&connection, &self.gate)?;
-        tracing::debug!("{} is {}", connection.remote_address(), client.name());
-        let root = match &client.access.root {
-            Some(root) => Root::open(root)?,
-            None => self.root.clone(),
-        };
-        let rates = self.rates.of(client.key, client.access.rate_bps);
+        let mut visit = None;
+        if let Some(who) = Who::certified(&connection) {
+            visit = Some(self.welcome(&connection, who)?);
+        }
+        // who has not said yet who they are is counted with those who do that now
+        let mut handshake = visit.is_none().then_some(handshake);
         let mut next_id = 0;
         loop {
-            let (send, receive) = match connection.accept_bi().await {
+            let accepted = match &visit {
+                Some(_) => connection.accept_bi().await,
+                None => tokio::time::timeout(REQUEST, connection.accept_bi())
+                    .await
+                    .map_err(|_| Error::Lost("it does not say who it is".to_owned()))?,
+            };
+            let (send, receive) = match accepted {
                 Ok(streams) => streams,
                 Err(quinn::ConnectionError::ApplicationClosed(_)) => return Ok(()),
                 Err(error) => return Err(error.into()),
             };
-            let mut request = Request {
-                connection: &connection,
-                root: &root,
-                named: self.named,
-                rates: &rates,
-                told_bps: None,
-                client: &client,
-                claims: &self.claims,
-                speaker: Speaker::new(send),
-                hearer: Hearer::new(receive),
+            let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+            let hearing = self.hear(&connection, &mut visit, &mut hearer);
+            let heard = tokio::time::timeout(REQUEST, hearing)
+                .await
+                .map_err(|_| Error::Protocol("it does not say what it wants".to_owned()))
+                .flatten();
+            handshake = handshake.filter(|_| visit.is_none());
+            let takes_bps = visit.as_ref().and_then(|visit| visit.rates.incoming().rate_bps());
+            speaker.add(&hello(takes_bps)).await?;
+            let outcome = match (&visit, heard) {
+                (Some(visit), Ok((told_bps, message))) => {
+                    let mut request = Request {
+                        connection: &connection,
+                        root: &visit.root,
+                        named: self.named,
+                        rates: &visit.rates,
+                        told_bps,
+                        client: &visit.guest,
+                        claims: &self.claims,
+                        speaker: &mut speaker,
+                        hearer: &mut hearer,
+                    };
+                    request.answer(message, &mut next_id).await
+                }
+                (_, Err(error)) => Err(error),
+                (None, Ok(_)) => Err(Error::not_let_in()),
             };
-            let outcome = request.answer(&mut next_id).await;
             if let Err(error) = &outcome {
-                let reason = error.to_string();
+                let reason = match error {
+                    Error::Refused(reason) => reason.clone(),
+                    error => error.to_string(),
+                };
                 if matches!(error, Error::Protocol(_)) {
                     connection.close(Closing::Rules.into(), reason.as_bytes());
                 } else {
                     // the client hears it where it still hears anything
-                    let _ = request.speaker.say(&Message::Refused { reason }).await;
+                    let _ = speaker.say(&Message::Refused { reason }).await;
                 }
             }
             // what was said arrives also if the client goes then
-            let _ = tokio::time::timeout(REQUEST, request.speaker.finish()).await;
+            let _ = tokio::time::timeout(REQUEST, speaker.finish()).await;
             if let Err(error) = outcome {
-                if !matches!(error, Error::Refused(_) | Error::Files(_)) {
-                    return Err(error);
-                }
-                tracing::debug!("{} is refused: {error}", client.name());
+                let goes_on = matches!(error, Error::Refused(_) | Error::Files(_));
+                let Some(visit) = visit.as_ref().filter(|_| goes_on) else { return Err(error) };
+                tracing::debug!("{} is refused: {error}", visit.guest.name());
             }
         }
     }
-}
 
-/// Who has connected.
-struct Client {
-    key: Option<PublicKey>,
-    access: Access,
-}
-
-impl Client {
-    fn of(connection: &Connection, gate: &Gate) -> Result<Self, Error> {
-        let certificates = connection
-            .peer_identity()
-            .and_then(|identity| identity.downcast::<Vec<CertificateDer<'static>>>().ok());
-        let certificates = certificates.as_deref().map_or(&[][..], Vec::as_slice);
-        // it was let in by the same gate a moment ago
-        let access = gate
-            .access(certificates)
-            .ok_or_else(|| Error::Refused("this identity is not let in".to_owned()))?;
-        Ok(Self { key: certificates.first().and_then(PublicKey::of_certificate), access })
+    /// The first messages of a request: how much the client takes, and what it wants.
+    /// With its first request on a connection, one without a certificate says who it is,
+    /// or is taken for anybody from then on.
+    async fn hear(
+        &self,
+        connection: &Connection,
+        visit: &mut Option<Visit>,
+        hearer: &mut Hearer,
+    ) -> Result<(Option<u64>, Message), Error> {
+        let told_bps = hearer.greeting().await?;
+        let mut message = hearer.expect().await?;
+        if visit.is_none() {
+            let who = match message {
+                Message::Proof { key, signature } => {
+                    let key = proof::check(key, &signature, connection)?;
+                    message = hearer.expect().await?;
+                    Who::Signed(key)
+                }
+                _ => Who::Anybody,
+            };
+            *visit = Some(self.welcome(connection, who)?);
+        }
+        Ok((told_bps, message))
     }
 
-    fn name(&self) -> String {
-        self.key.map_or_else(|| "nobody".to_owned(), |key| key.fingerprint().to_string())
+    /// Lets a client in, if it may come.
+    fn welcome(&self, connection: &Connection, who: Who) -> Result<Visit, Error> {
+        let guest = self.door.admit(connection, who)?;
+        tracing::debug!("{} is {}", connection.remote_address(), guest.name());
+        let root = match &guest.access.root {
+            Some(root) => Root::open(root)?,
+            None => self.root.clone(),
+        };
+        widen(connection);
+        let rates = self.rates.of(guest.key, guest.access.rate_bps);
+        Ok(Visit { guest, root, rates })
     }
+}
+
+/// Somebody who was let in, and what they get to see.
+struct Visit {
+    guest: Guest,
+    root: Root,
+    rates: OfClient,
 }
 
 /// A request and its answer.
@@ -261,24 +348,16 @@ struct Request<'a> {
     rates: &'a OfClient,
     /// What the client takes at most, as it says.
     told_bps: Option<u64>,
-    client: &'a Client,
+    client: &'a Guest,
     claims: &'a All,
-    speaker: Speaker,
-    hearer: Hearer,
+    speaker: &'a mut Speaker,
+    hearer: &'a mut Hearer,
 }
 
 impl Request<'_> {
-    async fn answer(&mut self, next_id: &mut u64) -> Result<(), Error> {
-        self.speaker.add(&hello(self.rates.incoming().rate_bps())).await?;
-        let heard = async {
-            self.told_bps = self.hearer.greeting().await?;
-            self.hearer.expect().await
-        };
-        let request = tokio::time::timeout(REQUEST, heard)
-            .await
-            .map_err(|_| Error::Protocol("it does not say what it wants".to_owned()))?;
+    async fn answer(&mut self, request: Message, next_id: &mut u64) -> Result<(), Error> {
         self.speaker.flush().await?;
-        let summary = match request? {
+        let summary = match request {
             Message::Put { to, rename, fsync } => self.put(to, rename, fsync).await?,
             Message::Get { from } => self.get(from, next_id).await?,
             Message::List { path } => return self.list(path).await,
@@ -316,7 +395,7 @@ impl Request<'_> {
             claims: self.client.key.map(|key| self.claims.of(key)),
             pace: self.rates.incoming(),
         };
-        receiver.receive(&mut self.speaker, &mut self.hearer).await
+        receiver.receive(self.speaker, self.hearer).await
     }
 
     async fn get(&mut self, from: Vec<Wanted>, next_id: &mut u64) -> Result<Summary, Error> {
@@ -325,7 +404,7 @@ impl Request<'_> {
         self.speaker.say(&Message::Accepted {}).await?;
         let pace = self.rates.outgoing().and(self.told_bps);
         let sender = Sender::new(self.connection.clone(), Arc::new(()), pace);
-        sender.send(source, next_id, &mut self.speaker, &mut self.hearer).await
+        sender.send(source, next_id, self.speaker, self.hearer).await
     }
 
     async fn list(&mut self, path: Option<RelPath>) -> Result<(), Error> {

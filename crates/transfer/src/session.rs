@@ -16,10 +16,11 @@ use rustls::server::NoServerSessionStorage;
 use rustls::version::TLS13;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::door::Door;
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::place::Host;
-use crate::trust::{Authority, Gate, Pins, ServerVerifier, provider};
+use crate::trust::{Authority, Pins, ServerVerifier, provider};
 
 /// What QUIC peers agree on that they speak.
 const ALPN: &[u8] = b"headroom/1";
@@ -29,6 +30,8 @@ const IDLE_MS: u32 = 30_000;
 const KEEP_ALIVE: Duration = Duration::from_secs(8);
 /// A handshake takes no longer.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Octets on all streams of a connection whose client has not said yet who it is.
+const WINDOW_OF_STRANGERS: u32 = 128 << 10;
 /// Octets that may arrive on one stream before they are read: at 1 Gbit/s and 50 ms
 /// there are 6.25 MB on their way.
 const STREAM_WINDOW: u32 = 8 << 20;
@@ -40,6 +43,15 @@ const DATA_STREAMS: u32 = 16;
 /// What the kernel is asked to keep of datagrams that wait, in octets.
 const SOCKET_BUFFER: usize = 4 << 20;
 
+/// How a client proves who it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Proves {
+    /// By a certificate, in the handshake.
+    InHandshake,
+    /// By a message, afterwards.
+    ByMessage,
+}
+
 /// Connects to a server and proves to each who the other is.
 ///
 /// # Errors
@@ -48,10 +60,12 @@ const SOCKET_BUFFER: usize = 4 << 20;
 pub(crate) async fn connect(
     host: &Host,
     identity: &Identity,
+    proves: Proves,
     pins: Pins,
     authority: Option<Authority>,
 ) -> Result<(Endpoint, Connection), Error> {
     let addresses = addresses(host).await?;
+    let identity = (proves == Proves::InHandshake).then_some(identity);
     connect_to(host, addresses, identity, pins, authority).await
 }
 
@@ -63,11 +77,12 @@ pub(crate) async fn addresses(host: &Host) -> Result<Vec<SocketAddr>, Error> {
     Ok(looked_up.map_err(unreachable)?.collect())
 }
 
-/// Connects to a server at the first of these addresses that answers.
+/// Connects to a server at the first of these addresses that answers, with a
+/// certificate of this identity if there is one.
 pub(crate) async fn connect_to(
     host: &Host,
     addresses: Vec<SocketAddr>,
-    identity: &Identity,
+    identity: Option<&Identity>,
     pins: Pins,
     authority: Option<Authority>,
 ) -> Result<(Endpoint, Connection), Error> {
@@ -119,31 +134,34 @@ pub(crate) async fn connect_to(
     Err(last)
 }
 
-/// Listens, for those whom the gate lets in.
+/// Listens, for those whom the door lets in.
 pub(crate) fn listen(
     address: SocketAddr,
     identity: &Identity,
-    gate: Arc<Gate>,
+    door: Arc<Door>,
 ) -> Result<Endpoint, Error> {
     let doing = |cause| Error::System { doing: format!("listen at UDP {address}"), cause };
-    let config = server_config(identity, gate)?;
+    let config = server_config(identity, door)?;
     let socket = socket(address).map_err(doing)?;
     let endpoint = endpoint_config(identity);
     Endpoint::new(endpoint, Some(config), socket, Arc::new(TokioRuntime)).map_err(doing)
 }
 
 fn client_config(
-    identity: &Identity,
+    identity: Option<&Identity>,
     verifier: Arc<ServerVerifier>,
 ) -> Result<ClientConfig, Error> {
-    let (certificates, key) = identity.credentials();
-    let mut tls = rustls::ClientConfig::builder_with_provider(provider())
+    let tls = rustls::ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .map_err(tls_error)?
         .dangerous() // the verifier pins keys; it leaves no signature unverified
-        .with_custom_certificate_verifier(verifier)
-        .with_client_auth_cert(certificates, key)
-        .map_err(tls_error)?;
+        .with_custom_certificate_verifier(verifier);
+    let mut tls = match identity.map(Identity::credentials) {
+        Some((certificates, key)) => {
+            tls.with_client_auth_cert(certificates, key).map_err(tls_error)?
+        }
+        None => tls.with_no_client_auth(),
+    };
     // what is resumed would not be verified again
     tls.resumption = Resumption::disabled();
     tls.enable_early_data = false;
@@ -163,12 +181,12 @@ pub(crate) fn quic_client(mut tls: rustls::ClientConfig) -> Result<ClientConfig,
     Ok(config)
 }
 
-fn server_config(identity: &Identity, gate: Arc<Gate>) -> Result<ServerConfig, Error> {
+fn server_config(identity: &Identity, door: Arc<Door>) -> Result<ServerConfig, Error> {
     let (certificates, key) = identity.credentials();
     let mut tls = rustls::ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .map_err(tls_error)?
-        .with_client_cert_verifier(gate)
+        .with_client_cert_verifier(door)
         .with_single_cert(certificates, key)
         .map_err(tls_error)?;
     tls.alpn_protocols = vec![ALPN.to_vec()];
@@ -180,11 +198,18 @@ fn server_config(identity: &Identity, gate: Arc<Gate>) -> Result<ServerConfig, E
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
     let mut transport = transport();
     // one request at a time: what comes on data streams belongs to it
-    transport.max_concurrent_bidi_streams(VarInt::from_u32(1));
+    transport
+        .max_concurrent_bidi_streams(VarInt::from_u32(1))
+        .receive_window(VarInt::from_u32(WINDOW_OF_STRANGERS));
     config.transport_config(Arc::new(transport));
     // before a client has shown who it is: so many wait, and so much is kept of each
     config.max_incoming(256).incoming_buffer_size(64 << 10).incoming_buffer_size_total(4 << 20);
     Ok(config)
+}
+
+/// Lets a client that was let in send as much as any.
+pub(crate) fn widen(connection: &Connection) {
+    connection.set_receive_window(VarInt::from_u32(WINDOW));
 }
 
 fn transport() -> TransportConfig {

@@ -2,7 +2,7 @@
 
 mod client;
 mod error;
-mod notify;
+pub mod notify;
 mod protocol;
 mod run_folder;
 mod serve;

@@ -6,15 +6,18 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// What is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum News {
+pub enum News {
+    /// It does its work.
     Ready,
+    /// It reads its settings again.
     Reloading,
+    /// It is about to end.
     Stopping,
 }
 
 /// Tells whoever started this process, if it wants to know. That it cannot be
 /// told is its own loss.
-pub(super) fn tell(news: News) {
+pub fn tell(news: News) {
     let Some(to) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match to.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),

@@ -24,6 +24,8 @@ pub(crate) struct Known {
     authority: Option<Authority>,
     fingerprint: Option<Fingerprint>,
     hosts: KnownHosts,
+    /// Whether nothing is said of a host that was added.
+    is_quiet: bool,
 }
 
 impl Connector {
@@ -53,7 +55,13 @@ impl Known {
             authority: settings::authority(arguments.ca.as_deref())?,
             fingerprint: arguments.fingerprint,
             hosts: settings::known_hosts()?,
+            is_quiet: false,
         })
+    }
+
+    /// For who says it themselves that a host is trusted.
+    pub(crate) fn quiet(self) -> Self {
+        Self { is_quiet: true, ..self }
     }
 
     pub(crate) async fn connect(&mut self, host: &Host) -> Result<Client, Error> {
@@ -92,10 +100,10 @@ impl Known {
         let known_as = host.known_as();
         if self.hosts.standing(&known_as) == Standing::Unknown {
             self.hosts.add(&known_as, key)?;
-            eprintln!(
-                "headroom: {known_as} is trusted from now on, in {}",
-                self.hosts.path().display()
-            );
+            if !self.is_quiet {
+                let file = self.hosts.path().display();
+                eprintln!("headroom: {known_as} is trusted from now on, in {file}");
+            }
         }
         Ok(())
     }

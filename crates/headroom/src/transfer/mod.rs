@@ -11,8 +11,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use headroom_gateway::control::notify;
 use headroom_transfer::server::{Limits, Named, Options};
-use headroom_transfer::trust::{AuthorizedKeys, Gate};
+use headroom_transfer::trust::{AuthorizedKeys, Followed, Gate};
 use headroom_transfer::{DEFAULT_PORT, Error, Host, Place, Server, Summary, block_on};
 use serde_json::json;
 
@@ -58,7 +59,7 @@ const INTERRUPTED: i32 = 130;
 
 pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
     let identity = settings::identity(arguments.identity.as_deref())?;
-    let gate = gate(arguments)?;
+    let (gate, followed) = gate(arguments)?;
     block_on(async {
         let options = |listen| Options {
             root: arguments.root.clone(),
@@ -87,7 +88,12 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
                 arguments.root.display()
             ));
         }
-        server.serve().await;
+        notify::tell(notify::News::Ready);
+        match followed {
+            Some(file) => server.serve_following(file, gate.clone()).await,
+            None => server.serve().await,
+        }
+        notify::tell(notify::News::Stopping);
         server.close().await;
         Ok(ExitCode::SUCCESS)
     })?
@@ -112,12 +118,14 @@ pub(crate) fn serve_once(arguments: &ServeOnce) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Who comes in, by what was said and by the user's settings.
-fn gate(arguments: &Serve) -> anyhow::Result<Gate> {
+/// Who comes in, by what was said and by the user's settings, and the file that may
+/// say otherwise later.
+fn gate(arguments: &Serve) -> anyhow::Result<(Gate, Option<Followed>)> {
     let authority = settings::authority(arguments.ca.as_deref())?;
     let anonymous_read = arguments.anonymous.is_some();
     let path = settings::file_or(arguments.authorized_keys.as_deref(), "authorized_keys");
     let named = arguments.authorized_keys.is_some();
+    let followed = path.as_ref().ok().map(|path| Followed::new(path));
     let keys = match path {
         Ok(path) if named || path.exists() => AuthorizedKeys::read(&path).map_err(Error::from)?,
         _ => AuthorizedKeys::default(),
@@ -129,7 +137,7 @@ fn gate(arguments: &Serve) -> anyhow::Result<Gate> {
                 .to_owned()
         ));
     }
-    Ok(Gate { keys, authority, anonymous_read })
+    Ok((Gate { keys, authority, anonymous_read }, followed))
 }
 
 pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
@@ -217,7 +225,7 @@ pub(crate) fn identity(arguments: &Identity) -> anyhow::Result<ExitCode> {
 
 pub(crate) fn trust(arguments: &Trust) -> anyhow::Result<ExitCode> {
     let host = Host::parse(&arguments.host).map_err(|error| Usage(error.to_string()))?;
-    let mut connector = Known::new(&arguments.connect)?;
+    let mut connector = Known::new(&arguments.connect)?.quiet();
     let key = block_on(async {
         let client = connector.connect(&host).await?;
         let key = client.key();

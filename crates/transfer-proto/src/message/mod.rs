@@ -190,6 +190,16 @@ pub enum Message {
         #[cbor(n(0), with = "bounded::text")]
         reason: String,
     },
+    /// Client to server, where it showed no certificate: it holds this key.
+    #[n(32)]
+    Proof {
+        /// Its Ed25519 key.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        key: [u8; 32],
+        /// The signature over [`crate::proof::to_sign`].
+        #[cbor(n(1), with = "minicbor::bytes")]
+        signature: [u8; 64],
+    },
 }
 
 /// The first octets of a data stream: which part of which file follows.

@@ -140,6 +140,11 @@ fn message() -> impl Strategy<Value = Message> {
         vec(wanted(), 0..5).prop_map(|from| Message::Get { from }),
         option::of(path()).prop_map(|path| Message::List { path }),
         Just(Message::Accepted {}),
+        (any::<[u8; 32]>(), any::<[u8; 32]>()).prop_map(|(key, half)| {
+            let mut signature = [0; 64];
+            signature[..32].copy_from_slice(&half);
+            Message::Proof { key, signature }
+        }),
         ".{0,100}".prop_map(|reason| Message::Refused { reason }),
         (id(), path(), kind()).prop_map(|(id, path, kind)| Message::Entry { id, path, kind }),
         (id(), id()).prop_map(|(files, bytes)| Message::EntriesEnd { files, bytes }),

@@ -9,7 +9,11 @@ use rcgen::{
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
 
+use headroom_transfer_proto::message::Message;
+
 use super::*;
+use crate::control::{Hearer, Speaker, hello};
+use crate::proof;
 use crate::session::quic_client;
 use crate::trust::{Authority, Pins, ServerVerifier, provider};
 
@@ -286,20 +290,198 @@ fn client_tls(
 
 /// Whether a server lets such a client look.
 async fn lists(server: &Server, tls: rustls::ClientConfig) -> bool {
-    use crate::control::{Hearer, Speaker, hello};
-    use headroom_transfer_proto::message::Message;
+    let ask = async {
+        let (_endpoint, connection) = reach(server, tls).await?;
+        ask(&connection, &[Message::List { path: None }]).await
+    };
+    matches!(ask.await, Ok(Message::Accepted {}))
+}
+
+/// A connection by such a client.
+async fn reach(
+    server: &Server,
+    tls: rustls::ClientConfig,
+) -> Result<(quinn::Endpoint, quinn::Connection), Error> {
     let any = "127.0.0.1:0".parse().expect("an address");
     let endpoint = quinn::Endpoint::client(any).expect("a port");
     let config = quic_client(tls).expect("QUIC");
     let address = server.address().expect("an address");
     let connecting = endpoint.connect_with(config, address, "127.0.0.1").expect("a way");
-    let ask = async {
-        let (send, receive) = connecting.await?.open_bi().await?;
-        let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
-        speaker.add(&hello(None)).await?;
-        speaker.say(&Message::List { path: None }).await?;
-        hearer.greeting().await?;
-        hearer.expect().await
-    };
-    matches!(ask.await, Ok::<_, Error>(Message::Accepted {}))
+    Ok((endpoint, connecting.await?))
+}
+
+/// Says these on a stream of their own, and hears the answer.
+async fn ask(connection: &quinn::Connection, messages: &[Message]) -> Result<Message, Error> {
+    let (send, receive) = connection.open_bi().await?;
+    let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+    speaker.add(&hello(None)).await?;
+    for message in messages {
+        speaker.add(message).await?;
+    }
+    speaker.flush().await?;
+    hearer.greeting().await?;
+    hearer.expect().await
+}
+
+const LOOK: Message = Message::List { path: None };
+
+#[test]
+fn a_client_without_a_certificate_proves_its_key_by_a_message() {
+    let ground = Ground::new();
+    write(&ground.here("file"), b"content");
+    run(async {
+        let server = ground.start();
+        let (host, stranger) = (host(&server), Identity::ephemeral().expect("a key"));
+        let hosts = ground.hosts(&host);
+        let trust = Trust { hosts: &hosts, authority: None, fingerprint: None };
+        let client = Client::connect_by_message(&host, &ground.client, trust).await;
+        let mut client = client.expect("the server is known");
+        client.list(b"", |_| {}).await.expect("it may look");
+        let put = client.put(&[ground.here("file")], b"", false, Arc::new(())).await;
+        assert_eq!(put.expect("it may write").stored, 1);
+
+        let client = Client::connect_by_message(&host, &stranger, trust).await;
+        let refused = client.expect("nobody was asked yet").list(b"", |_| {}).await;
+        let Err(Error::Refused(reason)) = refused else { panic!("{refused:?}") };
+        assert!(reason.contains("headroom identity show"), "{reason}");
+    });
+}
+
+#[test]
+fn a_proof_that_is_wrong_or_of_another_session_is_refused() {
+    let ground = Ground::new();
+    let mallory = Identity::ephemeral().expect("a key");
+    run(async {
+        for anonymous_read in [false, true] {
+            let mut options = ground.options();
+            options.gate.anonymous_read = anonymous_read;
+            let server = start(&ground.server, options);
+            let reach = async || {
+                let tls = client_tls(&ground).with_no_client_auth();
+                reach(&server, tls).await.expect("the handshake asks for nobody")
+            };
+            let (_one, there) = reach().await;
+            let of_there = proof::make(&ground.client, &there).expect("a proof");
+            assert_eq!(ask(&there, &[of_there.clone(), LOOK]).await, Ok(Message::Accepted {}));
+
+            // what a server to which it was said, too, could pass on; its own key with the
+            // signature of another; and octets that were changed
+            let (_two, here) = reach().await;
+            let Message::Proof { signature, .. } = proof::make(&mallory, &here).expect("a proof")
+            else {
+                panic!("it is a proof")
+            };
+            let key = ground.client.public().octets();
+            let by_mallory = Message::Proof { key, signature };
+            let Message::Proof { mut signature, .. } =
+                proof::make(&ground.client, &here).expect("a proof")
+            else {
+                panic!("it is a proof")
+            };
+            signature[40] ^= 1;
+            let damaged = Message::Proof { key, signature };
+            for wrong in [of_there, by_mallory, damaged] {
+                let (_endpoint, connection) = reach().await;
+                let answer = ask(&connection, &[wrong, LOOK]).await.expect("an answer");
+                let Message::Refused { reason } = answer else { panic!("{answer:?}") };
+                assert!(reason.contains("proof of its key"), "{reason}");
+                // not even as anybody: the connection is over
+                assert!(ask(&connection, &[LOOK]).await.is_err());
+            }
+        }
+    });
+}
+
+#[test]
+fn who_one_is_is_said_once() {
+    let ground = Ground::new();
+    run(async {
+        let mut options = ground.options();
+        options.gate.anonymous_read = true;
+        let server = start(&ground.server, options);
+        // with a certificate, and after having been anybody
+        let (certificates, key) = ground.client.credentials();
+        let certified =
+            client_tls(&ground).with_client_auth_cert(certificates, key).expect("a key");
+        let anybody = client_tls(&ground).with_no_client_auth();
+        for (tls, first) in [(certified, None), (anybody, Some(LOOK))] {
+            let (_endpoint, connection) = reach(&server, tls).await.expect("a connection");
+            if let Some(first) = first {
+                assert_eq!(ask(&connection, &[first]).await, Ok(Message::Accepted {}));
+            }
+            let proof = proof::make(&ground.client, &connection).expect("a proof");
+            let answer = ask(&connection, &[proof, LOOK]).await;
+            assert!(matches!(answer, Err(Error::Protocol(_))), "{answer:?}");
+        }
+    });
+}
+
+#[test]
+fn a_stranger_can_fill_little_of_the_servers_memory() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let tls = client_tls(&ground).with_no_client_auth();
+        let (_endpoint, connection) = reach(&server, tls).await.expect("a connection");
+        let mut stream = connection.open_uni().await.expect("a stream");
+        let mut written = 0;
+        let writing = async {
+            loop {
+                written += stream.write(&[0; 4096]).await.expect("it is still there");
+            }
+        };
+        let patience = std::time::Duration::from_millis(300);
+        assert!(tokio::time::timeout(patience, writing).await.is_err());
+        assert!(written <= 128 << 10, "{written}");
+    });
+}
+
+#[test]
+fn whoever_may_not_come_any_longer_is_put_out() {
+    let ground = Ground::new();
+    let other = Identity::ephemeral().expect("a key");
+    let file = ground.folder.path().join("authorized_keys");
+    let write_keys = |text: String| std::fs::write(&file, text).expect("a file");
+    let (client_key, other_key) = (ground.client.public(), other.public());
+    write_keys(format!("{client_key}\n{other_key}\n"));
+    run(async {
+        let gate = Gate { keys: AuthorizedKeys::read(&file).expect("keys"), ..Gate::default() };
+        let mut options = ground.options();
+        options.gate = gate.clone();
+        let server = Server::bind(&ground.server, options).expect("a port");
+        let (serving, followed) = (server.clone(), crate::trust::Followed::new(&file));
+        tokio::spawn(async move { serving.serve_following(followed, gate).await });
+        let (host, address) = (host(&server), server.address().expect("an address"));
+        let hosts = ground.hosts(&host);
+        let trust = Trust { hosts: &hosts, authority: None, fingerprint: None };
+        let connect = async |identity| Client::connect(&host, identity, trust).await;
+        let mut stays = connect(&ground.client).await.expect("it is let in");
+        let mut goes = connect(&other).await.expect("it is let in");
+        let by_message = Client::connect_by_message(&host, &other, trust).await;
+        let mut goes_too = by_message.expect("it is let in");
+        for client in [&mut stays, &mut goes, &mut goes_too] {
+            client.list(b"", |_| {}).await.expect("it may look");
+        }
+        // its line is gone; that another is wrong does not keep it in
+        write_keys(format!("{client_key}\nread-olny {other_key}\n"));
+        for client in [goes, goes_too] {
+            let ended = client.connection().closed().await;
+            let error = Error::from(ended);
+            assert!(matches!(error, Error::Refused(_)), "{error}");
+        }
+        stays.list(b"", |_| {}).await.expect("it still may");
+        let again = connect(&other).await;
+        let again = match again {
+            Ok(mut client) => client.list(b"", |_| {}).await,
+            Err(error) => Err(error),
+        };
+        assert!(matches!(again, Err(Error::Refused(_))), "{again:?}");
+
+        // what somebody may do is changed: the next connection has it
+        write_keys(format!("read-only {client_key}\n{other_key}\n"));
+        let ended = Error::from(stays.connection().closed().await);
+        assert!(matches!(ended, Error::Refused(_)), "{ended}");
+        connect(&other).await.expect("it is let in again");
+        assert_eq!(server.address().expect("an address"), address);
+    });
 }

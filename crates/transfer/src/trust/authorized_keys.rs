@@ -1,7 +1,9 @@
 //! `authorized_keys`: who is let in, and what for.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::Error;
@@ -25,22 +27,38 @@ pub struct Access {
 }
 
 impl AuthorizedKeys {
-    /// Reads the file.
+    /// Reads the file, which only its owner may write, this user or root.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = fs::read_to_string(path).map_err(|cause| Error::System {
-            doing: "read",
-            path: path.to_owned(),
-            cause,
-        })?;
-        Self::parse(&text).map_err(|(line, cause)| Error::Line {
+        Self::parse(&text(path)?).map_err(|(line, cause)| Error::Line {
             path: path.to_owned(),
             line,
             cause,
         })
     }
 
+    /// Reads the file, and leaves out lines that say something wrong, or again what
+    /// another says: nobody comes in by them.
+    pub(super) fn read_what_is_right(path: &Path) -> Result<(Self, Vec<Error>), Error> {
+        let mut wrong = Vec::new();
+        let mut note =
+            |(line, cause)| wrong.push(Error::Line { path: path.to_owned(), line, cause });
+        let keys = Self::parse_each(&text(path)?, |error| {
+            note(error);
+            Ok::<_, Error>(())
+        })?;
+        Ok((keys, wrong))
+    }
+
     /// Reads the text of such a file; an error comes with its line, from 1.
     pub fn parse(text: &str) -> Result<Self, (usize, String)> {
+        Self::parse_each(text, Err)
+    }
+
+    /// Reads it, where `wrong` says what becomes of a wrong line.
+    fn parse_each<E>(
+        text: &str,
+        mut wrong: impl FnMut((usize, String)) -> Result<(), E>,
+    ) -> Result<Self, E> {
         let mut keys: HashMap<PublicKey, Access> = HashMap::new();
         let mut lines: HashMap<PublicKey, usize> = HashMap::new();
         for (line, content) in (1..).zip(text.lines()) {
@@ -48,11 +66,21 @@ impl AuthorizedKeys {
             if content.is_empty() || content.starts_with('#') {
                 continue;
             }
-            let (key, access) = parse_line(content).map_err(|cause| (line, cause))?;
-            if let Some(earlier) = lines.insert(key, line) {
-                return Err((line, format!("this key is already in line {earlier}: remove one")));
+            match parse_line(content) {
+                Err(cause) => wrong((line, cause))?,
+                Ok((key, access)) => match lines.get(&key) {
+                    Some(earlier) => {
+                        wrong((
+                            line,
+                            format!("this key is already in line {earlier}: remove one"),
+                        ))?;
+                    }
+                    None => {
+                        lines.insert(key, line);
+                        keys.insert(key, access);
+                    }
+                },
             }
-            keys.insert(key, access);
         }
         Ok(Self(keys))
     }
@@ -76,6 +104,20 @@ impl AuthorizedKeys {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+/// The text of a file that nobody else can have written.
+fn text(path: &Path) -> Result<String, Error> {
+    let system = |cause| Error::System { doing: "read", path: path.to_owned(), cause };
+    let mut file = File::open(path).map_err(system)?;
+    let meta = file.metadata().map_err(system)?;
+    let (mode, owner) = (meta.mode() & 0o7777, meta.uid());
+    if mode & 0o022 != 0 || (owner != 0 && owner != nix::unistd::geteuid().as_raw()) {
+        return Err(Error::Writable { path: path.to_owned(), mode });
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(system)?;
+    Ok(text)
 }
 
 fn parse_line(line: &str) -> Result<(PublicKey, Access), String> {

@@ -2,6 +2,7 @@
 
 mod authority;
 mod authorized_keys;
+mod followed;
 mod known_hosts;
 mod verify;
 
@@ -10,9 +11,10 @@ use std::path::PathBuf;
 
 pub use authority::Authority;
 pub use authorized_keys::{Access, AuthorizedKeys};
+pub use followed::Followed;
 pub use known_hosts::{KnownHosts, Standing};
 pub use verify::{Gate, Pins};
-pub(crate) use verify::{ServerVerifier, provider};
+pub(crate) use verify::{ServerVerifier, provider, verify_signature};
 
 /// Why a file about trust cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +38,18 @@ pub enum Error {
         line: usize,
         /// What is wrong.
         cause: String,
+    },
+    /// Others could have written it.
+    #[error(
+        "{} can be written by others than you (mode {mode:o}), who could let themselves in: look at what is in it, then \
+         `chmod go-w` it, and see that it is yours",
+        path.display()
+    )]
+    Writable {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
     },
     /// The file is no certificate of an authority.
     #[error("{} holds no certificate of an authority: {cause}", path.display())]

@@ -6,10 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, PeerIncompatible, SignatureScheme,
-};
+use rustls::{CertificateError, DigitallySignedStruct, PeerIncompatible, SignatureScheme};
 
 use super::{Access, Authority, AuthorizedKeys};
 use crate::key::{Fingerprint, PublicKey};
@@ -119,8 +116,7 @@ impl ServerCertVerifier for ServerVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &provider().signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
+        verify_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -128,7 +124,17 @@ impl ServerCertVerifier for ServerVerifier {
     }
 }
 
-/// A server's door: who comes in, and what for.
+/// That a peer holds the key of the certificate that it shows.
+pub(crate) fn verify_signature(
+    message: &[u8],
+    certificate: &CertificateDer<'_>,
+    signature: &DigitallySignedStruct,
+) -> Result<HandshakeSignatureValid, rustls::Error> {
+    let algorithms = &provider().signature_verification_algorithms;
+    verify_tls13_signature(message, certificate, signature, algorithms)
+}
+
+/// Who comes in to a server, and what for.
 #[derive(Debug, Clone, Default)]
 pub struct Gate {
     /// Keys that are let in.
@@ -154,51 +160,9 @@ impl Gate {
         };
         listed.or_else(vouched).or(anonymous)
     }
-}
 
-impl ClientCertVerifier for Gate {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn client_auth_mandatory(&self) -> bool {
-        !self.anonymous_read
-    }
-
-    fn verify_client_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        between: &[CertificateDer<'_>],
-        _now: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        let mut all = vec![certificate.clone()];
-        all.extend_from_slice(between);
-        match self.access(&all) {
-            Some(_) => Ok(ClientCertVerified::assertion()),
-            None => Err(CertificateError::ApplicationVerificationFailure.into()),
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(PeerIncompatible::Tls12NotOffered.into())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &provider().signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider().signature_verification_algorithms.supported_schemes()
+    /// What somebody who has proven that they hold this key may do.
+    pub(crate) fn access_of_key(&self, key: &PublicKey) -> Option<Access> {
+        self.keys.access(key).cloned().or_else(|| self.access(&[]))
     }
 }
