@@ -217,11 +217,18 @@ fn a_peer_of_another_version_is_told_so() {
         let server = ground.start();
         let host = host(&server);
         let pins = crate::trust::Pins::Keys(vec![ground.server.public()]);
-        let (_endpoint, connection) =
-            crate::session::connect(&host, &ground.client, pins, None).await.expect("a connection");
+        let (_endpoint, connection) = crate::session::connect(
+            &host,
+            &ground.client,
+            crate::session::Proves::InHandshake,
+            pins,
+            None,
+        )
+        .await
+        .expect("a connection");
         let (send, receive) = connection.open_bi().await.expect("a stream");
         let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
-        let hello = Message::Hello { version: 7, program: "headroom 9".into() };
+        let hello = Message::Hello { version: 7, program: "headroom 9".into(), rate_bps: None };
         speaker.say(&hello).await.expect("it is sent");
         let closed = async {
             hearer.greeting().await?;

@@ -26,12 +26,14 @@ async fn time<T>(work: impl Future<Output = T>) -> (Duration, T) {
 async fn put(ground: &Ground, client: &mut Client) -> Duration {
     let paths = [ground.here("file")];
     let (took, summary) = time(client.put(&paths, b"", false, Arc::new(()))).await;
-    assert_eq!(summary.expect("it is sent").stored, 1);
+    let summary = summary.expect("it is sent");
+    assert_eq!((summary.stored, summary.moved), (1, OCTETS as u64));
+    std::fs::remove_file(ground.served("file")).expect("it is there");
     took
 }
 
 async fn get(ground: &Ground, client: &mut Client) -> Duration {
-    let (from, to) = ([b"file".to_vec()], ground.here("got"));
+    let (from, to) = ([b"there".to_vec()], ground.here("got"));
     let (took, summary) = time(client.get(&from, &to, false, Arc::new(()))).await;
     assert_eq!(summary.expect("it comes").stored, 1);
     std::fs::remove_file(to).expect("it is there");
@@ -42,7 +44,7 @@ async fn get(ground: &Ground, client: &mut Client) -> Duration {
 fn a_client_keeps_to_its_own_limit() {
     let ground = Ground::new();
     write(&ground.here("file"), &content(OCTETS));
-    write(&ground.served("file"), &content(OCTETS));
+    write(&ground.served("there"), &content(OCTETS));
     run(async {
         let server = ground.start();
         let mut client = ground.connect(&server).await.expect("a connection");
@@ -58,7 +60,7 @@ fn a_client_keeps_to_its_own_limit() {
 fn a_server_keeps_all_and_each_to_their_limits() {
     let ground = Ground::new();
     write(&ground.here("file"), &content(OCTETS));
-    write(&ground.served("file"), &content(OCTETS));
+    write(&ground.served("there"), &content(OCTETS));
     run(async {
         for of_key in [true, false] {
             let mut options = ground.options();
@@ -74,8 +76,7 @@ fn a_server_keeps_all_and_each_to_their_limits() {
             let took = put(&ground, &mut one).await;
             assert!(took >= LEAST, "{took:?}");
             // two connections are no faster than one
-            write(&ground.served("again"), &content(OCTETS));
-            let again = [b"again".to_vec()];
+            let again = [b"there".to_vec()];
             let to = ground.here("another");
             let (took, _) = time(async {
                 let other = two.get(&again, &to, false, Arc::new(()));
