@@ -47,6 +47,11 @@ pub(crate) enum Command {
         after_help = format!("Examples:\n  headroom get host:data.tar .\n  headroom get host:photos host:notes.txt backup/\n  headroom get --ssh host:/var/log/syslog .\n\nWhat was cut goes on with the same command: only what is missing is sent, and all is verified.\n\n{}", crate::transfer::EXIT_CODES)
     )]
     Get(crate::transfer::Get),
+    /// Make one directory's content like another's, of which one is on a host where `headroom serve` runs, or that ssh reaches
+    #[command(
+        after_help = format!("What is in SRC comes to lie in DEST, as with `rsync -a SRC/ DEST/`: directories, files with\npermissions and time, links as links. Files whose size and time agree are neither read nor sent.\nOf others, spans of 1 MiB are compared that lie at the same place in the file: content that has\nbeen shifted within it is sent again. The summary says how much was kept and sent.\n\nWith --delete, what SRC has not is removed in DEST when all else is done, links themselves and not\nwhat they lead to. If anything could not be read or stored, nothing is removed, and that is said.\nA pattern without a slash matches at any depth; one that begins with a slash, at the top; one that\nends with a slash, directories alone; what begins with ! is not excluded after all.\n\nExamples:\n  headroom sync photos host:backup/photos\n  headroom sync --delete --exclude '*.o' --exclude /target/ project host:project\n  headroom sync -n --delete host:project project\n\n{}", crate::transfer::EXIT_CODES)
+    )]
+    Sync(crate::transfer::Sync),
     /// Say what is in a directory of a host where `headroom serve` runs, or that ssh reaches
     #[command(after_help = crate::transfer::EXIT_CODES)]
     Ls(crate::transfer::Ls),

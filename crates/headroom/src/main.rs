@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Command::ServeOnce(arguments) => transfer::serve_once(&arguments),
         Command::Put(arguments) => transfer::put(&arguments),
         Command::Get(arguments) => transfer::get(&arguments),
+        Command::Sync(arguments) => transfer::sync(&arguments),
         Command::Ls(arguments) => transfer::ls(&arguments),
         Command::Identity(arguments) => transfer::identity(&arguments),
         Command::Trust(arguments) => transfer::trust(&arguments),

@@ -181,6 +181,49 @@ fn what_is_wrong_is_told_by_words_and_exit_codes() {
     hosts.kill_server();
 }
 
+#[test]
+fn a_directory_is_made_like_another_and_a_dry_run_says_how() {
+    let hosts = Hosts::new("sync");
+    let tree = hosts.ground.path("here/tree");
+    fs::create_dir_all(tree.join("a")).expect("a folder");
+    fs::write(tree.join("a/one"), "one").expect("a file");
+    fs::write(tree.join("two"), vec![7; 100_000]).expect("a file");
+    fs::write(tree.join("three.o"), "object").expect("a file");
+    let there = hosts.ground.path("served/deep/tree");
+    let (here, to) = (tree.display().to_string(), hosts.place("deep/tree"));
+    let text = |output: Output| String::from_utf8(output.stdout).expect("a text");
+    let sync = ["sync", "--delete", "--exclude", "*.o", &here, &to];
+    let dry = hosts.succeed(&[&sync[..], &["-n"]].concat());
+    let said = text(dry);
+    assert!(said.contains("new                  3 a/one\n"), "{said}");
+    assert!(said.contains("Would be stored: 3, of which at most 97.66 KiB"), "{said}");
+    assert!(!there.exists());
+
+    let quiet = hosts.succeed(&sync);
+    assert!(quiet.stdout.is_empty() && quiet.stderr.is_empty(), "{quiet:?}");
+    assert!(there.join("two").exists() && !there.join("three.o").exists());
+    fs::write(there.join("more"), "more").expect("a file");
+    fs::write(there.join("more.o"), "more").expect("a file");
+    let again = hosts.succeed(&[&sync[..], &["--json"]].concat());
+    let said = text(again);
+    let last = said.lines().last().expect("the end");
+    let end: serde_json::Value = serde_json::from_str(last).expect("JSON");
+    assert_eq!(
+        (&end["removed"], &end["moved"], &end["unchanged"]),
+        (&1.into(), &0.into(), &3.into())
+    );
+    assert!(there.join("more.o").exists() && !there.join("more").exists());
+
+    // back again, into what is not there
+    let back = hosts.ground.path("back").display().to_string();
+    hosts.succeed(&["sync", &to, &back]);
+    assert_eq!(hashes(&there), hashes(Path::new(&back)));
+    for wrong in [["sync", &here, &back], ["sync", &to, &to], ["sync", "here/missing", &to]] {
+        let output = hosts.client(&wrong).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {output:?}");
+    }
+}
+
 /// Runs the client until `enough` octets lie in a folder, then kills it, or the
 /// server, which is started again. Whether something was cut.
 fn cut(

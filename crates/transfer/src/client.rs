@@ -1,4 +1,6 @@
-//! The client: put, get and list over one connection.
+//! The client: put, get, sync and list over one connection.
+
+mod sync;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::task::spawn_blocking;
 
 use crate::control::{Hearer, Speaker, hello, unexpected};
-use crate::delivery::{Destination, Observer, Receiver, Sender, Summary};
+use crate::delivery::{Destination, Observer, Offering, Receiver, Sender, Summary};
 use crate::error::{Closing, Error};
 use crate::files::{Links, Root, Source};
 use crate::identity::Identity;
@@ -22,6 +24,8 @@ use crate::rate::Pace;
 use crate::session::{self, Proves};
 use crate::ssh::{Far, Ssh, from_home};
 use crate::trust::{Authority, KnownHosts, Pins, Standing};
+
+pub use sync::SyncOptions;
 
 /// So long a client stays to say that it goes.
 const FAREWELL: Duration = Duration::from_millis(5);
@@ -189,7 +193,7 @@ impl Client {
         let (mut speaker, mut hearer, told_bps) = self.request(&request).await?;
         let source = Source::new(paths.iter().cloned(), Links::Keep);
         let pace = Pace::default().and(self.rate_bps).and(told_bps);
-        let sender = Sender::new(self.connection.clone(), observer, pace);
+        let sender = Sender::new(self.connection.clone(), Offering::Content, observer, pace);
         sender.send(source, &mut self.next_id, &mut speaker, &mut hearer).await
     }
 
@@ -220,7 +224,8 @@ impl Client {
             .map_err(|error| Error::task(&error))??;
         let (mut speaker, mut hearer, _) = self.request(&Message::Get { from }).await?;
         let (connection, pace) = (self.connection.clone(), Pace::default().and(self.rate_bps));
-        let receiver = Receiver { connection, destination, fsync, observer, claims: None, pace };
+        let (claims, sync) = (None, None);
+        let receiver = Receiver { connection, destination, fsync, observer, claims, pace, sync };
         let summary = receiver.receive(&mut speaker, &mut hearer).await?;
         speaker.finish().await?;
         Ok(summary)

@@ -20,9 +20,10 @@ pub mod ssh;
 mod tests;
 pub mod trust;
 
-pub use client::Client;
+pub use client::{Client, SyncOptions};
 pub use delivery::{Event, Observer, Summary};
 pub use error::Error;
+pub use files::{BadPattern, Excludes};
 pub use headroom_transfer_proto::message::{Listed, ListedKind, Time};
 pub use headroom_transfer_proto::path;
 pub use identity::Identity;

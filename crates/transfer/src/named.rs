@@ -29,20 +29,42 @@ impl Named {
         to: Option<&RelPath>,
         rename: bool,
     ) -> Result<Destination, Error> {
-        let (Self::AsByUser, Some(to)) = (self, to) else {
-            return Destination::resolve(root, to, rename);
-        };
-        // what is there is found by links, what is made lies below it
+        match self.found(root, to)? {
+            Some((there, missing)) => Destination::resolve(&there, missing.as_ref(), rename),
+            None => Destination::resolve(root, to, rename),
+        }
+    }
+
+    /// The directory that is made like another, made where it is missing if that is
+    /// wished; and whether it is missing.
+    pub(crate) fn directory(
+        self,
+        root: &Root,
+        to: Option<&RelPath>,
+        make: bool,
+    ) -> Result<(Destination, bool), Error> {
+        match self.found(root, to)? {
+            Some((there, missing)) => Destination::directory(&there, missing.as_ref(), make),
+            None => Destination::directory(root, to, make),
+        }
+    }
+
+    /// Where what is named is looked up by links: the directory that is there, and
+    /// what of the path is not.
+    fn found(
+        self,
+        root: &Root,
+        to: Option<&RelPath>,
+    ) -> Result<Option<(Root, Option<RelPath>)>, Error> {
+        let (Self::AsByUser, Some(to)) = (self, to) else { return Ok(None) };
         let components: Vec<_> = to.components().collect();
         let there = (0..=components.len()).rev().find_map(|count| {
             let path = on_disk(root, &components[..count]);
             path.is_dir().then_some((path, count))
         });
-        let Some((there, count)) = there else {
-            return Destination::resolve(root, Some(to), rename);
-        };
+        let Some((there, count)) = there else { return Ok(None) };
         let missing = RelPath::parse(&components[count..].join(&b'/')).ok();
-        Destination::resolve(&Root::open(&there)?, missing.as_ref(), rename)
+        Ok(Some((Root::open(&there)?, missing)))
     }
 
     /// What is to be sent: of each, whether without its name.

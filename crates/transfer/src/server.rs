@@ -14,10 +14,10 @@ use tokio::task::spawn_blocking;
 
 use crate::claims::All;
 use crate::control::{Hearer, Speaker, hello, unexpected};
-use crate::delivery::{Receiver, Sender, Summary};
+use crate::delivery::{Mirror, Offering, Receiver, Sender, Summary};
 use crate::door::{Door, Guest, Who};
 use crate::error::{Closing, Error};
-use crate::files::{self, Root, Seen, What};
+use crate::files::{self, Excludes, Root, Seen, What};
 use crate::identity::Identity;
 pub use crate::named::Named;
 use crate::proof;
@@ -360,6 +360,7 @@ impl Request<'_> {
         let summary = match request {
             Message::Put { to, rename, fsync } => self.put(to, rename, fsync).await?,
             Message::Get { from } => self.get(from, next_id).await?,
+            sync @ Message::Sync { .. } => self.sync(sync, next_id).await?,
             Message::List { path } => return self.list(path).await,
             other => return Err(unexpected(&other)),
         };
@@ -394,6 +395,42 @@ impl Request<'_> {
             observer: Arc::new(()),
             claims: self.client.key.map(|key| self.claims.of(key)),
             pace: self.rates.incoming(),
+            sync: None,
+        };
+        receiver.receive(self.speaker, self.hearer).await
+    }
+
+    async fn sync(&mut self, request: Message, next_id: &mut u64) -> Result<Summary, Error> {
+        let Message::Sync { path, upload, delete, dry_run, checksum, fsync, exclude } = request
+        else {
+            return Err(unexpected(&request));
+        };
+        let excludes = Excludes::new(exclude).map_err(|bad| Error::Refused(bad.to_string()))?;
+        let excludes = Arc::new(excludes);
+        if !upload {
+            let source = self.named.source(self.root, vec![(path, true)]).without(excludes);
+            self.speaker.say(&Message::Accepted {}).await?;
+            let offering = if checksum { Offering::Hash } else { Offering::Name };
+            let pace = self.rates.outgoing().and(self.told_bps);
+            let sender = Sender::new(self.connection.clone(), offering, Arc::new(()), pace);
+            return sender.send(source, next_id, self.speaker, self.hearer).await;
+        }
+        if self.client.access.read_only {
+            return Err(Error::Refused("this identity may only read".to_owned()));
+        }
+        let (root, named) = (self.root.clone(), self.named);
+        let resolve = move || named.directory(&root, path.as_ref(), !dry_run);
+        let resolved = spawn_blocking(resolve).await.map_err(|error| Error::task(&error))??;
+        let (destination, is_missing) = resolved;
+        self.speaker.say(&Message::Accepted {}).await?;
+        let receiver = Receiver {
+            connection: self.connection.clone(),
+            destination,
+            fsync,
+            observer: Arc::new(()),
+            claims: self.client.key.map(|key| self.claims.of(key)),
+            pace: self.rates.incoming(),
+            sync: Some(Mirror::new(delete, dry_run, is_missing, excludes)),
         };
         receiver.receive(self.speaker, self.hearer).await
     }
@@ -403,7 +440,7 @@ impl Request<'_> {
         let source = self.named.source(self.root, wanted.collect());
         self.speaker.say(&Message::Accepted {}).await?;
         let pace = self.rates.outgoing().and(self.told_bps);
-        let sender = Sender::new(self.connection.clone(), Arc::new(()), pace);
+        let sender = Sender::new(self.connection.clone(), Offering::Content, Arc::new(()), pace);
         sender.send(source, next_id, self.speaker, self.hearer).await
     }
 

@@ -113,6 +113,30 @@ pub(crate) struct Get {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Sync {
+    /// The directory whose content is sent: here, or `HOST[:PORT]:PATH`
+    #[arg(value_name = "SRC")]
+    pub(crate) from: OsString,
+    /// The directory that it becomes the content of, on the other side; made where it is missing
+    #[arg(value_name = "DEST")]
+    pub(crate) to: OsString,
+    /// Remove what is in DEST and not in SRC, unless it is excluded
+    #[arg(long)]
+    pub(crate) delete: bool,
+    /// Neither send nor remove what matches, as in a .gitignore; may be said again
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) exclude: Vec<String>,
+    /// Change nothing, and print what would be sent and removed
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// Read all files on both sides and compare their hashes, not size and time
+    #[arg(short, long)]
+    pub(crate) checksum: bool,
+    #[command(flatten)]
+    pub(crate) moving: Moving,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// Kind, permissions, octets and time of change, too
     #[arg(short)]

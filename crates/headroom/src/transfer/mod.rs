@@ -1,4 +1,4 @@
-//! `headroom serve`, `put`, `get`, `ls`, `identity` and `trust`: files between hosts.
+//! `headroom serve`, `put`, `get`, `sync`, `ls`, `identity` and `trust`: files between hosts.
 
 mod arguments;
 mod connect;
@@ -14,10 +14,12 @@ use anyhow::{Context, bail};
 use headroom_gateway::control::notify;
 use headroom_transfer::server::{Limits, Named, Options};
 use headroom_transfer::trust::{AuthorizedKeys, Followed, Gate};
-use headroom_transfer::{DEFAULT_PORT, Error, Host, Place, Server, Summary, block_on};
+use headroom_transfer::{
+    DEFAULT_PORT, Error, Excludes, Host, Place, Server, Summary, SyncOptions, block_on,
+};
 use serde_json::json;
 
-pub(crate) use arguments::{EXIT_CODES, Get, Identity, Ls, Put, Serve, ServeOnce, Trust};
+pub(crate) use arguments::{EXIT_CODES, Get, Identity, Ls, Put, Serve, ServeOnce, Sync, Trust};
 use arguments::{IdentityCommand, Moving};
 use connect::{Connector, Known};
 use progress::Progress;
@@ -188,6 +190,44 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
         client.limit(*rate);
         progress.show();
         let summary = client.get(&from, &arguments.to, *fsync, progress.clone()).await?;
+        client.close().await;
+        Ok::<_, Error>(summary)
+    })?;
+    ended(&progress, summary)
+}
+
+pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
+    let Sync { from, to, delete, exclude, dry_run, checksum, moving } = arguments;
+    let (upload, remote) = match (Place::is_meant(from), Place::is_meant(to)) {
+        (false, true) => (true, place(to)?),
+        (true, false) => (false, place(from)?),
+        _ => bail!(Usage(
+            "of the two directories, one is here and one is HOST[:PORT]:PATH. One of this machine whose name has a \
+             colon is written ./NAME"
+                .to_owned()
+        )),
+    };
+    let excludes = Excludes::new(exclude.clone()).map_err(|bad| Usage(bad.to_string()))?;
+    let Moving { connect, over_ssh, rate, fsync, json } = moving;
+    let options = SyncOptions {
+        delete: *delete,
+        dry_run: *dry_run,
+        checksum: *checksum,
+        fsync: *fsync,
+        excludes,
+    };
+    let mut connector = Connector::new(connect, over_ssh)?;
+    let progress = Progress::of_sync(*json, *dry_run);
+    interruptible(&progress)?;
+    let summary = block_on(async {
+        let mut client = connector.connect(&remote.host).await?;
+        client.limit(*rate);
+        progress.show();
+        let observer = progress.clone();
+        let summary = match upload {
+            true => client.sync_to(from.as_ref(), &remote.path, &options, observer).await?,
+            false => client.sync_from(&remote.path, to.as_ref(), &options, observer).await?,
+        };
         client.close().await;
         Ok::<_, Error>(summary)
     })?;

@@ -22,9 +22,18 @@ const TELL: Duration = Duration::from_secs(1);
 pub(crate) struct Progress {
     bar: ProgressBar,
     json: bool,
+    kind: Kind,
     counts: Arc<Counts>,
     started: Instant,
     told: Mutex<Instant>,
+}
+
+/// What is done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Copy,
+    Sync,
+    DryRun,
 }
 
 #[derive(Default)]
@@ -46,6 +55,15 @@ struct Pace {
 
 impl Progress {
     pub(crate) fn new(json: bool) -> Arc<Self> {
+        Self::of(json, Kind::Copy)
+    }
+
+    /// Of a sync.
+    pub(crate) fn of_sync(json: bool, dry_run: bool) -> Arc<Self> {
+        Self::of(json, if dry_run { Kind::DryRun } else { Kind::Sync })
+    }
+
+    fn of(json: bool, kind: Kind) -> Arc<Self> {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
         let counts = Arc::<Counts>::default();
         let shown = Arc::clone(&counts);
@@ -58,13 +76,13 @@ impl Progress {
             style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("tail", tail),
         );
         let started = Instant::now();
-        Arc::new(Self { bar, json, counts, started, told: Mutex::new(started) })
+        Arc::new(Self { bar, json, kind, counts, started, told: Mutex::new(started) })
     }
 
     /// Draws the bar from now on, where that is wished: before, somebody may be asked
     /// something.
     pub(crate) fn show(&self) {
-        if !self.json {
+        if !self.json && self.kind != Kind::DryRun {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
             self.bar.enable_steady_tick(Duration::from_millis(200));
         }
@@ -80,10 +98,29 @@ impl Progress {
         let visible = !self.bar.is_hidden();
         self.clear();
         let elapsed = self.started.elapsed();
-        let Summary { stored, failed, moved, kept } = summary;
+        let Summary { stored, failed, moved, kept, unchanged, removed, .. } = summary;
         if self.json {
-            let seconds = elapsed.as_secs_f64();
-            say(&json!({"event": "end", "stored": stored, "failed": failed, "moved": moved, "kept": kept, "seconds": seconds}).to_string());
+            let mut end = json!({
+                "event": "end",
+                "stored": stored,
+                "failed": failed,
+                "moved": moved,
+                "kept": kept,
+                "seconds": elapsed.as_secs_f64(),
+            });
+            if self.kind != Kind::Copy {
+                end["unchanged"] = unchanged.into();
+                end["removed"] = removed.into();
+                end["dry_run"] = (self.kind == Kind::DryRun).into();
+                end["compared"] = "spans of 1 MiB at the same place".into();
+            }
+            say(&end.to_string());
+        } else if self.kind == Kind::DryRun {
+            say(&format!(
+                "nothing was changed. Would be stored: {stored}, of which at most {} would be sent; removed: {removed}; \
+                 unchanged: {unchanged}; failed: {failed}",
+                HumanBytes(moved)
+            ));
         } else if visible {
             let seconds = elapsed.as_secs_f64().max(1e-9);
             let rate = per_second(moved as f64 / seconds);
@@ -92,8 +129,16 @@ impl Progress {
             if kept > 0 {
                 let _ = write!(text, ", {} were there before", HumanBytes(kept));
             }
+            if self.kind == Kind::Sync {
+                let _ = write!(text, ", {unchanged} unchanged, {removed} removed");
+            }
             if failed > 0 {
                 let _ = write!(text, ", {failed} FAILED");
+            }
+            if self.kind == Kind::Sync && moved > 0 {
+                text.push_str(
+                    "\nSpans of 1 MiB were compared at the same place: what was shifted within a file was sent again.",
+                );
             }
             eprintln!("{text}");
         }
@@ -141,6 +186,25 @@ impl Observer for Progress {
             Event::Stored { path } => {
                 if self.json {
                     self.tell(&json!({"event": "stored", "path": path.to_string()}), None);
+                }
+            }
+            Event::Planned { path, octets, new } => {
+                let word = if new { "new" } else { "change" };
+                if self.json {
+                    let path = path.to_string();
+                    self.tell(
+                        &json!({"event": "planned", "path": path, "octets": octets, "new": new}),
+                        None,
+                    );
+                } else {
+                    say(&format!("{word:<7} {octets:>14} {path}"));
+                }
+            }
+            Event::Removed { path } => {
+                if self.json {
+                    self.tell(&json!({"event": "removed", "path": path.to_string()}), None);
+                } else if self.kind == Kind::DryRun {
+                    say(&format!("{:<7} {:>14} {path}", "remove", ""));
                 }
             }
             Event::Failed { reason } => {

@@ -4,7 +4,7 @@ use minicbor::data::Type;
 use minicbor::decode::{Decoder, Error};
 use minicbor::encode::{self, Encoder, Write};
 
-use super::{Listed, MOST_INLINE, MOST_LISTED, MOST_SOURCES, MOST_VALUES, Wanted};
+use super::{Listed, MOST_INLINE, MOST_LISTED, MOST_PATTERNS, MOST_SOURCES, MOST_VALUES, Wanted};
 use crate::path::RelPath;
 use crate::span::ChainingValue;
 
@@ -12,6 +12,8 @@ use crate::span::ChainingValue;
 const MOST_NAME: usize = 64;
 /// Octets of a sentence.
 const MOST_TEXT: usize = 8192;
+/// Octets of a pattern.
+const MOST_PATTERN: usize = 1024;
 /// Octets of a link's target, as Linux has it.
 const MOST_TARGET: usize = 4095;
 
@@ -188,6 +190,29 @@ pub(super) mod sources {
         _: &mut C,
     ) -> Result<Vec<Wanted>, Error> {
         list(d, MOST_SOURCES)
+    }
+}
+
+pub(super) mod patterns {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        value: &Vec<String>,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Written<W> {
+        e.encode(value)?.ok()
+    }
+
+    pub(in super::super) fn decode<C>(
+        d: &mut Decoder<'_>,
+        _: &mut C,
+    ) -> Result<Vec<String>, Error> {
+        let patterns: Vec<&str> = list(d, MOST_PATTERNS)?;
+        if patterns.iter().any(|pattern| pattern.len() > MOST_PATTERN) {
+            return Err(Error::message("a pattern is too long"));
+        }
+        Ok(patterns.into_iter().map(str::to_owned).collect())
     }
 }
 

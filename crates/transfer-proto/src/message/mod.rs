@@ -29,6 +29,10 @@ pub const MOST_SOURCES: usize = 1024;
 pub const MOST_LISTED: usize = 1024;
 /// Files offered without content that may await their end at once.
 pub const MOST_OPEN_FILES: usize = 64;
+/// Entries that may await their answers at once.
+pub const MOST_UNANSWERED: usize = 4096;
+/// The most patterns of one [`Message::Sync`].
+pub const MOST_PATTERNS: usize = 256;
 
 /// One thing said.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -190,6 +194,93 @@ pub enum Message {
         #[cbor(n(0), with = "bounded::text")]
         reason: String,
     },
+    /// Client to server: one directory's content is to become another's.
+    #[n(16)]
+    Sync {
+        /// The directory below the root; nothing is the root itself.
+        #[cbor(n(0), with = "bounded::place")]
+        path: Option<RelPath>,
+        /// Whether the client sends; else the server does.
+        #[n(1)]
+        upload: bool,
+        /// Whether what the sender has not is removed at the receiver's.
+        #[n(2)]
+        delete: bool,
+        /// Whether nothing is changed, and only told what would be.
+        #[n(3)]
+        dry_run: bool,
+        /// Whether files are compared by their hashes, not by size and time.
+        #[n(4)]
+        checksum: bool,
+        /// Write through to the disk before a file counts as stored.
+        #[n(5)]
+        fsync: bool,
+        /// At most [`MOST_PATTERNS`] lines as of a `.gitignore`: what they match is
+        /// neither sent nor removed.
+        #[cbor(n(6), with = "bounded::patterns")]
+        exclude: Vec<String>,
+    },
+    /// Sender to receiver, in a sync: it has something of this name, which is not sent.
+    #[n(17)]
+    Passed {
+        /// Its name.
+        #[cbor(n(0), with = "bounded::path")]
+        path: RelPath,
+    },
+    /// Receiver to sender, in a sync: the content of this small file is to come.
+    #[n(18)]
+    Wanted {
+        /// The file.
+        #[n(0)]
+        id: u64,
+    },
+    /// Sender to receiver, in a sync: what was wanted.
+    #[n(19)]
+    Content {
+        /// The file.
+        #[n(0)]
+        id: u64,
+        /// All of it.
+        #[n(1)]
+        inline: Inline,
+    },
+    /// Receiver to sender, in a sync: the entry is there already.
+    #[n(20)]
+    Current {
+        /// The entry.
+        #[n(0)]
+        id: u64,
+    },
+    /// Receiver to sender, in a dry run: the entry would be stored.
+    #[n(21)]
+    Planned {
+        /// The entry.
+        #[n(0)]
+        id: u64,
+        /// At most so many octets would be sent.
+        #[n(1)]
+        octets: u64,
+        /// Whether nothing has its name.
+        #[n(2)]
+        new: bool,
+    },
+    /// Receiver to sender, in a sync: this was removed, or in a dry run would be.
+    #[n(22)]
+    Removed {
+        /// Its name.
+        #[cbor(n(0), with = "bounded::path")]
+        path: RelPath,
+    },
+    /// Receiver to sender, in a sync: something that the sender has not stays.
+    #[n(23)]
+    Left {
+        /// A sentence.
+        #[cbor(n(0), with = "bounded::text")]
+        reason: String,
+        /// Whether it could not be removed; else it is not to be.
+        #[n(1)]
+        failed: bool,
+    },
     /// Client to server, where it showed no certificate: it holds this key.
     #[n(32)]
     Proof {
@@ -253,6 +344,9 @@ pub enum Kind {
         /// All of it, where it is small.
         #[n(3)]
         inline: Option<Inline>,
+        /// Its BLAKE3 hash, in a sync that compares files by it.
+        #[cbor(n(4), with = "minicbor::bytes")]
+        hash: Option<[u8; 32]>,
     },
 }
 

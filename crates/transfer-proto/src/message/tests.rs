@@ -88,6 +88,19 @@ fn lengths_and_lists_are_bounded() {
     assert!(Message::parse(&body(have(MOST_VALUES))).is_ok());
     assert!(Message::parse(&body(have(MOST_VALUES + 1))).is_err());
 
+    let sync = |count, octets| Message::Sync {
+        path: None,
+        upload: true,
+        delete: false,
+        dry_run: false,
+        checksum: false,
+        fsync: false,
+        exclude: vec!["x".repeat(octets); count],
+    };
+    assert!(Message::parse(&body(sync(MOST_PATTERNS, 1024))).is_ok());
+    assert!(Message::parse(&body(sync(MOST_PATTERNS + 1, 1))).is_err());
+    assert!(Message::parse(&body(sync(1, 1025))).is_err());
+
     let get = |count| Message::Get { from: vec![Wanted { path: None, contents: true }; count] };
     assert!(Message::parse(&body(get(MOST_SOURCES))).is_ok());
     assert!(Message::parse(&body(get(MOST_SOURCES + 1))).is_err());
@@ -100,7 +113,13 @@ fn the_greatest_messages_fit() {
     let time = Time { seconds: i64::MIN, nanoseconds: 999_999_999 };
     let wanted = Wanted { path: Some(path.clone()), contents: true };
     let inline = Inline { content: vec![1; MOST_INLINE], root: [255; 32] };
-    let kind = Kind::File { size: u64::MAX, mode: u32::MAX, mtime: time, inline: Some(inline) };
+    let kind = Kind::File {
+        size: u64::MAX,
+        mode: u32::MAX,
+        mtime: time,
+        inline: Some(inline),
+        hash: Some([7; 32]),
+    };
     let mut out = Vec::new();
     Message::Entry { id: u64::MAX, path, kind }.frame(&mut out).expect("it fits");
     // lists of the longest names are cut by whoever makes them
@@ -167,6 +186,37 @@ fn message() -> impl Strategy<Value = Message> {
         (vec(listed(), 0..5), any::<bool>())
             .prop_map(|(entries, last)| Message::Listing { entries, last }),
         ".{0,100}".prop_map(|reason| Message::Unreadable { reason }),
+        of_a_sync(),
+    ]
+}
+
+fn of_a_sync() -> impl Strategy<Value = Message> {
+    let id = any::<u64>;
+    let inline = (vec(any::<u8>(), 0..100), any::<[u8; 32]>())
+        .prop_map(|(content, root)| Inline { content, root });
+    prop_oneof![
+        (option::of(path()), any::<[bool; 5]>(), vec(".{0,30}", 0..5)).prop_map(
+            |(path, [upload, delete, dry_run, checksum, fsync], exclude)| Message::Sync {
+                path,
+                upload,
+                delete,
+                dry_run,
+                checksum,
+                fsync,
+                exclude
+            }
+        ),
+        path().prop_map(|path| Message::Passed { path }),
+        id().prop_map(|id| Message::Wanted { id }),
+        (id(), inline).prop_map(|(id, inline)| Message::Content { id, inline }),
+        id().prop_map(|id| Message::Current { id }),
+        (id(), id(), any::<bool>()).prop_map(|(id, octets, new)| Message::Planned {
+            id,
+            octets,
+            new
+        }),
+        path().prop_map(|path| Message::Removed { path }),
+        (".{0,100}", any::<bool>()).prop_map(|(reason, failed)| Message::Left { reason, failed }),
     ]
 }
 
@@ -176,8 +226,10 @@ fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![
         (any::<u32>(), time()).prop_map(|(mode, mtime)| Kind::Directory { mode, mtime }),
         vec(1..=u8::MAX, 1..50).prop_map(|target| Kind::Symlink { target }),
-        (any::<u64>(), any::<u32>(), time(), option::of(inline))
-            .prop_map(|(size, mode, mtime, inline)| Kind::File { size, mode, mtime, inline }),
+        (any::<u64>(), any::<u32>(), time(), option::of(inline), option::of(any::<[u8; 32]>()))
+            .prop_map(|(size, mode, mtime, inline, hash)| {
+                Kind::File { size, mode, mtime, inline, hash }
+            }),
     ]
 }
 

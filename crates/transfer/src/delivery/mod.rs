@@ -7,20 +7,24 @@ mod sender;
 
 use headroom_transfer_proto::path::RelPath;
 
-pub(crate) use receiver::{Destination, Receiver};
-pub(crate) use sender::Sender;
+pub(crate) use receiver::{Destination, Mirror, Receiver};
+pub(crate) use sender::{Offering, Sender};
 
-/// What was delivered.
+/// What was delivered; of a dry run, what would be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
     /// Files, directories and links that lie under their names.
     pub stored: u64,
     /// Those that do not.
     pub failed: u64,
-    /// Octets of files that went over the network.
+    /// Octets of files that went over the network; of a dry run, the most that would.
     pub moved: u64,
     /// Octets that the receiver had.
     pub kept: u64,
+    /// Files, directories and links that a sync found as they should be.
+    pub unchanged: u64,
+    /// Those that a sync removed at the receiver's.
+    pub removed: u64,
 }
 
 /// Something that happens on the way.
@@ -57,6 +61,21 @@ pub enum Event<'a> {
     Failed {
         /// A sentence that names it.
         reason: &'a str,
+    },
+    /// Something would be stored, but this is a dry run.
+    Planned {
+        /// Its name.
+        path: &'a RelPath,
+        /// At most so many octets would be sent.
+        octets: u64,
+        /// Whether nothing has the name yet.
+        new: bool,
+    },
+    /// Something was removed at the receiver's that the sender has not; in a dry run
+    /// it would be.
+    Removed {
+        /// Its name.
+        path: &'a RelPath,
     },
     /// Something is left out, as it should be.
     LeftOut {

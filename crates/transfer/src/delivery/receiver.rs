@@ -3,13 +3,15 @@
 //! One thread does what is said, in order, and blocks where the disk does; data
 //! streams are written by tasks of their own.
 
+mod sync;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use headroom_transfer_proto::message::{
-    DataHeader, Kind, MOST_OPEN_FILES, MOST_VALUES, Message, Time, body_len,
+    DataHeader, Inline, Kind, MOST_OPEN_FILES, MOST_VALUES, Message, Time, body_len,
 };
 use headroom_transfer_proto::path::{RelPath, shown};
 use headroom_transfer_proto::span::{Hash, SPAN_OCTETS};
@@ -23,6 +25,8 @@ use crate::control::{Hearer, Speaker, unexpected};
 use crate::error::Error;
 use crate::files::{self, Offer, Partial, Root, Seal, What, Why};
 use crate::rate::Pace;
+
+pub(crate) use sync::Mirror;
 
 /// Things to be done, and answers, that wait.
 const WAITING: usize = 64;
@@ -69,6 +73,25 @@ impl Destination {
         let name = rename.then(|| RelPath::single(to.name()).ok()).flatten();
         Ok(Self { root: inner, name })
     }
+
+    /// The directory `to` below a root, made where it is missing if that is wished.
+    /// Where it is not, says that it is missing.
+    pub(crate) fn directory(
+        root: &Root,
+        to: Option<&RelPath>,
+        make: bool,
+    ) -> Result<(Self, bool), files::Error> {
+        let Some(to) = to else { return Ok((Self { root: root.clone(), name: None }, false)) };
+        if make {
+            make_directories(root, to)?;
+        }
+        match root.below(to) {
+            Err(error) if !make && matches!(error.why(), Why::Missing) => {
+                Ok((Self { root: root.clone(), name: None }, true))
+            }
+            below => Ok((Self { root: below?, name: None }, false)),
+        }
+    }
 }
 
 /// One delivery, seen from its receiver.
@@ -81,6 +104,8 @@ pub(crate) struct Receiver {
     pub(crate) claims: Option<Claims>,
     /// No more is taken in than this allows, whatever the sender was told.
     pub(crate) pace: Pace,
+    /// What is there becomes what is sent, and only that is sent which is not there.
+    pub(crate) sync: Option<Mirror>,
 }
 
 impl Receiver {
@@ -105,6 +130,7 @@ impl Receiver {
             destination: self.destination,
             fsync: self.fsync,
             claims: self.claims,
+            sync: self.sync,
             answer,
             files: HashMap::new(),
             directories: Vec::new(),
@@ -184,6 +210,7 @@ struct Worker {
     destination: Destination,
     fsync: bool,
     claims: Option<Claims>,
+    sync: Option<Mirror>,
     answer: mpsc::Sender<Message>,
     files: HashMap<u64, File>,
     /// Directories that get mode and time when all that is in them is there.
@@ -196,7 +223,8 @@ struct Worker {
 
 impl Worker {
     fn run(mut self, mut to_do: mpsc::Receiver<ToDo>) -> Result<(), Error> {
-        while !(self.is_end && self.files.is_empty()) {
+        self.begin_sync();
+        while !(self.is_end && self.files.is_empty() && self.waits_for_none()) {
             // nothing comes when the connection has ended; whoever ended it knows why
             let Some(next) = to_do.blocking_recv() else { return Ok(()) };
             match next {
@@ -208,7 +236,9 @@ impl Worker {
                     }
                 }
             }
+            self.begin_waiting()?;
         }
+        self.end_sync();
         for (path, mode, mtime) in std::mem::take(&mut self.directories).into_iter().rev() {
             let sealed = self.destination.root.seal_directory(&path, mode, mtime, self.fsync);
             if let Err(error) = sealed {
@@ -235,8 +265,12 @@ impl Worker {
                 if let Some(file) = self.close(id) {
                     let _ = file.incoming.partial.abandon();
                     self.count_failed(&reason);
+                } else if self.is_withdrawn(id) {
+                    self.count_failed(&reason);
                 }
             }
+            Message::Content { id, inline } => self.content(id, &inline)?,
+            Message::Passed { path } => self.passed(&path)?,
             Message::Unreadable { reason } => self.count_failed(&reason),
             Message::EntriesEnd { files, bytes } => {
                 self.is_end = true;
@@ -261,32 +295,33 @@ impl Worker {
                 return Ok(());
             }
         };
+        let Some(kind) = self.compare(id, &path, kind)? else { return Ok(()) };
+        self.store(id, &path, kind)
+    }
+
+    /// Stores an entry, or begins to.
+    fn store(&mut self, id: u64, path: &RelPath, kind: Kind) -> Result<(), Error> {
         let root = &self.destination.root;
         let done = match kind {
             Kind::Directory { mode, mtime } => {
-                let made = root.make_directory(&path, mode);
+                let made = root.make_directory(path, mode);
                 if made.is_ok() {
-                    self.seal_later(&path, mode, mtime);
+                    self.seal_later(path, mode, mtime);
                 }
                 made
             }
-            Kind::Symlink { target } => root.make_symlink(&path, &target).map(drop),
+            Kind::Symlink { target } => root.make_symlink(path, &target).map(drop),
             Kind::File { mode, mtime, inline: Some(inline), .. } => {
-                let octets = inline.content.len() as u64;
-                let seal = seal(inline.root, mode, mtime, self.fsync);
-                let stored = root.store(&path, &inline.content, &seal).map(drop);
-                self.shared.counts.add(|counts| counts.moved += octets);
-                self.shared.observer.event(Event::Moved { octets });
-                stored
+                self.store_small(path, &inline, mode, mtime)
             }
-            Kind::File { size, mode, mtime, inline: None } => {
+            Kind::File { size, mode, mtime, inline: None, .. } => {
                 if self.files.len() >= MOST_OPEN_FILES {
                     return Err(Error::Protocol(format!(
                         "it offers more than {MOST_OPEN_FILES} files at once"
                     )));
                 }
                 let offer = Offer { size, mtime, data: 0, reuse: true };
-                match self.begin(&path, &offer).and_then(|begun| self.have(id, begun)) {
+                match self.begin(path, &offer).and_then(|begun| self.have(id, begun)) {
                     Ok(incoming) => {
                         self.files.insert(id, File { incoming, mode, mtime, sealed: None });
                         return Ok(());
@@ -296,10 +331,25 @@ impl Worker {
             }
         };
         match done {
-            Ok(()) => self.stored(id, &path),
+            Ok(()) => self.stored(id, path),
             Err(error) => self.failed(id, &error.to_string()),
         }
         Ok(())
+    }
+
+    fn store_small(
+        &self,
+        path: &RelPath,
+        inline: &Inline,
+        mode: u32,
+        mtime: Time,
+    ) -> Result<(), files::Error> {
+        let octets = inline.content.len() as u64;
+        let seal = seal(inline.root, mode, mtime, self.fsync);
+        let stored = self.destination.root.store(path, &inline.content, &seal).map(drop);
+        self.shared.counts.add(|counts| counts.moved += octets);
+        self.shared.observer.event(Event::Moved { octets });
+        stored
     }
 
     /// The name that an entry gets here.
@@ -457,13 +507,15 @@ async fn hear(hearer: &mut Hearer, pace: &Pace, to_do: mpsc::Sender<ToDo>) -> Er
         };
         match message {
             Message::EntriesEnd { .. } => is_end = true,
-            Message::Entry { kind: Kind::File { inline: Some(ref inline), .. }, .. } => {
+            Message::Entry { kind: Kind::File { inline: Some(ref inline), .. }, .. }
+            | Message::Content { ref inline, .. } => {
                 pace.take(inline.content.len()).await;
             }
             // it holds no more than the bounds of these: what waits is small
             Message::Entry { .. }
             | Message::Sealed { .. }
             | Message::Withdrawn { .. }
+            | Message::Passed { .. }
             | Message::Unreadable { .. } => {}
             Message::Refused { reason } => {
                 return Error::Refused(shown(reason.as_bytes()).to_string());

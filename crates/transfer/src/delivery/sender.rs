@@ -1,11 +1,13 @@
 //! The sender: offers what it finds, learns what the receiver has, sends the rest.
 
+mod sync;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use headroom_transfer_proto::message::{
-    DataHeader, Inline, Kind as Sent, MOST_INLINE, MOST_OPEN_FILES, Message,
+    DataHeader, Inline, Kind as Sent, MOST_INLINE, MOST_OPEN_FILES, MOST_UNANSWERED, Message,
 };
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, SPAN_OCTETS, Spans, Tree};
@@ -15,13 +17,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::{Counts, Event, Observer, Summary};
-use crate::control::{Hearer, Speaker, unexpected};
+use crate::control::{Hearer, Speaker};
 use crate::error::Error;
 use crate::files::{self, Found, Kind, Reader, Source, SourceFile};
 use crate::rate::Pace;
 
-/// Entries that may await their answers.
-const MOST_UNANSWERED: usize = 4096;
 /// Spans of a piece: it has a stream of its own.
 const SPANS_OF_PIECE: usize = 8;
 /// Pieces on their way at once. Each has two spans in memory: one that is read
@@ -35,8 +35,20 @@ pub(crate) struct Sender {
     shared: Arc<Shared>,
 }
 
+/// What comes with the entry of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offering {
+    /// The content, if it is small.
+    Content,
+    /// Nothing: in a sync, the receiver may have it already.
+    Name,
+    /// Its hash: in a sync, the receiver may have it already, whatever its time is.
+    Hash,
+}
+
 struct Shared {
     connection: Connection,
+    offering: Offering,
     observer: Arc<dyn Observer>,
     pace: Pace,
     offered: Mutex<HashMap<u64, Offered>>,
@@ -56,13 +68,19 @@ struct Offered {
     /// What the receiver says that it has.
     held: Vec<(u64, ChainingValue)>,
     /// Room for another when this has its answer.
-    _room: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
+    room: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
 }
 
 impl Sender {
-    pub(crate) fn new(connection: Connection, observer: Arc<dyn Observer>, pace: Pace) -> Self {
+    pub(crate) fn new(
+        connection: Connection,
+        offering: Offering,
+        observer: Arc<dyn Observer>,
+        pace: Pace,
+    ) -> Self {
         let shared = Shared {
             connection,
+            offering,
             observer,
             pace,
             offered: Mutex::default(),
@@ -111,6 +129,7 @@ impl Sender {
     ) -> Result<(), Error> {
         let shared = &self.shared;
         let mut sending = JoinSet::new();
+        let wanted = shared.send_contents(&say);
         loop {
             let message = tokio::select! {
                 message = hearer.expect() => message?,
@@ -137,7 +156,7 @@ impl Sender {
                 }
                 Message::Refused { reason } => return Err(Error::Refused(plain(&reason))),
                 Message::End { .. } => break,
-                other => return Err(unexpected(&other)),
+                message => shared.hear_of_sync(message, &wanted)?,
             }
         }
         match shared.offered().len() {
@@ -178,6 +197,13 @@ impl Shared {
         };
         if entry.file.is_none() {
             return wrong("spans of a file when it has said so before");
+        }
+        if entry.room.1.is_none() {
+            // in a sync the receiver says which files are open, and keeps to the bound
+            let room = Arc::clone(&self.open_files).try_acquire_owned();
+            entry.room.1 = Some(room.map_err(|_| {
+                Error::Protocol(format!("it asks for more than {MOST_OPEN_FILES} files at once"))
+            })?);
         }
         let count = Spans::new(entry.octets).count();
         let next = entry.held.last().map_or(0, |(span, _)| span + 1);
@@ -424,7 +450,10 @@ impl Walk {
                 Err(error) if error.is_remark() => {
                     let reason = error.to_string();
                     self.shared.observer.event(Event::LeftOut { reason: &reason });
-                    Ok(())
+                    match error.name().filter(|_| self.shared.offering != Offering::Content) {
+                        Some(path) => self.say(Message::Passed { path: path.clone() }),
+                        None => Ok(()),
+                    }
                 }
                 Err(error) => self.unreadable(error.to_string()),
             };
@@ -447,7 +476,17 @@ impl Walk {
                 let seen = *file.seen();
                 octets = seen.size;
                 self.shared.observer.event(Event::Offered { octets });
-                let inline = if octets <= MOST_INLINE as u64 {
+                let mut hash = None;
+                let inline = if self.shared.offering != Offering::Content {
+                    if self.shared.offering == Offering::Hash {
+                        match whole_hash(&file) {
+                            Ok(whole) => hash = Some(whole),
+                            Err(reason) => return self.unreadable(reason),
+                        }
+                    }
+                    open = Some((file, None));
+                    None
+                } else if octets <= MOST_INLINE as u64 {
                     match content(&file) {
                         Ok(inline) => {
                             let take = self.shared.pace.take(inline.content.len());
@@ -458,10 +497,10 @@ impl Walk {
                     }
                 } else {
                     let room = room(&self.shared.open_files)?;
-                    open = Some((file, room));
+                    open = Some((file, Some(room)));
                     None
                 };
-                Sent::File { size: octets, mode: seen.mode, mtime: seen.mtime, inline }
+                Sent::File { size: octets, mode: seen.mode, mtime: seen.mtime, inline, hash }
             }
         };
         let unanswered = room(&self.shared.unanswered)?;
@@ -472,7 +511,7 @@ impl Walk {
             octets,
             file,
             held: Vec::new(),
-            _room: (unanswered, open_room),
+            room: (unanswered, open_room.flatten()),
         };
         self.shared.offered().insert(self.id, offered);
         self.say(Message::Entry { id: self.id, path, kind })?;
@@ -491,6 +530,19 @@ impl Walk {
 
     fn say(&self, message: Message) -> Result<(), Ended> {
         self.say.blocking_send(message).map_err(|_| Ended)
+    }
+}
+
+/// A file's hash, of one state of it.
+fn whole_hash(file: &SourceFile) -> Result<[u8; 32], String> {
+    let read = || {
+        let reader = file.open()?;
+        let hash = reader.hash()?;
+        Ok::<_, files::Error>((hash, reader.is_unchanged()?))
+    };
+    match read().map_err(|error| error.to_string())? {
+        (hash, true) => Ok(*hash.as_bytes()),
+        (_, false) => Err(changed(file.path())),
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use headroom_transfer_proto::span::{ChainingValue, SpanHasher, Spans};
+use headroom_transfer_proto::span::{ChainingValue, Hash, SpanHasher, Spans, Tree};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
 use nix::unistd::{Whence, lseek};
@@ -58,6 +58,17 @@ pub(super) fn value(file: &File, spans: Spans, span: u64) -> io::Result<Option<C
         hash_zeros(range.end - range.start, &mut hasher);
     }
     Ok(hasher.finish())
+}
+
+/// The hash of a whole file of that size.
+pub(super) fn whole_hash(file: &File, size: u64) -> io::Result<Hash> {
+    let spans = Spans::new(size);
+    let mut tree = Tree::new(spans);
+    for span in 0..spans.count() {
+        let Some(value) = value(file, spans, span)? else { break };
+        tree.insert(span, value);
+    }
+    tree.root().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 /// The next octets from `from` on that are no hole; none up to the file's end.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use headroom_transfer_proto::path::{PathError, shown};
+use headroom_transfer_proto::path::{PathError, RelPath, shown};
 use headroom_units::size;
 use nix::errno::Errno;
 
@@ -13,6 +13,8 @@ pub struct Error {
     path: Box<str>,
     done: &'static str,
     why: Box<Why>,
+    /// The name that it would be sent under.
+    name: Option<Box<RelPath>>,
 }
 
 /// Why something could not be done with a file.
@@ -51,6 +53,9 @@ pub enum Why {
         /// What is here.
         here: What,
     },
+    /// A directory that something is in.
+    #[error("something is in it")]
+    NotEmpty,
     /// A component of the path leads elsewhere, or nowhere.
     #[error("a part of its path is a symbolic link or no directory; links are not followed")]
     Detour,
@@ -151,7 +156,19 @@ impl std::fmt::Display for What {
 impl Error {
     /// `path` cannot be `done`, which is a participle.
     pub(super) fn new(path: &[u8], done: &'static str, why: impl Into<Why>) -> Self {
-        Self { path: shown(path).to_string().into(), done, why: Box::new(why.into()) }
+        let path = shown(path).to_string().into();
+        Self { path, done, why: Box::new(why.into()), name: None }
+    }
+
+    /// It is about something that would be sent under a name.
+    pub(super) fn about(self, name: Option<&RelPath>) -> Self {
+        Self { name: name.cloned().map(Box::new), ..self }
+    }
+
+    /// The name that it would be sent under, where that is known.
+    #[must_use]
+    pub fn name(&self) -> Option<&RelPath> {
+        self.name.as_deref()
     }
 
     /// Why it could not be done.
@@ -175,6 +192,7 @@ impl From<Errno> for Why {
             Errno::EACCES | Errno::EPERM => Self::Denied,
             Errno::ENOSPC | Errno::EDQUOT => Self::Full,
             Errno::ELOOP | Errno::ENOTDIR | Errno::EXDEV => Self::Detour,
+            Errno::ENOTEMPTY => Self::NotEmpty,
             other => Self::System(other.into()),
         }
     }

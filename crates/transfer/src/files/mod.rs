@@ -9,8 +9,10 @@
 //! BLAKE3 hash is the sender's.
 
 mod beneath;
+mod compare;
 mod content;
 mod error;
+mod exclude;
 mod names;
 mod partial;
 mod progress;
@@ -19,14 +21,18 @@ mod reader;
 mod root;
 mod seen;
 mod source;
+mod surplus;
 mod temporary;
 #[cfg(test)]
 mod tests;
 
+pub use compare::{Sent, Standing};
 pub use error::{Error, What, Why};
+pub use exclude::{BadPattern, Excludes};
 pub use headroom_transfer_proto::message::Time;
 pub use partial::{Offer, Partial, Seal, Stored};
 pub use reader::{Reader, SourceFile};
 pub use root::{Listing, Root};
 pub use seen::Seen;
 pub use source::{Found, Kind, Links, Source};
+pub use surplus::{Fate, Surplus, Unequal};

@@ -44,6 +44,11 @@ impl Names {
         self.batch.pop().map(Ok)
     }
 
+    /// How many names are in memory.
+    pub(super) fn held(&self) -> usize {
+        self.batch.len()
+    }
+
     /// Reads the whole directory, and keeps the lowest names behind the last one.
     fn read(&mut self, directory: impl AsFd) -> nix::Result<()> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use headroom_transfer_proto::path::RelPath;
-use headroom_transfer_proto::span::{ChainingValue, Spans};
+use headroom_transfer_proto::span::{ChainingValue, Hash, Spans};
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
@@ -127,6 +127,14 @@ impl Reader {
     /// It cannot be read, or is shorter than it was.
     pub fn span_value(&self, span: u64) -> Result<Option<ChainingValue>, Error> {
         content::value(&self.file, self.spans(), span).map_err(|error| self.error(error))
+    }
+
+    /// Reads the whole file for its hash alone.
+    ///
+    /// # Errors
+    /// It cannot be read, or is shorter than it was.
+    pub fn hash(&self) -> Result<Hash, Error> {
+        content::whole_hash(&self.file, self.size()).map_err(|error| self.error(error))
     }
 
     /// Whether the file is still the one that was found, and under its name: size,

@@ -194,7 +194,7 @@ impl Root {
     }
 
     /// The directory that a path has its last component in.
-    fn parent(&self, path: &RelPath) -> nix::Result<Arc<OwnedFd>> {
+    pub(super) fn parent(&self, path: &RelPath) -> nix::Result<Arc<OwnedFd>> {
         self.beneath.directory(path.split().0)
     }
 

@@ -24,7 +24,7 @@ use nix::fcntl::readlinkat;
 use super::beneath::Beneath;
 use super::names::Names;
 use super::seen::Identity;
-use super::{Error, Root, Seen, SourceFile, What, Why, temporary};
+use super::{Error, Excludes, Root, Seen, SourceFile, What, Why, temporary};
 
 /// What becomes of symbolic links in a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -70,6 +70,7 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct Source {
     links: Links,
+    excludes: Arc<Excludes>,
     starts: VecDeque<Start>,
     levels: Vec<Level>,
     /// Names that starts are sent under.
@@ -147,7 +148,14 @@ impl Source {
     }
 
     fn of(starts: VecDeque<Start>, links: Links) -> Self {
-        Self { links, starts, levels: Vec::new(), given: HashSet::new(), parent: None }
+        let (excludes, levels, given) = (Arc::new(Excludes::none()), Vec::new(), HashSet::new());
+        Self { links, excludes, starts, levels, given, parent: None }
+    }
+
+    /// The same without what is excluded, of which nothing is said.
+    #[must_use]
+    pub fn without(self, excludes: Arc<Excludes>) -> Self {
+        Self { excludes, ..self }
     }
 
     fn begin(&mut self, start: Start) -> Result<Option<Found>, Error> {
@@ -212,6 +220,10 @@ impl Source {
 
     /// Makes something to be sent of what was looked at.
     fn visit(&mut self, place: Place, seen: Seen) -> Result<Option<Found>, Error> {
+        let is_directory = seen.what == What::Directory;
+        if place.path.as_ref().is_some_and(|path| self.excludes.matches(path, is_directory)) {
+            return Ok(None);
+        }
         if seen.what == What::Directory {
             return self.enter(place, seen);
         }
@@ -326,7 +338,7 @@ impl Level {
 
 impl Place {
     fn error(&self, why: impl Into<Why>) -> Error {
-        Error::new(&self.shown, "sent", why)
+        Error::new(&self.shown, "sent", why).about(self.path.as_ref())
     }
 
     /// The directory that it is in, and its name there.

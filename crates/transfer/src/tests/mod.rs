@@ -3,6 +3,7 @@
 mod delivery;
 mod rate;
 mod resume;
+mod sync;
 mod trust;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -106,7 +107,7 @@ fn run<F: Future>(work: F) -> F::Output {
 }
 
 /// Notes what happens.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Notes(Mutex<Vec<String>>);
 
 impl Observer for Notes {
@@ -116,6 +117,10 @@ impl Observer for Notes {
             Event::Failed { reason } => notes.push(format!("failed: {reason}")),
             Event::LeftOut { reason } => notes.push(format!("left out: {reason}")),
             Event::Stored { path } => notes.push(format!("stored: {path}")),
+            Event::Removed { path } => notes.push(format!("removed: {path}")),
+            Event::Planned { path, new, .. } => {
+                notes.push(format!("{}: {path}", if new { "new" } else { "changed" }));
+            }
             _ => {}
         }
     }

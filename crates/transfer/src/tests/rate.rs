@@ -129,7 +129,7 @@ fn a_server_reads_no_faster_than_its_limit() {
         let content = content(OCTETS);
         let path = RelPath::parse(b"file").expect("a name");
         let mtime = Time { seconds: 0, nanoseconds: 0 };
-        let kind = Kind::File { size: OCTETS as u64, mode: 0o600, mtime, inline: None };
+        let kind = Kind::File { size: OCTETS as u64, mode: 0o600, mtime, inline: None, hash: None };
         speaker.say(&Message::Entry { id: 0, path, kind }).await.expect("it is said");
         assert!(matches!(hearer.expect().await, Ok(Message::Have { last: true, .. })));
         let start = Instant::now();

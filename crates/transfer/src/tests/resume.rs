@@ -158,7 +158,7 @@ async fn silent_offer(
     let meta = path.metadata().expect("it is there");
     let nanoseconds = u32::try_from(meta.mtime_nsec()).expect("a part of a second");
     let mtime = Time { seconds: meta.mtime(), nanoseconds };
-    let kind = Kind::File { size, mode: 0o644, mtime, inline: None };
+    let kind = Kind::File { size, mode: 0o644, mtime, inline: None, hash: None };
     let path = RelPath::parse(b"file").expect("a name");
     for message in [
         hello(None),

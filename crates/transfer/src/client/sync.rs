@@ -1,0 +1,127 @@
+//! `sync`: one directory's content becomes another's.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use headroom_transfer_proto::message::Message;
+use headroom_transfer_proto::path::RelPath;
+use tokio::task::spawn_blocking;
+
+use super::Client;
+use crate::delivery::{Destination, Mirror, Observer, Offering, Receiver, Sender, Summary};
+use crate::error::Error;
+use crate::files::{Excludes, Links, Root, Source};
+use crate::rate::Pace;
+
+/// How one directory's content becomes another's.
+#[derive(Debug, Clone)]
+pub struct SyncOptions {
+    /// Remove at the destination what the source has not. If anything could not be
+    /// read or stored, nothing is removed.
+    pub delete: bool,
+    /// Change nothing, and tell what would be done.
+    pub dry_run: bool,
+    /// Compare files by their hashes, not by size and time.
+    pub checksum: bool,
+    /// Count a file as stored only when it is on the disk.
+    pub fsync: bool,
+    /// What is neither sent nor removed.
+    pub excludes: Excludes,
+}
+
+impl Default for SyncOptions {
+    fn default() -> Self {
+        let excludes = Excludes::none();
+        Self { delete: false, dry_run: false, checksum: false, fsync: false, excludes }
+    }
+}
+
+impl SyncOptions {
+    fn offering(&self) -> Offering {
+        if self.checksum { Offering::Hash } else { Offering::Name }
+    }
+
+    fn request(&self, path: Option<RelPath>, upload: bool) -> Message {
+        let &Self { delete, dry_run, checksum, fsync, ref excludes } = self;
+        let exclude = excludes.patterns().to_vec();
+        Message::Sync { path, upload, delete, dry_run, checksum, fsync, exclude }
+    }
+}
+
+impl Client {
+    /// Makes what is in the directory `to` below the server's root like what is in
+    /// `from`. Files whose size and time agree are neither read nor sent; of others
+    /// those spans of 1 MiB are sent that differ from what lies at the same place.
+    ///
+    /// # Errors
+    /// `from` is no directory; else as those of [`Self::put`].
+    pub async fn sync_to(
+        &mut self,
+        from: &Path,
+        to: &[u8],
+        options: &SyncOptions,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
+        if !from.is_dir() {
+            return Err(Error::Usage(format!(
+                "{} is no directory: `sync` makes one directory like another, `put` sends files",
+                from.display()
+            )));
+        }
+        let request = options.request(self.below(to)?, true);
+        let (mut speaker, mut hearer, told_bps) = self.request(&request).await?;
+        let excludes = Arc::new(options.excludes.clone());
+        let pace = Pace::default().and(self.rate_bps).and(told_bps);
+        let source = Source::new([from.join(".")], Links::Keep).without(excludes);
+        let sender = Sender::new(self.connection.clone(), options.offering(), observer, pace);
+        sender.send(source, &mut self.next_id, &mut speaker, &mut hearer).await
+    }
+
+    /// Makes what is in the directory `to` like what is in `from` below the server's
+    /// root, as [`Self::sync_to`] does the other way.
+    ///
+    /// # Errors
+    /// As those of [`Self::get`].
+    pub async fn sync_from(
+        &mut self,
+        from: &[u8],
+        to: &Path,
+        options: &SyncOptions,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
+        let request = options.request(self.below(from)?, false);
+        let (to, make) = (to.to_owned(), !options.dry_run);
+        let destination = spawn_blocking(move || here(&to, make));
+        let (destination, is_missing) =
+            destination.await.map_err(|error| Error::task(&error))??;
+        let (mut speaker, mut hearer, _) = self.request(&request).await?;
+        let SyncOptions { delete, dry_run, fsync, .. } = *options;
+        let excludes = Arc::new(options.excludes.clone());
+        let receiver = Receiver {
+            connection: self.connection.clone(),
+            destination,
+            fsync,
+            observer,
+            claims: None,
+            pace: Pace::default().and(self.rate_bps),
+            sync: Some(Mirror::new(delete, dry_run, is_missing, excludes)),
+        };
+        let summary = receiver.receive(&mut speaker, &mut hearer).await?;
+        speaker.finish().await?;
+        Ok(summary)
+    }
+}
+
+/// The directory of this machine, made where it is missing if that is wished; and
+/// whether it is missing, in which case any other stands in its place.
+fn here(to: &Path, make: bool) -> Result<(Destination, bool), Error> {
+    if make {
+        std::fs::create_dir_all(to).map_err(|cause| Error::System {
+            doing: format!("make the directory {}", to.display()),
+            cause,
+        })?;
+    }
+    let is_missing = !make && !to.exists();
+    let root = Root::open(if is_missing { Path::new(".") } else { to })?;
+    Ok((Destination::directory(&root, None, make)?.0, is_missing))
+}

@@ -1,0 +1,293 @@
+//! The receiver of a sync: says what it has already, asks for the rest, and removes
+//! what the sender has not.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use headroom_transfer_proto::message::{
+    Inline, Kind, MOST_INLINE, MOST_OPEN_FILES, MOST_UNANSWERED, Message, Time,
+};
+use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::Hash;
+
+use super::{Event, Worker};
+use crate::error::Error;
+use crate::files::{Excludes, Fate, Sent, Standing, Surplus, Unequal, What};
+
+/// How the receiver of a sync goes about it.
+#[derive(Debug)]
+pub(crate) struct Mirror {
+    delete: bool,
+    dry_run: bool,
+    /// The directory is not there, and in a dry run it is not made.
+    is_missing: bool,
+    excludes: Arc<Excludes>,
+    /// What is here and was not named by the sender so far.
+    surplus: Option<Surplus>,
+    /// Large files that wait until fewer are open.
+    waiting: VecDeque<(u64, RelPath, Kind)>,
+    /// Small files whose content was asked for.
+    wanted: HashMap<u64, Small>,
+}
+
+#[derive(Debug)]
+struct Small {
+    path: RelPath,
+    mode: u32,
+    mtime: Time,
+}
+
+impl Mirror {
+    pub(crate) fn new(
+        delete: bool,
+        dry_run: bool,
+        is_missing: bool,
+        excludes: Arc<Excludes>,
+    ) -> Self {
+        let (waiting, wanted) = (VecDeque::new(), HashMap::new());
+        Self { delete, dry_run, is_missing, excludes, surplus: None, waiting, wanted }
+    }
+}
+
+impl Worker {
+    pub(super) fn begin_sync(&mut self) {
+        let Some(sync) = self.sync.as_mut().filter(|sync| sync.delete && !sync.is_missing) else {
+            return;
+        };
+        match Surplus::new(self.destination.root.clone(), Arc::clone(&sync.excludes)) {
+            Ok(surplus) => sync.surplus = Some(surplus),
+            Err(error) => self.not_removed(&error.to_string(), true),
+        }
+    }
+
+    /// Whether no file of a sync waits to be begun, and no content is to come.
+    pub(super) fn waits_for_none(&self) -> bool {
+        self.sync.as_ref().is_none_or(|sync| sync.waiting.is_empty() && sync.wanted.is_empty())
+    }
+
+    /// Begins large files, as many as may be open.
+    pub(super) fn begin_waiting(&mut self) -> Result<(), Error> {
+        while self.files.len() < MOST_OPEN_FILES {
+            let next = self.sync.as_mut().and_then(|sync| sync.waiting.pop_front());
+            let Some((id, path, kind)) = next else { return Ok(()) };
+            if self.files.contains_key(&id) {
+                return Err(twice());
+            }
+            self.store(id, &path, kind)?;
+        }
+        Ok(())
+    }
+
+    /// In a sync, answers what is there already and asks for small files; gives back
+    /// what is to be stored at once.
+    pub(super) fn compare(
+        &mut self,
+        id: u64,
+        path: &RelPath,
+        kind: Kind,
+    ) -> Result<Option<Kind>, Error> {
+        let Some(sync) = &self.sync else { return Ok(Some(kind)) };
+        let (dry_run, is_missing) = (sync.dry_run, sync.is_missing);
+        let sent = match &kind {
+            Kind::Directory { mode, .. } => Sent::Directory { mode: *mode },
+            Kind::Symlink { target } => Sent::Symlink { target },
+            Kind::File { size, mode, mtime, hash, .. } => {
+                let hash = hash.map(Hash::from_bytes);
+                Sent::File { size: *size, mode: *mode, mtime: *mtime, hash }
+            }
+        };
+        let standing = match is_missing {
+            true => Ok(Standing::Missing),
+            false => self.destination.root.compare(path, &sent),
+        };
+        self.met(path, matches!(kind, Kind::Directory { .. }))?;
+        let standing = match standing {
+            Ok(standing) => standing,
+            Err(error) => {
+                self.failed(id, &error.to_string());
+                return Ok(None);
+            }
+        };
+        if standing == Standing::Same {
+            if let (false, Kind::Directory { mode, mtime }) = (dry_run, &kind) {
+                self.seal_later(path, *mode, *mtime);
+            }
+            self.current(id, &kind);
+            return Ok(None);
+        }
+        if let Standing::Clash(here) = standing
+            && !self.clear_way(path, here, &kind)
+        {
+            self.failed(id, &format!("{path} cannot be stored: {here} is here under that name; remove or rename it first"));
+            return Ok(None);
+        }
+        if dry_run {
+            self.planned(id, path, &kind, standing);
+            return Ok(None);
+        }
+        if let (Standing::Resealed, Kind::File { mode, mtime, .. }) = (standing, &kind) {
+            match self.destination.root.reseal(path, *mode, *mtime) {
+                Ok(()) => self.current(id, &kind),
+                Err(error) => self.failed(id, &error.to_string()),
+            }
+            return Ok(None);
+        }
+        self.ask(id, path, kind)
+    }
+
+    /// The content of a small file has come.
+    pub(super) fn content(&mut self, id: u64, inline: &Inline) -> Result<(), Error> {
+        let wanted = self.sync.as_mut().and_then(|sync| sync.wanted.remove(&id));
+        let Some(Small { path, mode, mtime }) = wanted else {
+            return Err(Error::Protocol("it sends the content of a file unasked".to_owned()));
+        };
+        match self.store_small(&path, inline, mode, mtime) {
+            Ok(()) => self.stored(id, &path),
+            Err(error) => self.failed(id, &error.to_string()),
+        }
+        Ok(())
+    }
+
+    /// The sender has something of this name that it does not send.
+    pub(super) fn passed(&mut self, path: &RelPath) -> Result<(), Error> {
+        if self.sync.is_none() {
+            return Err(Error::Protocol("it names what it does not send".to_owned()));
+        }
+        self.met(path, false)
+    }
+
+    /// Whether a small file was asked for and is not to come.
+    pub(super) fn is_withdrawn(&mut self, id: u64) -> bool {
+        self.sync.as_mut().is_some_and(|sync| sync.wanted.remove(&id).is_some())
+    }
+
+    /// Removes what the sender has not, if all went well.
+    pub(super) fn end_sync(&mut self) {
+        let Some(sync) = &mut self.sync else { return };
+        let (excludes, dry_run) = (Arc::clone(&sync.excludes), sync.dry_run);
+        let Some(surplus) = sync.surplus.take() else { return };
+        if self.shared.counts.get().failed > 0 {
+            let reason = "nothing was removed at the destination, because not everything could be read or stored";
+            return self.not_removed(reason, false);
+        }
+        let surplus = match surplus.finish() {
+            Ok(surplus) => surplus,
+            Err(error) => return self.not_removed(&error.to_string(), true),
+        };
+        let root = self.destination.root.clone();
+        for path in surplus {
+            root.remove_tree(&path, &excludes, dry_run, &mut |fate| self.fate(fate));
+        }
+    }
+
+    /// The sender has this name: what is here under it is not to be removed.
+    fn met(&mut self, path: &RelPath, is_directory: bool) -> Result<(), Error> {
+        let Some(sync) = &mut self.sync else { return Ok(()) };
+        let Some(surplus) = &mut sync.surplus else { return Ok(()) };
+        match surplus.pass(path, is_directory) {
+            Ok(()) => Ok(()),
+            Err(Unequal::Disorder) => {
+                Err(Error::Protocol("it does not name files in the order of a walk".to_owned()))
+            }
+            Err(error) => {
+                sync.surplus = None;
+                self.not_removed(&error.to_string(), true);
+                Ok(())
+            }
+        }
+    }
+
+    fn current(&self, id: u64, kind: &Kind) {
+        let octets = if let Kind::File { size, .. } = kind { *size } else { 0 };
+        self.shared.counts.add(|counts| {
+            counts.unchanged += 1;
+            counts.kept += octets;
+        });
+        self.shared.observer.event(Event::Kept { octets });
+        self.say(Message::Current { id });
+    }
+
+    fn planned(&self, id: u64, path: &RelPath, kind: &Kind, standing: Standing) {
+        let octets = match (standing, kind) {
+            (Standing::Resealed, _) => 0,
+            (_, Kind::File { size, .. }) => *size,
+            _ => 0,
+        };
+        let new = standing == Standing::Missing;
+        self.shared.counts.add(|counts| {
+            counts.stored += 1;
+            counts.moved += octets;
+        });
+        self.shared.observer.event(Event::Planned { path, octets, new });
+        self.say(Message::Planned { id, octets, new });
+    }
+
+    /// Removes what is of another kind than what comes: a file for a directory, and
+    /// a directory, if that may be removed, for a file. Whether it may be.
+    fn clear_way(&self, path: &RelPath, here: What, kind: &Kind) -> bool {
+        let Some(sync) = &self.sync else { return false };
+        let (delete, dry_run, excludes) = (sync.delete, sync.dry_run, Arc::clone(&sync.excludes));
+        let is_directory = matches!(kind, Kind::Directory { .. });
+        let may = match here {
+            What::File | What::Symlink => is_directory,
+            What::Directory => delete,
+            What::Pipe | What::Socket | What::Device => false,
+        };
+        if may {
+            let root = &self.destination.root;
+            root.remove_tree(path, &excludes, dry_run, &mut |fate| self.fate(fate));
+        }
+        may
+    }
+
+    /// Asks for what is to come, or gives it back to be stored at once.
+    fn ask(&mut self, id: u64, path: &RelPath, kind: Kind) -> Result<Option<Kind>, Error> {
+        let Some(sync) = &mut self.sync else { return Ok(Some(kind)) };
+        let Kind::File { size, mode, mtime, inline: None, .. } = kind else {
+            return Ok(Some(kind));
+        };
+        if sync.waiting.len() + sync.wanted.len() >= MOST_UNANSWERED {
+            return Err(Error::Protocol(format!(
+                "it offers more than {MOST_UNANSWERED} files without an answer"
+            )));
+        }
+        if sync.wanted.contains_key(&id) {
+            return Err(twice());
+        }
+        if size <= MOST_INLINE as u64 {
+            sync.wanted.insert(id, Small { path: path.clone(), mode, mtime });
+            self.say(Message::Wanted { id });
+        } else {
+            sync.waiting.push_back((id, path.clone(), kind));
+        }
+        Ok(None)
+    }
+
+    fn fate(&self, fate: Fate) {
+        match fate {
+            Fate::Removed(path) => {
+                self.shared.counts.add(|counts| counts.removed += 1);
+                self.shared.observer.event(Event::Removed { path: &path });
+                self.say(Message::Removed { path });
+            }
+            Fate::Kept(path) => {
+                let reason = format!("{path} stays: something excluded or unfinished is in it");
+                self.not_removed(&reason, false);
+            }
+            Fate::Failed(error) => self.not_removed(&error.to_string(), true),
+        }
+    }
+
+    fn not_removed(&self, reason: &str, failed: bool) {
+        if failed {
+            self.count_failed(reason);
+        } else {
+            self.shared.observer.event(Event::LeftOut { reason });
+        }
+        self.say(Message::Left { reason: reason.to_owned(), failed });
+    }
+}
+
+fn twice() -> Error {
+    Error::Protocol("it offers something twice".to_owned())
+}

@@ -1,0 +1,99 @@
+//! The sender of a sync: hears what is there already, and sends small files that
+//! are wanted.
+
+use std::sync::Arc;
+
+use headroom_transfer_proto::message::{MOST_INLINE, Message};
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+
+use super::{Event, Offering, Shared, content, plain};
+use crate::control::unexpected;
+use crate::error::Error;
+use crate::files::SourceFile;
+
+/// Files whose content is to be sent. They are no more than have no answer.
+pub(super) type Wanted = mpsc::UnboundedSender<(u64, SourceFile)>;
+
+impl Shared {
+    /// Reads and sends what is wanted, one file after the other.
+    pub(super) fn send_contents(self: &Arc<Self>, say: &mpsc::Sender<Message>) -> Wanted {
+        let (wanted, mut wants) = mpsc::unbounded_channel();
+        if self.offering != Offering::Content {
+            let (shared, say) = (Arc::clone(self), say.clone());
+            spawn_blocking(move || {
+                while let Some((id, file)) = wants.blocking_recv() {
+                    if !shared.send_content(id, &file, &say) {
+                        return;
+                    }
+                }
+            });
+        }
+        wanted
+    }
+
+    /// Hears what only the receiver of a sync says.
+    pub(super) fn hear_of_sync(&self, message: Message, wanted: &Wanted) -> Result<(), Error> {
+        if self.offering == Offering::Content {
+            return Err(unexpected(&message));
+        }
+        match message {
+            Message::Wanted { id } => {
+                let mut offered = self.offered();
+                let entry = offered.get_mut(&id).filter(|entry| entry.octets <= MOST_INLINE as u64);
+                let Some(file) = entry.and_then(|entry| entry.file.take()) else {
+                    return Err(Error::Protocol("it wants what is not offered so".to_owned()));
+                };
+                // the reader has ended only where the delivery has
+                let _ = wanted.send((id, file));
+            }
+            Message::Current { id } => {
+                let octets = self.answered(id)?.octets;
+                self.counts.add(|counts| {
+                    counts.unchanged += 1;
+                    counts.kept += octets;
+                });
+                self.observer.event(Event::Kept { octets });
+            }
+            Message::Planned { id, octets, new } => {
+                let entry = self.answered(id)?;
+                self.counts.add(|counts| {
+                    counts.stored += 1;
+                    counts.moved = counts.moved.saturating_add(octets);
+                });
+                self.observer.event(Event::Planned { path: &entry.path, octets, new });
+            }
+            Message::Removed { path } => {
+                self.counts.add(|counts| counts.removed += 1);
+                self.observer.event(Event::Removed { path: &path });
+            }
+            Message::Left { reason, failed: true } => self.failed(&plain(&reason)),
+            Message::Left { reason, failed: false } => {
+                self.observer.event(Event::LeftOut { reason: &plain(&reason) });
+            }
+            other => return Err(unexpected(&other)),
+        }
+        Ok(())
+    }
+
+    /// Whether the delivery goes on.
+    fn send_content(&self, id: u64, file: &SourceFile, say: &mpsc::Sender<Message>) -> bool {
+        let message = match content(file) {
+            Ok(inline) => {
+                let octets = inline.content.len() as u64;
+                let take = self.pace.take(inline.content.len());
+                tokio::runtime::Handle::current().block_on(take);
+                self.counts.add(|counts| counts.moved += octets);
+                self.observer.event(Event::Moved { octets });
+                Message::Content { id, inline }
+            }
+            Err(reason) => {
+                let entry = self.offered().remove(&id);
+                self.failed(&reason);
+                drop(entry);
+                Message::Withdrawn { id, reason }
+            }
+        };
+        say.blocking_send(message).is_ok()
+    }
+}

@@ -1,0 +1,125 @@
+//! Whether what is to be stored is there already, by what the file system says of
+//! it or by its hash.
+
+use std::os::unix::ffi::OsStringExt;
+
+use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::Hash;
+use nix::fcntl::{OFlag, readlinkat};
+use nix::sys::stat::{Mode, fchmod};
+
+use super::partial::open_ordinary;
+use super::seen::set_mtime;
+use super::{Error, Root, Time, What, Why, content};
+
+/// What a sender has under a name.
+#[derive(Debug, Clone, Copy)]
+pub enum Sent<'a> {
+    /// A directory.
+    Directory {
+        /// Permission bits.
+        mode: u32,
+    },
+    /// A symbolic link.
+    Symlink {
+        /// What it holds.
+        target: &'a [u8],
+    },
+    /// A file.
+    File {
+        /// Octets.
+        size: u64,
+        /// Permission bits.
+        mode: u32,
+        /// When it was changed.
+        mtime: Time,
+        /// Its hash, if files are compared by that and not by size and time.
+        hash: Option<Hash>,
+    },
+}
+
+/// What has a name here, compared with what a sender has under it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing.
+    Missing,
+    /// The same.
+    Same,
+    /// The same, with other permissions or another time.
+    Resealed,
+    /// The same kind of thing, with other content.
+    Other,
+    /// Another kind of thing.
+    Clash(What),
+}
+
+impl Root {
+    /// Compares what has a name with what a sender has under it.
+    ///
+    /// # Errors
+    /// It cannot be looked at, or not be read.
+    pub fn compare(&self, path: &RelPath, sent: &Sent<'_>) -> Result<Standing, Error> {
+        let here = match self.look(path) {
+            Ok(Some(here)) => here,
+            Ok(None) => return Ok(Standing::Missing),
+            // in a dry run what is above it may not be there
+            Err(error) if matches!(error.why(), Why::Missing) => return Ok(Standing::Missing),
+            Err(error) => return Err(error),
+        };
+        let sealed = |same| if same { Standing::Same } else { Standing::Resealed };
+        Ok(match (sent, here.what) {
+            (Sent::Directory { mode }, What::Directory) => sealed(mode & 0o777 == here.mode),
+            (Sent::Symlink { target }, What::Symlink) => {
+                let held = self.held_by_link(path)?;
+                if held == *target { Standing::Same } else { Standing::Other }
+            }
+            (Sent::File { size, .. }, What::File) if *size != here.size => Standing::Other,
+            (Sent::File { mode, mtime, hash: None, .. }, What::File) => {
+                match is_time(here.mtime, *mtime) {
+                    true => sealed(mode & 0o777 == here.mode),
+                    false => Standing::Other,
+                }
+            }
+            (Sent::File { mode, mtime, hash: Some(hash), .. }, What::File) => {
+                match self.hash(path)? == *hash {
+                    true => sealed(mode & 0o777 == here.mode && is_time(here.mtime, *mtime)),
+                    false => Standing::Other,
+                }
+            }
+            (_, what) => Standing::Clash(what),
+        })
+    }
+
+    /// Gives a file that is there permissions and time.
+    ///
+    /// # Errors
+    /// It is no file, or not this user's.
+    pub fn reseal(&self, path: &RelPath, mode: u32, mtime: Time) -> Result<(), Error> {
+        let reseal = || -> Result<(), Why> {
+            let directory = self.parent(path)?;
+            let (file, _) = open_ordinary(&directory, path.name(), OFlag::O_RDONLY)?;
+            fchmod(&file, Mode::from_bits_truncate(mode & 0o777))?;
+            Ok(set_mtime(&file, mtime)?)
+        };
+        reseal().map_err(|why| Error::new(path.as_bytes(), "given its mode and time", why))
+    }
+
+    fn held_by_link(&self, path: &RelPath) -> Result<Vec<u8>, Error> {
+        let read = || Ok::<_, Why>(readlinkat(self.parent(path)?, path.name())?.into_vec());
+        read().map_err(|why| Error::new(path.as_bytes(), "read", why))
+    }
+
+    fn hash(&self, path: &RelPath) -> Result<Hash, Error> {
+        let hash = || {
+            let directory = self.parent(path)?;
+            let (file, seen) = open_ordinary(&directory, path.name(), OFlag::O_RDONLY)?;
+            content::whole_hash(&file, seen.size).map_err(Why::of)
+        };
+        hash().map_err(|why| Error::new(path.as_bytes(), "read", why))
+    }
+}
+
+/// Whether a file here has the sender's time. A file system may keep seconds only.
+fn is_time(here: Time, sent: Time) -> bool {
+    here.seconds == sent.seconds && (here.nanoseconds == 0 || here.nanoseconds == sent.nanoseconds)
+}

@@ -1,0 +1,296 @@
+//! What lies below a root and is not in another tree: found while the names of
+//! that tree go by in the order of a walk, and removed.
+
+use std::cmp::Ordering;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use headroom_transfer_proto::path::RelPath;
+
+use super::names::Names;
+use super::{Error, Excludes, Root, Seen, What, Why, temporary};
+
+/// Octets of names that are to be removed.
+const MOST_OCTETS: usize = 32 << 20;
+/// Names of directories within each other that are in memory at once.
+const MOST_NAMES: usize = 1 << 18;
+
+/// Compares a root with a tree whose names come in the order of a walk: those of
+/// one directory in the order of their octets, a directory before what is in it.
+#[derive(Debug)]
+pub struct Surplus {
+    root: Root,
+    excludes: Arc<Excludes>,
+    levels: Vec<Level>,
+    last: Option<RelPath>,
+    found: Vec<RelPath>,
+    octets: usize,
+}
+
+/// Why a comparison cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Unequal {
+    /// A name came that does not follow the last.
+    #[error("names do not come in the order of a walk")]
+    Disorder,
+    /// More is to be removed than is kept in mind.
+    #[error(
+        "nothing is removed: more names would be than are kept in mind ({} MiB of them); remove some of them yourself",
+        MOST_OCTETS >> 20
+    )]
+    TooMany,
+    /// Large directories lie within each other.
+    #[error(
+        "nothing is removed: directories within each other have more than {MOST_NAMES} names together"
+    )]
+    TooWide,
+    /// What lies here cannot be read.
+    #[error(transparent)]
+    Files(#[from] Error),
+}
+
+/// What became of something that was to be removed.
+#[derive(Debug)]
+pub enum Fate {
+    /// It is gone, or would be.
+    Removed(RelPath),
+    /// A directory stays for what is in it: something excluded, or unfinished.
+    Kept(RelPath),
+    /// It cannot be removed.
+    Failed(Error),
+}
+
+/// A directory whose names are gone through.
+#[derive(Debug)]
+struct Level {
+    path: Option<RelPath>,
+    names: Names,
+    /// The next name, if it was looked at and not used.
+    next: Option<(RelPath, Seen)>,
+    /// Open while this is the last level.
+    directory: Option<Arc<OwnedFd>>,
+    /// Whether nothing stays in it.
+    is_emptied: bool,
+}
+
+impl Surplus {
+    /// Begins at the top of a root.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn new(root: Root, excludes: Arc<Excludes>) -> Result<Self, Error> {
+        let top = Level::open(&root, None)?;
+        let levels = vec![top];
+        Ok(Self { root, excludes, levels, last: None, found: Vec::new(), octets: 0 })
+    }
+
+    /// The tree has this name. A directory that is here too is gone through next.
+    ///
+    /// # Errors
+    /// The comparison ends: nothing is to be removed.
+    pub fn pass(&mut self, path: &RelPath, is_directory: bool) -> Result<(), Unequal> {
+        if self.last.as_ref().is_some_and(|last| in_walk(last, path) != Ordering::Less) {
+            return Err(Unequal::Disorder);
+        }
+        self.last = Some(path.clone());
+        let parent = path.parent();
+        while let Some(level) = self.levels.last() {
+            if is_at_or_below(parent.as_ref(), level.path.as_ref()) {
+                break;
+            }
+            self.leave()?;
+        }
+        if self.levels.last().is_some_and(|level| level.path == parent) {
+            self.skip_to(Some(path))?;
+        }
+        if !is_directory || !self.is_directory(path)? {
+            return Ok(());
+        }
+        if let Some(level) = self.levels.last_mut() {
+            level.directory = None;
+        }
+        self.levels.push(Level::open(&self.root, Some(path.clone()))?);
+        Ok(())
+    }
+
+    fn is_directory(&self, path: &RelPath) -> Result<bool, Unequal> {
+        match self.root.look(path) {
+            Ok(seen) => Ok(seen.is_some_and(|seen| seen.what == What::Directory)),
+            // in a dry run what is above it may not be there
+            Err(error) if matches!(error.why(), Why::Missing | Why::Detour) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The tree has no more names: this is what it has not, in the order of a walk
+    /// of each directory, without what is below it.
+    ///
+    /// # Errors
+    /// The comparison ends: nothing is to be removed.
+    pub fn finish(mut self) -> Result<Vec<RelPath>, Unequal> {
+        while !self.levels.is_empty() {
+            self.leave()?;
+        }
+        Ok(self.found)
+    }
+
+    /// What is left of the last level is too much.
+    fn leave(&mut self) -> Result<(), Unequal> {
+        self.skip_to(None)?;
+        self.levels.pop();
+        Ok(())
+    }
+
+    /// Names before that one are too much; with none, all are.
+    fn skip_to(&mut self, path: Option<&RelPath>) -> Result<(), Unequal> {
+        let Some(level) = self.levels.last_mut() else { return Ok(()) };
+        while let Some((name, seen)) = level.next(&self.root)? {
+            match path.map_or(Ordering::Less, |path| name.name().cmp(path.name())) {
+                Ordering::Less => {}
+                Ordering::Equal => break,
+                Ordering::Greater => {
+                    level.next = Some((name, seen));
+                    break;
+                }
+            }
+            if self.excludes.matches(&name, seen.what == What::Directory) {
+                continue;
+            }
+            self.octets += name.as_bytes().len() + size_of::<RelPath>();
+            if self.octets > MOST_OCTETS {
+                return Err(Unequal::TooMany);
+            }
+            self.found.push(name);
+        }
+        let held: usize = self.levels.iter().map(|level| level.names.held()).sum();
+        if held > MOST_NAMES { Err(Unequal::TooWide) } else { Ok(()) }
+    }
+}
+
+impl Root {
+    /// Removes something and all that is in it, but for what is excluded; or, in a
+    /// dry run, says what would be removed. No link is followed.
+    pub fn remove_tree(
+        &self,
+        path: &RelPath,
+        excludes: &Excludes,
+        dry_run: bool,
+        each: &mut dyn FnMut(Fate),
+    ) {
+        let is_directory = match self.look(path) {
+            Ok(None) => return,
+            Ok(Some(seen)) => seen.what == What::Directory,
+            Err(error) => return each(Fate::Failed(error)),
+        };
+        let remove = |path: RelPath| match if dry_run { Ok(()) } else { self.remove(&path) } {
+            Ok(()) => Fate::Removed(path),
+            Err(error) if matches!(error.why(), Why::NotEmpty) => Fate::Kept(path),
+            Err(error) => Fate::Failed(error),
+        };
+        if !is_directory {
+            return each(remove(path.clone()));
+        }
+        let mut levels = Vec::new();
+        match Level::open(self, Some(path.clone())) {
+            Ok(level) => levels.push(level),
+            Err(error) => return each(Fate::Failed(error)),
+        }
+        while let Some(level) = levels.last_mut() {
+            match level.next(self) {
+                Ok(Some((name, seen))) => {
+                    if excludes.matches(&name, seen.what == What::Directory) {
+                        level.is_emptied = false;
+                    } else if seen.what == What::Directory {
+                        level.directory = None;
+                        match Level::open(self, Some(name)) {
+                            Ok(inner) => levels.push(inner),
+                            Err(error) => {
+                                level.is_emptied = false;
+                                each(Fate::Failed(error));
+                            }
+                        }
+                    } else {
+                        let fate = remove(name);
+                        level.is_emptied &= matches!(fate, Fate::Removed(_));
+                        each(fate);
+                    }
+                }
+                end => {
+                    let Some(Level { path: Some(path), is_emptied, .. }) = levels.pop() else {
+                        return;
+                    };
+                    let fate = match end {
+                        Err(error) => Fate::Failed(error),
+                        Ok(_) if is_emptied => remove(path),
+                        Ok(_) => Fate::Kept(path),
+                    };
+                    if let Some(outer) = levels.last_mut() {
+                        outer.is_emptied &= matches!(fate, Fate::Removed(_));
+                    }
+                    each(fate);
+                }
+            }
+        }
+    }
+}
+
+impl Level {
+    fn open(root: &Root, path: Option<RelPath>) -> Result<Self, Error> {
+        let mut level =
+            Self { path, names: Names::new(), next: None, directory: None, is_emptied: true };
+        level.directory(root)?;
+        Ok(level)
+    }
+
+    fn directory(&mut self, root: &Root) -> Result<Arc<OwnedFd>, Error> {
+        if let Some(directory) = &self.directory {
+            return Ok(Arc::clone(directory));
+        }
+        let path = self.path.as_ref().map(RelPath::as_bytes);
+        let directory = root.beneath().directory(path).map_err(|error| self.error(error))?;
+        self.directory = Some(Arc::clone(&directory));
+        Ok(directory)
+    }
+
+    /// The next name, and what it is. Unfinished files are passed over.
+    fn next(&mut self, root: &Root) -> Result<Option<(RelPath, Seen)>, Error> {
+        if let Some(next) = self.next.take() {
+            return Ok(Some(next));
+        }
+        let directory = self.directory(root)?;
+        while let Some(name) = self.names.next(&directory) {
+            let name = name.map_err(|error| self.error(error))?;
+            if temporary::is_temporary(&name) {
+                continue;
+            }
+            let seen = match Seen::at(&directory, &name, false) {
+                // removed just now
+                Err(nix::errno::Errno::ENOENT) => continue,
+                seen => seen.map_err(|error| self.error(error))?,
+            };
+            let path = match &self.path {
+                Some(path) => path.child(&name),
+                None => RelPath::single(&name),
+            };
+            return Ok(Some((path.map_err(|error| self.error(Why::Path(error)))?, seen)));
+        }
+        Ok(None)
+    }
+
+    fn error(&self, why: impl Into<Why>) -> Error {
+        Error::new(self.path.as_ref().map_or(b".", RelPath::as_bytes), "compared", why)
+    }
+}
+
+/// Which of two names a walk meets first.
+fn in_walk(one: &RelPath, other: &RelPath) -> Ordering {
+    one.components().cmp(other.components())
+}
+
+fn is_at_or_below(path: Option<&RelPath>, directory: Option<&RelPath>) -> bool {
+    let Some(directory) = directory else { return true };
+    path.is_some_and(|path| {
+        let rest = path.as_bytes().strip_prefix(directory.as_bytes());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    })
+}
