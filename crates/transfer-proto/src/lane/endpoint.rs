@@ -194,6 +194,9 @@ impl<K: Keys> Lane<K> {
         if asks || matches!(payload, Payload::Data { .. }) {
             self.arrivals.wants_feedback(now, asks);
         }
+        if !matches!(payload, Payload::Path(_)) {
+            self.paths.confirm();
+        }
         match payload {
             Payload::Data { file, offset, octets } => {
                 return Ok(Received::Data { file, offset, octets });

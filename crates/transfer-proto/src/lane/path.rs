@@ -25,6 +25,9 @@ struct Place {
     challenge: Option<([u8; 8], Duration)>,
     challenges: u32,
     responses: Vec<[u8; 8]>,
+    /// When it was validated, or reminded that it has not shown the same, and how
+    /// often it was.
+    reminded: (Duration, u32),
 }
 
 impl Place {
@@ -37,7 +40,20 @@ impl Place {
             challenge: None,
             challenges: 0,
             responses: Vec::new(),
+            reminded: (Duration::ZERO, 0),
         }
+    }
+
+    fn validate(&mut self, now: Duration) -> Duration {
+        self.validated = true;
+        self.reminded = (now, 0);
+        self.challenge.take().map_or(Duration::ZERO, |(_, at)| now.saturating_sub(at))
+    }
+
+    /// When the next reminder is due, each twice as late as the one before.
+    fn remind_at(&self, timeout: Duration) -> Option<Duration> {
+        let (at, reminders) = self.reminded;
+        self.validated.then(|| at + timeout * (1 << reminders.min(6)))
     }
 
     /// When the next challenge is due, each twice as late as the one before.
@@ -56,6 +72,9 @@ impl Place {
 pub(crate) struct Paths {
     /// The end that opened the lane: its challenges need no one's leave.
     opener: bool,
+    /// Whether the other end is known to have validated this one, or to need it not.
+    /// Until then it may have used up what it may send, and wait for a packet.
+    confirmed: bool,
     active: Option<Place>,
     candidate: Option<Place>,
     seed: [u8; 32],
@@ -81,7 +100,8 @@ impl Paths {
     /// random: challenges are made of it.
     pub(crate) fn new(peer: Option<SocketAddr>, seed: [u8; 32]) -> Self {
         let active = peer.map(Place::new);
-        Self { opener: peer.is_some(), active, candidate: None, seed, tokens: 0 }
+        let opener = peer.is_some();
+        Self { opener, confirmed: !opener, active, candidate: None, seed, tokens: 0 }
     }
 
     /// Where data may go.
@@ -116,6 +136,11 @@ impl Paths {
         }
     }
 
+    /// Notes that the other end sends something else than path packets.
+    pub(crate) fn confirm(&mut self) {
+        self.confirmed = true;
+    }
+
     /// Notes a challenge or an answer that came from `from`.
     pub(crate) fn answer(
         &mut self,
@@ -138,19 +163,17 @@ impl Paths {
                 && place.challenge.is_some_and(|(token, _)| token == response)
         };
         if let Some(place) = self.active.as_mut().filter(answers) {
-            place.validated = true;
-            let since = place.challenge.take().map_or(now, |(_, at)| at);
-            return Some(Change::Validated(now.saturating_sub(since)));
+            return Some(Change::Validated(place.validate(now)));
         }
         self.candidate.as_mut().filter(answers)?;
         let mut place = self.candidate.take()?;
-        place.validated = true;
-        let since = place.challenge.take().map_or(now, |(_, at)| at);
+        let rtt = place.validate(now);
         let before = self.active.replace(place)?;
-        Some(Change::Moved {
-            elsewhere: before.address.ip() != from.ip(),
-            rtt: now.saturating_sub(since),
-        })
+        if !before.validated {
+            // the first packet came from elsewhere: nothing was sent there yet
+            return Some(Change::Validated(rtt));
+        }
+        Some(Change::Moved { elsewhere: before.address.ip() != from.ip(), rtt })
     }
 
     /// A path packet that is to be sent now, of `len` octets sealed, and where to.
@@ -171,8 +194,13 @@ impl Paths {
         for (place, first) in [(&mut self.active, true), (&mut self.candidate, false)] {
             let Some(place) = place else { continue };
             let challenge = place.challenge_at(timeout).is_some_and(|at| at <= now);
-            if !challenge && place.responses.is_empty() {
+            let remind =
+                first && !self.confirmed && place.remind_at(timeout).is_some_and(|at| at <= now);
+            if !challenge && !remind && place.responses.is_empty() {
                 continue;
+            }
+            if remind {
+                place.reminded = (now, place.reminded.1.saturating_add(1));
             }
             let allowed = place.validated
                 || (opener && first)
@@ -207,12 +235,12 @@ impl Paths {
                     || (!*first && place.challenges >= MAX_CHALLENGES)
                     || place.sent + len as u64 <= place.received.saturating_mul(AMPLIFICATION)
             })
-            .filter_map(|(place, _)| {
-                if place.responses.is_empty() {
-                    place.challenge_at(timeout)
-                } else {
-                    Some(Duration::ZERO)
+            .filter_map(|(place, first)| {
+                if !place.responses.is_empty() {
+                    return Some(Duration::ZERO);
                 }
+                let reminder = || place.remind_at(timeout).filter(|_| first && !self.confirmed);
+                place.challenge_at(timeout).or_else(reminder)
             })
             .min()
     }
@@ -286,6 +314,47 @@ mod tests {
         let change = paths.answer(later + now, address(2), &answer);
         assert_eq!(change, Some(Change::Moved { elsewhere: false, rtt: now }));
         assert_eq!(paths.validated(), Some(address(2)));
+    }
+
+    #[test]
+    fn a_server_that_may_send_no_more_is_reminded() {
+        let [mut client, mut server] =
+            [Some(address(1)), None].map(|peer| Paths::new(peer, [1; 32]));
+        let (_, path) = client.poll(Duration::ZERO, TIMEOUT, LEN).expect("a challenge");
+        server.received(address(2), LEN, true);
+        server.answer(Duration::ZERO, address(2), &path);
+        // one answer comes back, and all that the server asks is lost
+        let mut now = Duration::ZERO;
+        while let Some(at) = server.timeout(TIMEOUT, LEN) {
+            now = now.max(at);
+            let (to, path) = server.poll(now, TIMEOUT, LEN).expect("it is due");
+            server.sent(to, LEN);
+            client.answer(now, address(1), &Path { challenge: None, ..path });
+        }
+        assert_eq!((client.validated(), server.validated()), (Some(address(1)), None));
+        let at = client.timeout(TIMEOUT, LEN).expect("a reminder");
+        assert!(client.poll(at, TIMEOUT, LEN).is_some() && client.poll(at, TIMEOUT, LEN).is_none());
+        server.received(address(2), LEN, true);
+        let at = server.timeout(TIMEOUT, LEN).expect("another challenge");
+        assert!(server.poll(at.max(now), TIMEOUT, LEN).is_some());
+        client.confirm();
+        assert_eq!(client.timeout(TIMEOUT, LEN), None);
+    }
+
+    #[test]
+    fn a_peer_whose_first_packet_came_from_another_port_is_validated() {
+        let mut paths = Paths::new(None, [1; 32]);
+        let now = Duration::from_millis(10);
+        for port in [1, 2] {
+            paths.received(address(port), LEN, true);
+            let (to, path) = paths.poll(now, TIMEOUT, LEN).expect("a challenge");
+            assert_eq!(to, address(port));
+            let answer = Path { challenge: None, response: path.challenge };
+            if port == 2 {
+                let change = paths.answer(now * 2, to, &answer);
+                assert_eq!(change, Some(Change::Validated(now)), "data begins to flow");
+            }
+        }
     }
 
     #[test]
