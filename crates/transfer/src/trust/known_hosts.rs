@@ -49,6 +49,11 @@ impl KnownHosts {
             }
             Ok(text) => text,
         };
+        Self::parse(path, text)
+    }
+
+    /// Reads the text of the file at `path`.
+    pub fn parse(path: &Path, text: String) -> Result<Self, Error> {
         let mut known = Vec::new();
         for (line, content) in (1..).zip(text.lines()) {
             let content = content.trim();

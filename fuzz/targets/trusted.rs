@@ -1,0 +1,32 @@
+//! Any text as `authorized_keys` and as `known_hosts`: read, or refused with the line.
+#![no_main]
+
+use std::path::Path;
+
+use headroom_transfer::trust::{AuthorizedKeys, KnownHosts, Standing};
+use headroom_transfer::{Fingerprint, PublicKey};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|octets: &[u8]| {
+    let Ok(text) = str::from_utf8(octets) else { return };
+    let lines = text.lines().count();
+    match AuthorizedKeys::parse(text) {
+        Ok(keys) => assert!(keys.len() <= lines && keys.is_empty() == (keys.len() == 0)),
+        Err((line, cause)) => assert!((1..=lines).contains(&line) && !cause.is_empty()),
+    }
+    if let Ok(hosts) = KnownHosts::parse(Path::new("known_hosts"), text.to_owned()) {
+        for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+            let Some((host, key)) = line.split_once(' ') else { continue };
+            let key: PublicKey = key.trim().parse().expect("it was read");
+            let Standing::Known { keys, line } = hosts.standing(host) else { panic!("{host}") };
+            assert!(keys.contains(&key) && line <= lines);
+        }
+    }
+    if let Ok(key) = text.parse::<PublicKey>() {
+        assert_eq!(key.to_string().parse(), Ok(key));
+        assert_eq!(key.fingerprint().to_string().parse(), Ok(key.fingerprint()));
+    }
+    if let Ok(fingerprint) = text.parse::<Fingerprint>() {
+        assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
+    }
+});
