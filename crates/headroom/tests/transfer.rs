@@ -3,12 +3,16 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Ground, HEADROOM};
+use headroom_testing::privileged;
 
 /// Longer than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -18,16 +22,25 @@ struct Hosts {
     ground: Ground,
     address: String,
     server: Option<Child>,
+    program: PathBuf,
+    /// Whether the server runs as a user who may do little.
+    is_nobody: bool,
 }
 
 impl Hosts {
     /// A server that lets the client in, and that the client trusts.
     fn new(name: &str) -> Self {
+        Self::at(name, "127.0.0.1:0")
+    }
+
+    /// The same, where the server listens at this address.
+    fn at(name: &str, address: &str) -> Self {
         let ground = Ground::new(name);
         for folder in ["served", "here"] {
             fs::create_dir(ground.path(folder)).expect("a folder");
         }
-        let mut hosts = Self { ground, address: "127.0.0.1:0".to_owned(), server: None };
+        let (address, program) = (address.to_owned(), PathBuf::from(HEADROOM));
+        let mut hosts = Self { ground, address, server: None, program, is_nobody: false };
         let shown = hosts.client(&["identity", "show"]).output().expect("it starts");
         let key = String::from_utf8(shown.stdout).expect("a text");
         let key = key.lines().next().expect("the key").to_owned();
@@ -38,7 +51,10 @@ impl Hosts {
         let told = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(told.contains("has not been met before") && told.contains(&fingerprint), "{told}");
         let host = hosts.address.clone();
-        hosts.succeed(&["trust", &host, "--fingerprint", &fingerprint]);
+        let trusted = hosts.succeed(&["trust", &host, "--fingerprint", &fingerprint]);
+        assert!(trusted.stderr.is_empty(), "it is said once: {trusted:?}");
+        let said = String::from_utf8(trusted.stdout).expect("a text");
+        assert_eq!(said, format!("{host} is trusted, with {fingerprint}\n"));
         hosts
     }
 
@@ -48,6 +64,10 @@ impl Hosts {
         command.arg("serve").arg("--root").arg(self.ground.path("served"));
         command.arg("--authorized-keys").arg(self.ground.path("authorized_keys"));
         command.args(["--json", "--listen", &self.address]).stdout(Stdio::piped());
+        command.env("NOTIFY_SOCKET", self.ground.path("notify"));
+        if self.is_nobody {
+            command.uid(65534).gid(65534);
+        }
         let mut server = command.spawn().expect("it starts");
         let mut line = String::new();
         let stdout = server.stdout.take().expect("it is piped");
@@ -65,7 +85,7 @@ impl Hosts {
     }
 
     fn headroom(&self, home: &str) -> Command {
-        let mut command = self.ground.command(HEADROOM);
+        let mut command = self.ground.command(&self.program);
         command.env("HOME", self.ground.path(home)).env_remove("XDG_CONFIG_HOME");
         command
     }
@@ -222,6 +242,130 @@ fn a_directory_is_made_like_another_and_a_dry_run_says_how() {
         let output = hosts.client(&wrong).output().expect("it starts");
         assert_eq!(output.status.code(), Some(2), "{wrong:?}: {output:?}");
     }
+}
+
+/// Somebody at a terminal, who answers the first question.
+fn at_terminal(hosts: &Hosts, arguments: &[&str], answer: &str) -> Output {
+    let terminal = nix::pty::openpty(None, None).expect("a terminal");
+    let mut command = hosts.client(arguments);
+    let side = || terminal.slave.try_clone().expect("the terminal");
+    command.stdin(side()).stderr(side()).stdout(Stdio::piped());
+    let client = command.spawn().expect("it starts");
+    drop(command);
+    drop(terminal.slave);
+    let (mut master, mut shown) = (fs::File::from(terminal.master), Vec::new());
+    let mut octets = [0; 1024];
+    while !String::from_utf8_lossy(&shown).contains("or the fingerprint)") {
+        // it fails when the client has ended
+        let read = master.read(&mut octets).unwrap_or(0);
+        assert!(read > 0, "nobody asked: {}", String::from_utf8_lossy(&shown));
+        shown.extend_from_slice(&octets[..read]);
+    }
+    master.write_all(format!("{answer}\n").as_bytes()).expect("it listens");
+    let mut output = client.wait_with_output().expect("it ends");
+    while let Ok(read @ 1..) = master.read(&mut octets) {
+        shown.extend_from_slice(&octets[..read]);
+    }
+    output.stderr = shown;
+    output
+}
+
+#[test]
+fn a_host_that_was_not_met_before_is_asked_about_at_a_terminal() {
+    let mut hosts = Hosts::at("terminal", "[::1]:0");
+    fs::write(hosts.ground.path("served/a"), "content").expect("a file");
+    let known_hosts = hosts.ground.path("client/.config/headroom/known_hosts");
+    let place = hosts.place("");
+    let key = fs::read_to_string(&known_hosts).expect("it was trusted");
+    for (answer, code) in [("no", 4), ("", 4), ("SHA256:abc", 4), ("yes", 0)] {
+        let _ = fs::remove_file(&known_hosts);
+        let output = at_terminal(&hosts, &["ls", &place], answer);
+        let shown = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{answer}: {shown}");
+        assert!(shown.contains("SHA256:"), "{shown}");
+        let known = fs::read_to_string(&known_hosts).ok();
+        assert_eq!(known, (code == 0).then(|| key.clone()), "{answer}");
+        assert_eq!(output.stdout, if code == 0 { &b"a\n"[..] } else { b"" });
+    }
+    // a host that is known is not asked about, and one whose key changed never is
+    hosts.succeed(&["ls", &place]);
+    hosts.kill_server();
+    fs::remove_file(hosts.ground.path("server/.config/headroom/identity")).expect("it is there");
+    hosts.start();
+    let terminal = nix::pty::openpty(None, None).expect("a terminal");
+    let mut command = hosts.client(&["ls", &place]);
+    command.stdin(terminal.slave.try_clone().expect("the terminal")).stderr(terminal.slave);
+    assert_eq!(command.status().expect("it ends").code(), Some(4));
+}
+
+#[test]
+fn a_server_says_when_it_listens_and_follows_its_keys() {
+    let mut hosts = Hosts::new("notify");
+    hosts.kill_server();
+    let socket = UnixDatagram::bind(hosts.ground.path("notify")).expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    hosts.start();
+    let mut word = [0; 64];
+    let octets = socket.recv(&mut word).expect("it says so");
+    assert_eq!(&word[..octets], b"READY=1\n");
+
+    // a key that is removed is out, without a restart
+    let place = hosts.place("");
+    hosts.succeed(&["ls", &place]);
+    hosts.ground.write("authorized_keys", "# nobody\n");
+    common::wait_for("the change", || {
+        let output = hosts.client(&["ls", &place]).output().expect("it starts");
+        assert!(matches!(output.status.code(), Some(0 | 5)), "{output:?}");
+        output.status.code() == Some(5)
+    });
+}
+
+#[test]
+fn a_server_that_may_not_write_leaves_nothing_half_written() {
+    if !privileged() {
+        return;
+    }
+    let mut hosts = Hosts::new("rights");
+    hosts.kill_server();
+    // it runs as nobody, who must be able to read it
+    let program = hosts.ground.path("headroom");
+    fs::copy(HEADROOM, &program).expect("a program");
+    for (path, mode) in
+        [("", 0o755), ("server", 0o777), ("served", 0o755), ("authorized_keys", 0o644)]
+    {
+        let permissions = fs::Permissions::from_mode(mode);
+        let _ = fs::create_dir(hosts.ground.path("server"));
+        fs::set_permissions(hosts.ground.path(path), permissions).expect("chmod");
+    }
+    let config = hosts.ground.path("server/.config");
+    let chown = Command::new("chown").args(["-R", "65534:65534"]).arg(&config).status();
+    assert!(chown.expect("chown").success());
+    hosts.program = program;
+    hosts.is_nobody = true;
+    hosts.start();
+    fs::write(hosts.ground.path("served/large"), "before").expect("a file");
+    let large = hosts.ground.path("here/large");
+    fs::write(&large, vec![7; 3 << 20]).expect("a file");
+    let (large, to) = (large.display().to_string(), hosts.place(""));
+    let refused = hosts.client(&["put", &large, &to]).output().expect("it starts");
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1), "{text}");
+    assert!(text.contains("large") && text.to_lowercase().contains("permission"), "{text}");
+    assert_eq!(fs::read_to_string(hosts.ground.path("served/large")).expect("a file"), "before");
+    assert_eq!(fs::read_dir(hosts.ground.path("served")).expect("a folder").count(), 1);
+    let all = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(hosts.ground.path("served"), all).expect("chmod");
+    hosts.succeed(&["put", &large, &to]);
+    assert_eq!(fs::read(hosts.ground.path("served/large")).expect("a file").len(), 3 << 20);
+    // and one that may not be read
+    let closed = fs::Permissions::from_mode(0o600);
+    fs::write(hosts.ground.path("served/secret"), "root's").expect("a file");
+    fs::set_permissions(hosts.ground.path("served/secret"), closed).expect("chmod");
+    let (from, here) = (hosts.place("secret"), hosts.ground.path("here"));
+    let refused = hosts.client(&["get", &from, &here.display().to_string()]).output();
+    let refused = refused.expect("it starts");
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(!here.join("secret").exists());
 }
 
 /// Runs the client until `enough` octets lie in a folder, then kills it, or the

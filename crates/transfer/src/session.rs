@@ -26,8 +26,10 @@ use crate::trust::{Authority, Pins, ServerVerifier, provider};
 const ALPN: &[u8] = b"headroom/1";
 /// A session on which nothing comes for so long is dead.
 const IDLE_MS: u32 = 30_000;
-/// How often a client says that it is still there: three may get lost.
-const KEEP_ALIVE: Duration = Duration::from_secs(8);
+/// How often a client that hears nothing says that it is still there. So long a `get`
+/// stands still when a router gives the client another port: what the server sends goes
+/// to the old one until it hears from the new one.
+const KEEP_ALIVE: Duration = Duration::from_secs(3);
 /// A handshake takes no longer.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Octets on all streams of a connection whose client has not said yet who it is.

@@ -1,0 +1,225 @@
+//! What goes wrong on the way, and what is left of it.
+
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use headroom_testing::privileged;
+use headroom_transfer_proto::message::Message;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+
+use super::*;
+use crate::control::{Hearer, Speaker};
+use crate::door::Door;
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn a_server_of_another_version_is_told_apart() {
+    let ground = Ground::new();
+    run(async {
+        let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+        let door = Door::new(ground.options().gate);
+        let endpoint = crate::session::listen(any, &ground.server, door).expect("a port");
+        let address = endpoint.local_addr().expect("an address");
+        let serving = tokio::spawn(async move {
+            let connection = endpoint.accept().await.expect("a client").await.expect("a handshake");
+            let (send, receive) = connection.accept_bi().await.expect("a request");
+            let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+            hearer.greeting().await.expect("a greeting");
+            let program = "headroom 9.9".to_owned();
+            let hello = Message::Hello { version: 7, program, rate_bps: None };
+            speaker.say(&hello).await.expect("it is said");
+            connection.closed().await;
+        });
+        let host = Host::new(&address.ip().to_string(), address.port());
+        let hosts = ground.hosts(&host);
+        let trust = Trust { hosts: &hosts, authority: None, fingerprint: None };
+        let mut client = Client::connect(&host, &ground.client, trust).await.expect("it answers");
+        let error = client.list(b"", |_| {}).await.expect_err("nobody knows what it says");
+        let text = error.to_string();
+        for word in ["headroom 9.9", "version 7", "version 1", "same version"] {
+            assert!(text.contains(word), "{text}");
+        }
+        client.close().await;
+        serving.await.expect("no panic");
+    });
+}
+
+/// A router that gives its clients other ports from one moment on, and does not tell.
+struct Nat {
+    address: SocketAddr,
+    /// How often ports were given.
+    generation: Arc<AtomicUsize>,
+    /// Datagrams that came back to ports of the second time.
+    came_back: Arc<AtomicUsize>,
+    ends: Arc<AtomicBool>,
+}
+
+impl Nat {
+    fn before(server: SocketAddr) -> Self {
+        let inside = Arc::new(UdpSocket::bind("127.0.0.1:0").expect("a port"));
+        let address = inside.local_addr().expect("an address");
+        let nat = Self {
+            address,
+            generation: Arc::default(),
+            came_back: Arc::default(),
+            ends: Arc::default(),
+        };
+        let (generation, came_back, ends) =
+            (Arc::clone(&nat.generation), Arc::clone(&nat.came_back), Arc::clone(&nat.ends));
+        let tick = Some(Duration::from_millis(50));
+        inside.set_read_timeout(tick).expect("a timeout");
+        std::thread::spawn(move || {
+            let mut ports = std::collections::HashMap::new();
+            let mut datagram = vec![0; 65_536];
+            while !ends.load(Ordering::Relaxed) {
+                let Ok((octets, client)) = inside.recv_from(&mut datagram) else { continue };
+                let now = generation.load(Ordering::Relaxed);
+                let outside = ports.entry((client, now)).or_insert_with(|| {
+                    let outside = Arc::new(UdpSocket::bind("127.0.0.1:0").expect("a port"));
+                    outside.connect(server).expect("a way");
+                    outside.set_read_timeout(tick).expect("a timeout");
+                    let (inside, outside_too) = (Arc::clone(&inside), Arc::clone(&outside));
+                    let (generation, came_back, ends) =
+                        (Arc::clone(&generation), Arc::clone(&came_back), Arc::clone(&ends));
+                    std::thread::spawn(move || {
+                        let mut datagram = vec![0; 65_536];
+                        while !ends.load(Ordering::Relaxed) {
+                            let Ok(octets) = outside_too.recv(&mut datagram) else { continue };
+                            // what comes to a port that is no longer the client's is lost
+                            if generation.load(Ordering::Relaxed) == now {
+                                came_back.fetch_add(now, Ordering::Relaxed);
+                                let _ = inside.send_to(&datagram[..octets], client);
+                            }
+                        }
+                    });
+                    outside
+                });
+                let _ = outside.send(&datagram[..octets]);
+            }
+        });
+        nat
+    }
+}
+
+impl Drop for Nat {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Gives other ports when the first octets of files have moved.
+struct Rebind(Arc<AtomicUsize>);
+
+impl Observer for Rebind {
+    fn event(&self, event: Event<'_>) {
+        if matches!(event, Event::Moved { .. }) {
+            self.0.store(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn a_transfer_goes_on_when_a_router_gives_other_ports() {
+    let ground = Ground::new();
+    write(&ground.here("file"), &content(12 * MIB));
+    write(&ground.served("there"), &content(12 * MIB + 1));
+    run(async {
+        let server = ground.start();
+        for is_put in [true, false] {
+            let nat = Nat::before(server.address().expect("an address"));
+            let host = Host::new(&nat.address.ip().to_string(), nat.address.port());
+            let hosts = ground.hosts(&host);
+            let trust = Trust { hosts: &hosts, authority: None, fingerprint: None };
+            let client = Client::connect(&host, &ground.client, trust).await;
+            let mut client = client.expect("it lets through");
+            // slow enough that most of it comes after the first octets
+            client.limit(Some(200_000_000));
+            let observer = Arc::new(Rebind(Arc::clone(&nat.generation)));
+            let summary = match is_put {
+                true => client.put(&[ground.here("file")], b"", false, observer).await,
+                false => client.get(&[b"there".to_vec()], &ground.here(""), false, observer).await,
+            };
+            assert_eq!(summary.expect("it goes on").stored, 1);
+            assert!(nat.came_back.load(Ordering::Relaxed) > 0, "nothing came by the other ports");
+        }
+    });
+    for (here, there) in [("file", "file"), ("there", "there")] {
+        let [here, there] = [ground.here(here), ground.served(there)].map(std::fs::read);
+        assert!(here.expect("a file") == there.expect("a file"));
+    }
+}
+
+#[test]
+fn times_of_a_clock_that_was_wrong_are_kept() {
+    let ground = Ground::new();
+    let time = |seconds: i64| match u64::try_from(seconds) {
+        Ok(after) => SystemTime::UNIX_EPOCH + Duration::from_secs(after),
+        Err(_) => SystemTime::UNIX_EPOCH - Duration::from_secs(seconds.unsigned_abs()),
+    };
+    // before 1970, beyond 32 bits, in the far future
+    for (n, seconds) in [-1, -1_000_000_000, 0, 1 << 31, 1 << 33].into_iter().enumerate() {
+        for size in [7, 2 * MIB] {
+            let path = ground.here(&format!("clock/{n}-{size}"));
+            write(&path, &content(size));
+            let file = std::fs::File::options().write(true).open(path).expect("it is there");
+            file.set_modified(time(seconds)).expect("a time");
+        }
+    }
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let put = client.put(&[ground.here("clock")], b"", false, Arc::new(())).await;
+        assert_eq!(put.expect("they are sent").failed, 0);
+        let to = ground.here("back");
+        let got = client.get(&[b"clock".to_vec()], &to, false, Arc::new(())).await;
+        assert_eq!(got.expect("they come").failed, 0);
+    });
+    assert_eq!(tree(&ground.here("clock")), tree(&ground.served("clock")));
+    assert_eq!(tree(&ground.here("clock")), tree(&ground.here("back/clock")));
+}
+
+#[test]
+fn a_full_disk_keeps_what_came_and_its_names() {
+    if !privileged() {
+        return;
+    }
+    // mounts of this thread and those that it starts, which end with them
+    let disk = std::thread::spawn(|| {
+        unshare(CloneFlags::CLONE_NEWNS).expect("a mount namespace");
+        let nothing: Option<&str> = None;
+        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        mount(nothing, "/", nothing, private, nothing).expect("private mounts");
+        let ground = Ground::new();
+        let served = ground.served("");
+        let disk = |flags, size| {
+            mount(Some("tmpfs"), &served, Some("tmpfs"), flags, Some(size)).expect("a disk");
+        };
+        disk(MsFlags::empty(), "size=6m");
+        write(&ground.served("file"), b"what was there before");
+        write(&ground.here("file"), &content(12 * MIB));
+        write(&ground.here("small"), b"it has room");
+        run(fill(&ground, || disk(MsFlags::MS_REMOUNT, "size=60m")));
+    });
+    disk.join().expect("no panic");
+}
+
+async fn fill(ground: &Ground, make_room: impl Fn()) {
+    let server = ground.start();
+    let mut client = ground.connect(&server).await.expect("a connection");
+    let paths = [ground.here("file"), ground.here("small")];
+    let notes = Notes::new();
+    let put = client.put(&paths, b"", false, notes.clone()).await.expect("the rest is sent");
+    assert_eq!((put.stored, put.failed), (1, 1), "{:?}", notes.0);
+    assert!(notes.has(&["failed: file", "disk is full", "goes on"]), "{:?}", notes.0);
+    assert_eq!(std::fs::read(ground.served("file")).expect("a file"), b"what was there before");
+    make_room();
+    let put = client.put(&paths, b"", false, Arc::new(())).await.expect("all is sent");
+    assert_eq!((put.stored, put.failed), (2, 0));
+    assert!(put.kept > 0, "what came stayed");
+    assert!(std::fs::read(ground.served("file")).expect("a file") == content(12 * MIB));
+    let names = std::fs::read_dir(ground.served("")).expect("a folder").count();
+    assert_eq!(names, 2, "nothing unfinished is left");
+}
