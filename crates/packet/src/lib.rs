@@ -28,7 +28,7 @@ pub use coalesce::Coalescer;
 pub use fragment::{Fragmenter, Reassembler};
 pub use ip::{Fragment, Ip, Version};
 pub use offload::Offload;
-pub use segment::Segment;
+pub use segment::{Datagram, Segment};
 pub use segmenter::Segmenter;
 pub use train::Train;
 

@@ -1,9 +1,9 @@
-//! One TCP segment, or one offloaded train of them, as read from the head of a
-//! captured frame.
+//! One TCP segment or UDP datagram, or one offloaded train of them, as read from the
+//! head of a captured frame.
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::{Error, ethernet, ipv4, ipv6, tcp};
+use crate::{Error, be16, ethernet, ipv4, ipv6, protocol, tcp, udp};
 
 /// What a measurement wants to know of a segment.
 #[derive(Debug, Clone, Copy)]
@@ -27,11 +27,8 @@ impl<'a> Segment<'a> {
     /// [`Error::Unsupported`] for anything but unfragmented TCP over IPv4 or
     /// IPv6; else what is wrong with the header.
     pub fn parse(head: &'a [u8], wire_len: usize) -> Result<Self, Error> {
-        let frame = ethernet::Frame::new(head)?;
-        if !matches!(frame.ethertype(), ethernet::IPV4 | ethernet::IPV6) {
-            return Err(Error::Unsupported);
-        }
-        Self::parse_ip(frame.payload(), wire_len.saturating_sub(ethernet::HEADER_LEN))
+        let (head, wire_len) = behind_ethernet(head, wire_len)?;
+        Self::parse_ip(head, wire_len)
     }
 
     /// Reads the head of an IP packet that was `wire_len` octets long, as an
@@ -40,30 +37,9 @@ impl<'a> Segment<'a> {
     /// # Errors
     /// As [`Segment::parse`].
     pub fn parse_ip(head: &'a [u8], wire_len: usize) -> Result<Self, Error> {
-        let (source, destination, ip_payload, payload_len) = match head.first().map(|b| b >> 4) {
-            Some(4) => {
-                let ip = ipv4::Packet::new(head)?;
-                if ip.protocol() != tcp::PROTOCOL || ip.is_later_fragment() {
-                    return Err(Error::Unsupported);
-                }
-                let total = or_else_if_zero(ip.total_len(), wire_len);
-                let len = total.checked_sub(ip.header_len()).ok_or(Error::Malformed("IPv4"))?;
-                (IpAddr::V4(ip.source()), IpAddr::V4(ip.destination()), ip.payload(), len)
-            }
-            Some(6) => {
-                let ip = ipv6::Packet::new(head)?;
-                if ip.next_header() != tcp::PROTOCOL {
-                    return Err(Error::Unsupported);
-                }
-                let behind = wire_len.saturating_sub(ipv6::HEADER_LEN);
-                let len = or_else_if_zero(ip.payload_len(), behind);
-                (IpAddr::V6(ip.source()), IpAddr::V6(ip.destination()), ip.payload(), len)
-            }
-            _ => return Err(Error::Unsupported),
-        };
-        let tcp = tcp::Packet::new(ip_payload)?;
-        let payload_len =
-            payload_len.checked_sub(tcp.header_len()).ok_or(Error::Malformed("TCP"))?;
+        let Behind { source, destination, bytes, len } = Behind::ip(head, wire_len, tcp::PROTOCOL)?;
+        let tcp = tcp::Packet::new(bytes)?;
+        let payload_len = len.checked_sub(tcp.header_len()).ok_or(Error::Malformed("TCP"))?;
         let captured = tcp.payload();
         Ok(Self {
             source: SocketAddr::new(source, tcp.source_port()),
@@ -72,6 +48,95 @@ impl<'a> Segment<'a> {
             payload_len,
             payload: &captured[..captured.len().min(payload_len)],
         })
+    }
+}
+
+/// What a measurement wants to know of a datagram.
+#[derive(Debug, Clone, Copy)]
+pub struct Datagram<'a> {
+    /// Sender, address and port.
+    pub source: SocketAddr,
+    /// Receiver, address and port.
+    pub destination: SocketAddr,
+    /// Octets of UDP payload in the whole frame, captured or not.
+    pub payload_len: usize,
+    /// The payload's head, as far as it was captured.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Datagram<'a> {
+    /// Reads the head of an Ethernet frame that was `wire_len` octets long.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for anything but UDP over IPv4 or IPv6, and for a
+    /// fragment that is not the first; else what is wrong with the header.
+    pub fn parse(head: &'a [u8], wire_len: usize) -> Result<Self, Error> {
+        let (head, wire_len) = behind_ethernet(head, wire_len)?;
+        Self::parse_ip(head, wire_len)
+    }
+
+    /// Reads the head of an IP packet that was `wire_len` octets long.
+    ///
+    /// # Errors
+    /// As [`Datagram::parse`].
+    pub fn parse_ip(head: &'a [u8], wire_len: usize) -> Result<Self, Error> {
+        let Behind { source, destination, bytes, len } = Behind::ip(head, wire_len, protocol::UDP)?;
+        let header = bytes.get(..udp::HEADER_LEN).ok_or(Error::Truncated("UDP"))?;
+        let payload_len = len.checked_sub(udp::HEADER_LEN).ok_or(Error::Malformed("UDP"))?;
+        let captured = &bytes[udp::HEADER_LEN..];
+        Ok(Self {
+            source: SocketAddr::new(source, be16(header, 0)),
+            destination: SocketAddr::new(destination, be16(header, 2)),
+            payload_len,
+            payload: &captured[..captured.len().min(payload_len)],
+        })
+    }
+}
+
+/// What is behind an Ethernet header, and how long it was.
+fn behind_ethernet(head: &[u8], wire_len: usize) -> Result<(&[u8], usize), Error> {
+    let frame = ethernet::Frame::new(head)?;
+    if !matches!(frame.ethertype(), ethernet::IPV4 | ethernet::IPV6) {
+        return Err(Error::Unsupported);
+    }
+    Ok((frame.payload(), wire_len.saturating_sub(ethernet::HEADER_LEN)))
+}
+
+/// What is behind an IP header.
+struct Behind<'a> {
+    source: IpAddr,
+    destination: IpAddr,
+    bytes: &'a [u8],
+    /// Octets of it in the whole packet.
+    len: usize,
+}
+
+impl<'a> Behind<'a> {
+    /// Of a packet that was `wire_len` octets long and carries `protocol`.
+    fn ip(head: &'a [u8], wire_len: usize, protocol: u8) -> Result<Self, Error> {
+        match head.first().map(|b| b >> 4) {
+            Some(4) => {
+                let ip = ipv4::Packet::new(head)?;
+                if ip.protocol() != protocol || ip.is_later_fragment() {
+                    return Err(Error::Unsupported);
+                }
+                let total = or_else_if_zero(ip.total_len(), wire_len);
+                let len = total.checked_sub(ip.header_len()).ok_or(Error::Malformed("IPv4"))?;
+                let [source, destination] = [ip.source(), ip.destination()].map(IpAddr::V4);
+                Ok(Self { source, destination, bytes: ip.payload(), len })
+            }
+            Some(6) => {
+                let ip = ipv6::Packet::new(head)?;
+                if ip.next_header() != protocol {
+                    return Err(Error::Unsupported);
+                }
+                let behind = wire_len.saturating_sub(ipv6::HEADER_LEN);
+                let len = or_else_if_zero(ip.payload_len(), behind);
+                let [source, destination] = [ip.source(), ip.destination()].map(IpAddr::V6);
+                Ok(Self { source, destination, bytes: ip.payload(), len })
+            }
+            _ => Err(Error::Unsupported),
+        }
     }
 }
 
@@ -120,6 +185,29 @@ mod tests {
     }
 
     #[test]
+    fn a_datagram_is_read_and_is_no_segment() {
+        for v6 in [false, true] {
+            let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
+            let ip = if v6 {
+                ethernet.ipv6([0xfd; 16], [0xfc; 16], 64)
+            } else {
+                ethernet.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+            };
+            let mut bytes = Vec::new();
+            ip.udp(4860, 50_000).write(&mut bytes, b"hello").expect("written");
+            let datagram = Datagram::parse(&bytes, bytes.len()).expect("a good frame");
+            assert_eq!((datagram.source.port(), datagram.destination.port()), (4860, 50_000));
+            assert_eq!((datagram.payload_len, datagram.payload), (5, &b"hello"[..]));
+            assert!(Segment::parse(&bytes, bytes.len()).is_err());
+            for cut in 0..bytes.len() - 5 {
+                assert!(Datagram::parse(&bytes[..cut], bytes.len()).is_err(), "{cut}");
+            }
+            let segment = frame(v6, b"hello");
+            assert!(Datagram::parse(&segment, segment.len()).is_err());
+        }
+    }
+
+    #[test]
     fn padding_of_a_short_ethernet_frame_is_not_payload() {
         let mut bytes = frame(false, b"");
         bytes.resize(60, 0);
@@ -139,10 +227,13 @@ mod tests {
         fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..120), v6: bool, wire_len in 0usize..200_000) {
             let _ = Segment::parse(&bytes, wire_len);
             let _ = Segment::parse_ip(&bytes, wire_len);
+            let _ = Datagram::parse(&bytes, wire_len);
+            let _ = Datagram::parse_ip(&bytes, wire_len);
             // the same bytes again behind a plausible beginning, to get past the first checks
             if bytes.len() > 14 {
                 bytes[12..15].copy_from_slice(if v6 { &[0x86, 0xdd, 0x60] } else { &[0x08, 0x00, 0x45] });
                 let _ = Segment::parse(&bytes, wire_len);
+                let _ = Datagram::parse(&bytes, wire_len);
             }
         }
 
