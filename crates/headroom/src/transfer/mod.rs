@@ -158,8 +158,9 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     let summary = block_on(async {
         let mut client = connector.connect(&place.host).await?;
         client.limit(*rate);
-        progress.show();
+        progress.connected();
         let summary = client.put(&arguments.paths, &place.path, *fsync, progress.clone()).await?;
+        progress.done();
         client.close().await;
         Ok::<_, Error>(summary)
     })?;
@@ -188,8 +189,9 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
     let summary = block_on(async {
         let mut client = connector.connect(&host).await?;
         client.limit(*rate);
-        progress.show();
+        progress.connected();
         let summary = client.get(&from, &arguments.to, *fsync, progress.clone()).await?;
+        progress.done();
         client.close().await;
         Ok::<_, Error>(summary)
     })?;
@@ -222,12 +224,13 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
     let summary = block_on(async {
         let mut client = connector.connect(&remote.host).await?;
         client.limit(*rate);
-        progress.show();
+        progress.connected();
         let observer = progress.clone();
         let summary = match upload {
             true => client.sync_to(from.as_ref(), &remote.path, &options, observer).await?,
             false => client.sync_from(&remote.path, to.as_ref(), &options, observer).await?,
         };
+        progress.done();
         client.close().await;
         Ok::<_, Error>(summary)
     })?;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use headroom_transfer::{Event, Observer, Summary};
 use indicatif::{
@@ -25,6 +25,8 @@ pub(crate) struct Progress {
     kind: Kind,
     counts: Arc<Counts>,
     started: Instant,
+    /// How long it took, and the wall clock then.
+    done: OnceLock<(Duration, u64)>,
     told: Mutex<Instant>,
 }
 
@@ -76,16 +78,23 @@ impl Progress {
             style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("tail", tail),
         );
         let started = Instant::now();
-        Arc::new(Self { bar, json, kind, counts, started, told: Mutex::new(started) })
+        Arc::new(Self { bar, json, kind, counts, started, done: OnceLock::new(), told: Mutex::new(started) })
     }
 
-    /// Draws the bar from now on, where that is wished: before, somebody may be asked
-    /// something.
-    pub(crate) fn show(&self) {
-        if !self.json && self.kind != Kind::DryRun {
+    /// The host is connected and trusted; what is wanted is said next. The bar is drawn
+    /// from now on, where that is wished: before, somebody may be asked something.
+    pub(crate) fn connected(&self) {
+        if self.json {
+            say(&json!({"event": "connected", "time_ns": now_ns()}).to_string());
+        } else if self.kind != Kind::DryRun {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
             self.bar.enable_steady_tick(Duration::from_millis(200));
         }
+    }
+
+    /// All is stored, and known to be; what is left is to say goodbye.
+    pub(crate) fn done(&self) {
+        let _ = self.done.set((self.started.elapsed(), now_ns()));
     }
 
     /// Takes the bar away.
@@ -97,7 +106,7 @@ impl Progress {
     pub(crate) fn end(&self, summary: Summary) {
         let visible = !self.bar.is_hidden();
         self.clear();
-        let elapsed = self.started.elapsed();
+        let (elapsed, time_ns) = *self.done.get_or_init(|| (self.started.elapsed(), now_ns()));
         let Summary { stored, failed, moved, kept, unchanged, removed, .. } = summary;
         if self.json {
             let mut end = json!({
@@ -107,6 +116,7 @@ impl Progress {
                 "moved": moved,
                 "kept": kept,
                 "seconds": elapsed.as_secs_f64(),
+                "time_ns": time_ns,
             });
             if self.kind != Kind::Copy {
                 end["unchanged"] = unchanged.into();
@@ -258,6 +268,12 @@ impl Counts {
         *pace = Some(Pace { at: now, moved, octets_per_s });
         octets_per_s
     }
+}
+
+/// Wall clock, nanoseconds since 1970.
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.ok().and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or(0)
 }
 
 fn per_second(octets_per_s: f64) -> String {
