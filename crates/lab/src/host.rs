@@ -213,11 +213,17 @@ impl Host {
         self.agent()?.connects(address)
     }
 
-    /// Waits until a server accepts connections.
+    /// Waits until a server accepts connections, or has printed a line with the word
+    /// `says`.
     ///
     /// # Errors
     /// It ended before, or did not answer within ten seconds; with its words.
-    pub(crate) fn wait_ready(&self, name: &str, address: SocketAddr) -> Result<()> {
+    pub(crate) fn wait_ready(
+        &self,
+        name: &str,
+        address: SocketAddr,
+        says: Option<&str>,
+    ) -> Result<()> {
         if self.is_dry() {
             return Ok(());
         }
@@ -230,7 +236,11 @@ impl Host {
                     last_lines(&state.log)
                 )));
             }
-            if self.connects(address)? {
+            let ready = match says {
+                Some(word) => state.log.iter().any(|(_, line)| line.contains(word)),
+                None => self.connects(address)?,
+            };
+            if ready {
                 return Ok(());
             }
             if Instant::now() > deadline {

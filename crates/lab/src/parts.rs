@@ -53,6 +53,9 @@ programs! {
     SWANCTL = "swanctl", "strongswan-swanctl", ["--version"];
     IPERF3 = "iperf3", "iperf3", ["--version"];
     NFT = "nft", "nftables", ["--version"];
+    QCP = "qcp", "qcp", ["--version"];
+    UFTP = "uftp", "uftp", [];
+    UFTPD = "uftpd", "uftp", [];
     OPENVPN = "openvpn", "openvpn", ["--version"];
 }
 

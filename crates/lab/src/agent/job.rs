@@ -31,6 +31,8 @@ pub struct Outcome {
     pub(crate) code: Option<i32>,
     /// Start to end.
     pub(crate) process_s: f64,
+    /// The wall clock then, nanoseconds since the epoch.
+    pub(crate) ended_ns: u64,
     pub(crate) peak_memory_bytes: u64,
     /// The last 64 KiB of each stream.
     pub(crate) stdout: String,
@@ -65,10 +67,11 @@ pub(super) fn run(job: &Job, timeout: Duration) -> Result<Outcome> {
         None => tail_of(child.stdout.take()),
     };
     let used = child.wait4().doing(|| format!("wait for {program}"))?;
-    let process_s = started.elapsed().as_secs_f64();
+    let (process_s, ended_ns) = (started.elapsed().as_secs_f64(), super::now_ns());
     Ok(Outcome {
         code: used.status.code(),
         process_s,
+        ended_ns,
         peak_memory_bytes: used.rusage.maxrss,
         stdout: stdout.recv().unwrap_or_default(),
         stderr: stderr.recv().unwrap_or_default(),

@@ -246,6 +246,12 @@ pub(crate) fn objection(service: &dyn Service, layers: &[Arc<dyn Layer>]) -> Opt
              the one connection that it is put around; use a network layer, as {application}/wireguard"
         ));
     }
+    if service.over_datagrams() {
+        return Some(format!(
+            "{application} moves files in UDP, and `{name}` carries TCP alone; use a network layer, as \
+             {application}/esp"
+        ));
+    }
     let network = layers[..stream].iter().find(|layer| layer.kind().is_network())?;
     Some(format!(
         "`{0}` sends packets and `{name}` carries a TCP connection; the other way round, \

@@ -226,7 +226,8 @@ impl Place<'_> {
             (run, "/run"),
             (host.root.join("credentials").join("resolv.conf"), "/etc/resolv.conf"),
         ];
-        host.start(&self.at.daemon(), &ServerSpec { argv, private_files, run_folders: &[] })
+        let spec = ServerSpec { argv, private_files, run_folders: &[], ready: None };
+        host.start(&self.at.daemon(), &spec)
     }
 
     /// Waits until something is so on a host, while the daemon there runs.

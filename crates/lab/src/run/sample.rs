@@ -17,7 +17,7 @@ use crate::link::LinkSpec;
 use crate::measure::wire::{self, Expectation, Marks, Totals};
 use crate::plan::Plan;
 use crate::results::{Cpu, LayerSetup, Load, Phases, Sample, Tcp};
-use crate::service::{Invocation, Service, Site, write_credentials};
+use crate::service::{ClientReport, Invocation, Service, Site, write_credentials};
 use crate::testbed::{Clock, Taken, Testbed};
 use crate::units;
 use crate::workload::{Content, Kind, Payloads, STREAM_UNIT, Task, Workload, tree_name};
@@ -202,6 +202,7 @@ impl<'a> Bench<'a> {
 
     /// Starts the layers and the server of each stack and waits until all answer.
     pub(super) fn start_servers(&mut self) -> Result<()> {
+        let mut says = BTreeMap::new();
         for planned in &self.plan.stacks {
             let (name, service) = (&planned.stack.name, planned.stack.service);
             if let Some(stack) = self.stacks.get_mut(name) {
@@ -214,9 +215,11 @@ impl<'a> Bench<'a> {
             let address = self.wrapped(name)?.listens;
             self.testbed.require_free_port(name, address)?;
             self.testbed.server.start(name, &spec)?;
+            says.insert(name, spec.ready);
         }
         for (name, stack) in &mut self.stacks {
-            self.testbed.server.wait_ready(name, stack.listens)?;
+            let says = says.get(name).copied().flatten();
+            self.testbed.server.wait_ready(name, stack.listens, says)?;
             stack.rest(&self.testbed)?;
         }
         Ok(())
@@ -313,6 +316,7 @@ impl<'a> Bench<'a> {
                 .then(|| records.iter().map(|r| value(r)).sum::<f64>() / records.len() as f64)
         };
         let kind = cell.workload.kind;
+        let over_datagrams = self.service(&cell.stack)?.over_datagrams();
         let load = seen.first().and_then(|one| one.load);
         let seconds = match kind {
             Kind::Packets | Kind::Echo => seen.first().and_then(|one| one.client_s),
@@ -358,7 +362,7 @@ impl<'a> Bench<'a> {
             steal_pct: spent.map(|s| s.steal_pct),
             foreign_pct: spent.map(|s| s.foreign_pct),
             wire: None,
-            tcp: (!records.is_empty())
+            tcp: (!records.is_empty() && !over_datagrams)
                 .then(|| Tcp::mean(&records.iter().map(|r| r.tcp).collect::<Vec<_>>())),
             load,
             outlier: false,
@@ -621,6 +625,7 @@ impl<'a> Bench<'a> {
         let expectation = Expectation {
             port,
             data_connections: service.data_connections() && !kind.is_timed(),
+            over_datagrams: service.over_datagrams(),
             upload: matches!(kind, Kind::Upload | Kind::Stream),
             size: cell.size,
             frame_s: cell.link.slowest_bps().map_or(0.0, |bps| 1538.0 * 8.0 / bps as f64),
@@ -628,7 +633,7 @@ impl<'a> Bench<'a> {
             login,
             marks: Marks {
                 request_ns: reports.iter().filter_map(|r| r.marks.request_ns).min(),
-                done_ns: reports.iter().filter_map(|r| r.marks.done_ns).max(),
+                done_ns: done_ns(service, &reports, &outcomes),
                 login_ns,
             },
         };
@@ -656,6 +661,15 @@ impl<'a> Bench<'a> {
         };
         Ok((Seen { record, outcomes, client_s, load, error }, totals))
     }
+}
+
+/// When the last client was done. Where a trace does not tell, the end of a process that
+/// does not say it is the best there is.
+fn done_ns(service: &dyn Service, reports: &[ClientReport], outcomes: &[Outcome]) -> Option<u64> {
+    let said = reports.iter().zip(outcomes).filter_map(|(report, outcome)| {
+        report.marks.done_ns.or(service.over_datagrams().then_some(outcome.ended_ns))
+    });
+    said.max()
 }
 
 /// What a client's end says went wrong.

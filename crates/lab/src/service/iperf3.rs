@@ -47,6 +47,7 @@ impl Service for Iperf3 {
             argv: argv.map(String::from).to_vec(),
             private_files: vec![(site.credential_path("resolv.conf"), "/etc/resolv.conf")],
             run_folders: &[],
+            ready: None,
         })
     }
 

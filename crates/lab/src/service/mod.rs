@@ -4,18 +4,21 @@
 mod fetch;
 mod ftp;
 mod ftps;
+mod headroom;
 mod http;
 mod https;
 mod iperf3;
 mod nginx;
 mod openssh;
 mod pure_ftpd;
+mod qcp;
 mod rsync;
 mod scp;
 mod sftp;
 mod site;
 mod ssh;
 mod udp;
+mod uftp;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -71,6 +74,12 @@ pub trait Service: Sync {
         false
     }
 
+    /// Whether files travel over UDP, perhaps beside a TCP connection to the same
+    /// port: the trace says when it began and the client when it was done.
+    fn over_datagrams(&self) -> bool {
+        false
+    }
+
     /// What the client said: its clock, and when it did what.
     fn client_report(&self, _outcome: &Outcome) -> ClientReport {
         ClientReport::default()
@@ -115,6 +124,11 @@ pub const ALL: &[&dyn Service] = &[
     &sftp::Sftp,
     &scp::Scp,
     &rsync::Rsync,
+    &headroom::Headroom { carrier: headroom::Carrier::Own },
+    &headroom::Headroom { carrier: headroom::Carrier::Streams },
+    &qcp::Qcp,
+    &uftp::Uftp { encrypted: true },
+    &uftp::Uftp { encrypted: false },
     &ssh::Ssh,
     &iperf3::Iperf3,
     &udp::Udp,
@@ -141,6 +155,16 @@ pub struct ServerSpec {
     pub private_files: Vec<(PathBuf, &'static str)>,
     /// Folders that it expects in its private `/run`.
     pub run_folders: &'static [&'static str],
+    /// A word of the line that it prints when it is ready; none: it is when it
+    /// accepts TCP connections.
+    pub ready: Option<&'static str>,
+}
+
+impl ServerSpec {
+    fn new<'a>(argv: impl IntoIterator<Item = &'a str>) -> Self {
+        let argv = argv.into_iter().map(str::to_owned).collect();
+        Self { argv, private_files: Vec::new(), run_folders: &[], ready: None }
+    }
 }
 
 /// How a client starts.

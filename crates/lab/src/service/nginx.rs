@@ -58,5 +58,6 @@ http {{
         argv: argv.map(String::from).to_vec(),
         private_files: vec![(site.credential_path("resolv.conf"), "/etc/resolv.conf")],
         run_folders: &[],
+        ready: None,
     })
 }

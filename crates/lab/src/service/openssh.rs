@@ -2,9 +2,10 @@
 //! its clients.
 
 use super::{ServerSpec, Site};
+use crate::command::quote;
 use crate::error::Result;
 use crate::measure::wire::Login;
-use crate::parts;
+use crate::parts::{self, Program};
 
 /// Pinned on both sides: the cipher that hardware is best at.
 pub(super) const CIPHER: &str = "aes128-gcm@openssh.com";
@@ -55,6 +56,7 @@ Subsystem sftp internal-sftp
             (site.credential_path("nsswitch.conf"), "/etc/nsswitch.conf"),
         ],
         run_folders: &["/run/sshd"],
+        ready: None,
     })
 }
 
@@ -79,6 +81,19 @@ pub(super) fn options(site: &Site<'_>) -> Vec<String> {
     options.extend(["-o".to_owned(), format!("Ciphers={CIPHER}")]);
     options.extend(["-o".to_owned(), format!("KexAlgorithms={KEY_EXCHANGE}")]);
     options
+}
+
+/// How a shell on the server starts a program; from the cache it needs its libraries
+/// named.
+pub(super) fn remote_program(site: &Site<'_>, program: Program) -> Result<String> {
+    if site.host.is_dry() {
+        return Ok(program.name.to_owned());
+    }
+    let located = site.peer.locate(program)?;
+    let variables =
+        located.environment.iter().map(|(name, value)| format!("{name}={}", quote(value)));
+    let words: Vec<String> = variables.chain([located.path.display().to_string()]).collect();
+    Ok(if words.len() > 1 { format!("env {}", words.join(" ")) } else { words.concat() })
 }
 
 /// When the server wrote that it accepted a login (auth.c, `auth_log`).

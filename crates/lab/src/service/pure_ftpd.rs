@@ -48,6 +48,7 @@ pub(super) fn server(site: &Site<'_>, tls: bool) -> Result<ServerSpec> {
             (site.credential_path("resolv.conf"), "/etc/resolv.conf"),
         ],
         run_folders: &["/run/pure-ftpd"],
+        ready: None,
     })
 }
 

@@ -1,7 +1,6 @@
 //! rsync over SSH, whole files.
 
 use super::{Invocation, ServerSpec, Service, Site, openssh};
-use crate::command::quote;
 use crate::error::{Error, Result};
 use crate::measure::wire::Login;
 use crate::parts::{Program, RSYNC, SSH, SSH_KEYGEN, SSHD};
@@ -49,7 +48,7 @@ impl Service for Rsync {
         shell.extend(["-p".into(), site.server.port().to_string()]);
         // rsync splits the shell command at spaces; the paths here have none
         let mut argv = vec![rsync.clone(), "--whole-file".into(), "-e".into(), shell.join(" ")];
-        argv.push(format!("--rsync-path={}", self.remote_program(site)?));
+        argv.push(format!("--rsync-path={}", openssh::remote_program(site, RSYNC)?));
         let remote = |name: &str| format!("root@{}:{}", site.server_host(), site.remote(name));
         match task {
             Task::Download { remote: from, local } => {
@@ -88,19 +87,5 @@ impl Service for Rsync {
 
     fn window(&self) -> Option<(u64, &'static str)> {
         Some((openssh::CHANNEL_WINDOW, "an SSH channel window of 2 MiB"))
-    }
-}
-
-impl Rsync {
-    /// rsync on the other side; from the cache it needs its libraries named.
-    fn remote_program(&self, site: &Site<'_>) -> Result<String> {
-        if site.host.is_dry() {
-            return Ok(RSYNC.name.to_owned());
-        }
-        let located = site.peer.locate(RSYNC)?;
-        let variables =
-            located.environment.iter().map(|(name, value)| format!("{name}={}", quote(value)));
-        let words: Vec<String> = variables.chain([located.path.display().to_string()]).collect();
-        Ok(if words.len() > 1 { format!("env {}", words.join(" ")) } else { words.concat() })
     }
 }

@@ -45,6 +45,22 @@ impl Site<'_> {
         Ok(path.display().to_string())
     }
 
+    /// A file of this service's own folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// The same on the other host.
+    pub(crate) fn peer_path(&self, name: &str) -> PathBuf {
+        let inside = self.dir.strip_prefix(&self.host.root).unwrap_or(&self.dir);
+        self.peer.root.join(inside).join(name)
+    }
+
+    /// Whether both hosts are this machine.
+    pub(crate) fn shares_folders(&self) -> bool {
+        self.host.root == self.peer.root
+    }
+
     /// Path of one of the run's certificates, keys and account files.
     pub(crate) fn credential(&self, name: &str) -> String {
         self.credential_path(name).display().to_string()

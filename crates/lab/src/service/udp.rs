@@ -47,6 +47,7 @@ impl Service for Udp {
             argv: argv.map(String::from).to_vec(),
             private_files: Vec::new(),
             run_folders: &[],
+            ready: None,
         })
     }
 

@@ -2,9 +2,10 @@
 //!
 //! A transfer is read from its trace in one pass, connection by connection:
 //! when it connected, when it shook hands, when the file's first octet passed,
-//! when the completion reply did. Marks from client and server (wall clock)
+//! when the completion reply did. What goes over UDP is read by `datagrams`. Marks from client and server (wall clock)
 //! only say *which* packet carried an event that encryption hides.
 
+mod datagrams;
 mod events;
 mod flow;
 mod phases;
@@ -34,6 +35,8 @@ pub(crate) struct Expectation {
     pub(crate) port: u16,
     /// Whether file data has connections of its own (FTP).
     pub(crate) data_connections: bool,
+    /// Whether it goes over UDP, perhaps beside TCP to the same port.
+    pub(crate) over_datagrams: bool,
     /// Whether the client sends the file.
     pub(crate) upload: bool,
     /// Octets of one file; 0 where there is none.
@@ -75,7 +78,7 @@ pub(crate) struct Marks {
     pub(crate) request_ns: Option<u64>,
     /// The server has just accepted the login.
     pub(crate) login_ns: Option<u64>,
-    /// The client has just read the completion reply.
+    /// The client has just read the completion reply. Over UDP: it has all, and knows.
     pub(crate) done_ns: Option<u64>,
 }
 
@@ -84,7 +87,7 @@ pub(crate) struct Marks {
 pub(crate) struct Record {
     /// First data command to completion.
     pub(crate) transfer_s: f64,
-    /// First SYN to completion.
+    /// First SYN or datagram to completion.
     pub(crate) session_s: f64,
     /// SYN to SYN-ACK at the router.
     pub(crate) rtt_s: Option<f64>,
@@ -108,6 +111,9 @@ pub(crate) struct Record {
 
 /// Reads a trace; `None` where it holds no connection to the service.
 pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
+    if expected.over_datagrams {
+        return datagrams::read(trace, expected);
+    }
     let packets = &trace.packets;
     let first = packets
         .iter()
@@ -134,7 +140,7 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
         transfer_s: ns_to_s(end.saturating_sub(packets[request].time_ns)),
         session_s: ns_to_s(end.saturating_sub(start)),
         rtt_s,
-        longest_gap_s: longest_gap(session),
+        longest_gap_s: longest_gap(session.iter().map(|packet| packet.time_ns)),
         round_trips: body.map(|body| round_trips(&packets[first..=body.max(first)])),
         connections: trace.connections.len() as u32,
         handshakes: states.iter().filter(|state| state.opens_handshake).count() as u32,
@@ -160,8 +166,9 @@ fn round_trips(packets: &[Packet]) -> u32 {
     count
 }
 
-fn longest_gap(packets: &[Packet]) -> f64 {
-    let gaps = packets.windows(2).map(|pair| pair[1].time_ns.saturating_sub(pair[0].time_ns));
+fn longest_gap(times_ns: impl Iterator<Item = u64>) -> f64 {
+    let times: Vec<u64> = times_ns.collect();
+    let gaps = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
     ns_to_s(gaps.max().unwrap_or(0))
 }
 
@@ -194,6 +201,7 @@ pub fn read_frames<'a>(
     let expected = Expectation {
         port: 80,
         data_connections: is(4),
+        over_datagrams: kind == u8::MAX,
         upload: is(5),
         size: 2000,
         frame_s: 0.0,
@@ -247,6 +255,7 @@ mod tests {
         Expectation {
             port,
             data_connections,
+            over_datagrams: false,
             upload: false,
             size: 1024,
             frame_s: 0.0,

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
-use headroom_packet::Segment;
 use headroom_packet::ethernet::Frame;
 use headroom_packet::tcp::Timestamps;
+use headroom_packet::{Datagram as Udp, Segment};
 use serde::{Deserialize, Serialize};
 
 use super::{ClientSide, Totals};
 
-/// All TCP frames of a transfer, in the order in which the router saw them.
+/// All frames of a transfer, in the order in which the router saw them.
 #[derive(Debug)]
 pub(crate) struct Trace {
     client: ClientSide,
@@ -61,7 +61,7 @@ impl Trace {
         ends.into_iter().all(|end| end == [true; 2])
     }
 
-    /// A trace of a real host: nothing but TCP to these ports of the server.
+    /// A trace of a real host: nothing but TCP and UDP to these ports of the server.
     pub(crate) fn only(client: IpAddr, server: IpAddr, ports: RangeInclusive<u16>) -> Self {
         Self { only: Some((server, ports)), ..Self::new(client) }
     }
@@ -77,7 +77,7 @@ impl Trace {
         })
     }
 
-    /// Adds a captured frame; anything but TCP is only counted.
+    /// Adds a captured frame; of anything but TCP only time, length and direction.
     pub(crate) fn push(&mut self, framing: Framing, time_ns: u64, head: &[u8], wire_len: u32) {
         if self.only.is_none() {
             self.totals.add(head, wire_len);
@@ -87,12 +87,7 @@ impl Trace {
             Framing::Ip => Segment::parse_ip(head, wire_len as usize),
         };
         let Ok(segment) = segment else {
-            let counts = framing == Framing::Ethernet && self.only.is_none();
-            let source = Frame::new(head).ok().and_then(|frame| frame.ip_source());
-            if let Some(source) = source.filter(|_| counts) {
-                let from_client = self.client.has(source);
-                self.datagrams.push(Datagram { time_ns, wire_len, from_client });
-            }
+            self.push_datagram(framing, time_ns, head, wire_len);
             return;
         };
         let from_client = self.client.has(segment.source.ip());
@@ -136,6 +131,35 @@ impl Trace {
         });
     }
 
+    fn push_datagram(&mut self, framing: Framing, time_ns: u64, head: &[u8], wire_len: u32) {
+        let udp = match framing {
+            Framing::Ethernet => Udp::parse(head, wire_len as usize),
+            Framing::Ip => Udp::parse_ip(head, wire_len as usize),
+        };
+        let datagram = if let Ok(udp) = udp {
+            let from_client = self.client.has(udp.source.ip());
+            let server = if from_client { udp.destination } else { udp.source };
+            self.concerns(server).then(|| Datagram {
+                time_ns,
+                wire_len,
+                from_client,
+                port: Some(server.port()),
+                opens_quic: opens_quic(udp.payload),
+            })
+        } else {
+            let counts = framing == Framing::Ethernet && self.only.is_none();
+            let source = Frame::new(head).ok().and_then(|frame| frame.ip_source());
+            source.filter(|_| counts).map(|source| Datagram {
+                time_ns,
+                wire_len,
+                from_client: self.client.has(source),
+                port: None,
+                opens_quic: false,
+            })
+        };
+        self.datagrams.extend(datagram);
+    }
+
     /// Everything that was seen, TCP or not.
     pub(crate) fn totals(&self) -> &Totals {
         &self.totals
@@ -148,6 +172,15 @@ pub(super) struct Datagram {
     pub(super) time_ns: u64,
     pub(super) wire_len: u32,
     pub(super) from_client: bool,
+    /// The server's UDP port, where it is UDP.
+    pub(super) port: Option<u16>,
+    /// Whether it begins as the first packets of a QUIC connection do.
+    pub(super) opens_quic: bool,
+}
+
+/// RFC 9000 §17.2.2: a long header of version 1, of the type Initial.
+fn opens_quic(payload: &[u8]) -> bool {
+    matches!(payload, [first, 0, 0, 0, 1, ..] if first & 0xf0 == 0xc0)
 }
 
 /// One frame of a trace.

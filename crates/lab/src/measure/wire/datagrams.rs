@@ -1,0 +1,125 @@
+//! The wire clock of what goes over UDP: encrypted, and with a shape of its own, so
+//! that the trace says when it began and the client when it was done.
+
+use super::phases::follow;
+use super::{Expectation, Phase, Phases, Record, Stretch, Tcp, Trace, longest_gap, ns_to_s};
+
+/// One packet of such a session, whatever carried it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Seen {
+    time_ns: u64,
+    from_client: bool,
+}
+
+/// Reads a trace; `None` where no packet went to the service's port.
+///
+/// The session ends when the client says so, which is later than its last packet: what
+/// it does with the file until then (checking it, giving it its name) is part of it.
+/// Where it does not say, it ends with the last packet. Without a mark of the request
+/// the whole session counts as transfer.
+pub(super) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
+    let states = follow(&trace.packets);
+    let of_service = |port: u16| port == expected.port;
+    let tcp = trace.packets.iter().filter(|p| of_service(trace.connections[p.connection as usize]));
+    let tcp = tcp.map(|p| Seen { time_ns: p.time_ns, from_client: p.from_client });
+    let udp = || trace.datagrams.iter().filter(|d| d.port.is_some_and(of_service));
+    let all = udp().map(|d| Seen { time_ns: d.time_ns, from_client: d.from_client });
+    let mut all: Vec<Seen> = tcp.chain(all).collect();
+    all.sort_unstable();
+    let first = all.iter().position(|seen| seen.from_client)?;
+    let (all, start) = (&all[first..], all[first].time_ns);
+    let end = expected.marks.done_ns.or(all.last().map(|seen| seen.time_ns))?.max(start);
+    let request = expected.marks.request_ns.unwrap_or(start).clamp(start, end);
+    let answer = all.iter().find(|seen| !seen.from_client);
+    let since = |time_ns: u64| ns_to_s(time_ns.saturating_sub(start));
+    let stretches = [
+        Stretch { kind: Phase::Handshake, start_s: 0.0, end_s: since(request) },
+        Stretch { kind: Phase::Body, start_s: since(request), end_s: since(end) },
+    ];
+    let segments: Vec<Stretch> =
+        stretches.into_iter().filter(|stretch| stretch.end_s > stretch.start_s).collect();
+    let quic = udp().any(|datagram| datagram.opens_quic && datagram.from_client);
+    let key_exchanges = states.iter().filter(|state| state.opens_handshake).count() as u32;
+    let connections = trace.connections.iter().filter(|&&port| of_service(port)).count() as u32;
+    Some(Record {
+        transfer_s: ns_to_s(end - request),
+        session_s: ns_to_s(end - start),
+        rtt_s: answer.map(|seen| since(seen.time_ns)),
+        longest_gap_s: longest_gap(all.iter().map(|seen| seen.time_ns)),
+        round_trips: None,
+        connections: connections + u32::from(udp().next().is_some()),
+        handshakes: key_exchanges + u32::from(quic),
+        hello_retries: 0,
+        phases: Phases::of(&segments),
+        segments,
+        tcp: Tcp::default(),
+        flow: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::super::{Framing, Marks};
+    use super::*;
+
+    /// Adds a datagram between port 4860 of the server and the client.
+    fn push(trace: &mut Trace, ms: u64, from_client: bool, payload: &[u8]) {
+        let (client, server) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
+        packet.extend(if from_client { [client, server] } else { [server, client] }.concat());
+        packet[3] = 28 + payload.len() as u8;
+        let ports = if from_client { [50_000_u16, 4860] } else { [4860, 50_000] };
+        packet.extend(ports.into_iter().flat_map(u16::to_be_bytes));
+        packet.extend([0, 8 + payload.len() as u8, 0, 0]);
+        packet.extend(payload);
+        trace.push(Framing::Ip, ms * 1_000_000, &packet, packet.len() as u32);
+    }
+
+    fn expect(marks: Marks) -> Expectation {
+        Expectation {
+            port: 4860,
+            data_connections: false,
+            over_datagrams: true,
+            upload: false,
+            size: 1024,
+            frame_s: 0.0,
+            parting: false,
+            login: None,
+            marks,
+        }
+    }
+
+    #[test]
+    fn a_session_begins_on_the_wire_and_ends_when_the_client_says_so() {
+        let mut trace = Trace::new(IpAddr::from([10, 0, 0, 1]));
+        push(&mut trace, 1, false, b"the end of an earlier one");
+        push(&mut trace, 10, true, &[0xc3, 0, 0, 0, 1, 8]);
+        push(&mut trace, 12, false, &[0xc1, 0, 0, 0, 1, 8]);
+        push(&mut trace, 15, true, b"request");
+        push(&mut trace, 20, false, b"file");
+        let marks = |request: u64, done: u64| Marks {
+            request_ns: Some(request * 1_000_000),
+            done_ns: Some(done * 1_000_000),
+            login_ns: None,
+        };
+        let record = read(&trace, &expect(marks(14, 30))).expect("a session");
+        assert!((record.session_s - 0.020).abs() < 1e-9, "{record:?}");
+        assert!((record.transfer_s - 0.016).abs() < 1e-9, "{record:?}");
+        assert!((record.phases.handshake - 0.004).abs() < 1e-9, "{record:?}");
+        assert!((record.rtt_s.expect("an answer") - 0.002).abs() < 1e-9, "{record:?}");
+        assert_eq!((record.connections, record.handshakes), (1, 1));
+        let record = read(&trace, &expect(Marks::default())).expect("a session");
+        assert!((record.session_s - 0.010).abs() < 1e-9, "{record:?}");
+        assert!((record.transfer_s - 0.010).abs() < 1e-9, "{record:?}");
+    }
+
+    #[test]
+    fn what_goes_to_other_ports_is_no_session() {
+        let mut trace = Trace::new(IpAddr::from([10, 0, 0, 1]));
+        push(&mut trace, 1, true, b"hello");
+        let elsewhere = Expectation { port: 4500, ..expect(Marks::default()) };
+        assert!(read(&trace, &elsewhere).is_none());
+    }
+}

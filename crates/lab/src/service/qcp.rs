@@ -1,0 +1,90 @@
+//! qcp: QUIC, whose two ends find each other through ssh.
+
+use super::{Invocation, ServerSpec, Service, Site, openssh};
+use crate::error::{Error, Result};
+use crate::parts::{Program, QCP, SSH, SSH_KEYGEN, SSHD};
+use crate::workload::{Kind, Task};
+
+pub(super) struct Qcp;
+
+/// What it is told of the network, octets a second and milliseconds: they bound its
+/// windows, and its own defaults (100 Mbit/s, 300 ms) its speed to that.
+const RATE: &str = "1250M";
+const ROUND_TRIP_MS: &str = "10";
+
+impl Service for Qcp {
+    fn name(&self) -> &'static str {
+        "qcp"
+    }
+
+    fn about(&self) -> &'static str {
+        "qcp both sides: QUIC, agreed on through ssh"
+    }
+
+    fn secured(&self) -> bool {
+        true
+    }
+
+    fn baseline(&self) -> Option<&'static str> {
+        Some("http")
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        &[QCP, SSHD, SSH, SSH_KEYGEN]
+    }
+
+    fn port(&self) -> u16 {
+        2422
+    }
+
+    fn accepts(&self, kind: Kind) -> bool {
+        matches!(kind, Kind::Download | Kind::Upload)
+    }
+
+    fn over_datagrams(&self) -> bool {
+        true
+    }
+
+    fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
+        openssh::server(site)
+    }
+
+    fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
+        let mut argv = vec![site.program(QCP)?, "--quiet".into()];
+        argv.extend(["--ssh".into(), site.program(SSH)?]);
+        let port = site.server.port().to_string();
+        let of_ssh = openssh::options(site).into_iter().chain(["-p".to_owned(), port.clone()]);
+        // an address in brackets has no room for a name before it
+        argv.extend(["-l".into(), "root".into()]);
+        argv.extend(of_ssh.flat_map(|option| ["-S".to_owned(), option]));
+        argv.extend([
+            "--remote-qcp-binary".into(),
+            openssh::remote_program(site, QCP)?,
+            // UDP where ssh has TCP
+            "--remote-port".into(),
+            port,
+        ]);
+        argv.extend(["--rx", RATE, "--tx", RATE, "--rtt", ROUND_TRIP_MS].map(String::from));
+        let remote = |name: &str| format!("{}:{}", site.server_host(), site.remote(name));
+        match task {
+            Task::Download { remote: from, local } => {
+                argv.extend([remote(from), local.display().to_string()]);
+            }
+            Task::Upload { local, remote: to } => {
+                argv.extend([local.display().to_string(), remote(to)]);
+            }
+            _ => return Err(Error::Plan("the lab has qcp move single files alone".into())),
+        }
+        Ok(Invocation::new(argv))
+    }
+
+    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        vec![
+            ("encryption", "TLS 1.3 in QUIC"),
+            ("cipher", "AES-128-GCM where both sides have AES instructions"),
+            ("key exchange", "keys of the moment, told through ssh"),
+            ("told of the network", "--rx 1250M --tx 1250M --rtt 10"),
+            ("verification", "none of the whole file"),
+        ]
+    }
+}

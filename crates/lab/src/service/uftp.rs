@@ -1,0 +1,111 @@
+//! UFTP to one host: files in UDP at a fixed rate, what is missing asked for again.
+
+use super::{Invocation, ServerSpec, Service, Site};
+use crate::error::{Error, Result};
+use crate::parts::{Program, UFTP, UFTPD};
+use crate::workload::{Kind, Task};
+
+pub(super) struct Uftp {
+    pub(super) encrypted: bool,
+}
+
+/// Kbit/s, without congestion control: more than it moves on two cores. With `-1`, as
+/// fast as the interface takes it, it loses more than it gains.
+const RATE: &str = "2000000";
+/// Octets of file in a packet: `uftp(1)` wants 100 to 200 less than the path's MTU.
+const BLOCK: &str = "1400";
+/// Round trips to begin with and at least, seconds; by default it waits half a second
+/// for each answer until it has measured one.
+const ROUND_TRIPS: &str = "0.1:0.01:15";
+/// Times that it asks again; a receiver that is behind does not answer at once.
+const PATIENCE: &str = "50";
+/// Octets of socket buffers and of the receiver's cache, the largest it takes.
+const BUFFER: &str = "104857600";
+const CACHE: &str = "20971520";
+
+impl Service for Uftp {
+    fn name(&self) -> &'static str {
+        if self.encrypted { "uftp" } else { "uftp(clear)" }
+    }
+
+    fn about(&self) -> &'static str {
+        if self.encrypted {
+            "UFTP to one host, AES-128-GCM: it sends, so uploads alone"
+        } else {
+            "the same in clear"
+        }
+    }
+
+    fn secured(&self) -> bool {
+        self.encrypted
+    }
+
+    fn baseline(&self) -> Option<&'static str> {
+        self.encrypted.then_some("uftp(clear)")
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        &[UFTP, UFTPD]
+    }
+
+    fn port(&self) -> u16 {
+        1044
+    }
+
+    fn accepts(&self, kind: Kind) -> bool {
+        kind == Kind::Upload
+    }
+
+    fn over_datagrams(&self) -> bool {
+        true
+    }
+
+    fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
+        let (port, address) = (site.server.port().to_string(), site.server.ip().to_string());
+        let (program, files) = (site.program(UFTPD)?, site.files.display().to_string());
+        let mut argv = vec![&*program, "-d", "-D", &files, "-I", &address, "-p", &port];
+        // -t a temporary name until it is whole, -q no look-up of the sender's name
+        argv.extend(["-B", BUFFER, "-c", CACHE, "-t", "-q"]);
+        if self.encrypted {
+            argv.extend(["-E", "-K", "ec:prime256v1"]);
+        }
+        Ok(ServerSpec { ready: Some("UFTP"), ..ServerSpec::new(argv) })
+    }
+
+    fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
+        let Task::Upload { local, remote } = task else {
+            return Err(Error::Plan("uftp sends single files and nothing else".into()));
+        };
+        let (port, server) = (site.server.port().to_string(), site.server.ip().to_string());
+        let (program, own) = (site.program(UFTP)?, site.host.address.to_string());
+        let local = local.display().to_string();
+        let mut argv = vec![&*program, "-R", RATE, "-b", BLOCK, "-B", BUFFER, "-q"];
+        argv.extend(["-r", ROUND_TRIPS, "-s", PATIENCE]);
+        if self.encrypted {
+            let keys = ["-Y", "aes128-gcm", "-h", "sha256", "-e", "ecdh_ecdsa:prime256v1"];
+            argv.extend(keys);
+            argv.extend(["-K", "prime256v1"]);
+        }
+        argv.extend(["-I", &own, "-p", &port, "-M", &server, "-D", remote, &local]);
+        Ok(Invocation::new(argv.into_iter().map(str::to_owned).collect()))
+    }
+
+    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        let mut facts = if self.encrypted {
+            vec![
+                ("encryption", "UFTP's own"),
+                ("cipher", "aes128-gcm"),
+                ("key exchange", "ECDH, P-256, new keys for each file"),
+            ]
+        } else {
+            vec![("encryption", "none")]
+        };
+        facts.extend([
+            ("rate", "-R 2000000: 2 Gbit/s, without congestion control"),
+            ("block", "1400 octets"),
+            ("round trips", "-r 0.1:0.01:15 -s 50"),
+            ("verification", "none of the whole file"),
+        ]);
+        facts
+    }
+}
