@@ -146,6 +146,9 @@ pub(crate) struct Run {
     /// Only the stacks that match, with their baselines (* stands for any text)
     #[arg(long, value_name = "GLOB")]
     pub(crate) only: Option<String>,
+    /// Leave out the stacks whose programs are missing here, and say which
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) skip_missing: bool,
     /// The link, where no plan says it: unshaped, 100mbit, 100mbit,delay=25ms,loss=1%
     #[arg(long, value_name = "LINK")]
     pub(crate) link: Option<String>,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use headroom_lab::parts::Parts;
 use headroom_lab::plan::{LinkBackend, Plan};
 use headroom_lab::results::Results;
 use headroom_lab::run::{self, Options, Outcome, Resumption};
@@ -153,6 +154,11 @@ fn plan(arguments: &Run) -> anyhow::Result<Plan> {
     }
     if let Some(pattern) = &arguments.only {
         plan.keep_only(pattern)?;
+    }
+    if arguments.skip_missing {
+        for sentence in plan.leave_out_missing(&Parts::from_environment())? {
+            eprintln!("headroom: {sentence}");
+        }
     }
     Ok(plan)
 }

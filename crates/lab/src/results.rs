@@ -150,6 +150,8 @@ pub struct PlanRecord {
     pub check_sizes_bytes: Vec<u64>,
     /// The largest of them.
     pub check_size_bytes: u64,
+    #[serde(default = "yes")]
+    pub count_packets: bool,
     pub seed: u64,
 }
 

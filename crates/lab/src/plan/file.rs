@@ -48,6 +48,7 @@ struct PlanFile {
     #[serde(default)]
     check_links: Vec<Spanned<String>>,
     check_size: Option<Spanned<String>>,
+    count_packets: Option<bool>,
     seed: Option<u64>,
     testbed: Option<Spanned<TestbedFile>>,
     workload: Spanned<Vec<WorkloadFile>>,
@@ -159,6 +160,7 @@ impl PlanFile {
             link_backend: self.link_backend.as_ref().map(|backend| *backend.get_ref()),
             check_links,
             check_sizes,
+            count_packets: self.count_packets.unwrap_or(true),
             seed: self.seed.unwrap_or_else(rand::random),
             seed_is_random: self.seed.is_none(),
         })

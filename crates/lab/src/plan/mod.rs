@@ -13,6 +13,7 @@ use serde::Deserialize;
 use crate::analysis::stop::{self, Until};
 use crate::error::{Error, Result};
 use crate::link::LinkSpec;
+use crate::parts::Parts;
 use crate::stack::Stack;
 use crate::workload::{Kind, Workload};
 
@@ -53,6 +54,8 @@ pub struct Plan {
     pub check_links: Vec<LinkSpec>,
     /// Sizes of the downloads there; by default those of the first download.
     pub check_sizes: Vec<u64>,
+    /// Whether packets are counted at the end, in transfers of their own.
+    pub count_packets: bool,
     /// Seed of the order of blocks and of the files' content.
     pub seed: u64,
     /// Nobody asked for this seed.
@@ -181,8 +184,10 @@ impl Plan {
             all.extend(missing.cloned());
             all.push(name.clone());
         }
-        let moves_files =
-            |name: &&String| Stack::parse(name).is_ok_and(|s| s.service.accepts(Kind::Download));
+        let accepts =
+            |name: &String, kind| Stack::parse(name).is_ok_and(|s| s.service.accepts(kind));
+        let ways = [Kind::Download, Kind::Upload];
+        let moves_files = |name: &&String| ways.iter().any(|&way| accepts(name, way));
         let (files, commands): (Vec<&String>, Vec<&String>) = stacks.iter().partition(moves_files);
         let workloads = if let Some(name) = commands.first() {
             if let Some(other) = files.first() {
@@ -200,9 +205,17 @@ impl Plan {
         } else {
             let default = ["1KiB", "1MiB", "64MiB"].map(String::from);
             let sizes = quoted(if sizes.is_empty() { &default } else { sizes });
-            format!(
-                "[[workload]]\nkind = \"download\"\nsizes = [{sizes}]\n[[workload]]\nkind = \"upload\"\nsizes = [{sizes}]\n"
-            )
+            let workload = |way: Kind| {
+                let able: Vec<String> =
+                    all.iter().filter(|name| accepts(name, way)).cloned().collect();
+                let kind = way.name();
+                let stacks = quoted(&able);
+                let text = format!(
+                    "[[workload]]\nkind = \"{kind}\"\nsizes = [{sizes}]\nstacks = [{stacks}]\n"
+                );
+                (!able.is_empty()).then_some(text)
+            };
+            ways.into_iter().filter_map(workload).collect()
         };
         let text = format!("stacks = [{}]\nlink = {link:?}\n{workloads}", quoted(&all));
         Self::from_toml(&text, "adhoc").map_err(|error| {
@@ -232,6 +245,32 @@ impl Plan {
                 names.join(", ")
             )));
         }
+        self.keep(&kept);
+        Ok(())
+    }
+
+    /// Leaves out the stacks whose programs this machine lacks; says which, and what is
+    /// missing.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] where nothing is left.
+    pub fn leave_out_missing(&mut self, parts: &Parts) -> Result<Vec<String>> {
+        let (mut kept, mut said) = (Vec::new(), Vec::new());
+        for planned in &self.stacks {
+            let name = planned.stack.name.clone();
+            match parts.require(&planned.stack.programs().collect::<Vec<_>>()) {
+                Ok(()) => kept.push(name),
+                Err(error) => said.push(format!("{name} is left out: {error}")),
+            }
+        }
+        if kept.is_empty() {
+            return Err(Error::Missing(said.join("; ")));
+        }
+        self.keep(&kept);
+        Ok(said)
+    }
+
+    fn keep(&mut self, kept: &[String]) {
         self.stacks.retain(|planned| kept.contains(&planned.stack.name));
         for planned in &mut self.stacks {
             // what a baseline is compared with elsewhere is not brought along
@@ -241,7 +280,6 @@ impl Plan {
             workload.stacks.retain(|name| kept.contains(name));
         }
         self.workloads.retain(|workload| !workload.stacks.is_empty());
-        Ok(())
     }
 
     /// Changes the number of blocks.

@@ -30,6 +30,7 @@ impl PlanRecord {
             link_backend,
             check_links,
             check_sizes,
+            count_packets,
             seed,
             seed_is_random: _,
         } = plan;
@@ -52,6 +53,7 @@ impl PlanRecord {
             check_links: check_links.iter().map(ToString::to_string).collect(),
             check_sizes_bytes: check_sizes.clone(),
             check_size_bytes: check_sizes.iter().copied().max().unwrap_or(0),
+            count_packets: *count_packets,
             seed: *seed,
         }
     }
@@ -134,6 +136,7 @@ impl PlanRecord {
             ("baselines", Value::Table(baselines)),
             ("repetitions", Value::Integer(self.repetitions.into())),
             ("warmup", Value::Integer(self.warmup.into())),
+            ("count-packets", Value::Boolean(self.count_packets)),
             ("family", Value::String(self.family.clone())),
             ("mtu", Value::Integer(self.mtu.into())),
             ("congestion-control", Value::String(self.congestion_control.clone())),
@@ -215,6 +218,7 @@ congestion-control = "reno"
 link = "100mbit,delay=5ms,jitter=1ms,loss=0.5%,queue=9"
 check-links = ["10mbit"]
 check-size = "3MB"
+count-packets = false
 seed = 5
 [baselines]
 "ftp#again" = "ftp"

@@ -347,7 +347,7 @@ impl<'a> Run<'a> {
                 Err(error) => return Err(error),
             }
         }
-        self.account()
+        if plan.count_packets { self.account() } else { Ok(()) }
     }
 
     /// Looks for the content of files on the wire, once a run, before anything
