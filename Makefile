@@ -5,7 +5,7 @@ HEADROOM = $(CARGO_TARGET_DIR)/release/headroom
 # One profile for all: the vendored OpenSSL and libcurl are built once.
 CARGO_FLAGS = --release --locked --workspace
 
-.PHONY: demo test interop bench-tunnel build parts lint browser unit deny install-docs fuzz
+.PHONY: demo test interop bench-tunnel bench-transfer build parts lint browser unit deny install-docs fuzz
 
 # What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine?
 demo: parts build
@@ -20,11 +20,16 @@ interop: build
 	scripts/fetch-parts --with-peers
 	$(CARGO_TARGET_DIR)/release/headroom-interop --write docs/interop.md
 
-# What our IPsec carries beside others' tunnels: writes docs/benchmarks.md.
+# What our IPsec carries beside others' tunnels: writes its part of docs/benchmarks.md.
 bench-tunnel: build
 	scripts/fetch-parts
 	scripts/fetch-parts --with-layers
 	scripts/bench-tunnel
+
+# Our transfer beside what others move files with: writes its part of docs/benchmarks.md.
+bench-transfer: build
+	scripts/fetch-parts
+	scripts/bench-transfer
 
 # Programs under test, unpacked into a private cache; nothing is installed.
 parts:

@@ -5,15 +5,17 @@
 //!
 //! NOTES is a text that goes behind the figures: what limits them.
 
+mod measured;
+
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
 
 use headroom_lab::analysis::stats;
-use headroom_lab::analysis::summary::{Clock, counted, pairs};
-use headroom_lab::results::{Results, Sample};
+use headroom_lab::analysis::summary::Clock;
 use headroom_lab::units::{seconds, three};
+use measured::{Estimate, Run, rate, verdict};
 use serde::Deserialize;
 
 /// Frames of a link count these octets more: preamble, check sequence, gap.
@@ -28,13 +30,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         std::fs::read_to_string(&path)
             .map_err(|error| format!("{}: {error}", path.display()).into())
     };
-    let run = |name: &str| -> Result<Run, Box<dyn Error>> {
-        Ok(Run { results: serde_json::from_str(&read(&format!("{name}/results.json"))?)? })
-    };
     let all = All {
-        tunnel: run("bench-tunnel")?,
+        tunnel: Run::read(&folder.join("bench-tunnel"))?,
         turns: read("turns.jsonl")?.lines().map(serde_json::from_str).collect::<Result<_, _>>()?,
-        link: run("bench-qesp-link")?,
+        link: Run::read(&folder.join("bench-qesp-link"))?,
         memory: serde_json::from_str(&read("memory.json")?)?,
         reload: serde_json::from_str(&read("reload.json")?)?,
     };
@@ -106,76 +105,6 @@ struct Reload {
     seconds: f64,
 }
 
-/// A value with its 95 % interval.
-#[derive(Clone, Copy)]
-struct Estimate {
-    value: f64,
-    interval: Option<[f64; 2]>,
-}
-
-impl Estimate {
-    fn shown(&self, format: impl Fn(f64) -> String) -> String {
-        let value = format(self.value);
-        match self.interval {
-            Some([lo, hi]) => format!("{value} [{}, {}]", format(lo), format(hi)),
-            None => value,
-        }
-    }
-}
-
-struct Run {
-    results: Results,
-}
-
-impl Run {
-    fn cell(&self, stack: &str, workload: &str, size: u64) -> Vec<&Sample> {
-        let of_cell = |sample: &&Sample| {
-            sample.stack == stack && sample.workload == workload && sample.size_bytes == size
-        };
-        counted(&self.results.samples.iter().filter(of_cell).collect::<Vec<_>>())
-    }
-
-    /// How many times faster a stack is than another, in the same blocks.
-    fn times_faster(&self, of: [&str; 2], workload: &str, size: u64) -> Option<Estimate> {
-        let [stack, base] = of.map(|stack| self.cell(stack, workload, size));
-        let faster = stats::paired_overhead(&pairs(&base, &stack, |sample| sample.seconds))?;
-        let ratio = |pct: f64| 1.0 + pct / 100.0;
-        Some(Estimate {
-            value: ratio(faster.pct),
-            interval: faster.ci95_pct.map(|ends| ends.map(ratio)),
-        })
-    }
-
-    fn mean(&self, stack: &str, workload: &str, size: u64, value: Clock) -> Option<Estimate> {
-        let cell = self.cell(stack, workload, size);
-        estimate(&cell.into_iter().filter_map(value).collect::<Vec<_>>())
-    }
-
-    /// What a stack takes longer than another, in the same blocks.
-    fn added(&self, of: [&str; 2], workload: &str, size: u64, value: Clock) -> Option<Estimate> {
-        let [stack, base] = of.map(|stack| self.cell(stack, workload, size));
-        let pairs = pairs(&stack, &base, value);
-        estimate(&pairs.iter().map(|(time, base)| time - base).collect::<Vec<_>>())
-    }
-
-    fn sizes(&self, workload: &str) -> Vec<u64> {
-        let workloads = self.results.plan.workloads.iter();
-        workloads.filter(|w| w.kind == workload).flat_map(|w| w.sizes_bytes.clone()).collect()
-    }
-
-    fn stacks(&self, application: &str) -> Vec<&str> {
-        let names = self.results.plan.stacks.iter().map(|stack| stack.name.as_str());
-        names.filter(|name| name.split('/').next() == Some(application)).collect()
-    }
-}
-
-/// The geometric mean of rates, whose interval lies above zero.
-fn rate(values: impl Iterator<Item = f64>) -> Option<Estimate> {
-    let logs = estimate(&values.map(f64::ln).collect::<Vec<_>>())?;
-    let interval = logs.interval.map(|ends| ends.map(f64::exp));
-    Some(Estimate { value: logs.value.exp(), interval })
-}
-
 /// The median with the interval that its order statistics give, whatever the
 /// distribution: turns of a fraction of a second have outliers.
 fn median(values: &mut [f64]) -> Option<Estimate> {
@@ -186,11 +115,6 @@ fn median(values: &mut [f64]) -> Option<Estimate> {
     let hi = values.get((middle + half_width).ceil() as usize);
     let interval = lo.zip(hi).map(|(&lo, &hi)| [lo, hi]);
     Some(Estimate { value: stats::median(values)?, interval })
-}
-
-fn estimate(values: &[f64]) -> Option<Estimate> {
-    let mean = stats::mean(values)?;
-    Some(Estimate { value: mean.mean, interval: mean.ci95 })
 }
 
 impl All {
@@ -273,7 +197,12 @@ impl All {
             ),
             ("raw ESP vs kernel-libipsec", "iperf3/esp", "iperf3/strongswan", 2.0, 4.0),
         ] {
-            row(what, least, aim, self.tunnel.times_faster([stack, base], "stream", stream));
+            row(
+                what,
+                least,
+                aim,
+                self.tunnel.times_faster([stack, base], "stream", stream, |s| s.seconds),
+            );
         }
         let sizes = self.sizes_in_turns();
         let all = ("all sizes".to_owned(), self.in_turns(|_| true));
@@ -288,7 +217,8 @@ impl All {
             let _ = writeln!(text, "| {what} | 0.99 × | 1.00 × | {shown} | {verdict} |");
         }
         for size in self.link.sizes("packets") {
-            let found = self.link.times_faster(["udp/qesp", "udp/esp"], "packets", size);
+            let found =
+                self.link.times_faster(["udp/qesp", "udp/esp"], "packets", size, |s| s.seconds);
             let off = found.map(|found| 100.0 * (found.value / byte_ratio(size) - 1.0));
             let shown = off.map_or("–".to_owned(), |off| format!("{off:+.2} %"));
             let good = match off {
@@ -333,7 +263,7 @@ impl All {
                 let found = rate(cell.into_iter().filter_map(value).map(gbit));
                 found.map_or("–".to_owned(), |found| found.shown(three))
             };
-            let share = self.tunnel.times_faster([stack, "iperf3"], "stream", size);
+            let share = self.tunnel.times_faster([stack, "iperf3"], "stream", size, |s| s.seconds);
             let share = share.filter(|_| stack != "iperf3");
             let cpu = self.tunnel.mean(stack, "stream", size, |sample| {
                 let load = sample.load?;
@@ -417,7 +347,8 @@ impl All {
         );
         for size in self.sizes_in_turns() {
             let cpu = self.in_turns(|octets| octets == size);
-            let full = self.link.times_faster(["udp/qesp", "udp/esp"], "packets", size);
+            let full =
+                self.link.times_faster(["udp/qesp", "udp/esp"], "packets", size, |s| s.seconds);
             let four = |found: Option<Estimate>| {
                 found.map_or("–".to_owned(), |found| found.shown(|v| format!("{v:.4}")))
             };
@@ -466,15 +397,6 @@ impl All {
         for row in &self.memory.decisions {
             let _ = writeln!(text, "| {} | {:.0} |", row.what, row.ns);
         }
-    }
-}
-
-fn verdict(found: Option<f64>, least: f64, aim: f64) -> &'static str {
-    match found {
-        None => "not measured",
-        Some(found) if found >= aim => "aim reached",
-        Some(found) if found >= least => "reached",
-        Some(_) => "**missed**",
     }
 }
 

@@ -1,0 +1,353 @@
+//! Writes the transfer's part of docs/benchmarks.md from what `scripts/bench-transfer`
+//! has measured.
+//!
+//!     cargo run --release -p headroom-lab --example transfer_benchmarks -- RESULTS [NOTES]
+//!
+//! NOTES is a text that goes behind the figures: what limits them.
+
+mod measured;
+
+use std::error::Error;
+use std::fmt::Write;
+use std::path::Path;
+
+use headroom_lab::analysis::summary::Clock;
+use headroom_lab::results::Sample;
+use headroom_lab::units::{seconds, three};
+use measured::{Estimate, Run, estimate, rate, verdict};
+use serde::Deserialize;
+
+const GIB: u64 = 1 << 30;
+const SMALL: u64 = 1 << 10;
+const OURS: &str = "headroom";
+const STREAMS: &str = "headroom(streams)";
+
+/// Octets of file in a full packet of a lane (docs/transfer.md) over IPv4, and what it
+/// takes on the link with Ethernet's framing.
+const LANE_PAYLOAD: f64 = (1500 - 20 - 8 - 16 - 16 - 13) as f64;
+const LANE_FRAME: f64 = (1500 + 38) as f64;
+
+/// The links: name of the plan, words, bits a second, share of frames lost, and what the
+/// goodput must be at least, of the link.
+const LINKS: [(&str, &str, f64, f64, f64); 3] = [
+    ("bench-transfer-100mbit", "100 Mbit/s, 50 ms, 1 % lost", 100e6, 0.01, 0.9),
+    ("bench-transfer-1gbit", "1 Gbit/s, 50 ms, 1 % lost", 1e9, 0.01, 0.9),
+    ("bench-transfer-200ms", "100 Mbit/s, 200 ms, 5 % lost", 100e6, 0.05, 0.8),
+];
+
+/// How many times as fast as others: at least, and as the aim. UFTP only sends.
+const BARS: [(&str, &str, &str, f64, f64); 8] = [
+    ("plain HTTP", "http", "download", 1.2, 1.35),
+    ("plain FTP", "ftp", "download", 1.0, 1.1),
+    ("HTTPS", "https", "download", 1.4, 1.6),
+    ("FTPS", "ftps", "download", 1.5, 2.0),
+    ("scp", "scp", "download", 2.0, 2.4),
+    ("qcp", "qcp", "download", 1.8, 2.3),
+    ("UFTP in clear", "uftp(clear)", "upload", 7.0, 8.5),
+    ("UFTP, AES-128-GCM", "uftp", "upload", 7.0, 8.5),
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = std::env::args().nth(1).ok_or("give the folder of scripts/bench-transfer")?;
+    let folder = Path::new(&folder);
+    let clients = folder.join("idle-clients.json");
+    let all = All {
+        run: Run::read(&folder.join("bench-transfer"))?,
+        links: LINKS.map(|(plan, ..)| Run::read(&folder.join(plan)).ok()),
+        clients: match clients.exists() {
+            true => Some(serde_json::from_str(&std::fs::read_to_string(&clients)?)?),
+            false => None,
+        },
+    };
+    print!("{}", all.document());
+    if let Some(notes) = std::env::args().nth(2) {
+        print!("\n{}", std::fs::read_to_string(notes)?);
+    }
+    Ok(())
+}
+
+struct All {
+    run: Run,
+    links: [Option<Run>; 3],
+    clients: Option<Clients>,
+}
+
+/// What a server with idle clients takes.
+#[derive(Deserialize)]
+struct Clients {
+    clients: u64,
+    server_bytes: u64,
+}
+
+/// From the first packet to the end, which is when the client has the file and knows it.
+const SESSION: Clock = |sample| sample.session_seconds;
+
+fn cpu(sample: &Sample) -> Option<f64> {
+    Some(sample.cpu_seconds?.both_sides())
+}
+
+impl All {
+    fn document(&self) -> String {
+        let mut text = String::from(
+            "# Benchmarks of the transfer\n\nWritten by `make bench-transfer`, which measures everything here and can be run by \
+             anyone with root. Both ends are on the same cores, and files lie where all stacks have theirs. A time is that of \
+             the session: from the first packet on the wire to when the client has the file and knows it, connecting and \
+             logging in included. Ratios are taken within blocks in which all stacks ran one after the other in random \
+             order; brackets are 95 % intervals (docs/methodology.md).\n\n",
+        );
+        self.machine(&mut text);
+        self.bars(&mut text);
+        self.large(&mut text, "download");
+        self.large(&mut text, "upload");
+        self.small(&mut text);
+        self.goodput(&mut text);
+        self.settings(&mut text);
+        text
+    }
+
+    fn machine(&self, text: &mut String) {
+        let environment = &self.run.results.environment;
+        let plan = &self.run.results.plan;
+        let files = environment.settings.get("files").map_or("–", String::as_str);
+        let _ = write!(
+            text,
+            "| | |\n|---|---|\n| date | {} |\n| machine | {}, {} cores for both ends and what is between |\n\
+             | kernel | {} |\n| system | {} |\n| headroom | {} |\n| link | veth, MTU {}, {}, {}, {} |\n| files | {files} |\n",
+            environment.started,
+            environment.cpu,
+            environment.cores,
+            environment.kernel,
+            environment.distribution,
+            environment.headroom,
+            plan.mtu,
+            plan.family,
+            plan.offload,
+            plan.congestion_control,
+        );
+        const OF_INTEREST: [&str; 6] =
+            ["nginx", "pure-ftpd", "ssh", "qcp", "uftp", "headroom fetch"];
+        for program in &environment.programs {
+            if OF_INTEREST.contains(&program.name.as_str()) && !program.version.is_empty() {
+                let _ = writeln!(text, "| {} | {} |", program.name, program.version);
+            }
+        }
+        let runs = std::iter::once(&self.run).chain(self.links.iter().flatten());
+        let samples: Vec<_> = runs.flat_map(|run| &run.results.samples).collect();
+        let _ = write!(
+            text,
+            "| command | `make bench-transfer` |\n| blocks | {} of each; {} samples in all, {} failed, {} in blocks with foreign load |\n\n",
+            plan.repetitions,
+            samples.len(),
+            samples.iter().filter(|sample| !sample.ok).count(),
+            samples.iter().filter(|sample| sample.marked.is_some()).count(),
+        );
+    }
+
+    fn bars(&self, text: &mut String) {
+        *text += "## What was asked for\n\n1 GiB from file to file, ours encrypted and verified as always, against:\n\n\
+                  | | at least | aim | measured | |\n|---|--:|--:|--:|---|\n";
+        let mut row = |what: &str, least: &str, aim: &str, found: Option<String>, verdict: &str| {
+            let found = found.unwrap_or_else(|| "–".to_owned());
+            let _ = writeln!(text, "| {what} | {least} | {aim} | {found} | {verdict} |");
+        };
+        let times = |found: Estimate| found.shown(|v| format!("{v:.2}")) + " ×";
+        for (what, stack, workload, least, aim) in BARS {
+            let found = self.run.times_faster([OURS, stack], workload, GIB, SESSION);
+            let verdict = verdict(found.map(|found| found.value), least, aim);
+            let [least, aim] = [least, aim].map(|bar| format!("{bar} ×"));
+            row(what, &least, &aim, found.map(times), verdict);
+        }
+        let lanes = self.run.times_faster([OURS, STREAMS], "download", GIB, cpu);
+        let of_lanes = verdict(lanes.map(|found| found.value), 1.5, 1.5);
+        let what = "octets per CPU second, both ends, against our own QUIC streams";
+        row(what, "1.5 ×", "", lanes.map(times), of_lanes);
+        // less is better from here on
+        let mut at_most = |what: &str, least: f64, aim: f64, found: Option<Estimate>| {
+            let verdict = fewer(found.map(|found| found.value), least, aim);
+            let [least, aim] = [least, aim].map(|bar| format!("≤ {bar} ×"));
+            row(what, &least, &aim, found.map(times), verdict);
+        };
+        let share = |stacks: [&str; 2], size, clock| {
+            let [ours, other] = stacks;
+            self.run.times_faster([other, ours], "download", size, clock)
+        };
+        let spent = share([OURS, "scp"], GIB, cpu);
+        at_most("CPU seconds per GB, both ends, against scp", 0.5, 0.3, spent);
+        for (other, least, aim) in [("scp", 0.5, 0.2), ("https", 1.0, 0.7)] {
+            let what = format!("1 KiB file, time to done against {other}");
+            at_most(&what, least, aim, share([OURS, other], SMALL, SESSION));
+        }
+        for ((_, what, link_bps, loss, least), run) in LINKS.into_iter().zip(&self.links) {
+            let found = run.as_ref().and_then(|run| after_start(run, OURS));
+            let aim = 0.95 * possible(link_bps, loss);
+            let shown = found.map(|found| found.shown(|bps| percent(bps / link_bps)));
+            row(
+                &format!("goodput at {what}, after the start, of the link"),
+                &percent(least),
+                &percent(aim / link_bps),
+                shown,
+                // a link's share of payload may put the aim below the bar
+                verdict(
+                    found.map(|found| found.value),
+                    least * link_bps,
+                    aim.max(least * link_bps),
+                ),
+            );
+        }
+        let what = match &self.clients {
+            Some(clients) => format!("server memory for {} idle clients", clients.clients),
+            None => "server memory for 1000 idle clients".to_owned(),
+        };
+        let found = self.clients.as_ref().map(|clients| clients.server_bytes as f64 / 1e6);
+        let shown = found.map(|megabytes| format!("{megabytes:.0} MB"));
+        row(&what, "100 MB", "30 MB", shown, fewer(found, 100.0, 30.0));
+        *text += "\n";
+    }
+
+    fn large(&self, text: &mut String, workload: &str) {
+        let stacks = self.stacks(workload, GIB);
+        if stacks.is_empty() {
+            return;
+        }
+        let _ = write!(
+            text,
+            "## 1 GiB, {workload}\n\n| stack | seconds | Gbit/s | CPU s/GB, client | server | client's memory, MB | who verifies |\n\
+             |---|--:|--:|--:|--:|--:|---|\n"
+        );
+        for stack in stacks {
+            let mean = |clock: Clock| self.run.mean(stack, workload, GIB, clock);
+            let gigabytes = GIB as f64 / 1e9;
+            let cell = self.run.cell(stack, workload, GIB);
+            let speed = rate(cell.iter().filter_map(|s| Some(8.0 * gigabytes / SESSION(s)?)));
+            let per_gb = |clock: Clock| {
+                mean(clock).map_or("–".to_owned(), |found| three(found.value / gigabytes))
+            };
+            let _ = writeln!(
+                text,
+                "| {stack} | {} | {} | {} | {} | {} | {} |",
+                mean(SESSION).map_or("–".to_owned(), |found| found.shown(three)),
+                speed.map_or("–".to_owned(), |found| found.shown(three)),
+                per_gb(|sample| Some(sample.cpu_seconds?.client)),
+                per_gb(|sample| Some(sample.cpu_seconds?.server)),
+                mean(|sample| Some(sample.peak_memory_bytes? as f64 / 1e6))
+                    .map_or("–".to_owned(), |found| format!("{:.0}", found.value)),
+                self.fact(stack, "verification").unwrap_or("–"),
+            );
+        }
+        *text += "\n";
+    }
+
+    fn small(&self, text: &mut String) {
+        *text += "## 1 KiB, download\n\nThe session, and the client's process from its start to its end.\n\n\
+                  | stack | session | process |\n|---|--:|--:|\n";
+        for stack in self.stacks("download", SMALL) {
+            let shown = |clock: Clock| {
+                let found = self.run.mean(stack, "download", SMALL, clock);
+                found.map_or("–".to_owned(), |found| found.shown(seconds))
+            };
+            let _ = writeln!(
+                text,
+                "| {stack} | {} | {} |",
+                shown(SESSION),
+                shown(|sample| sample.process_seconds)
+            );
+        }
+        *text += "\n";
+    }
+
+    fn goodput(&self, text: &mut String) {
+        *text += "## Long and lossy links\n\nOctets of file a second. The link is the lab's emulator, which takes a part of the \
+                  same cores; frames are lost each way. After the start: the difference of two sizes by the difference of \
+                  their times. What is possible is the link's rate by the file's share of a full packet on it, less what is \
+                  lost.\n\n| link | stack | Mbit/s, with the start | after it | of the link | possible |\n\
+                  |---|---|--:|--:|--:|--:|\n";
+        for ((_, what, link_bps, loss, _), run) in LINKS.into_iter().zip(&self.links) {
+            let Some(run) = run else { continue };
+            for stack in [OURS, STREAMS] {
+                let Some(&large) = run.sizes("download").iter().max() else { continue };
+                let cell = run.cell(stack, "download", large);
+                let whole =
+                    rate(cell.iter().filter_map(|s| Some(large as f64 * 8.0 / SESSION(s)?)));
+                let after = after_start(run, stack);
+                let mbit = |found: Option<Estimate>| {
+                    found.map_or("–".to_owned(), |found| found.shown(|bps| three(bps / 1e6)))
+                };
+                let _ = writeln!(
+                    text,
+                    "| {what} | {stack} | {} | {} | {} | {} |",
+                    mbit(whole),
+                    mbit(after),
+                    after.map_or("–".to_owned(), |found| percent(found.value / link_bps)),
+                    three(possible(link_bps, loss) / 1e6),
+                );
+            }
+        }
+        *text += "\n";
+    }
+
+    fn settings(&self, text: &mut String) {
+        *text += "## Settings\n\n| stack | |\n|---|---|\n";
+        for stack in &self.run.results.plan.stacks {
+            let facts = self.run.results.environment.stacks.get(&stack.name);
+            let facts: Vec<String> = facts
+                .into_iter()
+                .flatten()
+                .filter(|(name, _)| *name != "verification")
+                .map(|(name, value)| format!("{name}: {value}"))
+                .collect();
+            let _ = writeln!(text, "| {} | {} |", stack.name, facts.join("; "));
+        }
+        let measured = |name: &str| self.run.results.plan.stacks.iter().any(|s| s.name == name);
+        for (what, stack, ..) in BARS.into_iter().filter(|(_, stack, ..)| !measured(stack)) {
+            let _ = write!(
+                text,
+                "\n{what} was not measured: the program of `{stack}` could not be had here.\n"
+            );
+        }
+    }
+
+    fn fact(&self, stack: &str, name: &str) -> Option<&str> {
+        self.run.results.environment.stacks.get(stack)?.get(name).map(String::as_str)
+    }
+
+    /// The stacks that moved files of that size.
+    fn stacks(&self, workload: &str, size: u64) -> Vec<&str> {
+        let workloads = self.run.results.plan.workloads.iter();
+        let of_size = workloads.filter(|w| w.kind == workload && w.sizes_bytes.contains(&size));
+        of_size.flat_map(|w| &w.stacks).map(String::as_str).collect()
+    }
+}
+
+/// Octets of file that a link can carry on lanes, as bits a second.
+fn possible(link_bps: f64, loss: f64) -> f64 {
+    link_bps * LANE_PAYLOAD / LANE_FRAME * (1.0 - loss)
+}
+
+/// Bits of file a second between the ends of the smallest and the largest transfer.
+fn after_start(run: &Run, stack: &str) -> Option<Estimate> {
+    let sizes = run.sizes("download");
+    let (small, large) = (*sizes.iter().min()?, *sizes.iter().max()?);
+    let times = |size: u64| {
+        let cell = run.cell(stack, "download", size);
+        estimate(&cell.into_iter().filter_map(SESSION).collect::<Vec<_>>())
+    };
+    let (short, long) = (times(small)?, times(large)?);
+    let bits = (large - small) as f64 * 8.0;
+    let difference = long.value - short.value;
+    // two means that know nothing of each other
+    let half = |found: Estimate| found.interval.map(|[lo, hi]| (hi - lo) / 2.0);
+    let half = half(short).zip(half(long)).map(|(a, b)| a.hypot(b));
+    let interval = half
+        .filter(|half| *half < difference)
+        .map(|half| [difference + half, difference - half].map(|time| bits / time));
+    (difference > 0.0).then(|| Estimate { value: bits / difference, interval })
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// In words, where less is better.
+fn fewer(found: Option<f64>, most: f64, aim: f64) -> &'static str {
+    verdict(found.map(|found| -found), -most, -aim)
+}
