@@ -78,7 +78,15 @@ impl Progress {
             style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("tail", tail),
         );
         let started = Instant::now();
-        Arc::new(Self { bar, json, kind, counts, started, done: OnceLock::new(), told: Mutex::new(started) })
+        Arc::new(Self {
+            bar,
+            json,
+            kind,
+            counts,
+            started,
+            done: OnceLock::new(),
+            told: Mutex::new(started),
+        })
     }
 
     /// The host is connected and trusted; what is wanted is said next. The bar is drawn
