@@ -162,3 +162,29 @@ fn a_folder_without_results_has_no_report() {
     let ended = ground.end_of(ground.headroom("lab report other"));
     ended.assert_says(2, &["schema 1", "measure again"]);
 }
+
+/// Every test that docs/security.md names is there.
+#[test]
+fn every_promise_is_held_by_something() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("docs/security.md")).expect("the document");
+    let named = text.split('`').skip(1).step_by(2);
+    let is_test = |name: &&str| {
+        name.matches('_').count() >= 2 && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+    };
+    let mut left: std::collections::BTreeSet<&str> = named.filter(is_test).collect();
+    assert!(left.len() > 50, "{left:?}");
+    let mut folders = vec![root.join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let code = std::fs::read_to_string(&path).expect("code");
+                left.retain(|name| !code.contains(&format!("fn {name}(")));
+            }
+        }
+    }
+    assert!(left.is_empty(), "docs/security.md names tests that are not there: {left:?}");
+}

@@ -219,9 +219,14 @@ impl Client {
         });
         let from = wanted.collect::<Result<Vec<_>, Error>>()?;
         let (to, alone) = (to.to_owned(), from.len() == 1);
-        let destination = spawn_blocking(move || here(&to, alone))
+        let mut destination = spawn_blocking(move || here(&to, alone))
             .await
             .map_err(|error| Error::task(&error))??;
+        // of directories whose content was asked for, nobody here knows the names
+        if from.iter().all(|wanted| !wanted.contents) {
+            let names = from.iter().filter_map(|wanted| wanted.path.as_ref());
+            destination = destination.only(names.map(|path| path.name().to_vec()).collect());
+        }
         let (mut speaker, mut hearer, _) = self.request(&Message::Get { from }).await?;
         let (connection, pace) = (self.connection.clone(), Pace::default().and(self.rate_bps));
         let (claims, sync) = (None, None);

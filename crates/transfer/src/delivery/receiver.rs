@@ -5,7 +5,7 @@
 
 mod sync;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -44,6 +44,8 @@ pub(crate) struct Destination {
     root: Root,
     /// What one file or link is to be called.
     name: Option<RelPath>,
+    /// The first components of names that were asked for, where only those may come.
+    asked: Option<HashSet<Vec<u8>>>,
 }
 
 impl Destination {
@@ -54,13 +56,13 @@ impl Destination {
         to: Option<&RelPath>,
         rename: bool,
     ) -> Result<Self, files::Error> {
-        let Some(to) = to else { return Ok(Self { root: root.clone(), name: None }) };
+        let Some(to) = to else { return Ok(Self { root: root.clone(), name: None, asked: None }) };
         let here = match root.look(to) {
             Err(error) if matches!(error.why(), Why::Missing) => None,
             looked => looked?,
         };
         if here.is_some_and(|here| here.what == What::Directory) {
-            return Ok(Self { root: root.below(to)?, name: None });
+            return Ok(Self { root: root.below(to)?, name: None, asked: None });
         }
         let directory = if rename { to.parent() } else { Some(to.clone()) };
         let inner = match &directory {
@@ -71,7 +73,7 @@ impl Destination {
             None => root.clone(),
         };
         let name = rename.then(|| RelPath::single(to.name()).ok()).flatten();
-        Ok(Self { root: inner, name })
+        Ok(Self { root: inner, name, asked: None })
     }
 
     /// The directory `to` below a root, made where it is missing if that is wished.
@@ -81,16 +83,29 @@ impl Destination {
         to: Option<&RelPath>,
         make: bool,
     ) -> Result<(Self, bool), files::Error> {
-        let Some(to) = to else { return Ok((Self { root: root.clone(), name: None }, false)) };
+        let Some(to) = to else {
+            return Ok((Self { root: root.clone(), name: None, asked: None }, false));
+        };
         if make {
             make_directories(root, to)?;
         }
         match root.below(to) {
             Err(error) if !make && matches!(error.why(), Why::Missing) => {
-                Ok((Self { root: root.clone(), name: None }, true))
+                Ok((Self { root: root.clone(), name: None, asked: None }, true))
             }
-            below => Ok((Self { root: below?, name: None }, false)),
+            below => Ok((Self { root: below?, name: None, asked: None }, false)),
         }
+    }
+
+    /// Takes in only what has one of these names, or is below it: a peer chooses what
+    /// it sends, and may send more than it was asked for.
+    pub(crate) fn only(self, asked: HashSet<Vec<u8>>) -> Self {
+        Self { asked: Some(asked), ..self }
+    }
+
+    fn is_asked_for(&self, path: &RelPath) -> bool {
+        let first = path.components().next().unwrap_or_default();
+        self.asked.as_ref().is_none_or(|asked| asked.contains(first))
     }
 }
 
@@ -284,6 +299,9 @@ impl Worker {
     fn entry(&mut self, id: u64, path: RelPath, kind: Kind) -> Result<(), Error> {
         if self.is_end || self.files.contains_key(&id) {
             return Err(Error::Protocol("it offers something twice, or after the end".to_owned()));
+        }
+        if !self.destination.is_asked_for(&path) {
+            return Err(Error::Protocol(format!("it sends {path}, which was not asked for")));
         }
         if let Kind::File { size, .. } = kind {
             self.shared.observer.event(Event::Offered { octets: size });

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use headroom_testing::privileged;
-use headroom_transfer_proto::message::Message;
+use headroom_transfer_proto::message::{Inline, Kind, Message, Time};
+use headroom_transfer_proto::path::RelPath;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
@@ -15,35 +16,87 @@ use crate::door::Door;
 
 const MIB: usize = 1 << 20;
 
+/// A server that answers the first request with these messages, and a client of it.
+async fn answering(ground: &Ground, messages: Vec<Message>) -> Client {
+    let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+    let door = Door::new(ground.options().gate);
+    let endpoint = crate::session::listen(any, &ground.server, door).expect("a port");
+    let address = endpoint.local_addr().expect("an address");
+    tokio::spawn(async move {
+        let connection = endpoint.accept().await.expect("a client").await.expect("a handshake");
+        let (send, receive) = connection.accept_bi().await.expect("a request");
+        let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+        hearer.greeting().await.expect("a greeting");
+        for message in messages {
+            speaker.add(&message).await.expect("it is said");
+        }
+        speaker.flush().await.expect("it is said");
+        connection.closed().await;
+    });
+    let host = Host::new(&address.ip().to_string(), address.port());
+    let hosts = ground.hosts(&host);
+    let trust = Trust { hosts: &hosts, authority: None, fingerprint: None };
+    Client::connect(&host, &ground.client, trust).await.expect("it answers")
+}
+
 #[test]
 fn a_server_of_another_version_is_told_apart() {
     let ground = Ground::new();
     run(async {
-        let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-        let door = Door::new(ground.options().gate);
-        let endpoint = crate::session::listen(any, &ground.server, door).expect("a port");
-        let address = endpoint.local_addr().expect("an address");
-        let serving = tokio::spawn(async move {
-            let connection = endpoint.accept().await.expect("a client").await.expect("a handshake");
-            let (send, receive) = connection.accept_bi().await.expect("a request");
-            let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
-            hearer.greeting().await.expect("a greeting");
-            let program = "headroom 9.9".to_owned();
-            let hello = Message::Hello { version: 7, program, rate_bps: None };
-            speaker.say(&hello).await.expect("it is said");
-            connection.closed().await;
-        });
-        let host = Host::new(&address.ip().to_string(), address.port());
-        let hosts = ground.hosts(&host);
-        let trust = Trust { hosts: &hosts, authority: None, fingerprint: None };
-        let mut client = Client::connect(&host, &ground.client, trust).await.expect("it answers");
+        let program = "headroom 9.9".to_owned();
+        let hello = Message::Hello { version: 7, program, rate_bps: None };
+        let mut client = answering(&ground, vec![hello]).await;
         let error = client.list(b"", |_| {}).await.expect_err("nobody knows what it says");
         let text = error.to_string();
         for word in ["headroom 9.9", "version 7", "version 1", "same version"] {
             assert!(text.contains(word), "{text}");
         }
-        client.close().await;
-        serving.await.expect("no panic");
+    });
+}
+
+/// CVE-2019-6111 (scp): a server sends other names than were asked for, below the
+/// directory into which they go.
+#[test]
+fn a_server_cannot_send_what_was_not_asked_for() {
+    let ground = Ground::new();
+    let bashrc = ground.here(".bashrc");
+    write(&bashrc, b"before");
+    run(async {
+        for (asked, name, taken) in [
+            (vec!["dir/file"], "file", true),
+            (vec!["dir/file"], ".bashrc", false),
+            (vec!["dir/file", "other"], "other", true),
+            (vec!["dir/file", "other"], "dir", false),
+            (vec!["tree"], "tree/.bashrc", true),
+            (vec!["tree"], ".ssh/authorized_keys", false),
+            (vec!["dir/."], ".bashrc", true),
+        ] {
+            let path = RelPath::parse(name.as_bytes()).expect("a name");
+            let mtime = Time { seconds: 0, nanoseconds: 0 };
+            let kind = Kind::Directory { mode: 0o755, mtime };
+            let content = b"evil".to_vec();
+            let root = *blake3::hash(&content).as_bytes();
+            let inline = Some(Inline { content, root });
+            let mut said = vec![crate::control::hello(None), Message::Accepted {}];
+            if let Some(path) = path.parent() {
+                said.push(Message::Entry { id: 0, path, kind });
+            }
+            let kind = Kind::File { size: 4, mode: 0o644, mtime, inline, hash: None };
+            said.push(Message::Entry { id: 1, path, kind });
+            said.push(Message::EntriesEnd { files: 1, bytes: 4 });
+            let mut client = answering(&ground, said).await;
+            let from: Vec<_> = asked.iter().map(|asked| asked.as_bytes().to_vec()).collect();
+            let got = client.get(&from, &ground.here(""), false, Arc::new(())).await;
+            match got {
+                Ok(summary) => assert_eq!((taken, summary.failed), (true, 0), "{asked:?} {name}"),
+                Err(Error::Protocol(_)) => assert!(!taken, "{asked:?} {name}"),
+                Err(error) => panic!("{asked:?} {name}: {error}"),
+            }
+            if asked != ["dir/."] {
+                assert_eq!(std::fs::read(&bashrc).expect("a file"), b"before");
+                assert!(!ground.here(".ssh").exists());
+            }
+        }
     });
 }
 
