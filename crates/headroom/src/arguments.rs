@@ -39,12 +39,12 @@ pub(crate) enum Command {
     Serve(crate::transfer::Serve),
     /// Send files and directories to a host where `headroom serve` runs, or that ssh reaches
     #[command(
-        after_help = format!("Examples:\n  headroom put data.tar host:\n  headroom put photos notes.txt host:backup/\n  headroom put big.iso [2001:db8::1]:4860:images/big.iso\n  headroom put --ssh photos user@host:backup/\n\nWhat was cut goes on with the same command: only what is missing is sent, and all is verified.\n\n{}", crate::transfer::EXIT_CODES)
+        after_help = format!("Examples:\n  headroom put data.tar host:\n  headroom put photos notes.txt host:backup/\n  headroom put big.iso [2001:db8::1]:4860:images/big.iso\n  headroom put --ssh photos user@host:backup/\n  pg_dump db | headroom put - host:db.sql\n\nWhat was cut goes on with the same command: only what is missing is sent, and all is verified.\nWhat goes through `-` is verified, too, but not resumed: when it is cut, this fails, and nothing is stored.\n\n{}", crate::transfer::EXIT_CODES)
     )]
     Put(crate::transfer::Put),
     /// Fetch files and directories from a host where `headroom serve` runs, or that ssh reaches
     #[command(
-        after_help = format!("Examples:\n  headroom get host:data.tar .\n  headroom get host:photos host:notes.txt backup/\n  headroom get --ssh host:/var/log/syslog .\n\nWhat was cut goes on with the same command: only what is missing is sent, and all is verified.\n\n{}", crate::transfer::EXIT_CODES)
+        after_help = format!("Examples:\n  headroom get host:data.tar .\n  headroom get host:photos host:notes.txt backup/\n  headroom get --ssh host:/var/log/syslog .\n  headroom get host:db.sql - | psql db\n\nWhat was cut goes on with the same command: only what is missing is sent, and all is verified.\nWhat goes through `-` is verified, too, but not resumed: an exit code other than 0 means that what was\nwritten is not the file.\n\n{}", crate::transfer::EXIT_CODES)
     )]
     Get(crate::transfer::Get),
     /// Make one directory's content like another's, of which one is on a host where `headroom serve` runs, or that ssh reaches

@@ -202,6 +202,72 @@ fn what_is_wrong_is_told_by_words_and_exit_codes() {
 }
 
 #[test]
+fn what_comes_through_a_pipe_is_stored_whole_or_not_at_all() {
+    use std::io::{Read, Write};
+    let mut hosts = Hosts::new("pipe");
+    let mut content = vec![0; (9 << 20) + 77];
+    blake3::Hasher::new().finalize_xof().fill(&mut content);
+    let to = hosts.place("deep/file");
+    let start = |hosts: &Hosts, arguments: &[&str]| {
+        let mut command = hosts.client(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("it starts")
+    };
+    let mut put = start(&hosts, &["put", "-", &to]);
+    let mut stdin = put.stdin.take().expect("it is piped");
+    stdin.write_all(&content).expect("it is read");
+    drop(stdin);
+    let output = put.wait_with_output().expect("it ends");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let stored = hosts.ground.path("served/deep/file");
+    assert_eq!(fs::read(&stored).expect("it is there"), content);
+    let got = hosts.succeed(&["get", &to, "-"]);
+    assert!(got.stdout == content);
+    for (empty, name) in [(Stdio::null(), "empty")] {
+        let output = hosts.client(&["put", "-", &hosts.place(name)]).stdin(empty).output();
+        assert!(output.expect("it starts").status.success());
+        assert_eq!(hosts.succeed(&["get", &hosts.place(name), "-"]).stdout, b"");
+    }
+
+    // the client is killed: nothing is stored, and nothing is left
+    let mut put = start(&hosts, &["put", "-", &hosts.place("deep/cut")]);
+    let mut stdin = put.stdin.take().expect("it is piped");
+    stdin.write_all(&content).expect("it is read");
+    let start_of_wait = Instant::now();
+    while octets(&hosts.ground.path("served/deep")) < (content.len() + (4 << 20)) as u64 {
+        assert!(start_of_wait.elapsed() < PATIENCE, "it does not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    put.kill().expect("it is ours");
+    put.wait().expect("it ends");
+    let mut left = 2;
+    while left > 1 && start_of_wait.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(20));
+        left = fs::read_dir(hosts.ground.path("served/deep")).expect("a folder").count();
+    }
+    assert_eq!(left, 1, "of what was cut something is left");
+
+    // the server is killed: that is no success
+    let mut get = start(&hosts, &["get", &to, "-"]);
+    let mut stdout = get.stdout.take().expect("it is piped");
+    let mut first = [0; 1];
+    stdout.read_exact(&mut first).expect("it comes");
+    hosts.kill_server();
+    hosts.start();
+    let mut rest = Vec::new();
+    stdout.read_to_end(&mut rest).expect("it ends");
+    // all of it may have been on its way already, but not the word that it is right
+    let output = get.wait_with_output().expect("it ends");
+    let text = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        assert_eq!(output.status.code(), Some(3), "{text}");
+        assert!(text.contains("not resumed"), "{text}");
+    } else {
+        assert_eq!(rest.len() + 1, content.len());
+    }
+}
+
+#[test]
 fn a_directory_is_made_like_another_and_a_dry_run_says_how() {
     let hosts = Hosts::new("sync");
     let tree = hosts.ground.path("here/tree");

@@ -1,5 +1,6 @@
 //! The client: put, get, sync and list over one connection.
 
+mod stream;
 mod sync;
 
 use std::path::{Path, PathBuf};

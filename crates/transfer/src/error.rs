@@ -84,6 +84,11 @@ pub enum Error {
         "the connection was lost: {0}. What has arrived stays: the same command goes on from there"
     )]
     Lost(String),
+    /// The connection ended, and nothing goes on from there.
+    #[error(
+        "the connection was lost: {0}. What goes through a pipe is not resumed: start it again"
+    )]
+    Cut(String),
     /// The peer broke the rules.
     #[error("the peer breaks the protocol: {0}")]
     Protocol(String),

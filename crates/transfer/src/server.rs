@@ -1,5 +1,7 @@
 //! The server: who may connect, and what becomes of their requests.
 
+mod stream;
+
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -361,6 +363,8 @@ impl Request<'_> {
             Message::Put { to, rename, fsync } => self.put(to, rename, fsync).await?,
             Message::Get { from } => self.get(from, next_id).await?,
             sync @ Message::Sync { .. } => self.sync(sync, next_id).await?,
+            Message::PutStream { to, fsync } => self.put_stream(to, fsync).await?,
+            Message::GetStream { from } => self.get_stream(from).await?,
             Message::List { path } => return self.list(path).await,
             other => return Err(unexpected(&other)),
         };

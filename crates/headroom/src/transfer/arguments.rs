@@ -90,7 +90,7 @@ pub(crate) struct Moving {
 
 #[derive(Debug, Args)]
 pub(crate) struct Put {
-    /// Files and directories; of DIR/. what is in it
+    /// Files and directories; of DIR/. what is in it; `-` alone is standard input
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// Where to, below the server's root: `HOST[:PORT]:PATH`, an IPv6 address in brackets
@@ -105,7 +105,7 @@ pub(crate) struct Get {
     /// Files and directories below the server's root; of DIR/. what is in it
     #[arg(required = true, value_name = "HOST[:PORT]:PATH")]
     pub(crate) from: Vec<OsString>,
-    /// Where to
+    /// Where to; `-` is standard output, for one file
     #[arg(value_name = "DEST")]
     pub(crate) to: PathBuf,
     #[command(flatten)]

@@ -49,7 +49,7 @@ impl Usage {
 pub(crate) const fn exit_code(error: &Error) -> u8 {
     match error {
         Error::Trust(_) | Error::Usage(_) => 2,
-        Error::Unreachable { .. } | Error::Lost(_) | Error::Protocol(_) => 3,
+        Error::Unreachable { .. } | Error::Lost(_) | Error::Cut(_) | Error::Protocol(_) => 3,
         Error::UnknownHost { .. } | Error::ChangedHost { .. } | Error::NotTrusted { .. } => 4,
         Error::Refused(_) => 5,
         Error::Identity(_) | Error::Files(_) | Error::System { .. } => 1,
@@ -152,6 +152,10 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
             path.display()
         )));
     }
+    let is_pipe = arguments.paths.iter().any(|path| is_pipe(path.as_os_str()));
+    if is_pipe && arguments.paths.len() > 1 {
+        bail!(Usage("`-` is sent alone; a file that is called so is written ./-".to_owned()));
+    }
     let mut connector = Connector::new(connect, over_ssh)?;
     let progress = Progress::new(*json);
     interruptible(&progress)?;
@@ -159,7 +163,11 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
         let mut client = connector.connect(&place.host).await?;
         client.limit(*rate);
         progress.connected();
-        let summary = client.put(&arguments.paths, &place.path, *fsync, progress.clone()).await?;
+        let observer = progress.clone();
+        let summary = match is_pipe {
+            true => client.put_stream(std::io::stdin(), &place.path, *fsync, observer).await?,
+            false => client.put(&arguments.paths, &place.path, *fsync, observer).await?,
+        };
         progress.done();
         client.close().await;
         Ok::<_, Error>(summary)
@@ -183,6 +191,10 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
     }
     let from: Vec<_> = places.into_iter().map(|place| place.path).collect();
     let Moving { connect, over_ssh, rate, fsync, json } = &arguments.moving;
+    let is_pipe = is_pipe(arguments.to.as_os_str());
+    if is_pipe && (from.len() > 1 || *json) {
+        bail!(Usage("one file is written to `-`, and no JSON beside it".to_owned()));
+    }
     let mut connector = Connector::new(connect, over_ssh)?;
     let progress = Progress::new(*json);
     interruptible(&progress)?;
@@ -190,7 +202,11 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
         let mut client = connector.connect(&host).await?;
         client.limit(*rate);
         progress.connected();
-        let summary = client.get(&from, &arguments.to, *fsync, progress.clone()).await?;
+        let observer = progress.clone();
+        let summary = match from.as_slice() {
+            [from] if is_pipe => client.get_stream(from, std::io::stdout(), observer).await?,
+            _ => client.get(&from, &arguments.to, *fsync, observer).await?,
+        };
         progress.done();
         client.close().await;
         Ok::<_, Error>(summary)
@@ -278,6 +294,11 @@ pub(crate) fn trust(arguments: &Trust) -> anyhow::Result<ExitCode> {
     let shown = key.map_or_else(|| "a key".to_owned(), |key| key.fingerprint().to_string());
     say(&format!("{host} is trusted, with {shown}"));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether standard input or output is meant.
+fn is_pipe(text: &OsStr) -> bool {
+    text == "-"
 }
 
 fn place(text: &OsStr) -> Result<Place, Usage> {

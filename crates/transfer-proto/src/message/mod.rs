@@ -281,6 +281,23 @@ pub enum Message {
         #[n(1)]
         failed: bool,
     },
+    /// Client to server: one file of unknown length comes, on one stream.
+    #[n(24)]
+    PutStream {
+        /// Its name, below the root.
+        #[cbor(n(0), with = "bounded::path")]
+        to: RelPath,
+        /// Write through to the disk before it counts as stored.
+        #[n(1)]
+        fsync: bool,
+    },
+    /// Client to server: it asks for one file, on one stream.
+    #[n(25)]
+    GetStream {
+        /// Its name, below the root.
+        #[cbor(n(0), with = "bounded::path")]
+        from: RelPath,
+    },
     /// Client to server, where it showed no certificate: it holds this key.
     #[n(32)]
     Proof {

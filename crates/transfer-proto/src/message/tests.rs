@@ -206,6 +206,8 @@ fn of_a_sync() -> impl Strategy<Value = Message> {
                 exclude
             }
         ),
+        (path(), any::<bool>()).prop_map(|(to, fsync)| Message::PutStream { to, fsync }),
+        path().prop_map(|from| Message::GetStream { from }),
         path().prop_map(|path| Message::Passed { path }),
         id().prop_map(|id| Message::Wanted { id }),
         (id(), inline).prop_map(|(id, inline)| Message::Content { id, inline }),

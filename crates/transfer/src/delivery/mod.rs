@@ -2,6 +2,7 @@
 //! is the server. Files up to 64 KiB travel within the messages, others in pieces
 //! on streams of their own, so that none waits for another.
 
+pub(crate) mod pipe;
 mod receiver;
 mod sender;
 

@@ -76,6 +76,11 @@ impl Destination {
         Ok(Self { root: inner, name, asked: None })
     }
 
+    /// What one file is to be called, and where; none if that is a directory.
+    pub(crate) fn file(self) -> Option<(Root, RelPath)> {
+        Some((self.root, self.name?))
+    }
+
     /// The directory `to` below a root, made where it is missing if that is wished.
     /// Where it is not, says that it is missing.
     pub(crate) fn directory(

@@ -443,7 +443,7 @@ pub(super) fn sync_directory(directory: &OwnedFd) -> Result<(), Why> {
 
 /// Opens the temporary file, for this transfer alone. Says what it is, and
 /// whether it was made.
-fn open_locked(directory: &OwnedFd, name: &[u8]) -> Result<(File, Seen, bool), Why> {
+pub(super) fn open_locked(directory: &OwnedFd, name: &[u8]) -> Result<(File, Seen, bool), Why> {
     // each time round, another transfer ended between two steps of this one
     for _ in 0..16 {
         let made = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | HARMLESS;
@@ -513,7 +513,7 @@ fn open_old(directory: &OwnedFd, name: &[u8]) -> Option<(File, u64)> {
     Some((file, seen.size))
 }
 
-fn leads_to(directory: &OwnedFd, name: &[u8], identity: Identity) -> Result<bool, Why> {
+pub(super) fn leads_to(directory: &OwnedFd, name: &[u8], identity: Identity) -> Result<bool, Why> {
     match Seen::at(directory, name, false) {
         Ok(seen) => Ok(seen.identity == identity),
         Err(Errno::ENOENT) => Ok(false),

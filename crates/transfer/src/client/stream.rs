@@ -1,0 +1,128 @@
+//! `put -` and `get … -`: one file of unknown length, from a reader or to a writer.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use headroom_transfer_proto::message::Message;
+use headroom_transfer_proto::path::{RelPath, shown};
+use headroom_transfer_proto::span::Hash;
+
+use super::{Client, refused};
+use crate::control::unexpected;
+use crate::delivery::pipe::{self, Cut};
+use crate::delivery::{Event, Observer, Summary};
+use crate::error::Error;
+use crate::rate::Pace;
+
+impl Client {
+    /// Stores all that can be read as the file `to` below the server's root, if it
+    /// came as it was sent. It is not resumed: when it is cut, nothing is stored.
+    ///
+    /// # Errors
+    /// It cannot be read or was cut, or `to` is a directory. What the server cannot
+    /// store is counted as failed, and `observer` is told.
+    pub async fn put_stream(
+        &mut self,
+        from: impl Read + Send + 'static,
+        to: &[u8],
+        fsync: bool,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
+        let name = self.file(to)?;
+        let request = Message::PutStream { to: name.clone(), fsync };
+        let (mut speaker, mut hearer, told_bps) = self.request(&request).await?;
+        let pace = Pace::default().and(self.rate_bps).and(told_bps);
+        let mut stream = self.connection.open_uni().await?;
+        let moved = match pipe::send(from, &mut stream, &pace, &observer).await {
+            Ok(passed) => {
+                let (root, bytes) = (*passed.root.as_bytes(), passed.octets);
+                speaker.say(&Message::Sealed { id: 0, root, bytes }).await?;
+                bytes
+            }
+            Err(Cut::Here(cause)) => {
+                return Err(Error::System { doing: "read what is to be sent".to_owned(), cause });
+            }
+            // the server says why
+            Err(Cut::There) => 0,
+            Err(Cut::Lost(error)) => return Err(once(error)),
+        };
+        match hearer.expect().await.map_err(once)? {
+            Message::Stored { .. } => {
+                observer.event(Event::Stored { path: &name });
+                Ok(Summary { stored: 1, moved, ..Summary::default() })
+            }
+            Message::Failed { reason, .. } => {
+                let reason = shown(reason.as_bytes()).to_string();
+                observer.event(Event::Failed { reason: &reason });
+                Ok(Summary { failed: 1, moved, ..Summary::default() })
+            }
+            Message::Refused { reason } => Err(refused(&reason)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Writes a file below the server's root as it comes, and says at the end whether
+    /// it came as it was sent. What was written before is written all the same.
+    ///
+    /// # Errors
+    /// It cannot be written, was cut, changed meanwhile or has another hash, or is no
+    /// file.
+    pub async fn get_stream(
+        &mut self,
+        from: &[u8],
+        to: impl Write + Send + 'static,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
+        let name = self.file(from)?;
+        let request = Message::GetStream { from: name.clone() };
+        let (_speaker, mut hearer, _) = self.request(&request).await?;
+        let pace = Pace::default().and(self.rate_bps);
+        let stream = self.connection.accept_uni().await?;
+        let (came, _) = pipe::receive(stream, to, &pace, &observer).await;
+        let came = match came {
+            Ok(came) => Some(came),
+            Err(Cut::Here(cause)) => {
+                return Err(Error::System { doing: "write what came".to_owned(), cause });
+            }
+            // the server says why
+            Err(Cut::There) => None,
+            Err(Cut::Lost(error)) => return Err(once(error)),
+        };
+        let failed = match (hearer.expect().await.map_err(once)?, came) {
+            (Message::Sealed { root, bytes, .. }, Some(came))
+                if came.root == Hash::from_bytes(root) && came.octets == bytes =>
+            {
+                observer.event(Event::Stored { path: &name });
+                return Ok(Summary { stored: 1, moved: bytes, ..Summary::default() });
+            }
+            (Message::Sealed { .. }, _) => {
+                format!(
+                    "{name} came with another BLAKE3 hash than it was sent with: do not use what was written"
+                )
+            }
+            (Message::Withdrawn { reason, .. }, _) => {
+                let reason = shown(reason.as_bytes());
+                format!("{name} did not come as a whole, do not use what was written: {reason}")
+            }
+            (Message::Refused { reason }, _) => return Err(refused(&reason)),
+            (other, _) => return Err(unexpected(&other)),
+        };
+        observer.event(Event::Failed { reason: &failed });
+        Ok(Summary { failed: 1, ..Summary::default() })
+    }
+
+    fn file(&self, path: &[u8]) -> Result<RelPath, Error> {
+        let name = if path.ends_with(b"/") { None } else { self.below(path)? };
+        name.ok_or_else(|| {
+            Error::Usage(format!("`{}` names no file: `-` needs a name", shown(path)))
+        })
+    }
+}
+
+/// A cut that nothing goes on from.
+fn once(error: Error) -> Error {
+    match error {
+        Error::Lost(cause) => Error::Cut(cause),
+        error => error,
+    }
+}

@@ -1,0 +1,158 @@
+//! One file of unknown length, on one stream from its beginning to its end, hashed
+//! on its way at both ends.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use headroom_transfer_proto::span::Hash;
+use quinn::{RecvStream, SendStream};
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+
+use super::{Event, Observer};
+use crate::error::Error;
+use crate::rate::Pace;
+
+/// Octets that are read or written at once.
+const PIECE: usize = 256 << 10;
+/// Pieces that wait between disk and network.
+const WAITING: usize = 4;
+
+/// What went through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Passed {
+    pub(crate) root: Hash,
+    pub(crate) octets: u64,
+}
+
+/// Why not all went through.
+#[derive(Debug)]
+pub(crate) enum Cut {
+    /// This end cannot read or write.
+    Here(io::Error),
+    /// The other end wants no more, or has no more, and says why elsewhere.
+    There,
+    /// The connection is lost.
+    Lost(Error),
+}
+
+/// Sends all that can be read.
+pub(crate) async fn send(
+    mut from: impl Read + Send + 'static,
+    stream: &mut SendStream,
+    pace: &Pace,
+    observer: &Arc<dyn Observer>,
+) -> Result<Passed, Cut> {
+    let (read, mut was_read) = mpsc::channel::<Bytes>(WAITING);
+    let reading = spawn_blocking(move || {
+        let (mut hasher, mut octets) = (blake3::Hasher::new(), 0);
+        loop {
+            let mut piece = vec![0; PIECE];
+            let len = next(&mut from, &mut piece)?;
+            piece.truncate(len);
+            hasher.update(&piece);
+            octets += len as u64;
+            // nobody takes it where the delivery has ended
+            if len == 0 || read.blocking_send(piece.into()).is_err() {
+                return Ok(Passed { root: hasher.finalize(), octets });
+            }
+        }
+    });
+    while let Some(mut piece) = was_read.recv().await {
+        while !piece.is_empty() {
+            let slice = piece.split_to(pace.slice(piece.len()));
+            let octets = slice.len() as u64;
+            pace.take(slice.len()).await;
+            match stream.write_chunk(slice).await {
+                Ok(()) => {}
+                Err(quinn::WriteError::Stopped(_)) => return Err(Cut::There),
+                Err(error) => return Err(Cut::Lost(error.into())),
+            }
+            observer.event(Event::Offered { octets });
+            observer.event(Event::Moved { octets });
+        }
+    }
+    let read: io::Result<Passed> = reading.await.map_err(|error| Cut::Lost(Error::task(&error)))?;
+    match read {
+        Ok(passed) => {
+            let _ = stream.finish();
+            Ok(passed)
+        }
+        Err(error) => {
+            let _ = stream.reset(0u32.into());
+            Err(Cut::Here(error))
+        }
+    }
+}
+
+/// Takes in all that comes, and gives back where it was written to.
+pub(crate) async fn receive<W: Write + Send + 'static>(
+    mut stream: RecvStream,
+    mut to: W,
+    pace: &Pace,
+    observer: &Arc<dyn Observer>,
+) -> (Result<Passed, Cut>, Option<W>) {
+    let (take, mut taken) = mpsc::channel::<Vec<u8>>(WAITING);
+    let writing = spawn_blocking(move || {
+        let (mut hasher, mut octets) = (blake3::Hasher::new(), 0);
+        while let Some(piece) = taken.blocking_recv() {
+            hasher.update(&piece);
+            octets += piece.len() as u64;
+            if let Err(error) = to.write_all(&piece) {
+                return (Err(error), to);
+            }
+        }
+        let flushed = to.flush();
+        (flushed.map(|()| Passed { root: hasher.finalize(), octets }), to)
+    });
+    let cut = loop {
+        let mut piece = vec![0; pace.slice(PIECE)];
+        let (filled, end) = match fill(&mut stream, &mut piece).await {
+            Ok(filled) => filled,
+            Err(quinn::ReadError::Reset(_)) => break Some(Cut::There),
+            Err(error) => break Some(Cut::Lost(error.into())),
+        };
+        piece.truncate(filled);
+        pace.take(filled).await;
+        let octets = filled as u64;
+        // the writer ends before only where it cannot write
+        if octets > 0 && take.send(piece).await.is_err() {
+            let _ = stream.stop(0u32.into());
+            break None;
+        }
+        observer.event(Event::Offered { octets });
+        observer.event(Event::Moved { octets });
+        if end {
+            break None;
+        }
+    };
+    drop(take);
+    match (writing.await, cut) {
+        (Err(error), _) => (Err(Cut::Lost(Error::task(&error))), None),
+        (Ok((_, to)), Some(cut)) => (Err(cut), Some(to)),
+        (Ok((written, to)), None) => (written.map_err(Cut::Here), Some(to)),
+    }
+}
+
+/// Reads what there is; none at the end.
+fn next(from: &mut impl Read, room: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match from.read(room) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
+/// Reads until the room is full or the stream ends, and says whether it has ended.
+async fn fill(stream: &mut RecvStream, room: &mut [u8]) -> Result<(usize, bool), quinn::ReadError> {
+    let mut filled = 0;
+    while filled < room.len() {
+        match stream.read(&mut room[filled..]).await? {
+            Some(octets) => filled += octets,
+            None => return Ok((filled, true)),
+        }
+    }
+    Ok((filled, false))
+}

@@ -1,0 +1,192 @@
+//! Compression of what is sent, where it is worth it.
+
+use std::cell::RefCell;
+use std::io;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use zstd::bulk::{Compressor, Decompressor};
+
+/// The fastest level but the negative ones: faster than most networks.
+const LEVEL: i32 = 1;
+/// A span is sent compressed if it becomes so many sixteenths of it or fewer.
+const WORTH_16THS: usize = 15;
+/// Spans in a row that are not worth it, after which it is left for a time.
+const MISSES: u32 = 3;
+/// Pieces that are then sent as they are: at first, and at most.
+const PAUSE: (u32, u32) = (2, 64);
+
+thread_local! {
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Whether what is sent is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compress {
+    /// Where it makes it shorter: what does not compress is noticed after a few
+    /// spans, left alone for a time, and tried again.
+    Auto,
+    /// Nothing is. Over a fast network compression takes more time than it saves.
+    #[default]
+    Never,
+    /// All is tried.
+    Always,
+}
+
+impl FromStr for Compress {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "never" => Ok(Self::Never),
+            "always" => Ok(Self::Always),
+            _ => Err("it is auto, never or always"),
+        }
+    }
+}
+
+/// Decides what of a delivery is compressed, and does it.
+#[derive(Debug)]
+pub(super) struct Squeezer {
+    how: Compress,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    misses: u32,
+    /// Pieces that are not tried.
+    pause: u32,
+    next_pause: u32,
+}
+
+impl Squeezer {
+    pub(super) fn new(how: Compress) -> Self {
+        Self { how, state: Mutex::new(State { misses: 0, pause: 0, next_pause: PAUSE.0 }) }
+    }
+
+    /// Whether the next piece is tried.
+    pub(super) fn tries(&self) -> bool {
+        match self.how {
+            Compress::Never => false,
+            Compress::Always => true,
+            Compress::Auto => {
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let tries = state.pause == 0;
+                state.pause = state.pause.saturating_sub(1);
+                tries
+            }
+        }
+    }
+
+    /// A span of a piece that is tried, compressed if that is worth it.
+    pub(super) fn squeeze(&self, span: &[u8]) -> Option<Vec<u8>> {
+        if self.how == Compress::Auto
+            && self.state.lock().unwrap_or_else(PoisonError::into_inner).pause > 0
+        {
+            return None;
+        }
+        let squeezed = compress(span);
+        if self.how == Compress::Auto {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if squeezed.is_some() {
+                *state = State { misses: 0, pause: 0, next_pause: PAUSE.0 };
+            } else {
+                state.misses += 1;
+                if state.misses >= MISSES {
+                    // one that is tried again and misses at once is left for longer
+                    state.misses = MISSES - 1;
+                    state.pause = state.next_pause;
+                    state.next_pause = (2 * state.next_pause).min(PAUSE.1);
+                }
+            }
+        }
+        squeezed
+    }
+}
+
+/// A span as one zstd frame (RFC 8878); none if that is not much shorter.
+fn compress(span: &[u8]) -> Option<Vec<u8>> {
+    COMPRESSOR.with_borrow_mut(|compressor| {
+        if compressor.is_none() {
+            *compressor = Compressor::new(LEVEL).ok();
+        }
+        let mut room = vec![0; span.len() * WORTH_16THS / 16];
+        // what has no room in it is not worth it
+        let len = compressor.as_mut()?.compress_to_buffer(span, &mut room[..]).ok()?;
+        room.truncate(len);
+        Some(room)
+    })
+}
+
+/// Fills a span from one zstd frame; no more is ever written than there is room.
+///
+/// # Errors
+/// It is no frame, or one of another length.
+pub(super) fn expand(frame: &[u8], span: &mut [u8]) -> io::Result<()> {
+    DECOMPRESSOR.with_borrow_mut(|decompressor| {
+        if decompressor.is_none() {
+            *decompressor = Some(Decompressor::new()?);
+        }
+        let room = span.len();
+        match decompressor.as_mut().map(|d| d.decompress_to_buffer(frame, &mut span[..])) {
+            Some(Ok(len)) if len == room => Ok(()),
+            Some(Err(error)) => Err(error),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noise(octets: usize) -> Vec<u8> {
+        let mut noise = vec![0; octets];
+        blake3::Hasher::new().finalize_xof().fill(&mut noise);
+        noise
+    }
+
+    #[test]
+    fn what_is_compressed_is_the_same_again_or_an_error() {
+        let text = "the same words over and over ".repeat(10_000).into_bytes();
+        let frame = compress(&text).expect("it is worth it");
+        assert!(frame.len() < text.len() / 50);
+        let mut again = vec![0; text.len()];
+        expand(&frame, &mut again).expect("a frame");
+        assert_eq!(again, text);
+        assert_eq!(compress(&noise(100_000)), None);
+        // one that would expand beyond the span, or not fill it, or is cut
+        for (frame, room) in [
+            (&frame[..], text.len() - 1),
+            (&frame, 10),
+            (&frame, text.len() + 1),
+            (&frame[..frame.len() / 2], text.len()),
+            (b"no frame", 100),
+            (b"", 100),
+        ] {
+            assert!(expand(frame, &mut vec![0; room]).is_err());
+        }
+    }
+
+    #[test]
+    fn what_does_not_compress_is_noticed_and_tried_again() {
+        let (noise, text) = (noise(50_000), vec![b'a'; 50_000]);
+        let auto = Squeezer::new(Compress::Auto);
+        let mut tried = 0;
+        for _ in 0..1000 {
+            tried += u32::from(auto.tries());
+            auto.squeeze(&noise);
+        }
+        assert!((5..30).contains(&tried), "{tried} pieces of 1000 were tried");
+        while !auto.tries() {}
+        assert!(auto.squeeze(&text).is_some());
+        assert!((0..100).all(|_| auto.tries() && auto.squeeze(&text).is_some()));
+        let never = Squeezer::new(Compress::Never);
+        let always = Squeezer::new(Compress::Always);
+        assert!((0..100).all(|_| !never.tries() && always.tries()));
+        assert!(always.squeeze(&noise).is_none() && always.squeeze(&text).is_some());
+    }
+}

@@ -1,0 +1,108 @@
+//! A file whose length nobody knows before its end: written from its beginning on,
+//! under a temporary name. Nothing stays of it unless it is finished.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use headroom_transfer_proto::path::RelPath;
+use nix::fcntl::renameat;
+use nix::sys::stat::{Mode, fchmod};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::partial::{leads_to, open_locked, replaceable, sync_directory};
+use super::seen::Identity;
+use super::{Error, Root, Time, Why, temporary};
+
+/// Who has no other file's permissions to go by gives none to anybody else.
+const MODE: u32 = 0o600;
+
+/// A file of unknown length on its way. It is removed when it is dropped before
+/// [`Self::finish`].
+#[derive(Debug)]
+pub struct Growing {
+    path: RelPath,
+    directory: Arc<OwnedFd>,
+    temporary: Vec<u8>,
+    file: File,
+    identity: Identity,
+    is_finished: bool,
+}
+
+impl Root {
+    /// Begins a file of unknown length. The directory that it belongs in is there.
+    ///
+    /// # Errors
+    /// Something has the name that is not replaced; it may not be made.
+    pub fn grow(&self, path: &RelPath) -> Result<Growing, Error> {
+        let begin = || {
+            let directory = self.parent(path)?;
+            replaceable(&directory, path.name())?;
+            // no two that begin at different times have the same name
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+            let began = Time { seconds, nanoseconds: now.subsec_nanos() };
+            let temporary = temporary::of_file(path.name(), u64::MAX, began);
+            let (file, seen, _) = open_locked(&directory, &temporary)?;
+            file.set_len(0).map_err(Why::of)?;
+            let (path, identity) = (path.clone(), seen.identity);
+            Ok(Growing { path, directory, temporary, file, identity, is_finished: false })
+        };
+        begin().map_err(|why| Error::new(path.as_bytes(), "stored", why))
+    }
+}
+
+impl Write for Growing {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        self.file.write(octets)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Growing {
+    /// What could not be written, as a sentence.
+    #[must_use]
+    pub fn error(&self, error: io::Error) -> Error {
+        Error::new(self.path.as_bytes(), "stored", Why::of(error))
+    }
+
+    /// Gives it its name, in place of the file or link that has it, and the
+    /// permissions of that file; else nobody but its owner has any.
+    ///
+    /// # Errors
+    /// The name was given to something that is not replaced, or the disk refuses.
+    pub fn finish(mut self, fsync: bool) -> Result<(), Error> {
+        self.rename(fsync).map_err(|why| Error::new(self.path.as_bytes(), "stored", why))
+    }
+
+    fn rename(&mut self, fsync: bool) -> Result<(), Why> {
+        let here = replaceable(&self.directory, self.path.name())?;
+        let mode =
+            here.filter(|here| here.what == super::What::File).map_or(MODE, |here| here.mode);
+        fchmod(&self.file, Mode::from_bits_truncate(mode & 0o777))?;
+        if fsync {
+            self.file.sync_all().map_err(Why::of)?;
+        }
+        if !leads_to(&self.directory, &self.temporary, self.identity)? {
+            return Err(Why::Moved);
+        }
+        renameat(&self.directory, &*self.temporary, &self.directory, self.path.name())?;
+        self.is_finished = true;
+        if fsync { sync_directory(&self.directory) } else { Ok(()) }
+    }
+}
+
+impl Drop for Growing {
+    fn drop(&mut self) {
+        let is_there = leads_to(&self.directory, &self.temporary, self.identity);
+        if !self.is_finished && is_there.unwrap_or(false) {
+            // nobody goes on with it; what cannot be removed is removed as unfinished later
+            let _ = unlinkat(&self.directory, &*self.temporary, UnlinkatFlags::NoRemoveDir);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! One file of unknown length: what a client's standard input or output is.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use headroom_transfer_proto::message::Message;
+use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::Hash;
+use tokio::task::spawn_blocking;
+
+use super::{Request, Summary};
+use crate::control::unexpected;
+use crate::delivery::Observer;
+use crate::delivery::pipe::{self, Cut};
+use crate::error::Error;
+use crate::files::{Kind, Reader};
+
+impl Request<'_> {
+    /// Stores what comes, if it is what was sent.
+    pub(super) async fn put_stream(&mut self, to: RelPath, fsync: bool) -> Result<Summary, Error> {
+        if self.client.access.read_only {
+            return Err(Error::Refused("this identity may only read".to_owned()));
+        }
+        let (root, named) = (self.root.clone(), self.named);
+        let begin = move || {
+            let destination = named.destination(&root, Some(&to), true)?;
+            let Some((root, name)) = destination.file() else {
+                return Err(Error::Refused(format!(
+                    "{to} is a directory: say what the file in it is to be called"
+                )));
+            };
+            Ok(root.grow(&name)?)
+        };
+        let file = spawn_blocking(begin).await.map_err(|error| Error::task(&error))??;
+        self.speaker.say(&Message::Accepted {}).await?;
+        let stream = self.connection.accept_uni().await?;
+        let nobody: Arc<dyn Observer> = Arc::new(());
+        let (came, file) = pipe::receive(stream, file, &self.rates.incoming(), &nobody).await;
+        let came = match (came, file) {
+            (Ok(came), Some(file)) => Ok((came, file)),
+            (Err(Cut::Here(error)), Some(file)) => Err(file.error(error).to_string()),
+            (Err(Cut::Lost(error)), _) => return Err(error),
+            _ => Err("the client has no more of it".to_owned()),
+        };
+        let (came, file) = match came {
+            Ok(came) => came,
+            Err(reason) => {
+                self.speaker.say(&Message::Failed { id: 0, reason }).await?;
+                return Ok(Summary { failed: 1, ..Summary::default() });
+            }
+        };
+        let sealed = match self.hearer.expect().await? {
+            Message::Sealed { root, bytes, .. } => {
+                came.root == Hash::from_bytes(root) && came.octets == bytes
+            }
+            other => return Err(unexpected(&other)),
+        };
+        let stored = match sealed {
+            true => spawn_blocking(move || file.finish(fsync).map_err(|error| error.to_string()))
+                .await
+                .map_err(|error| Error::task(&error))?,
+            false => {
+                Err("what came is not what was sent, and was dropped; send it again".to_owned())
+            }
+        };
+        let summary = Summary { moved: came.octets, ..Summary::default() };
+        Ok(match stored {
+            Ok(()) => {
+                self.speaker.say(&Message::Stored { id: 0 }).await?;
+                Summary { stored: 1, ..summary }
+            }
+            Err(reason) => {
+                self.speaker.say(&Message::Failed { id: 0, reason }).await?;
+                Summary { failed: 1, ..summary }
+            }
+        })
+    }
+
+    /// Sends a file from its beginning to its end, and then its hash.
+    pub(super) async fn get_stream(&mut self, from: RelPath) -> Result<Summary, Error> {
+        let (root, named) = (self.root.clone(), self.named);
+        let open = move || {
+            let found = named.source(&root, vec![(Some(from.clone()), false)]).next();
+            match found.transpose()?.map(|found| found.kind) {
+                Some(Kind::File(file)) => Ok(Arc::new(file.open()?)),
+                _ => Err(Error::Refused(format!("{from} is no file"))),
+            }
+        };
+        let reader = spawn_blocking(open).await.map_err(|error| Error::task(&error))??;
+        self.speaker.say(&Message::Accepted {}).await?;
+        let mut stream = self.connection.open_uni().await?;
+        let nobody: Arc<dyn Observer> = Arc::new(());
+        let octets = Octets { reader: Arc::clone(&reader), at: 0 };
+        let pace = self.rates.outgoing().and(self.told_bps);
+        let withdrawn = match pipe::send(octets, &mut stream, &pace, &nobody).await {
+            Ok(passed) => {
+                let unchanged = spawn_blocking(move || reader.is_unchanged()).await;
+                match unchanged.map_err(|error| Error::task(&error))? {
+                    Ok(true) => {
+                        let (root, bytes) = (*passed.root.as_bytes(), passed.octets);
+                        self.speaker.say(&Message::Sealed { id: 0, root, bytes }).await?;
+                        return Ok(Summary { stored: 1, moved: bytes, ..Summary::default() });
+                    }
+                    Ok(false) => "it changed while it was read; fetch it again".to_owned(),
+                    Err(error) => error.to_string(),
+                }
+            }
+            Err(Cut::Here(error)) => error.to_string(),
+            Err(Cut::There) => "it was not wanted any more".to_owned(),
+            Err(Cut::Lost(error)) => return Err(error),
+        };
+        self.speaker.say(&Message::Withdrawn { id: 0, reason: withdrawn }).await?;
+        Ok(Summary { failed: 1, ..Summary::default() })
+    }
+}
+
+/// A file from its beginning to its end.
+struct Octets {
+    reader: Arc<Reader>,
+    at: u64,
+}
+
+impl Read for Octets {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let octets = self.reader.read_at(self.at, room).map_err(io::Error::other)?;
+        self.at += octets as u64;
+        Ok(octets)
+    }
+}
