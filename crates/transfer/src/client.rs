@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use headroom_transfer_proto::message::{Listed, MOST_SOURCES, Message, Wanted};
+use headroom_transfer_proto::message::{Compress, Listed, MOST_SOURCES, Message, Wanted};
 use headroom_transfer_proto::path::{RelPath, shown};
 use quinn::{Connection, Endpoint};
 use rustls::pki_types::CertificateDer;
@@ -48,6 +48,7 @@ pub struct Client {
     endpoint: Endpoint,
     connection: Connection,
     next_id: u64,
+    compress: Compress,
     rate_bps: Option<u64>,
     /// Who it is, until the server was told so.
     proof: Option<Message>,
@@ -80,7 +81,15 @@ impl Client {
             },
             error => error,
         })?;
-        Ok(Self { endpoint, connection, next_id: 0, rate_bps: None, proof: None, far: Some(far) })
+        Ok(Self {
+            endpoint,
+            connection,
+            next_id: 0,
+            compress: Compress::Never,
+            rate_bps: None,
+            proof: None,
+            far: Some(far),
+        })
     }
 
     /// Connects, and proves to each side who the other is.
@@ -147,8 +156,15 @@ impl Client {
             }
             (error, _) => error,
         })?;
-        let client =
-            Self { endpoint, connection, next_id: 0, rate_bps: None, proof: None, far: None };
+        let client = Self {
+            endpoint,
+            connection,
+            next_id: 0,
+            compress: Compress::Never,
+            rate_bps: None,
+            proof: None,
+            far: None,
+        };
         match (trust.fingerprint, client.key()) {
             (Some(wanted), key) if key.is_none_or(|key| key.fingerprint() != wanted) => {
                 client.close().await;
@@ -159,6 +175,11 @@ impl Client {
             }
             _ => Ok(client),
         }
+    }
+
+    /// Compresses what goes either way from now on.
+    pub const fn compress(&mut self, how: Compress) {
+        self.compress = how;
     }
 
     /// The server's key.
@@ -195,6 +216,7 @@ impl Client {
         let source = Source::new(paths.iter().cloned(), Links::Keep);
         let pace = Pace::default().and(self.rate_bps).and(told_bps);
         let sender = Sender::new(self.connection.clone(), Offering::Content, observer, pace);
+        let sender = sender.compressing(self.compress);
         sender.send(source, &mut self.next_id, &mut speaker, &mut hearer).await
     }
 
@@ -228,7 +250,8 @@ impl Client {
             let names = from.iter().filter_map(|wanted| wanted.path.as_ref());
             destination = destination.only(names.map(|path| path.name().to_vec()).collect());
         }
-        let (mut speaker, mut hearer, _) = self.request(&Message::Get { from }).await?;
+        let (mut speaker, mut hearer, _) =
+            self.request(&Message::Get { from, compress: Some(self.compress) }).await?;
         let (connection, pace) = (self.connection.clone(), Pace::default().and(self.rate_bps));
         let (claims, sync) = (None, None);
         let receiver = Receiver { connection, destination, fsync, observer, claims, pace, sync };

@@ -1,7 +1,8 @@
 //! The door of a server: who is let in, and who is inside. Both can change while it
 //! is open.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use quinn::Connection;
@@ -55,6 +56,11 @@ pub(crate) struct Guest {
 impl Door {
     pub(crate) fn new(gate: Gate) -> Arc<Self> {
         Arc::new(Self { gate: RwLock::new(Arc::new(gate)), inside: Mutex::default() })
+    }
+
+    /// The directories that keys see in place of the server's.
+    pub(crate) fn roots(&self) -> BTreeSet<PathBuf> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner).keys.roots()
     }
 
     /// Lets somebody in, if they may come.

@@ -24,7 +24,7 @@ pub use client::{Client, SyncOptions};
 pub use delivery::{Event, Observer, Summary};
 pub use error::Error;
 pub use files::{BadPattern, Excludes};
-pub use headroom_transfer_proto::message::{Listed, ListedKind, Time};
+pub use headroom_transfer_proto::message::{Compress, Listed, ListedKind, Time};
 pub use headroom_transfer_proto::path;
 pub use identity::Identity;
 pub use key::{Fingerprint, ParseError as KeyError, PublicKey};

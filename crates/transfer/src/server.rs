@@ -1,6 +1,7 @@
 //! The server: who may connect, and what becomes of their requests.
 
 mod stream;
+mod tidy;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -8,7 +9,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use headroom_transfer_proto::message::{Listed, ListedKind, MOST_LISTED, Message, Wanted};
+use headroom_transfer_proto::message::{
+    Compress, Listed, ListedKind, MOST_LISTED, Message, Wanted,
+};
 use headroom_transfer_proto::path::RelPath;
 use quinn::{Connection, Endpoint, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -361,7 +364,9 @@ impl Request<'_> {
         self.speaker.flush().await?;
         let summary = match request {
             Message::Put { to, rename, fsync } => self.put(to, rename, fsync).await?,
-            Message::Get { from } => self.get(from, next_id).await?,
+            Message::Get { from, compress } => {
+                self.get(from, compress.unwrap_or_default(), next_id).await?
+            }
             sync @ Message::Sync { .. } => self.sync(sync, next_id).await?,
             Message::PutStream { to, fsync } => self.put_stream(to, fsync).await?,
             Message::GetStream { from } => self.get_stream(from).await?,
@@ -405,7 +410,8 @@ impl Request<'_> {
     }
 
     async fn sync(&mut self, request: Message, next_id: &mut u64) -> Result<Summary, Error> {
-        let Message::Sync { path, upload, delete, dry_run, checksum, fsync, exclude } = request
+        let Message::Sync { path, upload, delete, dry_run, checksum, fsync, exclude, compress } =
+            request
         else {
             return Err(unexpected(&request));
         };
@@ -417,6 +423,7 @@ impl Request<'_> {
             let offering = if checksum { Offering::Hash } else { Offering::Name };
             let pace = self.rates.outgoing().and(self.told_bps);
             let sender = Sender::new(self.connection.clone(), offering, Arc::new(()), pace);
+            let sender = sender.compressing(compress.unwrap_or_default());
             return sender.send(source, next_id, self.speaker, self.hearer).await;
         }
         if self.client.access.read_only {
@@ -439,12 +446,18 @@ impl Request<'_> {
         receiver.receive(self.speaker, self.hearer).await
     }
 
-    async fn get(&mut self, from: Vec<Wanted>, next_id: &mut u64) -> Result<Summary, Error> {
+    async fn get(
+        &mut self,
+        from: Vec<Wanted>,
+        compress: Compress,
+        next_id: &mut u64,
+    ) -> Result<Summary, Error> {
         let wanted = from.into_iter().map(|wanted| (wanted.path, wanted.contents));
         let source = self.named.source(self.root, wanted.collect());
         self.speaker.say(&Message::Accepted {}).await?;
         let pace = self.rates.outgoing().and(self.told_bps);
         let sender = Sender::new(self.connection.clone(), Offering::Content, Arc::new(()), pace);
+        let sender = sender.compressing(compress);
         sender.send(source, next_id, self.speaker, self.hearer).await
     }
 

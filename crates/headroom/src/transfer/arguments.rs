@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use headroom_transfer::Fingerprint;
@@ -30,6 +31,10 @@ pub(crate) struct Serve {
     /// Move no more than so many bits of files per second each way, for all clients together
     #[arg(long, value_name = "RATE", value_parser = headroom_units::parse_rate)]
     pub(crate) rate: Option<u64>,
+    /// Remove what came of transfers that nobody went on with for so long, at the start and once a
+    /// day: days or hours, such as 30d or 12h, or never
+    #[arg(long, value_name = "AGE", default_value = "30d", value_parser = age)]
+    pub(crate) keep_partial: Age,
     /// The server's key, made where it is missing [default: ~/.config/headroom/identity]
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
@@ -38,10 +43,46 @@ pub(crate) struct Serve {
     pub(crate) json: bool,
 }
 
+/// How long something is kept; none is for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Age(pub(crate) Option<Duration>);
+
+fn age(text: &str) -> Result<Age, String> {
+    if text == "never" {
+        return Ok(Age(None));
+    }
+    let wrong =
+        || format!("`{text}` is not a number of days or hours, such as 30d or 12h, nor `never`");
+    let (number, hours) = match (text.strip_suffix('d'), text.strip_suffix('h')) {
+        (Some(days), _) => (days, 24),
+        (_, Some(hours)) => (hours, 1),
+        _ => return Err(wrong()),
+    };
+    let number: u32 = number.parse().map_err(|_| wrong())?;
+    Ok(Age(Some(Duration::from_secs(u64::from(number) * hours * 3600))))
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Anonymous {
     /// See and fetch everything
     Read,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Compress {
+    Auto,
+    Never,
+    Always,
+}
+
+impl From<Compress> for headroom_transfer::Compress {
+    fn from(compress: Compress) -> Self {
+        match compress {
+            Compress::Auto => Self::Auto,
+            Compress::Never => Self::Never,
+            Compress::Always => Self::Always,
+        }
+    }
 }
 
 /// Whom to be, and whom to trust.
@@ -80,6 +121,10 @@ pub(crate) struct Moving {
     /// Move no more than so many bits of files per second, such as 100mbit
     #[arg(long, value_name = "RATE", value_parser = headroom_units::parse_rate)]
     pub(crate) rate: Option<u64>,
+    /// Compress what goes over the network (zstd): auto leaves alone what does not become shorter.
+    /// Worth it where the network is slower than about 2 Gbit/s and the files are text
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "never")]
+    pub(crate) compress: Compress,
     /// Count a file as stored only when it is written through to the disk
     #[arg(long)]
     pub(crate) fsync: bool,
@@ -194,4 +239,19 @@ pub(crate) struct Trust {
     pub(crate) host: String,
     #[command(flatten)]
     pub(crate) connect: Connect,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_days_or_hours() {
+        let hours = |hours: u64| Ok(Age(Some(Duration::from_secs(hours * 3600))));
+        assert_eq!((age("30d"), age("12h"), age("0d")), (hours(720), hours(12), hours(0)));
+        assert_eq!(age("never"), Ok(Age(None)));
+        for wrong in ["", "d", "30", "-1d", "1w", "1.5d"] {
+            assert!(age(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -90,6 +90,9 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
                 arguments.root.display()
             ));
         }
+        if let Some(age) = arguments.keep_partial.0 {
+            server.remove_unfinished(age);
+        }
         notify::tell(notify::News::Ready);
         match followed {
             Some(file) => server.serve_following(file, gate.clone()).await,
@@ -144,7 +147,7 @@ fn gate(arguments: &Serve) -> anyhow::Result<(Gate, Option<Followed>)> {
 
 pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     let place = place(&arguments.to)?;
-    let Moving { connect, over_ssh, rate, fsync, json } = &arguments.moving;
+    let Moving { connect, over_ssh, rate, compress, fsync, json } = &arguments.moving;
     if let Some(path) = arguments.paths.iter().find(|path| Place::is_meant(path.as_os_str())) {
         bail!(Usage(format!(
             "{} looks like a place on a host: `put` sends files of this machine. One that is called so is written ./{}",
@@ -162,6 +165,7 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     let summary = block_on(async {
         let mut client = connector.connect(&place.host).await?;
         client.limit(*rate);
+        client.compress((*compress).into());
         progress.connected();
         let observer = progress.clone();
         let summary = match is_pipe {
@@ -190,7 +194,7 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
         bail!(Usage("one command fetches from one host".to_owned()));
     }
     let from: Vec<_> = places.into_iter().map(|place| place.path).collect();
-    let Moving { connect, over_ssh, rate, fsync, json } = &arguments.moving;
+    let Moving { connect, over_ssh, rate, compress, fsync, json } = &arguments.moving;
     let is_pipe = is_pipe(arguments.to.as_os_str());
     if is_pipe && (from.len() > 1 || *json) {
         bail!(Usage("one file is written to `-`, and no JSON beside it".to_owned()));
@@ -201,6 +205,7 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
     let summary = block_on(async {
         let mut client = connector.connect(&host).await?;
         client.limit(*rate);
+        client.compress((*compress).into());
         progress.connected();
         let observer = progress.clone();
         let summary = match from.as_slice() {
@@ -226,7 +231,7 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
         )),
     };
     let excludes = Excludes::new(exclude.clone()).map_err(|bad| Usage(bad.to_string()))?;
-    let Moving { connect, over_ssh, rate, fsync, json } = moving;
+    let Moving { connect, over_ssh, rate, compress, fsync, json } = moving;
     let options = SyncOptions {
         delete: *delete,
         dry_run: *dry_run,
@@ -240,6 +245,7 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
     let summary = block_on(async {
         let mut client = connector.connect(&remote.host).await?;
         client.limit(*rate);
+        client.compress((*compress).into());
         progress.connected();
         let observer = progress.clone();
         let summary = match upload {

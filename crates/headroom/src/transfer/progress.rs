@@ -115,7 +115,7 @@ impl Progress {
         let visible = !self.bar.is_hidden();
         self.clear();
         let (elapsed, time_ns) = *self.done.get_or_init(|| (self.started.elapsed(), now_ns()));
-        let Summary { stored, failed, moved, kept, unchanged, removed, .. } = summary;
+        let Summary { stored, failed, moved, kept, holes, saved, unchanged, removed, .. } = summary;
         if self.json {
             let mut end = json!({
                 "event": "end",
@@ -123,6 +123,8 @@ impl Progress {
                 "failed": failed,
                 "moved": moved,
                 "kept": kept,
+                "holes": holes,
+                "saved": saved,
                 "seconds": elapsed.as_secs_f64(),
                 "time_ns": time_ns,
             });
@@ -146,6 +148,12 @@ impl Progress {
                 format!("{stored} stored, {} moved in {seconds:.1} s ({rate})", HumanBytes(moved));
             if kept > 0 {
                 let _ = write!(text, ", {} were there before", HumanBytes(kept));
+            }
+            if saved > 0 {
+                let _ = write!(text, ", {} of them saved by compression", HumanBytes(saved));
+            }
+            if holes > 0 {
+                let _ = write!(text, ", {} are holes", HumanBytes(holes));
             }
             if self.kind == Kind::Sync {
                 let _ = write!(text, ", {unchanged} unchanged, {removed} removed");
@@ -200,6 +208,9 @@ impl Observer for Progress {
             Event::Offered { octets } => add(&self.counts.offered, octets),
             Event::AllOffered { .. } => self.counts.all_is_offered.store(true, Ordering::Relaxed),
             Event::Kept { octets } => add(&self.counts.kept, octets),
+            // it is done with, and nothing of it is moved
+            Event::Hole { octets } => add(&self.counts.kept, octets),
+            Event::Saved { .. } => {}
             Event::Moved { octets } => add(&self.counts.moved, octets),
             Event::Stored { path } => {
                 if self.json {

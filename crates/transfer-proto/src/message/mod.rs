@@ -31,6 +31,8 @@ pub const MOST_LISTED: usize = 1024;
 pub const MOST_OPEN_FILES: usize = 64;
 /// Entries that may await their answers at once.
 pub const MOST_UNANSWERED: usize = 4096;
+/// The most octets of one [`Message::Hole`].
+pub const MOST_HOLE: u64 = 64 << 20;
 /// The most patterns of one [`Message::Sync`].
 pub const MOST_PATTERNS: usize = 256;
 
@@ -70,6 +72,9 @@ pub enum Message {
         /// What it asks for.
         #[cbor(n(0), with = "bounded::sources")]
         from: Vec<Wanted>,
+        /// Whether data is to be compressed; not, if nothing is said.
+        #[n(1)]
+        compress: Option<Compress>,
     },
     /// Client to server: what is there?
     #[n(3)]
@@ -219,6 +224,9 @@ pub enum Message {
         /// neither sent nor removed.
         #[cbor(n(6), with = "bounded::patterns")]
         exclude: Vec<String>,
+        /// Whether data is to be compressed; not, if nothing is said.
+        #[n(7)]
+        compress: Option<Compress>,
     },
     /// Sender to receiver, in a sync: it has something of this name, which is not sent.
     #[n(17)]
@@ -281,6 +289,19 @@ pub enum Message {
         #[n(1)]
         failed: bool,
     },
+    /// Sender to receiver: so much of a file is zeros, and is not sent.
+    #[n(26)]
+    Hole {
+        /// The file.
+        #[n(0)]
+        id: u64,
+        /// Where it begins.
+        #[n(1)]
+        offset: u64,
+        /// Its octets, at most [`MOST_HOLE`].
+        #[n(2)]
+        len: u64,
+    },
     /// Client to server: one file of unknown length comes, on one stream.
     #[n(24)]
     PutStream {
@@ -323,6 +344,28 @@ pub struct DataHeader {
     /// How many follow: whole spans, unless the file ends.
     #[n(2)]
     pub len: u64,
+    /// Whether each span follows as four octets of length, most significant first, and
+    /// so many octets: one zstd frame (RFC 8878), or the span itself if they are as
+    /// many as it has.
+    #[n(3)]
+    pub zstd: Option<bool>,
+}
+
+/// Whether data is compressed on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Compress {
+    /// Nothing is: over a fast network it takes more time than it saves.
+    #[default]
+    #[n(0)]
+    Never,
+    /// What becomes shorter. What does not is noticed after a few spans, left alone
+    /// for a time, and tried again.
+    #[n(1)]
+    Auto,
+    /// All is tried.
+    #[n(2)]
+    Always,
 }
 
 /// What is to be stored.

@@ -42,7 +42,7 @@ proptest! {
 
     #[test]
     fn a_header_is_read(id in any::<u64>(), offset in any::<u64>(), len in any::<u64>()) {
-        let header = DataHeader { id, offset, len };
+        let header = DataHeader { id, offset, len, zstd: Some(true) };
         let mut octets = Vec::new();
         header.frame(&mut octets).expect("a header is short");
         prop_assert_eq!(DataHeader::parse(&octets[4..]), Ok(header));
@@ -96,12 +96,16 @@ fn lengths_and_lists_are_bounded() {
         checksum: false,
         fsync: false,
         exclude: vec!["x".repeat(octets); count],
+        compress: None,
     };
     assert!(Message::parse(&body(sync(MOST_PATTERNS, 1024))).is_ok());
     assert!(Message::parse(&body(sync(MOST_PATTERNS + 1, 1))).is_err());
     assert!(Message::parse(&body(sync(1, 1025))).is_err());
 
-    let get = |count| Message::Get { from: vec![Wanted { path: None, contents: true }; count] };
+    let get = |count| Message::Get {
+        from: vec![Wanted { path: None, contents: true }; count],
+        compress: None,
+    };
     assert!(Message::parse(&body(get(MOST_SOURCES))).is_ok());
     assert!(Message::parse(&body(get(MOST_SOURCES + 1))).is_err());
 }
@@ -123,7 +127,7 @@ fn the_greatest_messages_fit() {
     let mut out = Vec::new();
     Message::Entry { id: u64::MAX, path, kind }.frame(&mut out).expect("it fits");
     // lists of the longest names are cut by whoever makes them
-    let error = Message::Get { from: vec![wanted; MOST_SOURCES] }.frame(&mut out);
+    let error = Message::Get { from: vec![wanted; MOST_SOURCES], compress: None }.frame(&mut out);
     assert!(matches!(error, Err(Error::TooLong(_))));
     assert!(Message::parse(&out[4..]).is_ok(), "the message before is still whole");
 }
@@ -156,7 +160,9 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(version, program, rate_bps)| Message::Hello { version, program, rate_bps }),
         (option::of(path()), any::<bool>(), any::<bool>())
             .prop_map(|(to, rename, fsync)| Message::Put { to, rename, fsync }),
-        vec(wanted(), 0..5).prop_map(|from| Message::Get { from }),
+        (vec(wanted(), 0..5), compress())
+            .prop_map(|(from, compress)| Message::Get { from, compress }),
+        (id(), id(), id()).prop_map(|(id, offset, len)| Message::Hole { id, offset, len }),
         option::of(path()).prop_map(|path| Message::List { path }),
         Just(Message::Accepted {}),
         (any::<[u8; 32]>(), any::<[u8; 32]>()).prop_map(|(key, half)| {
@@ -190,13 +196,18 @@ fn message() -> impl Strategy<Value = Message> {
     ]
 }
 
+fn compress() -> impl Strategy<Value = Option<Compress>> {
+    option::of(prop_oneof![Just(Compress::Never), Just(Compress::Auto), Just(Compress::Always)])
+}
+
 fn of_a_sync() -> impl Strategy<Value = Message> {
     let id = any::<u64>;
     let inline = (vec(any::<u8>(), 0..100), any::<[u8; 32]>())
         .prop_map(|(content, root)| Inline { content, root });
     prop_oneof![
-        (option::of(path()), any::<[bool; 5]>(), vec(".{0,30}", 0..5)).prop_map(
-            |(path, [upload, delete, dry_run, checksum, fsync], exclude)| Message::Sync {
+        (option::of(path()), any::<[bool; 5]>(), vec(".{0,30}", 0..5), compress()).prop_map(
+            |(path, [upload, delete, dry_run, checksum, fsync], exclude, compress)| Message::Sync {
+                compress,
                 path,
                 upload,
                 delete,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::Message;
+use headroom_transfer_proto::message::{Compress, Message};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
@@ -41,10 +41,11 @@ impl SyncOptions {
         if self.checksum { Offering::Hash } else { Offering::Name }
     }
 
-    fn request(&self, path: Option<RelPath>, upload: bool) -> Message {
+    fn request(&self, path: Option<RelPath>, upload: bool, compress: Compress) -> Message {
         let &Self { delete, dry_run, checksum, fsync, ref excludes } = self;
         let exclude = excludes.patterns().to_vec();
-        Message::Sync { path, upload, delete, dry_run, checksum, fsync, exclude }
+        let compress = Some(compress);
+        Message::Sync { path, upload, delete, dry_run, checksum, fsync, exclude, compress }
     }
 }
 
@@ -68,12 +69,13 @@ impl Client {
                 from.display()
             )));
         }
-        let request = options.request(self.below(to)?, true);
+        let request = options.request(self.below(to)?, true, self.compress);
         let (mut speaker, mut hearer, told_bps) = self.request(&request).await?;
         let excludes = Arc::new(options.excludes.clone());
         let pace = Pace::default().and(self.rate_bps).and(told_bps);
         let source = Source::new([from.join(".")], Links::Keep).without(excludes);
         let sender = Sender::new(self.connection.clone(), options.offering(), observer, pace);
+        let sender = sender.compressing(self.compress);
         sender.send(source, &mut self.next_id, &mut speaker, &mut hearer).await
     }
 
@@ -89,7 +91,7 @@ impl Client {
         options: &SyncOptions,
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
-        let request = options.request(self.below(from)?, false);
+        let request = options.request(self.below(from)?, false, self.compress);
         let (to, make) = (to.to_owned(), !options.dry_run);
         let destination = spawn_blocking(move || here(&to, make));
         let (destination, is_missing) =

@@ -5,6 +5,7 @@
 pub(crate) mod pipe;
 mod receiver;
 mod sender;
+mod squeeze;
 
 use headroom_transfer_proto::path::RelPath;
 
@@ -22,6 +23,10 @@ pub struct Summary {
     pub moved: u64,
     /// Octets that the receiver had.
     pub kept: u64,
+    /// Octets of holes, which are not sent.
+    pub holes: u64,
+    /// Of the octets that went over the network, those that compression saved.
+    pub saved: u64,
     /// Files, directories and links that a sync found as they should be.
     pub unchanged: u64,
     /// Those that a sync removed at the receiver's.
@@ -45,6 +50,16 @@ pub enum Event<'a> {
     },
     /// The receiver has so many octets from before.
     Kept {
+        /// How many.
+        octets: u64,
+    },
+    /// So many octets are a hole, and are not sent.
+    Hole {
+        /// How many.
+        octets: u64,
+    },
+    /// Of octets that were sent or have come, compression saved so many.
+    Saved {
         /// How many.
         octets: u64,
     },

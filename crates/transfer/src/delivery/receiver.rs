@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use headroom_transfer_proto::message::{
-    DataHeader, Inline, Kind, MOST_OPEN_FILES, MOST_VALUES, Message, Time, body_len,
+    DataHeader, Inline, Kind, MOST_HOLE, MOST_OPEN_FILES, MOST_VALUES, Message, Time, body_len,
 };
 use headroom_transfer_proto::path::{RelPath, shown};
 use headroom_transfer_proto::span::{Hash, SPAN_OCTETS};
@@ -19,6 +19,7 @@ use quinn::{Connection, RecvStream};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 
+use super::squeeze::expand;
 use super::{Counts, Event, Observer, Summary};
 use crate::claims::{Claim, Claims};
 use crate::control::{Hearer, Speaker, unexpected};
@@ -222,6 +223,8 @@ struct File {
     mtime: Time,
     /// Its hash, and the octets that come on streams.
     sealed: Option<([u8; 32], u64)>,
+    /// Octets of holes.
+    holes: u64,
 }
 
 struct Worker {
@@ -289,6 +292,7 @@ impl Worker {
                     self.count_failed(&reason);
                 }
             }
+            Message::Hole { id, offset, len } => self.hole(id, offset, len)?,
             Message::Content { id, inline } => self.content(id, &inline)?,
             Message::Passed { path } => self.passed(&path)?,
             Message::Unreadable { reason } => self.count_failed(&reason),
@@ -346,7 +350,8 @@ impl Worker {
                 let offer = Offer { size, mtime, data: 0, reuse: true };
                 match self.begin(path, &offer).and_then(|begun| self.have(id, begun)) {
                     Ok(incoming) => {
-                        self.files.insert(id, File { incoming, mode, mtime, sealed: None });
+                        self.files
+                            .insert(id, File { incoming, mode, mtime, sealed: None, holes: 0 });
                         return Ok(());
                     }
                     Err(error) => Err(error),
@@ -449,6 +454,27 @@ impl Worker {
         Ok(incoming)
     }
 
+    /// Zeros of a file that are not sent.
+    fn hole(&mut self, id: u64, offset: u64, len: u64) -> Result<(), Error> {
+        if len > MOST_HOLE {
+            return Err(Error::Protocol(format!("it names a hole of {len} octets at once")));
+        }
+        // one that failed here is sent on there all the same
+        let Some(file) = self.files.get_mut(&id) else { return Ok(()) };
+        match file.incoming.partial.write_zeros(offset, len) {
+            Ok(()) => {
+                file.holes = file.holes.saturating_add(len);
+                self.shared.counts.add(|counts| counts.holes += len);
+                self.shared.observer.event(Event::Hole { octets: len });
+            }
+            Err(error) => {
+                self.close(id);
+                self.failed(id, &error.to_string());
+            }
+        }
+        Ok(())
+    }
+
     /// Verifies a file and gives it its name, if all of it is there.
     fn try_finish(&mut self, id: u64) {
         let Some(file) = self.files.get(&id) else { return };
@@ -458,7 +484,7 @@ impl Worker {
             return;
         }
         let size = file.incoming.partial.spans().size();
-        let kept = size.saturating_sub(came);
+        let kept = size.saturating_sub(came + file.holes);
         let seal = seal(root, file.mode, file.mtime, self.fsync);
         let finished = file.incoming.partial.finish(&seal);
         let path = file.incoming.partial.path().clone();
@@ -539,6 +565,7 @@ async fn hear(hearer: &mut Hearer, pace: &Pace, to_do: mpsc::Sender<ToDo>) -> Er
             | Message::Sealed { .. }
             | Message::Withdrawn { .. }
             | Message::Passed { .. }
+            | Message::Hole { .. }
             | Message::Unreadable { .. } => {}
             Message::Refused { reason } => {
                 return Error::Refused(shown(reason.as_bytes()).to_string());
@@ -589,40 +616,48 @@ async fn take_piece(
         let _ = stream.stop(0u32.into());
         return Ok(());
     };
-    let mut buffer = Vec::new();
+    let zstd = header.zstd == Some(true);
+    let (mut buffer, mut frame) = (Vec::new(), Vec::new());
     let (mut offset, mut left) = (header.offset, header.len);
     while left > 0 {
         let want = usize::try_from(left.min(SPAN_OCTETS)).unwrap_or(usize::MAX);
         buffer.resize(want, 0);
-        let mut filled = 0;
-        while filled < want {
-            let most = shared.pace.slice(want - filled);
-            match stream.read(&mut buffer[filled..filled + most]).await {
-                Ok(Some(octets)) => {
-                    filled += octets;
-                    shared.pace.take(octets).await;
-                }
-                Ok(None) => return Err(Error::Protocol("a piece of a file has no end".to_owned())),
-                // the sender cannot go on with it, and says why elsewhere
-                Err(quinn::ReadError::Reset(_)) => return Ok(()),
-                Err(error) => return Err(error.into()),
-            }
+        frame.resize(if zstd { frame_len(&mut stream, want).await? } else { want }, 0);
+        // what is as long as the span is no frame
+        let is_frame = frame.len() < want;
+        let room = if is_frame { &mut frame } else { &mut buffer };
+        if !fill(&mut stream, &shared.pace, room).await? {
+            // the sender cannot go on with it, and says why elsewhere
+            return Ok(());
         }
+        let saved = (want - frame.len()) as u64;
         let writing = Arc::clone(&incoming);
         let write = move || {
-            let written = writing.partial.write_at(offset, &buffer);
-            (written, buffer)
+            if is_frame && expand(&frame, &mut buffer).is_err() {
+                return (None, buffer, frame);
+            }
+            (Some(writing.partial.write_at(offset, &buffer)), buffer, frame)
         };
-        let (written, used) = spawn_blocking(write).await.map_err(|error| Error::task(&error))?;
-        buffer = used;
+        let (written, used, frame_used) =
+            spawn_blocking(write).await.map_err(|error| Error::task(&error))?;
+        (buffer, frame) = (used, frame_used);
+        let Some(written) = written else {
+            return Err(Error::Protocol("a span does not come out of its frame".to_owned()));
+        };
         if let Err(error) = written {
             let _ = stream.stop(0u32.into());
             let _ = to_do.send(ToDo::Broken(header.id, error)).await;
             return Ok(());
         }
-        let octets = filled as u64;
-        shared.counts.add(|counts| counts.moved += octets);
+        let octets = want as u64;
+        shared.counts.add(|counts| {
+            counts.moved += octets;
+            counts.saved += saved;
+        });
         shared.observer.event(Event::Moved { octets });
+        if saved > 0 {
+            shared.observer.event(Event::Saved { octets: saved });
+        }
         // a write that succeeded lies within the file, and so does its end
         offset = offset.saturating_add(octets);
         left -= octets;
@@ -630,6 +665,34 @@ async fn take_piece(
     incoming.came.fetch_add(header.len, Ordering::AcqRel);
     let _ = to_do.send(ToDo::Came(header.id)).await;
     Ok(())
+}
+
+/// The octets of the frame that follows, at most those of the span.
+async fn frame_len(stream: &mut RecvStream, span: usize) -> Result<usize, Error> {
+    let mut head = [0; 4];
+    exactly(stream, &mut head).await?;
+    match u32::from_be_bytes(head) as usize {
+        len if (1..=span).contains(&len) => Ok(len),
+        len => Err(Error::Protocol(format!("it compresses {span} octets to {len}"))),
+    }
+}
+
+/// Fills the room, no faster than it may. Whether the sender goes on with it.
+async fn fill(stream: &mut RecvStream, pace: &Pace, room: &mut [u8]) -> Result<bool, Error> {
+    let mut filled = 0;
+    while filled < room.len() {
+        let most = pace.slice(room.len() - filled);
+        match stream.read(&mut room[filled..filled + most]).await {
+            Ok(Some(octets)) => {
+                filled += octets;
+                pace.take(octets).await;
+            }
+            Ok(None) => return Err(Error::Protocol("a piece of a file has no end".to_owned())),
+            Err(quinn::ReadError::Reset(_)) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
 }
 
 async fn header(stream: &mut RecvStream) -> Result<DataHeader, Error> {

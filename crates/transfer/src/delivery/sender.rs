@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use headroom_transfer_proto::message::{
-    DataHeader, Inline, Kind as Sent, MOST_INLINE, MOST_OPEN_FILES, MOST_UNANSWERED, Message,
+    Compress, DataHeader, Inline, Kind as Sent, MOST_HOLE, MOST_INLINE, MOST_OPEN_FILES,
+    MOST_UNANSWERED, Message,
 };
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, SPAN_OCTETS, Spans, Tree};
@@ -16,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinSet, spawn_blocking};
 
+use super::squeeze::Squeezer;
 use super::{Counts, Event, Observer, Summary};
 use crate::control::{Hearer, Speaker};
 use crate::error::Error;
@@ -56,6 +58,7 @@ struct Shared {
     open_files: Arc<Semaphore>,
     unanswered: Arc<Semaphore>,
     pieces: Arc<Semaphore>,
+    squeezer: Arc<Squeezer>,
     counts: Counts,
 }
 
@@ -87,9 +90,18 @@ impl Sender {
             open_files: Arc::new(Semaphore::new(MOST_OPEN_FILES)),
             unanswered: Arc::new(Semaphore::new(MOST_UNANSWERED)),
             pieces: Arc::new(Semaphore::new(PIECES)),
+            squeezer: Arc::new(Squeezer::new(Compress::Never)),
             counts: Counts::default(),
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// The same, with data that is compressed on its way.
+    pub(crate) fn compressing(mut self, how: Compress) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.squeezer = Arc::new(Squeezer::new(how));
+        }
+        self
     }
 
     /// Delivers all of it. Entries are numbered from `first_id` on.
@@ -227,7 +239,7 @@ impl Shared {
         held: Vec<(u64, ChainingValue)>,
         say: mpsc::Sender<Message>,
     ) -> Result<(), Error> {
-        let outcome = self.send_spans(id, file, held).await?;
+        let outcome = self.send_spans(id, file, held, &say).await?;
         let last = match outcome {
             Ok((root, bytes)) => Message::Sealed { id, root, bytes },
             Err(reason) => {
@@ -254,6 +266,7 @@ impl Shared {
         id: u64,
         file: SourceFile,
         held: Vec<(u64, ChainingValue)>,
+        say: &mpsc::Sender<Message>,
     ) -> Result<Result<([u8; 32], u64), String>, Error> {
         let opened = blocking(move || Opened::new(&file, &held)).await?;
         let opened = match opened {
@@ -266,7 +279,20 @@ impl Shared {
         }
         let mut pieces = JoinSet::new();
         let (mut next, mut bytes) = (0, 0);
-        while let Some(piece) = opened.piece(next) {
+        while let Some(piece) = opened.piece(next, SPANS_OF_PIECE) {
+            let looking = Arc::clone(&opened);
+            let piece = match blocking(move || looking.stretch(piece)).await? {
+                Ok(Stretch::Data(piece)) => piece,
+                Ok(Stretch::Hole(spans)) => {
+                    next = spans.end;
+                    let (offset, len) = opened.octets(&spans);
+                    self.counts.add(|counts| counts.holes += len);
+                    self.observer.event(Event::Hole { octets: len });
+                    let _ = say.send(Message::Hole { id, offset, len }).await;
+                    continue;
+                }
+                Err(error) => return Ok(Err(error.to_string())),
+            };
             next = piece.end;
             bytes += opened.octets(&piece).1;
             // none of these is ever closed
@@ -302,19 +328,24 @@ impl Shared {
         opened: &Arc<Opened>,
         piece: std::ops::Range<u64>,
     ) -> Result<Result<(), String>, Error> {
+        let zstd = self.squeezer.tries();
         let read = |span| {
-            let opened = Arc::clone(opened);
-            spawn_blocking(move || opened.read_span(span))
+            let (opened, squeezer) = (Arc::clone(opened), Arc::clone(&self.squeezer));
+            spawn_blocking(move || {
+                let octets = opened.read_span(span)?;
+                let frame = if zstd { squeezer.squeeze(&octets) } else { None };
+                Ok::<_, files::Error>((octets.len(), frame.map_or(octets, Bytes::from)))
+            })
         };
         let mut ahead = Some(read(piece.start));
         let (offset, len) = opened.octets(&piece);
         let mut head = Vec::new();
-        DataHeader { id, offset, len }.frame(&mut head)?;
+        DataHeader { id, offset, len, zstd: zstd.then_some(true) }.frame(&mut head)?;
         let mut stream = self.connection.open_uni().await?;
         stream.write_all(&head).await?;
         for span in piece.clone() {
             let Some(reading) = ahead.take() else { break };
-            let octets = match reading.await.map_err(|error| Error::task(&error))? {
+            let (len, octets) = match reading.await.map_err(|error| Error::task(&error))? {
                 Ok(octets) => octets,
                 Err(error) => {
                     let _ = stream.reset(0u32.into());
@@ -322,7 +353,7 @@ impl Shared {
                 }
             };
             ahead = (span + 1 < piece.end).then(|| read(span + 1));
-            match self.write(&mut stream, octets).await {
+            match self.write_span(&mut stream, zstd, len, octets).await {
                 Ok(()) => {}
                 // the receiver wants no more of it, and says why elsewhere
                 Err(quinn::WriteError::Stopped(_)) => return Ok(Ok(())),
@@ -351,6 +382,37 @@ impl Shared {
         }
         Ok(())
     }
+
+    /// Writes a span of so many octets, as it is or as a frame of a piece of frames.
+    async fn write_span(
+        &self,
+        stream: &mut quinn::SendStream,
+        zstd: bool,
+        len: usize,
+        octets: Bytes,
+    ) -> Result<(), quinn::WriteError> {
+        let saved = (len - octets.len()) as u64;
+        if zstd {
+            let head = u32::try_from(octets.len()).unwrap_or(u32::MAX);
+            stream.write_all(&head.to_be_bytes()).await?;
+        }
+        self.write(stream, octets).await?;
+        if saved > 0 {
+            self.counts.add(|counts| {
+                counts.moved += saved;
+                counts.saved += saved;
+            });
+            self.observer.event(Event::Moved { octets: saved });
+            self.observer.event(Event::Saved { octets: saved });
+        }
+        Ok(())
+    }
+}
+
+/// Spans that are alike.
+enum Stretch {
+    Data(std::ops::Range<u64>),
+    Hole(std::ops::Range<u64>),
 }
 
 /// A file that is being sent.
@@ -383,14 +445,33 @@ impl Opened {
         Ok(Self { reader, tree: Mutex::new(tree), has, kept })
     }
 
+    /// What the spans of a piece begin with: those that have data, or a hole, which
+    /// may be longer. A hole is hashed here, and is not read.
+    fn stretch(&self, piece: std::ops::Range<u64>) -> Result<Stretch, files::Error> {
+        let data = self.reader.next_data(piece.start * SPAN_OCTETS)?;
+        let first = data.as_ref().map_or(u64::MAX, |data| data.start / SPAN_OCTETS);
+        if first <= piece.start {
+            let end = data.map_or(u64::MAX, |data| data.end.div_ceil(SPAN_OCTETS));
+            return Ok(Stretch::Data(piece.start..piece.end.min(end)));
+        }
+        let lacking = self.piece(piece.start, (MOST_HOLE / SPAN_OCTETS) as usize);
+        let hole = piece.start..lacking.map_or(piece.end, |lacking| lacking.end).min(first);
+        for span in hole.clone() {
+            if let Some(value) = self.reader.span_value(span)? {
+                self.tree.lock().unwrap_or_else(PoisonError::into_inner).insert(span, value);
+            }
+        }
+        Ok(Stretch::Hole(hole))
+    }
+
     /// The next spans that the receiver lacks, at `from` or behind.
-    fn piece(&self, from: u64) -> Option<std::ops::Range<u64>> {
+    fn piece(&self, from: u64, most: usize) -> Option<std::ops::Range<u64>> {
         let count = self.reader.spans().count();
         let has = |span: &u64| {
             usize::try_from(*span).is_ok_and(|span| self.has.get(span).is_some_and(|has| *has))
         };
         let start = (from..count).find(|span| !has(span))?;
-        let len = (start..count).take(SPANS_OF_PIECE).take_while(|span| !has(span)).count();
+        let len = (start..count).take(most).take_while(|span| !has(span)).count();
         Some(start..start + len as u64)
     }
 

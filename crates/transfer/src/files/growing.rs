@@ -37,7 +37,7 @@ impl Root {
     /// # Errors
     /// Something has the name that is not replaced; it may not be made.
     pub fn grow(&self, path: &RelPath) -> Result<Growing, Error> {
-        let begin = || {
+        let begin = || -> Result<Growing, Why> {
             let directory = self.parent(path)?;
             replaceable(&directory, path.name())?;
             // no two that begin at different times have the same name

@@ -22,6 +22,7 @@ mod reader;
 mod root;
 mod seen;
 mod source;
+mod stale;
 mod surplus;
 mod temporary;
 #[cfg(test)]
@@ -37,4 +38,5 @@ pub use reader::{Reader, SourceFile};
 pub use root::{Listing, Root};
 pub use seen::Seen;
 pub use source::{Found, Kind, Links, Source};
+pub use stale::Tidied;
 pub use surplus::{Fate, Surplus, Unequal};

@@ -54,6 +54,14 @@ impl Seen {
             == (now.identity, now.size, now.mtime, now.ctime)
     }
 
+    /// Whether neither its content nor what is known of it changed since then. A
+    /// program can set the time of its content, but not that of this.
+    pub(super) fn is_older(&self, than: std::time::SystemTime) -> bool {
+        let since_1970 = than.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let seconds = i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX);
+        self.ctime < Time { seconds, nanoseconds: since_1970.subsec_nanos() }
+    }
+
     // the types of these fields differ between architectures
     #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
     fn of_stat(stat: FileStat) -> Self {

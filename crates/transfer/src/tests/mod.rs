@@ -5,6 +5,7 @@ mod faults;
 mod rate;
 mod resume;
 mod sync;
+mod thrift;
 mod trust;
 
 use std::net::{Ipv4Addr, SocketAddr};

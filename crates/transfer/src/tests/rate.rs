@@ -135,7 +135,7 @@ fn a_server_reads_no_faster_than_its_limit() {
         let start = Instant::now();
         let mut data = connection.open_uni().await.expect("a stream");
         let mut octets = Vec::new();
-        let header = DataHeader { id: 0, offset: 0, len: OCTETS as u64 };
+        let header = DataHeader { id: 0, offset: 0, len: OCTETS as u64, zstd: None };
         header.frame(&mut octets).expect("a header");
         octets.extend_from_slice(&content);
         data.write_all(&octets).await.expect("there is room for all of it");

@@ -302,6 +302,7 @@ fn a_sender_out_of_order_removes_nothing() {
         checksum: false,
         fsync: false,
         exclude: Vec::new(),
+        compress: None,
     };
     run(async {
         let server = ground.start();
@@ -309,23 +310,22 @@ fn a_sender_out_of_order_removes_nothing() {
             let client = ground.connect(&server).await.expect("a connection");
             let (send, receive) = client.connection().open_bi().await.expect("a stream");
             let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
-            for message in [
-                hello(None),
-                request.clone(),
-                entry(1, names[0]),
-                entry(2, names[1]),
-                Message::EntriesEnd { files: 0, bytes: 0 },
-            ] {
-                speaker.say(&message).await.expect("it is sent");
-            }
-            hearer.greeting().await.expect("it greets");
-            let error = loop {
-                match hearer.expect().await {
-                    Ok(Message::End { .. }) => panic!("it was taken: {names:?}"),
-                    Ok(_) => {}
-                    Err(error) => break error.to_string(),
+            // the server ends it as soon as it sees what is wrong
+            let conversation = async {
+                for message in [
+                    hello(None),
+                    request.clone(),
+                    entry(1, names[0]),
+                    entry(2, names[1]),
+                    Message::EntriesEnd { files: 0, bytes: 0 },
+                ] {
+                    speaker.say(&message).await?;
                 }
+                hearer.greeting().await?;
+                while !matches!(hearer.expect().await?, Message::End { .. }) {}
+                Ok::<_, Error>(())
             };
+            let error = conversation.await.expect_err("it is not taken").to_string();
             assert!(error.contains("in the order of a walk"), "{error}");
         }
         // only the directories that were named are there besides

@@ -1,6 +1,6 @@
 //! `authorized_keys`: who is let in, and what for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -93,6 +93,11 @@ impl AuthorizedKeys {
     /// What the holder of this key may do, if anything.
     pub fn access(&self, key: &PublicKey) -> Option<&Access> {
         self.0.get(key)
+    }
+
+    /// The directories that keys see in place of the server's, each once.
+    pub(crate) fn roots(&self) -> BTreeSet<PathBuf> {
+        self.0.values().filter_map(|access| access.root.clone()).collect()
     }
 
     /// How many keys there are.

@@ -1,0 +1,148 @@
+//! Unfinished files that nobody goes on with, removed.
+
+use std::fs::TryLockError;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use headroom_transfer_proto::path::RelPath;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+
+use super::names::Names;
+use super::partial::open_ordinary;
+use super::{Root, Seen, What, temporary};
+
+/// What of unfinished files was found below a root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tidied {
+    /// Those that were removed.
+    pub removed: u64,
+    /// Octets that they took.
+    pub octets: u64,
+    /// Those that stay: they are younger, being written, or somebody else's.
+    pub left: u64,
+}
+
+struct Level {
+    path: Option<RelPath>,
+    names: Names,
+    directory: Option<Arc<OwnedFd>>,
+}
+
+impl Root {
+    /// Removes unfinished files to which nothing was written for a time. One that
+    /// somebody writes to, another user's and one with a second name stay; what cannot
+    /// be looked at is passed over. No link is followed.
+    pub fn remove_unfinished(&self, age: Duration) -> Tidied {
+        let mut tidied = Tidied::default();
+        let Some(before) = SystemTime::now().checked_sub(age) else { return tidied };
+        let mut levels = vec![Level { path: None, names: Names::new(), directory: None }];
+        while let Some(level) = levels.last_mut() {
+            let directory = match &level.directory {
+                Some(directory) => Ok(Arc::clone(directory)),
+                None => self.beneath().directory(level.path.as_ref().map(RelPath::as_bytes)),
+            };
+            let Ok(directory) = directory else {
+                levels.pop();
+                continue;
+            };
+            level.directory = Some(Arc::clone(&directory));
+            let Some(Ok(name)) = level.names.next(&directory) else {
+                levels.pop();
+                continue;
+            };
+            if temporary::is_temporary(&name) {
+                match remove(&directory, &name, before) {
+                    Ok(Some(octets)) => {
+                        tidied.removed += 1;
+                        tidied.octets += octets;
+                    }
+                    Ok(None) | Err(_) => tidied.left += 1,
+                }
+            } else if Seen::at(&directory, &name, false)
+                .is_ok_and(|seen| seen.what == What::Directory)
+            {
+                let path = match &level.path {
+                    Some(path) => path.child(&name),
+                    None => RelPath::single(&name),
+                };
+                if let Ok(path) = path {
+                    level.directory = None;
+                    levels.push(Level { path: Some(path), names: Names::new(), directory: None });
+                }
+            }
+        }
+        tidied
+    }
+}
+
+/// Removes one, if it is old and nobody's, and says how many octets it took.
+fn remove(directory: &OwnedFd, name: &[u8], before: SystemTime) -> Result<Option<u64>, super::Why> {
+    let seen = Seen::at(directory, name, false)?;
+    if seen.owner != geteuid().as_raw() || seen.links > 1 || !seen.is_older(before) {
+        return Ok(None);
+    }
+    if seen.what == What::Symlink {
+        // the temporary name of a link, which was killed before it was renamed
+        unlinkat(directory, name, UnlinkatFlags::NoRemoveDir)?;
+        return Ok(Some(0));
+    }
+    let (file, seen) = open_ordinary(directory, name, OFlag::O_RDONLY)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(super::Why::of(error)),
+    }
+    // it may have been gone on with before it was locked
+    let now = Seen::at(directory, name, false)?;
+    if now.identity != seen.identity || !now.is_older(before) {
+        return Ok(None);
+    }
+    match unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
+        Ok(()) => Ok(Some(now.allocated)),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::files::{Offer, Time};
+
+    #[test]
+    fn what_is_old_and_unfinished_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let outside = tempfile::tempdir().expect("a folder");
+        let root = Root::open(folder.path()).expect("a root");
+        std::fs::create_dir_all(folder.path().join("a/b")).expect("a folder");
+        std::fs::write(folder.path().join("a/file"), "content").expect("a file");
+        symlink(outside.path(), folder.path().join("out")).expect("a link");
+        let elsewhere = outside.path().join(".film.0123456789abcdef.headroom-part");
+        std::fs::write(&elsewhere, "content").expect("a file");
+        let begin = |name: &[u8]| {
+            let path = RelPath::parse(name).expect("a name");
+            let mtime = Time { seconds: 7, nanoseconds: 0 };
+            let offer = Offer { size: 9000, mtime, data: 0, reuse: false };
+            let partial = root.begin(&path, &offer).expect("it is new");
+            partial.write_at(0, &[1; 5000]).expect("it is written");
+            partial
+        };
+        let going_on = begin(b"a/going on");
+        drop((begin(b"left"), begin(b"a/b/left")));
+        let none = root.remove_unfinished(Duration::from_secs(3600));
+        assert_eq!(none, Tidied { removed: 0, octets: 0, left: 3 });
+        // times of files are those of the last tick
+        std::thread::sleep(Duration::from_millis(50));
+        let two = root.remove_unfinished(Duration::ZERO);
+        assert_eq!((two.removed, two.left), (2, 1));
+        assert!(two.octets >= 10_000);
+        drop(going_on);
+        assert_eq!(root.remove_unfinished(Duration::ZERO).removed, 1);
+        assert!(elsewhere.exists() && folder.path().join("a/file").exists());
+    }
+}
