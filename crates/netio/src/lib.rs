@@ -29,7 +29,7 @@ pub use inbox::{Inbox, Received};
 pub use link_sender::LinkSender;
 pub use link_socket::LinkSocket;
 pub use raw::{RawReceiver, RawSender, SendPackets};
-pub use signal::Stop;
+pub use signal::{Stop, Wake};
 pub use socket::{MAX_WAIT, wait_readable};
 pub use tun::Tun;
 pub use udp::UdpSocket;

@@ -1,4 +1,5 @@
-//! A flag that a waiting thread sees: set once, it ends every wait.
+//! What ends a thread's wait: a flag that is set once, and a bell that rings again
+//! and again.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -50,11 +51,73 @@ impl AsFd for Stop {
     }
 }
 
+/// Wakes a waiting thread, again and again. The thread has it among what it
+/// waits for; who wakes one that does not wait makes no system call.
+#[derive(Debug)]
+pub struct Wake {
+    waits: AtomicBool,
+    event: EventFd,
+}
+
+impl Wake {
+    /// A new one.
+    ///
+    /// # Errors
+    /// What the kernel answered: no more descriptors.
+    pub fn new() -> io::Result<Self> {
+        let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        Ok(Self { waits: AtomicBool::new(false), event })
+    }
+
+    /// Wakes the thread, after that which it is woken for is there to be seen.
+    pub fn wake(&self) {
+        if self.waits.swap(false, Ordering::SeqCst) {
+            // Fails only where the count is full, and then the event is readable too.
+            let _ = self.event.write(1);
+        }
+    }
+
+    /// The thread is about to wait: it looks once more for what it is woken for,
+    /// then waits.
+    pub fn will_wait(&self) {
+        self.waits.store(true, Ordering::SeqCst);
+    }
+
+    /// The thread has waited, or does not wait after all.
+    pub fn has_waited(&self) {
+        if !self.waits.swap(false, Ordering::SeqCst) {
+            // empty if whoever woke it has not come so far: one wait is then short
+            let _ = self.event.read();
+        }
+    }
+}
+
+impl AsFd for Wake {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::socket::wait_readable;
     use std::time::Duration;
+
+    #[test]
+    fn a_thread_is_woken_when_it_waits_and_not_before() {
+        let wake = Wake::new().expect("a descriptor");
+        wake.wake();
+        wake.will_wait();
+        assert_eq!(wait_readable(&[&wake], Some(Duration::ZERO)).expect("a wait"), 0);
+        wake.wake();
+        wake.wake();
+        assert_eq!(wait_readable(&[&wake], None).expect("a wait"), 1);
+        wake.has_waited();
+        wake.will_wait();
+        assert_eq!(wait_readable(&[&wake], Some(Duration::ZERO)).expect("a wait"), 0);
+        wake.has_waited();
+    }
 
     #[test]
     fn a_set_flag_ends_a_wait_and_every_later_one() {

@@ -56,6 +56,28 @@ pub(crate) fn set_number(
     set_option(socket, level, option, &value)
 }
 
+/// Asks for an option that is a number.
+pub(crate) fn get_number(
+    socket: &impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` octets into `value`, which lives
+    // over the call.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            option,
+            (&raw mut value).cast::<libc::c_void>(),
+            &raw mut len,
+        )
+    };
+    if got == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Makes both buffers large: beyond the system's limit where privileged
 /// (`CAP_NET_ADMIN`), else up to it.
 pub(crate) fn enlarge_buffers(socket: &impl AsFd) -> io::Result<()> {
@@ -189,12 +211,15 @@ pub fn wait_readable(sockets: &[&dyn AsFd], timeout: Option<Duration>) -> io::Re
     for (fd, socket) in fds.iter_mut().zip(sockets) {
         *fd = libc::pollfd { fd: socket.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     }
-    let timeout = timeout.map_or(-1, |timeout| {
-        libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX)
+    let timeout = timeout.map(|timeout| libc::timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
     });
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: `count` entries of `fds` are valid, of descriptors that live over
-    // the call.
-    let ready = unsafe { libc::poll(fds.as_mut_ptr(), count as libc::nfds_t, timeout) };
+    // the call; so does the timeout where there is one.
+    let ready =
+        unsafe { libc::ppoll(fds.as_mut_ptr(), count as libc::nfds_t, timeout, std::ptr::null()) };
     if ready < 0 {
         let error = io::Error::last_os_error();
         return if error.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(error) };

@@ -15,7 +15,7 @@ pub const MAX_SEGMENTS: usize = 64;
 /// Octets of one train: with headers it must fit in 65 535.
 pub const MAX_TRAIN: usize = 65_000;
 /// Words of what is said about one send: segment length, TOS, source address.
-const CONTROL_WORDS: usize = 12;
+const CONTROL_WORDS: usize = 16;
 
 /// How a socket is to be opened.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,6 +24,11 @@ pub struct Options {
     pub mark: Option<u32>,
     /// Other sockets of this process share the port.
     pub shared: bool,
+    /// On an address of IPv6, it also hears and speaks IPv4, whose addresses are
+    /// then written `::ffff:a.b.c.d`.
+    pub dual: bool,
+    /// What routers and peers say about datagrams (ICMP) is not to be read.
+    pub deaf: bool,
 }
 
 /// Datagrams for one destination, all of one length but the last, which may be
@@ -49,6 +54,7 @@ pub struct Train<'a> {
 pub struct UdpSocket {
     socket: OwnedFd,
     local: SocketAddr,
+    dual: bool,
     /// Whether the kernel cuts trains; found out by trying.
     cuts_trains: AtomicBool,
     /// The path MTU discovery that is set now.
@@ -71,16 +77,20 @@ impl UdpSocket {
         if let Some(mark) = options.mark {
             socket::set_mark(&socket, mark)?;
         }
-        let (level, wanted) = if address.is_ipv4() {
-            let wanted = [libc::IP_PKTINFO, libc::IP_RECVTOS, libc::IP_RECVERR];
-            (libc::IPPROTO_IP, wanted)
+        let dual = options.dual && address.is_ipv6();
+        let (level, wanted, errors) = if address.is_ipv4() {
+            (libc::IPPROTO_IP, [libc::IP_PKTINFO, libc::IP_RECVTOS], libc::IP_RECVERR)
         } else {
-            socket::set_number(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
-            let wanted = [libc::IPV6_RECVPKTINFO, libc::IPV6_RECVTCLASS, libc::IPV6_RECVERR];
-            (libc::IPPROTO_IPV6, wanted)
+            let only = libc::c_int::from(!dual);
+            socket::set_number(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, only)?;
+            let wanted = [libc::IPV6_RECVPKTINFO, libc::IPV6_RECVTCLASS];
+            (libc::IPPROTO_IPV6, wanted, libc::IPV6_RECVERR)
         };
-        for option in wanted {
+        for option in wanted.into_iter().chain((!options.deaf).then_some(errors)) {
             socket::set_number(&socket, level, option, 1)?;
+        }
+        if dual {
+            socket::set_number(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
         }
         socket::set_number(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
         socket::set_number(&socket, libc::SOL_UDP, libc::UDP_GRO, 1)?;
@@ -91,6 +101,7 @@ impl UdpSocket {
         Ok(Self {
             socket,
             local,
+            dual,
             cuts_trains: AtomicBool::new(true),
             discovery: AtomicU8::new(u8::MAX),
         })
@@ -154,11 +165,55 @@ impl UdpSocket {
         })
     }
 
+    /// Sends datagrams that stand one behind the other in `octets`, each of
+    /// `segment_len` octets but the last, which may be shorter. Otherwise as
+    /// [`Self::send`]: at most [`MAX_TRAIN`] octets and [`MAX_SEGMENTS`] of them.
+    ///
+    /// # Errors
+    /// What the kernel answered, as with [`Self::send`]; some may have gone.
+    pub fn send_cut(
+        &self,
+        (destination, source, tos): (SocketAddr, Option<IpAddr>, u8),
+        segment_len: usize,
+        octets: &[u8],
+    ) -> io::Result<()> {
+        let whole = [IoSlice::new(octets)];
+        let train = Train { destination, source, tos, dont_fragment: true, datagrams: &whole };
+        self.set_discovery(true)?;
+        let one = octets.len() <= segment_len;
+        if one || self.cuts_trains() {
+            match self.send_as(&train, (!one).then_some(segment_len as u16)) {
+                Ok(()) => return Ok(()),
+                Err(error) if one => return Err(error),
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EIO | libc::EINVAL) => {
+                        self.cuts_trains.store(false, Ordering::Relaxed);
+                    }
+                    Some(libc::EMSGSIZE) => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        let mut slices = [IoSlice::new(&[]); MAX_SEGMENTS];
+        let pieces = octets.chunks(segment_len.max(1));
+        let count = slices.iter_mut().zip(pieces).map(|(to, of)| *to = IoSlice::new(of)).count();
+        let train = Train { datagrams: &slices[..count], ..train };
+        self.send_singly(&train).map_err(|(_, error)| error)
+    }
+
     fn send_whole(&self, train: &Train<'_>) -> io::Result<()> {
+        let cut = match train.datagrams {
+            [first, _, ..] => Some(first.len() as u16),
+            _ => None,
+        };
+        self.send_as(train, cut)
+    }
+
+    /// Sends all slices together, to be cut every so many octets.
+    fn send_as(&self, train: &Train<'_>, cut: Option<u16>) -> io::Result<()> {
         let (name, name_len) = socket::to_storage(&train.destination);
         let mut control = self.control(train);
-        if let [first, _, ..] = train.datagrams {
-            let len = first.len() as u16;
+        if let Some(len) = cut {
             control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &len.to_ne_bytes());
         }
         let mut message = socket::empty_message().msg_hdr;
@@ -226,6 +281,10 @@ impl UdpSocket {
             }
             (SocketAddr::V6(_), source) => {
                 control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &tos);
+                if self.dual {
+                    // heeded where the destination is IPv4, as the other where it is not
+                    control.push(libc::IPPROTO_IP, libc::IP_TOS, &tos);
+                }
                 if let Some(IpAddr::V6(source)) = source {
                     let mut info = [0; 20];
                     info[..16].copy_from_slice(&source.octets());
@@ -258,6 +317,10 @@ impl UdpSocket {
             }
         };
         socket::set_number(&self.socket, level, option, how)?;
+        if self.dual {
+            let how = if dont_fragment { libc::IP_PMTUDISC_PROBE } else { libc::IP_PMTUDISC_DONT };
+            socket::set_number(&self.socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, how)?;
+        }
         self.discovery.store(u8::from(dont_fragment), Ordering::Relaxed);
         Ok(())
     }
@@ -267,6 +330,54 @@ impl AsFd for UdpSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Lets the kernel choose among sockets that share one port: datagrams whose
+/// first octet, ANDed with `mask`, is `value` come to one of the sockets 1 to
+/// `sockets`, by the number in the four octets at `at`; all others to the one
+/// that was bound first, which is any of the sockets given here or not.
+///
+/// # Errors
+/// What the kernel answered.
+pub fn spread_marked(
+    member: &impl AsFd,
+    (mask, value): (u8, u8),
+    at: u32,
+    sockets: u32,
+) -> io::Result<()> {
+    let mut program = [
+        (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, 0),
+        (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, u32::from(mask)),
+        (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, u32::from(value)),
+        (libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+        (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at),
+        (libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, 0, 0, sockets.max(1)),
+        (libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, 0, 0, 1),
+        (libc::BPF_RET | libc::BPF_A, 0, 0, 0),
+    ]
+    .map(|(code, jt, jf, k)| libc::sock_filter { code: code as u16, jt, jf, k });
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // The kernel copies the program out of the array, which lives over the call.
+    socket::set_option(member, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+}
+
+/// The longest packet, with its IP header, that leaves towards an address in one
+/// piece, as far as this host knows.
+///
+/// # Errors
+/// What the kernel answered: no way leads there.
+pub fn mtu_towards(address: SocketAddr) -> io::Result<usize> {
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = std::net::UdpSocket::bind((any, 0))?;
+    socket.connect(address)?;
+    let (level, option) = match address {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
+    socket::get_number(&socket, level, option).map(|mtu| mtu.max(0) as usize)
 }
 
 /// Lets the kernel choose among sockets that share one port by the number in
@@ -344,6 +455,53 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_of_both_families_sends_what_is_cut_and_hears_it() {
+        let options = Options { dual: true, deaf: true, ..Options::default() };
+        let to = UdpSocket::bind("[::]:0".parse().expect("an address"), &options).expect("both");
+        let sent: Vec<u8> = (0..30_000_u32).map(|n| (n / 1200) as u8).collect();
+        for host in ["::ffff:127.0.0.1", "::1"] {
+            let host: IpAddr = host.parse().expect("an address");
+            for cuts in [true, false] {
+                let from =
+                    UdpSocket::bind("[::]:0".parse().expect("an address"), &options).expect("both");
+                from.cuts_trains.store(cuts, Ordering::Relaxed);
+                let there = SocketAddr::new(host, to.local().port());
+                from.send_cut((there, Some(host), 2), 1200, &sent).expect("a train");
+                let (mut inbox, mut came) = (Inbox::new(8), Vec::new());
+                while came.len() < sent.len() {
+                    wait_readable(&[&to], Some(Duration::from_secs(10))).expect("a wait");
+                    assert!(to.receive(&mut inbox).expect("datagrams") > 0, "nothing more came");
+                    for message in inbox.packets() {
+                        assert_eq!((message.source.ip(), message.destination), (host, host));
+                        assert_eq!((message.tos, message.segment_len), (2, 1200));
+                        came.extend_from_slice(message.body);
+                    }
+                }
+                assert_eq!(came, sent, "{host}, cut by the kernel: {cuts}");
+            }
+            let mapped = SocketAddr::new(host.to_canonical(), 9);
+            assert!(mtu_towards(mapped).expect("a route") > 1280);
+        }
+    }
+
+    #[test]
+    fn marked_datagrams_come_to_the_socket_that_their_number_says() {
+        let options = Options { shared: true, ..Options::default() };
+        let first = UdpSocket::bind("127.0.0.1:0".parse().expect("an address"), &options)
+            .expect("a socket");
+        let more = [(); 3].map(|()| UdpSocket::bind(first.local(), &options).expect("a socket"));
+        spread_marked(&first, (0xf8, 8), 12, 3).expect("a program");
+        let from = open(ALL[0]);
+        for n in 0..30_u8 {
+            let mut datagram = [0; 32];
+            (datagram[0], datagram[15], datagram[31]) = (8 + n % 9, n, n);
+            from.send_cut((first.local(), None, 0), 32, &datagram).expect("a datagram");
+            let to = if n % 9 == 8 { &first } else { &more[usize::from(n % 3)] };
+            assert_eq!(datagrams(to, 1)[0].0, datagram);
+        }
+    }
+
+    #[test]
     fn datagrams_go_singly_where_trains_are_not_cut() {
         for address in ALL {
             let (from, to) = (open(address), open(address));
@@ -370,7 +528,7 @@ mod tests {
 
     #[test]
     fn the_spi_chooses_the_socket() {
-        let options = Options { mark: None, shared: true };
+        let options = Options { shared: true, ..Options::default() };
         let first = UdpSocket::bind(([127, 0, 0, 1], 0).into(), &options).expect("a socket");
         let second = UdpSocket::bind(first.local(), &options).expect("another of the port");
         let sockets = [first, second];

@@ -67,7 +67,11 @@ impl Sockets {
     ) -> io::Result<Self> {
         let mut sockets =
             Self { endpoints: endpoints.clone(), queues: vec![Queue::default(); queues] };
-        let options = udp::Options { mark: Some(settings.mark), shared: queues > 1 };
+        let options = udp::Options {
+            mark: Some(settings.mark),
+            shared: queues > 1,
+            ..udp::Options::default()
+        };
         for &(v6, port) in &endpoints.ports {
             let any: IpAddr =
                 if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
