@@ -113,6 +113,14 @@ impl UdpSocket {
         self.local
     }
 
+    /// Octets that the kernel keeps of what has arrived, with what it needs to keep
+    /// it.
+    #[must_use]
+    pub fn receive_buffer(&self) -> usize {
+        let size = socket::get_number(&self.socket, libc::SOL_SOCKET, libc::SO_RCVBUF);
+        size.map_or(0, |size| size.max(0) as usize)
+    }
+
     /// Whether a train goes out in one piece, as far as is known.
     #[must_use]
     pub fn cuts_trains(&self) -> bool {

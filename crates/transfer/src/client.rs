@@ -19,6 +19,7 @@ use crate::error::{Closing, Error};
 use crate::files::{Links, Root, Source};
 use crate::identity::Identity;
 use crate::key::{Fingerprint, PublicKey};
+use crate::lanes::{Carrier, Proposal};
 use crate::place::Host;
 use crate::proof;
 use crate::rate::Pace;
@@ -54,6 +55,7 @@ pub struct Client {
     proof: Option<Message>,
     /// What ssh holds for it.
     far: Option<Far>,
+    lanes: bool,
 }
 
 impl Client {
@@ -87,6 +89,7 @@ impl Client {
             next_id: 0,
             compress: Compress::Never,
             rate_bps: None,
+            lanes: true,
             proof: None,
             far: Some(far),
         })
@@ -162,6 +165,7 @@ impl Client {
             next_id: 0,
             compress: Compress::Never,
             rate_bps: None,
+            lanes: true,
             proof: None,
             far: None,
         };
@@ -194,6 +198,12 @@ impl Client {
         self.rate_bps = rate_bps;
     }
 
+    /// Whether big files may go on lanes, as they do unless this is said; else they go
+    /// on streams.
+    pub const fn set_lanes(&mut self, allowed: bool) {
+        self.lanes = allowed;
+    }
+
     /// Sends files and directories into the directory `to` below the server's root;
     /// one file alone gets the name `to`, unless that is a directory or ends with `/`.
     /// Directories that are missing are made. With `fsync`, all is on the server's
@@ -211,11 +221,14 @@ impl Client {
     ) -> Result<Summary, Error> {
         let is_file = |path: &PathBuf| !path.is_dir();
         let rename = paths.len() == 1 && paths.iter().all(is_file) && !to.ends_with(b"/");
-        let request = Message::Put { to: self.below(to)?, rename, fsync };
-        let (mut speaker, mut hearer, told_bps) = self.request(&request).await?;
+        let proposal = self.proposal();
+        let lanes = proposal.as_ref().map(Proposal::offer);
+        let request = Message::Put { to: self.below(to)?, rename, fsync, lanes };
+        let (mut speaker, mut hearer, accepted) = self.request(&request, proposal).await?;
         let source = Source::new(paths.iter().cloned(), Links::Keep);
-        let pace = Pace::default().and(self.rate_bps).and(told_bps);
-        let sender = Sender::new(self.connection.clone(), Offering::Content, observer, pace);
+        let pace = Pace::default().and(self.rate_bps).and(accepted.told_bps);
+        let (connection, offering) = (self.connection.clone(), Offering::Content);
+        let sender = Sender::new(connection, offering, observer, pace, accepted.lanes);
         let sender = sender.compressing(self.compress);
         sender.send(source, &mut self.next_id, &mut speaker, &mut hearer).await
     }
@@ -250,11 +263,23 @@ impl Client {
             let names = from.iter().filter_map(|wanted| wanted.path.as_ref());
             destination = destination.only(names.map(|path| path.name().to_vec()).collect());
         }
-        let (mut speaker, mut hearer, _) =
-            self.request(&Message::Get { from, compress: Some(self.compress) }).await?;
-        let (connection, pace) = (self.connection.clone(), Pace::default().and(self.rate_bps));
-        let (claims, sync) = (None, None);
-        let receiver = Receiver { connection, destination, fsync, observer, claims, pace, sync };
+        let compress = Some(self.compress);
+        // what comes on a lane is not held back here
+        let proposal = self.proposal().filter(|_| self.rate_bps.is_none());
+        let lanes = proposal.as_ref().map(Proposal::offer);
+        let (mut speaker, mut hearer, accepted) =
+            self.request(&Message::Get { from, compress, lanes }, proposal).await?;
+        let receiver = Receiver {
+            connection: self.connection.clone(),
+            destination,
+            fsync,
+            observer,
+            claims: None,
+            pace: Pace::default().and(self.rate_bps),
+            sync: None,
+            lanes: accepted.lanes,
+            acceptance: None,
+        };
         let summary = receiver.receive(&mut speaker, &mut hearer).await?;
         speaker.finish().await?;
         Ok(summary)
@@ -266,7 +291,7 @@ impl Client {
     /// There is no such thing, or the connection is lost.
     pub async fn list(&mut self, path: &[u8], mut each: impl FnMut(Listed)) -> Result<(), Error> {
         let request = Message::List { path: self.below(path)? };
-        let (_speaker, mut hearer, _) = self.request(&request).await?;
+        let (_speaker, mut hearer, _) = self.request(&request, None).await?;
         loop {
             match hearer.expect().await? {
                 Message::Listing { entries, last } => {
@@ -307,12 +332,16 @@ impl Client {
         &self.connection
     }
 
-    /// Asks, and hears whether the server does it, and how many bits of files per
-    /// second it takes at most.
+    fn proposal(&self) -> Option<Proposal> {
+        self.lanes.then(|| Proposal::new(&self.connection)).flatten()
+    }
+
+    /// Asks, and hears whether the server does it, and how.
     async fn request(
         &mut self,
         request: &Message,
-    ) -> Result<(Speaker, Hearer, Option<u64>), Error> {
+        proposal: Option<Proposal>,
+    ) -> Result<(Speaker, Hearer, Accepted), Error> {
         let (send, receive) = self.connection.open_bi().await?;
         let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
         speaker.add(&hello(self.rate_bps)).await?;
@@ -322,11 +351,24 @@ impl Client {
         speaker.say(request).await?;
         let told_bps = hearer.greeting().await?;
         match hearer.expect().await? {
-            Message::Accepted {} => Ok((speaker, hearer, told_bps)),
+            Message::Accepted { lanes } => {
+                let lanes = lanes.map(|answer| match proposal {
+                    Some(proposal) => proposal.accepted(&answer),
+                    None => Err(Error::Protocol("it takes lanes that were not offered".to_owned())),
+                });
+                Ok((speaker, hearer, Accepted { told_bps, lanes: lanes.transpose()? }))
+            }
             Message::Refused { reason } => Err(refused(&reason)),
             other => Err(unexpected(&other)),
         }
     }
+}
+
+/// How a server does what was asked.
+struct Accepted {
+    /// Bits of files per second that it takes at most.
+    told_bps: Option<u64>,
+    lanes: Option<Carrier>,
 }
 
 /// Where on this machine it goes.

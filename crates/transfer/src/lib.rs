@@ -9,6 +9,7 @@ mod error;
 pub mod files;
 pub mod identity;
 mod key;
+mod lanes;
 mod named;
 mod place;
 mod proof;

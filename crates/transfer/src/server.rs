@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use headroom_transfer_proto::message::{
-    Compress, Listed, ListedKind, MOST_LISTED, Message, Wanted,
+    Compress, LanesAnswer, LanesOffer, Listed, ListedKind, MOST_LISTED, Message, Wanted,
 };
 use headroom_transfer_proto::path::RelPath;
 use quinn::{Connection, Endpoint, Incoming};
@@ -24,6 +24,7 @@ use crate::door::{Door, Guest, Who};
 use crate::error::{Closing, Error};
 use crate::files::{self, Excludes, Root, Seen, What};
 use crate::identity::Identity;
+use crate::lanes::{Carrier, Port};
 pub use crate::named::Named;
 use crate::proof;
 use crate::rate::{OfClient, Rates};
@@ -51,6 +52,8 @@ pub struct Options {
     pub named: Named,
     /// What all connections together may move each way, in bits per second.
     pub rate_bps: Option<u64>,
+    /// Whether big files may go on lanes; else they go on streams.
+    pub lanes: bool,
 }
 
 /// Bounds of what strangers can take.
@@ -87,6 +90,7 @@ struct Shared {
     limits: Limits,
     named: Named,
     rates: Rates,
+    lanes: Option<Port>,
     handshakes: Arc<Semaphore>,
     addresses: Arc<Mutex<HashMap<IpAddr, usize>>>,
     claims: All,
@@ -98,16 +102,17 @@ impl Server {
     /// # Errors
     /// The directory is none, or the address cannot be listened at.
     pub fn bind(identity: &Identity, options: Options) -> Result<Self, Error> {
-        let Options { root, listen: address, gate, limits, named, rate_bps } = options;
+        let Options { root, listen: address, gate, limits, named, rate_bps, lanes } = options;
         let door = Door::new(gate);
         let root = Root::open(&root)?;
-        let endpoint = listen(address, identity, Arc::clone(&door))?;
+        let (endpoint, port) = listen(address, identity, Arc::clone(&door))?;
         let shared = Shared {
             door,
             root,
             limits,
             named,
             rates: Rates::new(rate_bps),
+            lanes: port.filter(|_| lanes),
             handshakes: Arc::new(Semaphore::new(limits.handshakes)),
             addresses: Arc::default(),
             claims: All::default(),
@@ -192,6 +197,19 @@ impl Server {
         let _ = tokio::time::timeout(Duration::from_secs(1), self.endpoint.wait_idle()).await;
     }
 
+    /// Lets no packet of a lane through, as a firewall might.
+    #[cfg(test)]
+    pub(crate) fn block_lanes(&self) {
+        self.shared.lanes.iter().flat_map(Port::engines).for_each(|engine| engine.block());
+    }
+
+    /// The sum of what the engines have dropped.
+    #[cfg(test)]
+    pub(crate) fn dropped_on_lanes(&self, of: impl Fn(&crate::lanes::Dropped) -> u64) -> u64 {
+        let engines = self.shared.lanes.iter().flat_map(Port::engines);
+        engines.map(|engine| of(engine.dropped())).sum()
+    }
+
     fn accept(&self, incoming: Incoming) {
         let Shared { limits, handshakes, addresses, .. } = &*self.shared;
         let Some(place) = Place::take(addresses, incoming.remote_address().ip(), limits.of_address)
@@ -269,6 +287,7 @@ impl Shared {
                         told_bps,
                         client: &visit.guest,
                         claims: &self.claims,
+                        lanes: self.lanes.as_ref(),
                         speaker: &mut speaker,
                         hearer: &mut hearer,
                     };
@@ -355,6 +374,7 @@ struct Request<'a> {
     told_bps: Option<u64>,
     client: &'a Guest,
     claims: &'a All,
+    lanes: Option<&'a Port>,
     speaker: &'a mut Speaker,
     hearer: &'a mut Hearer,
 }
@@ -363,9 +383,11 @@ impl Request<'_> {
     async fn answer(&mut self, request: Message, next_id: &mut u64) -> Result<(), Error> {
         self.speaker.flush().await?;
         let summary = match request {
-            Message::Put { to, rename, fsync } => self.put(to, rename, fsync).await?,
-            Message::Get { from, compress } => {
-                self.get(from, compress.unwrap_or_default(), next_id).await?
+            Message::Put { to, rename, fsync, lanes } => {
+                self.put(to, rename, fsync, lanes.as_ref()).await?
+            }
+            Message::Get { from, compress, lanes } => {
+                self.get(from, compress.unwrap_or_default(), lanes.as_ref(), next_id).await?
             }
             sync @ Message::Sync { .. } => self.sync(sync, next_id).await?,
             Message::PutStream { to, fsync } => self.put_stream(to, fsync).await?,
@@ -389,6 +411,7 @@ impl Request<'_> {
         to: Option<RelPath>,
         rename: bool,
         fsync: bool,
+        lanes: Option<&LanesOffer>,
     ) -> Result<Summary, Error> {
         if self.client.access.read_only {
             return Err(Error::Refused("this identity may only read".to_owned()));
@@ -396,15 +419,19 @@ impl Request<'_> {
         let (root, named) = (self.root.clone(), self.named);
         let resolved = spawn_blocking(move || named.destination(&root, to.as_ref(), rename));
         let destination = resolved.await.map_err(|error| Error::task(&error))??;
-        self.speaker.say(&Message::Accepted {}).await?;
+        // what comes on a lane is not held back here
+        let pace = self.rates.incoming();
+        let (lanes, carrier) = self.accept(lanes.filter(|_| pace.rate_bps().is_none()));
         let receiver = Receiver {
             connection: self.connection.clone(),
             destination,
             fsync,
             observer: Arc::new(()),
             claims: self.client.key.map(|key| self.claims.of(key)),
-            pace: self.rates.incoming(),
+            pace,
             sync: None,
+            lanes: carrier,
+            acceptance: Some(Message::Accepted { lanes }),
         };
         receiver.receive(self.speaker, self.hearer).await
     }
@@ -419,10 +446,10 @@ impl Request<'_> {
         let excludes = Arc::new(excludes);
         if !upload {
             let source = self.named.source(self.root, vec![(path, true)]).without(excludes);
-            self.speaker.say(&Message::Accepted {}).await?;
+            self.speaker.say(&Message::Accepted { lanes: None }).await?;
             let offering = if checksum { Offering::Hash } else { Offering::Name };
             let pace = self.rates.outgoing().and(self.told_bps);
-            let sender = Sender::new(self.connection.clone(), offering, Arc::new(()), pace);
+            let sender = Sender::new(self.connection.clone(), offering, Arc::new(()), pace, None);
             let sender = sender.compressing(compress.unwrap_or_default());
             return sender.send(source, next_id, self.speaker, self.hearer).await;
         }
@@ -433,7 +460,7 @@ impl Request<'_> {
         let resolve = move || named.directory(&root, path.as_ref(), !dry_run);
         let resolved = spawn_blocking(resolve).await.map_err(|error| Error::task(&error))??;
         let (destination, is_missing) = resolved;
-        self.speaker.say(&Message::Accepted {}).await?;
+        self.speaker.say(&Message::Accepted { lanes: None }).await?;
         let receiver = Receiver {
             connection: self.connection.clone(),
             destination,
@@ -442,6 +469,8 @@ impl Request<'_> {
             claims: self.client.key.map(|key| self.claims.of(key)),
             pace: self.rates.incoming(),
             sync: Some(Mirror::new(delete, dry_run, is_missing, excludes)),
+            lanes: None,
+            acceptance: None,
         };
         receiver.receive(self.speaker, self.hearer).await
     }
@@ -450,15 +479,29 @@ impl Request<'_> {
         &mut self,
         from: Vec<Wanted>,
         compress: Compress,
+        lanes: Option<&LanesOffer>,
         next_id: &mut u64,
     ) -> Result<Summary, Error> {
         let wanted = from.into_iter().map(|wanted| (wanted.path, wanted.contents));
         let source = self.named.source(self.root, wanted.collect());
-        self.speaker.say(&Message::Accepted {}).await?;
+        let (lanes, carrier) = self.accept(lanes);
         let pace = self.rates.outgoing().and(self.told_bps);
-        let sender = Sender::new(self.connection.clone(), Offering::Content, Arc::new(()), pace);
+        // before the client knows of it: its first packet must find the lane open
+        if let Some(lane) = &carrier {
+            lane.limit(pace.rate_bps());
+            lane.start(None);
+        }
+        self.speaker.say(&Message::Accepted { lanes }).await?;
+        let (connection, offering) = (self.connection.clone(), Offering::Content);
+        let sender = Sender::new(connection, offering, Arc::new(()), pace, carrier);
         let sender = sender.compressing(compress);
         sender.send(source, next_id, self.speaker, self.hearer).await
+    }
+
+    /// Takes lanes, if the client offers some and they are allowed here.
+    fn accept(&self, offer: Option<&LanesOffer>) -> (Option<LanesAnswer>, Option<Carrier>) {
+        let accepted = offer.zip(self.lanes);
+        accepted.and_then(|(offer, port)| port.accept(offer, self.connection)).unzip()
     }
 
     async fn list(&mut self, path: Option<RelPath>) -> Result<(), Error> {
@@ -468,7 +511,7 @@ impl Request<'_> {
             let (root, path) = named.listed(&root, path)?;
             list(&root, path.as_ref(), &say)
         });
-        self.speaker.say(&Message::Accepted {}).await?;
+        self.speaker.say(&Message::Accepted { lanes: None }).await?;
         while let Some(entries) = said.recv().await {
             self.speaker.say(&Message::Listing { entries, last: false }).await?;
         }

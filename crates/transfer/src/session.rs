@@ -19,6 +19,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::door::Door;
 use crate::error::Error;
 use crate::identity::Identity;
+use crate::lanes::Port;
 use crate::place::Host;
 use crate::trust::{Authority, Pins, ServerVerifier, provider};
 
@@ -136,17 +137,27 @@ pub(crate) async fn connect_to(
     Err(last)
 }
 
-/// Listens, for those whom the door lets in.
+/// Listens, for those whom the door lets in. Lanes share the port, where they can.
 pub(crate) fn listen(
     address: SocketAddr,
     identity: &Identity,
     door: Arc<Door>,
-) -> Result<Endpoint, Error> {
+) -> Result<(Endpoint, Option<Port>), Error> {
     let doing = |cause| Error::System { doing: format!("listen at UDP {address}"), cause };
     let config = server_config(identity, door)?;
-    let socket = socket(address).map_err(doing)?;
-    let endpoint = endpoint_config(identity);
-    Endpoint::new(endpoint, Some(config), socket, Arc::new(TokioRuntime)).map_err(doing)
+    if address.port() != 0 {
+        // another server of this user would share the port, and take half of what comes
+        drop(socket(address, false).map_err(doing)?);
+    }
+    let socket = socket(address, true).map_err(doing)?;
+    let bound = socket.local_addr().map_err(doing)?;
+    let lanes = Port::open(&socket, bound)
+        .inspect_err(|error| tracing::warn!("no lanes at UDP {bound}, only streams: {error}"));
+    let mut endpoint = endpoint_config(identity);
+    // that bit tells QUIC from lanes (RFC 9287)
+    endpoint.grease_quic_bit(false);
+    let endpoint = Endpoint::new(endpoint, Some(config), socket, Arc::new(TokioRuntime));
+    Ok((endpoint.map_err(doing)?, lanes.ok()))
 }
 
 fn client_config(
@@ -271,12 +282,15 @@ fn client_endpoint(towards: SocketAddr) -> io::Result<Endpoint> {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let socket = socket(SocketAddr::new(any, 0))?;
-    Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))
+    let socket = socket(SocketAddr::new(any, 0), false)?;
+    let mut config = EndpointConfig::default();
+    config.grease_quic_bit(false);
+    Endpoint::new(config, None, socket, Arc::new(TokioRuntime))
 }
 
-/// A socket with room for bursts; on `[::]` it also hears IPv4.
-fn socket(address: SocketAddr) -> io::Result<UdpSocket> {
+/// A socket with room for bursts; on `[::]` it also hears IPv4. If it is `shared`,
+/// others of this user may be bound to its port.
+fn socket(address: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
         let _ = socket.set_only_v6(false);
@@ -284,6 +298,9 @@ fn socket(address: SocketAddr) -> io::Result<UdpSocket> {
     // the kernel gives as much as it may
     let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
     let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
+    if shared {
+        socket.set_reuse_port(true)?;
+    }
     socket.bind(&address.into())?;
     Ok(socket.into())
 }

@@ -38,6 +38,9 @@ pub(crate) struct Serve {
     /// The server's key, made where it is missing [default: ~/.config/headroom/identity]
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
+    /// Take and send big files on QUIC streams only, not on lanes
+    #[arg(long)]
+    pub(crate) streams: bool,
     /// Print a JSON line when it listens
     #[arg(long)]
     pub(crate) json: bool,
@@ -128,6 +131,9 @@ pub(crate) struct Moving {
     /// Count a file as stored only when it is written through to the disk
     #[arg(long)]
     pub(crate) fsync: bool,
+    /// Send big files on QUIC streams only, not on lanes
+    #[arg(long)]
+    pub(crate) streams: bool,
     /// Print JSON: what happens, an event a line
     #[arg(long)]
     pub(crate) json: bool,

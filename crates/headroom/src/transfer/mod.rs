@@ -70,6 +70,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
             limits: Limits::default(),
             named: Named::Below,
             rate_bps: arguments.rate,
+            lanes: !arguments.streams,
         };
         let any = |address| SocketAddr::new(address, DEFAULT_PORT);
         let server = match arguments.listen {
@@ -147,7 +148,7 @@ fn gate(arguments: &Serve) -> anyhow::Result<(Gate, Option<Followed>)> {
 
 pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     let place = place(&arguments.to)?;
-    let Moving { connect, over_ssh, rate, compress, fsync, json } = &arguments.moving;
+    let Moving { connect, over_ssh, rate, compress, fsync, streams, json } = &arguments.moving;
     if let Some(path) = arguments.paths.iter().find(|path| Place::is_meant(path.as_os_str())) {
         bail!(Usage(format!(
             "{} looks like a place on a host: `put` sends files of this machine. One that is called so is written ./{}",
@@ -167,6 +168,7 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
         client.limit(*rate);
         client.compress((*compress).into());
         progress.connected();
+        client.set_lanes(!streams);
         let observer = progress.clone();
         let summary = match is_pipe {
             true => client.put_stream(std::io::stdin(), &place.path, *fsync, observer).await?,
@@ -194,7 +196,7 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
         bail!(Usage("one command fetches from one host".to_owned()));
     }
     let from: Vec<_> = places.into_iter().map(|place| place.path).collect();
-    let Moving { connect, over_ssh, rate, compress, fsync, json } = &arguments.moving;
+    let Moving { connect, over_ssh, rate, compress, fsync, streams, json } = &arguments.moving;
     let is_pipe = is_pipe(arguments.to.as_os_str());
     if is_pipe && (from.len() > 1 || *json) {
         bail!(Usage("one file is written to `-`, and no JSON beside it".to_owned()));
@@ -207,6 +209,7 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
         client.limit(*rate);
         client.compress((*compress).into());
         progress.connected();
+        client.set_lanes(!streams);
         let observer = progress.clone();
         let summary = match from.as_slice() {
             [from] if is_pipe => client.get_stream(from, std::io::stdout(), observer).await?,
@@ -231,7 +234,7 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
         )),
     };
     let excludes = Excludes::new(exclude.clone()).map_err(|bad| Usage(bad.to_string()))?;
-    let Moving { connect, over_ssh, rate, compress, fsync, json } = moving;
+    let Moving { connect, over_ssh, rate, compress, fsync, streams, json } = moving;
     let options = SyncOptions {
         delete: *delete,
         dry_run: *dry_run,
@@ -246,6 +249,7 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
         let mut client = connector.connect(&remote.host).await?;
         client.limit(*rate);
         client.compress((*compress).into());
+        client.set_lanes(!streams);
         progress.connected();
         let observer = progress.clone();
         let summary = match upload {

@@ -115,7 +115,20 @@ impl Progress {
         let visible = !self.bar.is_hidden();
         self.clear();
         let (elapsed, time_ns) = *self.done.get_or_init(|| (self.started.elapsed(), now_ns()));
-        let Summary { stored, failed, moved, kept, holes, saved, unchanged, removed, .. } = summary;
+        let Summary {
+            stored,
+            failed,
+            moved,
+            kept,
+            holes,
+            saved,
+            unchanged,
+            removed,
+            on_lanes,
+            lost,
+            ..
+        } = summary;
+        let carried = carried(moved, on_lanes);
         if self.json {
             let mut end = json!({
                 "event": "end",
@@ -125,6 +138,8 @@ impl Progress {
                 "kept": kept,
                 "holes": holes,
                 "saved": saved,
+                "carried": carried,
+                "lost": lost,
                 "seconds": elapsed.as_secs_f64(),
                 "time_ns": time_ns,
             });
@@ -157,6 +172,13 @@ impl Progress {
             }
             if self.kind == Kind::Sync {
                 let _ = write!(text, ", {unchanged} unchanged, {removed} removed");
+            }
+            if let Some(carried) = carried {
+                let carried = if carried == "both" { "lanes and streams" } else { carried };
+                let _ = write!(text, ", on {carried}");
+            }
+            if lost > 0 {
+                let _ = write!(text, ", {} sent again", HumanBytes(lost));
             }
             if failed > 0 {
                 let _ = write!(text, ", {failed} FAILED");
@@ -239,6 +261,11 @@ impl Observer for Progress {
             Event::Failed { reason } => {
                 self.tell(&json!({"event": "failed", "reason": reason}), Some(reason));
             }
+            Event::LanesGivenUp => {
+                let text =
+                    "nobody answers on lanes: what is left goes on streams, which are slower";
+                self.tell(&json!({"event": "lanes_given_up"}), Some(text));
+            }
             Event::LeftOut { reason } => {
                 let text = format!("left out: {reason}");
                 self.tell(&json!({"event": "left_out", "reason": reason}), Some(&text));
@@ -293,6 +320,16 @@ impl Counts {
 fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.ok().and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or(0)
+}
+
+/// What carried the octets that went over the network, if there were any.
+fn carried(moved: u64, on_lanes: u64) -> Option<&'static str> {
+    match (moved - on_lanes.min(moved), on_lanes) {
+        (0, 0) => None,
+        (0, _) => Some("lanes"),
+        (_, 0) => Some("streams"),
+        (_, _) => Some("both"),
+    }
 }
 
 fn per_second(octets_per_s: f64) -> String {

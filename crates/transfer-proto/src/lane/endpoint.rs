@@ -33,6 +33,8 @@ pub struct LaneConfig {
     pub peer: Option<SocketAddr>,
     /// The longest packet worth trying, as UDP payload.
     pub max_packet: usize,
+    /// The round trip, if it is known from elsewhere.
+    pub rtt: Option<Duration>,
     /// How fast to send.
     pub rate: RateConfig,
     /// Random and secret: challenges are made of it.
@@ -117,7 +119,7 @@ impl<K: Keys> Lane<K> {
             opener: Opener::new(context(config.sends.reverse())),
             keys,
             paths: Paths::new(config.peer, config.seed),
-            sender: Sender::new(config.rate, max_packet),
+            sender: Sender::new(config.rate, max_packet, config.rtt),
             arrivals: Arrivals::default(),
             max_packet,
             events: VecDeque::new(),
@@ -136,6 +138,13 @@ impl<K: Keys> Lane<K> {
     /// Forgets a file: what is on its way may still arrive.
     pub fn cancel(&mut self, file: u32) {
         self.sender.queue().cancel(file);
+    }
+
+    /// All octets that were given and are not known to have arrived, to be sent
+    /// otherwise; the lane forgets them. Some may come twice, others may have
+    /// arrived.
+    pub fn reclaim(&mut self) -> Vec<Piece> {
+        self.sender.reclaim()
     }
 
     /// Octets given and not sent, lost ones included.
@@ -399,6 +408,7 @@ mod tests {
             sends: if peer.is_some() { Direction::ToServer } else { Direction::ToClient },
             peer,
             max_packet: 1472,
+            rtt: None,
             rate: RateConfig::default(),
             seed: [1; 32],
         };

@@ -79,6 +79,14 @@ impl Queue {
         }
     }
 
+    /// Takes out all that was given and has not arrived; what was on its way is
+    /// lost before.
+    pub(crate) fn drain(&mut self) -> Vec<Piece> {
+        self.waiting = 0;
+        self.outstanding.clear();
+        self.lost.drain(..).chain(self.fresh.drain(..)).collect()
+    }
+
     /// Octets that wait.
     pub(crate) fn waiting(&self) -> u64 {
         self.waiting

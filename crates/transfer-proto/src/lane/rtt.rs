@@ -23,6 +23,11 @@ impl Default for Rtt {
 }
 
 impl Rtt {
+    /// What is known of the path otherwise, until there is a sample.
+    pub(crate) fn guess(rtt: Duration) -> Self {
+        Self { latest: rtt, smoothed: None, variation: rtt / 2 }
+    }
+
     /// Takes a sample, without the time that the peer kept it (RFC 9002, 5.3).
     pub(crate) fn sample(&mut self, sample: Duration) {
         self.latest = sample;
@@ -45,7 +50,7 @@ impl Rtt {
 
     /// The smoothed round trip, or a guess.
     pub(crate) fn get(&self) -> Duration {
-        self.smoothed.unwrap_or(INITIAL)
+        self.smoothed.unwrap_or(self.latest)
     }
 
     /// How long an answer may take (RFC 9002, section 6.2.1).

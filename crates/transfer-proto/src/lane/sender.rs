@@ -14,6 +14,9 @@ use super::sent::{Carried, Fate, Outcome, SentPackets};
 
 /// Feedback is asked for this often in a round trip,
 const ASKS_PER_RTT: u32 = 8;
+/// but not more often than this, while the window leaves room: each costs both
+/// ends system calls,
+const ASK_INTERVAL: Duration = Duration::from_micros(400);
 /// and after this many packets at the latest.
 const MOST_UNASKED: u32 = 256;
 /// Timeouts without feedback after which nothing but probes is sent (RFC 8085,
@@ -57,11 +60,11 @@ pub(crate) enum Plan {
 }
 
 impl Sender {
-    pub(crate) fn new(rate: RateConfig, max_packet: usize) -> Self {
+    pub(crate) fn new(rate: RateConfig, max_packet: usize, rtt: Option<Duration>) -> Self {
         Self {
             queue: Queue::default(),
             sent: SentPackets::default(),
-            rtt: Rtt::default(),
+            rtt: rtt.map_or_else(Rtt::default, Rtt::guess),
             rate: Controller::new(rate, MIN_MTU),
             pacer: Pacer::default(),
             mtu: MtuSearch::new(max_packet),
@@ -79,6 +82,14 @@ impl Sender {
 
     pub(crate) fn queue(&mut self) -> &mut Queue {
         &mut self.queue
+    }
+
+    /// All that was given and is not known to have arrived; it is forgotten here.
+    pub(crate) fn reclaim(&mut self) -> Vec<Piece> {
+        let Self { sent, queue, mtu, settled, .. } = self;
+        sent.lose_all(|fate| tell(queue, mtu, settled, fate));
+        self.overdue_at = None;
+        self.queue.drain()
     }
 
     pub(crate) fn waiting(&self) -> u64 {
@@ -166,11 +177,15 @@ impl Sender {
     /// Whether the next packet of data is to ask for feedback. `last`: of its
     /// train.
     pub(crate) fn asks(&mut self, now: Duration, last: bool) -> bool {
-        let interval = self.rtt.get() / ASKS_PER_RTT;
+        let interval = (self.rtt.get() / ASKS_PER_RTT).max(ASK_INTERVAL);
+        // nothing may follow that asks: the packet itself is not counted yet
+        let ends = || {
+            let after = self.sent.in_flight() + 2 * self.mtu.current() as u64;
+            self.queue.waiting() == 0 || after > self.rate.window()
+        };
         let due = self.unasked >= MOST_UNASKED
             || (last
-                && (self.asked_at.is_none_or(|asked_at| now >= asked_at + interval)
-                    || self.queue.waiting() == 0));
+                && (self.asked_at.is_none_or(|asked_at| now >= asked_at + interval) || ends()));
         if due {
             self.asked_at = Some(now);
             self.unasked = 0;

@@ -4,7 +4,10 @@ use minicbor::data::Type;
 use minicbor::decode::{Decoder, Error};
 use minicbor::encode::{self, Encoder, Write};
 
-use super::{Listed, MOST_INLINE, MOST_LISTED, MOST_PATTERNS, MOST_SOURCES, MOST_VALUES, Wanted};
+use super::{
+    Listed, MOST_INLINE, MOST_LANES, MOST_LISTED, MOST_PATTERNS, MOST_SOURCES, MOST_SUITES,
+    MOST_VALUES, Wanted,
+};
 use crate::path::RelPath;
 use crate::span::ChainingValue;
 
@@ -232,6 +235,38 @@ pub(super) mod listing {
         _: &mut C,
     ) -> Result<Vec<Listed>, Error> {
         list(d, MOST_LISTED)
+    }
+}
+
+pub(super) mod lanes {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        value: &Vec<u64>,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Written<W> {
+        e.encode(value)?.ok()
+    }
+
+    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<u64>, Error> {
+        list(d, MOST_LANES)
+    }
+}
+
+pub(super) mod suites {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        value: &Vec<u32>,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Written<W> {
+        e.encode(value)?.ok()
+    }
+
+    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<u32>, Error> {
+        list(d, MOST_SUITES)
     }
 }
 

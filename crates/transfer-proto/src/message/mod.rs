@@ -27,6 +27,10 @@ pub const MOST_VALUES: usize = 16 << 10;
 pub const MOST_SOURCES: usize = 1024;
 /// The most names in one [`Message::Listing`].
 pub const MOST_LISTED: usize = 1024;
+/// The most lanes of one transfer.
+pub const MOST_LANES: usize = 8;
+/// The most suites in one [`LanesOffer`].
+pub const MOST_SUITES: usize = 16;
 /// Files offered without content that may await their end at once.
 pub const MOST_OPEN_FILES: usize = 64;
 /// Entries that may await their answers at once.
@@ -65,6 +69,9 @@ pub enum Message {
         /// Write through to the disk before a file counts as stored.
         #[n(2)]
         fsync: bool,
+        /// The client can also send data on lanes.
+        #[n(8)]
+        lanes: Option<LanesOffer>,
     },
     /// Client to server: it asks for files.
     #[n(2)]
@@ -75,6 +82,9 @@ pub enum Message {
         /// Whether data is to be compressed; not, if nothing is said.
         #[n(1)]
         compress: Option<Compress>,
+        /// The client can also take data on lanes.
+        #[n(8)]
+        lanes: Option<LanesOffer>,
     },
     /// Client to server: what is there?
     #[n(3)]
@@ -85,7 +95,11 @@ pub enum Message {
     },
     /// The server does what was asked.
     #[n(4)]
-    Accepted {},
+    Accepted {
+        /// It does so with lanes, too; only where the client offered them.
+        #[n(0)]
+        lanes: Option<LanesAnswer>,
+    },
     /// The server does not, or not any longer.
     #[n(5)]
     Refused {
@@ -329,6 +343,37 @@ pub enum Message {
         #[cbor(n(1), with = "minicbor::bytes")]
         signature: [u8; 64],
     },
+}
+
+/// Lanes that a client would open, and what it can.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct LanesOffer {
+    /// The transfer's name in the exporter's context: random.
+    #[cbor(n(0), with = "minicbor::bytes")]
+    pub transfer: [u8; 16],
+    /// The lanes' names: random, 1 to [`MOST_LANES`].
+    #[cbor(n(1), with = "bounded::lanes")]
+    pub lanes: Vec<u64>,
+    /// Numbers of the cipher suites that it can, at most [`MOST_SUITES`], the one it
+    /// likes best first.
+    #[cbor(n(2), with = "bounded::suites")]
+    pub suites: Vec<u32>,
+    /// Octets that its socket keeps while its program is busy.
+    #[n(3)]
+    pub room: Option<u64>,
+}
+
+/// What the server makes of a [`LanesOffer`].
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct LanesAnswer {
+    /// The suite of all lanes, one of those offered.
+    #[n(0)]
+    pub suite: u32,
+    /// Octets that its socket keeps while its program is busy.
+    #[n(1)]
+    pub room: Option<u64>,
 }
 
 /// The first octets of a data stream: which part of which file follows.

@@ -63,7 +63,7 @@ fn unknown_fields_are_passed_over() {
 #[test]
 fn an_octet_too_many_is_refused() {
     let mut octets = Vec::new();
-    Message::Accepted {}.frame(&mut octets).expect("a short message");
+    Message::Accepted { lanes: None }.frame(&mut octets).expect("a short message");
     octets.push(0);
     assert_eq!(Message::parse(&octets[4..]), Err(Error::Trailing(1)));
 }
@@ -105,6 +105,7 @@ fn lengths_and_lists_are_bounded() {
     let get = |count| Message::Get {
         from: vec![Wanted { path: None, contents: true }; count],
         compress: None,
+        lanes: None,
     };
     assert!(Message::parse(&body(get(MOST_SOURCES))).is_ok());
     assert!(Message::parse(&body(get(MOST_SOURCES + 1))).is_err());
@@ -127,7 +128,8 @@ fn the_greatest_messages_fit() {
     let mut out = Vec::new();
     Message::Entry { id: u64::MAX, path, kind }.frame(&mut out).expect("it fits");
     // lists of the longest names are cut by whoever makes them
-    let error = Message::Get { from: vec![wanted; MOST_SOURCES], compress: None }.frame(&mut out);
+    let wanted = vec![wanted; MOST_SOURCES];
+    let error = Message::Get { from: wanted, compress: None, lanes: None }.frame(&mut out);
     assert!(matches!(error, Err(Error::TooLong(_))));
     assert!(Message::parse(&out[4..]).is_ok(), "the message before is still whole");
 }
@@ -158,13 +160,16 @@ fn message() -> impl Strategy<Value = Message> {
     prop_oneof![
         (any::<u32>(), "[a-z0-9. ]{0,64}", option::of(any::<u64>()))
             .prop_map(|(version, program, rate_bps)| Message::Hello { version, program, rate_bps }),
-        (option::of(path()), any::<bool>(), any::<bool>())
-            .prop_map(|(to, rename, fsync)| Message::Put { to, rename, fsync }),
-        (vec(wanted(), 0..5), compress())
-            .prop_map(|(from, compress)| Message::Get { from, compress }),
+        (option::of(path()), any::<bool>(), any::<bool>(), option::of(offer()))
+            .prop_map(|(to, rename, fsync, lanes)| Message::Put { to, rename, fsync, lanes }),
+        (vec(wanted(), 0..5), compress(), option::of(offer()))
+            .prop_map(|(from, compress, lanes)| Message::Get { from, compress, lanes }),
         (id(), id(), id()).prop_map(|(id, offset, len)| Message::Hole { id, offset, len }),
         option::of(path()).prop_map(|path| Message::List { path }),
-        Just(Message::Accepted {}),
+        option::of(
+            (any::<u32>(), option::of(id())).prop_map(|(suite, room)| LanesAnswer { suite, room })
+        )
+        .prop_map(|lanes| Message::Accepted { lanes }),
         (any::<[u8; 32]>(), any::<[u8; 32]>()).prop_map(|(key, half)| {
             let mut signature = [0; 64];
             signature[..32].copy_from_slice(&half);
@@ -231,6 +236,12 @@ fn of_a_sync() -> impl Strategy<Value = Message> {
         path().prop_map(|path| Message::Removed { path }),
         (".{0,100}", any::<bool>()).prop_map(|(reason, failed)| Message::Left { reason, failed }),
     ]
+}
+
+fn offer() -> impl Strategy<Value = LanesOffer> {
+    let lists = (vec(any::<u64>(), 0..=MOST_LANES), vec(any::<u32>(), 0..=MOST_SUITES));
+    (any::<[u8; 16]>(), lists, option::of(any::<u64>()))
+        .prop_map(|(transfer, (lanes, suites), room)| LanesOffer { transfer, lanes, suites, room })
 }
 
 fn kind() -> impl Strategy<Value = Kind> {

@@ -30,8 +30,8 @@ impl Client {
     ) -> Result<Summary, Error> {
         let name = self.file(to)?;
         let request = Message::PutStream { to: name.clone(), fsync };
-        let (mut speaker, mut hearer, told_bps) = self.request(&request).await?;
-        let pace = Pace::default().and(self.rate_bps).and(told_bps);
+        let (mut speaker, mut hearer, accepted) = self.request(&request, None).await?;
+        let pace = Pace::default().and(self.rate_bps).and(accepted.told_bps);
         let mut stream = self.connection.open_uni().await?;
         let moved = match pipe::send(from, &mut stream, &pace, &observer).await {
             Ok(passed) => {
@@ -75,7 +75,7 @@ impl Client {
     ) -> Result<Summary, Error> {
         let name = self.file(from)?;
         let request = Message::GetStream { from: name.clone() };
-        let (_speaker, mut hearer, _) = self.request(&request).await?;
+        let (_speaker, mut hearer, _) = self.request(&request, None).await?;
         let pace = Pace::default().and(self.rate_bps);
         let stream = self.connection.accept_uni().await?;
         let (came, _) = pipe::receive(stream, to, &pace, &observer).await;

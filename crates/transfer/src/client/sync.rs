@@ -70,11 +70,17 @@ impl Client {
             )));
         }
         let request = options.request(self.below(to)?, true, self.compress);
-        let (mut speaker, mut hearer, told_bps) = self.request(&request).await?;
+        let (mut speaker, mut hearer, accepted) = self.request(&request, None).await?;
         let excludes = Arc::new(options.excludes.clone());
-        let pace = Pace::default().and(self.rate_bps).and(told_bps);
+        let pace = Pace::default().and(self.rate_bps).and(accepted.told_bps);
         let source = Source::new([from.join(".")], Links::Keep).without(excludes);
-        let sender = Sender::new(self.connection.clone(), options.offering(), observer, pace);
+        let sender = Sender::new(
+            self.connection.clone(),
+            options.offering(),
+            observer,
+            pace,
+            accepted.lanes,
+        );
         let sender = sender.compressing(self.compress);
         sender.send(source, &mut self.next_id, &mut speaker, &mut hearer).await
     }
@@ -96,7 +102,7 @@ impl Client {
         let destination = spawn_blocking(move || here(&to, make));
         let (destination, is_missing) =
             destination.await.map_err(|error| Error::task(&error))??;
-        let (mut speaker, mut hearer, _) = self.request(&request).await?;
+        let (mut speaker, mut hearer, accepted) = self.request(&request, None).await?;
         let SyncOptions { delete, dry_run, fsync, .. } = *options;
         let excludes = Arc::new(options.excludes.clone());
         let receiver = Receiver {
@@ -107,6 +113,8 @@ impl Client {
             claims: None,
             pace: Pace::default().and(self.rate_bps),
             sync: Some(Mirror::new(delete, dry_run, is_missing, excludes)),
+            lanes: accepted.lanes,
+            acceptance: None,
         };
         let summary = receiver.receive(&mut speaker, &mut hearer).await?;
         speaker.finish().await?;

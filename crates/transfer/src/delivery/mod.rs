@@ -1,6 +1,7 @@
 //! A tree on its way over one session: a sender and a receiver, whichever of them
-//! is the server. Files up to 64 KiB travel within the messages, others in pieces
-//! on streams of their own, so that none waits for another.
+//! is the server. Files up to 64 KiB travel within the messages, others on lanes, or,
+//! where these are not open, in pieces on streams of their own; none waits for
+//! another.
 
 pub(crate) mod pipe;
 mod receiver;
@@ -31,6 +32,11 @@ pub struct Summary {
     pub unchanged: u64,
     /// Those that a sync removed at the receiver's.
     pub removed: u64,
+    /// Of those that went over the network, the ones on lanes; the others went on
+    /// streams.
+    pub on_lanes: u64,
+    /// Octets of packets of lanes that were lost, as far as this side sent them.
+    pub lost: u64,
 }
 
 /// Something that happens on the way.
@@ -93,6 +99,8 @@ pub enum Event<'a> {
         /// Its name.
         path: &'a RelPath,
     },
+    /// Nobody answers on lanes: what is not there goes on streams.
+    LanesGivenUp,
     /// Something is left out, as it should be.
     LeftOut {
         /// A sentence that names it.

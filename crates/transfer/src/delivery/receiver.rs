@@ -6,7 +6,7 @@
 mod sync;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use crate::claims::{Claim, Claims};
 use crate::control::{Hearer, Speaker, unexpected};
 use crate::error::Error;
 use crate::files::{self, Offer, Partial, Root, Seal, What, Why};
+use crate::lanes::{Carrier, Sink, Target};
 use crate::rate::Pace;
 
 pub(crate) use sync::Mirror;
@@ -127,6 +128,10 @@ pub(crate) struct Receiver {
     pub(crate) pace: Pace,
     /// What is there becomes what is sent, and only that is sent which is not there.
     pub(crate) sync: Option<Mirror>,
+    /// What may bring data beside streams.
+    pub(crate) lanes: Option<Carrier>,
+    /// What is said first, when data may come.
+    pub(crate) acceptance: Option<Message>,
 }
 
 impl Receiver {
@@ -145,7 +150,17 @@ impl Receiver {
             counts: Counts::default(),
             pace: self.pace,
         });
+        let lanes = self.lanes.map(|carrier| {
+            let sink = LaneSink { shared: Arc::clone(&shared), to_do: to_do.downgrade() };
+            Lanes { carrier, sink: Arc::new(sink) }
+        });
+        if let Some(acceptance) = self.acceptance {
+            // the lane's first packet comes when this has been heard
+            lanes.iter().for_each(Lanes::start);
+            speaker.say(&acceptance).await?;
+        }
         let worker = Worker {
+            lanes,
             shared: Arc::clone(&shared),
             connection: connection.clone(),
             destination: self.destination,
@@ -191,13 +206,81 @@ impl Shared {
     }
 }
 
-/// A file that comes on data streams.
+/// What may bring data beside streams, and where that goes.
+struct Lanes {
+    carrier: Carrier,
+    sink: Arc<LaneSink>,
+}
+
+impl Lanes {
+    fn start(&self) {
+        self.carrier.start(Some(Arc::clone(&self.sink) as Arc<dyn Sink>));
+    }
+}
+
+/// Takes in files that come on lanes.
+struct LaneSink {
+    shared: Arc<Shared>,
+    /// The worker ends when nobody else has something for it.
+    to_do: mpsc::WeakSender<ToDo>,
+}
+
+impl Sink for LaneSink {
+    fn target(&self, file: u32) -> Option<Arc<dyn Target>> {
+        let id = u64::from(file);
+        let incoming = Arc::clone(self.shared.open().get(&id)?);
+        let (shared, to_do) = (Arc::clone(&self.shared), self.to_do.clone());
+        Some(Arc::new(LaneTarget { id, incoming, shared, to_do }))
+    }
+}
+
+/// A file that comes on lanes.
+struct LaneTarget {
+    id: u64,
+    incoming: Arc<Incoming>,
+    shared: Arc<Shared>,
+    to_do: mpsc::WeakSender<ToDo>,
+}
+
+impl Target for LaneTarget {
+    fn size(&self) -> u64 {
+        self.incoming.partial.spans().size()
+    }
+
+    fn write(&self, offset: u64, octets: &[u8]) {
+        let news = match self.incoming.partial.write_at(offset, octets) {
+            Ok(octets) => {
+                self.shared.counts.add(|counts| {
+                    counts.moved += octets;
+                    counts.on_lanes += octets;
+                });
+                self.shared.observer.event(Event::Moved { octets });
+                self.incoming.is_whole().then_some(ToDo::Came(self.id))
+            }
+            Err(error) => Some(ToDo::Broken(self.id, error)),
+        };
+        if let Some(news) = news
+            && let Some(to_do) = self.to_do.upgrade()
+        {
+            let _ = to_do.blocking_send(news);
+        }
+    }
+}
+
+/// A file that comes on lanes or data streams.
 struct Incoming {
     partial: Partial,
     /// Given up after the lock of `partial`, thus below it.
     _claim: Option<Claim>,
-    /// Octets of whole pieces.
-    came: AtomicU64,
+    /// Octets that come, of whole spans; [`u64::MAX`] until the sender has said it.
+    sealed: AtomicU64,
+}
+
+impl Incoming {
+    /// Whether all came that the sender says it has sent.
+    fn is_whole(&self) -> bool {
+        self.partial.came() >= self.sealed.load(SeqCst)
+    }
 }
 
 /// A file that was begun, locked, and the claim that covers the lock.
@@ -210,24 +293,25 @@ struct Begun {
 enum ToDo {
     /// The sender said it.
     Said(Message),
-    /// A piece of this file is whole.
+    /// A piece of this file came.
     Came(u64),
     /// A piece of this file cannot be written.
     Broken(u64, files::Error),
 }
 
-/// The worker's view of a file that comes on data streams.
+/// The worker's view of a file that comes on lanes or data streams.
 struct File {
     incoming: Arc<Incoming>,
     mode: u32,
     mtime: Time,
-    /// Its hash, and the octets that come on streams.
-    sealed: Option<([u8; 32], u64)>,
+    /// Its hash.
+    sealed: Option<[u8; 32]>,
     /// Octets of holes.
     holes: u64,
 }
 
 struct Worker {
+    lanes: Option<Lanes>,
     shared: Arc<Shared>,
     connection: Connection,
     destination: Destination,
@@ -280,7 +364,10 @@ impl Worker {
             Message::Sealed { id, root, bytes } => {
                 // one that failed here is sealed there all the same
                 if let Some(file) = self.files.get_mut(&id) {
-                    file.sealed = Some((root, bytes));
+                    file.sealed = Some(root);
+                    // spans that are holes came, too, though not from the network
+                    let all = bytes.saturating_add(file.holes);
+                    file.incoming.sealed.store(all, SeqCst);
                     self.try_finish(id);
                 }
             }
@@ -347,6 +434,7 @@ impl Worker {
                         "it offers more than {MOST_OPEN_FILES} files at once"
                     )));
                 }
+                self.lanes.iter().for_each(Lanes::start);
                 let offer = Offer { size, mtime, data: 0, reuse: true };
                 match self.begin(path, &offer).and_then(|begun| self.have(id, begun)) {
                     Ok(incoming) => {
@@ -448,7 +536,8 @@ impl Worker {
                 values.push(value);
             }
         }
-        let incoming = Arc::new(Incoming { partial, _claim: claim, came: AtomicU64::new(0) });
+        let incoming =
+            Arc::new(Incoming { partial, _claim: claim, sealed: AtomicU64::new(u64::MAX) });
         self.shared.open().insert(id, Arc::clone(&incoming));
         self.say(Message::Have { id, first_span, values, last: true });
         Ok(incoming)
@@ -462,8 +551,8 @@ impl Worker {
         // one that failed here is sent on there all the same
         let Some(file) = self.files.get_mut(&id) else { return Ok(()) };
         match file.incoming.partial.write_zeros(offset, len) {
-            Ok(()) => {
-                file.holes = file.holes.saturating_add(len);
+            Ok(new) => {
+                file.holes += new;
                 self.shared.counts.add(|counts| counts.holes += len);
                 self.shared.observer.event(Event::Hole { octets: len });
             }
@@ -478,13 +567,13 @@ impl Worker {
     /// Verifies a file and gives it its name, if all of it is there.
     fn try_finish(&mut self, id: u64) {
         let Some(file) = self.files.get(&id) else { return };
-        let Some((root, bytes)) = file.sealed else { return };
-        let came = file.incoming.came.load(Ordering::Acquire);
-        if came < bytes {
+        let Some(root) = file.sealed else { return };
+        if !file.incoming.is_whole() {
             return;
         }
+        let came = file.incoming.partial.came();
         let size = file.incoming.partial.spans().size();
-        let kept = size.saturating_sub(came + file.holes);
+        let kept = size.saturating_sub(came);
         let seal = seal(root, file.mode, file.mtime, self.fsync);
         let finished = file.incoming.partial.finish(&seal);
         let path = file.incoming.partial.path().clone();
@@ -662,7 +751,6 @@ async fn take_piece(
         offset = offset.saturating_add(octets);
         left -= octets;
     }
-    incoming.came.fetch_add(header.len, Ordering::AcqRel);
     let _ = to_do.send(ToDo::Came(header.id)).await;
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 mod sync;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -22,6 +23,7 @@ use super::{Counts, Event, Observer, Summary};
 use crate::control::{Hearer, Speaker};
 use crate::error::Error;
 use crate::files::{self, Found, Kind, Reader, Source, SourceFile};
+use crate::lanes::{self, Carrier, PART, Part};
 use crate::rate::Pace;
 
 /// Spans of a piece: it has a stream of its own.
@@ -31,6 +33,9 @@ const SPANS_OF_PIECE: usize = 8;
 const PIECES: usize = 3;
 /// Messages that wait for the stream.
 const WAITING: usize = 64;
+/// Octets of a file that is worth waiting for a lane to open. Shorter ones go on a
+/// stream meanwhile.
+const WORTH_WAITING: u64 = 4 << 20;
 
 /// One delivery, seen from its sender.
 pub(crate) struct Sender {
@@ -60,6 +65,9 @@ struct Shared {
     pieces: Arc<Semaphore>,
     squeezer: Arc<Squeezer>,
     counts: Counts,
+    lanes: Option<Carrier>,
+    /// Whether somebody was told that lanes are of no use.
+    told: AtomicBool,
 }
 
 /// Something that was offered and has no answer yet.
@@ -70,17 +78,22 @@ struct Offered {
     file: Option<SourceFile>,
     /// What the receiver says that it has.
     held: Vec<(u64, ChainingValue)>,
+    /// The file, when it is being sent.
+    opened: Option<Arc<Opened>>,
     /// Room for another when this has its answer.
     room: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
 }
 
 impl Sender {
+    /// `lanes` is what data may go on beside streams.
     pub(crate) fn new(
         connection: Connection,
         offering: Offering,
         observer: Arc<dyn Observer>,
         pace: Pace,
+        lanes: Option<Carrier>,
     ) -> Self {
+        lanes.iter().for_each(|lane| lane.limit(pace.rate_bps()));
         let shared = Shared {
             connection,
             offering,
@@ -92,6 +105,8 @@ impl Sender {
             pieces: Arc::new(Semaphore::new(PIECES)),
             squeezer: Arc::new(Squeezer::new(Compress::Never)),
             counts: Counts::default(),
+            lanes,
+            told: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -124,7 +139,11 @@ impl Sender {
         };
         let (id, ()) = tokio::try_join!(answers, speaking).inspect_err(|_| self.stop())?;
         *first_id = id;
-        Ok(shared.counts.get())
+        let mut summary = shared.counts.get();
+        if let Some(lane) = &shared.lanes {
+            summary.lost = lane.lost();
+        }
+        Ok(summary)
     }
 
     /// The walker must not wait for room that nobody makes any more.
@@ -142,6 +161,10 @@ impl Sender {
         let shared = &self.shared;
         let mut sending = JoinSet::new();
         let wanted = shared.send_contents(&say);
+        if shared.lanes.is_some() {
+            let shared = Arc::clone(shared);
+            sending.spawn(async move { shared.send_left().await });
+        }
         loop {
             let message = tokio::select! {
                 message = hearer.expect() => message?,
@@ -185,6 +208,9 @@ impl Shared {
 
     fn answered(&self, id: u64) -> Result<Offered, Error> {
         let entry = self.offered().remove(&id);
+        if let (Some(lane), Ok(file)) = (&self.lanes, u32::try_from(id)) {
+            lane.forget(file);
+        }
         entry.ok_or_else(|| Error::Protocol("it answers what was not offered".to_owned()))
     }
 
@@ -277,11 +303,14 @@ impl Shared {
             self.counts.add(|counts| counts.kept += opened.kept);
             self.observer.event(Event::Kept { octets: opened.kept });
         }
+        if let Some(entry) = self.offered().get_mut(&id) {
+            entry.opened = Some(Arc::clone(&opened));
+        }
         let mut pieces = JoinSet::new();
         let (mut next, mut bytes) = (0, 0);
         while let Some(piece) = opened.piece(next, SPANS_OF_PIECE) {
             let looking = Arc::clone(&opened);
-            let piece = match blocking(move || looking.stretch(piece)).await? {
+            let mut piece = match blocking(move || looking.stretch(piece)).await? {
                 Ok(Stretch::Data(piece)) => piece,
                 Ok(Stretch::Hole(spans)) => {
                     next = spans.end;
@@ -295,6 +324,11 @@ impl Shared {
             };
             next = piece.end;
             bytes += opened.octets(&piece).1;
+            match self.feed_piece(id, &opened, piece.clone()).await? {
+                Ok(left) if left.is_empty() => continue,
+                Ok(left) => piece = left,
+                Err(reason) => return Ok(Err(reason)),
+            }
             // none of these is ever closed
             let Ok(room) = Arc::clone(&self.pieces).acquire_owned().await else { break };
             if !self.offered().contains_key(&id) {
@@ -319,6 +353,84 @@ impl Shared {
         }
         let sealed = blocking(move || opened.seal()).await?;
         Ok(sealed.map(|root| (root, bytes)))
+    }
+
+    /// Sends some spans on a lane, where one is open, and says which of them it did
+    /// not take.
+    async fn feed_piece(
+        self: &Arc<Self>,
+        id: u64,
+        opened: &Arc<Opened>,
+        piece: std::ops::Range<u64>,
+    ) -> Result<Result<std::ops::Range<u64>, String>, Error> {
+        let (Some(lane), Ok(file)) = (&self.lanes, u32::try_from(id)) else {
+            return Ok(Ok(piece));
+        };
+        // what may become shorter goes on a stream
+        if self.squeezer.tries() {
+            return Ok(Ok(piece));
+        }
+        let patient = opened.reader.size() >= WORTH_WAITING;
+        if !lane.is_ready(patient).await {
+            if patient {
+                self.tell_given_up();
+            }
+            return Ok(Ok(piece));
+        }
+        let Some(turn) = lane.turn().await else { return Ok(Ok(piece)) };
+        if !self.offered().contains_key(&id) {
+            return Ok(Err("it was given up".to_owned()));
+        }
+        let (shared, opened) = (Arc::clone(self), Arc::clone(opened));
+        blocking(move || {
+            let _turn = turn;
+            let Some(lane) = &shared.lanes else { return Ok(piece) };
+            let runtime = tokio::runtime::Handle::current();
+            let pace = |octets| runtime.block_on(shared.pace.take(octets));
+            for span in piece.clone() {
+                match opened.feed_span(file, span, lane, pace) {
+                    Ok(0) => return Ok(span..piece.end),
+                    Ok(octets) => {
+                        shared.counts.add(|counts| {
+                            counts.moved += octets;
+                            counts.on_lanes += octets;
+                        });
+                        shared.observer.event(Event::Moved { octets });
+                    }
+                    Err(error) => return Err(error.to_string()),
+                }
+            }
+            Ok(piece.end..piece.end)
+        })
+        .await
+    }
+
+    /// Waits until lanes are given up, and sends what did not arrive on streams.
+    async fn send_left(self: Arc<Self>) -> Result<(), Error> {
+        let Some(lane) = &self.lanes else { return Ok(()) };
+        let mut left: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+        for piece in lane.left().await {
+            let (first, last) = (piece.offset, piece.offset + piece.len.saturating_sub(1));
+            let spans = first / SPAN_OCTETS..=last / SPAN_OCTETS;
+            left.entry(u64::from(piece.file)).or_default().extend(spans);
+        }
+        for (id, spans) in left {
+            for span in spans {
+                let opened = self.offered().get(&id).and_then(|entry| entry.opened.clone());
+                let Some(opened) = opened else { continue };
+                self.tell_given_up();
+                let Ok(_room) = self.pieces.acquire().await else { return Ok(()) };
+                // what cannot be read now has another hash, which the receiver finds
+                let _ = self.send_piece(id, &opened, span..span + 1).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_given_up(&self) {
+        if !self.told.swap(true, Ordering::Relaxed) {
+            self.observer.event(Event::LanesGivenUp);
+        }
     }
 
     /// Sends some spans on a stream of their own; the next is read while one is written.
@@ -492,6 +604,42 @@ impl Opened {
         Ok(octets.into())
     }
 
+    /// Reads a span, hashes it part by part, and gives the parts to a lane. Says how
+    /// many octets it has; 0 if the lane does not take them.
+    fn feed_span(
+        self: &Arc<Self>,
+        file: u32,
+        span: u64,
+        lane: &Carrier,
+        pace: impl Fn(usize),
+    ) -> Result<u64, files::Error> {
+        let spans = self.reader.spans();
+        let (Some(range), Some(mut hasher)) = (spans.range(span), spans.hasher(span)) else {
+            return Ok(0);
+        };
+        let mut offset = range.start;
+        while offset < range.end {
+            let Ok(mut octets) = lane.room() else { return Ok(0) };
+            octets.resize(PART.min((range.end - offset) as usize), 0);
+            if let Err(error) = self.reader.read_at(offset, &mut octets) {
+                lane.give_back(octets);
+                return Err(error);
+            }
+            hasher.update(&octets);
+            let len = octets.len() as u64;
+            pace(octets.len());
+            let part = Part { file, offset, octets, source: Arc::clone(self) as _ };
+            if lane.give(part).is_err() {
+                return Ok(0);
+            }
+            offset += len;
+        }
+        if let Some(value) = hasher.finish() {
+            self.tree.lock().unwrap_or_else(PoisonError::into_inner).insert(span, value);
+        }
+        Ok(range.end - range.start)
+    }
+
     /// The file's hash, if it is still what was read.
     fn seal(&self) -> Result<[u8; 32], String> {
         let path = self.reader.source().path();
@@ -502,6 +650,16 @@ impl Opened {
         }
         let tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
         tree.root().map(|root| *root.as_bytes()).ok_or_else(|| changed(path))
+    }
+}
+
+/// What was lost on a lane is read again.
+impl lanes::Source for Opened {
+    fn read(&self, offset: u64, room: &mut [u8]) {
+        if self.reader.read_at(offset, room).is_err() {
+            // the hash will not be right, and the receiver says so
+            room.fill(0);
+        }
     }
 }
 
@@ -577,6 +735,7 @@ impl Walk {
                         Err(reason) => return self.unreadable(reason),
                     }
                 } else {
+                    self.shared.lanes.iter().for_each(|lane| lane.start(None));
                     let room = room(&self.shared.open_files)?;
                     open = Some((file, Some(room)));
                     None
@@ -592,6 +751,7 @@ impl Walk {
             octets,
             file,
             held: Vec::new(),
+            opened: None,
             room: (unanswered, open_room.flatten()),
         };
         self.shared.offered().insert(self.id, offered);

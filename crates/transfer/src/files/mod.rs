@@ -34,6 +34,7 @@ pub use exclude::{BadPattern, Excludes};
 pub use growing::Growing;
 pub use headroom_transfer_proto::message::Time;
 pub use partial::{Offer, Partial, Seal, Stored};
+pub(crate) use ranges::Ranges;
 pub use reader::{Reader, SourceFile};
 pub use root::{Listing, Root};
 pub use seen::Seen;

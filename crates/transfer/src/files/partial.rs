@@ -165,13 +165,14 @@ impl Partial {
     }
 
     /// Writes octets to their place, in whatever order they come. Those that
-    /// came before are not written again. Pieces of 64 KiB and more that begin
-    /// where others ended are hashed from `octets`; smaller ones are read back.
+    /// came before are not written again: says how many were. Pieces of 64 KiB and
+    /// more that begin where others ended are hashed from `octets`; smaller ones are
+    /// read back.
     ///
     /// # Errors
     /// They are not the file's, or cannot be written: they may come again. More
     /// pieces came that do not join than are kept in mind.
-    pub fn write_at(&self, offset: u64, octets: &[u8]) -> Result<(), Error> {
+    pub fn write_at(&self, offset: u64, octets: &[u8]) -> Result<u64, Error> {
         let written = self.each_span(offset, octets.len() as u64, |span, range| {
             let at = |position: u64| usize::try_from(position - offset).unwrap_or(octets.len());
             self.write_span(span, range, Some(&octets[at(range.start)..at(range.end)]))
@@ -184,9 +185,16 @@ impl Partial {
     ///
     /// # Errors
     /// As those of `write_at`.
-    pub fn write_zeros(&self, offset: u64, len: u64) -> Result<(), Error> {
+    pub fn write_zeros(&self, offset: u64, len: u64) -> Result<u64, Error> {
         let written = self.each_span(offset, len, |span, range| self.write_span(span, range, None));
         written.map_err(|why| self.error("written", why))
+    }
+
+    /// Octets of spans that came and are whole, those that were
+    /// [`Self::present`] not counted.
+    #[must_use]
+    pub fn came(&self) -> u64 {
+        self.progress().came()
     }
 
     /// How many spans are whole, with those that were [`Self::present`].
@@ -258,22 +266,23 @@ impl Partial {
         &self,
         offset: u64,
         len: u64,
-        write: impl Fn(u64, &Range<u64>) -> Result<(), Why>,
-    ) -> Result<(), Why> {
+        write: impl Fn(u64, &Range<u64>) -> Result<u64, Why>,
+    ) -> Result<u64, Why> {
         let end = offset.checked_add(len).filter(|end| *end <= self.spans.size());
         let octets = offset..end.ok_or(Why::BeyondEnd)?;
+        let mut new = 0;
         for span in self.spans.touched(octets.clone()) {
             let Some(whole) = self.spans.range(span) else { return Err(Why::BeyondEnd) };
-            write(span, &(whole.start.max(octets.start)..whole.end.min(octets.end)))?;
+            new += write(span, &(whole.start.max(octets.start)..whole.end.min(octets.end)))?;
         }
-        Ok(())
+        Ok(new)
     }
 
     /// Writes octets of one span, or zeros, and hashes what became worth it.
-    fn write_span(&self, span: u64, range: &Range<u64>, octets: Option<&[u8]>) -> Result<(), Why> {
+    fn write_span(&self, span: u64, range: &Range<u64>, octets: Option<&[u8]>) -> Result<u64, Why> {
         let gaps = self.progress().take(span, range)?;
         if gaps.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         *self.state() = State::Written;
         let of_gap = |gap: &Range<u64>| {
@@ -298,7 +307,8 @@ impl Partial {
             let gap = gaps.iter().find(|gap| gap.start <= wanted.start && wanted.end <= gap.end)?;
             let at = |position: u64| usize::try_from(position - gap.start).unwrap_or(0);
             Some(of_gap(gap).map(|octets| &octets[at(wanted.start)..at(wanted.end)]))
-        })
+        })?;
+        Ok(gaps.iter().map(|gap| gap.end - gap.start).sum())
     }
 
     /// Hashes what of a span can be. `in_memory` gives a range's octets (none if

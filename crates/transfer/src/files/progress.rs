@@ -27,6 +27,8 @@ pub(super) struct Progress {
     ranges: usize,
     /// Values of spans that lie here since before, which the sender may replace.
     claims: HashMap<u64, ChainingValue>,
+    /// Octets of spans that came and are whole.
+    came: u64,
 }
 
 /// A span of which a part came.
@@ -51,7 +53,13 @@ pub(super) struct Task {
 
 impl Progress {
     pub(super) fn new(spans: Spans) -> Self {
-        Self { tree: Tree::new(spans), open: HashMap::new(), ranges: 0, claims: HashMap::new() }
+        Self {
+            tree: Tree::new(spans),
+            open: HashMap::new(),
+            ranges: 0,
+            claims: HashMap::new(),
+            came: 0,
+        }
     }
 
     /// Takes octets of one span into one's care: those that nobody else has
@@ -126,7 +134,9 @@ impl Progress {
             if let Some(open) = self.open.remove(&span) {
                 self.ranges -= open.taken.len() + open.written.len();
             }
-            self.tree.insert(span, value);
+            if self.tree.insert(span, value) {
+                self.came += self.tree.spans().range(span).map_or(0, |it| it.end - it.start);
+            }
         } else if let Some(open) = self.open.get_mut(&span) {
             open.hashed = task.range.end;
             open.hasher = Some(task.hasher);
@@ -159,6 +169,11 @@ impl Progress {
     /// it come.
     pub(super) fn claim(&mut self, span: u64, value: ChainingValue) {
         self.claims.insert(span, value);
+    }
+
+    /// Octets of spans that came and are whole.
+    pub(super) fn came(&self) -> u64 {
+        self.came
     }
 
     /// How many spans are whole, claimed ones among them.

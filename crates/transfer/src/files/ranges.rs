@@ -4,13 +4,21 @@ use std::ops::Range;
 
 /// A set of octets of a file.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Ranges(Vec<Range<u64>>);
+pub(crate) struct Ranges(Vec<Range<u64>>);
 
 impl Ranges {
     /// Adds a range; what is there already may be in it.
-    pub(super) fn insert(&mut self, range: &Range<u64>) {
+    pub(crate) fn insert(&mut self, range: &Range<u64>) {
         if range.is_empty() {
             return;
+        }
+        // most come in order
+        match self.0.last_mut() {
+            Some(last) if last.end == range.start => {
+                last.end = range.end;
+                return;
+            }
+            _ => {}
         }
         // those that overlap or meet it become one with it
         let first = self.0.partition_point(|other| other.end < range.start);
@@ -25,7 +33,7 @@ impl Ranges {
     }
 
     /// Takes a range away.
-    pub(super) fn remove(&mut self, range: &Range<u64>) {
+    pub(crate) fn remove(&mut self, range: &Range<u64>) {
         if range.is_empty() {
             return;
         }
@@ -40,7 +48,7 @@ impl Ranges {
     }
 
     /// What of a range is missing, in order.
-    pub(super) fn gaps(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+    pub(crate) fn gaps(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let first = self.0.partition_point(|other| other.end <= range.start);
         let mut gaps = Vec::new();
         let mut at = range.start;
@@ -57,13 +65,23 @@ impl Ranges {
     }
 
     /// Where the octets that begin at `from` without a gap end.
-    pub(super) fn reach(&self, from: u64) -> u64 {
+    pub(crate) fn reach(&self, from: u64) -> u64 {
         let first = self.0.partition_point(|other| other.end <= from);
         self.0.get(first).filter(|other| other.start <= from).map_or(from, |other| other.end)
     }
 
+    /// Whether it is all octets from 0 up to `end`.
+    pub(crate) fn covers(&self, end: u64) -> bool {
+        matches!(self.0[..], [ref all] if all.start == 0 && all.end >= end)
+    }
+
+    /// The ranges, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Range<u64>> {
+        self.0.iter()
+    }
+
     /// How many ranges it takes to say it.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 }

@@ -149,7 +149,7 @@ impl Root {
         let size = content.len() as u64;
         let partial =
             self.begin(path, &Offer { size, mtime: seal.mtime, data: size, reuse: false })?;
-        let stored = partial.write_at(0, content).and_then(|()| partial.finish(seal));
+        let stored = partial.write_at(0, content).and_then(|_| partial.finish(seal));
         if stored.is_err() {
             // the error that made it fail is the one to tell
             let _ = partial.abandon();

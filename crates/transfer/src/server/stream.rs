@@ -32,7 +32,7 @@ impl Request<'_> {
             Ok(root.grow(&name)?)
         };
         let file = spawn_blocking(begin).await.map_err(|error| Error::task(&error))??;
-        self.speaker.say(&Message::Accepted {}).await?;
+        self.speaker.say(&Message::Accepted { lanes: None }).await?;
         let stream = self.connection.accept_uni().await?;
         let nobody: Arc<dyn Observer> = Arc::new(());
         let (came, file) = pipe::receive(stream, file, &self.rates.incoming(), &nobody).await;
@@ -87,7 +87,7 @@ impl Request<'_> {
             }
         };
         let reader = spawn_blocking(open).await.map_err(|error| Error::task(&error))??;
-        self.speaker.say(&Message::Accepted {}).await?;
+        self.speaker.say(&Message::Accepted { lanes: None }).await?;
         let mut stream = self.connection.open_uni().await?;
         let nobody: Arc<dyn Observer> = Arc::new(());
         let octets = Octets { reader: Arc::clone(&reader), at: 0 };

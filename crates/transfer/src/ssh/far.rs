@@ -94,6 +94,7 @@ fn bind(identity: &Identity, once: &Once) -> Result<(Server, u16), Error> {
                 limits: Limits { connections: CONNECTIONS, ..Limits::default() },
                 named: Named::AsByUser,
                 rate_bps: None,
+                lanes: true,
             };
             match Server::bind(identity, options) {
                 Ok(server) => {

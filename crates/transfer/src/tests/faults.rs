@@ -20,7 +20,7 @@ const MIB: usize = 1 << 20;
 async fn answering(ground: &Ground, messages: Vec<Message>) -> Client {
     let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let door = Door::new(ground.options().gate);
-    let endpoint = crate::session::listen(any, &ground.server, door).expect("a port");
+    let (endpoint, _lanes) = crate::session::listen(any, &ground.server, door).expect("a port");
     let address = endpoint.local_addr().expect("an address");
     tokio::spawn(async move {
         let connection = endpoint.accept().await.expect("a client").await.expect("a handshake");
@@ -77,7 +77,7 @@ fn a_server_cannot_send_what_was_not_asked_for() {
             let content = b"evil".to_vec();
             let root = *blake3::hash(&content).as_bytes();
             let inline = Some(Inline { content, root });
-            let mut said = vec![crate::control::hello(None), Message::Accepted {}];
+            let mut said = vec![crate::control::hello(None), Message::Accepted { lanes: None }];
             if let Some(path) = path.parent() {
                 said.push(Message::Entry { id: 0, path, kind });
             }

@@ -2,6 +2,7 @@
 
 mod delivery;
 mod faults;
+mod lanes;
 mod rate;
 mod resume;
 mod sync;
@@ -54,6 +55,7 @@ impl Ground {
             limits: Limits::default(),
             named: Named::Below,
             rate_bps: None,
+            lanes: true,
         }
     }
 

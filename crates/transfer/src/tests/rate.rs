@@ -122,10 +122,10 @@ fn a_server_reads_no_faster_than_its_limit() {
         let (send, receive) = connection.open_bi().await.expect("a stream");
         let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
         speaker.add(&hello(None)).await.expect("it is said");
-        let request = Message::Put { to: None, rename: false, fsync: false };
+        let request = Message::Put { to: None, rename: false, fsync: false, lanes: None };
         speaker.say(&request).await.expect("it is said");
         assert_eq!(hearer.greeting().await.expect("a greeting"), Some(RATE_BPS));
-        assert_eq!(hearer.expect().await.expect("an answer"), Message::Accepted {});
+        assert_eq!(hearer.expect().await.expect("an answer"), Message::Accepted { lanes: None });
         let content = content(OCTETS);
         let path = RelPath::parse(b"file").expect("a name");
         let mtime = Time { seconds: 0, nanoseconds: 0 };

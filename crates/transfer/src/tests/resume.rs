@@ -56,7 +56,7 @@ fn a_put_goes_on_where_it_was_cut() {
         let server = ground.start();
         for cut in 1..4 {
             let mut client = ground.connect(&server).await.expect("a connection");
-            let cut = Cut::after(SPAN, &client, (ground.served(""), 4 * cut * SPAN));
+            let cut = Cut::after(4 * SPAN, &client, (ground.served(""), 4 * cut * SPAN));
             let put = client.put(&[ground.here("file")], b"file", false, cut).await;
             assert!(matches!(put, Err(Error::Lost(_))), "{put:?}");
             assert!(!ground.served("file").exists(), "nothing half-written under its name");
@@ -105,7 +105,7 @@ fn a_put_goes_on_at_a_server_that_was_started_anew() {
         run(async {
             let server = ground.start();
             let mut client = ground.connect(&server).await.expect("a connection");
-            let cut = Cut::after(SPAN, &client, (ground.served(""), octets));
+            let cut = Cut::after(4 * SPAN, &client, (ground.served(""), octets));
             let put = client.put(&[ground.here("file")], b"file", false, cut).await;
             assert!(matches!(put, Err(Error::Lost(_))), "{put:?}");
         });
@@ -162,7 +162,7 @@ async fn silent_offer(
     let path = RelPath::parse(b"file").expect("a name");
     for message in [
         hello(None),
-        Message::Put { to: None, rename: false, fsync: false },
+        Message::Put { to: None, rename: false, fsync: false, lanes: None },
         Message::Entry { id: 1, path, kind },
     ] {
         speaker.say(&message).await.expect("it is sent");

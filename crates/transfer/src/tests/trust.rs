@@ -294,7 +294,7 @@ async fn lists(server: &Server, tls: rustls::ClientConfig) -> bool {
         let (_endpoint, connection) = reach(server, tls).await?;
         ask(&connection, &[Message::List { path: None }]).await
     };
-    matches!(ask.await, Ok(Message::Accepted {}))
+    matches!(ask.await, Ok(Message::Accepted { .. }))
 }
 
 /// A connection by such a client.
@@ -364,7 +364,7 @@ fn a_proof_that_is_wrong_or_of_another_session_is_refused() {
             let of_there = proof::make(&ground.client, &there).expect("a proof");
             assert!(matches!(
                 ask(&there, &[of_there.clone(), LOOK]).await,
-                Ok(Message::Accepted {})
+                Ok(Message::Accepted { .. })
             ));
 
             // what a server to which it was said, too, could pass on; its own key with the
@@ -410,7 +410,7 @@ fn who_one_is_is_said_once() {
         for (tls, first) in [(certified, None), (anybody, Some(LOOK))] {
             let (_endpoint, connection) = reach(&server, tls).await.expect("a connection");
             if let Some(first) = first {
-                assert!(matches!(ask(&connection, &[first]).await, Ok(Message::Accepted {})));
+                assert!(matches!(ask(&connection, &[first]).await, Ok(Message::Accepted { .. })));
             }
             let proof = proof::make(&ground.client, &connection).expect("a proof");
             let answer = ask(&connection, &[proof, LOOK]).await;

@@ -59,11 +59,14 @@ pub struct RateConfig {
     pub ceiling: Duration,
     /// Octets a second that are never exceeded.
     pub limit: Option<f64>,
+    /// Octets that the peer's socket keeps while its program is busy, if it has said
+    /// so: what may be on its way beyond what the path holds.
+    pub room: Option<u64>,
 }
 
 impl Default for RateConfig {
     fn default() -> Self {
-        Self { ceiling: Duration::from_millis(25), limit: None }
+        Self { ceiling: Duration::from_millis(25), limit: None, room: None }
     }
 }
 
@@ -193,7 +196,9 @@ impl Controller {
             _ => {
                 // what arrived and was not told of yet: feedback comes eight times
                 // in a round trip, trains once in a millisecond
-                let slack = bdp / 4.0 + bandwidth * 0.003 + 3.0 * self.mss;
+                let late = 0.003;
+                let room = self.config.room.map_or(f64::INFINITY, |room| room as f64 / 2.0);
+                let slack = bdp / 4.0 + (bandwidth * late).min(room) + 3.0 * self.mss;
                 bdp + (bandwidth * self.config.ceiling.as_secs_f64()).min(bdp) + slack
             }
         };

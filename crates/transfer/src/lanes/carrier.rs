@@ -1,0 +1,260 @@
+//! A lane as a delivery sees it: agreed upon, opened when it is needed, fed, and
+//! given up where it leads nowhere.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use headroom_netio::UdpSocket;
+use headroom_netio::udp::{Options, mtu_towards};
+use headroom_transfer_proto::lane::{
+    Direction, Lane, LaneConfig, LaneId, MAX_PACKET, MIN_MTU, Piece, RateConfig, TransferId,
+};
+use headroom_transfer_proto::message::{LanesAnswer, LanesOffer};
+use quinn::Connection;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
+
+use super::engine::{Command, Engine};
+use super::exporter::{Exporter, Suite};
+use super::feed::{Closed, Feed, Part};
+use super::flow::{Flow, Seen, State};
+use super::store::Sink;
+use crate::error::Error;
+
+/// So long a lane may take to open, from when it is needed.
+const OPENING: Duration = Duration::from_secs(1);
+/// Octets of headers ahead of a packet.
+const IPV4_UDP: usize = 28;
+const IPV6_UDP: usize = 48;
+
+/// What a client proposes.
+#[derive(Debug)]
+pub(crate) struct Proposal {
+    connection: Connection,
+    transfer: TransferId,
+    lane: LaneId,
+    socket: UdpSocket,
+}
+
+impl Proposal {
+    /// A lane of a random name; none where the system gives no socket.
+    pub(crate) fn new(connection: &Connection) -> Option<Self> {
+        let socket = socket_towards(connection.remote_address()).ok()?;
+        let (mut transfer, mut lane) = ([0; 16], [0; 8]);
+        aws_lc_rs::rand::fill(&mut transfer).ok()?;
+        aws_lc_rs::rand::fill(&mut lane).ok()?;
+        let lane = LaneId(u64::from_be_bytes(lane));
+        let (connection, transfer) = (connection.clone(), TransferId(transfer));
+        Some(Self { connection, transfer, lane, socket })
+    }
+
+    /// The same in a message.
+    pub(crate) fn offer(&self) -> LanesOffer {
+        let suites = Suite::offered().iter().map(|suite| suite.number()).collect();
+        let room = Some(self.socket.receive_buffer() as u64);
+        LanesOffer { transfer: self.transfer.0, lanes: vec![self.lane.0], suites, room }
+    }
+
+    /// The lane, as the server wants it.
+    ///
+    /// # Errors
+    /// It answers what was not offered.
+    pub(crate) fn accepted(self, answer: &LanesAnswer) -> Result<Carrier, Error> {
+        let suite = Suite::choose(&[answer.suite])
+            .ok_or_else(|| Error::Protocol("it chooses a suite that was not offered".to_owned()))?;
+        let agreed = Agreed { transfer: self.transfer, lane: self.lane, suite, room: answer.room };
+        Ok(Carrier::new(self.connection, agreed, Way::Socket(self.socket)))
+    }
+}
+
+/// What both ends have agreed upon.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Agreed {
+    pub(super) transfer: TransferId,
+    pub(super) lane: LaneId,
+    pub(super) suite: Suite,
+    /// What the peer's socket keeps.
+    pub(super) room: Option<u64>,
+}
+
+/// What drives a lane.
+pub(super) enum Way {
+    /// A client's own socket, until its engine starts.
+    Socket(UdpSocket),
+    Engine(Arc<Engine>),
+    None,
+}
+
+/// A lane of one transfer. It ends when this is dropped.
+pub(crate) struct Carrier {
+    connection: Connection,
+    agreed: Agreed,
+    is_server: bool,
+    way: Mutex<Way>,
+    started: Mutex<bool>,
+    feed: Arc<Feed>,
+    seen: Arc<Seen>,
+    state: watch::Receiver<State>,
+    /// Who feeds it: one at a time, so that files come one after the other.
+    turn: Arc<Semaphore>,
+    wanted_since: Mutex<Option<Instant>>,
+    /// Bits of files per second that it sends at most; 0 is no limit.
+    limit_bps: AtomicU64,
+}
+
+impl Carrier {
+    /// A lane that a server drives, or a client whose socket it is.
+    pub(super) fn new(connection: Connection, agreed: Agreed, way: Way) -> Self {
+        let (sender, state) = watch::channel(State::Opening);
+        Self {
+            connection,
+            agreed,
+            is_server: matches!(way, Way::Engine(_)),
+            way: Mutex::new(way),
+            started: Mutex::new(false),
+            feed: Arc::default(),
+            seen: Arc::new(Seen { state: sender, lost: AtomicU64::new(0) }),
+            state,
+            turn: Arc::new(Semaphore::new(1)),
+            wanted_since: Mutex::default(),
+            limit_bps: AtomicU64::new(0),
+        }
+    }
+
+    /// Sends files no faster than this, in bits per second, once it has started.
+    pub(crate) fn limit(&self, rate_bps: Option<u64>) {
+        self.limit_bps.store(rate_bps.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Opens it, once. What comes goes to `sink`.
+    pub(crate) fn start(&self, sink: Option<Arc<dyn Sink>>) {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut *started, true)
+            && let Err(error) = self.open(sink)
+        {
+            tracing::debug!("no lane to {}: {error}", self.connection.remote_address());
+            self.feed.close(Vec::new());
+            self.seen.state.send_replace(State::GivenUp);
+        }
+    }
+
+    fn open(&self, sink: Option<Arc<dyn Sink>>) -> io::Result<()> {
+        let peer = self.connection.remote_address();
+        let headers = if peer.ip().to_canonical().is_ipv4() { IPV4_UDP } else { IPV6_UDP };
+        let towards = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let mtu = mtu_towards(towards).unwrap_or(MIN_MTU + headers);
+        let mut seed = [0; 32];
+        aws_lc_rs::rand::fill(&mut seed).map_err(io::Error::other)?;
+        let limit = match self.limit_bps.load(Ordering::Relaxed) {
+            0 => None,
+            // headers and tags are no octets of files
+            limit_bps => Some(limit_bps as f64 / 8.0 * 1.1),
+        };
+        let Agreed { transfer, lane: id, suite, room } = self.agreed;
+        let config = LaneConfig {
+            transfer,
+            lane: id,
+            sends: if self.is_server { Direction::ToClient } else { Direction::ToServer },
+            peer: (!self.is_server).then_some(peer),
+            max_packet: mtu.saturating_sub(headers).clamp(MIN_MTU, MAX_PACKET),
+            rtt: Some(self.connection.rtt()),
+            rate: RateConfig { room, limit, ..RateConfig::default() },
+            seed,
+        };
+        let exporter = Exporter { connection: self.connection.clone(), suite };
+        let lane = Lane::new(&config, exporter).map_err(io::Error::other)?;
+        let feed = Arc::clone(&self.feed);
+        let flow = Flow::new((id, lane), feed, sink, Arc::clone(&self.seen));
+        let mut way = self.way.lock().unwrap_or_else(PoisonError::into_inner);
+        let engine = match std::mem::replace(&mut *way, Way::None) {
+            Way::Socket(socket) => Arc::new(Engine::start(socket)?),
+            Way::Engine(engine) => engine,
+            Way::None => return Err(io::ErrorKind::NotConnected.into()),
+        };
+        engine.command(Command::Open(Box::new(flow)));
+        *way = Way::Engine(engine);
+        Ok(())
+    }
+
+    /// Whether data may flow. The first that is `patient` waits until it is known,
+    /// or clear that nobody answers.
+    pub(crate) async fn is_ready(&self, patient: bool) -> bool {
+        if patient {
+            let since = *self
+                .wanted_since
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert_with(Instant::now);
+            let mut state = self.state.clone();
+            let known = state.wait_for(|state| *state != State::Opening);
+            let _ = tokio::time::timeout_at(since + OPENING, known).await;
+        }
+        *self.state.borrow() == State::Ready
+    }
+
+    /// Waits for one's turn to feed it.
+    pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turn).acquire_owned().await.ok()
+    }
+
+    /// Room for a part; waits for it on a thread of its own.
+    pub(crate) fn room(&self) -> Result<Vec<u8>, Closed> {
+        self.feed.room()
+    }
+
+    /// Gives back room that was not used.
+    pub(crate) fn give_back(&self, room: Vec<u8>) {
+        self.feed.give_back(room);
+    }
+
+    /// Gives a part to be sent.
+    pub(crate) fn give(&self, part: Part) -> Result<(), Closed> {
+        if self.feed.give(part)? {
+            self.command(Command::Fed(self.agreed.lane));
+        }
+        Ok(())
+    }
+
+    /// Sends nothing more of a file.
+    pub(crate) fn forget(&self, file: u32) {
+        self.command(Command::Forget(self.agreed.lane, file));
+    }
+
+    /// Waits until it is given up, for what did not arrive.
+    pub(crate) async fn left(&self) -> Vec<Piece> {
+        let mut state = self.state.clone();
+        let _ = state.wait_for(|state| *state == State::GivenUp).await;
+        self.feed.left()
+    }
+
+    /// Octets of packets that were lost.
+    pub(crate) fn lost(&self) -> u64 {
+        self.seen.lost.load(Ordering::Relaxed)
+    }
+
+    fn command(&self, command: Command) {
+        if let Way::Engine(engine) = &*self.way.lock().unwrap_or_else(PoisonError::into_inner) {
+            engine.command(command);
+        }
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        self.feed.close(Vec::new());
+        self.command(Command::Close(self.agreed.lane));
+    }
+}
+
+/// A client's socket.
+fn socket_towards(peer: SocketAddr) -> io::Result<UdpSocket> {
+    let any: IpAddr = match peer.ip() {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let options = Options { deaf: true, dual: true, ..Options::default() };
+    UdpSocket::bind(SocketAddr::new(any, 0), &options)
+}

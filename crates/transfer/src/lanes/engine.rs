@@ -1,0 +1,311 @@
+//! A thread that drives the lanes of one socket: trains in, trains out, and sleep
+//! until the next of them, or until something is due.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use headroom_netio::{Inbox, UdpSocket, Wake, wait_readable};
+use headroom_transfer_proto::lane::{HEADER_LEN, Header, LaneId};
+
+use super::Dropped;
+use super::flow::Flow;
+use super::store::Store;
+
+/// Trains received at once: more do not stay in the cache.
+const TRAINS_IN: usize = 4;
+/// Trains that a lane sends before others have their turn.
+const TRAINS_OUT: usize = 4;
+/// Lanes that have their turn before packets are received again.
+const TURNS: usize = 64;
+/// Octets of a train that is sent.
+const TRAIN: usize = 65_000;
+/// How often it is looked for chunks whose rest does not come.
+const SWEEP: Duration = Duration::from_millis(250);
+/// ECN-capable transport (RFC 3168): who is congested marks instead of dropping.
+const ECT: u8 = 2;
+
+/// Something for the thread.
+pub(super) enum Command {
+    Open(Box<Flow>),
+    Close(LaneId),
+    /// There is something to send where there was nothing.
+    Fed(LaneId),
+    /// Nothing more of a file is to be sent.
+    Forget(LaneId, u32),
+}
+
+/// A thread with its socket. It ends when this is dropped.
+pub(crate) struct Engine {
+    shared: Arc<Shared>,
+    room: usize,
+}
+
+struct Shared {
+    commands: Mutex<Vec<Command>>,
+    /// Whether there are commands, or the end.
+    news: AtomicBool,
+    ended: AtomicBool,
+    wake: Wake,
+    dropped: Dropped,
+    #[cfg(test)]
+    blocked: AtomicBool,
+}
+
+impl Engine {
+    /// Drives lanes on this socket.
+    pub(super) fn start(socket: UdpSocket) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            commands: Mutex::default(),
+            news: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            wake: Wake::new()?,
+            dropped: Dropped::default(),
+            #[cfg(test)]
+            blocked: AtomicBool::new(false),
+        });
+        let room = socket.receive_buffer();
+        let work = Loop {
+            socket,
+            shared: Arc::clone(&shared),
+            flows: Vec::new(),
+            slots: HashMap::new(),
+            due: BinaryHeap::new(),
+            store: Store::new()?,
+            train: vec![0; TRAIN].into(),
+            started: Instant::now(),
+            swept: Duration::ZERO,
+        };
+        std::thread::Builder::new().name("lanes".to_owned()).spawn(move || work.run())?;
+        Ok(Self { shared, room })
+    }
+
+    /// Octets that its socket keeps while its thread is busy.
+    pub(super) fn room(&self) -> usize {
+        self.room
+    }
+
+    pub(super) fn command(&self, command: Command) {
+        let shared = &self.shared;
+        shared.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
+        shared.news.store(true, Ordering::SeqCst);
+        shared.wake.wake();
+    }
+
+    /// Receives nothing from now on.
+    #[cfg(test)]
+    pub(crate) fn block(&self) {
+        self.shared.blocked.store(true, Ordering::Relaxed);
+    }
+
+    /// What was dropped so far.
+    #[cfg(test)]
+    pub(crate) fn dropped(&self) -> &Dropped {
+        &self.shared.dropped
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::Release);
+        self.shared.news.store(true, Ordering::SeqCst);
+        self.shared.wake.wake();
+    }
+}
+
+struct Loop {
+    socket: UdpSocket,
+    shared: Arc<Shared>,
+    flows: Vec<Option<Box<Flow>>>,
+    slots: HashMap<LaneId, usize>,
+    due: BinaryHeap<Reverse<(Duration, LaneId)>>,
+    store: Store,
+    train: Box<[u8]>,
+    started: Instant,
+    swept: Duration,
+}
+
+impl Loop {
+    fn run(mut self) {
+        let mut inbox = Inbox::new(TRAINS_IN);
+        let mut turn = Vec::new();
+        loop {
+            // errors are about single datagrams, or will be there again
+            let received = self.socket.receive(&mut inbox).unwrap_or(0);
+            #[cfg(test)]
+            if self.shared.blocked.load(Ordering::Relaxed) {
+                inbox.clear();
+            }
+            let now = self.started.elapsed();
+            self.take(now, &mut inbox, &mut turn);
+            if self.shared.news.load(Ordering::Acquire) && self.obey(&mut turn).is_err() {
+                return self.end();
+            }
+            self.collect_due(now, &mut turn);
+            for slot in turn.drain(..) {
+                self.serve(slot);
+            }
+            if !self.store.is_empty() && now >= self.swept + SWEEP {
+                self.swept = now;
+                self.store.flush_idle(now);
+            }
+            if received == 0 {
+                self.sleep();
+            }
+        }
+    }
+
+    /// Takes in what was received.
+    fn take(&mut self, now: Duration, inbox: &mut Inbox, turn: &mut Vec<usize>) {
+        let Self { flows, slots, store, shared, .. } = self;
+        let mut last: Option<(LaneId, usize)> = None;
+        for train in inbox.packets() {
+            if train.damaged {
+                Dropped::count(&shared.dropped.unopened, 1);
+                continue;
+            }
+            let way = (train.source, train.destination, train.tos);
+            for packet in train.body.chunks_mut(train.segment_len.max(HEADER_LEN)) {
+                let Some(header) = Header::parse(packet) else {
+                    Dropped::count(&shared.dropped.unopened, 1);
+                    continue;
+                };
+                let slot = match last {
+                    Some((lane, slot)) if lane == header.lane => slot,
+                    _ => {
+                        let Some(slot) = slots.get(&header.lane).copied() else {
+                            Dropped::count(&shared.dropped.unknown_lane, 1);
+                            continue;
+                        };
+                        last = Some((header.lane, slot));
+                        if !turn.contains(&slot) {
+                            turn.push(slot);
+                        }
+                        slot
+                    }
+                };
+                if let Some(flow) = &mut flows[slot] {
+                    flow.handle(now, way, packet, (store, &shared.dropped));
+                }
+            }
+        }
+        inbox.clear();
+    }
+
+    /// Does what it is told; an error is the end.
+    fn obey(&mut self, turn: &mut Vec<usize>) -> Result<(), ()> {
+        self.shared.news.store(false, Ordering::Release);
+        let commands = std::mem::take(
+            &mut *self.shared.commands.lock().unwrap_or_else(PoisonError::into_inner),
+        );
+        for command in commands {
+            match command {
+                Command::Open(flow) => self.open(flow, turn),
+                Command::Close(lane) => self.close(lane),
+                Command::Fed(lane) => turn.extend(self.slots.get(&lane)),
+                Command::Forget(lane, file) => {
+                    if let Some(slot) = self.slots.get(&lane)
+                        && let Some(flow) = &mut self.flows[*slot]
+                    {
+                        flow.forget(file);
+                        turn.push(*slot);
+                    }
+                }
+            }
+        }
+        if self.shared.ended.load(Ordering::Acquire) { Err(()) } else { Ok(()) }
+    }
+
+    fn open(&mut self, flow: Box<Flow>, turn: &mut Vec<usize>) {
+        // lanes have names of 64 random bits: one that is there is somebody's guess
+        if self.slots.contains_key(&flow.id) {
+            return;
+        }
+        let slot = self.flows.iter().position(Option::is_none).unwrap_or(self.flows.len());
+        self.slots.insert(flow.id, slot);
+        turn.push(slot);
+        match self.flows.get_mut(slot) {
+            Some(free) => *free = Some(flow),
+            None => self.flows.push(Some(flow)),
+        }
+    }
+
+    fn close(&mut self, lane: LaneId) {
+        let Some(slot) = self.slots.remove(&lane) else { return };
+        if let Some(mut flow) = self.flows[slot].take() {
+            flow.lane.close(0);
+            let now = self.started.elapsed();
+            send(&self.socket, &mut flow, now, &mut self.train, 1);
+        }
+        self.store.forget(lane);
+    }
+
+    /// Lanes of which something is due.
+    fn collect_due(&mut self, now: Duration, turn: &mut Vec<usize>) {
+        while turn.len() < TURNS
+            && let Some(Reverse((due, lane))) = self.due.peek().copied()
+            && due <= now
+        {
+            self.due.pop();
+            let Some(slot) = self.slots.get(&lane).copied() else { continue };
+            if let Some(flow) = &mut self.flows[slot]
+                && flow.queued == Some(due)
+            {
+                flow.queued = None;
+                if !turn.contains(&slot) {
+                    turn.push(slot);
+                }
+            }
+        }
+    }
+
+    /// A lane's turn.
+    fn serve(&mut self, slot: usize) {
+        let Some(flow) = &mut self.flows[slot] else { return };
+        let now = self.started.elapsed();
+        flow.advance(now);
+        send(&self.socket, flow, now, &mut self.train, TRAINS_OUT);
+        if let Some(due) = flow.due(now)
+            && flow.queued.is_none_or(|queued| due < queued)
+        {
+            flow.queued = Some(due);
+            self.due.push(Reverse((due, flow.id)));
+        }
+    }
+
+    fn sleep(&self) {
+        let wake = &self.shared.wake;
+        wake.will_wait();
+        if self.shared.news.load(Ordering::SeqCst) {
+            return wake.has_waited();
+        }
+        let now = self.started.elapsed();
+        let due = self.due.peek().map(|Reverse((due, _))| *due);
+        let sweep = (!self.store.is_empty()).then(|| self.swept + SWEEP);
+        let next = due.into_iter().chain(sweep).min();
+        let wait = next.map(|next| next.saturating_sub(now));
+        if wait != Some(Duration::ZERO) {
+            let _ = wait_readable(&[&self.socket, wake], wait);
+        }
+        wake.has_waited();
+    }
+
+    /// Tells all peers.
+    fn end(mut self) {
+        let lanes: Vec<LaneId> = self.slots.keys().copied().collect();
+        lanes.into_iter().for_each(|lane| self.close(lane));
+    }
+}
+
+/// Sends a lane's next trains.
+fn send(socket: &UdpSocket, flow: &mut Flow, now: Duration, room: &mut [u8], most: usize) {
+    for _ in 0..most {
+        let Some(transmit) = flow.transmit(now, room) else { return };
+        let way = (transmit.to, flow.local(), ECT);
+        // what does not go, as a probe that is too long, is lost as on the way
+        let _ = socket.send_cut(way, transmit.segment, &room[..transmit.len]);
+    }
+}

@@ -1,0 +1,157 @@
+//! Parts of files on their way from who reads them to the engine that sends them.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use headroom_transfer_proto::lane::Piece;
+
+/// Octets of a part: it stays in the processor's cache while it is read, hashed
+/// and sealed.
+pub(crate) const PART: usize = 256 << 10;
+/// Parts of one lane in memory: what bounds it, whatever the file.
+const PARTS: usize = 8;
+
+/// A file whose octets can be read again.
+pub(crate) trait Source: Send + Sync {
+    /// Fills `room` with the octets from `offset` on. Where it cannot, it notes that
+    /// and leaves zeros: the file's hash tells the receiver.
+    fn read(&self, offset: u64, room: &mut [u8]);
+}
+
+/// Octets of a file, to be sent.
+pub(crate) struct Part {
+    pub(crate) file: u32,
+    pub(crate) offset: u64,
+    pub(crate) octets: Vec<u8>,
+    pub(crate) source: Arc<dyn Source>,
+}
+
+/// The engine takes nothing more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Closed;
+
+/// Parts that wait for a lane.
+#[derive(Default)]
+pub(crate) struct Feed {
+    state: Mutex<State>,
+    free: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    ready: VecDeque<Part>,
+    /// The one used last is used first: it is in the cache.
+    free: Vec<Vec<u8>>,
+    made: usize,
+    closed: bool,
+    /// The engine found nothing, and wants to be told of the next part.
+    hungry: bool,
+    /// What was given and is not known to have arrived, when the lane ended.
+    left: Vec<Piece>,
+}
+
+impl Feed {
+    /// Room for a part, of [`PART`] octets; waits until there is some.
+    pub(crate) fn room(&self) -> Result<Vec<u8>, Closed> {
+        let mut state = self.lock();
+        loop {
+            if state.closed {
+                return Err(Closed);
+            }
+            if let Some(room) = state.free.pop() {
+                return Ok(room);
+            }
+            if state.made < PARTS {
+                state.made += 1;
+                return Ok(vec![0; PART]);
+            }
+            state = self.free.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Gives a part to be sent; true if the engine waits for it.
+    pub(crate) fn give(&self, part: Part) -> Result<bool, Closed> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Closed);
+        }
+        state.ready.push_back(part);
+        Ok(std::mem::take(&mut state.hungry))
+    }
+
+    /// The next part, for the engine, which is told of the next where there is none.
+    pub(crate) fn take(&self) -> Option<Part> {
+        let mut state = self.lock();
+        let part = state.ready.pop_front();
+        state.hungry = part.is_none();
+        part
+    }
+
+    /// A part was sent: its room is for another.
+    pub(crate) fn give_back(&self, room: Vec<u8>) {
+        self.lock().free.push(room);
+        self.free.notify_one();
+    }
+
+    /// Takes nothing more. `left` was taken and is not known to have arrived.
+    pub(crate) fn close(&self, left: Vec<Piece>) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.left.extend(left);
+        let ready = std::mem::take(&mut state.ready);
+        state.left.extend(ready.iter().map(|part| Piece {
+            file: part.file,
+            offset: part.offset,
+            len: part.octets.len() as u64,
+        }));
+        drop(state);
+        self.free.notify_all();
+    }
+
+    /// What was left when it was closed, once.
+    pub(crate) fn left(&self) -> Vec<Piece> {
+        std::mem::take(&mut self.lock().left)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Source for Nothing {
+        fn read(&self, _offset: u64, _room: &mut [u8]) {}
+    }
+
+    #[test]
+    fn memory_is_bounded_and_nothing_is_lost_when_it_closes() {
+        let feed = Arc::new(Feed::default());
+        let part = |n: usize, octets: Vec<u8>| {
+            let offset = (n * PART) as u64;
+            Part { file: 3, offset, octets, source: Arc::new(Nothing) }
+        };
+        assert!(feed.take().is_none());
+        for n in 0..PARTS {
+            let room = feed.room().expect("it is open");
+            assert_eq!(feed.give(part(n, room)), Ok(n == 0), "the engine waits for the first");
+        }
+        let waiting = Arc::clone(&feed);
+        let thread = std::thread::spawn(move || waiting.room().map(|room| room.len()));
+        let first = feed.take().expect("a part");
+        feed.give_back(first.octets);
+        assert_eq!(thread.join().expect("no panic"), Ok(PART));
+        let waiting = Arc::clone(&feed);
+        let thread = std::thread::spawn(move || waiting.room().map(|room| room.len()));
+        feed.close(vec![Piece { file: 3, offset: 5, len: 7 }]);
+        assert_eq!(thread.join().expect("no panic"), Err(Closed));
+        assert_eq!(feed.give(part(9, Vec::new())), Err(Closed));
+        let left: u64 = feed.left().iter().map(|piece| piece.len).sum();
+        assert_eq!(left, 7 + ((PARTS - 1) * PART) as u64);
+        assert!(feed.left().is_empty());
+    }
+}

@@ -1,0 +1,231 @@
+//! One lane with what it carries: parts of files out, octets of files in.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use headroom_transfer_proto::lane::{
+    Dropped as Unopened, Event, Lane, LaneId, Piece, Received, Transmit,
+};
+use tokio::sync::watch;
+
+use super::Dropped;
+use super::exporter::Exporter;
+use super::feed::{Feed, Part, Source};
+use super::store::{Sink, Store};
+
+/// Octets that the lane has to send before it is given more.
+const AHEAD: u64 = 128 << 10;
+/// A lane on which nobody answers for so long is given up.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// How it is with a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nobody has answered yet.
+    Opening,
+    /// Data may flow.
+    Ready,
+    /// It is of no use any more; what it carried goes another way.
+    GivenUp,
+}
+
+/// What others see of a lane.
+pub(super) struct Seen {
+    pub(super) state: watch::Sender<State>,
+    /// Octets of packets that were lost.
+    pub(super) lost: AtomicU64,
+}
+
+/// A lane that an engine drives.
+pub(super) struct Flow {
+    pub(super) id: LaneId,
+    pub(super) lane: Lane<Exporter>,
+    pub(super) sink: Option<Arc<dyn Sink>>,
+    pub(super) seen: Arc<Seen>,
+    feed: Arc<Feed>,
+    /// Parts that were not sent once as a whole.
+    parts: VecDeque<(Part, usize)>,
+    sources: HashMap<u32, Arc<dyn Source>>,
+    /// The address of this host that the peer sends to.
+    local: Option<IpAddr>,
+    silent_since: Option<Duration>,
+    is_over: bool,
+    /// When it is looked at next, in the engine's queue.
+    pub(super) queued: Option<Duration>,
+}
+
+impl Flow {
+    pub(super) fn new(
+        (id, lane): (LaneId, Lane<Exporter>),
+        feed: Arc<Feed>,
+        sink: Option<Arc<dyn Sink>>,
+        seen: Arc<Seen>,
+    ) -> Self {
+        Self {
+            id,
+            lane,
+            sink,
+            seen,
+            feed,
+            parts: VecDeque::new(),
+            sources: HashMap::new(),
+            local: None,
+            silent_since: None,
+            is_over: false,
+            queued: None,
+        }
+    }
+
+    /// Takes in a packet.
+    #[inline]
+    pub(super) fn handle(
+        &mut self,
+        now: Duration,
+        (from, to, tos): (SocketAddr, IpAddr, u8),
+        packet: &mut [u8],
+        (store, dropped): (&mut Store, &Dropped),
+    ) {
+        match self.lane.handle(now, from, tos & 3 == 3, packet) {
+            Ok(Received::Data { file, offset, octets }) => {
+                if let Some(sink) = self.sink.as_deref() {
+                    store.place(now, (self.id, sink), (file, offset), octets, dropped);
+                } else {
+                    Dropped::count(&dropped.unknown_file, octets.len());
+                }
+            }
+            Ok(Received::Control) => {}
+            Err(Unopened::WornOut) => self.give_up(),
+            Err(_) => return Dropped::count(&dropped.unopened, 1),
+        }
+        self.local = Some(to);
+    }
+
+    /// The address of this host that packets go from.
+    pub(super) fn local(&self) -> Option<IpAddr> {
+        self.local
+    }
+
+    /// Does what is due without a packet.
+    pub(super) fn advance(&mut self, now: Duration) {
+        self.lane.handle_timeout(now);
+        while let Some(event) = self.lane.poll_event() {
+            match event {
+                Event::Reached(_) => {
+                    self.seen.state.send_if_modified(|state| {
+                        let opens = *state == State::Opening;
+                        if opens {
+                            *state = State::Ready;
+                        }
+                        opens
+                    });
+                }
+                Event::Silent => self.silent_since = Some(now),
+                Event::Answered => self.silent_since = None,
+                Event::Closed(_) | Event::WornOut => self.give_up(),
+                Event::Arrived(_) => {}
+            }
+        }
+        if self.silent_since.is_some_and(|since| since + SILENCE <= now) {
+            self.give_up();
+        }
+        while !self.is_over
+            && self.lane.waiting() < AHEAD
+            && let Some(part) = self.feed.take()
+        {
+            let piece =
+                Piece { file: part.file, offset: part.offset, len: part.octets.len() as u64 };
+            self.sources.entry(part.file).or_insert_with(|| Arc::clone(&part.source));
+            self.lane.send(piece);
+            self.parts.push_back((part, 0));
+        }
+    }
+
+    /// Writes the next train.
+    pub(super) fn transmit(&mut self, now: Duration, buffer: &mut [u8]) -> Option<Transmit> {
+        let Self { lane, parts, sources, .. } = self;
+        let transmit =
+            lane.transmit(now, buffer, |piece, room| fill(parts, sources, piece, room))?;
+        while self.parts.front().is_some_and(|(part, sent)| *sent == part.octets.len()) {
+            if let Some((part, _)) = self.parts.pop_front() {
+                self.feed.give_back(part.octets);
+            }
+        }
+        self.seen.lost.store(self.lane.stats().lost, Ordering::Relaxed);
+        Some(transmit)
+    }
+
+    /// When it is to be looked at next.
+    pub(super) fn due(&self, now: Duration) -> Option<Duration> {
+        let lane = self.lane.timeout(now);
+        let silent = self.silent_since.map(|since| since + SILENCE);
+        match (lane, silent) {
+            (Some(lane), Some(silent)) => Some(lane.min(silent)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Sends nothing more of a file.
+    pub(super) fn forget(&mut self, file: u32) {
+        self.lane.cancel(file);
+        self.sources.remove(&file);
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            self.parts.drain(..).partition(|(part, _)| part.file == file);
+        self.parts.extend(kept);
+        gone.into_iter().for_each(|(part, _)| self.feed.give_back(part.octets));
+    }
+
+    /// What it carried and what is not known to have arrived goes another way.
+    fn give_up(&mut self) {
+        if !self.is_over {
+            self.is_over = true;
+            self.silent_since = None;
+            self.feed.close(self.lane.reclaim());
+            self.parts.clear();
+            self.seen.state.send_replace(State::GivenUp);
+        }
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+/// Writes a piece's octets: out of parts in memory, else from the file.
+#[inline]
+fn fill(
+    parts: &mut VecDeque<(Part, usize)>,
+    sources: &HashMap<u32, Arc<dyn Source>>,
+    piece: Piece,
+    room: &mut [u8],
+) {
+    let (mut at, mut room) = (piece.offset, room);
+    for (part, sent) in parts.iter_mut() {
+        if room.is_empty() {
+            return;
+        }
+        if part.file != piece.file {
+            continue;
+        }
+        let Some(within) = at.checked_sub(part.offset) else { continue };
+        let Some(octets) = usize::try_from(within).ok().and_then(|from| part.octets.get(from..))
+        else {
+            continue;
+        };
+        let len = octets.len().min(room.len());
+        room[..len].copy_from_slice(&octets[..len]);
+        *sent = (*sent).max(within as usize + len);
+        at += len as u64;
+        room = &mut room[len..];
+    }
+    if !room.is_empty() {
+        match sources.get(&piece.file) {
+            Some(source) => source.read(at, room),
+            None => room.fill(0),
+        }
+    }
+}

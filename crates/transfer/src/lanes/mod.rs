@@ -1,0 +1,49 @@
+//! The engine of lanes: threads that move bulk data in UDP packets of our own,
+//! beside QUIC. The protocol is `headroom_transfer_proto::lane`; here are its
+//! sockets, its clock, and the way from and to files.
+//!
+//! What is sent: somebody reads parts of files into a [`Feed`], and hashes them
+//! while they are in the processor's cache; the engine's thread copies them into
+//! trains of packets, seals these in place and hands each train to the kernel at
+//! once. A part is given back when all of it was sent once: what is lost is read
+//! from the file again.
+//!
+//! What comes: the engine's thread opens packets in place, in the buffers that the
+//! kernel filled with whole trains, and copies their octets into the chunk of the
+//! file that they belong to. A chunk that is whole is written, and hashed, by
+//! another thread. Where the disk is slow, there are no free chunks: the thread
+//! waits, the socket overflows, and the sender slows down.
+
+mod carrier;
+mod engine;
+mod exporter;
+mod feed;
+mod flow;
+mod port;
+mod store;
+
+pub(crate) use carrier::{Carrier, Proposal};
+pub(crate) use feed::{PART, Part, Source};
+pub(crate) use port::Port;
+pub(crate) use store::{Sink, Target};
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What an engine dropped, and why: nothing of it stops anybody.
+#[derive(Debug, Default)]
+pub(crate) struct Dropped {
+    /// Packets of lanes that nobody opened.
+    pub(crate) unknown_lane: AtomicU64,
+    /// Packets that were damaged, forged, repeated or late.
+    pub(crate) unopened: AtomicU64,
+    /// Octets of files that are not taken in, or not any longer.
+    pub(crate) unknown_file: AtomicU64,
+    /// Octets beyond the end of their file.
+    pub(crate) beyond_end: AtomicU64,
+}
+
+impl Dropped {
+    fn count(counter: &AtomicU64, by: usize) {
+        counter.fetch_add(by as u64, Ordering::Relaxed);
+    }
+}

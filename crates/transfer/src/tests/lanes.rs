@@ -1,0 +1,225 @@
+//! Big files on lanes, and where lanes fail or are misused.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use headroom_transfer_proto::message::{Kind, Message, Time};
+use headroom_transfer_proto::path::RelPath;
+
+use super::*;
+use crate::control::{Hearer, Speaker, hello};
+use crate::lanes::{Carrier, Part, Proposal, Source};
+
+const OCTETS: usize = (30 << 20) + 4321;
+
+#[test]
+fn big_files_go_on_lanes_there_and_back() {
+    let ground = Ground::new();
+    write(&ground.here("tree/big"), &content(OCTETS));
+    write(&ground.here("tree/bigger"), &content(OCTETS + 12_345));
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let put = client.put(&[ground.here("tree")], b"", false, Arc::new(())).await;
+        let put = put.expect("it is sent");
+        assert_eq!((put.stored, put.failed), (3, 0));
+        assert_eq!((put.moved, put.on_lanes), ((2 * OCTETS + 12_345) as u64, put.moved));
+        assert_eq!(tree(&ground.here("tree")), tree(&ground.served("tree")));
+        let back = ground.here("back");
+        let got = client.get(&[b"tree".to_vec()], &back, false, Arc::new(())).await;
+        let got = got.expect("it is fetched");
+        assert_eq!((got.moved, got.on_lanes), (put.moved, put.moved));
+        assert_eq!(tree(&ground.here("tree")), tree(&back.join("tree")));
+    });
+}
+
+#[test]
+fn who_wants_no_lanes_has_none() {
+    let ground = Ground::new();
+    write(&ground.here("big"), &content(OCTETS));
+    run(async {
+        for (by_server, by_client) in [(false, true), (true, false)] {
+            let server = start(&ground.server, Options { lanes: by_server, ..ground.options() });
+            let mut client = ground.connect(&server).await.expect("a connection");
+            client.set_lanes(by_client);
+            let to = format!("{by_server}");
+            let put = client.put(&[ground.here("big")], to.as_bytes(), false, Arc::new(())).await;
+            let put = put.expect("it is sent");
+            assert_eq!((put.stored, put.moved, put.on_lanes), (1, OCTETS as u64, 0));
+            assert_eq!(std::fs::read(ground.served(&to)).expect(&to), content(OCTETS));
+        }
+    });
+}
+
+/// Lets no packet of a lane through at the server, once so much was moved.
+struct Block {
+    server: Server,
+    after: u64,
+    moved: AtomicU64,
+    told: AtomicU64,
+}
+
+impl Observer for Block {
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Moved { octets } => {
+                let moved = self.moved.fetch_add(octets, Ordering::Relaxed) + octets;
+                (moved >= self.after).then(|| self.server.block_lanes());
+            }
+            Event::LanesGivenUp => {
+                self.told.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn where_lanes_are_blocked_everything_goes_on_streams() {
+    let ground = Ground::new();
+    write(&ground.here("big"), &content(OCTETS));
+    run(async {
+        let server = ground.start();
+        server.block_lanes();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let (after, moved, told) = (u64::MAX, AtomicU64::new(0), AtomicU64::new(0));
+        let notes = Arc::new(Block { server: server.clone(), after, moved, told });
+        let put = client.put(&[ground.here("big")], b"big", false, notes.clone()).await;
+        let put = put.expect("it is sent");
+        assert_eq!((put.stored, put.moved, put.on_lanes), (1, OCTETS as u64, 0));
+        assert_eq!(notes.told.load(Ordering::Relaxed), 1);
+        let to = ground.here("back");
+        let got = client.get(&[b"big".to_vec()], &to, false, Arc::new(())).await;
+        assert_eq!(got.expect("it is fetched").on_lanes, 0);
+        assert_eq!(std::fs::read(to).expect("it is there"), content(OCTETS));
+    });
+}
+
+#[test]
+fn a_lane_that_falls_silent_is_given_up_and_nothing_is_lost() {
+    let ground = Ground::new();
+    write(&ground.here("big"), &content(OCTETS));
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let (after, moved, told) = (8 << 20, AtomicU64::new(0), AtomicU64::new(0));
+        let notes = Arc::new(Block { server: server.clone(), after, moved, told });
+        let put = client.put(&[ground.here("big")], b"big", false, notes.clone()).await;
+        let put = put.expect("it is sent");
+        assert_eq!((put.stored, put.failed), (1, 0));
+        assert!(put.on_lanes >= 8 << 20 && put.on_lanes < put.moved, "{put:?}");
+        assert_eq!(notes.told.load(Ordering::Relaxed), 1);
+        assert_eq!(std::fs::read(ground.served("big")).expect("it is there"), content(OCTETS));
+    });
+}
+
+#[test]
+fn the_other_direction_falls_silent_too() {
+    let ground = Ground::new();
+    write(&ground.served("big"), &content(OCTETS));
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let (after, moved, told) = (8 << 20, AtomicU64::new(0), AtomicU64::new(0));
+        let notes = Arc::new(Block { server: server.clone(), after, moved, told });
+        let to = ground.here("big");
+        let got = client.get(&[b"big".to_vec()], &to, false, notes).await.expect("it is fetched");
+        assert!(got.on_lanes >= 8 << 20 && got.on_lanes < OCTETS as u64, "{got:?}");
+        assert_eq!(std::fs::read(to).expect("it is there"), content(OCTETS));
+    });
+}
+
+/// Octets of anything.
+struct Anything;
+
+impl Source for Anything {
+    fn read(&self, _offset: u64, room: &mut [u8]) {
+        room.fill(7);
+    }
+}
+
+#[test]
+fn data_of_no_file_and_of_no_lane_does_no_harm() {
+    let ground = Ground::new();
+    write(&ground.here("big"), &content(OCTETS));
+    run(async {
+        let server = ground.start();
+        // strangers, and a lane that nobody opened
+        let address = server.address().expect("an address");
+        let stranger = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        for n in 0..200_u8 {
+            let mut packet = [n; 64];
+            (packet[0], packet[1]) = (9, 0);
+            stranger.send_to(&packet, address).expect("a datagram");
+            stranger.send_to(&packet[..usize::from(n % 40)], address).expect("a datagram");
+        }
+        let unknown =
+            |dropped: &crate::lanes::Dropped| dropped.unknown_lane.load(Ordering::Relaxed);
+        wait_until(|| server.dropped_on_lanes(unknown) > 0).await;
+
+        // somebody who is let in, and sends what nobody asked for
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let (lane, speaker, hearer) = hostile_offer(&client, 3 << 20).await;
+        assert!(lane.is_ready(true).await);
+        let give = |file, offset| {
+            let mut octets = lane.room().expect("it is open");
+            octets.resize(100_000, 7);
+            lane.give(Part { file, offset, octets, source: Arc::new(Anything) }).expect("open");
+        };
+        for n in 0..20 {
+            give(99, n * 100_000);
+            give(1, (3 << 20) - 50_000 + n * 1_000_000);
+            give(1, u64::MAX - 200_000);
+        }
+        let file = |dropped: &crate::lanes::Dropped| {
+            dropped.unknown_file.load(Ordering::Relaxed).min(2_000_000)
+                + dropped.beyond_end.load(Ordering::Relaxed).min(3_000_000)
+        };
+        wait_until(|| server.dropped_on_lanes(file) == 5_000_000).await;
+        drop((lane, speaker, hearer));
+
+        // and everybody else is served as before
+        client = ground.connect(&server).await.expect("a connection");
+        let put = client.put(&[ground.here("big")], b"", false, Arc::new(())).await;
+        assert_eq!(put.expect("it is sent").on_lanes, OCTETS as u64);
+        assert_eq!(std::fs::read(ground.served("big")).expect("it is there"), content(OCTETS));
+    });
+}
+
+async fn wait_until(done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not come");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Offers file 1 of so many octets as `put` does, with a lane that is open.
+async fn hostile_offer(client: &Client, size: u64) -> (Carrier, Speaker, Hearer) {
+    let (send, receive) = client.connection().open_bi().await.expect("a stream");
+    let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+    let proposal = Proposal::new(client.connection()).expect("names");
+    let lanes = Some(proposal.offer());
+    let mtime = Time { seconds: 0, nanoseconds: 0 };
+    let path = RelPath::parse(b"file").expect("a name");
+    for message in [
+        hello(None),
+        Message::Put { to: None, rename: false, fsync: false, lanes },
+        Message::Entry {
+            id: 1,
+            path,
+            kind: Kind::File { size, mode: 0, mtime, inline: None, hash: None },
+        },
+    ] {
+        speaker.say(&message).await.expect("it is sent");
+    }
+    hearer.greeting().await.expect("it greets");
+    let Message::Accepted { lanes: Some(answer) } = hearer.expect().await.expect("an answer")
+    else {
+        panic!("it takes no lanes")
+    };
+    let lane = proposal.accepted(&answer).expect("a lane");
+    lane.start(None);
+    while !matches!(hearer.expect().await.expect("an answer"), Message::Have { last: true, .. }) {}
+    (lane, speaker, hearer)
+}
