@@ -58,6 +58,10 @@ fn files_go_where_ssh_goes_and_nothing_stays_there() {
     assert_eq!(fs::read(hosts.ground.path("back/tree/large")).expect("a file"), large);
     let listed = succeed(&hosts, &["ls", "--ssh", "Far:~/data/../link/new/tree"]);
     assert_eq!(listed, "empty/\nlarge\nsmall\n");
+    fs::remove_file(tree.join("small")).expect("it is there");
+    succeed(&hosts, &["sync", "--ssh", "--delete", "--rate", "1gbit", "tree", "Far:link/new/tree"]);
+    let synced = hosts.home("data/new/tree");
+    assert!(synced.join("large").exists() && !synced.join("small").exists());
     // neither side was left a key or a host
     assert!(!hosts.home(".config").exists() && !hosts.ground.path("near-home").exists());
 
