@@ -301,9 +301,10 @@ fn list() -> anyhow::Result<ExitCode> {
         .unwrap_or_default();
     plans.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     plans.sort();
+    let width = plans.iter().map(|path| path.as_os_str().len()).max().unwrap_or(0) + 1;
     for path in &plans {
         match Plan::read(path) {
-            Ok(plan) => println!("  {:30}{}", path.display().to_string(), plan.question),
+            Ok(plan) => println!("  {:width$}{}", path.display().to_string(), plan.question),
             Err(error) => println!("  {error}"),
         }
     }
