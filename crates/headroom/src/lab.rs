@@ -280,7 +280,7 @@ fn list() -> anyhow::Result<ExitCode> {
     for service in service::ALL {
         let baseline =
             service.baseline().map_or(String::new(), |base| format!(" (against {base})"));
-        println!("  {:10}{}{baseline}", service.name(), service.about());
+        println!("  {:18}{}{baseline}", service.name(), service.about());
     }
     println!(
         "\nLayers, around any of them: sftp/tls, https/wireguard/openvpn, ftp/esp(transport,udp)"

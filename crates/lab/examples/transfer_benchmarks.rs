@@ -259,28 +259,25 @@ impl All {
         *text += "## Long and lossy links\n\nOctets of file a second. The link is the lab's emulator, which takes a part of the \
                   same cores; frames are lost each way. After the start: the difference of two sizes by the difference of \
                   their times. What is possible is the link's rate by the file's share of a full packet on it, less what is \
-                  lost.\n\n| link | stack | Mbit/s, with the start | after it | of the link | possible |\n\
-                  |---|---|--:|--:|--:|--:|\n";
+                  lost.\n\n| link | Mbit/s, with the start | after it | of the link | possible |\n\
+                  |---|--:|--:|--:|--:|\n";
         for ((_, what, link_bps, loss, _), run) in LINKS.into_iter().zip(&self.links) {
             let Some(run) = run else { continue };
-            for stack in [OURS, STREAMS] {
-                let Some(&large) = run.sizes("download").iter().max() else { continue };
-                let cell = run.cell(stack, "download", large);
-                let whole =
-                    rate(cell.iter().filter_map(|s| Some(large as f64 * 8.0 / SESSION(s)?)));
-                let after = after_start(run, stack);
-                let mbit = |found: Option<Estimate>| {
-                    found.map_or("–".to_owned(), |found| found.shown(|bps| three(bps / 1e6)))
-                };
-                let _ = writeln!(
-                    text,
-                    "| {what} | {stack} | {} | {} | {} | {} |",
-                    mbit(whole),
-                    mbit(after),
-                    after.map_or("–".to_owned(), |found| percent(found.value / link_bps)),
-                    three(possible(link_bps, loss) / 1e6),
-                );
-            }
+            let Some(&large) = run.sizes("download").iter().max() else { continue };
+            let cell = run.cell(OURS, "download", large);
+            let whole = rate(cell.iter().filter_map(|s| Some(large as f64 * 8.0 / SESSION(s)?)));
+            let after = after_start(run, OURS);
+            let mbit = |found: Option<Estimate>| {
+                found.map_or("–".to_owned(), |found| found.shown(|bps| three(bps / 1e6)))
+            };
+            let _ = writeln!(
+                text,
+                "| {what} | {} | {} | {} | {} |",
+                mbit(whole),
+                mbit(after),
+                after.map_or("–".to_owned(), |found| percent(found.value / link_bps)),
+                three(possible(link_bps, loss) / 1e6),
+            );
         }
         *text += "\n";
     }

@@ -253,7 +253,8 @@ pub struct Sample {
     pub ok: bool,
     /// The wire: first data command to completion reply. Seconds, as all times.
     pub seconds: Option<f64>,
-    /// The wire: first SYN to completion reply.
+    /// The wire: first SYN to completion reply; over UDP from the first datagram to when
+    /// the client is done.
     pub session_seconds: Option<f64>,
     /// The client's own clock.
     pub client_seconds: Option<f64>,

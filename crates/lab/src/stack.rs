@@ -126,6 +126,8 @@ mod tests {
             ("sftp/", "no layer ``"),
             ("ftp/tls", "data connections of its own"),
             ("ftps/wireguard/tls", "data connections of its own"),
+            ("headroom/tls", "`tls` carries TCP alone; use a network layer, as headroom/esp"),
+            ("headroom(fast)", "no stack `headroom(fast)`"),
             ("sftp/wireguard/tls", "`wireguard` sends packets and `tls` carries a TCP"),
             ("https/openvpn/tls/strongswan", "https/tls/openvpn, would do"),
             ("http/tls/tls/tls/tls/tls/tls/tls/tls/tls", "more than 8 layers"),
@@ -133,7 +135,13 @@ mod tests {
             let error = Stack::parse(name).expect_err(name);
             assert!(error.contains(why), "{error}");
         }
-        for name in ["ftp/wireguard", "ftps/openvpn", "https/tls/tls", "sftp/wireguard/openvpn"] {
+        for name in [
+            "ftp/wireguard",
+            "ftps/openvpn",
+            "https/tls/tls",
+            "sftp/wireguard/openvpn",
+            "headroom(streams)/esp(udp)#2",
+        ] {
             assert!(Stack::parse(name).is_ok(), "{name}");
         }
         for (written, name) in [

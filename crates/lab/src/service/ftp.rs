@@ -56,6 +56,10 @@ impl Service for Ftp {
     }
 
     fn facts(&self) -> Vec<(&'static str, &'static str)> {
-        vec![("encryption", "none"), ("mode", "passive (EPSV), binary")]
+        vec![
+            ("encryption", "none"),
+            ("mode", "passive (EPSV), binary"),
+            ("verification", "none beside the checksums of TCP"),
+        ]
     }
 }

@@ -63,6 +63,7 @@ impl Service for Ftps {
             ("key", "ECDSA P-256"),
             ("resumption", "off: each connection is a full handshake"),
             ("mode", "explicit, passive (EPSV), binary"),
+            ("verification", "each record by TLS, none of the whole file"),
         ]
     }
 }

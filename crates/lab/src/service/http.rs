@@ -51,6 +51,10 @@ impl Service for Http {
     }
 
     fn facts(&self) -> Vec<(&'static str, &'static str)> {
-        vec![("encryption", "none"), ("version", "HTTP/1.1")]
+        vec![
+            ("encryption", "none"),
+            ("version", "HTTP/1.1"),
+            ("verification", "none beside the checksums of TCP"),
+        ]
     }
 }

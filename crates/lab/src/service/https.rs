@@ -57,6 +57,7 @@ impl Service for Https {
             ("key", "ECDSA P-256"),
             ("resumption", "off: each connection is a full handshake"),
             ("version", "HTTP/1.1"),
+            ("verification", "each record by TLS, none of the whole file"),
         ]
     }
 }

@@ -114,5 +114,6 @@ pub(super) fn facts() -> Vec<(&'static str, &'static str)> {
         ("key exchange", KEY_EXCHANGE),
         ("key", "Ed25519, host and user"),
         ("compression", "off"),
+        ("verification", "each packet by SSH, none of the whole file"),
     ]
 }

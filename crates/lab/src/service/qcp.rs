@@ -84,7 +84,7 @@ impl Service for Qcp {
             ("cipher", "AES-128-GCM where both sides have AES instructions"),
             ("key exchange", "keys of the moment, told through ssh"),
             ("told of the network", "--rx 1250M --tx 1250M --rtt 10"),
-            ("verification", "none of the whole file"),
+            ("verification", "each packet by QUIC, none of the whole file"),
         ]
     }
 }

@@ -81,6 +81,8 @@ impl Service for Rsync {
 
     fn facts(&self) -> Vec<(&'static str, &'static str)> {
         let mut facts = openssh::facts();
+        facts.retain(|(name, _)| *name != "verification");
+        facts.push(("verification", "a checksum of the whole file, by the receiver"));
         facts.push(("mode", "--whole-file: no delta algorithm"));
         facts
     }

@@ -104,8 +104,12 @@ impl Service for Uftp {
             ("rate", "-R 2000000: 2 Gbit/s, without congestion control"),
             ("block", "1400 octets"),
             ("round trips", "-r 0.1:0.01:15 -s 50"),
-            ("verification", "none of the whole file"),
         ]);
+        facts.push(if self.encrypted {
+            ("verification", "each packet by AES-GCM, none of the whole file")
+        } else {
+            ("verification", "none beside the checksums of UDP")
+        });
         facts
     }
 }
