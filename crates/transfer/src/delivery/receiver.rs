@@ -7,7 +7,7 @@ mod sync;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use headroom_transfer_proto::message::{
@@ -229,33 +229,41 @@ impl Sink for LaneSink {
     fn target(&self, file: u32) -> Option<Arc<dyn Target>> {
         let id = u64::from(file);
         let incoming = Arc::clone(self.shared.open().get(&id)?);
+        let size = incoming.partial.spans().size();
         let (shared, to_do) = (Arc::clone(&self.shared), self.to_do.clone());
-        Some(Arc::new(LaneTarget { id, incoming, shared, to_do }))
+        let incoming = Arc::downgrade(&incoming);
+        Some(Arc::new(LaneTarget { id, size, incoming, shared, to_do }))
     }
 }
 
 /// A file that comes on lanes.
 struct LaneTarget {
     id: u64,
-    incoming: Arc<Incoming>,
+    size: u64,
+    /// What waits to be written does not keep the file locked when its delivery is over.
+    incoming: Weak<Incoming>,
     shared: Arc<Shared>,
     to_do: mpsc::WeakSender<ToDo>,
 }
 
 impl Target for LaneTarget {
     fn size(&self) -> u64 {
-        self.incoming.partial.spans().size()
+        self.size
     }
 
     fn write(&self, offset: u64, octets: &[u8]) {
-        let news = match self.incoming.partial.write_at(offset, octets) {
+        let Some(incoming) = self.incoming.upgrade() else { return };
+        let written = incoming.partial.write_at(offset, octets);
+        let is_whole = incoming.is_whole();
+        drop(incoming);
+        let news = match written {
             Ok(octets) => {
                 self.shared.counts.add(|counts| {
                     counts.moved += octets;
                     counts.on_lanes += octets;
                 });
                 self.shared.observer.event(Event::Moved { octets });
-                self.incoming.is_whole().then_some(ToDo::Came(self.id))
+                is_whole.then_some(ToDo::Came(self.id))
             }
             Err(error) => Some(ToDo::Broken(self.id, error)),
         };
