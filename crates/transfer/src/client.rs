@@ -259,7 +259,7 @@ impl Client {
             .await
             .map_err(|error| Error::task(&error))??;
         // of directories whose content was asked for, nobody here knows the names
-        if from.iter().all(|wanted| !wanted.contents) {
+        if from.iter().all(|wanted| !wanted.contents && wanted.path.is_some()) {
             let names = from.iter().filter_map(|wanted| wanted.path.as_ref());
             destination = destination.only(names.map(|path| path.name().to_vec()).collect());
         }

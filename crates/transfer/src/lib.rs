@@ -1,5 +1,80 @@
 //! Moves files between hosts: encrypted always, verified always, resumable always.
+//!
+//! A [`Server`] shows a directory to those whom its [`trust::Gate`] lets in. A
+//! [`Client`] that trusts the server's key puts, gets, lists and syncs; an
+//! [`Observer`] hears how far it is. What was interrupted goes on where it ended when
+//! it is asked for again.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::sync::atomic::{AtomicU64, Ordering};
+//!
+//! use headroom_transfer::client::{Client, Trust};
+//! use headroom_transfer::server::{Options, Server};
+//! use headroom_transfer::trust::{Access, AuthorizedKeys, Gate, KnownHosts};
+//! use headroom_transfer::{Event, Host, Identity, Observer, block_on};
+//!
+//! /// Counts octets, for want of a progress bar. It is called from several threads.
+//! #[derive(Default)]
+//! struct Progress(AtomicU64);
+//!
+//! impl Observer for Progress {
+//!     fn event(&self, event: Event<'_>) {
+//!         match event {
+//!             Event::Moved { octets } => drop(self.0.fetch_add(octets, Ordering::Relaxed)),
+//!             Event::Failed { reason } => eprintln!("{reason}"),
+//!             _ => {}
+//!         }
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! let file = folder.path().join("report");
+//! let content = vec![7; 3_000_000];
+//! std::fs::write(&file, &content)?;
+//! std::fs::create_dir(folder.path().join("served"))?;
+//!
+//! // who they are, and whom they trust
+//! let server_identity = Identity::create(&folder.path().join("server-identity"))?;
+//! let identity = Identity::create(&folder.path().join("identity"))?;
+//! let mut keys = AuthorizedKeys::default();
+//! keys.insert(identity.public(), Access::default());
+//!
+//! block_on(async {
+//!     let gate = Gate { keys, ..Gate::default() };
+//!     let options = Options::new(folder.path().join("served"), "127.0.0.1:0".parse()?, gate);
+//!     let server = Server::bind(&server_identity, options)?;
+//!     let (serving, address) = (server.clone(), server.address()?);
+//!
+//!     let host = Host::new(&address.ip().to_string(), address.port());
+//!     let mut hosts = KnownHosts::read(&folder.path().join("known_hosts"))?;
+//!     hosts.add(&host.known_as(), server_identity.public())?;
+//!     let trust = Trust { hosts: &hosts, authority: None, fingerprint: None };
+//!
+//!     let moving = async {
+//!         let mut client = Client::connect(&host, &identity, trust).await?;
+//!         let progress = Arc::new(Progress::default());
+//!         let put = client.put(&[file], b"reports/", false, progress.clone()).await?;
+//!         assert_eq!((put.stored, put.failed), (1, 0));
+//!         assert_eq!(progress.0.load(Ordering::Relaxed), 3_000_000);
+//!
+//!         let from = [b"reports/report".to_vec()];
+//!         client.get(&from, &folder.path().join("copy"), false, progress).await?;
+//!         client.close().await;
+//!         server.close().await;
+//!         Ok::<_, Box<dyn std::error::Error>>(())
+//!     };
+//!     // the server serves until it is closed
+//!     let ((), moved) = tokio::join!(serving.serve(), moving);
+//!     moved
+//! })??;
+//! assert_eq!(std::fs::read(folder.path().join("copy"))?, content);
+//! # Ok(())
+//! # }
+//! ```
 
+mod admission;
 mod claims;
 pub mod client;
 mod control;
@@ -20,6 +95,7 @@ pub mod ssh;
 #[cfg(test)]
 mod tests;
 pub mod trust;
+mod windows;
 
 pub use client::{Client, SyncOptions};
 pub use delivery::{Event, Observer, Summary};
@@ -32,12 +108,18 @@ pub use key::{Fingerprint, ParseError as KeyError, PublicKey};
 pub use place::{DEFAULT_PORT, Host, ParseError as PlaceError, Place};
 pub use server::Server;
 
+/// Threads that may wait for the disk at once: one for each transfer, and one for
+/// each piece that is written or read. They come and go. With fewer than there are
+/// transfers, all could wait for each other.
+const DISK_THREADS: usize = 1 << 14;
+
 /// Runs something to its end, on threads for network and disk.
 ///
 /// # Errors
 /// The system gives no threads.
 pub fn block_on<F: Future>(work: F) -> std::io::Result<F::Output> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.enable_all().max_blocking_threads(DISK_THREADS).build()?;
     let output = runtime.block_on(work);
     // what blocks on the disk and is of no use any more is not waited for
     runtime.shutdown_background();

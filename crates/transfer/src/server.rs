@@ -3,10 +3,9 @@
 mod stream;
 mod tidy;
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use headroom_transfer_proto::message::{
@@ -14,9 +13,10 @@ use headroom_transfer_proto::message::{
 };
 use headroom_transfer_proto::path::RelPath;
 use quinn::{Connection, Endpoint, Incoming};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
+use crate::admission::{Admission, Place, Turn, Waiting};
+pub use crate::admission::{Limits, Turned};
 use crate::claims::All;
 use crate::control::{Hearer, Speaker, hello, unexpected};
 use crate::delivery::{Mirror, Offering, Receiver, Sender, Summary};
@@ -30,6 +30,7 @@ use crate::proof;
 use crate::rate::{OfClient, Rates};
 use crate::session::{HANDSHAKE, listen, widen};
 use crate::trust::{Followed, Gate};
+use crate::windows::Windows;
 
 /// So long a client may take to say what it wants.
 const REQUEST: Duration = Duration::from_secs(10);
@@ -56,23 +57,12 @@ pub struct Options {
     pub lanes: bool,
 }
 
-/// Bounds of what strangers can take.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Connections at once.
-    pub connections: usize,
-    /// Of these, from one IPv4 address or one IPv6 /64.
-    pub of_address: usize,
-    /// Handshakes at once: those beyond are refused.
-    pub handshakes: usize,
-    /// Handshakes from which on an address must first show that it is real, for
-    /// which it needs one more round trip (RFC 9000, section 8.1.2).
-    pub unvalidated: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { connections: 4096, of_address: 1024, handshakes: 256, unvalidated: 32 }
+impl Options {
+    /// This directory at this address for those whom `gate` lets in, with the bounds
+    /// that a server has unless it is told others.
+    pub fn new(root: PathBuf, listen: SocketAddr, gate: Gate) -> Self {
+        let (limits, named, rate_bps) = (Limits::default(), Named::default(), None);
+        Self { root, listen, gate, limits, named, rate_bps, lanes: true }
     }
 }
 
@@ -87,12 +77,11 @@ pub struct Server {
 struct Shared {
     door: Arc<Door>,
     root: Root,
-    limits: Limits,
+    admission: Arc<Admission>,
+    windows: Windows,
     named: Named,
     rates: Rates,
     lanes: Option<Port>,
-    handshakes: Arc<Semaphore>,
-    addresses: Arc<Mutex<HashMap<IpAddr, usize>>>,
     claims: All,
 }
 
@@ -109,12 +98,11 @@ impl Server {
         let shared = Shared {
             door,
             root,
-            limits,
+            admission: Admission::new(limits),
+            windows: Windows::default(),
             named,
             rates: Rates::new(rate_bps),
             lanes: port.filter(|_| lanes),
-            handshakes: Arc::new(Semaphore::new(limits.handshakes)),
-            addresses: Arc::default(),
             claims: All::default(),
         };
         Ok(Self { endpoint, shared: Arc::new(shared) })
@@ -210,45 +198,29 @@ impl Server {
         engines.map(|engine| of(engine.dropped())).sum()
     }
 
+    /// What was turned away since the start.
+    pub fn turned(&self) -> Turned {
+        self.shared.admission.turned()
+    }
+
     fn accept(&self, incoming: Incoming) {
-        let Shared { limits, handshakes, addresses, .. } = &*self.shared;
-        let Some(place) = Place::take(addresses, incoming.remote_address().ip(), limits.of_address)
-        else {
-            return incoming.refuse();
-        };
-        if self.endpoint.open_connections() >= limits.connections {
-            return incoming.refuse();
-        }
-        let Ok(handshake) = Arc::clone(handshakes).try_acquire_owned() else {
-            return incoming.refuse();
-        };
-        let going_on = limits.handshakes - handshakes.available_permits();
-        if going_on > limits.unvalidated && !incoming.remote_address_validated() {
-            // it is not refused for having been validated meanwhile
-            let _ = incoming.retry();
-            return;
-        }
+        let connections = self.endpoint.open_connections();
+        let knocked = self.shared.admission.knock(incoming, connections);
+        let Some((incoming, waiting)) = knocked else { return };
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
             let client = incoming.remote_address();
-            match shared.serve(incoming, handshake).await {
+            match shared.serve(incoming, waiting).await {
                 Ok(()) => tracing::debug!("{client} has ended its connection"),
                 Err(error) => tracing::debug!("{client}: {error}"),
             }
-            drop(place);
         });
     }
 }
 
 impl Shared {
-    async fn serve(
-        &self,
-        incoming: Incoming,
-        handshake: OwnedSemaphorePermit,
-    ) -> Result<(), Error> {
-        let shaken = tokio::time::timeout(HANDSHAKE, incoming.accept()?).await;
-        let connection =
-            shaken.map_err(|_| Error::Lost("its handshake takes too long".to_owned()))??;
+    async fn serve(&self, incoming: Incoming, waiting: Waiting) -> Result<(), Error> {
+        let (_place, handshake, connection) = self.shake(incoming, waiting).await?;
         let mut visit = None;
         if let Some(who) = Who::certified(&connection) {
             visit = Some(self.welcome(&connection, who)?);
@@ -288,6 +260,7 @@ impl Shared {
                         client: &visit.guest,
                         claims: &self.claims,
                         lanes: self.lanes.as_ref(),
+                        windows: &self.windows,
                         speaker: &mut speaker,
                         hearer: &mut hearer,
                     };
@@ -302,6 +275,7 @@ impl Shared {
                     error => error.to_string(),
                 };
                 if matches!(error, Error::Protocol(_)) {
+                    self.admission.turn(|turned| turned.rules += 1);
                     connection.close(Closing::Rules.into(), reason.as_bytes());
                 } else {
                     // the client hears it where it still hears anything
@@ -314,6 +288,45 @@ impl Shared {
                 let goes_on = matches!(error, Error::Refused(_) | Error::Files(_));
                 let Some(visit) = visit.as_ref().filter(|_| goes_on) else { return Err(error) };
                 tracing::debug!("{} is refused: {error}", visit.guest.name());
+            }
+        }
+    }
+
+    /// Waits for the turn of a handshake, then for its end.
+    async fn shake(
+        &self,
+        incoming: Incoming,
+        waiting: Waiting,
+    ) -> Result<(Place, Turn, Connection), Error> {
+        let late = |_| {
+            self.admission.turn(|turned| turned.slow += 1);
+            Error::Lost("its handshake takes too long".to_owned())
+        };
+        let turn = match tokio::time::timeout(HANDSHAKE, waiting.turn()).await {
+            Ok(turn) => turn,
+            Err(elapsed) => {
+                incoming.refuse();
+                return Err(late(elapsed));
+            }
+        };
+        let Some((place, turn)) = turn else {
+            incoming.refuse();
+            return Err(Error::Lost("the server ends".to_owned()));
+        };
+        let shaken = match incoming.accept() {
+            Ok(shaking) => tokio::time::timeout(HANDSHAKE, shaking).await,
+            Err(error) => Ok(Err(error)),
+        };
+        match shaken {
+            Ok(Ok(connection)) => Ok((place, turn, connection)),
+            Ok(Err(error)) => {
+                self.admission.turn(|turned| turned.failed += 1);
+                turn.fail(place);
+                Err(error.into())
+            }
+            Err(elapsed) => {
+                turn.fail(place);
+                Err(late(elapsed))
             }
         }
     }
@@ -375,6 +388,7 @@ struct Request<'a> {
     client: &'a Guest,
     claims: &'a All,
     lanes: Option<&'a Port>,
+    windows: &'a Windows,
     speaker: &'a mut Speaker,
     hearer: &'a mut Hearer,
 }
@@ -382,6 +396,8 @@ struct Request<'a> {
 impl Request<'_> {
     async fn answer(&mut self, request: Message, next_id: &mut u64) -> Result<(), Error> {
         self.speaker.flush().await?;
+        let moves = !matches!(request, Message::List { .. });
+        let _open = moves.then(|| self.windows.open(self.connection));
         let summary = match request {
             Message::Put { to, rename, fsync, lanes } => {
                 self.put(to, rename, fsync, lanes.as_ref()).await?
@@ -554,74 +570,4 @@ fn listed(path: RelPath, seen: &Seen) -> Listed {
         What::Pipe | What::Socket | What::Device => ListedKind::Other,
     };
     Listed { path, kind, size: seen.size, mode: seen.mode, mtime: seen.mtime }
-}
-
-/// A place among the connections of an address, until it is dropped.
-struct Place {
-    addresses: Arc<Mutex<HashMap<IpAddr, usize>>>,
-    address: IpAddr,
-}
-
-impl Place {
-    fn take(
-        addresses: &Arc<Mutex<HashMap<IpAddr, usize>>>,
-        address: IpAddr,
-        most: usize,
-    ) -> Option<Self> {
-        let address = network(address);
-        let mut counts = addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(address).or_default();
-        if *count >= most {
-            return None;
-        }
-        *count += 1;
-        drop(counts);
-        Some(Self { addresses: Arc::clone(addresses), address })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counts = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.address);
-            }
-        }
-    }
-}
-
-/// What one customer of a provider has: an address of IPv4, a /64 of IPv6.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let octets = address.octets();
-            let mut network = [0; 16];
-            network[..8].copy_from_slice(&octets[..8]);
-            Ipv6Addr::from(network).into()
-        }
-        v4 => v4,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_has_so_many_places_and_gives_them_back() {
-        let addresses = Arc::default();
-        let take = |address: &str| Place::take(&addresses, address.parse().expect(address), 2);
-        let one = take("192.0.2.1").expect("a place");
-        let two = take("::ffff:192.0.2.1").expect("the same address, written for IPv6");
-        assert!(take("192.0.2.1").is_none());
-        let other = take("2001:db8::1:2").expect("another address");
-        let sister = take("2001:db8::9").expect("of the same /64");
-        assert!(take("2001:db8::").is_none());
-        drop(one);
-        let again = take("192.0.2.1").expect("it was given back");
-        drop((two, other, sister, again));
-        assert!(addresses.lock().expect("nobody panicked").is_empty());
-    }
 }

@@ -40,9 +40,11 @@ const WINDOW_OF_STRANGERS: u32 = 128 << 10;
 const STREAM_WINDOW: u32 = 8 << 20;
 /// And on all streams of a connection: the most memory that one peer can fill here.
 /// 1 Gbit/s at 130 ms.
-const WINDOW: u32 = 16 << 20;
+pub(crate) const WINDOW: u32 = 16 << 20;
+/// The same on a server, of a client that moves nothing: a message fits.
+pub(crate) const QUIET_WINDOW: u32 = 2 << 20;
 /// Data streams at once; a sender uses fewer.
-const DATA_STREAMS: u32 = 16;
+pub(crate) const DATA_STREAMS: u32 = 16;
 /// What the kernel is asked to keep of datagrams that wait, in octets.
 const SOCKET_BUFFER: usize = 4 << 20;
 
@@ -213,16 +215,18 @@ fn server_config(identity: &Identity, door: Arc<Door>) -> Result<ServerConfig, E
     // one request at a time: what comes on data streams belongs to it
     transport
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .send_window(u64::from(QUIET_WINDOW))
         .receive_window(VarInt::from_u32(WINDOW_OF_STRANGERS));
     config.transport_config(Arc::new(transport));
     // before a client has shown who it is: so many wait, and so much is kept of each
-    config.max_incoming(256).incoming_buffer_size(64 << 10).incoming_buffer_size_total(4 << 20);
+    config.max_incoming(1024).incoming_buffer_size(64 << 10).incoming_buffer_size_total(4 << 20);
     Ok(config)
 }
 
-/// Lets a client that was let in send as much as any.
+/// Lets a client that was let in say what it wants.
 pub(crate) fn widen(connection: &Connection) {
-    connection.set_receive_window(VarInt::from_u32(WINDOW));
+    connection.set_receive_window(VarInt::from_u32(QUIET_WINDOW));
 }
 
 fn transport() -> TransportConfig {

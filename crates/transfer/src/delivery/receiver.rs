@@ -529,11 +529,13 @@ impl Worker {
     /// Says what lies here of a file.
     fn have(&self, id: u64, begun: Begun) -> Result<Arc<Incoming>, files::Error> {
         let Begun { mut partial, claim } = begun;
-        let spans = partial.spans();
         let (mut first_span, mut values) = (0, Vec::new());
-        for span in 0..spans.count() {
+        let mut next = partial.next_present(0)?;
+        while let Some(span) = next {
             let value = partial.present(span)?;
-            if !values.is_empty() && (value.is_none() || values.len() == MOST_VALUES) {
+            next = partial.next_present(span + 1)?;
+            let is_behind = first_span + values.len() as u64 != span;
+            if !values.is_empty() && (value.is_none() || is_behind || values.len() == MOST_VALUES) {
                 let values = std::mem::take(&mut values);
                 self.say(Message::Have { id, first_span, values, last: false });
             }
@@ -718,20 +720,22 @@ async fn take_piece(
     let (mut offset, mut left) = (header.offset, header.len);
     while left > 0 {
         let want = usize::try_from(left.min(SPAN_OCTETS)).unwrap_or(usize::MAX);
-        buffer.resize(want, 0);
-        frame.resize(if zstd { frame_len(&mut stream, want).await? } else { want }, 0);
+        let len = if zstd { frame_len(&mut stream, want).await? } else { want };
         // what is as long as the span is no frame
-        let is_frame = frame.len() < want;
+        let is_frame = len < want;
         let room = if is_frame { &mut frame } else { &mut buffer };
-        if !fill(&mut stream, &shared.pace, room).await? {
+        if !fill(&mut stream, &shared.pace, room, len).await? {
             // the sender cannot go on with it, and says why elsewhere
             return Ok(());
         }
-        let saved = (want - frame.len()) as u64;
+        let saved = (want - len) as u64;
         let writing = Arc::clone(&incoming);
         let write = move || {
-            if is_frame && expand(&frame, &mut buffer).is_err() {
-                return (None, buffer, frame);
+            if is_frame {
+                buffer.resize(want, 0);
+                if expand(&frame, &mut buffer).is_err() {
+                    return (None, buffer, frame);
+                }
             }
             (Some(writing.partial.write_at(offset, &buffer)), buffer, frame)
         };
@@ -773,15 +777,22 @@ async fn frame_len(stream: &mut RecvStream, span: usize) -> Result<usize, Error>
     }
 }
 
-/// Fills the room, no faster than it may. Whether the sender goes on with it.
-async fn fill(stream: &mut RecvStream, pace: &Pace, room: &mut [u8]) -> Result<bool, Error> {
-    let mut filled = 0;
-    while filled < room.len() {
-        let most = pace.slice(room.len() - filled);
-        match stream.read(&mut room[filled..filled + most]).await {
-            Ok(Some(octets)) => {
-                filled += octets;
-                pace.take(octets).await;
+/// Fills the room with so many octets, no faster than it may. Whether the sender goes
+/// on with it.
+async fn fill(
+    stream: &mut RecvStream,
+    pace: &Pace,
+    room: &mut Vec<u8>,
+    len: usize,
+) -> Result<bool, Error> {
+    // memory is filled by what came, not by what was announced
+    room.clear();
+    room.reserve_exact(len);
+    while room.len() < len {
+        match stream.read_chunk(pace.slice(len - room.len()), true).await {
+            Ok(Some(chunk)) => {
+                room.extend_from_slice(&chunk.bytes);
+                pace.take(chunk.bytes.len()).await;
             }
             Ok(None) => return Err(Error::Protocol("a piece of a file has no end".to_owned())),
             Err(quinn::ReadError::Reset(_)) => return Ok(false),

@@ -70,6 +70,22 @@ impl Excludes {
         &self.patterns
     }
 
+    /// Whether a name is excluded, or a directory above it.
+    #[must_use]
+    pub fn cover(&self, path: &RelPath, is_directory: bool) -> bool {
+        if self.patterns.is_empty() {
+            return false;
+        }
+        let mut above = path.parent();
+        while let Some(directory) = above {
+            if self.matches(&directory, true) {
+                return true;
+            }
+            above = directory.parent();
+        }
+        self.matches(path, is_directory)
+    }
+
     /// Whether a name, taken from the top of the tree, is excluded. The
     /// directories above it are not.
     #[must_use]
@@ -115,6 +131,10 @@ mod tests {
             assert!(!matches(pattern, path, false), "{pattern}");
         }
         assert!(matches("build/", b"a/build", true));
+        let within = RelPath::parse(b"a/build/b/c").expect("a path");
+        let build = excludes(&["build/"]);
+        assert!(build.cover(&within, false) && !build.matches(&within, false));
+        assert!(!build.cover(&RelPath::parse(b"a/build").expect("a path"), false));
         let but = excludes(&["*.o", "!keep.o"]);
         let path = |name: &[u8]| RelPath::parse(name).expect("a path");
         assert!(but.matches(&path(b"a/x.o"), false) && !but.matches(&path(b"a/keep.o"), false));

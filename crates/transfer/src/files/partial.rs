@@ -164,6 +164,15 @@ impl Partial {
         self.find(span).map_err(|why| self.error("resumed", why))
     }
 
+    /// The first span from `from` on that may be [`Self::present`]. Holes are passed
+    /// over: a file may be offered that has more spans than anybody can ask for.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn next_present(&self, from: u64) -> Result<Option<u64>, Error> {
+        self.next(from).map_err(|why| self.error("resumed", why))
+    }
+
     /// Writes octets to their place, in whatever order they come. Those that
     /// came before are not written again: says how many were. Pieces of 64 KiB and
     /// more that begin where others ended are hashed from `octets`; smaller ones are
@@ -232,6 +241,19 @@ impl Partial {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self, from: u64) -> Result<Option<u64>, Why> {
+        let Some(range) = self.spans.range(from) else { return Ok(None) };
+        if self.old.as_ref().is_some_and(|(_, size)| range.end <= *size) {
+            return Ok(Some(from));
+        }
+        if self.is_blank.load(Relaxed) {
+            return Ok(None);
+        }
+        let data = content::next_data(&self.file, range.start).map_err(Why::of)?;
+        let span = data.map(|data| data.start / SPAN_OCTETS);
+        Ok(span.filter(|span| *span < self.spans.count()))
     }
 
     fn find(&mut self, span: u64) -> Result<Option<ChainingValue>, Why> {

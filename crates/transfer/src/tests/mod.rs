@@ -2,6 +2,7 @@
 
 mod delivery;
 mod faults;
+mod hostile;
 mod lanes;
 mod rate;
 mod resume;

@@ -426,16 +426,9 @@ fn a_stranger_can_fill_little_of_the_servers_memory() {
         let server = ground.start();
         let tls = client_tls(&ground).with_no_client_auth();
         let (_endpoint, connection) = reach(&server, tls).await.expect("a connection");
-        let mut stream = connection.open_uni().await.expect("a stream");
-        let mut written = 0;
-        let writing = async {
-            loop {
-                written += stream.write(&[0; 4096]).await.expect("it is still there");
-            }
-        };
         let patience = std::time::Duration::from_millis(300);
-        assert!(tokio::time::timeout(patience, writing).await.is_err());
-        assert!(written <= 128 << 10, "{written}");
+        let opened = tokio::time::timeout(patience, connection.open_uni()).await;
+        assert!(opened.is_err(), "a stranger has no streams for data");
     });
 }
 

@@ -87,6 +87,11 @@ impl Worker {
         kind: Kind,
     ) -> Result<Option<Kind>, Error> {
         let Some(sync) = &self.sync else { return Ok(Some(kind)) };
+        // a sender must not write where this side said that it leaves all alone
+        // (rsync's did, CVE-2022-29154)
+        if sync.excludes.cover(path, matches!(kind, Kind::Directory { .. })) {
+            return Err(Error::Protocol(format!("it sends {path}, which is excluded")));
+        }
         let (dry_run, is_missing) = (sync.dry_run, sync.is_missing);
         let sent = match &kind {
             Kind::Directory { mode, .. } => Sent::Directory { mode: *mode },

@@ -1,0 +1,307 @@
+//! Peers that flood, dawdle and lie: each is turned away or bounded, what was done is
+//! named, and others go on.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use headroom_transfer_proto::message::{DataHeader, Kind, MOST_OPEN_FILES, Message, Time};
+use headroom_transfer_proto::path::RelPath;
+use quinn::{Connection, Endpoint};
+
+use super::*;
+use crate::control::{Hearer, Speaker, hello};
+use crate::server::Turned;
+use crate::session::{self, Proves};
+use crate::trust::Pins;
+
+const MTIME: Time = Time { seconds: 1_700_000_000, nanoseconds: 0 };
+/// Nothing happens for so long: something waits.
+const A_WHILE: Duration = Duration::from_millis(300);
+
+/// A client that does what it wants.
+struct Raw {
+    _endpoint: Endpoint,
+    connection: Connection,
+}
+
+impl Raw {
+    async fn connect(ground: &Ground, server: &Server) -> Self {
+        let pins = Pins::Keys(vec![ground.server.public()]);
+        let connected =
+            session::connect(&host(server), &ground.client, Proves::InHandshake, pins, None).await;
+        let (endpoint, connection) = connected.expect("a connection");
+        Self { _endpoint: endpoint, connection }
+    }
+
+    /// Begins a request.
+    async fn ask(&self, request: Message) -> (Speaker, Hearer) {
+        let (send, receive) = self.connection.open_bi().await.expect("a stream");
+        let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+        speaker.add(&hello(None)).await.expect("it is open");
+        speaker.say(&request).await.expect("it is open");
+        hearer.greeting().await.expect("a greeting");
+        let answer = hearer.expect().await.expect("an answer");
+        assert!(matches!(answer, Message::Accepted { .. }), "{answer:?}");
+        (speaker, hearer)
+    }
+
+    async fn put(&self) -> (Speaker, Hearer) {
+        self.ask(Message::Put { to: None, rename: false, fsync: false, lanes: None }).await
+    }
+
+    /// Why the server ends the connection.
+    async fn end(&self) -> String {
+        self.connection.closed().await.to_string()
+    }
+}
+
+fn file(id: u64, name: &str, size: u64) -> Message {
+    let path = RelPath::parse(name.as_bytes()).expect("a name");
+    Message::Entry {
+        id,
+        path,
+        kind: Kind::File { size, mode: 0o644, mtime: MTIME, inline: None, hash: None },
+    }
+}
+
+/// An honest client comes, puts a file and fetches it.
+async fn assert_others_go_on(ground: &Ground, server: &Server) {
+    let honest = content(300_000);
+    write(&ground.here("honest"), &honest);
+    let mut client = ground.connect(server).await.expect("a connection");
+    let put = client.put(&[ground.here("honest")], b"", false, Arc::new(())).await;
+    assert_eq!(put.expect("it is sent").stored, 1);
+    let got = client.get(&[b"honest".to_vec()], &ground.here("back"), false, Arc::new(())).await;
+    assert_eq!(got.expect("it is fetched").stored, 1);
+    assert_eq!(std::fs::read(ground.here("back")).expect("a file"), honest);
+    client.close().await;
+}
+
+async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("never: {what}");
+}
+
+/// First packets of clients that never answer, each from a port of its own.
+fn knock(server: &Server, from: [u8; 4], count: usize) -> Vec<UdpSocket> {
+    let ear = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    ear.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
+    let config = session::quic_client(
+        rustls::ClientConfig::builder_with_provider(crate::trust::provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("TLS 1.3")
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth(),
+    );
+    let config = config.expect("QUIC");
+    let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).expect("a port");
+    let to = server.address().expect("an address");
+    (0..count)
+        .map(|_| {
+            let connecting = endpoint
+                .connect_with(config.clone(), ear.local_addr().expect("an address"), "localhost")
+                .expect("it begins");
+            // the first packet of it, and perhaps of one before
+            let mut packet = [0; 2048];
+            let len = tokio::task::block_in_place(|| ear.recv(&mut packet)).expect("a packet");
+            drop(connecting);
+            let socket = UdpSocket::bind((std::net::Ipv4Addr::from(from), 0)).expect("a port");
+            socket.send_to(&packet[..len], to).expect("it is sent");
+            socket
+        })
+        .collect()
+}
+
+#[test]
+fn a_flood_of_first_packets_leaves_nothing_and_others_come_in() {
+    let ground = Ground::new();
+    run(async {
+        let mut options = ground.options();
+        options.limits.unvalidated = 8;
+        let server = start(&ground.server, options);
+        let _sockets = knock(&server, [127, 0, 0, 1], 200);
+        wait_until("they are asked", || server.turned().unproven >= 40).await;
+        assert!(server.connections() <= 16, "{} connections", server.connections());
+        assert_others_go_on(&ground, &server).await;
+    });
+}
+
+#[test]
+fn handshakes_that_never_end_take_no_turns_from_other_addresses() {
+    let ground = Ground::new();
+    run(async {
+        let mut options = ground.options();
+        options.limits.handshakes = 4;
+        options.limits.handshakes_of_address = 2;
+        options.limits.unvalidated = 1000;
+        let server = start(&ground.server, options);
+        let _sockets = knock(&server, [127, 0, 0, 2], 30);
+        wait_until("they take their turns", || server.connections() >= 2).await;
+        for _ in 0..5 {
+            assert_others_go_on(&ground, &server).await;
+        }
+        // those that waited for their turn and those that had it are told apart from others
+        let gone = || server.turned().slow + server.turned().failed;
+        wait_until("they are given up", || gone() >= 2).await;
+    });
+}
+
+#[test]
+fn an_address_has_no_more_connections_than_it_may_have() {
+    let ground = Ground::new();
+    run(async {
+        let mut options = ground.options();
+        options.limits.of_address = 2;
+        let server = start(&ground.server, options);
+        let one = Raw::connect(&ground, &server).await;
+        let _two = Raw::connect(&ground, &server).await;
+        let refused = ground.connect(&server).await;
+        assert!(refused.is_err(), "a third came in");
+        assert_eq!(server.turned(), Turned { crowded: 1, ..Turned::default() });
+        one.connection.close(0u32.into(), b"");
+        wait_until("it is gone", || server.connections() < 2).await;
+        let mut again = ground.connect(&server).await;
+        // its place is given back a moment after the connection
+        for _ in 0..100 {
+            if again.is_ok() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            again = ground.connect(&server).await;
+        }
+        again.expect("there is room again");
+    });
+}
+
+#[test]
+fn a_client_that_says_half_a_word_is_sent_away() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let raw = Raw::connect(&ground, &server).await;
+        let (mut send, _receive) = raw.connection.open_bi().await.expect("a stream");
+        send.write_all(&[0, 0]).await.expect("it is open");
+        assert_others_go_on(&ground, &server).await;
+        let reason = raw.end().await;
+        assert!(reason.contains("does not say what it wants"), "{reason}");
+        assert_eq!(server.turned().rules, 1);
+    });
+}
+
+#[test]
+fn data_streams_are_for_those_who_were_let_put() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let raw = Raw::connect(&ground, &server).await;
+        let opened = tokio::time::timeout(A_WHILE, raw.connection.open_uni()).await;
+        assert!(opened.is_err(), "nothing was asked yet");
+        let (mut speaker, mut hearer) = raw.put().await;
+        speaker.say(&file(1, "a", 30 << 20)).await.expect("it is open");
+        assert!(matches!(hearer.expect().await, Ok(Message::Have { id: 1, last: true, .. })));
+        // all that there may be, each with a header and nothing behind it
+        let mut head = Vec::new();
+        DataHeader { id: 1, offset: 0, len: 30 << 20, zstd: None }
+            .frame(&mut head)
+            .expect("a header");
+        let mut streams = Vec::new();
+        while let Ok(stream) = tokio::time::timeout(A_WHILE, raw.connection.open_uni()).await {
+            let mut stream = stream.expect("a stream");
+            stream.write_all(&head).await.expect("it is open");
+            streams.push(stream);
+        }
+        assert_eq!(streams.len(), session::DATA_STREAMS as usize);
+        assert_others_go_on(&ground, &server).await;
+    });
+}
+
+#[test]
+fn answers_that_nobody_hears_stop_the_offers() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let raw = Raw::connect(&ground, &server).await;
+        raw.connection.set_receive_window(4096u32.into());
+        let (mut speaker, _hearer) = raw.put().await;
+        // each is refused at length, for its directory is missing
+        let name = [b"missing".to_vec(), vec![b'x'; 250], vec![b'y'; 250], vec![b'z'; 250]];
+        let path = RelPath::parse(&name.join(&b'/')).expect("a name");
+        let mut is_heard = true;
+        for id in 0..200_000 {
+            let kind = Kind::Symlink { target: b"x".to_vec() };
+            let link = Message::Entry { id, path: path.clone(), kind };
+            let said = tokio::time::timeout(Duration::from_secs(2), speaker.add(&link)).await;
+            is_heard = said.is_ok();
+            if !is_heard {
+                break;
+            }
+        }
+        assert!(!is_heard, "all of them were taken");
+        assert_others_go_on(&ground, &server).await;
+    });
+}
+
+#[test]
+fn more_files_than_may_be_open_are_against_the_rules() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let raw = Raw::connect(&ground, &server).await;
+        let (mut speaker, _hearer) = raw.put().await;
+        for id in 0..=MOST_OPEN_FILES as u64 {
+            speaker.say(&file(id, &format!("f{id}"), 1 << 20)).await.expect("it is open");
+        }
+        let reason = raw.end().await;
+        assert!(reason.contains("more than 64 files"), "{reason}");
+        wait_until("it is counted", || server.turned().rules == 1).await;
+        assert_others_go_on(&ground, &server).await;
+    });
+}
+
+#[test]
+fn a_size_that_is_a_lie_costs_nothing() {
+    // where files may have any size
+    let memory = Path::new("/dev/shm");
+    let Ok(folder) = tempfile::tempdir_in(memory) else { return };
+    let ground = Ground::new();
+    run(async {
+        let mut options = ground.options();
+        options.root = folder.path().to_owned();
+        let server = start(&ground.server, options);
+        let raw = Raw::connect(&ground, &server).await;
+        let (mut speaker, mut hearer) = raw.put().await;
+        for (id, size) in [(1, u64::MAX), (2, i64::MAX as u64), (3, 1 << 50), (4, 100_000)] {
+            speaker.say(&file(id, &format!("f{id}"), size)).await.expect("it is open");
+            match hearer.expect().await.expect("an answer") {
+                Message::Have { id: answered, last: true, values, .. } => {
+                    assert!(answered == id && values.is_empty());
+                }
+                Message::Failed { id: answered, reason } => {
+                    assert!(answered == id && id < 4, "{reason}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        // and more of it than it has
+        let mut head = Vec::new();
+        DataHeader { id: 4, offset: 1 << 20, len: u64::MAX, zstd: None }
+            .frame(&mut head)
+            .expect("a header");
+        let mut stream = raw.connection.open_uni().await.expect("a stream");
+        stream.write_all(&head).await.expect("it is open");
+        let more = tokio::time::timeout(Duration::from_secs(20), async {
+            while stream.write_all(&[7; 1 << 16]).await.is_ok() {}
+        });
+        more.await.expect("the stream is stopped");
+        let Message::Failed { id: 4, reason } = hearer.expect().await.expect("an answer") else {
+            panic!("it was stored");
+        };
+        assert!(reason.contains("f4"), "{reason}");
+        assert_others_go_on(&ground, &server).await;
+    });
+}
