@@ -117,7 +117,7 @@ impl Service for Headroom {
         let headroom = site.host.headroom.display().to_string();
         let mut argv = vec![headroom, what.to_owned(), "--json".to_owned()];
         if self.carrier == Carrier::Streams {
-            argv.extend(STREAMS.map(str::to_owned));
+            argv.push("--streams".to_owned());
         }
         argv.extend(["--identity".to_owned(), key.display().to_string()]);
         argv.extend(["--fingerprint".to_owned(), fingerprint, from, to]);
@@ -140,16 +140,13 @@ impl Service for Headroom {
             (
                 "carrier",
                 match self.carrier {
-                    Carrier::Own => "the program's choice",
+                    Carrier::Own => "lanes where they pass, else QUIC streams",
                     Carrier::Streams => "QUIC streams",
                 },
             ),
         ]
     }
 }
-
-/// What puts all data on streams.
-const STREAMS: [&str; 0] = [];
 
 /// The public key of that file, which is made where it is missing, and its fingerprint.
 fn identity(site: &Site<'_>, file: &str) -> Result<(String, String)> {
