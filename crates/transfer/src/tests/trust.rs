@@ -320,7 +320,13 @@ async fn ask(connection: &quinn::Connection, messages: &[Message]) -> Result<Mes
     }
     speaker.flush().await?;
     hearer.greeting().await?;
-    hearer.expect().await
+    let answer = hearer.expect().await?;
+    // who goes before the listing's end ends the connection
+    let mut is_end = !matches!(answer, Message::Accepted { .. });
+    while !is_end {
+        is_end = matches!(hearer.expect().await?, Message::Listing { last: true, .. });
+    }
+    Ok(answer)
 }
 
 const LOOK: Message = Message::List { path: None };
