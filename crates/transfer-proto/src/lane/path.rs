@@ -363,6 +363,7 @@ mod tests {
         let (_, path) = paths.poll(Duration::ZERO, TIMEOUT, LEN).expect("a challenge");
         let answer = Path { challenge: None, response: path.challenge };
         paths.answer(Duration::ZERO, address(1), &answer).expect("validated");
+        paths.confirm();
         paths.received(address(2), 100 * LEN, true);
         let mut challenges = 0;
         while let Some(at) = paths.timeout(TIMEOUT, LEN) {
