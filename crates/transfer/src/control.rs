@@ -43,9 +43,13 @@ impl Speaker {
         self.flush().await
     }
 
-    /// Writes what waits.
+    /// Writes what waits. Who listens no more has heard enough, as a receiver when the
+    /// last of its files has failed, or says why itself: it is no error here.
     pub(crate) async fn flush(&mut self) -> Result<(), Error> {
-        self.stream.write_all(&self.out).await?;
+        match self.stream.write_all(&self.out).await {
+            Ok(()) | Err(quinn::WriteError::Stopped(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
         self.out.clear();
         Ok(())
     }
