@@ -253,20 +253,21 @@ impl Target for LaneTarget {
 
     fn write(&self, offset: u64, octets: &[u8]) {
         let Some(incoming) = self.incoming.upgrade() else { return };
+        let writing = Writing::begin(&incoming);
         let written = incoming.partial.write_at(offset, octets);
-        let is_whole = incoming.is_whole();
-        drop(incoming);
+        if let Ok(octets) = written {
+            self.shared.counts.add(|counts| {
+                counts.moved += octets;
+                counts.on_lanes += octets;
+            });
+            self.shared.observer.event(Event::Moved { octets });
+        }
+        drop(writing);
         let news = match written {
-            Ok(octets) => {
-                self.shared.counts.add(|counts| {
-                    counts.moved += octets;
-                    counts.on_lanes += octets;
-                });
-                self.shared.observer.event(Event::Moved { octets });
-                is_whole.then_some(ToDo::Came(self.id))
-            }
+            Ok(_) => incoming.is_whole().then_some(ToDo::Came(self.id)),
             Err(error) => Some(ToDo::Broken(self.id, error)),
         };
+        drop(incoming);
         if let Some(news) = news
             && let Some(to_do) = self.to_do.upgrade()
         {
@@ -282,12 +283,31 @@ struct Incoming {
     _claim: Option<Claim>,
     /// Octets that come, of whole spans; [`u64::MAX`] until the sender has said it.
     sealed: AtomicU64,
+    /// Those who write to it and have not counted what they wrote.
+    writing: AtomicU64,
 }
 
 impl Incoming {
-    /// Whether all came that the sender says it has sent.
+    /// Whether all came that the sender says it has sent, and is counted. Who writes
+    /// asks again when it has done that.
     fn is_whole(&self) -> bool {
-        self.partial.came() >= self.sealed.load(SeqCst)
+        self.writing.load(SeqCst) == 0 && self.partial.came() >= self.sealed.load(SeqCst)
+    }
+}
+
+/// Somebody writes to a file, and counts it.
+struct Writing<'a>(&'a Incoming);
+
+impl<'a> Writing<'a> {
+    fn begin(incoming: &'a Incoming) -> Self {
+        incoming.writing.fetch_add(1, SeqCst);
+        Self(incoming)
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.0.writing.fetch_sub(1, SeqCst);
     }
 }
 
@@ -546,8 +566,12 @@ impl Worker {
                 values.push(value);
             }
         }
-        let incoming =
-            Arc::new(Incoming { partial, _claim: claim, sealed: AtomicU64::new(u64::MAX) });
+        let incoming = Arc::new(Incoming {
+            partial,
+            _claim: claim,
+            sealed: AtomicU64::new(u64::MAX),
+            writing: AtomicU64::new(0),
+        });
         self.shared.open().insert(id, Arc::clone(&incoming));
         self.say(Message::Have { id, first_span, values, last: true });
         Ok(incoming)
@@ -739,6 +763,7 @@ async fn take_piece(
             }
             (Some(writing.partial.write_at(offset, &buffer)), buffer, frame)
         };
+        let counting = Writing::begin(&incoming);
         let (written, used, frame_used) =
             spawn_blocking(write).await.map_err(|error| Error::task(&error))?;
         (buffer, frame) = (used, frame_used);
@@ -755,6 +780,7 @@ async fn take_piece(
             counts.moved += octets;
             counts.saved += saved;
         });
+        drop(counting);
         shared.observer.event(Event::Moved { octets });
         if saved > 0 {
             shared.observer.event(Event::Saved { octets: saved });
