@@ -24,7 +24,7 @@ use crate::door::{Door, Guest, Who};
 use crate::error::{Closing, Error};
 use crate::files::{self, Excludes, Root, Seen, What};
 use crate::identity::Identity;
-use crate::lanes::{Carrier, Port};
+use crate::lanes::{Carrier, Names, Port};
 pub use crate::named::Named;
 use crate::proof;
 use crate::rate::{OfClient, Rates};
@@ -227,7 +227,7 @@ impl Shared {
         }
         // who has not said yet who they are is counted with those who do that now
         let mut handshake = visit.is_none().then_some(handshake);
-        let mut next_id = 0;
+        let (mut next_id, mut names) = (0, Names::default());
         loop {
             let accepted = match &visit {
                 Some(_) => connection.accept_bi().await,
@@ -260,6 +260,7 @@ impl Shared {
                         client: &visit.guest,
                         claims: &self.claims,
                         lanes: self.lanes.as_ref(),
+                        names: &mut names,
                         windows: &self.windows,
                         speaker: &mut speaker,
                         hearer: &mut hearer,
@@ -388,6 +389,7 @@ struct Request<'a> {
     client: &'a Guest,
     claims: &'a All,
     lanes: Option<&'a Port>,
+    names: &'a mut Names,
     windows: &'a Windows,
     speaker: &'a mut Speaker,
     hearer: &'a mut Hearer,
@@ -515,9 +517,9 @@ impl Request<'_> {
     }
 
     /// Takes lanes, if the client offers some and they are allowed here.
-    fn accept(&self, offer: Option<&LanesOffer>) -> (Option<LanesAnswer>, Option<Carrier>) {
+    fn accept(&mut self, offer: Option<&LanesOffer>) -> (Option<LanesAnswer>, Option<Carrier>) {
         let accepted = offer.zip(self.lanes);
-        accepted.and_then(|(offer, port)| port.accept(offer, self.connection)).unzip()
+        accepted.and_then(|(offer, port)| port.accept(offer, self.connection, self.names)).unzip()
     }
 
     async fn list(&mut self, path: Option<RelPath>) -> Result<(), Error> {

@@ -213,14 +213,14 @@ impl Carrier {
     /// Gives a part to be sent.
     pub(crate) fn give(&self, part: Part) -> Result<(), Closed> {
         if self.feed.give(part)? {
-            self.command(Command::Fed(self.agreed.lane));
+            self.command(Command::Fed(self.agreed.lane, Arc::clone(&self.feed)));
         }
         Ok(())
     }
 
     /// Sends nothing more of a file.
     pub(crate) fn forget(&self, file: u32) {
-        self.command(Command::Forget(self.agreed.lane, file));
+        self.command(Command::Forget(self.agreed.lane, Arc::clone(&self.feed), file));
     }
 
     /// Waits until it is given up, for what did not arrive.
@@ -245,7 +245,7 @@ impl Carrier {
 impl Drop for Carrier {
     fn drop(&mut self) {
         self.feed.close(Vec::new());
-        self.command(Command::Close(self.agreed.lane));
+        self.command(Command::Close(self.agreed.lane, Arc::clone(&self.feed)));
     }
 }
 

@@ -12,6 +12,7 @@ use headroom_netio::{Inbox, UdpSocket, Wake, wait_readable};
 use headroom_transfer_proto::lane::{HEADER_LEN, Header, LaneId};
 
 use super::Dropped;
+use super::feed::Feed;
 use super::flow::Flow;
 use super::store::Store;
 
@@ -28,14 +29,15 @@ const SWEEP: Duration = Duration::from_millis(250);
 /// ECN-capable transport (RFC 3168): who is congested marks instead of dropping.
 const ECT: u8 = 2;
 
-/// Something for the thread.
+/// Something for the thread. A lane's name is known to whoever sees its packets: only
+/// who has opened it can say anything of it, and is known by its feed.
 pub(super) enum Command {
     Open(Box<Flow>),
-    Close(LaneId),
+    Close(LaneId, Arc<Feed>),
     /// There is something to send where there was nothing.
-    Fed(LaneId),
+    Fed(LaneId, Arc<Feed>),
     /// Nothing more of a file is to be sent.
-    Forget(LaneId, u32),
+    Forget(LaneId, Arc<Feed>, u32),
 }
 
 /// A thread with its socket. It ends when this is dropped.
@@ -204,19 +206,29 @@ impl Loop {
         for command in commands {
             match command {
                 Command::Open(flow) => self.open(flow, turn),
-                Command::Close(lane) => self.close(lane),
-                Command::Fed(lane) => turn.extend(self.slots.get(&lane)),
-                Command::Forget(lane, file) => {
-                    if let Some(slot) = self.slots.get(&lane)
-                        && let Some(flow) = &mut self.flows[*slot]
+                Command::Close(lane, feed) => {
+                    if self.slot_of(lane, &feed).is_some() {
+                        self.close(lane);
+                    }
+                }
+                Command::Fed(lane, feed) => turn.extend(self.slot_of(lane, &feed)),
+                Command::Forget(lane, feed, file) => {
+                    if let Some(slot) = self.slot_of(lane, &feed)
+                        && let Some(flow) = &mut self.flows[slot]
                     {
                         flow.forget(file);
-                        turn.push(*slot);
+                        turn.push(slot);
                     }
                 }
             }
         }
         if self.shared.ended.load(Ordering::Acquire) { Err(()) } else { Ok(()) }
+    }
+
+    /// The lane, if it is whose feed this is.
+    fn slot_of(&self, lane: LaneId, feed: &Arc<Feed>) -> Option<usize> {
+        let slot = *self.slots.get(&lane)?;
+        self.flows[slot].as_ref().filter(|flow| Arc::ptr_eq(&flow.feed, feed)).map(|_| slot)
     }
 
     fn open(&mut self, flow: Box<Flow>, turn: &mut Vec<usize>) {

@@ -45,7 +45,7 @@ pub(super) struct Flow {
     pub(super) lane: Lane<Exporter>,
     pub(super) sink: Option<Arc<dyn Sink>>,
     pub(super) seen: Arc<Seen>,
-    feed: Arc<Feed>,
+    pub(super) feed: Arc<Feed>,
     /// Parts that were not sent once as a whole.
     parts: VecDeque<(Part, usize)>,
     sources: HashMap<u32, Arc<dyn Source>>,

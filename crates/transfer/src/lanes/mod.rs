@@ -24,7 +24,7 @@ mod store;
 
 pub(crate) use carrier::{Carrier, Proposal};
 pub(crate) use feed::{PART, Part, Source};
-pub(crate) use port::Port;
+pub(crate) use port::{Names, Port};
 pub(crate) use store::{Sink, Target};
 
 use std::sync::atomic::{AtomicU64, Ordering};

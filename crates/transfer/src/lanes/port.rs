@@ -1,5 +1,6 @@
 //! The server's side: sockets that share QUIC's port, one for each processor.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -20,6 +21,20 @@ const MARK: (u8, u8) = (0xf8, 0x08);
 const NAME_AT: u32 = 12;
 /// More threads than this gain nothing on one port.
 const MOST_SOCKETS: usize = 8;
+
+/// Lanes that one connection may have had; then its files go on streams.
+const MOST_NAMES: usize = 4096;
+
+/// The names of the lanes that a connection has had. Keys follow from them and numbers
+/// begin anew, so a name that came again would seal twice with the same nonces.
+#[derive(Debug, Default)]
+pub(crate) struct Names(HashSet<LaneId>);
+
+impl Names {
+    fn take(&mut self, lane: LaneId) -> Option<LaneId> {
+        (self.0.len() < MOST_NAMES && self.0.insert(lane)).then_some(lane)
+    }
+}
 
 /// The lanes of a server.
 pub(crate) struct Port {
@@ -53,8 +68,9 @@ impl Port {
         &self,
         offer: &LanesOffer,
         connection: &Connection,
+        names: &mut Names,
     ) -> Option<(LanesAnswer, Carrier)> {
-        let lane = LaneId(*offer.lanes.first()?);
+        let lane = names.take(LaneId(*offer.lanes.first()?))?;
         let suite = Suite::choose(&offer.suites)?;
         // the low 32 bits, as the kernel's program has it
         let engine = self.engines.get(lane.0 as u32 as usize % self.engines.len().max(1))?;

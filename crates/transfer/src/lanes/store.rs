@@ -15,6 +15,8 @@ const CHUNK: u64 = 256 << 10;
 const CHUNKS: usize = 256;
 /// Chunks of one lane of which a part came.
 const MOST_OPEN: usize = 512;
+/// Ranges of a chunk that do not join: what comes in more is written as it is.
+const MOST_RANGES: usize = 256;
 /// Chunks that are remembered when they are whole: what comes late again is not
 /// taken for a new one.
 const WHOLE: usize = 256;
@@ -149,6 +151,9 @@ impl Store {
             chunk.touched = now;
             if chunk.is_whole() {
                 self.finish(self.last);
+            } else if chunk.ranges() > MOST_RANGES {
+                let chunk = self.chunks.swap_remove(self.last);
+                self.write(chunk);
             }
             at += len as u64;
             rest = &rest[len..];
@@ -277,6 +282,13 @@ enum NotTaken {
 }
 
 impl Chunk {
+    /// Ranges that are kept in mind.
+    #[inline]
+    fn ranges(&self) -> usize {
+        self.held.as_ref().map_or(0, |(_, ranges)| ranges.len())
+            + self.before.as_ref().map_or(0, Ranges::len)
+    }
+
     #[inline]
     fn is_whole(&self) -> bool {
         let Some((_, ranges)) = &self.held else { return false };
@@ -287,6 +299,58 @@ impl Chunk {
                 ranges.iter().for_each(|range| all.insert(range));
                 all.covers(self.len)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Takes in one file, and notes what is written.
+    #[derive(Default)]
+    struct File(Mutex<Ranges>);
+
+    impl Target for File {
+        fn size(&self) -> u64 {
+            CHUNK
+        }
+
+        fn write(&self, offset: u64, octets: &[u8]) {
+            assert!(octets.iter().all(|octet| *octet == 7), "other octets");
+            let range = offset..offset + octets.len() as u64;
+            self.0.lock().expect("nobody panicked").insert(&range);
+        }
+    }
+
+    struct Files(Arc<File>);
+
+    impl Sink for Files {
+        fn target(&self, file: u32) -> Option<Arc<dyn Target>> {
+            (file == 1).then(|| Arc::clone(&self.0) as Arc<dyn Target>)
+        }
+    }
+
+    #[test]
+    fn scattered_octets_are_written_and_take_little_memory() {
+        let (file, dropped) = (Arc::new(File::default()), Dropped::default());
+        let files = Files(Arc::clone(&file));
+        let mut store = Store::new().expect("a thread");
+        let odd: Vec<u64> = (0..CHUNK).filter(|offset| offset % 2 == 1).collect();
+        for offset in &odd {
+            store.place(Duration::ZERO, (LaneId(1), &files), (1, *offset), &[7], &dropped);
+            assert!(store.chunks.iter().all(|chunk| chunk.ranges() <= MOST_RANGES));
+        }
+        for offset in 0..CHUNK / 2 {
+            store.place(Duration::ZERO, (LaneId(1), &files), (1, offset * 2), &[7], &dropped);
+        }
+        store.flush_idle(IDLE);
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while !file.0.lock().expect("nobody panicked").covers(CHUNK) {
+            assert!(std::time::Instant::now() < deadline, "something is missing");
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use headroom_transfer_proto::message::{Kind, Message, Time};
+use headroom_transfer_proto::message::{Kind, Message, Time, Wanted};
 use headroom_transfer_proto::path::RelPath;
 
 use super::*;
@@ -192,6 +192,31 @@ async fn wait_until(done: impl Fn() -> bool) {
         assert!(start.elapsed() < Duration::from_secs(60), "it does not come");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+#[test]
+fn a_lane_of_a_name_that_came_before_is_not_taken() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let client = ground.connect(&server).await.expect("a connection");
+        let proposal = Proposal::new(client.connection()).expect("names");
+        for is_new in [true, false] {
+            let (send, receive) = client.connection().open_bi().await.expect("a stream");
+            let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+            let path = RelPath::parse(b"missing").ok();
+            let from = vec![Wanted { path, contents: false }];
+            let get = Message::Get { from, compress: None, lanes: Some(proposal.offer()) };
+            for message in [hello(None), get, Message::End { stored: 0, failed: 1 }] {
+                speaker.say(&message).await.expect("it is sent");
+            }
+            hearer.greeting().await.expect("it greets");
+            let answer = hearer.expect().await.expect("an answer");
+            let Message::Accepted { lanes } = answer else { panic!("{answer:?}") };
+            assert_eq!(lanes.is_some(), is_new, "keys and numbers would come again");
+            while hearer.hear().await.expect("it goes on").is_some() {}
+        }
+    });
 }
 
 /// Offers file 1 of so many octets as `put` does, with a lane that is open.
