@@ -125,7 +125,7 @@ pub(crate) struct Moving {
     #[arg(long, value_name = "RATE", value_parser = headroom_units::parse_rate)]
     pub(crate) rate: Option<u64>,
     /// Compress what goes over the network (zstd): auto leaves alone what does not become shorter.
-    /// Worth it where the network is slower than about 2 Gbit/s and the files are text
+    /// Worth it where the network is slower than the processor compresses and the files are text
     #[arg(long, value_enum, value_name = "WHEN", default_value = "never")]
     pub(crate) compress: Compress,
     /// Count a file as stored only when it is written through to the disk
