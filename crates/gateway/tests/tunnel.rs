@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{Gateway, Kind, read};
 use headroom_gateway::host::Command;
-use headroom_testing::{Capture, Host, contains, link, privileged};
+use headroom_testing::{Capture, Host, contains, link, privileged, retried};
 
 const ESP_IN_UDP: Kind =
     Kind { protocol: "esp", mode: "tunnel", udp: true, outer_v6: false, inner_v6: false };
@@ -66,7 +66,7 @@ fn datagram(hosts: &[Host; 2], kind: Kind, len: usize, arrives: bool) {
         assert!(sent.is_ok() || !arrives, "{sent:?}");
     });
     let mut received = vec![0; 65_536];
-    match receiver.recv(&mut received) {
+    match retried(|| receiver.recv(&mut received)) {
         Ok(len) => assert!(arrives && received[..len] == octets, "{len} octets arrived"),
         Err(error) => assert!(!arrives, "nothing arrived: {error}"),
     }
@@ -188,7 +188,7 @@ fn a_reload_under_load_loses_nothing() {
         let mut seen = Vec::new();
         let mut buffer = [0; 64];
         loop {
-            let len = receiver.recv(&mut buffer).expect("a datagram");
+            let len = retried(|| receiver.recv(&mut buffer)).expect("a datagram");
             match <[u8; 4]>::try_from(&buffer[..len]) {
                 Ok(number) => seen.push(u32::from_be_bytes(number)),
                 Err(_) => return seen,

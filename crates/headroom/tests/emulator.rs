@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use common::HEADROOM;
-use headroom_testing::privileged;
+use headroom_testing::{privileged, retried};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
@@ -170,7 +170,10 @@ fn reversed([a, b]: [IpAddr; 2]) -> [IpAddr; 2] {
 /// Datagrams that arrive until nothing has come for half a second.
 fn arrivals(socket: &UdpSocket) -> Vec<Vec<u8>> {
     let mut buffer = vec![0; 65_536];
-    std::iter::from_fn(|| socket.recv(&mut buffer).ok().map(|len| buffer[..len].to_vec())).collect()
+    std::iter::from_fn(|| {
+        retried(|| socket.recv(&mut buffer)).ok().map(|len| buffer[..len].to_vec())
+    })
+    .collect()
 }
 
 /// Sends numbered datagrams and tells which arrive.
@@ -202,10 +205,10 @@ fn what_passes_is_unchanged_and_takes_its_time() {
             let start = Instant::now();
             client.send(&payload).expect("sent");
             let mut buffer = [0; 9000];
-            let got = server.recv(&mut buffer).expect("up");
+            let got = retried(|| server.recv(&mut buffer)).expect("up");
             assert_eq!(buffer[..got], payload);
             server.send(&buffer[..got]).expect("sent");
-            let got = client.recv(&mut buffer).expect("down");
+            let got = retried(|| client.recv(&mut buffer)).expect("down");
             assert_eq!(buffer[..got], payload);
             assert!(start.elapsed() >= Duration::from_millis(25), "{:?}", start.elapsed());
         }

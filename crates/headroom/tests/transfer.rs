@@ -12,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Ground, HEADROOM};
-use headroom_testing::privileged;
+use headroom_testing::{privileged, retried};
 
 /// Longer than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -366,7 +366,7 @@ fn a_server_says_when_it_listens_and_follows_its_keys() {
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     hosts.start();
     let mut word = [0; 64];
-    let octets = socket.recv(&mut word).expect("it says so");
+    let octets = retried(|| socket.recv(&mut word)).expect("it says so");
     assert_eq!(&word[..octets], b"READY=1\n");
 
     // a key that is removed is out, without a restart

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::gateways::{Site, link, listen, text};
 use common::{Ground, HEADROOM, part};
-use headroom_testing::{contains, privileged};
+use headroom_testing::{contains, privileged, retried};
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 
@@ -55,10 +55,10 @@ fn a_tunnel_from_keygen_to_down() {
     let exchange = || {
         sockets[0].send_to(SECRET, "192.0.2.2:5001").map_err(|error| error.to_string())?;
         let mut room = [0; 100];
-        let (len, from) = sockets[1].recv_from(&mut room).map_err(|error| error.to_string())?;
+        let (len, from) =
+            retried(|| sockets[1].recv_from(&mut room)).map_err(|error| error.to_string())?;
         sockets[1].send_to(&room[..len], from).map_err(|error| error.to_string())?;
-        sockets[0]
-            .recv(&mut room)
+        retried(|| sockets[0].recv(&mut room))
             .map(|len| room[..len].to_vec())
             .map_err(|error| error.to_string())
     };
@@ -203,7 +203,7 @@ fn q_esp_is_classified_by_a_stock_rule_and_decoded_from_a_capture() {
     for _ in 0..DATAGRAMS {
         let mut room = [0; 100];
         sender.send_to(SECRET, "192.0.2.2:6000").expect("sent");
-        let len = receiver.recv(&mut room).expect("it arrives");
+        let len = retried(|| receiver.recv(&mut room)).expect("it arrives");
         assert_eq!(&room[..len], SECRET);
     }
     let frames = capture.finish();

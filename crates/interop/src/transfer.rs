@@ -88,7 +88,7 @@ pub fn receive(address: SocketAddr, ready: &Sender<SocketAddr>) -> Result<Sum> {
     let (mut hasher, mut moved) = (blake3::Hasher::new(), 0);
     let mut piece = vec![0; PIECE];
     loop {
-        match stream.read(&mut piece)? {
+        match headroom_netio::retried(|| stream.read(&mut piece))? {
             0 => return Ok(Sum { octets: moved, hash: hasher.finalize() }),
             length => {
                 hasher.update(&piece[..length]);

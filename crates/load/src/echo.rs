@@ -5,6 +5,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use headroom_netio::retried;
 use serde::Serialize;
 
 use crate::MOST;
@@ -79,7 +80,7 @@ pub fn echo(to: SocketAddr, size: usize, time: Duration, fill: &[u8]) -> io::Res
 /// Waits for this datagram; older ones may still come.
 fn returned(socket: &UdpSocket, header: &Header, inbox: &mut [u8]) -> io::Result<()> {
     loop {
-        let octets = socket.recv(inbox)?;
+        let octets = retried(|| socket.recv(inbox))?;
         if Header::read(&inbox[..octets]) == Some(*header) {
             return Ok(());
         }

@@ -30,6 +30,6 @@ pub use link_sender::LinkSender;
 pub use link_socket::LinkSocket;
 pub use raw::{RawReceiver, RawSender, SendPackets};
 pub use signal::{Stop, Wake};
-pub use socket::{MAX_WAIT, wait_readable};
+pub use socket::{MAX_WAIT, retried, wait_readable};
 pub use tun::Tun;
 pub use udp::UdpSocket;

@@ -104,23 +104,23 @@ impl Router {
         message.extend(self.sequence.to_ne_bytes());
         message.extend(0u32.to_ne_bytes());
         message.extend(body);
-        // SAFETY: pointer and length describe `message`, which lives over the call.
-        let sent = unsafe {
-            libc::send(self.socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0)
-        };
-        if sent < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        socket::retried(|| {
+            // SAFETY: pointer and length describe `message`, which lives over the call.
+            let sent = unsafe {
+                libc::send(self.socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0)
+            };
+            if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        })?;
         loop {
             let mut answer = vec![0u8; ANSWER];
-            // SAFETY: pointer and length describe `answer`, which lives over the call.
-            let got = unsafe {
-                libc::recv(self.socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0)
-            };
-            if got < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            answer.truncate(got as usize);
+            let got = socket::retried(|| {
+                // SAFETY: pointer and length describe `answer`, which lives over the call.
+                let got = unsafe {
+                    libc::recv(self.socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0)
+                };
+                usize::try_from(got).map_err(|_| io::Error::last_os_error())
+            })?;
+            answer.truncate(got);
             if let Some(body) = body_of(answer, self.sequence)? {
                 return Ok(body);
             }

@@ -228,9 +228,38 @@ pub fn wait_readable(sockets: &[&dyn AsFd], timeout: Option<Duration>) -> io::Re
     Ok(bits.fold(0, |bits, (n, fd)| bits | u64::from(fd.revents != 0) << n))
 }
 
+/// Makes a call again as long as it is interrupted. One with a time limit is, even
+/// where no signal is handled, by a machine that was frozen for a moment
+/// (`SO_RCVTIMEO` in signal(7)); the limit starts again then.
+///
+/// # Errors
+/// What the call answered otherwise.
+pub fn retried<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_an_interrupted_call_is_made_again() {
+        let mut outcomes = [
+            Err(io::Error::from(io::ErrorKind::Interrupted)),
+            Err(io::Error::from(io::ErrorKind::Interrupted)),
+            Ok(3),
+            Err(io::Error::from(io::ErrorKind::WouldBlock)),
+        ]
+        .into_iter();
+        let mut call = || outcomes.next().expect("no call too many");
+        assert_eq!(retried(&mut call).expect("it succeeds"), 3);
+        assert_eq!(retried(&mut call).expect_err("it fails").kind(), io::ErrorKind::WouldBlock);
+    }
 
     #[test]
     fn addresses_survive_the_kernels_form() {

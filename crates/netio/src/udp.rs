@@ -231,10 +231,12 @@ impl UdpSocket {
         message.msg_iovlen = train.datagrams.len() as _;
         message.msg_controllen = control.len() as _;
         message.msg_control = control.as_mut_ptr();
-        // SAFETY: `IoSlice` has the layout of `iovec`; slices, address and
-        // control messages live over the call, which only reads them.
-        let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, 0) };
-        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        socket::retried(|| {
+            // SAFETY: `IoSlice` has the layout of `iovec`; slices, address and
+            // control messages live over the call, which only reads them.
+            let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, 0) };
+            if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        })
     }
 
     fn send_singly(&self, train: &Train<'_>) -> Result<(), (usize, io::Error)> {
@@ -254,21 +256,15 @@ impl UdpSocket {
         let mut sent = 0;
         while sent < count {
             let rest = &mut messages[sent..count];
-            // SAFETY: `rest` are messages written above, of one slice each;
-            // slices, address and control messages live over the call, which
-            // only reads them.
-            let went = unsafe {
-                libc::sendmmsg(
-                    self.socket.as_raw_fd(),
-                    rest.as_mut_ptr(),
-                    rest.len() as libc::c_uint,
-                    0,
-                )
-            };
-            if went < 0 {
-                return Err((sent, io::Error::last_os_error()));
-            }
-            sent += went as usize;
+            let (first, length) = (rest.as_mut_ptr(), rest.len() as libc::c_uint);
+            let went = socket::retried(|| {
+                // SAFETY: `rest` are messages written above, of one slice each;
+                // slices, address and control messages live over the call, which
+                // only reads them.
+                let went = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), first, length, 0) };
+                usize::try_from(went).map_err(|_| io::Error::last_os_error())
+            });
+            sent += went.map_err(|error| (sent, error))?;
         }
         Ok(())
     }

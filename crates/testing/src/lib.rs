@@ -5,6 +5,7 @@ mod capture;
 mod host;
 
 pub use capture::{Capture, contains};
+pub use headroom_netio::retried;
 pub use host::{Host, address, link};
 
 /// Whether this process may make namespaces. Where tests are required, one that

@@ -196,7 +196,7 @@ fn pass_on(stream: &UnixStream, trace: &Trace, count: Option<u64>) -> io::Result
 /// Whether the asker has closed the connection.
 fn gone(mut stream: &UnixStream) -> bool {
     let _ = stream.set_nonblocking(true);
-    let read = stream.read(&mut [0; 64]);
+    let read = headroom_netio::retried(|| stream.read(&mut [0; 64]));
     let _ = stream.set_nonblocking(false);
     matches!(read, Ok(0)) || read.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock)
 }

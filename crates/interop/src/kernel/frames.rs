@@ -42,8 +42,11 @@ impl Frames {
             self.0.set_read_timeout(Some(left)).context("waiting for a frame")?;
             let length = match self.0.recv(&mut frame) {
                 Ok(length) => length,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) => return Err(error).context("reading a frame of the machine"),
+                Err(error) => match error.kind() {
+                    std::io::ErrorKind::WouldBlock => return Ok(None),
+                    std::io::ErrorKind::Interrupted => continue,
+                    _ => return Err(error).context("reading a frame of the machine"),
+                },
             };
             let is_ip = matches!(frame[12..14], [0x08, 0x00] | [0x86, 0xdd]);
             if length > 14 && frame[..6] == OUR_MAC && is_ip {

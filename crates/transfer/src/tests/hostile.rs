@@ -108,7 +108,9 @@ fn knock(server: &Server, from: [u8; 4], count: usize) -> Vec<UdpSocket> {
                 .expect("it begins");
             // the first packet of it, and perhaps of one before
             let mut packet = [0; 2048];
-            let len = tokio::task::block_in_place(|| ear.recv(&mut packet)).expect("a packet");
+            let len =
+                tokio::task::block_in_place(|| headroom_netio::retried(|| ear.recv(&mut packet)))
+                    .expect("a packet");
             drop(connecting);
             let socket = UdpSocket::bind((std::net::Ipv4Addr::from(from), 0)).expect("a port");
             socket.send_to(&packet[..len], to).expect("it is sent");
