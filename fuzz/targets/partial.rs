@@ -117,14 +117,14 @@ impl Ground {
     }
 
     fn write(&mut self, partial: &Partial, start: usize, octets: &[u8]) {
-        let written = partial.write_at(start as u64, octets);
+        let written = partial.write_at(start as u64, octets).map(drop);
         if self.is_within(start, octets.len(), written.map_err(|error| is_beyond(error.why()))) {
             self.note(start, octets);
         }
     }
 
     fn write_zeros(&mut self, partial: &Partial, start: usize, len: usize) {
-        let written = partial.write_zeros(start as u64, len as u64);
+        let written = partial.write_zeros(start as u64, len as u64).map(drop);
         if self.is_within(start, len, written.map_err(|error| is_beyond(error.why()))) {
             self.note(start, &vec![0; len]);
         }

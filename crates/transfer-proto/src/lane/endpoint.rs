@@ -203,7 +203,8 @@ impl<K: Keys> Lane<K> {
         if asks || matches!(payload, Payload::Data { .. }) {
             self.arrivals.wants_feedback(now, asks);
         }
-        if !matches!(payload, Payload::Path(_)) {
+        // feedback also goes to an address that is not validated
+        if matches!(payload, Payload::Data { .. } | Payload::Probe) {
             self.paths.confirm();
         }
         match payload {
@@ -413,6 +414,36 @@ mod tests {
             seed: [1; 32],
         };
         Lane::new(&config, Exporter::default()).expect("a key")
+    }
+
+    #[test]
+    fn a_server_that_was_never_validated_is_reminded_though_it_sent_feedback() {
+        let at = |port| SocketAddr::from(([192, 0, 2, 1], port));
+        let mut ends = [lane(Some(at(2))), lane(None)];
+        let piece = Piece { file: 1, offset: 0, len: 100 };
+        ends.iter_mut().for_each(|end| end.send(piece));
+        let (mut now, mut buffer) = (Duration::ZERO, vec![0; 1 << 16]);
+        let mut came = [0, 0];
+        // no answer of the client's to a challenge arrives in the first half minute
+        while came != [100, 100] {
+            for (n, from) in [(0, at(1)), (1, at(2))] {
+                ends[n].handle_timeout(now);
+                while let Some(train) = ends[n].transmit(now, &mut buffer, |_, _| {}) {
+                    let packet = &mut buffer[..train.len];
+                    let answers = packet[HEADER_LEN] == 3 && packet[HEADER_LEN + 1] & 2 > 0;
+                    if n == 0 && answers && now < Duration::from_secs(30) {
+                        continue;
+                    }
+                    let heard = ends[1 - n].handle(now, from, false, packet);
+                    if let Ok(Received::Data { octets, .. }) = heard {
+                        came[1 - n] += octets.len();
+                    }
+                }
+            }
+            let next = ends.iter().filter_map(|end| end.timeout(now)).min();
+            now = now.max(next.expect("somebody has something to do")) + Duration::from_millis(1);
+            assert!(now < Duration::from_secs(300), "{came:?} octets came");
+        }
     }
 
     fn sealed(number: u64, text: &[u8]) -> Vec<u8> {

@@ -136,7 +136,7 @@ impl Paths {
         }
     }
 
-    /// Notes that the other end sends something else than path packets.
+    /// Notes that the other end sends what it sends to a validated address only.
     pub(crate) fn confirm(&mut self) {
         self.confirmed = true;
     }
