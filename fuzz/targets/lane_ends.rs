@@ -81,6 +81,7 @@ impl End {
             sends,
             peer: told,
             max_packet,
+            chunk: None,
             rtt: None,
             rate: RateConfig::default(),
             seed: [sends as u8; 32],

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::limits::{MAX_PACKET, MIN_MTU, OVERHEAD};
+use super::limits::{Chunk, MAX_PACKET, MIN_MTU, OVERHEAD, TRAIN_PACKETS};
+use super::mtu::MtuSearch;
 use super::path::{Change, Paths};
 use super::payload::{DATA_HEAD, Payload};
 use super::queue::Piece;
@@ -33,6 +34,9 @@ pub struct LaneConfig {
     pub peer: Option<SocketAddr>,
     /// The longest packet worth trying, as UDP payload.
     pub max_packet: usize,
+    /// How many octets of files each packet carries, if both ends measure that; the
+    /// path's MTU counts for nothing then.
+    pub chunk: Option<Chunk>,
     /// The round trip, if it is known from elsewhere.
     pub rtt: Option<Duration>,
     /// How fast to send.
@@ -49,7 +53,8 @@ pub struct Lane<K: Keys> {
     paths: Paths,
     sender: Sender,
     arrivals: Arrivals,
-    max_packet: usize,
+    /// Octets that a buffer has at least.
+    room: usize,
     events: VecDeque<Event>,
     closing: Option<u32>,
     ended: bool,
@@ -113,15 +118,19 @@ impl<K: Keys> Lane<K> {
             direction,
             epoch: 0,
         };
-        let max_packet = config.max_packet.clamp(MIN_MTU, MAX_PACKET);
+        let chunk = config.chunk;
+        let mtu = chunk.map_or_else(
+            || MtuSearch::new(config.max_packet.clamp(MIN_MTU, MAX_PACKET)),
+            |chunk| MtuSearch::fixed(chunk.packet()),
+        );
         Ok(Self {
-            sealer: Sealer::new(&mut keys, context(config.sends))?,
-            opener: Opener::new(context(config.sends.reverse())),
+            sealer: Sealer::new(&mut keys, context(config.sends))?.with_chunk(chunk),
+            opener: Opener::new(context(config.sends.reverse())).with_chunk(chunk),
             keys,
             paths: Paths::new(config.peer, config.seed),
-            sender: Sender::new(config.rate, max_packet, config.rtt),
+            room: mtu.current().max(MAX_PACKET),
+            sender: Sender::new(config.rate, mtu, config.rtt),
             arrivals: Arrivals::default(),
-            max_packet,
             events: VecDeque::new(),
             closing: None,
             ended: false,
@@ -246,8 +255,8 @@ impl<K: Keys> Lane<K> {
         }
     }
 
-    /// Writes the packets that are to be sent now into `buffer`, 64 KB or at least
-    /// [`MAX_PACKET`] octets; called until there are none. `fill` writes a piece's
+    /// Writes the packets that are to be sent now into `buffer`, 64 KB or at least one
+    /// packet; called until there are none. `fill` writes a piece's
     /// octets.
     pub fn transmit(
         &mut self,
@@ -255,7 +264,7 @@ impl<K: Keys> Lane<K> {
         buffer: &mut [u8],
         mut fill: impl FnMut(Piece, &mut [u8]),
     ) -> Option<Transmit> {
-        if self.ended || buffer.len() < MAX_PACKET {
+        if self.ended || buffer.len() < self.room {
             return None;
         }
         if let Some(reason) = self.closing {
@@ -288,7 +297,7 @@ impl<K: Keys> Lane<K> {
                 self.single(now, to, buffer, len, Carried::Probe)
             }
             Plan::Data { len, packets } => {
-                let packets = packets.min(buffer.len() / len);
+                let packets = packets.min(buffer.len() / len).min(TRAIN_PACKETS);
                 self.train(now, to, buffer, (len, packets), &mut fill)
             }
         }
@@ -349,9 +358,7 @@ impl<K: Keys> Lane<K> {
             Change::Validated(rtt) => self.sender.validated(now, rtt),
             // another port is a NAT that forgot: the path is the same
             Change::Moved { elsewhere: false, .. } => {}
-            Change::Moved { elsewhere: true, rtt } => {
-                self.sender.moved(now, rtt, self.max_packet);
-            }
+            Change::Moved { elsewhere: true, rtt } => self.sender.moved(now, rtt),
         }
         self.tell(Event::Reached(from));
     }
@@ -403,17 +410,61 @@ mod tests {
     use super::*;
 
     fn lane(peer: Option<SocketAddr>) -> Lane<Exporter<Cheap>> {
-        let config = LaneConfig {
+        let sends = if peer.is_some() { Direction::ToServer } else { Direction::ToClient };
+        Lane::new(&lane_config(sends, peer), Exporter::default()).expect("a key")
+    }
+
+    fn lane_config(sends: Direction, peer: Option<SocketAddr>) -> LaneConfig {
+        LaneConfig {
             transfer: context().transfer,
             lane: context().lane,
-            sends: if peer.is_some() { Direction::ToServer } else { Direction::ToClient },
+            sends,
             peer,
             max_packet: 1472,
+            chunk: None,
             rtt: None,
             rate: RateConfig::default(),
             seed: [1; 32],
-        };
-        Lane::new(&config, Exporter::default()).expect("a key")
+        }
+    }
+
+    #[test]
+    fn each_packet_carries_the_chunk_that_was_agreed_on() {
+        let (there, here) = (([192, 0, 2, 2], 7777).into(), ([192, 0, 2, 1], 9).into());
+        for chunk in [200, 1000, 4000] {
+            let end = |sends, peer| {
+                let (chunk, base) = (Chunk::new(chunk), lane_config(sends, peer));
+                Lane::new(&LaneConfig { chunk, ..base }, Exporter::<Cheap>::default())
+                    .expect("a key")
+            };
+            let mut sender = end(Direction::ToServer, Some(there));
+            let mut receiver = end(Direction::ToClient, None);
+            let (whole, rest) = (300, 7);
+            let len = u64::from(chunk * whole + rest);
+            sender.send(Piece { file: 1, offset: 0, len });
+            let (mut buffer, mut came, mut now) = (vec![0; 1 << 16], Vec::new(), Duration::ZERO);
+            while came.iter().sum::<usize>() < len as usize {
+                now += Duration::from_millis(1);
+                assert!(now < Duration::from_secs(60), "it does not come");
+                sender.handle_timeout(now);
+                while let Some(transmit) = sender.transmit(now, &mut buffer, |_, _| {}) {
+                    assert!(transmit.len.div_ceil(transmit.segment) <= TRAIN_PACKETS);
+                    for packet in buffer[..transmit.len].chunks_mut(transmit.segment) {
+                        let received = receiver.handle(now, here, false, packet).expect("opened");
+                        if let Received::Data { octets, .. } = received {
+                            came.push(octets.len());
+                        }
+                    }
+                }
+                receiver.handle_timeout(now);
+                while let Some(transmit) = receiver.transmit(now, &mut buffer, |_, _| {}) {
+                    let packet = &mut buffer[..transmit.len];
+                    sender.handle(now, there, false, packet).expect("opened");
+                }
+            }
+            assert_eq!(came.pop(), Some(rest as usize));
+            assert_eq!(came, vec![chunk as usize; whole as usize]);
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //! byte offset, never by packet number, so what is lost is sent again in any
 //! packet of any size, and no octet waits for another.
 
+mod bare;
+mod cipher;
 mod endpoint;
 mod feedback;
 mod header;
@@ -30,12 +32,15 @@ mod testing;
 mod varint;
 mod window;
 
+pub use bare::Bare;
+pub use cipher::Cipher;
 pub use endpoint::{Event, Lane, LaneConfig, Received, Stats, Transmit};
 pub use feedback::{Feedback, Ranges};
 pub use header::{HEADER_LEN, Header, LaneId, Number, is_lane};
 pub use keys::{CONTEXT_LEN, Context, Derived, Direction, Keys, PacketKey, Refused, TransferId};
 pub use limits::{
-    EPOCH_PACKETS, EPOCHS, FORGED_PER_KEY, KEY_PACKETS, MAX_PACKET, MIN_MTU, OVERHEAD, TAG_LEN,
+    Chunk, EPOCH_PACKETS, EPOCHS, FORGED_PER_KEY, KEY_PACKETS, MAX_PACKET, MIN_MTU, OVERHEAD,
+    TAG_LEN, TRAIN_PACKETS,
 };
 pub use payload::{DATA_HEAD, Path, Payload};
 pub use queue::Piece;

@@ -20,6 +20,8 @@ const SUSPICIOUS: u32 = 3;
 pub(crate) struct MtuSearch {
     current: usize,
     most: usize,
+    /// Whether there is nothing to be found: a measurement says how long packets are.
+    fixed: bool,
     /// Shorter than this is still hoped for.
     above: usize,
     probe: Option<usize>,
@@ -37,6 +39,7 @@ impl MtuSearch {
         Self {
             current: MIN_MTU,
             most,
+            fixed: false,
             above: most + 1,
             probe: None,
             failed: 0,
@@ -44,6 +47,16 @@ impl MtuSearch {
             long_lost: 0,
             long_arrived: None,
         }
+    }
+
+    /// No search: packets are of this length, whatever the path does with them.
+    pub(crate) fn fixed(len: usize) -> Self {
+        Self { current: len, most: len, fixed: true, ..Self::new(len) }
+    }
+
+    /// The search from the beginning, on another path.
+    pub(crate) fn restart(&mut self) {
+        *self = if self.fixed { Self::fixed(self.current) } else { Self::new(self.most) };
     }
 
     /// The longest packet that is known to pass.
@@ -107,7 +120,8 @@ impl MtuSearch {
     /// Something short arrived; true if the path has become a black hole to
     /// anything longer: the search begins again below what was lost.
     pub(crate) fn short_arrived(&mut self) -> bool {
-        let black_hole = self.current > MIN_MTU && self.long_lost >= SUSPICIOUS;
+        let shrinks = self.current > MIN_MTU && !self.fixed;
+        let black_hole = shrinks && self.long_lost >= SUSPICIOUS;
         if black_hole {
             *self = Self { above: self.current, ..Self::new(self.most) };
         }
@@ -139,6 +153,18 @@ mod tests {
         }
         let mut mtu = MtuSearch::new(1472);
         assert_eq!(search(&mut mtu, 1472), 1, "Ethernet's takes one probe");
+    }
+
+    #[test]
+    fn a_length_that_is_given_stays() {
+        for len in [247, 1200, 4047] {
+            let mut mtu = MtuSearch::fixed(len);
+            assert_eq!(mtu.probe(RAISE), None);
+            (1..9).for_each(|number| mtu.data_lost(len, number));
+            assert!(!mtu.short_arrived(), "{len}");
+            mtu.restart();
+            assert_eq!((mtu.current(), mtu.probe(Duration::ZERO)), (len, None));
+        }
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! used twice, and opened in place once.
 
 use super::limits::{EPOCH_PACKETS, FORGED_PER_KEY, MAX_PACKET, OVERHEAD, TAG_LEN};
-use super::{Context, Derived, HEADER_LEN, Header, Keys, Number, PacketKey, Refused, Window};
+use super::{
+    Chunk, Context, Derived, HEADER_LEN, Header, Keys, Number, PacketKey, Refused, Window,
+};
 
 /// Seals what one end sends. Each [`EPOCH_PACKETS`] packets have a key of their own.
 #[derive(Debug)]
@@ -11,6 +13,7 @@ pub struct Sealer<K: Keys> {
     context: Context,
     key: Derived<K::Key>,
     next: u64,
+    longest: usize,
 }
 
 /// The direction's numbers or keys are used up: another lane goes on.
@@ -25,7 +28,15 @@ impl<K: Keys> Sealer<K> {
     /// Where there is no key for it.
     pub fn new(keys: &mut K, context: Context) -> Result<Self, Refused> {
         let key = keys.derive(&context)?;
-        Ok(Self { next: u64::from(context.epoch) * EPOCH_PACKETS, context, key })
+        let next = u64::from(context.epoch) * EPOCH_PACKETS;
+        Ok(Self { next, context, key, longest: MAX_PACKET })
+    }
+
+    /// Seals packets of these chunks, too, however long.
+    #[must_use]
+    pub fn with_chunk(mut self, chunk: Option<Chunk>) -> Self {
+        self.longest = longest(chunk);
+        self
     }
 
     /// The number that the next packet will have.
@@ -40,7 +51,7 @@ impl<K: Keys> Sealer<K> {
     /// Where there are no numbers or keys left; nothing may be sent then.
     #[inline]
     pub fn seal(&mut self, keys: &mut K, packet: &mut [u8]) -> Result<Number, WornOut> {
-        if !(OVERHEAD..=MAX_PACKET).contains(&packet.len()) {
+        if !(OVERHEAD..=self.longest).contains(&packet.len()) {
             return Err(WornOut);
         }
         let number = Number::new(self.next).ok_or(WornOut)?;
@@ -74,6 +85,7 @@ pub struct Opener<K: Keys> {
     epochs: Vec<Epoch<K::Key>>,
     window: Window,
     forged_limit: u64,
+    longest: usize,
 }
 
 #[derive(Debug)]
@@ -109,8 +121,15 @@ pub enum Dropped {
 impl<K: Keys> Opener<K> {
     /// Opens packets of `context`, whatever epoch it names.
     pub fn new(context: Context) -> Self {
-        let window = Window::default();
-        Self { context, epochs: Vec::with_capacity(2), window, forged_limit: FORGED_PER_KEY }
+        let (window, epochs) = (Window::default(), Vec::with_capacity(2));
+        Self { context, epochs, window, forged_limit: FORGED_PER_KEY, longest: MAX_PACKET }
+    }
+
+    /// Opens packets of these chunks, too, however long.
+    #[must_use]
+    pub fn with_chunk(mut self, chunk: Option<Chunk>) -> Self {
+        self.longest = longest(chunk);
+        self
     }
 
     /// Takes fewer forged packets than [`FORGED_PER_KEY`].
@@ -137,7 +156,7 @@ impl<K: Keys> Opener<K> {
         packet: &'p mut [u8],
     ) -> Result<(Number, &'p mut [u8]), Dropped> {
         let header = Header::parse(packet).ok_or(Dropped::Malformed)?;
-        if !(OVERHEAD..=MAX_PACKET).contains(&packet.len()) {
+        if !(OVERHEAD..=self.longest).contains(&packet.len()) {
             return Err(Dropped::Malformed);
         }
         if header.lane != self.context.lane {
@@ -179,6 +198,11 @@ impl<K: Keys> Opener<K> {
         let last = self.epochs.len() - 1;
         Ok(&mut self.epochs[last])
     }
+}
+
+/// The longest packet of a lane, as UDP payload.
+fn longest(chunk: Option<Chunk>) -> usize {
+    chunk.map_or(MAX_PACKET, |chunk| chunk.packet().max(MAX_PACKET))
 }
 
 /// RFC 9001, section 5.3: the IV, XOR the number at its right end.
@@ -314,6 +338,13 @@ mod tests {
         assert_eq!(ends.open(packet), Err(Dropped::OtherLane));
         let mut long = vec![0; MAX_PACKET + 1];
         assert_eq!(ends.sealer.seal(&mut ends.keys, &mut long), Err(WornOut));
+        let chunk = Chunk::new(Chunk::MOST);
+        let mut ends = Ends::new();
+        ends.sealer = ends.sealer.with_chunk(chunk);
+        assert!(ends.sealer.seal(&mut ends.keys, &mut long).is_ok());
+        assert_eq!(ends.open(long.clone()), Err(Dropped::Malformed), "nobody agreed on it");
+        ends.opener = ends.opener.with_chunk(chunk);
+        assert!(ends.open(long).is_ok());
     }
 
     proptest! {

@@ -60,14 +60,14 @@ pub(crate) enum Plan {
 }
 
 impl Sender {
-    pub(crate) fn new(rate: RateConfig, max_packet: usize, rtt: Option<Duration>) -> Self {
+    pub(crate) fn new(rate: RateConfig, mtu: MtuSearch, rtt: Option<Duration>) -> Self {
         Self {
             queue: Queue::default(),
             sent: SentPackets::default(),
             rtt: rtt.map_or_else(Rtt::default, Rtt::guess),
-            rate: Controller::new(rate, MIN_MTU),
+            rate: Controller::new(rate, mtu.current()),
             pacer: Pacer::default(),
-            mtu: MtuSearch::new(max_packet),
+            mtu,
             asked_at: None,
             unasked: 0,
             overdue_at: None,
@@ -135,9 +135,9 @@ impl Sender {
     }
 
     /// Another path, of which nothing is known but its round trip.
-    pub(crate) fn moved(&mut self, now: Duration, rtt: Duration, max_packet: usize) {
+    pub(crate) fn moved(&mut self, now: Duration, rtt: Duration) {
         self.rtt = Rtt::default();
-        self.mtu = MtuSearch::new(max_packet);
+        self.mtu.restart();
         self.rate.restart();
         self.rate.set_mss(self.mtu.current());
         self.validated(now, rtt);

@@ -362,6 +362,10 @@ pub struct LanesOffer {
     /// Octets that its socket keeps while its program is busy.
     #[n(3)]
     pub room: Option<u64>,
+    /// Octets of files that each packet is to carry, in a measurement that both ends
+    /// allow.
+    #[n(4)]
+    pub chunk: Option<u32>,
 }
 
 /// What the server makes of a [`LanesOffer`].
@@ -374,6 +378,12 @@ pub struct LanesAnswer {
     /// Octets that its socket keeps while its program is busy.
     #[n(1)]
     pub room: Option<u64>,
+    /// Octets of files in each packet, as offered.
+    #[n(2)]
+    pub chunk: Option<u32>,
+    /// The server's UDP port for these lanes, if it is not that of the connection.
+    #[n(3)]
+    pub port: Option<u16>,
 }
 
 /// The first octets of a data stream: which part of which file follows.

@@ -167,7 +167,8 @@ fn message() -> impl Strategy<Value = Message> {
         (id(), id(), id()).prop_map(|(id, offset, len)| Message::Hole { id, offset, len }),
         option::of(path()).prop_map(|path| Message::List { path }),
         option::of(
-            (any::<u32>(), option::of(id())).prop_map(|(suite, room)| LanesAnswer { suite, room })
+            (any::<u32>(), option::of(id()), option::of(any::<u32>()), option::of(any::<u16>()))
+                .prop_map(|(suite, room, chunk, port)| LanesAnswer { suite, room, chunk, port })
         )
         .prop_map(|lanes| Message::Accepted { lanes }),
         (any::<[u8; 32]>(), any::<[u8; 32]>()).prop_map(|(key, half)| {
@@ -240,8 +241,10 @@ fn of_a_sync() -> impl Strategy<Value = Message> {
 
 fn offer() -> impl Strategy<Value = LanesOffer> {
     let lists = (vec(any::<u64>(), 0..=MOST_LANES), vec(any::<u32>(), 0..=MOST_SUITES));
-    (any::<[u8; 16]>(), lists, option::of(any::<u64>()))
-        .prop_map(|(transfer, (lanes, suites), room)| LanesOffer { transfer, lanes, suites, room })
+    let sizes = (option::of(any::<u64>()), option::of(any::<u32>()));
+    (any::<[u8; 16]>(), lists, sizes).prop_map(|(transfer, (lanes, suites), (room, chunk))| {
+        LanesOffer { transfer, lanes, suites, room, chunk }
+    })
 }
 
 fn kind() -> impl Strategy<Value = Kind> {

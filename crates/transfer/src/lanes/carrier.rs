@@ -55,7 +55,13 @@ impl Proposal {
     pub(crate) fn offer(&self) -> LanesOffer {
         let suites = Suite::offered().iter().map(|suite| suite.number()).collect();
         let room = Some(self.socket.receive_buffer() as u64);
-        LanesOffer { transfer: self.transfer.0, lanes: vec![self.lane.0], suites, room }
+        LanesOffer {
+            transfer: self.transfer.0,
+            lanes: vec![self.lane.0],
+            suites,
+            room,
+            chunk: None,
+        }
     }
 
     /// The lane, as the server wants it.
@@ -160,6 +166,7 @@ impl Carrier {
             sends: if self.is_server { Direction::ToClient } else { Direction::ToServer },
             peer: (!self.is_server).then_some(peer),
             max_packet: mtu.saturating_sub(headers).clamp(MIN_MTU, MAX_PACKET),
+            chunk: None,
             rtt: Some(self.connection.rtt()),
             rate: RateConfig { room, limit, ..RateConfig::default() },
             seed,

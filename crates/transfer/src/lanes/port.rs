@@ -78,7 +78,7 @@ impl Port {
         let agreed = Agreed { transfer, lane, suite, room };
         let carrier = Carrier::new(connection.clone(), agreed, Way::Engine(Arc::clone(engine)));
         let room = Some(engine.room() as u64);
-        Some((LanesAnswer { suite: suite.number(), room }, carrier))
+        Some((LanesAnswer { suite: suite.number(), room, chunk: None, port: None }, carrier))
     }
 
     #[cfg(test)]

@@ -88,6 +88,7 @@ impl<K: FromSecret> Ours<K> {
             sends,
             peer,
             max_packet,
+            chunk: None,
             rtt: None,
             rate,
             seed: [seed as u8; 32],

@@ -1,0 +1,179 @@
+//! Packets that are **not encrypted**, for measurements of what encryption costs:
+//! with a checksum (CRC32C, RFC 9260 appendix A) where a tag would be, so that damage
+//! is found and nothing else. Whoever sees them reads them, or can; whoever is between
+//! the ends changes them.
+
+use super::{PacketKey, Refused, TAG_LEN};
+
+/// Octets of the checksum, the first of the tag.
+const CRC_LEN: usize = 4;
+/// Octets of SimpleCrypt's key.
+const KEY_LEN: usize = 8;
+
+/// What stands for a key where nothing is secret.
+#[derive(Clone, Copy, Debug)]
+pub enum Bare {
+    /// What is sent is what is written.
+    Clear,
+    /// SimpleCrypt, by which the study "encrypts" (Tornai et al., "Encryption in a
+    /// High-Speed Connectionless File Transfer System", 2020, section 3, and there
+    /// reference 18, <https://wiki.qt.io/SimpleCrypt_algorithm_details>): each octet,
+    /// XOR the next of eight of a key, XOR the octet that was sent before it. A random
+    /// octet goes ahead of them. It is no encryption: eight octets of any file that are
+    /// known, or guessed, give the key.
+    SimpleCrypt([u8; KEY_LEN]),
+}
+
+impl PacketKey for Bare {
+    #[inline]
+    fn seal(
+        &self,
+        nonce: [u8; 12],
+        additional: &[u8],
+        text: &mut [u8],
+        tag: &mut [u8; TAG_LEN],
+    ) -> Result<(), Refused> {
+        tag.fill(0);
+        if let Self::SimpleCrypt(key) = self {
+            // as random as the IV, which nobody knows, makes it
+            let first = nonce[11] ^ key[0];
+            tag[CRC_LEN] = first;
+            chain(follow(*key), first, text);
+        }
+        let crc = checksum(additional, text, tag);
+        tag[..CRC_LEN].copy_from_slice(&crc);
+        Ok(())
+    }
+
+    #[inline]
+    fn open(
+        &self,
+        _nonce: [u8; 12],
+        additional: &[u8],
+        text: &mut [u8],
+        tag: &[u8; TAG_LEN],
+    ) -> Result<(), Refused> {
+        if checksum(additional, text, tag) != tag[..CRC_LEN] {
+            return Err(Refused);
+        }
+        if let Self::SimpleCrypt(key) = self {
+            unchain(follow(*key), tag[CRC_LEN], text);
+        }
+        Ok(())
+    }
+}
+
+/// Of all that is sent but itself.
+#[inline]
+fn checksum(additional: &[u8], text: &[u8], tag: &[u8; TAG_LEN]) -> [u8; CRC_LEN] {
+    let crc = crc32c::crc32c(additional);
+    let crc = crc32c::crc32c_append(crc, text);
+    crc32c::crc32c_append(crc, &tag[CRC_LEN..]).to_be_bytes()
+}
+
+/// The key as it goes on behind the first octet.
+#[inline]
+fn follow(mut key: [u8; KEY_LEN]) -> u64 {
+    key.rotate_left(1);
+    u64::from_le_bytes(key)
+}
+
+/// Each octet, XOR the key's, XOR the one before as it is sent; eight at a time.
+#[inline]
+fn chain(key: u64, before: u8, text: &mut [u8]) {
+    let mut before = before;
+    let mut words = text.chunks_exact_mut(KEY_LEN);
+    for word in words.by_ref() {
+        let Some(octets) = word.first_chunk_mut::<KEY_LEN>() else { return };
+        let mut chained = u64::from_le_bytes(*octets) ^ key;
+        // each octet, XOR all before it in the word, and the last of the word before
+        chained ^= chained << 8;
+        chained ^= chained << 16;
+        chained ^= chained << 32;
+        chained ^= u64::from_le_bytes([before; KEY_LEN]);
+        *octets = chained.to_le_bytes();
+        before = octets[KEY_LEN - 1];
+    }
+    for (octet, key) in words.into_remainder().iter_mut().zip(key.to_le_bytes()) {
+        *octet ^= key ^ before;
+        before = *octet;
+    }
+}
+
+/// The way back.
+#[inline]
+fn unchain(key: u64, before: u8, text: &mut [u8]) {
+    let mut before = before;
+    let mut words = text.chunks_exact_mut(KEY_LEN);
+    for word in words.by_ref() {
+        let Some(octets) = word.first_chunk_mut::<KEY_LEN>() else { return };
+        let chained = u64::from_le_bytes(*octets);
+        *octets = (chained ^ chained << 8 ^ u64::from(before) ^ key).to_le_bytes();
+        before = (chained >> 56) as u8;
+    }
+    for (octet, key) in words.into_remainder().iter_mut().zip(key.to_le_bytes()) {
+        let chained = *octet;
+        *octet = chained ^ key ^ before;
+        before = chained;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const KEY: [u8; 8] = *b"8 octets";
+    const NONCE: [u8; 12] = [0xa5; 12];
+
+    /// SimpleCrypt as its page tells it, octet by octet, the random one ahead.
+    fn told(random: u8, text: &[u8]) -> Vec<u8> {
+        let mut last = 0;
+        let octets = std::iter::once(&random).chain(text).enumerate();
+        let chained = octets.map(|(at, octet)| {
+            last ^= octet ^ KEY[at % 8];
+            last
+        });
+        chained.collect()
+    }
+
+    fn seal(key: Bare, text: &[u8]) -> (Vec<u8>, [u8; TAG_LEN]) {
+        let (mut text, mut tag) = (text.to_vec(), [7; TAG_LEN]);
+        key.seal(NONCE, b"a header", &mut text, &mut tag).expect("sealed");
+        (text, tag)
+    }
+
+    #[test]
+    fn the_checksum_is_that_of_the_document() {
+        // RFC 3720, appendix B.4
+        assert_eq!(crc32c::crc32c(&[0; 32]).to_be_bytes(), [0x8a, 0x91, 0x36, 0xaa]);
+        let (text, tag) = seal(Bare::Clear, b"a text");
+        let all = [&b"a header"[..], b"a text", &[0; 12]].concat();
+        assert_eq!(text, b"a text", "everybody can read it");
+        assert_eq!(tag[..4], crc32c::crc32c(&all).to_be_bytes());
+        assert_eq!(tag[4..], [0; 12]);
+    }
+
+    proptest! {
+        #[test]
+        fn simplecrypt_is_that_of_its_page_and_comes_back(text in proptest::collection::vec(any::<u8>(), 0..70)) {
+            let (mut sealed, tag) = seal(Bare::SimpleCrypt(KEY), &text);
+            let told = told(NONCE[11], &text);
+            prop_assert_eq!((tag[4], &sealed[..]), (told[0], &told[1..]));
+            let opened = Bare::SimpleCrypt(KEY).open(NONCE, b"a header", &mut sealed, &tag);
+            prop_assert_eq!((opened, sealed), (Ok(()), text));
+        }
+
+        #[test]
+        fn damage_is_found(text in proptest::collection::vec(any::<u8>(), 0..70), bit: usize) {
+            for key in [Bare::Clear, Bare::SimpleCrypt(KEY)] {
+                let (mut sealed, mut tag) = seal(key, &text);
+                let octets = sealed.iter_mut().chain(&mut tag);
+                let bit = bit % ((text.len() + TAG_LEN) * 8);
+                octets.enumerate().filter(|(at, _)| *at == bit / 8).for_each(|(_, octet)| *octet ^= 1 << (bit % 8));
+                prop_assert_eq!(key.open(NONCE, b"a header", &mut sealed, &tag), Err(Refused));
+            }
+        }
+    }
+}
