@@ -181,15 +181,43 @@ impl UdpSocket {
     /// What the kernel answered, as with [`Self::send`]; some may have gone.
     pub fn send_cut(
         &self,
-        (destination, source, tos): (SocketAddr, Option<IpAddr>, u8),
+        way: (SocketAddr, Option<IpAddr>, u8),
         segment_len: usize,
         octets: &[u8],
     ) -> io::Result<()> {
-        let whole = [IoSlice::new(octets)];
-        let train = Train { destination, source, tos, dont_fragment: true, datagrams: &whole };
         self.set_discovery(true)?;
+        self.send_pieces(way, segment_len, octets, self.cuts_trains())
+    }
+
+    /// The same with datagrams that may be fragmented, by this host or, if they are
+    /// IPv4, on their way. Those longer than `whole` octets go one by one: the kernel
+    /// cuts no train of datagrams that do not leave in one piece.
+    ///
+    /// # Errors
+    /// As those of [`Self::send_cut`].
+    pub fn send_fragmented(
+        &self,
+        way: (SocketAddr, Option<IpAddr>, u8),
+        segment_len: usize,
+        octets: &[u8],
+        whole: usize,
+    ) -> io::Result<()> {
+        self.set_discovery(false)?;
+        self.send_pieces(way, segment_len, octets, self.cuts_trains() && segment_len <= whole)
+    }
+
+    fn send_pieces(
+        &self,
+        (destination, source, tos): (SocketAddr, Option<IpAddr>, u8),
+        segment_len: usize,
+        octets: &[u8],
+        as_train: bool,
+    ) -> io::Result<()> {
+        let whole = [IoSlice::new(octets)];
+        let dont_fragment = self.discovery.load(Ordering::Relaxed) == 1;
+        let train = Train { destination, source, tos, dont_fragment, datagrams: &whole };
         let one = octets.len() <= segment_len;
-        if one || self.cuts_trains() {
+        if one || as_train {
             match self.send_as(&train, (!one).then_some(segment_len as u16)) {
                 Ok(()) => return Ok(()),
                 Err(error) if one => return Err(error),
@@ -485,6 +513,27 @@ mod tests {
             }
             let mapped = SocketAddr::new(host.to_canonical(), 9);
             assert!(mtu_towards(mapped).expect("a route") > 1280);
+        }
+    }
+
+    #[test]
+    fn datagrams_that_are_too_long_for_the_path_leave_in_fragments_or_not_at_all() {
+        // the loopback interface carries 65 536 octets: packets of more than that, and a
+        // datagram of UDP is no longer, so that a path of another length has to be made
+        let octets: Vec<u8> = (0..12_000_u32).map(|n| (n / 4000) as u8).collect();
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let (from, to) = (open(address), open(address));
+            for whole in [1472, 65_507] {
+                let way = (to.local(), Some(from.local().ip()), 2);
+                from.send_fragmented(way, 4000, &octets, whole).expect("a train");
+                assert!(from.cuts_trains(), "others go on as they did");
+                let came = datagrams(&to, 3);
+                assert!(came.iter().all(|(octets, tos)| (octets.len(), *tos) == (4000, 2)));
+                assert!(came.iter().map(|(octets, _)| octets.as_slice()).eq(octets.chunks(4000)));
+            }
+            // and with DF as before
+            from.send_cut((to.local(), None, 2), 4000, &octets).expect("a train");
+            assert_eq!(datagrams(&to, 3).len(), 3);
         }
     }
 

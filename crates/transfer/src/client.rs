@@ -14,12 +14,12 @@ use rustls::pki_types::CertificateDer;
 use tokio::task::spawn_blocking;
 
 use crate::control::{Hearer, Speaker, hello, unexpected};
-use crate::delivery::{Destination, Observer, Offering, Receiver, Sender, Summary};
+use crate::delivery::{Destination, Event, Observer, Offering, Receiver, Sender, Summary};
 use crate::error::{Closing, Error};
 use crate::files::{Links, Root, Source};
 use crate::identity::Identity;
 use crate::key::{Fingerprint, PublicKey};
-use crate::lanes::{Carrier, Proposal};
+use crate::lanes::{Carrier, LaneWishes, Proposal, Terms};
 use crate::place::Host;
 use crate::proof;
 use crate::rate::Pace;
@@ -56,6 +56,7 @@ pub struct Client {
     /// What ssh holds for it.
     far: Option<Far>,
     lanes: bool,
+    wishes: LaneWishes,
 }
 
 impl Client {
@@ -90,6 +91,7 @@ impl Client {
             compress: Compress::Never,
             rate_bps: None,
             lanes: true,
+            wishes: LaneWishes::default(),
             proof: None,
             far: Some(far),
         })
@@ -166,6 +168,7 @@ impl Client {
             compress: Compress::Never,
             rate_bps: None,
             lanes: true,
+            wishes: LaneWishes::default(),
             proof: None,
             far: None,
         };
@@ -204,6 +207,18 @@ impl Client {
         self.lanes = allowed;
     }
 
+    /// How lanes are to be from now on. What cannot go on lanes that are so, as one side
+    /// has none, is not moved at all: it would be measured as something else.
+    ///
+    /// # Errors
+    /// It is for measurement alone, and the wishes do not allow that
+    /// ([`Error::Usage`]).
+    pub fn wish(&mut self, wishes: LaneWishes) -> Result<(), Error> {
+        wishes.check()?;
+        self.wishes = wishes;
+        Ok(())
+    }
+
     /// Sends files and directories into the directory `to` below the server's root;
     /// one file alone gets the name `to`, unless that is a directory or ends with `/`.
     /// Directories that are missing are made. With `fsync`, all is on the server's
@@ -225,12 +240,14 @@ impl Client {
         let lanes = proposal.as_ref().map(Proposal::offer);
         let request = Message::Put { to: self.below(to)?, rename, fsync, lanes };
         let (mut speaker, mut hearer, accepted) = self.request(&request, proposal).await?;
+        let terms = accepted.tell_terms(&observer);
         let source = Source::new(paths.iter().cloned(), Links::Keep);
         let pace = Pace::default().and(self.rate_bps).and(accepted.told_bps);
         let (connection, offering) = (self.connection.clone(), Offering::Content);
         let sender = Sender::new(connection, offering, observer, pace, accepted.lanes);
         let sender = sender.compressing(self.compress);
-        sender.send(source, &mut self.next_id, &mut speaker, &mut hearer).await
+        let sent = sender.send(source, &mut self.next_id, &mut speaker, &mut hearer).await?;
+        Ok(Summary { cipher: terms.map(|terms| terms.cipher), ..sent })
     }
 
     /// Fetches what lies at `from` below the server's root into the directory `to`;
@@ -269,6 +286,7 @@ impl Client {
         let lanes = proposal.as_ref().map(Proposal::offer);
         let (mut speaker, mut hearer, accepted) =
             self.request(&Message::Get { from, compress, lanes }, proposal).await?;
+        let terms = accepted.tell_terms(&observer);
         let receiver = Receiver {
             connection: self.connection.clone(),
             destination,
@@ -282,7 +300,7 @@ impl Client {
         };
         let summary = receiver.receive(&mut speaker, &mut hearer).await?;
         speaker.finish().await?;
-        Ok(summary)
+        Ok(Summary { cipher: terms.map(|terms| terms.cipher), ..summary })
     }
 
     /// Tells what is in a directory, or of the one file that has the name.
@@ -333,7 +351,8 @@ impl Client {
     }
 
     fn proposal(&self) -> Option<Proposal> {
-        self.lanes.then(|| Proposal::new(&self.connection)).flatten()
+        let proposal = self.lanes.then(|| Proposal::new(&self.connection)).flatten();
+        proposal.map(|proposal| proposal.wishing(self.wishes))
     }
 
     /// Asks, and hears whether the server does it, and how.
@@ -342,6 +361,14 @@ impl Client {
         request: &Message,
         proposal: Option<Proposal>,
     ) -> Result<(Speaker, Hearer, Accepted), Error> {
+        let is_wish = self.wishes.is_any() && !matches!(request, Message::List { .. });
+        if is_wish && (proposal.is_none() || self.compress != Compress::Never) {
+            return Err(Error::Usage(
+                "a cipher or a chunk was chosen, which lanes alone have. What goes through a pipe, a sync, a get with a \
+                 rate, and what is compressed, goes on streams"
+                    .to_owned(),
+            ));
+        }
         let (send, receive) = self.connection.open_bi().await?;
         let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
         speaker.add(&hello(self.rate_bps)).await?;
@@ -356,7 +383,12 @@ impl Client {
                     Some(proposal) => proposal.accepted(&answer),
                     None => Err(Error::Protocol("it takes lanes that were not offered".to_owned())),
                 });
-                Ok((speaker, hearer, Accepted { told_bps, lanes: lanes.transpose()? }))
+                let lanes = lanes.transpose()?;
+                if is_wish && lanes.is_none() {
+                    let reason = "it takes no lanes, which alone have the cipher or the chunk that was chosen";
+                    return Err(Error::Refused(reason.to_owned()));
+                }
+                Ok((speaker, hearer, Accepted { told_bps, lanes }))
             }
             Message::Refused { reason } => Err(refused(&reason)),
             other => Err(unexpected(&other)),
@@ -369,6 +401,16 @@ struct Accepted {
     /// Bits of files per second that it takes at most.
     told_bps: Option<u64>,
     lanes: Option<Carrier>,
+}
+
+impl Accepted {
+    /// Says how lanes are, if there are any.
+    fn tell_terms(&self, observer: &Arc<dyn Observer>) -> Option<Terms> {
+        let terms = self.lanes.as_ref().map(Carrier::terms)?;
+        let Terms { cipher, chunk, port } = terms;
+        observer.event(Event::Lanes { cipher, chunk, port });
+        Some(terms)
+    }
 }
 
 /// Where on this machine it goes.

@@ -101,10 +101,12 @@ pub use client::{Client, SyncOptions};
 pub use delivery::{Event, Observer, Summary};
 pub use error::Error;
 pub use files::{BadPattern, Excludes};
+pub use headroom_transfer_proto::lane::{Chunk, Cipher};
 pub use headroom_transfer_proto::message::{Compress, Listed, ListedKind, Time};
 pub use headroom_transfer_proto::path;
 pub use identity::Identity;
 pub use key::{Fingerprint, ParseError as KeyError, PublicKey};
+pub use lanes::LaneWishes;
 pub use place::{DEFAULT_PORT, Host, ParseError as PlaceError, Place};
 pub use server::Server;
 

@@ -4,6 +4,7 @@ mod stream;
 mod tidy;
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use crate::door::{Door, Guest, Who};
 use crate::error::{Closing, Error};
 use crate::files::{self, Excludes, Root, Seen, What};
 use crate::identity::Identity;
-use crate::lanes::{Carrier, Names, Port};
+use crate::lanes::{Carrier, Names, Port, Terms};
 pub use crate::named::Named;
 use crate::proof;
 use crate::rate::{OfClient, Rates};
@@ -55,6 +56,12 @@ pub struct Options {
     pub rate_bps: Option<u64>,
     /// Whether big files may go on lanes; else they go on streams.
     pub lanes: bool,
+    /// UDP ports at which lanes are received, one for each transfer in turn; else they
+    /// share the one at which the server listens.
+    pub lane_ports: Option<RangeInclusive<u16>>,
+    /// Whether clients may have lanes that are **not encrypted**, and others that are
+    /// for measurement alone, if they allow it, too. Each such transfer is warned about.
+    pub insecure_measurement: bool,
 }
 
 impl Options {
@@ -62,7 +69,18 @@ impl Options {
     /// that a server has unless it is told others.
     pub fn new(root: PathBuf, listen: SocketAddr, gate: Gate) -> Self {
         let (limits, named, rate_bps) = (Limits::default(), Named::default(), None);
-        Self { root, listen, gate, limits, named, rate_bps, lanes: true }
+        let (lane_ports, insecure_measurement) = (None, false);
+        Self {
+            root,
+            listen,
+            gate,
+            limits,
+            named,
+            rate_bps,
+            lanes: true,
+            lane_ports,
+            insecure_measurement,
+        }
     }
 }
 
@@ -91,10 +109,11 @@ impl Server {
     /// # Errors
     /// The directory is none, or the address cannot be listened at.
     pub fn bind(identity: &Identity, options: Options) -> Result<Self, Error> {
-        let Options { root, listen: address, gate, limits, named, rate_bps, lanes } = options;
+        let Options { root, listen: address, gate, limits, named, rate_bps, .. } = options;
+        let Options { lanes, lane_ports, insecure_measurement, .. } = options;
         let door = Door::new(gate);
         let root = Root::open(&root)?;
-        let (endpoint, port) = listen(address, identity, Arc::clone(&door))?;
+        let (endpoint, port) = listen(address, identity, Arc::clone(&door), lane_ports)?;
         let shared = Shared {
             door,
             root,
@@ -102,7 +121,7 @@ impl Server {
             windows: Windows::default(),
             named,
             rates: Rates::new(rate_bps),
-            lanes: port.filter(|_| lanes),
+            lanes: port.filter(|_| lanes).map(|port| port.measuring(insecure_measurement)),
             claims: All::default(),
         };
         Ok(Self { endpoint, shared: Arc::new(shared) })
@@ -439,7 +458,7 @@ impl Request<'_> {
         let destination = resolved.await.map_err(|error| Error::task(&error))??;
         // what comes on a lane is not held back here
         let pace = self.rates.incoming();
-        let (lanes, carrier) = self.accept(lanes.filter(|_| pace.rate_bps().is_none()));
+        let (lanes, carrier) = self.accept(lanes.filter(|_| pace.rate_bps().is_none()))?;
         let receiver = Receiver {
             connection: self.connection.clone(),
             destination,
@@ -502,7 +521,7 @@ impl Request<'_> {
     ) -> Result<Summary, Error> {
         let wanted = from.into_iter().map(|wanted| (wanted.path, wanted.contents));
         let source = self.named.source(self.root, wanted.collect());
-        let (lanes, carrier) = self.accept(lanes);
+        let (lanes, carrier) = self.accept(lanes)?;
         let pace = self.rates.outgoing().and(self.told_bps);
         // before the client knows of it: its first packet must find the lane open
         if let Some(lane) = &carrier {
@@ -517,9 +536,24 @@ impl Request<'_> {
     }
 
     /// Takes lanes, if the client offers some and they are allowed here.
-    fn accept(&mut self, offer: Option<&LanesOffer>) -> (Option<LanesAnswer>, Option<Carrier>) {
-        let accepted = offer.zip(self.lanes);
-        accepted.and_then(|(offer, port)| port.accept(offer, self.connection, self.names)).unzip()
+    fn accept(
+        &mut self,
+        offer: Option<&LanesOffer>,
+    ) -> Result<(Option<LanesAnswer>, Option<Carrier>), Error> {
+        let Some((offer, port)) = offer.zip(self.lanes) else { return Ok((None, None)) };
+        let accepted = port.accept(offer, self.connection, self.names)?;
+        let terms = accepted.as_ref().map(|(_, carrier)| carrier.terms());
+        if let Some(terms) = terms.filter(Terms::is_measurement) {
+            let Terms { cipher, chunk, .. } = terms;
+            let not = if cipher.is_secure() { "" } else { "NOT " };
+            tracing::warn!(
+                "{}: its files are {not}ENCRYPTED on lanes (cipher {cipher}, chunks of {} octets), as \
+                 --insecure-measurement allows",
+                self.client.name(),
+                chunk.map_or("any".to_owned(), |chunk| chunk.octets().to_string())
+            );
+        }
+        Ok(accepted.unzip())
     }
 
     async fn list(&mut self, path: Option<RelPath>) -> Result<(), Error> {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,11 +140,13 @@ pub(crate) async fn connect_to(
     Err(last)
 }
 
-/// Listens, for those whom the door lets in. Lanes share the port, where they can.
+/// Listens, for those whom the door lets in. Lanes share the port, where they can, or
+/// have ports of their own.
 pub(crate) fn listen(
     address: SocketAddr,
     identity: &Identity,
     door: Arc<Door>,
+    lane_ports: Option<RangeInclusive<u16>>,
 ) -> Result<(Endpoint, Option<Port>), Error> {
     let doing = |cause| Error::System { doing: format!("listen at UDP {address}"), cause };
     let config = server_config(identity, door)?;
@@ -151,15 +154,34 @@ pub(crate) fn listen(
         // another server of this user would share the port, and take half of what comes
         drop(socket(address, false).map_err(doing)?);
     }
-    let socket = socket(address, true).map_err(doing)?;
+    let socket = socket(address, lane_ports.is_none()).map_err(doing)?;
     let bound = socket.local_addr().map_err(doing)?;
-    let lanes = Port::open(&socket, bound)
-        .inspect_err(|error| tracing::warn!("no lanes at UDP {bound}, only streams: {error}"));
+    let lanes = match lane_ports {
+        Some(ports) => Some(range(bound, ports)?),
+        None => Port::open(&socket, bound)
+            .inspect_err(|error| tracing::warn!("no lanes at UDP {bound}, only streams: {error}"))
+            .ok(),
+    };
     let mut endpoint = endpoint_config(identity);
     // that bit tells QUIC from lanes (RFC 9287)
     endpoint.grease_quic_bit(false);
     let endpoint = Endpoint::new(endpoint, Some(config), socket, Arc::new(TokioRuntime));
-    Ok((endpoint.map_err(doing)?, lanes.ok()))
+    Ok((endpoint.map_err(doing)?, lanes))
+}
+
+/// Ports for lanes beside the one that is listened at.
+fn range(bound: SocketAddr, ports: RangeInclusive<u16>) -> Result<Port, Error> {
+    let (first, last) = (*ports.start(), *ports.end());
+    if ports.is_empty() || first == 0 || ports.contains(&bound.port()) {
+        return Err(Error::Usage(format!(
+            "UDP ports {first}-{last} cannot be for lanes: they go upwards from 1, and port {} is where it listens",
+            bound.port()
+        )));
+    }
+    Port::range(bound.ip(), ports).map_err(|cause| Error::System {
+        doing: format!("receive lanes at any of the UDP ports {first}-{last}"),
+        cause,
+    })
 }
 
 fn client_config(

@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use headroom_transfer::Fingerprint;
+use headroom_transfer::{Chunk, Cipher, Fingerprint};
 
 /// The exit codes of all of these commands.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 all is stored, 1 some files failed (each is named), 2 wrong arguments or configuration,\n3 the host cannot be reached or the connection was lost, 4 the host is not trusted, 5 the server\nrefuses, 130 interrupted";
@@ -41,9 +42,25 @@ pub(crate) struct Serve {
     /// Take and send big files on QUIC streams only, not on lanes
     #[arg(long)]
     pub(crate) streams: bool,
+    /// Receive big files at these UDP ports, one for each transfer in turn, such as 20000-20255,
+    /// not at the one port where it listens. A firewall has to let all of them through
+    #[arg(long, value_name = "FIRST-LAST", value_parser = ports, conflicts_with = "streams")]
+    pub(crate) lane_ports: Option<RangeInclusive<u16>>,
+    /// INSECURE: allow clients that ask for it to send and fetch big files WITHOUT ENCRYPTION
+    /// (--cipher none and simplecrypt), and in packets of a given length (--chunk). For measurement
+    #[arg(long)]
+    pub(crate) insecure_measurement: bool,
     /// Print a JSON line when it listens
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let numbers = text.split_once('-').and_then(|(first, last)| {
+        let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+        (first > 0 && first <= last).then_some(first..=last)
+    });
+    numbers.ok_or_else(|| format!("`{text}` is no range of ports, such as 20000-20255"))
 }
 
 /// How long something is kept; none is for ever.
@@ -114,6 +131,36 @@ pub(crate) struct OverSsh {
     pub(crate) ssh_command: Option<String>,
 }
 
+/// How lanes are to be. For measurements, but for the ciphers that are.
+#[derive(Debug, Args)]
+pub(crate) struct OnLanes {
+    /// The cipher of big files: aes-128-gcm, aes-256-gcm or chacha20-poly1305 [default: what both
+    /// sides do fastest]; or none or simplecrypt, which are NO ENCRYPTION, for measurement
+    #[arg(long, value_name = "CIPHER", conflicts_with = "streams")]
+    pub(crate) cipher: Option<Cipher>,
+    /// Put so many octets of a big file into each packet, 200 to 4000, whatever the path takes: for
+    /// measurement. Longer packets than it takes travel as IP fragments
+    #[arg(long, value_name = "OCTETS", value_parser = chunk, conflicts_with = "streams")]
+    pub(crate) chunk: Option<Chunk>,
+    /// INSECURE: allow ciphers that are none, and chunks, for measurement, where the server does
+    #[arg(long, conflicts_with = "ssh")]
+    pub(crate) insecure_measurement: bool,
+}
+
+fn chunk(text: &str) -> Result<Chunk, String> {
+    let chunk = text.parse().ok().and_then(Chunk::new);
+    chunk.ok_or_else(|| {
+        format!("`{text}` is no number of octets from {} to {}", Chunk::LEAST, Chunk::MOST)
+    })
+}
+
+impl From<&OnLanes> for headroom_transfer::LaneWishes {
+    fn from(on_lanes: &OnLanes) -> Self {
+        let OnLanes { cipher, chunk, insecure_measurement } = *on_lanes;
+        Self { cipher, chunk, insecure_measurement }
+    }
+}
+
 /// How files are moved.
 #[derive(Debug, Args)]
 pub(crate) struct Moving {
@@ -149,6 +196,8 @@ pub(crate) struct Put {
     pub(crate) to: OsString,
     #[command(flatten)]
     pub(crate) moving: Moving,
+    #[command(flatten)]
+    pub(crate) on_lanes: OnLanes,
 }
 
 #[derive(Debug, Args)]
@@ -161,6 +210,8 @@ pub(crate) struct Get {
     pub(crate) to: PathBuf,
     #[command(flatten)]
     pub(crate) moving: Moving,
+    #[command(flatten)]
+    pub(crate) on_lanes: OnLanes,
 }
 
 #[derive(Debug, Args)]
@@ -250,6 +301,20 @@ pub(crate) struct Trust {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_are_a_range_and_chunks_are_bounded() {
+        assert_eq!(ports("20000-20255"), Ok(20000..=20255));
+        assert_eq!(ports("7-7"), Ok(7..=7));
+        for wrong in ["", "20000", "20255-20000", "0-7", "1-65536", "a-b", "-"] {
+            assert!(ports(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(chunk("200").map(Chunk::octets), Ok(200));
+        assert_eq!(chunk("4000").map(Chunk::octets), Ok(4000));
+        for wrong in ["", "199", "4001", "1k", "-200"] {
+            assert!(chunk(wrong).is_err_and(|error| error.contains("200 to 4000")), "{wrong}");
+        }
+    }
 
     #[test]
     fn ages_are_days_or_hours() {

@@ -15,7 +15,7 @@ use headroom_gateway::control::notify;
 use headroom_transfer::server::{Limits, Named, Options};
 use headroom_transfer::trust::{AuthorizedKeys, Followed, Gate};
 use headroom_transfer::{
-    DEFAULT_PORT, Error, Excludes, Host, Place, Server, Summary, SyncOptions, block_on,
+    DEFAULT_PORT, Error, Excludes, Host, LaneWishes, Place, Server, Summary, SyncOptions, block_on,
 };
 use serde_json::json;
 
@@ -71,6 +71,8 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
             named: Named::Below,
             rate_bps: arguments.rate,
             lanes: !arguments.streams,
+            lane_ports: arguments.lane_ports.clone(),
+            insecure_measurement: arguments.insecure_measurement,
         };
         let any = |address| SocketAddr::new(address, DEFAULT_PORT);
         let server = match arguments.listen {
@@ -82,9 +84,15 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
         let stopping = server.clone();
         ctrlc::set_handler(move || stopping.stop()).context("cannot wait for Ctrl-C")?;
         let (address, fingerprint) = (server.address()?, identity.public().fingerprint());
+        if arguments.insecure_measurement {
+            eprintln!(
+                "headroom: INSECURE: with --insecure-measurement, clients that ask for it send and fetch files WITHOUT \
+                 ENCRYPTION. This is for measurement: stop this server when you are done"
+            );
+        }
         if arguments.json {
             let key = identity.public().to_string();
-            say(&json!({"event": "listening", "address": address.to_string(), "fingerprint": fingerprint.to_string(), "key": key}).to_string());
+            say(&json!({"event": "listening", "address": address.to_string(), "fingerprint": fingerprint.to_string(), "key": key, "insecure_measurement": arguments.insecure_measurement}).to_string());
         } else {
             say(&format!(
                 "serving {} at UDP {address}, as {fingerprint}",
@@ -160,6 +168,8 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     if is_pipe && arguments.paths.len() > 1 {
         bail!(Usage("`-` is sent alone; a file that is called so is written ./-".to_owned()));
     }
+    let wishes = LaneWishes::from(&arguments.on_lanes);
+    wishes.check()?;
     let mut connector = Connector::new(connect, over_ssh)?;
     let progress = Progress::new(*json);
     interruptible(&progress)?;
@@ -169,6 +179,7 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
         client.compress((*compress).into());
         progress.connected();
         client.set_lanes(!streams);
+        client.wish(wishes)?;
         let observer = progress.clone();
         let summary = match is_pipe {
             true => client.put_stream(std::io::stdin(), &place.path, *fsync, observer).await?,
@@ -201,6 +212,8 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
     if is_pipe && (from.len() > 1 || *json) {
         bail!(Usage("one file is written to `-`, and no JSON beside it".to_owned()));
     }
+    let wishes = LaneWishes::from(&arguments.on_lanes);
+    wishes.check()?;
     let mut connector = Connector::new(connect, over_ssh)?;
     let progress = Progress::new(*json);
     interruptible(&progress)?;
@@ -210,6 +223,7 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
         client.compress((*compress).into());
         progress.connected();
         client.set_lanes(!streams);
+        client.wish(wishes)?;
         let observer = progress.clone();
         let summary = match from.as_slice() {
             [from] if is_pipe => client.get_stream(from, std::io::stdout(), observer).await?,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use headroom_transfer::{Event, Observer, Summary};
+use headroom_transfer::{Chunk, Cipher, Event, Observer, Summary};
 use indicatif::{
     HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
 };
@@ -126,8 +126,11 @@ impl Progress {
             removed,
             on_lanes,
             lost,
+            cipher,
             ..
         } = summary;
+        // of what went on streams, it is TLS's
+        let cipher = cipher.filter(|_| on_lanes > 0);
         let carried = carried(moved, on_lanes);
         if self.json {
             let mut end = json!({
@@ -140,6 +143,7 @@ impl Progress {
                 "saved": saved,
                 "carried": carried,
                 "lost": lost,
+                "cipher": cipher.map(Cipher::name),
                 "seconds": elapsed.as_secs_f64(),
                 "time_ns": time_ns,
             });
@@ -176,6 +180,15 @@ impl Progress {
             if let Some(carried) = carried {
                 let carried = if carried == "both" { "lanes and streams" } else { carried };
                 let _ = write!(text, ", on {carried}");
+            }
+            match cipher {
+                Some(cipher) if cipher.is_secure() => {
+                    let _ = write!(text, " ({cipher})");
+                }
+                Some(cipher) => {
+                    let _ = write!(text, ", NOT ENCRYPTED (cipher {cipher})");
+                }
+                None => {}
             }
             if lost > 0 {
                 let _ = write!(text, ", {} sent again", HumanBytes(lost));
@@ -260,6 +273,26 @@ impl Observer for Progress {
             }
             Event::Failed { reason } => {
                 self.tell(&json!({"event": "failed", "reason": reason}), Some(reason));
+            }
+            Event::Lanes { cipher, chunk, port } => {
+                let octets = chunk.map(Chunk::octets);
+                if !cipher.is_secure() {
+                    let text = format!(
+                        "INSECURE: big files travel WITHOUT ENCRYPTION (cipher {cipher}), as --insecure-measurement allows"
+                    );
+                    self.bar.suspend(|| eprintln!("headroom: {text}"));
+                }
+                if let Some(octets) = octets {
+                    self.bar.suspend(|| {
+                        eprintln!(
+                            "headroom: MEASUREMENT: packets carry {octets} octets, in IP fragments where the path takes less"
+                        );
+                    });
+                }
+                if self.json {
+                    let secure = cipher.is_secure();
+                    say(&json!({"event": "lanes", "cipher": cipher.name(), "encrypted": secure, "chunk": octets, "port": port}).to_string());
+                }
             }
             Event::LanesGivenUp => {
                 let text =

@@ -8,6 +8,7 @@ mod receiver;
 mod sender;
 mod squeeze;
 
+use headroom_transfer_proto::lane::{Chunk, Cipher};
 use headroom_transfer_proto::path::RelPath;
 
 pub(crate) use receiver::{Destination, Mirror, Receiver};
@@ -37,6 +38,8 @@ pub struct Summary {
     pub on_lanes: u64,
     /// Octets of packets of lanes that were lost, as far as this side sent them.
     pub lost: u64,
+    /// The cipher of lanes, if there were any. Streams have TLS's.
+    pub cipher: Option<Cipher>,
 }
 
 /// Something that happens on the way.
@@ -98,6 +101,16 @@ pub enum Event<'a> {
     Removed {
         /// Its name.
         path: &'a RelPath,
+    },
+    /// Big files may go on lanes, which are so.
+    Lanes {
+        /// The cipher. One that is not secure protects nothing: both sides were asked to
+        /// allow that, for a measurement.
+        cipher: Cipher,
+        /// Octets of files in each packet, if that is measured.
+        chunk: Option<Chunk>,
+        /// The server's UDP port.
+        port: u16,
     },
     /// Nobody answers on lanes: what is not there goes on streams.
     LanesGivenUp,

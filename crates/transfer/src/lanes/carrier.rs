@@ -10,7 +10,8 @@ use std::time::Duration;
 use headroom_netio::UdpSocket;
 use headroom_netio::udp::{Options, mtu_towards};
 use headroom_transfer_proto::lane::{
-    Direction, Lane, LaneConfig, LaneId, MAX_PACKET, MIN_MTU, Piece, RateConfig, TransferId,
+    Chunk, Cipher, Direction, Lane, LaneConfig, LaneId, MAX_PACKET, MIN_MTU, Piece, RateConfig,
+    TransferId,
 };
 use headroom_transfer_proto::message::{LanesAnswer, LanesOffer};
 use quinn::Connection;
@@ -18,10 +19,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::engine::{Command, Engine};
-use super::exporter::{Exporter, Suite};
+use super::exporter::Exporter;
 use super::feed::{Closed, Feed, Part};
 use super::flow::{Flow, Seen, State};
 use super::store::Sink;
+use super::terms::LaneWishes;
 use crate::error::Error;
 
 /// So long a lane may take to open, from when it is needed.
@@ -37,6 +39,7 @@ pub(crate) struct Proposal {
     transfer: TransferId,
     lane: LaneId,
     socket: UdpSocket,
+    wishes: LaneWishes,
 }
 
 impl Proposal {
@@ -48,20 +51,20 @@ impl Proposal {
         aws_lc_rs::rand::fill(&mut lane).ok()?;
         let lane = LaneId(u64::from_be_bytes(lane));
         let (connection, transfer) = (connection.clone(), TransferId(transfer));
-        Some(Self { connection, transfer, lane, socket })
+        Some(Self { connection, transfer, lane, socket, wishes: LaneWishes::default() })
+    }
+
+    /// The same, with lanes as somebody wishes them.
+    pub(crate) fn wishing(self, wishes: LaneWishes) -> Self {
+        Self { wishes, ..self }
     }
 
     /// The same in a message.
     pub(crate) fn offer(&self) -> LanesOffer {
-        let suites = Suite::offered().iter().map(|suite| suite.number()).collect();
+        let suites = self.wishes.ciphers().iter().map(|cipher| cipher.number()).collect();
         let room = Some(self.socket.receive_buffer() as u64);
-        LanesOffer {
-            transfer: self.transfer.0,
-            lanes: vec![self.lane.0],
-            suites,
-            room,
-            chunk: None,
-        }
+        let chunk = self.wishes.chunk.map(Chunk::octets);
+        LanesOffer { transfer: self.transfer.0, lanes: vec![self.lane.0], suites, room, chunk }
     }
 
     /// The lane, as the server wants it.
@@ -69,10 +72,38 @@ impl Proposal {
     /// # Errors
     /// It answers what was not offered.
     pub(crate) fn accepted(self, answer: &LanesAnswer) -> Result<Carrier, Error> {
-        let suite = Suite::choose(&[answer.suite])
-            .ok_or_else(|| Error::Protocol("it chooses a suite that was not offered".to_owned()))?;
-        let agreed = Agreed { transfer: self.transfer, lane: self.lane, suite, room: answer.room };
+        let LanesAnswer { suite, room, chunk, port } = *answer;
+        let not_offered =
+            |what: &str| Error::Protocol(format!("it chooses {what} that was not offered"));
+        let offered = self.wishes.ciphers();
+        let cipher = Cipher::numbered(suite).filter(|cipher| offered.contains(cipher));
+        let cipher = cipher.ok_or_else(|| not_offered("a cipher"))?;
+        if chunk != self.wishes.chunk.map(Chunk::octets) {
+            return Err(not_offered("a chunk"));
+        }
+        if port == Some(0) {
+            return Err(Error::Protocol("it takes lanes at port 0, which is none".to_owned()));
+        }
+        let port = port.unwrap_or(self.connection.remote_address().port());
+        let terms = Terms { cipher, chunk: self.wishes.chunk, port };
+        let agreed = Agreed { transfer: self.transfer, lane: self.lane, terms, room };
         Ok(Carrier::new(self.connection, agreed, Way::Socket(self.socket)))
+    }
+}
+
+/// How a lane is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) cipher: Cipher,
+    pub(crate) chunk: Option<Chunk>,
+    /// The server's UDP port.
+    pub(crate) port: u16,
+}
+
+impl Terms {
+    /// Whether this is for measurement alone.
+    pub(crate) const fn is_measurement(&self) -> bool {
+        !self.cipher.is_secure() || self.chunk.is_some()
     }
 }
 
@@ -81,7 +112,7 @@ impl Proposal {
 pub(super) struct Agreed {
     pub(super) transfer: TransferId,
     pub(super) lane: LaneId,
-    pub(super) suite: Suite,
+    pub(super) terms: Terms,
     /// What the peer's socket keeps.
     pub(super) room: Option<u64>,
 }
@@ -130,6 +161,11 @@ impl Carrier {
         }
     }
 
+    /// How it is.
+    pub(crate) const fn terms(&self) -> Terms {
+        self.agreed.terms
+    }
+
     /// Sends files no faster than this, in bits per second, once it has started.
     pub(crate) fn limit(&self, rate_bps: Option<u64>) {
         self.limit_bps.store(rate_bps.unwrap_or(0), Ordering::Relaxed);
@@ -148,7 +184,8 @@ impl Carrier {
     }
 
     fn open(&self, sink: Option<Arc<dyn Sink>>) -> io::Result<()> {
-        let peer = self.connection.remote_address();
+        let Agreed { transfer, lane: id, terms, room } = self.agreed;
+        let mut peer = self.connection.remote_address();
         let headers = if peer.ip().to_canonical().is_ipv4() { IPV4_UDP } else { IPV6_UDP };
         let towards = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let mtu = mtu_towards(towards).unwrap_or(MIN_MTU + headers);
@@ -159,22 +196,25 @@ impl Carrier {
             // headers and tags are no octets of files
             limit_bps => Some(limit_bps as f64 / 8.0 * 1.1),
         };
-        let Agreed { transfer, lane: id, suite, room } = self.agreed;
+        // where a client sends to; a server answers
+        peer.set_port(terms.port);
+        let whole = mtu.saturating_sub(headers);
         let config = LaneConfig {
             transfer,
             lane: id,
             sends: if self.is_server { Direction::ToClient } else { Direction::ToServer },
             peer: (!self.is_server).then_some(peer),
-            max_packet: mtu.saturating_sub(headers).clamp(MIN_MTU, MAX_PACKET),
-            chunk: None,
+            max_packet: whole.clamp(MIN_MTU, MAX_PACKET),
+            chunk: terms.chunk,
             rtt: Some(self.connection.rtt()),
             rate: RateConfig { room, limit, ..RateConfig::default() },
             seed,
         };
-        let exporter = Exporter { connection: self.connection.clone(), suite };
+        let exporter = Exporter { connection: self.connection.clone(), cipher: terms.cipher };
         let lane = Lane::new(&config, exporter).map_err(io::Error::other)?;
         let feed = Arc::clone(&self.feed);
-        let flow = Flow::new((id, lane), feed, sink, Arc::clone(&self.seen));
+        let mut flow = Flow::new((id, lane), feed, sink, Arc::clone(&self.seen));
+        flow.whole = terms.chunk.map(|_| whole);
         let mut way = self.way.lock().unwrap_or_else(PoisonError::into_inner);
         let engine = match std::mem::replace(&mut *way, Way::None) {
             Way::Socket(socket) => Arc::new(Engine::start(socket)?),
@@ -189,7 +229,8 @@ impl Carrier {
     /// Whether data may flow. The first that is `patient` waits until it is known,
     /// or clear that nobody answers.
     pub(crate) async fn is_ready(&self, patient: bool) -> bool {
-        if patient {
+        // what goes another way is not measured
+        if patient || self.agreed.terms.is_measurement() {
             let since = *self
                 .wanted_since
                 .lock()

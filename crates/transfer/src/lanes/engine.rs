@@ -317,7 +317,11 @@ fn send(socket: &UdpSocket, flow: &mut Flow, now: Duration, room: &mut [u8], mos
     for _ in 0..most {
         let Some(transmit) = flow.transmit(now, room) else { return };
         let way = (transmit.to, flow.local(), ECT);
+        let (segment, octets) = (transmit.segment, &room[..transmit.len]);
         // what does not go, as a probe that is too long, is lost as on the way
-        let _ = socket.send_cut(way, transmit.segment, &room[..transmit.len]);
+        let _ = match flow.whole {
+            None => socket.send_cut(way, segment, octets),
+            Some(whole) => socket.send_fragmented(way, segment, octets, whole),
+        };
     }
 }

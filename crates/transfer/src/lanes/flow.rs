@@ -55,6 +55,8 @@ pub(super) struct Flow {
     is_over: bool,
     /// When it is looked at next, in the engine's queue.
     pub(super) queued: Option<Duration>,
+    /// Where packets may be fragmented: octets of the longest that leaves in one piece.
+    pub(super) whole: Option<usize>,
 }
 
 impl Flow {
@@ -76,6 +78,7 @@ impl Flow {
             silent_since: None,
             is_over: false,
             queued: None,
+            whole: None,
         }
     }
 

@@ -20,12 +20,15 @@ mod exporter;
 mod feed;
 mod flow;
 mod port;
+mod range;
 mod store;
+mod terms;
 
-pub(crate) use carrier::{Carrier, Proposal};
+pub(crate) use carrier::{Carrier, Proposal, Terms};
 pub(crate) use feed::{PART, Part, Source};
 pub(crate) use port::{Names, Port};
 pub(crate) use store::{Sink, Target};
+pub use terms::LaneWishes;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,20 +1,24 @@
-//! The server's side: sockets that share QUIC's port, one for each processor.
+//! The server's side: sockets that share QUIC's port, one for each processor; or a
+//! range of ports of their own.
 
 use std::collections::HashSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use headroom_netio::UdpSocket;
 use headroom_netio::udp::{Options, spread_marked};
-use headroom_transfer_proto::lane::{LaneId, TransferId};
+use headroom_transfer_proto::lane::{Chunk, LaneId, TransferId};
 use headroom_transfer_proto::message::{LanesAnswer, LanesOffer};
 use quinn::Connection;
 
-use super::carrier::{Agreed, Carrier, Way};
+use super::carrier::{Agreed, Carrier, Terms, Way};
 use super::engine::Engine;
-use super::exporter::Suite;
+use super::range::Range;
+use super::terms;
+use crate::error::Error;
 
 /// The first octet of a lane's packet, and where its lane's name ends.
 const MARK: (u8, u8) = (0xf8, 0x08);
@@ -38,12 +42,23 @@ impl Names {
 
 /// The lanes of a server.
 pub(crate) struct Port {
-    engines: Vec<Arc<Engine>>,
+    place: Place,
+    insecure_measurement: bool,
+}
+
+/// Where lanes are received.
+enum Place {
+    /// At QUIC's port.
+    Shared {
+        port: u16,
+        engines: Vec<Arc<Engine>>,
+    },
+    Range(Range),
 }
 
 impl std::fmt::Debug for Port {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Port").field("sockets", &self.engines.len()).finish()
+        f.debug_struct("Port").finish_non_exhaustive()
     }
 }
 
@@ -60,29 +75,79 @@ impl Port {
         let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
         spread_marked(quic, MARK, NAME_AT, count as u32)?;
         let engines = sockets.into_iter().map(|socket| Engine::start(socket).map(Arc::new));
-        Ok(Self { engines: engines.collect::<io::Result<_>>()? })
+        let engines = engines.collect::<io::Result<_>>()?;
+        let place = Place::Shared { port: address.port(), engines };
+        Ok(Self { place, insecure_measurement: false })
+    }
+
+    /// Receives lanes at these ports instead, one for each transfer in turn.
+    ///
+    /// # Errors
+    /// None of them can be opened.
+    pub(crate) fn range(address: IpAddr, ports: RangeInclusive<u16>) -> io::Result<Self> {
+        let place = Place::Range(Range::open(address, ports)?);
+        Ok(Self { place, insecure_measurement: false })
+    }
+
+    /// The same, where clients may wish for what is for measurement alone.
+    pub(crate) fn measuring(self, insecure_measurement: bool) -> Self {
+        Self { insecure_measurement, ..self }
     }
 
     /// Takes lanes that a client offers; none where it cannot be.
+    ///
+    /// # Errors
+    /// It is not allowed here as the client wishes it ([`Error::Refused`]).
     pub(crate) fn accept(
         &self,
         offer: &LanesOffer,
         connection: &Connection,
         names: &mut Names,
-    ) -> Option<(LanesAnswer, Carrier)> {
-        let lane = names.take(LaneId(*offer.lanes.first()?))?;
-        let suite = Suite::choose(&offer.suites)?;
-        // the low 32 bits, as the kernel's program has it
-        let engine = self.engines.get(lane.0 as u32 as usize % self.engines.len().max(1))?;
+    ) -> Result<Option<(LanesAnswer, Carrier)>, Error> {
+        if let Some(reason) = terms::refusal(offer).filter(|_| !self.insecure_measurement) {
+            return Err(Error::Refused(reason));
+        }
+        let chunk = offer.chunk.map(|octets| {
+            Chunk::new(octets)
+                .ok_or_else(|| Error::Refused(format!("there are no chunks of {octets} octets")))
+        });
+        let chunk = chunk.transpose()?;
+        let Some(cipher) = terms::choose(&offer.suites, self.insecure_measurement) else {
+            return Ok(None);
+        };
+        let lane = offer.lanes.first().and_then(|lane| names.take(LaneId(*lane)));
+        let Some((lane, (port, engine))) = lane.and_then(|lane| Some((lane, self.turn(lane)?)))
+        else {
+            return Ok(None);
+        };
+        let answer = LanesAnswer {
+            suite: cipher.number(),
+            room: Some(engine.room() as u64),
+            chunk: offer.chunk,
+            port: matches!(self.place, Place::Range(_)).then_some(port),
+        };
         let (transfer, room) = (TransferId(offer.transfer), offer.room);
-        let agreed = Agreed { transfer, lane, suite, room };
-        let carrier = Carrier::new(connection.clone(), agreed, Way::Engine(Arc::clone(engine)));
-        let room = Some(engine.room() as u64);
-        Some((LanesAnswer { suite: suite.number(), room, chunk: None, port: None }, carrier))
+        let agreed = Agreed { transfer, lane, terms: Terms { cipher, chunk, port }, room };
+        Ok(Some((answer, Carrier::new(connection.clone(), agreed, Way::Engine(engine)))))
+    }
+
+    /// The port of this lane, and who drives it.
+    fn turn(&self, lane: LaneId) -> Option<(u16, Arc<Engine>)> {
+        match &self.place {
+            Place::Shared { port, engines } => {
+                // the low 32 bits, as the kernel's program has it
+                let engine = engines.get(lane.0 as u32 as usize % engines.len().max(1))?;
+                Some((*port, Arc::clone(engine)))
+            }
+            Place::Range(range) => range.turn(),
+        }
     }
 
     #[cfg(test)]
-    pub(crate) fn engines(&self) -> &[Arc<Engine>] {
-        &self.engines
+    pub(crate) fn engines(&self) -> Vec<Arc<Engine>> {
+        match &self.place {
+            Place::Shared { engines, .. } => engines.clone(),
+            Place::Range(range) => range.engines(),
+        }
     }
 }

@@ -95,6 +95,8 @@ fn bind(identity: &Identity, once: &Once) -> Result<(Server, u16), Error> {
                 named: Named::AsByUser,
                 rate_bps: None,
                 lanes: true,
+                lane_ports: None,
+                insecure_measurement: false,
             };
             match Server::bind(identity, options) {
                 Ok(server) => {

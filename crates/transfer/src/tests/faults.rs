@@ -20,7 +20,8 @@ const MIB: usize = 1 << 20;
 async fn answering(ground: &Ground, messages: Vec<Message>) -> Client {
     let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let door = Door::new(ground.options().gate);
-    let (endpoint, _lanes) = crate::session::listen(any, &ground.server, door).expect("a port");
+    let (endpoint, _lanes) =
+        crate::session::listen(any, &ground.server, door, None).expect("a port");
     let address = endpoint.local_addr().expect("an address");
     tokio::spawn(async move {
         let connection = endpoint.accept().await.expect("a client").await.expect("a handshake");

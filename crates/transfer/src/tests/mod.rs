@@ -4,6 +4,7 @@ mod delivery;
 mod faults;
 mod hostile;
 mod lanes;
+mod measurement;
 mod rate;
 mod resume;
 mod sync;
@@ -57,6 +58,8 @@ impl Ground {
             named: Named::Below,
             rate_bps: None,
             lanes: true,
+            lane_ports: None,
+            insecure_measurement: false,
         }
     }
 

@@ -1,0 +1,173 @@
+//! A range of ports for lanes, one for each transfer in turn, so that what of an
+//! earlier transfer comes late comes to no later one. It is the study's way (Tornai et
+//! al., 2020, section 4), where keys and names of lanes do that here anyway.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use headroom_netio::UdpSocket;
+use headroom_netio::udp::Options;
+
+use super::engine::Engine;
+
+/// Ports that are open at once, each with a thread and the memory of an engine: those
+/// that had their turn last.
+const MOST_OPEN: usize = 8;
+/// Ports that are tried before a transfer goes on streams.
+const MOST_TRIED: usize = 256;
+/// Where the kernel says which ports it gives to those who ask for none.
+const EPHEMERAL: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+
+/// Ports that have their turn.
+pub(super) struct Range {
+    address: IpAddr,
+    ports: RangeInclusive<u16>,
+    turns: Mutex<Turns>,
+}
+
+#[derive(Default)]
+struct Turns {
+    /// Transfers that had a port.
+    next: usize,
+    /// The one that was opened first is first.
+    open: Vec<(u16, Arc<Engine>)>,
+}
+
+impl Range {
+    /// Ports of this address.
+    ///
+    /// # Errors
+    /// None of them can be opened.
+    pub(super) fn open(address: IpAddr, ports: RangeInclusive<u16>) -> io::Result<Self> {
+        let free = std::fs::read_to_string(EPHEMERAL).ok().and_then(|text| ephemeral(&text));
+        if let Some(free) = free.filter(|free| overlap(free, &ports)) {
+            tracing::warn!(
+                "UDP ports {}-{} for lanes are among those that this system gives to programs that ask for none ({}-{}, \
+                 {EPHEMERAL}): one that another program has is passed over. Choose them below {}",
+                ports.start(),
+                ports.end(),
+                free.start(),
+                free.end(),
+                free.start()
+            );
+        }
+        let range = Self { address, ports, turns: Mutex::default() };
+        let mut refused = io::ErrorKind::InvalidInput.into();
+        for port in range.ports.clone().take(MOST_TRIED) {
+            match range.bind(port) {
+                Ok(_) => return Ok(range),
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
+    }
+
+    /// The port of the next transfer; none where the system opens none.
+    pub(super) fn turn(&self) -> Option<(u16, Arc<Engine>)> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..self.ports.len().min(MOST_TRIED) {
+            let port = *self.ports.start() + (turns.next % self.ports.len()) as u16;
+            if let Some(open) = turns.open.iter().find(|(open, _)| *open == port).cloned() {
+                turns.next += 1;
+                return Some(open);
+            }
+            if !turns.make_room() {
+                break;
+            }
+            turns.next += 1;
+            // another program may have it
+            if let Ok(engine) = self.bind(port).and_then(Engine::start) {
+                let open = (port, Arc::new(engine));
+                turns.open.push(open.clone());
+                return Some(open);
+            }
+        }
+        // all that are open are in use: lanes share a port as they do without a range
+        turns.open.iter().min_by_key(|(_, engine)| Arc::strong_count(engine)).cloned()
+    }
+
+    fn bind(&self, port: u16) -> io::Result<UdpSocket> {
+        let options = Options { dual: true, deaf: true, ..Options::default() };
+        UdpSocket::bind(SocketAddr::new(self.address, port), &options)
+    }
+
+    /// What is open now.
+    #[cfg(test)]
+    pub(super) fn engines(&self) -> Vec<Arc<Engine>> {
+        let turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.open.iter().map(|(_, engine)| Arc::clone(engine)).collect()
+    }
+}
+
+impl Turns {
+    /// Closes the port that was opened first of those that nobody uses, if there are as
+    /// many as may be.
+    fn make_room(&mut self) -> bool {
+        if self.open.len() < MOST_OPEN {
+            return true;
+        }
+        let idle = self.open.iter().position(|(_, engine)| Arc::strong_count(engine) == 1);
+        idle.map(|idle| self.open.remove(idle)).is_some()
+    }
+}
+
+/// `FIRST LAST`, as the kernel has it.
+fn ephemeral(text: &str) -> Option<RangeInclusive<u16>> {
+    let mut numbers = text.split_ascii_whitespace().map(str::parse);
+    Some(numbers.next()?.ok()?..=numbers.next()?.ok()?)
+}
+
+fn overlap(one: &RangeInclusive<u16>, other: &RangeInclusive<u16>) -> bool {
+    one.start() <= other.end() && other.start() <= one.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_overlap_or_not() {
+        let free = ephemeral("32768\t60999\n").expect("two numbers");
+        assert_eq!(free, 32768..=60999);
+        let overlaps = |first, last| overlap(&free, &(first..=last));
+        assert!(!overlaps(20000, 20255) && !overlaps(61000, 61255));
+        assert!(overlaps(32768, 32768) && overlaps(60999, 61255) && overlaps(20000, 65535));
+        assert_eq!(ephemeral("32768"), None);
+    }
+
+    #[test]
+    fn ports_have_their_turn_and_few_are_open() {
+        let address = IpAddr::from([127, 0, 0, 1]);
+        // as many in a row as there are; which ones others have is not known
+        let (range, taken) = (20_000..32_000)
+            .step_by(16)
+            .find_map(|first| {
+                let taken = std::net::UdpSocket::bind((address, first + 3)).ok()?;
+                let range = Range::open(address, first..=first + 11).ok()?;
+                let free = range.ports.clone().filter(|port| *port != first + 3);
+                free.map(|port| range.bind(port)).collect::<io::Result<Vec<_>>>().ok()?;
+                Some((range, taken))
+            })
+            .expect("twelve ports");
+        let first = *range.ports.start();
+        let mut turns = Vec::new();
+        for _ in 0..30 {
+            let (port, engine) = range.turn().expect("a port");
+            assert!(!turns.iter().rev().take(5).any(|before| *before == port), "{port}: {turns:?}");
+            assert!(range.engines().len() <= MOST_OPEN);
+            turns.push(port);
+            drop(engine);
+        }
+        assert_eq!(
+            turns[..4],
+            [first, first + 1, first + 2, first + 4],
+            "what is taken is passed over"
+        );
+        drop(taken);
+        // when all are used, they are shared
+        let used: Vec<_> = (0..20).map(|_| range.turn().expect("a port")).collect();
+        assert_eq!((used.len(), range.engines().len()), (20, MOST_OPEN));
+    }
+}
