@@ -535,6 +535,9 @@ struct Opened {
     /// not in here it has none.
     has: Vec<bool>,
     kept: u64,
+    /// Octets that are known to be no hole: some file systems look at every page to
+    /// say so.
+    data: Mutex<std::ops::Range<u64>>,
 }
 
 impl Opened {
@@ -554,13 +557,13 @@ impl Opened {
                 kept += reader.spans().range(*span).map_or(0, |range| range.end - range.start);
             }
         }
-        Ok(Self { reader, tree: Mutex::new(tree), has, kept })
+        Ok(Self { reader, tree: Mutex::new(tree), has, kept, data: Mutex::default() })
     }
 
     /// What the spans of a piece begin with: those that have data, or a hole, which
     /// may be longer. A hole is hashed here, and is not read.
     fn stretch(&self, piece: std::ops::Range<u64>) -> Result<Stretch, files::Error> {
-        let data = self.reader.next_data(piece.start * SPAN_OCTETS)?;
+        let data = self.next_data(piece.start * SPAN_OCTETS)?;
         let first = data.as_ref().map_or(u64::MAX, |data| data.start / SPAN_OCTETS);
         if first <= piece.start {
             let end = data.map_or(u64::MAX, |data| data.end.div_ceil(SPAN_OCTETS));
@@ -574,6 +577,18 @@ impl Opened {
             }
         }
         Ok(Stretch::Hole(hole))
+    }
+
+    /// The next octets from `from` on that are no hole.
+    fn next_data(&self, from: u64) -> Result<Option<std::ops::Range<u64>>, files::Error> {
+        let mut known = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.contains(&from) {
+            match self.reader.next_data(from)? {
+                Some(data) => *known = data,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(known.clone()))
     }
 
     /// The next spans that the receiver lacks, at `from` or behind.
