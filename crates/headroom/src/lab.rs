@@ -281,6 +281,9 @@ fn list() -> anyhow::Result<ExitCode> {
         let baseline =
             service.baseline().map_or(String::new(), |base| format!(" (against {base})"));
         println!("  {:18}{}{baseline}", service.name(), service.about());
+        if let Some(words) = service::words(*service) {
+            println!("  {:18}words in brackets: {words}", "");
+        }
     }
     println!(
         "\nLayers, around any of them: sftp/tls, https/wireguard/openvpn, ftp/esp(transport,udp)"

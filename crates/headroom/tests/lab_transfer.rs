@@ -56,3 +56,44 @@ fn headroom_and_scp_stand_in_one_report() {
         assert!(report.contains(name), "{name}");
     }
 }
+
+#[test]
+fn what_encryption_costs_a_transfer_can_be_measured() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("lab-ciphers");
+    let stacks = [
+        "headroom(cipher=none)",
+        "headroom(cipher=simplecrypt,chunk=2000,lane-ports=256)",
+        "headroom(cipher=chacha20-poly1305)",
+    ];
+    ground.write(
+        "plan.toml",
+        &format!(
+            "stacks = {stacks:?}\nrepetitions = 2\ncount-packets = false\n\
+             [[workload]]\nkind = \"download\"\nsizes = [\"5MiB\"]\n"
+        ),
+    );
+    let results = ground.measure("plan.toml");
+    assert_eq!(results["complete"], true);
+    let samples = results["samples"].as_array().expect("samples");
+    assert!(samples.len() >= 6 && samples.iter().all(|sample| sample["ok"] == true), "{samples:?}");
+    let clear = results["clear_text"].as_array().expect("what was looked for");
+    let found = |name: &str| clear.iter().map(|row| row[name].clone()).collect::<Vec<_>>();
+    assert_eq!(found("stack"), stacks);
+    // in clear; scrambled, which is not secured; encrypted
+    assert_eq!(found("marker_seen"), [true, false, false]);
+    assert_eq!(found("secured"), [false, false, true]);
+    let facts = |stack: &str| results["environment"]["stacks"][stack].clone();
+    for stack in &stacks[..2] {
+        let facts = facts(stack);
+        assert!(facts["encryption"].as_str().is_some_and(|text| text.starts_with("NONE")));
+        assert!(facts["INSECURE"].is_string(), "{facts}");
+    }
+    assert!(facts(stacks[2])["INSECURE"].is_null());
+    let report = std::fs::read_to_string(ground.path("out/report.html")).expect("a report");
+    for text in ["--insecure-measurement", "SimpleCrypt", "256 UDP ports", "of 2000 octets"] {
+        assert!(report.contains(text), "{text}");
+    }
+}

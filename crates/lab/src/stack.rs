@@ -34,9 +34,7 @@ impl Stack {
         }
         let mut parts = path.split('/');
         let application = parts.next().unwrap_or_default();
-        let service = service::find(application).ok_or_else(|| {
-            format!("there is no stack `{application}`; there are {}", names().join(", "))
-        })?;
+        let service = service::parse(application)?;
         let layers = parts.map(layer::parse).collect::<Result<Vec<_>, String>>()?;
         match layer::objection(service, &layers) {
             None => {
@@ -62,6 +60,11 @@ impl Stack {
     /// Whether nobody on the wire is to read the file: any layer encrypts.
     pub fn is_secured(&self) -> bool {
         self.service.secured() || self.layers.iter().any(|layer| layer.encrypts())
+    }
+
+    /// Whether the file is to be seen on the wire as it is.
+    pub(crate) fn shows_content(&self) -> bool {
+        !self.is_secured() && !self.service.scrambles()
     }
 
     /// Every program that it needs on this machine.
@@ -111,7 +114,19 @@ mod tests {
         let secured = |name| Stack::parse(name).map(|stack| stack.is_secured());
         assert_eq!((secured("ftp"), secured("ftp/openvpn")), (Ok(false), Ok(true)));
         assert!(Stack::parse("").is_err());
+        let chosen = Stack::parse("headroom(chunk=300, cipher=none)/esp(udp)#2").expect("a stack");
+        assert_eq!(chosen.name, "headroom(cipher=none,chunk=300)/esp(udp)#2");
+        assert_eq!(chosen.baselines(), ["headroom(cipher=none,chunk=300)"]);
+        assert_eq!(
+            Stack::parse("headroom(chunk=300)").map(|s| s.baselines()),
+            Ok(vec!["headroom".to_owned()])
+        );
+        assert!(chosen.is_secured() && !chosen.shows_content());
+        let shows = |name| Stack::parse(name).is_ok_and(|stack| stack.shows_content());
+        assert!(shows("headroom(cipher=none)") && shows("http"));
+        assert!(!shows("headroom(cipher=simplecrypt)") && !shows("headroom(chunk=300)"));
         for (name, why) in [
+            ("headroom(cipher=des)", "`headroom` knows no `cipher=des`; the words are streams"),
             ("sftp/tsl", "no layer `tsl`; there are tls, wireguard, strongswan, openvpn, esp, ah"),
             ("ftp/esp(udp", "as in `esp(transport)`"),
             ("ftp/esp()", "`esp` knows no ``"),
@@ -127,7 +142,8 @@ mod tests {
             ("ftp/tls", "data connections of its own"),
             ("ftps/wireguard/tls", "data connections of its own"),
             ("headroom/tls", "`tls` carries TCP alone; use a network layer, as headroom/esp"),
-            ("headroom(fast)", "no stack `headroom(fast)`"),
+            ("headroom(fast)", "`headroom` knows no `fast`"),
+            ("http(fast)", "no stack `http(fast)`"),
             ("sftp/wireguard/tls", "`wireguard` sends packets and `tls` carries a TCP"),
             ("https/openvpn/tls/strongswan", "https/tls/openvpn, would do"),
             ("http/tls/tls/tls/tls/tls/tls/tls/tls/tls", "more than 8 layers"),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::measure::wire::Framing;
+use crate::stack::Stack;
 use crate::testbed::Sink;
 
 /// What was found of one stack.
@@ -28,7 +29,8 @@ pub struct ClearText {
 pub(crate) struct Marker(String);
 
 impl Marker {
-    const COPIES: usize = 4096;
+    /// More than 64 KiB, which some programs treat otherwise than bulk data.
+    const COPIES: usize = 8192;
 
     pub(crate) fn random() -> Self {
         Self(format!("{:016x}", rand::random::<u64>()))
@@ -38,7 +40,7 @@ impl Marker {
         &self.0
     }
 
-    /// The content of a file that is full of it, 64 KiB.
+    /// The content of a file that is full of it, 128 KiB.
     pub(crate) fn file(&self) -> String {
         self.0.repeat(Self::COPIES)
     }
@@ -69,21 +71,23 @@ impl Search {
     /// What this says of a stack.
     ///
     /// # Errors
-    /// A secured stack showed the marker, a plain one did not, or frames were
-    /// not captured whole.
-    pub(crate) fn verdict(self, stack: &str, secured: bool) -> Result<ClearText> {
+    /// What is not to be seen showed the marker, what is did not, or frames were not
+    /// captured whole.
+    pub(crate) fn verdict(self, expected: Expected<'_>) -> Result<ClearText> {
         let Self { marker: _, seen, octets, cut } = self;
+        let Expected { stack, secured, shows_content } = expected;
         if cut > 0 {
             return Err(Error::Failed(format!(
                 "the clear-text check of {stack} is blind: {cut} octets were not captured; offload is still on"
             )));
         }
-        match (secured, seen) {
-            (true, true) => Err(Error::Failed(format!(
-                "{stack} DOES NOT ENCRYPT: it is to be a secured stack, and a marker of the transferred file was \
-                 read in clear on the wire. Nothing that it costs would be the cost of security"
+        match (shows_content, seen) {
+            (false, true) => Err(Error::Failed(format!(
+                "{stack} DOES NOT ENCRYPT: it is to be a {} stack, and a marker of the transferred file was \
+                 read in clear on the wire. Nothing that it costs would be the cost of security",
+                if secured { "secured" } else { "scrambled" }
             ))),
-            (false, false) => Err(Error::Failed(format!(
+            (true, false) => Err(Error::Failed(format!(
                 "the clear-text check is blind: {stack} does not encrypt, and the marker of the transferred file was \
                  not seen in {octets} octets on the wire"
             ))),
@@ -94,6 +98,22 @@ impl Search {
                 octets_searched: octets,
             }),
         }
+    }
+}
+
+/// What is to be found of a stack.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Expected<'a> {
+    stack: &'a str,
+    secured: bool,
+    /// Whether the file is to be seen as it is.
+    shows_content: bool,
+}
+
+impl<'a> From<&'a Stack> for Expected<'a> {
+    fn from(stack: &'a Stack) -> Self {
+        let (secured, shows_content) = (stack.is_secured(), stack.shows_content());
+        Self { stack: &stack.name, secured, shows_content }
     }
 }
 
@@ -121,24 +141,32 @@ mod tests {
         search
     }
 
+    fn expected(stack: &str) -> Expected<'_> {
+        let secured = matches!(stack, "ftps" | "https");
+        Expected { stack, secured, shows_content: stack == "ftp" }
+    }
+
     #[test]
     fn each_kind_of_stack_that_is_what_it_says_passes() {
-        let plain = search(0).verdict("ftp", false).expect("plain shows");
+        let plain = search(0).verdict(expected("ftp")).expect("plain shows");
         assert!(plain.marker_seen && !plain.secured);
-        assert_eq!(plain.octets_searched, 65_536 + 86 * 65_536u64.div_ceil(1448));
-        let secured = search(0x55).verdict("ftps", true).expect("secured hides");
+        assert_eq!(plain.octets_searched, 131_072 + 86 * 131_072u64.div_ceil(1448));
+        let secured = search(0x55).verdict(expected("ftps")).expect("secured hides");
         assert!(!secured.marker_seen && secured.secured);
+        let scrambled = search(0x55).verdict(expected("xor")).expect("scrambled hides");
+        assert!(!scrambled.marker_seen && !scrambled.secured);
+        assert!(search(0).verdict(expected("xor")).is_err(), "and shows nothing");
     }
 
     #[test]
     fn a_secured_stack_that_is_really_plain_fails_loudly() {
-        let error = search(0).verdict("ftps", true).expect_err("it leaks").to_string();
+        let error = search(0).verdict(expected("ftps")).expect_err("it leaks").to_string();
         assert!(error.contains("ftps DOES NOT ENCRYPT"), "{error}");
     }
 
     #[test]
     fn a_plain_stack_that_hides_the_marker_means_a_blind_check() {
-        let error = search(0x55).verdict("ftp", false).expect_err("blind").to_string();
+        let error = search(0x55).verdict(expected("ftp")).expect_err("blind").to_string();
         assert!(error.contains("check is blind: ftp"), "{error}");
     }
 
@@ -149,7 +177,7 @@ mod tests {
         for at in 0..16 {
             let mut search = Search::new(marker.clone());
             search.add(&[HEADERS, &file.as_bytes()[at..at + 31]].concat(), 117);
-            assert!(search.verdict("https", true).is_err(), "cut at {at}");
+            assert!(search.verdict(expected("https")).is_err(), "cut at {at}");
         }
     }
 
@@ -157,7 +185,7 @@ mod tests {
     fn what_was_not_captured_was_not_searched() {
         let mut search = search(0x55);
         search.add(HEADERS, 9000);
-        let error = search.verdict("https", true).expect_err("blind").to_string();
+        let error = search.verdict(expected("https")).expect_err("blind").to_string();
         assert!(error.contains("8914 octets were not captured"), "{error}");
     }
 

@@ -130,7 +130,12 @@ fn set_ups(results: &Results) -> Table {
 fn content(results: &Results, stack: &str) -> String {
     let found = results.clear_text.iter().find(|row| row.stack == stack);
     found.map_or_else(dash, |row| {
-        if row.marker_seen { "readable" } else { "nothing in clear" }.to_owned()
+        match (row.marker_seen, row.secured) {
+            (true, _) => "readable",
+            (false, true) => "nothing in clear",
+            (false, false) => "scrambled",
+        }
+        .to_owned()
     })
 }
 

@@ -34,7 +34,7 @@ impl Bench<'_> {
                 return Err(self.blame_a_server(Error::Failed(sentence)));
             }
         }
-        tap.exchange(Search::new(marker))?.verdict(&stack.name, stack.is_secured())
+        tap.exchange(Search::new(marker))?.verdict(stack.into())
     }
 
     /// Notes the commands of the check.

@@ -178,13 +178,17 @@ impl<'a> Bench<'a> {
             let taken = |port: u16| stacks.values().any(|stack| stack.listens.port() == port);
             // a second server of an application listens elsewhere
             let copies = (0..6).map(|n| n * 10_000).chain((1..10).map(|n| n * 1000));
+            // and many of one that is tried in many ways, beside each of these
+            let copies = copies
+                .clone()
+                .chain((1..20).flat_map(move |by| copies.clone().map(move |copy| copy + by)));
             let free = || copies.map(|copy| service.port() + copy).find(|&p| !taken(p));
             // and on a real host its own ports are taken
             let port =
                 plan.hosts.as_ref().map_or_else(free, |hosts| Some(hosts.port(nth))).ok_or_else(
                     || {
                         let name = service.name();
-                        Error::Plan(format!("more than fifteen stacks with `{name}` in one plan"))
+                        Error::Plan(format!("more than 300 stacks with `{name}` in one plan"))
                     },
                 )?;
             let congestion = &plan.congestion_control;

@@ -1,6 +1,10 @@
 //! Headroom's own transfer: this very program both sides (`headroom serve`, `put`,
 //! `get`), as processes like all others.
 
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, PoisonError};
+
 use serde::Deserialize;
 
 use super::{ClientReport, Invocation, ServerSpec, Service, Site};
@@ -10,18 +14,191 @@ use crate::error::{Error, Result};
 use crate::parts::Program;
 use crate::workload::{Kind, Task};
 
-/// The service, and what its bulk data is to travel on.
+/// The service, and how its bulk data is to travel.
 pub(super) struct Headroom {
-    pub(super) carrier: Carrier,
+    name: &'static str,
+    about: &'static str,
+    how: How,
+    /// What it travels on, in words,
+    carrier: &'static str,
+    /// and in what packets, if that is said.
+    packets: Option<&'static str>,
 }
 
-/// What bulk data travels on.
+/// How bulk data is to travel; as the program chooses, where nothing is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Carrier {
-    /// Whatever the program chooses.
-    Own,
-    /// QUIC streams.
-    Streams,
+struct How {
+    /// On QUIC streams alone.
+    streams: bool,
+    cipher: Option<&'static Cipher>,
+    /// Octets of files in each packet.
+    chunk: Option<u32>,
+    /// UDP ports for lanes.
+    lane_ports: Option<u16>,
+}
+
+/// A cipher that the program has for lanes.
+#[derive(Debug, PartialEq, Eq)]
+struct Cipher {
+    name: &'static str,
+    encrypts: bool,
+    about: &'static str,
+}
+
+const CIPHERS: [Cipher; 5] = [
+    Cipher { name: "aes-128-gcm", encrypts: true, about: "AES-128-GCM" },
+    Cipher { name: "aes-256-gcm", encrypts: true, about: "AES-256-GCM" },
+    Cipher { name: "chacha20-poly1305", encrypts: true, about: "ChaCha20-Poly1305" },
+    Cipher { name: "none", encrypts: false, about: "NONE: CRC32C, and big files in clear" },
+    Cipher {
+        name: "simplecrypt",
+        encrypts: false,
+        about: "NONE: SimpleCrypt, the XOR scheme of the study, and CRC32C",
+    },
+];
+/// Octets of files in a packet, from and to.
+const CHUNKS: RangeInclusive<u32> = 200..=4000;
+/// Ports for lanes: as many as the study had.
+const MOST_LANE_PORTS: u16 = 256;
+/// The first of them, on one machine: no service there has these.
+const LANE_PORTS: u16 = 12_000;
+/// What words stand in brackets.
+pub(super) const WORDS: &str = "streams; or cipher=NAME (aes-128-gcm, aes-256-gcm, chacha20-poly1305; none and \
+                                simplecrypt, which do not encrypt), chunk=OCTETS (200 to 4000), lane-ports=COUNT (1 to \
+                                256)";
+
+impl How {
+    const OWN: Self = Self { streams: false, cipher: None, chunk: None, lane_ports: None };
+    const STREAMS: Self = Self { streams: true, ..Self::OWN };
+    const CARRIER: &str = "lanes where they pass, else QUIC streams";
+
+    fn parse(words: &str) -> std::result::Result<Self, String> {
+        let mut how = Self::OWN;
+        for word in words.split(',').map(str::trim) {
+            let wrong = || format!("`headroom` knows no `{word}`; the words are {WORDS}");
+            let again = match word.split_once('=') {
+                Some(("cipher", name)) => {
+                    let cipher = CIPHERS.iter().find(|cipher| cipher.name == name);
+                    how.cipher.replace(cipher.ok_or_else(wrong)?).is_some()
+                }
+                Some(("chunk", octets)) => {
+                    let chunk = octets.parse().ok().filter(|octets| CHUNKS.contains(octets));
+                    how.chunk.replace(chunk.ok_or_else(wrong)?).is_some()
+                }
+                Some(("lane-ports", count)) => {
+                    let count =
+                        count.parse().ok().filter(|count| (1..=MOST_LANE_PORTS).contains(count));
+                    how.lane_ports.replace(count.ok_or_else(wrong)?).is_some()
+                }
+                None if word == "streams" => std::mem::replace(&mut how.streams, true),
+                _ => return Err(wrong()),
+            };
+            if again {
+                return Err(format!("`headroom({words})` says twice what it says once"));
+            }
+        }
+        if how.streams && how != Self::STREAMS {
+            return Err(format!(
+                "`headroom({words})`: the other words are of lanes, not of streams"
+            ));
+        }
+        Ok(how)
+    }
+
+    fn words(&self) -> Vec<String> {
+        let streams = self.streams.then(|| "streams".to_owned());
+        let cipher = self.cipher.map(|cipher| format!("cipher={}", cipher.name));
+        let chunk = self.chunk.map(|octets| format!("chunk={octets}"));
+        let ports = self.lane_ports.map(|count| format!("lane-ports={count}"));
+        [streams, cipher, chunk, ports].into_iter().flatten().collect()
+    }
+
+    fn encrypts(&self) -> bool {
+        self.cipher.is_none_or(|cipher| cipher.encrypts)
+    }
+
+    /// Whether both sides have to allow it.
+    fn is_insecure(&self) -> bool {
+        !self.encrypts() || self.chunk.is_some()
+    }
+
+    /// What bulk data travels on, in words.
+    fn carrier(&self) -> String {
+        // what was chosen and is not there is not moved
+        let alone = self.cipher.is_some() || self.chunk.is_some();
+        let carrier = if alone { "lanes" } else { Self::CARRIER };
+        let ports = self.lane_ports.map(|count| format!("; lanes at {count} UDP ports in turn"));
+        format!("{carrier}{}", ports.unwrap_or_default())
+    }
+
+    /// And in what packets.
+    fn packets(&self) -> Option<String> {
+        let fragments = "in IP fragments where the path takes less";
+        let of =
+            |octets| format!("of {octets} octets of a file and 47 of the protocol, {fragments}");
+        self.chunk.map(of)
+    }
+}
+
+/// Those that plans asked for by words, for as long as the program runs: results name
+/// them, and there are as many as plans have.
+static MADE: Mutex<BTreeMap<String, &'static Headroom>> = Mutex::new(BTreeMap::new());
+
+impl Headroom {
+    pub(super) const OWN: Self = Self {
+        name: "headroom",
+        about: "headroom serve, put and get: this program both sides",
+        how: How::OWN,
+        carrier: How::CARRIER,
+        packets: None,
+    };
+    pub(super) const STREAMS: Self = Self {
+        name: "headroom(streams)",
+        about: "the same with all data on QUIC streams",
+        how: How::STREAMS,
+        carrier: "QUIC streams",
+        packets: None,
+    };
+
+    /// The service as these words in brackets want it.
+    pub(super) fn with(words: &str) -> std::result::Result<&'static Self, String> {
+        let how = How::parse(words)?;
+        if how == How::STREAMS {
+            return Ok(&Self::STREAMS);
+        }
+        let name = format!("headroom({})", how.words().join(","));
+        let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(service) = made.get(&name) {
+            return Ok(service);
+        }
+        let leak = |text: String| &*text.leak();
+        let service: &'static Self = Box::leak(Box::new(Self {
+            name: leak(name.clone()),
+            about: "the same with lanes as the words want them",
+            how,
+            carrier: leak(how.carrier()),
+            packets: how.packets().map(leak),
+        }));
+        made.insert(name, service);
+        Ok(service)
+    }
+
+    /// Ports for lanes: those that were opened on a real host, which may have a firewall.
+    fn lane_ports(&self, site: &Site<'_>) -> Result<Option<String>> {
+        let Some(count) = self.how.lane_ports else { return Ok(None) };
+        let first = match &site.passive_ports {
+            None => LANE_PORTS,
+            Some(open) if open.len() >= usize::from(count) => *open.start(),
+            Some(open) => {
+                return Err(Error::Plan(format!(
+                    "`{}`: between two real machines a stack has {} ports of its own",
+                    self.name,
+                    open.len()
+                )));
+            }
+        };
+        Ok(Some(format!("{first}-{}", first + count - 1)))
+    }
 }
 
 /// Keys of both sides, made anew for each run.
@@ -32,28 +209,23 @@ const FINGERPRINT: &str = "server-fingerprint";
 
 impl Service for Headroom {
     fn name(&self) -> &'static str {
-        match self.carrier {
-            Carrier::Own => "headroom",
-            Carrier::Streams => "headroom(streams)",
-        }
+        self.name
     }
 
     fn about(&self) -> &'static str {
-        match self.carrier {
-            Carrier::Own => "headroom serve, put and get: this program both sides",
-            Carrier::Streams => "the same with all data on QUIC streams",
-        }
+        self.about
     }
 
     fn secured(&self) -> bool {
-        true
+        self.how.encrypts()
+    }
+
+    fn scrambles(&self) -> bool {
+        self.how.cipher.is_some_and(|cipher| cipher.name == "simplecrypt")
     }
 
     fn baseline(&self) -> Option<&'static str> {
-        Some(match self.carrier {
-            Carrier::Own => "http",
-            Carrier::Streams => "headroom",
-        })
+        Some(if self.how == How::OWN { "http" } else { "headroom" })
     }
 
     fn programs(&self) -> &'static [Program] {
@@ -77,7 +249,7 @@ impl Service for Headroom {
         site.write(FINGERPRINT, &fingerprint)?;
         let (key, _) = identity(site, CLIENTS_KEY)?;
         let authorized = site.write("authorized_keys", &format!("{key}\n"))?;
-        let argv = [
+        let mut argv = [
             &site.host.headroom.display().to_string(),
             "serve",
             "--root",
@@ -89,7 +261,16 @@ impl Service for Headroom {
             "--authorized-keys",
             &authorized,
             "--json",
-        ];
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        if let Some(ports) = self.lane_ports(site)? {
+            argv.extend(["--lane-ports".to_owned(), ports]);
+        }
+        if self.how.is_insecure() {
+            argv.push("--insecure-measurement".to_owned());
+        }
+        let argv = argv.iter().map(String::as_str);
         Ok(ServerSpec { ready: Some("listening"), ..ServerSpec::new(argv) })
     }
 
@@ -116,9 +297,15 @@ impl Service for Headroom {
         };
         let headroom = site.host.headroom.display().to_string();
         let mut argv = vec![headroom, what.to_owned(), "--json".to_owned()];
-        if self.carrier == Carrier::Streams {
-            argv.push("--streams".to_owned());
+        let How { streams, cipher, chunk, .. } = self.how;
+        argv.extend(streams.then(|| "--streams".to_owned()));
+        if let Some(cipher) = cipher {
+            argv.extend(["--cipher".to_owned(), cipher.name.to_owned()]);
         }
+        if let Some(octets) = chunk {
+            argv.extend(["--chunk".to_owned(), octets.to_string()]);
+        }
+        argv.extend(self.how.is_insecure().then(|| "--insecure-measurement".to_owned()));
         argv.extend(["--identity".to_owned(), key.display().to_string()]);
         argv.extend(["--fingerprint".to_owned(), fingerprint, from, to]);
         let settings = site.path("settings").display().to_string();
@@ -127,24 +314,33 @@ impl Service for Headroom {
     }
 
     fn client_report(&self, outcome: &Outcome) -> ClientReport {
-        report(&outcome.stdout)
+        let (said, gave_up) = report(&outcome.stdout);
+        let measures = self.how.cipher.is_some() || self.how.chunk.is_some();
+        let error = (gave_up && measures).then(|| {
+            format!("nobody answered on lanes, and `{}` is about nothing else", self.name)
+        });
+        ClientReport { error, ..said }
     }
 
     fn facts(&self) -> Vec<(&'static str, &'static str)> {
-        vec![
-            ("encryption", "TLS 1.3 in QUIC"),
-            ("cipher", "AES-128-GCM where both sides have AES instructions"),
+        let encryption = match self.how.encrypts() {
+            true => "TLS 1.3 in QUIC",
+            false => "NONE of big files, TLS 1.3 in QUIC of the rest",
+        };
+        let own = "AES-128-GCM where both sides have AES instructions";
+        let mut facts = vec![
+            ("encryption", encryption),
+            ("cipher", self.how.cipher.map_or(own, |cipher| cipher.about)),
             ("key", "Ed25519, both sides"),
             ("resumption", "off: each connection is a full handshake"),
             ("verification", "BLAKE3 of the whole file, by the receiver, before it has its name"),
-            (
-                "carrier",
-                match self.carrier {
-                    Carrier::Own => "lanes where they pass, else QUIC streams",
-                    Carrier::Streams => "QUIC streams",
-                },
-            ),
-        ]
+            ("carrier", self.carrier),
+        ];
+        facts.extend(self.packets.map(|packets| ("packets", packets)));
+        if self.how.is_insecure() {
+            facts.push(("INSECURE", "for measurement: --insecure-measurement on both sides"));
+        }
+        facts
     }
 }
 
@@ -175,12 +371,14 @@ enum Printed {
         time_ns: u64,
         seconds: f64,
     },
+    LanesGivenUp,
     #[serde(other)]
     Other,
 }
 
-fn report(stdout: &str) -> ClientReport {
-    let mut report = ClientReport::default();
+/// What the client said, and whether it gave lanes up.
+fn report(stdout: &str) -> (ClientReport, bool) {
+    let (mut report, mut gave_up) = (ClientReport::default(), false);
     for line in stdout.lines() {
         match serde_json::from_str(line) {
             Ok(Printed::Connected { time_ns }) => report.marks.request_ns = Some(time_ns),
@@ -188,11 +386,12 @@ fn report(stdout: &str) -> ClientReport {
                 report.marks.done_ns = Some(time_ns);
                 report.seconds = Some(seconds);
             }
+            Ok(Printed::LanesGivenUp) => gave_up = true,
             // the first line kept of a long output may be cut
             Ok(Printed::Other) | Err(_) => {}
         }
     }
-    report
+    (report, gave_up)
 }
 
 #[cfg(test)]
@@ -201,7 +400,7 @@ mod tests {
 
     #[test]
     fn what_the_client_prints_is_read() {
-        let said = report(
+        let (said, gave_up) = report(
             "ed\":0}\n{\"event\":\"connected\",\"time_ns\":1795309701123456789}\n\
              {\"event\":\"stored\",\"path\":\"f\"}\n\
              {\"event\":\"end\",\"stored\":1,\"failed\":0,\"moved\":7,\"kept\":0,\"seconds\":0.5,\
@@ -209,7 +408,45 @@ mod tests {
         );
         assert_eq!(said.marks.request_ns, Some(1_795_309_701_123_456_789));
         assert_eq!(said.marks.done_ns, Some(1_795_309_701_623_456_789));
-        assert_eq!((said.seconds, said.error), (Some(0.5), None));
-        assert_eq!(report("").marks.done_ns, None);
+        assert_eq!((said.seconds, said.error, gave_up), (Some(0.5), None, false));
+        assert_eq!(report("").0.marks.done_ns, None);
+        assert!(report("{\"event\":\"lanes_given_up\"}\n").1);
+    }
+
+    #[test]
+    fn words_say_how_lanes_are_in_one_order() {
+        let name = |words| Headroom::with(words).map(|service| service.name);
+        assert_eq!(
+            name("lane-ports=256, chunk=1000,cipher=none").as_deref(),
+            Ok("headroom(cipher=none,chunk=1000,lane-ports=256)")
+        );
+        assert_eq!(name("streams").as_deref(), Ok("headroom(streams)"));
+        let with = |words| Headroom::with(words).expect("words");
+        assert!(std::ptr::eq(with("chunk=300"), with("chunk=300")), "it is made once");
+        let insecure = |words| {
+            let service = with(words);
+            let told = service.facts().iter().any(|(name, _)| *name == "INSECURE");
+            (service.secured(), service.scrambles(), told)
+        };
+        assert_eq!(insecure("cipher=aes-256-gcm,lane-ports=1"), (true, false, false));
+        assert_eq!(insecure("chunk=4000"), (true, false, true));
+        assert_eq!(insecure("cipher=none"), (false, false, true));
+        assert_eq!(insecure("cipher=simplecrypt"), (false, true, true));
+        for wrong in [
+            "",
+            "cipher",
+            "cipher=des",
+            "chunk=199",
+            "chunk=4001",
+            "chunk=x",
+            "lane-ports=0",
+            "lane-ports=257",
+            "streams,chunk=300",
+            "chunk=300,chunk=400",
+            "fast",
+            "streams=1",
+        ] {
+            assert!(Headroom::with(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -44,6 +44,11 @@ pub trait Service: Sync {
     /// Whether it encrypts what it moves; verified on the wire in every run.
     fn secured(&self) -> bool;
 
+    /// Whether what it moves is not to be seen as it is, though it is not encrypted.
+    fn scrambles(&self) -> bool {
+        false
+    }
+
     /// What this is compared with where a plan does not say; none for a
     /// baseline.
     fn baseline(&self) -> Option<&'static str>;
@@ -124,8 +129,8 @@ pub const ALL: &[&dyn Service] = &[
     &sftp::Sftp,
     &scp::Scp,
     &rsync::Rsync,
-    &headroom::Headroom { carrier: headroom::Carrier::Own },
-    &headroom::Headroom { carrier: headroom::Carrier::Streams },
+    &headroom::Headroom::OWN,
+    &headroom::Headroom::STREAMS,
     &qcp::Qcp,
     &uftp::Uftp { encrypted: true },
     &uftp::Uftp { encrypted: false },
@@ -134,9 +139,27 @@ pub const ALL: &[&dyn Service] = &[
     &udp::Udp,
 ];
 
-/// The application of this name.
-pub fn find(name: &str) -> Option<&'static dyn Service> {
-    ALL.iter().copied().find(|service| service.name() == name)
+/// The application of this name, or as the words in brackets behind it want it.
+///
+/// # Errors
+/// A sentence that names what is unknown and what is known.
+pub fn parse(written: &str) -> std::result::Result<&'static dyn Service, String> {
+    if let Some(service) = ALL.iter().copied().find(|service| service.name() == written) {
+        return Ok(service);
+    }
+    let words = written.strip_prefix("headroom(").and_then(|words| words.strip_suffix(')'));
+    match words {
+        Some(words) => headroom::Headroom::with(words).map(|service| service as &dyn Service),
+        None => {
+            let names: Vec<&str> = ALL.iter().map(|service| service.name()).collect();
+            Err(format!("there is no stack `{written}`; there are {}", names.join(", ")))
+        }
+    }
+}
+
+/// Words in brackets that stand behind the name of an application, if it has any.
+pub fn words(service: &dyn Service) -> Option<&'static str> {
+    (service.name() == "headroom").then_some(headroom::WORDS)
 }
 
 /// The program of this name, if the lab knows it.
