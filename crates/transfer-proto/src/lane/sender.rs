@@ -205,7 +205,9 @@ impl Sender {
             }
             Carried::Data(_) => {
                 self.pacer.sent(now, len as u64, self.rate.rate());
-                if self.queue.waiting() == 0 {
+                // with a full window it is not the source that is slow
+                let room = self.sent.in_flight() + self.mtu.current() as u64 <= self.rate.window();
+                if self.queue.waiting() == 0 && room {
                     self.sent.set_limited();
                 }
             }

@@ -19,8 +19,8 @@
 //! A model that keeps its queue short starves beside senders that fill it, and
 //! starves them where the queue is short and drops do not slow it. So there is a
 //! second mode, as in Copa (Arun and Balakrishnan, NSDI 2018): where the queue does
-//! not empty although we have drained our part of it, somebody else fills it, and
-//! the window becomes CUBIC's (RFC 9438) until a pause finds the queue empty.
+//! not empty for a cycle, nor in two rounds of sending little, somebody else fills
+//! it, and the window becomes CUBIC's (RFC 9438) until a pause finds the queue empty.
 
 mod cubic;
 mod filter;
@@ -35,6 +35,8 @@ use model::Model;
 const STARTUP_GAIN: f64 = 2.77;
 const DRAIN_GAIN: f64 = 0.35;
 const UP_GAIN: f64 = 1.25;
+/// Where probes found more.
+const MOST_UP_GAIN: f64 = 1.5;
 const DOWN_GAIN: f64 = 0.75;
 /// While a queue stands that we have not made.
 const YIELD_GAIN: f64 = 0.92;
@@ -46,9 +48,10 @@ const MIN_RTT_AGE_COMPETING: Duration = Duration::from_secs(30);
 const INITIAL_PACKETS: f64 = 10.0;
 const MIN_PACKETS: f64 = 4.0;
 /// Cycles in a row in which the queue did not empty, before it is somebody's.
-const STANDING_CYCLES: u32 = 2;
-/// Between looks whether we are alone again.
+const STANDING_CYCLES: u32 = 1;
+/// Between looks whether we are alone again: at first, and when it was in vain for long.
 const TEST_INTERVAL: Duration = Duration::from_secs(5);
+const MOST_TEST_INTERVAL: Duration = Duration::from_secs(20);
 /// Part of the bandwidth-delay product that is sent meanwhile.
 const TEST_GAIN: f64 = 0.6;
 
@@ -123,6 +126,10 @@ pub(crate) struct Controller {
     model: Model,
     /// Cycles in which the queue did not empty.
     standing: u32,
+    /// The bandwidth when the last probe began.
+    probed_from: f64,
+    /// Probes in a row that found more.
+    found: u32,
     /// Congestion showed where a cycle ends, when the queue should be empty.
     marked: bool,
     full_bandwidth: f64,
@@ -130,6 +137,7 @@ pub(crate) struct Controller {
     startup_window: f64,
     cubic: Cubic,
     test_at: Duration,
+    test_after: Duration,
     cycles: u64,
 }
 
@@ -143,12 +151,15 @@ impl Controller {
             mode: Mode::Startup,
             model: Model::new(),
             standing: 0,
+            probed_from: 0.0,
+            found: 0,
             marked: false,
             full_bandwidth: 0.0,
             full_rounds: 0,
             startup_window: INITIAL_PACKETS * mss,
             cubic: Cubic::new(Duration::ZERO, INITIAL_PACKETS * mss, mss),
             test_at: Duration::ZERO,
+            test_after: Duration::ZERO,
             cycles: 0,
         }
     }
@@ -173,14 +184,20 @@ impl Controller {
         let rtt = self.model.smoothed().map_or(0.333, |rtt| rtt.as_secs_f64().max(1e-4));
         let bandwidth = self.model.bandwidth();
         let rate = match self.mode {
-            Mode::Startup => (STARTUP_GAIN * bandwidth).max(self.startup_window / rtt),
+            // twice what is in the window: the window is what limits
+            Mode::Startup => (STARTUP_GAIN * bandwidth).max(2.0 * self.startup_window / rtt),
             Mode::Drain => DRAIN_GAIN * bandwidth,
             Mode::Down { .. } => DOWN_GAIN * bandwidth,
-            Mode::Cruise { from_round, .. } if self.yields(from_round) => YIELD_GAIN * bandwidth,
+            Mode::Cruise { from_round, .. } if self.yields(from_round) => {
+                // so that it is gone in a round trip
+                let queue = self.model.queue().as_secs_f64();
+                let gain = 1.0 - queue / self.model.smoothed().unwrap_or_default().as_secs_f64();
+                gain.clamp(DOWN_GAIN, YIELD_GAIN) * bandwidth
+            }
             // as much is sent as arrives when chance has taken its share
             Mode::Cruise { .. } => bandwidth / (1.0 - self.model.chance_loss()),
+            Mode::Up { .. } => self.up_gain() * bandwidth / (1.0 - self.model.chance_loss()),
             Mode::Test { .. } => bandwidth,
-            Mode::Up { .. } => UP_GAIN * bandwidth,
             Mode::Compete => 1.2 * self.cubic.window() / rtt,
         };
         rate.max(2.0 * self.mss / rtt).min(self.config.limit.unwrap_or(f64::INFINITY))
@@ -214,7 +231,10 @@ impl Controller {
         }
         self.advance(now, report, round_over, congested);
         if round_over {
-            if matches!(self.mode, Mode::Cruise { .. } | Mode::Down { .. }) {
+            // what is told of now left two rounds ago at most: not with the probe
+            if matches!(self.mode, Mode::Cruise { from_round, .. }
+                if self.model.rounds() > from_round + 2)
+            {
                 self.model.distrust_bandwidth();
             }
             self.model.end_round();
@@ -222,27 +242,38 @@ impl Controller {
     }
 
     fn advance(&mut self, now: Duration, report: &Report, round_over: bool, congested: bool) {
-        let (round, bdp) = (self.model.rounds(), self.model.bdp());
+        let (round, bdp, pipe) = (self.model.rounds(), self.model.bdp(), self.model.pipe());
         let in_flight = report.in_flight as f64;
         match self.mode {
             Mode::Startup => {
-                if !report.limited {
-                    self.startup_window += report.acked as f64;
+                if congested {
+                    // what was lost did not fit
+                    let most = bdp.max(self.startup_window - report.lost as f64);
+                    self.startup_window = self.startup_window.min(most);
+                } else if !report.limited {
+                    // a queue: carefully (RFC 9406)
+                    let careful = self.model.queue() > self.model.threshold();
+                    self.startup_window += report.acked as f64 / if careful { 4.0 } else { 1.0 };
                 }
-                if round_over && self.is_full(report, congested) {
+                if round_over && self.is_full(report) {
                     self.mode = Mode::Drain;
                 }
             }
-            Mode::Drain if in_flight <= bdp => self.cruise(),
-            Mode::Down { from_round } if in_flight <= bdp || round >= from_round + 3 => {
+            Mode::Drain if in_flight <= pipe || self.model.queue_is_empty() => self.cruise(),
+            Mode::Down { from_round } if in_flight <= pipe || round >= from_round + 3 => {
                 self.cruise();
+            }
+            Mode::Cruise { .. } if self.has_found_more() => {
+                self.found += 1;
+                self.probe();
             }
             Mode::Cruise { until_round, .. } if round >= until_round => self.end_cycle(now, report),
             Mode::Cruise { until_round, .. } => {
                 self.marked |= congested && round + 2 >= until_round;
             }
             Mode::Up { from_round } => {
-                let whole = in_flight >= UP_GAIN * bdp || self.model.queue() > self.most_queue();
+                let whole =
+                    in_flight >= self.up_gain() * pipe || self.model.queue() > self.most_queue();
                 let over = round > from_round && whole;
                 if over || congested || round > from_round + 2 {
                     self.mode = Mode::Down { from_round: round };
@@ -262,9 +293,15 @@ impl Controller {
         }
     }
 
-    /// Whether the rate has stopped growing (draft-ietf-ccwg-bbr, section 5.3.1.2).
-    fn is_full(&mut self, report: &Report, congested: bool) -> bool {
-        if report.limited {
+    /// Whether the rate has stopped growing (draft-ietf-ccwg-bbr, section 5.3.1.2), or
+    /// a queue stands that has overflown.
+    fn is_full(&mut self, report: &Report) -> bool {
+        let stood = self.model.queue_stood_this_round();
+        if stood && self.model.was_congested() {
+            return true;
+        }
+        // a queue shows that more was sent than the path carries, whatever the source gave
+        if report.limited && !stood {
             return false;
         }
         let bandwidth = self.model.bandwidth();
@@ -274,20 +311,24 @@ impl Controller {
             return false;
         }
         self.full_rounds += 1;
-        self.full_rounds >= 3 || self.model.queue_stood_this_round() || congested
+        self.full_rounds >= 3 || stood
     }
 
     fn cruise(&mut self) {
         self.model.begin_floor();
         self.marked = false;
         self.cycles += 1;
-        // not always as many, so that two do not keep step
-        let rounds = 4 + self.cycles * 7 % 3;
+        // not always as many, so that two do not keep step; after the start soon
+        let rounds = if self.cycles == 1 { 1 } else { 4 + self.cycles * 7 % 3 };
         let from_round = self.model.rounds();
         self.mode = Mode::Cruise { from_round, until_round: from_round + rounds };
     }
 
     fn end_cycle(&mut self, now: Duration, report: &Report) {
+        // what stands after the start is the start's
+        if self.cycles == 1 && !self.model.queue_is_empty() {
+            return self.cruise();
+        }
         let stood = self.marked || self.model.queue_stood();
         self.standing = if stood { self.standing + 1 } else { 0 };
         self.mode = if self.standing >= STANDING_CYCLES {
@@ -295,13 +336,36 @@ impl Controller {
             let rtt = self.model.smoothed().unwrap_or_default().as_secs_f64();
             let window = (report.in_flight as f64).max(self.model.bandwidth() * rtt);
             self.cubic = Cubic::new(now, window, self.mss);
-            self.test_at = now + TEST_INTERVAL;
-            Mode::Compete
+            Mode::Test { since: now, drained: None, competing: true }
         } else if self.model.min_rtt_age(now) > MIN_RTT_AGE {
             Mode::Test { since: now, drained: None, competing: false }
         } else {
-            Mode::Up { from_round: self.model.rounds() }
+            self.found = 0;
+            return self.probe();
         };
+    }
+
+    fn probe(&mut self) {
+        self.probed_from = self.model.bandwidth();
+        self.model.begin_peak();
+        self.mode = Mode::Up { from_round: self.model.rounds() };
+    }
+
+    /// Whether the last probe found most of what it asked for, and no queue: there
+    /// will be more.
+    fn has_found_more(&self) -> bool {
+        let asked = self.up_gain() - 1.0;
+        self.probed_from > 0.0
+            && self.model.bandwidth() >= (1.0 + 0.6 * asked) * self.probed_from
+            && self.model.queue_never_showed()
+    }
+
+    /// The first probe makes a queue of the ceiling at most, if it lasts a round trip.
+    /// Each that finds more is followed by one that asks for twice as much.
+    fn up_gain(&self) -> f64 {
+        let ceiling = self.config.ceiling.as_secs_f64();
+        let first = (UP_GAIN - 1.0).min(ceiling / self.model.min_rtt().as_secs_f64().max(1e-6));
+        1.0 + (first * f64::from(1 << self.found.min(3))).min(MOST_UP_GAIN - 1.0)
     }
 
     fn compete(&mut self, now: Duration, report: &Report, congested: bool) {
@@ -326,11 +390,13 @@ impl Controller {
         }
         if competing && self.model.queue_stood() {
             self.cubic.pause(now.saturating_sub(since));
-            self.test_at = now + TEST_INTERVAL;
+            self.test_after = (self.test_after * 2).clamp(TEST_INTERVAL, MOST_TEST_INTERVAL);
+            self.test_at = now + self.test_after;
             self.mode = Mode::Compete;
         } else {
-            self.standing = 0;
-            self.mode = Mode::Up { from_round: self.model.rounds() };
+            self.test_after = Duration::ZERO;
+            (self.standing, self.found) = (0, 0);
+            self.probe();
         }
     }
 

@@ -10,6 +10,12 @@ use super::filter::Max;
 const BANDWIDTH_ROUNDS: u64 = 10;
 /// Milliseconds that the highest round trip is remembered.
 const MAX_RTT_MS: u64 = 10_000;
+/// A queue shorter than this is none: what hosts need is not measured finer.
+const NOISE: Duration = Duration::from_micros(1500);
+/// On a path shorter than this the round trip is mostly the hosts': a processor that
+/// is busy with something else is no queue on the path.
+const SHORT: Duration = Duration::from_millis(2);
+const NOISE_OF_SHORT: Duration = Duration::from_millis(6);
 /// More than this is not made up for.
 const MAX_CHANCE_LOSS: f64 = 0.1;
 
@@ -17,7 +23,8 @@ const MAX_CHANCE_LOSS: f64 = 0.1;
 #[derive(Debug)]
 pub(super) struct Model {
     bandwidth: Max,
-    latest_rate: f64,
+    /// The latest rates: one alone may be wrong by what a busy receiver was late.
+    latest: [f64; 3],
     rtt: Option<Duration>,
     smoothed: Duration,
     min_rtt: Option<Duration>,
@@ -25,6 +32,8 @@ pub(super) struct Model {
     max_rtt: Max,
     /// The lowest round trip since [`Model::begin_floor`].
     floor: Duration,
+    /// The highest since [`Model::begin_peak`].
+    peak: Duration,
     rounds: u64,
     round_ends: u64,
     round_floor: Duration,
@@ -39,13 +48,14 @@ impl Model {
     pub(super) fn new() -> Self {
         Self {
             bandwidth: Max::new(BANDWIDTH_ROUNDS),
-            latest_rate: 0.0,
+            latest: [0.0; 3],
             rtt: None,
             smoothed: Duration::ZERO,
             min_rtt: None,
             min_rtt_at: Duration::ZERO,
             max_rtt: Max::new(MAX_RTT_MS),
             floor: Duration::MAX,
+            peak: Duration::ZERO,
             rounds: 0,
             round_ends: 0,
             round_floor: Duration::MAX,
@@ -70,7 +80,8 @@ impl Model {
             self.sample_rtt(now, rtt);
         }
         if let Some(rate) = report.rate {
-            self.latest_rate = rate;
+            self.latest = [rate, self.latest[0], self.latest[1]];
+            let rate = self.latest_rate();
             if !report.limited || rate > self.bandwidth.get() {
                 self.bandwidth.push(self.rounds, rate);
             }
@@ -81,6 +92,11 @@ impl Model {
     /// Congestion showed in this round: its losses are not chance.
     pub(super) fn note_congestion(&mut self) {
         self.round_congested = true;
+    }
+
+    /// Whether it did.
+    pub(super) fn was_congested(&self) -> bool {
+        self.round_congested
     }
 
     /// Share of packets that chance takes, [`MAX_CHANCE_LOSS`] at most.
@@ -106,6 +122,7 @@ impl Model {
         };
         self.rtt = Some(rtt);
         self.floor = self.floor.min(rtt);
+        self.peak = self.peak.max(rtt);
         self.max_rtt.push(now.as_millis() as u64, rtt.as_secs_f64());
         // close to the lowest is as good: the queue was empty
         if self.min_rtt.is_none_or(|min| rtt <= min + min / 32) {
@@ -119,11 +136,15 @@ impl Model {
         self.bandwidth.get()
     }
 
+    fn latest_rate(&self) -> f64 {
+        self.latest.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
     /// Believes the last rate alone, if a fifth of a round was lost: the path
     /// carries less than it did.
     pub(super) fn distrust_bandwidth(&mut self) {
         if self.round_lost as f64 > 0.2 * (self.round_acked + self.round_lost) as f64 {
-            self.bandwidth.reset(self.rounds, self.latest_rate);
+            self.bandwidth.reset(self.rounds, self.latest_rate());
         }
     }
 
@@ -160,6 +181,16 @@ impl Model {
         self.floor = Duration::MAX;
     }
 
+    /// From now on it is watched whether a queue shows.
+    pub(super) fn begin_peak(&mut self) {
+        self.peak = Duration::ZERO;
+    }
+
+    /// Whether none did.
+    pub(super) fn queue_never_showed(&self) -> bool {
+        self.peak <= self.min_rtt() + self.threshold()
+    }
+
     /// Whether the queue was never empty since then.
     pub(super) fn queue_stood(&self) -> bool {
         self.floor != Duration::MAX && self.floor > self.min_rtt() + self.threshold()
@@ -170,6 +201,11 @@ impl Model {
         self.round_floor != Duration::MAX && self.round_floor > self.min_rtt() + self.threshold()
     }
 
+    /// Whether the newest packet found none.
+    pub(super) fn queue_is_empty(&self) -> bool {
+        self.queue() <= self.threshold() / 2
+    }
+
     /// How long the newest packet waited.
     pub(super) fn queue(&self) -> Duration {
         self.rtt.unwrap_or_default().saturating_sub(self.min_rtt())
@@ -177,7 +213,11 @@ impl Model {
 
     /// A queue below this is none.
     pub(super) fn threshold(&self) -> Duration {
-        (self.min_rtt() / 8).max(Duration::from_micros(1500))
+        (self.min_rtt() / 8).max(self.noise())
+    }
+
+    fn noise(&self) -> Duration {
+        if self.min_rtt() < SHORT { NOISE_OF_SHORT } else { NOISE }
     }
 
     /// Whether the queue is near the longest that was seen: a loss is then a tail
@@ -190,5 +230,29 @@ impl Model {
     /// Octets that belong in flight.
     pub(super) fn bdp(&self) -> f64 {
         self.bandwidth() * self.min_rtt().as_secs_f64()
+    }
+
+    /// Octets on their way, of which chance takes its share, that fill the path.
+    pub(super) fn pipe(&self) -> f64 {
+        self.bdp() / (1.0 - self.chance_loss())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_busy_receiver_noted_late_is_no_bandwidth() {
+        let mut model = Model::new();
+        let mut sees = |rate| {
+            let report = Report { acked: 1, rate: Some(rate), ..Report::default() };
+            model.report(Duration::from_secs(1), &report);
+            model.bandwidth()
+        };
+        assert_eq!([100.0; 3].map(&mut sees)[2], 100.0);
+        // the stretch begins with a packet that lay there for long: it seems short
+        assert_eq!([160.0, 150.0, 100.0].map(&mut sees), [100.0; 3]);
+        assert_eq!([200.0, 200.0, 200.0].map(&mut sees), [100.0, 100.0, 200.0]);
     }
 }

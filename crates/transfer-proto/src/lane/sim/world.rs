@@ -14,8 +14,8 @@ use super::{Chance, Link};
 
 /// Octets of IP and UDP ahead of a packet.
 const HEADERS: usize = 28;
-/// What a flow keeps waiting to be sent.
-const AHEAD: u64 = 4 << 20;
+/// Octets of a file that are given at once.
+const PART: u64 = 4 << 20;
 /// A bin of the goodput over time.
 pub(super) const BIN: Duration = Duration::from_millis(100);
 
@@ -26,6 +26,8 @@ pub(super) struct Ours<K: FromSecret> {
     /// Octets left to be given to the sender, and what was given.
     left: u64,
     given: u64,
+    /// What it keeps waiting to be sent.
+    pub(super) ahead: u64,
     /// Files that were given and have not arrived.
     files: BTreeSet<u32>,
     /// What arrived: starts and ends, by file.
@@ -99,6 +101,7 @@ impl<K: FromSecret> Ours<K> {
             receiver: lane(&config(Direction::ToClient, None)),
             left: octets,
             given: 0,
+            ahead: PART,
             files: BTreeSet::new(),
             arrived: BTreeMap::new(),
             checked: false,
@@ -113,11 +116,11 @@ impl<K: FromSecret> Ours<K> {
 
     /// Files of up to 3 MB, one after the other, or one large one.
     fn give(&mut self) {
-        while self.left > 0 && self.sender.waiting() < AHEAD {
+        while self.left > 0 && self.sender.waiting() < self.ahead {
             let len = if self.checked {
                 (self.given % 3_000_000 + 1).min(self.left)
             } else {
-                AHEAD.min(self.left)
+                PART.min(self.ahead).min(self.left)
             };
             let (file, offset) = if self.checked {
                 (self.arrived.len() as u32 + self.given as u32, 0)
