@@ -3,118 +3,45 @@
 //! One thread does what is said, in order, and blocks where the disk does; data
 //! streams are written by tasks of their own.
 
+mod destination;
+mod incoming;
+mod streams;
 mod sync;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use headroom_transfer_proto::message::{
-    DataHeader, Inline, Kind, MOST_HOLE, MOST_OPEN_FILES, MOST_VALUES, Message, Time, body_len,
+    Inline, Kind, MOST_HOLE, MOST_OPEN_FILES, MOST_VALUES, Message, Time,
 };
 use headroom_transfer_proto::path::{RelPath, shown};
-use headroom_transfer_proto::span::{Hash, SPAN_OCTETS};
-use quinn::{Connection, RecvStream};
+use headroom_transfer_proto::span::Hash;
+use quinn::Connection;
 use tokio::sync::mpsc;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::spawn_blocking;
 
-use super::squeeze::expand;
+use self::incoming::{Incoming, LaneSink, Lanes};
+use self::streams::take_streams;
 use super::{Counts, Event, Observer, Summary};
 use crate::claims::{Claim, Claims};
 use crate::control::{Hearer, Speaker, unexpected};
 use crate::error::Error;
-use crate::files::{self, Offer, Partial, Root, Seal, What, Why};
-use crate::lanes::{Carrier, Sink, Target};
+use crate::files::{self, Offer, Partial, Seal, Why};
+use crate::lanes::Carrier;
 use crate::rate::Pace;
 
+pub(crate) use destination::Destination;
 pub(crate) use sync::Mirror;
 
 /// Things to be done, and answers, that wait.
 const WAITING: usize = 64;
-/// A header of a data stream is no longer.
-const MOST_HEADER: usize = 64;
 /// Octets of the names of directories that wait for their mode and time. The
 /// others have theirs at once, and the time is then that of what is put in them.
 const MOST_DIRECTORY_OCTETS: usize = 16 << 20;
 /// How often, and how many times, a file is asked for whose former transfer is told to end.
 const HANDOVER: (Duration, u32) = (Duration::from_millis(10), 500);
-
-/// Where a delivery goes.
-#[derive(Debug)]
-pub(crate) struct Destination {
-    root: Root,
-    /// What one file or link is to be called.
-    name: Option<RelPath>,
-    /// The first components of names that were asked for, where only those may come.
-    asked: Option<HashSet<Vec<u8>>>,
-}
-
-impl Destination {
-    /// Below a root: into `to` if it is a directory; else, where that is wished, it
-    /// is the name of the one file that comes; else it is made.
-    pub(crate) fn resolve(
-        root: &Root,
-        to: Option<&RelPath>,
-        rename: bool,
-    ) -> Result<Self, files::Error> {
-        let Some(to) = to else { return Ok(Self { root: root.clone(), name: None, asked: None }) };
-        let here = match root.look(to) {
-            Err(error) if matches!(error.why(), Why::Missing) => None,
-            looked => looked?,
-        };
-        if here.is_some_and(|here| here.what == What::Directory) {
-            return Ok(Self { root: root.below(to)?, name: None, asked: None });
-        }
-        let directory = if rename { to.parent() } else { Some(to.clone()) };
-        let inner = match &directory {
-            Some(directory) => {
-                make_directories(root, directory)?;
-                root.below(directory)?
-            }
-            None => root.clone(),
-        };
-        let name = rename.then(|| RelPath::single(to.name()).ok()).flatten();
-        Ok(Self { root: inner, name, asked: None })
-    }
-
-    /// What one file is to be called, and where; none if that is a directory.
-    pub(crate) fn file(self) -> Option<(Root, RelPath)> {
-        Some((self.root, self.name?))
-    }
-
-    /// The directory `to` below a root, made where it is missing if that is wished.
-    /// Where it is not, says that it is missing.
-    pub(crate) fn directory(
-        root: &Root,
-        to: Option<&RelPath>,
-        make: bool,
-    ) -> Result<(Self, bool), files::Error> {
-        let Some(to) = to else {
-            return Ok((Self { root: root.clone(), name: None, asked: None }, false));
-        };
-        if make {
-            make_directories(root, to)?;
-        }
-        match root.below(to) {
-            Err(error) if !make && matches!(error.why(), Why::Missing) => {
-                Ok((Self { root: root.clone(), name: None, asked: None }, true))
-            }
-            below => Ok((Self { root: below?, name: None, asked: None }, false)),
-        }
-    }
-
-    /// Takes in only what has one of these names, or is below it: a peer chooses what
-    /// it sends, and may send more than it was asked for.
-    pub(crate) fn only(self, asked: HashSet<Vec<u8>>) -> Self {
-        Self { asked: Some(asked), ..self }
-    }
-
-    fn is_asked_for(&self, path: &RelPath) -> bool {
-        let first = path.components().next().unwrap_or_default();
-        self.asked.as_ref().is_none_or(|asked| asked.contains(first))
-    }
-}
 
 /// One delivery, seen from its receiver.
 pub(crate) struct Receiver {
@@ -203,111 +130,6 @@ struct Shared {
 impl Shared {
     fn open(&self) -> MutexGuard<'_, HashMap<u64, Arc<Incoming>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What may bring data beside streams, and where that goes.
-struct Lanes {
-    carrier: Carrier,
-    sink: Arc<LaneSink>,
-}
-
-impl Lanes {
-    fn start(&self) {
-        self.carrier.start(Some(Arc::clone(&self.sink) as Arc<dyn Sink>));
-    }
-}
-
-/// Takes in files that come on lanes.
-struct LaneSink {
-    shared: Arc<Shared>,
-    /// The worker ends when nobody else has something for it.
-    to_do: mpsc::WeakSender<ToDo>,
-}
-
-impl Sink for LaneSink {
-    fn target(&self, file: u32) -> Option<Arc<dyn Target>> {
-        let id = u64::from(file);
-        let incoming = Arc::clone(self.shared.open().get(&id)?);
-        let size = incoming.partial.spans().size();
-        let (shared, to_do) = (Arc::clone(&self.shared), self.to_do.clone());
-        let incoming = Arc::downgrade(&incoming);
-        Some(Arc::new(LaneTarget { id, size, incoming, shared, to_do }))
-    }
-}
-
-/// A file that comes on lanes.
-struct LaneTarget {
-    id: u64,
-    size: u64,
-    /// What waits to be written does not keep the file locked when its delivery is over.
-    incoming: Weak<Incoming>,
-    shared: Arc<Shared>,
-    to_do: mpsc::WeakSender<ToDo>,
-}
-
-impl Target for LaneTarget {
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn write(&self, offset: u64, octets: &[u8]) {
-        let Some(incoming) = self.incoming.upgrade() else { return };
-        let writing = Writing::begin(&incoming);
-        let written = incoming.partial.write_at(offset, octets);
-        if let Ok(octets) = written {
-            self.shared.counts.add(|counts| {
-                counts.moved += octets;
-                counts.on_lanes += octets;
-            });
-            self.shared.observer.event(Event::Moved { octets });
-        }
-        drop(writing);
-        let news = match written {
-            Ok(_) => incoming.is_whole().then_some(ToDo::Came(self.id)),
-            Err(error) => Some(ToDo::Broken(self.id, error)),
-        };
-        drop(incoming);
-        if let Some(news) = news
-            && let Some(to_do) = self.to_do.upgrade()
-        {
-            let _ = to_do.blocking_send(news);
-        }
-    }
-}
-
-/// A file that comes on lanes or data streams.
-struct Incoming {
-    partial: Partial,
-    /// Given up after the lock of `partial`, thus below it.
-    _claim: Option<Claim>,
-    /// Octets that come, of whole spans; [`u64::MAX`] until the sender has said it.
-    sealed: AtomicU64,
-    /// Those who write to it and have not counted what they wrote.
-    writing: AtomicU64,
-}
-
-impl Incoming {
-    /// Whether all came that the sender says it has sent, and is counted. Who writes
-    /// asks again when it has done that.
-    fn is_whole(&self) -> bool {
-        self.writing.load(SeqCst) == 0 && self.partial.came() >= self.sealed.load(SeqCst)
-    }
-}
-
-/// Somebody writes to a file, and counts it.
-struct Writing<'a>(&'a Incoming);
-
-impl<'a> Writing<'a> {
-    fn begin(incoming: &'a Incoming) -> Self {
-        incoming.writing.fetch_add(1, SeqCst);
-        Self(incoming)
-    }
-}
-
-impl Drop for Writing<'_> {
-    fn drop(&mut self) {
-        self.0.writing.fetch_sub(1, SeqCst);
     }
 }
 
@@ -656,17 +478,6 @@ fn seal(root: [u8; 32], mode: u32, mtime: Time, fsync: bool) -> Seal {
     Seal { root: Hash::from_bytes(root), mode, mtime, fsync }
 }
 
-fn make_directories(root: &Root, path: &RelPath) -> Result<(), files::Error> {
-    match root.make_directory(path, 0o777) {
-        Err(error) if matches!(error.why(), Why::Missing) => {
-            let Some(parent) = path.parent() else { return Err(error) };
-            make_directories(root, &parent)?;
-            root.make_directory(path, 0o777)
-        }
-        made => made,
-    }
-}
-
 /// Passes on what is said, until something is wrong.
 async fn hear(hearer: &mut Hearer, pace: &Pace, to_do: mpsc::Sender<ToDo>) -> Error {
     let mut is_end = false;
@@ -700,153 +511,6 @@ async fn hear(hearer: &mut Hearer, pace: &Pace, to_do: mpsc::Sender<ToDo>) -> Er
             std::future::pending::<()>().await;
         }
     }
-}
-
-/// Takes in data streams, until something is wrong.
-async fn take_streams(
-    connection: &Connection,
-    shared: &Arc<Shared>,
-    to_do: &mpsc::Sender<ToDo>,
-) -> Error {
-    let mut pieces = JoinSet::new();
-    loop {
-        let stream = tokio::select! {
-            stream = connection.accept_uni() => stream,
-            Some(ended) = pieces.join_next() => match ended {
-                Ok(Ok(())) => continue,
-                Ok(Err(error)) => return error,
-                Err(error) => return Error::task(&error),
-            },
-        };
-        match stream {
-            Ok(stream) => {
-                pieces.spawn(take_piece(stream, Arc::clone(shared), to_do.clone()));
-            }
-            Err(error) => return error.into(),
-        }
-    }
-}
-
-/// Takes in one piece, a span at a time.
-async fn take_piece(
-    mut stream: RecvStream,
-    shared: Arc<Shared>,
-    to_do: mpsc::Sender<ToDo>,
-) -> Result<(), Error> {
-    let header = header(&mut stream).await?;
-    let Some(incoming) = shared.open().get(&header.id).cloned() else {
-        // it failed here, and the sender does not know yet
-        let _ = stream.stop(0u32.into());
-        return Ok(());
-    };
-    let zstd = header.zstd == Some(true);
-    let (mut buffer, mut frame) = (Vec::new(), Vec::new());
-    let (mut offset, mut left) = (header.offset, header.len);
-    while left > 0 {
-        let want = usize::try_from(left.min(SPAN_OCTETS)).unwrap_or(usize::MAX);
-        let len = if zstd { frame_len(&mut stream, want).await? } else { want };
-        // what is as long as the span is no frame
-        let is_frame = len < want;
-        let room = if is_frame { &mut frame } else { &mut buffer };
-        if !fill(&mut stream, &shared.pace, room, len).await? {
-            // the sender cannot go on with it, and says why elsewhere
-            return Ok(());
-        }
-        let saved = (want - len) as u64;
-        let writing = Arc::clone(&incoming);
-        let write = move || {
-            if is_frame {
-                buffer.resize(want, 0);
-                if expand(&frame, &mut buffer).is_err() {
-                    return (None, buffer, frame);
-                }
-            }
-            (Some(writing.partial.write_at(offset, &buffer)), buffer, frame)
-        };
-        let counting = Writing::begin(&incoming);
-        let (written, used, frame_used) =
-            spawn_blocking(write).await.map_err(|error| Error::task(&error))?;
-        (buffer, frame) = (used, frame_used);
-        let Some(written) = written else {
-            return Err(Error::Protocol("a span does not come out of its frame".to_owned()));
-        };
-        if let Err(error) = written {
-            let _ = stream.stop(0u32.into());
-            let _ = to_do.send(ToDo::Broken(header.id, error)).await;
-            return Ok(());
-        }
-        let octets = want as u64;
-        shared.counts.add(|counts| {
-            counts.moved += octets;
-            counts.saved += saved;
-        });
-        drop(counting);
-        shared.observer.event(Event::Moved { octets });
-        if saved > 0 {
-            shared.observer.event(Event::Saved { octets: saved });
-        }
-        // a write that succeeded lies within the file, and so does its end
-        offset = offset.saturating_add(octets);
-        left -= octets;
-    }
-    let _ = to_do.send(ToDo::Came(header.id)).await;
-    Ok(())
-}
-
-/// The octets of the frame that follows, at most those of the span.
-async fn frame_len(stream: &mut RecvStream, span: usize) -> Result<usize, Error> {
-    let mut head = [0; 4];
-    exactly(stream, &mut head).await?;
-    match u32::from_be_bytes(head) as usize {
-        len if (1..=span).contains(&len) => Ok(len),
-        len => Err(Error::Protocol(format!("it compresses {span} octets to {len}"))),
-    }
-}
-
-/// Fills the room with so many octets, no faster than it may. Whether the sender goes
-/// on with it.
-async fn fill(
-    stream: &mut RecvStream,
-    pace: &Pace,
-    room: &mut Vec<u8>,
-    len: usize,
-) -> Result<bool, Error> {
-    // memory is filled by what came, not by what was announced
-    room.clear();
-    room.reserve_exact(len);
-    while room.len() < len {
-        match stream.read_chunk(pace.slice(len - room.len()), true).await {
-            Ok(Some(chunk)) => {
-                room.extend_from_slice(&chunk.bytes);
-                pace.take(chunk.bytes.len()).await;
-            }
-            Ok(None) => return Err(Error::Protocol("a piece of a file has no end".to_owned())),
-            Err(quinn::ReadError::Reset(_)) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(true)
-}
-
-async fn header(stream: &mut RecvStream) -> Result<DataHeader, Error> {
-    let mut length = [0; 4];
-    exactly(stream, &mut length).await?;
-    let len = body_len(length)?;
-    if len > MOST_HEADER {
-        return Err(Error::Protocol("a data stream has no header".to_owned()));
-    }
-    let mut body = vec![0; len];
-    exactly(stream, &mut body).await?;
-    Ok(DataHeader::parse(&body)?)
-}
-
-async fn exactly(stream: &mut RecvStream, room: &mut [u8]) -> Result<(), Error> {
-    stream.read_exact(room).await.map_err(|error| match error {
-        quinn::ReadExactError::FinishedEarly(_) => {
-            Error::Protocol("a data stream ends in its header".to_owned())
-        }
-        quinn::ReadExactError::ReadError(error) => error.into(),
-    })
 }
 
 /// Writes answers, together where several wait.

@@ -1,6 +1,8 @@
 //! The sender: offers what it finds, learns what the receiver has, sends the rest.
 
+mod opened;
 mod sync;
+mod walk;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,22 +10,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use headroom_transfer_proto::message::{
-    Compress, DataHeader, Inline, Kind as Sent, MOST_HOLE, MOST_INLINE, MOST_OPEN_FILES,
-    MOST_UNANSWERED, Message,
+    Compress, DataHeader, MOST_OPEN_FILES, MOST_UNANSWERED, Message,
 };
 use headroom_transfer_proto::path::RelPath;
-use headroom_transfer_proto::span::{ChainingValue, SPAN_OCTETS, Spans, Tree};
+use headroom_transfer_proto::span::{ChainingValue, SPAN_OCTETS, Spans};
 use quinn::Connection;
 use tokio::sync::mpsc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinSet, spawn_blocking};
 
+use self::opened::{Opened, Stretch};
+use self::walk::Walk;
 use super::squeeze::Squeezer;
 use super::{Counts, Event, Observer, Summary};
 use crate::control::{Hearer, Speaker};
 use crate::error::Error;
-use crate::files::{self, Found, Kind, Reader, Source, SourceFile};
-use crate::lanes::{self, Carrier, PART, Part};
+use crate::files::{self, Source, SourceFile};
+use crate::lanes::Carrier;
 use crate::rate::Pace;
 
 /// Spans of a piece: it has a stream of its own.
@@ -370,7 +373,7 @@ impl Shared {
         if self.squeezer.tries() {
             return Ok(Ok(piece));
         }
-        let patient = opened.reader.size() >= WORTH_WAITING;
+        let patient = opened.size() >= WORTH_WAITING;
         if !lane.is_ready(patient).await {
             if patient {
                 self.tell_given_up();
@@ -519,311 +522,6 @@ impl Shared {
         }
         Ok(())
     }
-}
-
-/// Spans that are alike.
-enum Stretch {
-    Data(std::ops::Range<u64>),
-    Hole(std::ops::Range<u64>),
-}
-
-/// A file that is being sent.
-struct Opened {
-    reader: Reader,
-    tree: Mutex<Tree>,
-    /// For each span whether the receiver has it; of those at the end that are
-    /// not in here it has none.
-    has: Vec<bool>,
-    kept: u64,
-    /// Octets that are known to be no hole: some file systems look at every page to
-    /// say so.
-    data: Mutex<std::ops::Range<u64>>,
-}
-
-impl Opened {
-    /// Opens it, and looks which of the spans that the receiver has are right.
-    fn new(file: &SourceFile, held: &[(u64, ChainingValue)]) -> Result<Self, files::Error> {
-        let reader = file.open()?;
-        let mut tree = Tree::new(reader.spans());
-        let mut has = Vec::new();
-        let mut kept = 0;
-        for (span, theirs) in held {
-            let Some(ours) = reader.span_value(*span)? else { continue };
-            tree.insert(*span, ours);
-            if ours == *theirs {
-                let place = usize::try_from(*span).unwrap_or(usize::MAX);
-                has.resize(place + 1, false);
-                has[place] = true;
-                kept += reader.spans().range(*span).map_or(0, |range| range.end - range.start);
-            }
-        }
-        Ok(Self { reader, tree: Mutex::new(tree), has, kept, data: Mutex::default() })
-    }
-
-    /// What the spans of a piece begin with: those that have data, or a hole, which
-    /// may be longer. A hole is hashed here, and is not read.
-    fn stretch(&self, piece: std::ops::Range<u64>) -> Result<Stretch, files::Error> {
-        let data = self.next_data(piece.start * SPAN_OCTETS)?;
-        let first = data.as_ref().map_or(u64::MAX, |data| data.start / SPAN_OCTETS);
-        if first <= piece.start {
-            let end = data.map_or(u64::MAX, |data| data.end.div_ceil(SPAN_OCTETS));
-            return Ok(Stretch::Data(piece.start..piece.end.min(end)));
-        }
-        let lacking = self.piece(piece.start, (MOST_HOLE / SPAN_OCTETS) as usize);
-        let hole = piece.start..lacking.map_or(piece.end, |lacking| lacking.end).min(first);
-        for span in hole.clone() {
-            if let Some(value) = self.reader.span_value(span)? {
-                self.tree.lock().unwrap_or_else(PoisonError::into_inner).insert(span, value);
-            }
-        }
-        Ok(Stretch::Hole(hole))
-    }
-
-    /// The next octets from `from` on that are no hole.
-    fn next_data(&self, from: u64) -> Result<Option<std::ops::Range<u64>>, files::Error> {
-        let mut known = self.data.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.contains(&from) {
-            match self.reader.next_data(from)? {
-                Some(data) => *known = data,
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(known.clone()))
-    }
-
-    /// The next spans that the receiver lacks, at `from` or behind.
-    fn piece(&self, from: u64, most: usize) -> Option<std::ops::Range<u64>> {
-        let count = self.reader.spans().count();
-        let has = |span: &u64| {
-            usize::try_from(*span).is_ok_and(|span| self.has.get(span).is_some_and(|has| *has))
-        };
-        let start = (from..count).find(|span| !has(span))?;
-        let len = (start..count).take(most).take_while(|span| !has(span)).count();
-        Some(start..start + len as u64)
-    }
-
-    /// Where these spans begin, and how many octets they have.
-    fn octets(&self, piece: &std::ops::Range<u64>) -> (u64, u64) {
-        let offset = piece.start * SPAN_OCTETS;
-        (offset, self.reader.size().min(piece.end * SPAN_OCTETS) - offset)
-    }
-
-    /// Reads a span, and hashes it while it is in the processor's cache.
-    fn read_span(&self, span: u64) -> Result<Bytes, files::Error> {
-        let range = self.reader.spans().range(span).unwrap_or_default();
-        let mut octets = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
-        self.reader.read_at(range.start, &mut octets)?;
-        if let Some(value) = self.reader.spans().value(span, &octets) {
-            self.tree.lock().unwrap_or_else(PoisonError::into_inner).insert(span, value);
-        }
-        Ok(octets.into())
-    }
-
-    /// Reads a span, hashes it part by part, and gives the parts to a lane. Says how
-    /// many octets it has; 0 if the lane does not take them.
-    fn feed_span(
-        self: &Arc<Self>,
-        file: u32,
-        span: u64,
-        lane: &Carrier,
-        pace: impl Fn(usize),
-    ) -> Result<u64, files::Error> {
-        let spans = self.reader.spans();
-        let (Some(range), Some(mut hasher)) = (spans.range(span), spans.hasher(span)) else {
-            return Ok(0);
-        };
-        let mut offset = range.start;
-        while offset < range.end {
-            let Ok(mut octets) = lane.room() else { return Ok(0) };
-            octets.resize(PART.min((range.end - offset) as usize), 0);
-            if let Err(error) = self.reader.read_at(offset, &mut octets) {
-                lane.give_back(octets);
-                return Err(error);
-            }
-            hasher.update(&octets);
-            let len = octets.len() as u64;
-            pace(octets.len());
-            let part = Part { file, offset, octets, source: Arc::clone(self) as _ };
-            if lane.give(part).is_err() {
-                return Ok(0);
-            }
-            offset += len;
-        }
-        if let Some(value) = hasher.finish() {
-            self.tree.lock().unwrap_or_else(PoisonError::into_inner).insert(span, value);
-        }
-        Ok(range.end - range.start)
-    }
-
-    /// The file's hash, if it is still what was read.
-    fn seal(&self) -> Result<[u8; 32], String> {
-        let path = self.reader.source().path();
-        match self.reader.is_unchanged() {
-            Ok(true) => {}
-            Ok(false) => return Err(changed(path)),
-            Err(error) => return Err(error.to_string()),
-        }
-        let tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
-        tree.root().map(|root| *root.as_bytes()).ok_or_else(|| changed(path))
-    }
-}
-
-/// What was lost on a lane is read again.
-impl lanes::Source for Opened {
-    fn read(&self, offset: u64, room: &mut [u8]) {
-        if self.reader.read_at(offset, room).is_err() {
-            // the hash will not be right, and the receiver says so
-            room.fill(0);
-        }
-    }
-}
-
-/// Walks what is to be sent, and offers it.
-struct Walk {
-    shared: Arc<Shared>,
-    say: mpsc::Sender<Message>,
-    id: u64,
-}
-
-/// The delivery has ended; there is nobody to offer to.
-struct Ended;
-
-impl Walk {
-    /// The number of the next entry.
-    fn run(mut self, source: Source) -> u64 {
-        let (mut files, mut bytes) = (0, 0);
-        for found in source {
-            let offered = match found {
-                Ok(Found { path, kind }) => {
-                    if let Kind::File(file) = &kind {
-                        files += 1;
-                        bytes += file.seen().size;
-                    }
-                    self.offer(path, kind)
-                }
-                Err(error) if error.is_remark() => {
-                    let reason = error.to_string();
-                    self.shared.observer.event(Event::LeftOut { reason: &reason });
-                    match error.name().filter(|_| self.shared.offering != Offering::Content) {
-                        Some(path) => self.say(Message::Passed { path: path.clone() }),
-                        None => Ok(()),
-                    }
-                }
-                Err(error) => self.unreadable(error.to_string()),
-            };
-            if offered.is_err() {
-                return self.id;
-            }
-        }
-        self.shared.observer.event(Event::AllOffered { files, octets: bytes });
-        let _ = self.say(Message::EntriesEnd { files, bytes });
-        self.id
-    }
-
-    fn offer(&mut self, path: RelPath, kind: Kind) -> Result<(), Ended> {
-        let mut octets = 0;
-        let mut open = None;
-        let kind = match kind {
-            Kind::Directory(seen) => Sent::Directory { mode: seen.mode, mtime: seen.mtime },
-            Kind::Symlink { target } => Sent::Symlink { target },
-            Kind::File(file) => {
-                let seen = *file.seen();
-                octets = seen.size;
-                self.shared.observer.event(Event::Offered { octets });
-                let mut hash = None;
-                let inline = if self.shared.offering != Offering::Content {
-                    if self.shared.offering == Offering::Hash {
-                        match whole_hash(&file) {
-                            Ok(whole) => hash = Some(whole),
-                            Err(reason) => return self.unreadable(reason),
-                        }
-                    }
-                    open = Some((file, None));
-                    None
-                } else if octets <= MOST_INLINE as u64 {
-                    match content(&file) {
-                        Ok(inline) => {
-                            let take = self.shared.pace.take(inline.content.len());
-                            tokio::runtime::Handle::current().block_on(take);
-                            Some(inline)
-                        }
-                        Err(reason) => return self.unreadable(reason),
-                    }
-                } else {
-                    self.shared.lanes.iter().for_each(|lane| lane.start(None));
-                    let room = room(&self.shared.open_files)?;
-                    open = Some((file, Some(room)));
-                    None
-                };
-                Sent::File { size: octets, mode: seen.mode, mtime: seen.mtime, inline, hash }
-            }
-        };
-        let unanswered = room(&self.shared.unanswered)?;
-        let (file, open_room) = open.unzip();
-        let is_inline = file.is_none() && octets > 0;
-        let offered = Offered {
-            path: path.clone(),
-            octets,
-            file,
-            held: Vec::new(),
-            opened: None,
-            room: (unanswered, open_room.flatten()),
-        };
-        self.shared.offered().insert(self.id, offered);
-        self.say(Message::Entry { id: self.id, path, kind })?;
-        self.id += 1;
-        if is_inline {
-            self.shared.counts.add(|counts| counts.moved += octets);
-            self.shared.observer.event(Event::Moved { octets });
-        }
-        Ok(())
-    }
-
-    fn unreadable(&self, reason: String) -> Result<(), Ended> {
-        self.shared.failed(&reason);
-        self.say(Message::Unreadable { reason })
-    }
-
-    fn say(&self, message: Message) -> Result<(), Ended> {
-        self.say.blocking_send(message).map_err(|_| Ended)
-    }
-}
-
-/// A file's hash, of one state of it.
-fn whole_hash(file: &SourceFile) -> Result<[u8; 32], String> {
-    let read = || {
-        let reader = file.open()?;
-        let hash = reader.hash()?;
-        Ok::<_, files::Error>((hash, reader.is_unchanged()?))
-    };
-    match read().map_err(|error| error.to_string())? {
-        (hash, true) => Ok(*hash.as_bytes()),
-        (_, false) => Err(changed(file.path())),
-    }
-}
-
-/// A small file's content, of one state of it.
-fn content(file: &SourceFile) -> Result<Inline, String> {
-    let read = || {
-        let reader = file.open()?;
-        let mut content = vec![0; usize::try_from(reader.size()).unwrap_or(0)];
-        reader.read_at(0, &mut content)?;
-        Ok::<_, files::Error>((content, reader.is_unchanged()?))
-    };
-    match read().map_err(|error| error.to_string())? {
-        (content, true) => Ok(Inline { root: *blake3::hash(&content).as_bytes(), content }),
-        (_, false) => Err(changed(file.path())),
-    }
-}
-
-fn changed(path: &RelPath) -> String {
-    format!("{path} was not sent: it changed while it was read; send it again")
-}
-
-/// Waits on a thread of its own until there is room.
-fn room(semaphore: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Ended> {
-    let room = Arc::clone(semaphore).acquire_owned();
-    tokio::runtime::Handle::current().block_on(room).map_err(|_| Ended)
 }
 
 /// Writes what is to be said, together where several things wait.

@@ -7,7 +7,8 @@ use headroom_transfer_proto::message::{MOST_INLINE, Message};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use super::{Event, Offering, Shared, content, plain};
+use super::walk::content;
+use super::{Event, Offering, Shared, plain};
 use crate::control::unexpected;
 use crate::error::Error;
 use crate::files::SourceFile;

@@ -1,0 +1,165 @@
+//! Pieces of files that come on data streams.
+
+use std::sync::Arc;
+
+use headroom_transfer_proto::message::{DataHeader, body_len};
+use headroom_transfer_proto::span::SPAN_OCTETS;
+use quinn::{Connection, RecvStream};
+use tokio::sync::mpsc;
+use tokio::task::{JoinSet, spawn_blocking};
+
+use super::incoming::Writing;
+use super::{Event, Shared, ToDo};
+use crate::delivery::squeeze::expand;
+use crate::error::Error;
+use crate::rate::Pace;
+
+/// A header of a data stream is no longer.
+const MOST_HEADER: usize = 64;
+
+/// Takes in data streams, until something is wrong.
+pub(super) async fn take_streams(
+    connection: &Connection,
+    shared: &Arc<Shared>,
+    to_do: &mpsc::Sender<ToDo>,
+) -> Error {
+    let mut pieces = JoinSet::new();
+    loop {
+        let stream = tokio::select! {
+            stream = connection.accept_uni() => stream,
+            Some(ended) = pieces.join_next() => match ended {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => return error,
+                Err(error) => return Error::task(&error),
+            },
+        };
+        match stream {
+            Ok(stream) => {
+                pieces.spawn(take_piece(stream, Arc::clone(shared), to_do.clone()));
+            }
+            Err(error) => return error.into(),
+        }
+    }
+}
+
+/// Takes in one piece, a span at a time.
+async fn take_piece(
+    mut stream: RecvStream,
+    shared: Arc<Shared>,
+    to_do: mpsc::Sender<ToDo>,
+) -> Result<(), Error> {
+    let header = header(&mut stream).await?;
+    let Some(incoming) = shared.open().get(&header.id).cloned() else {
+        // it failed here, and the sender does not know yet
+        let _ = stream.stop(0u32.into());
+        return Ok(());
+    };
+    let zstd = header.zstd == Some(true);
+    let (mut buffer, mut frame) = (Vec::new(), Vec::new());
+    let (mut offset, mut left) = (header.offset, header.len);
+    while left > 0 {
+        let want = usize::try_from(left.min(SPAN_OCTETS)).unwrap_or(usize::MAX);
+        let len = if zstd { frame_len(&mut stream, want).await? } else { want };
+        // what is as long as the span is no frame
+        let is_frame = len < want;
+        let room = if is_frame { &mut frame } else { &mut buffer };
+        if !fill(&mut stream, &shared.pace, room, len).await? {
+            // the sender cannot go on with it, and says why elsewhere
+            return Ok(());
+        }
+        let saved = (want - len) as u64;
+        let writing = Arc::clone(&incoming);
+        let write = move || {
+            if is_frame {
+                buffer.resize(want, 0);
+                if expand(&frame, &mut buffer).is_err() {
+                    return (None, buffer, frame);
+                }
+            }
+            (Some(writing.partial.write_at(offset, &buffer)), buffer, frame)
+        };
+        let counting = Writing::begin(&incoming);
+        let (written, used, frame_used) =
+            spawn_blocking(write).await.map_err(|error| Error::task(&error))?;
+        (buffer, frame) = (used, frame_used);
+        let Some(written) = written else {
+            return Err(Error::Protocol("a span does not come out of its frame".to_owned()));
+        };
+        if let Err(error) = written {
+            let _ = stream.stop(0u32.into());
+            let _ = to_do.send(ToDo::Broken(header.id, error)).await;
+            return Ok(());
+        }
+        let octets = want as u64;
+        shared.counts.add(|counts| {
+            counts.moved += octets;
+            counts.saved += saved;
+        });
+        drop(counting);
+        shared.observer.event(Event::Moved { octets });
+        if saved > 0 {
+            shared.observer.event(Event::Saved { octets: saved });
+        }
+        // a write that succeeded lies within the file, and so does its end
+        offset = offset.saturating_add(octets);
+        left -= octets;
+    }
+    let _ = to_do.send(ToDo::Came(header.id)).await;
+    Ok(())
+}
+
+/// The octets of the frame that follows, at most those of the span.
+async fn frame_len(stream: &mut RecvStream, span: usize) -> Result<usize, Error> {
+    let mut head = [0; 4];
+    exactly(stream, &mut head).await?;
+    match u32::from_be_bytes(head) as usize {
+        len if (1..=span).contains(&len) => Ok(len),
+        len => Err(Error::Protocol(format!("it compresses {span} octets to {len}"))),
+    }
+}
+
+/// Fills the room with so many octets, no faster than it may. Whether the sender goes
+/// on with it.
+async fn fill(
+    stream: &mut RecvStream,
+    pace: &Pace,
+    room: &mut Vec<u8>,
+    len: usize,
+) -> Result<bool, Error> {
+    // memory is filled by what came, not by what was announced
+    room.clear();
+    room.reserve_exact(len);
+    while room.len() < len {
+        match stream.read_chunk(pace.slice(len - room.len()), true).await {
+            Ok(Some(chunk)) => {
+                room.extend_from_slice(&chunk.bytes);
+                pace.take(chunk.bytes.len()).await;
+            }
+            Ok(None) => return Err(Error::Protocol("a piece of a file has no end".to_owned())),
+            Err(quinn::ReadError::Reset(_)) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
+}
+
+async fn header(stream: &mut RecvStream) -> Result<DataHeader, Error> {
+    let mut length = [0; 4];
+    exactly(stream, &mut length).await?;
+    let len = body_len(length)?;
+    if len > MOST_HEADER {
+        return Err(Error::Protocol("a data stream has no header".to_owned()));
+    }
+    let mut body = vec![0; len];
+    exactly(stream, &mut body).await?;
+    Ok(DataHeader::parse(&body)?)
+}
+
+async fn exactly(stream: &mut RecvStream, room: &mut [u8]) -> Result<(), Error> {
+    stream.read_exact(room).await.map_err(|error| match error {
+        quinn::ReadExactError::FinishedEarly(_) => {
+            Error::Protocol("a data stream ends in its header".to_owned())
+        }
+        quinn::ReadExactError::ReadError(error) => error.into(),
+    })
+}
