@@ -546,11 +546,11 @@ impl Request<'_> {
         if let Some(terms) = terms.filter(Terms::is_measurement) {
             let Terms { cipher, chunk, .. } = terms;
             let not = if cipher.is_secure() { "" } else { "NOT " };
+            let chunks = chunk.map(|chunk| format!(", chunks of {} octets", chunk.octets()));
             tracing::warn!(
-                "{}: its files are {not}ENCRYPTED on lanes (cipher {cipher}, chunks of {} octets), as \
-                 --insecure-measurement allows",
+                "{}: its files are {not}ENCRYPTED on lanes (cipher {cipher}{}), as --insecure-measurement allows",
                 self.client.name(),
-                chunk.map_or("any".to_owned(), |chunk| chunk.octets().to_string())
+                chunks.unwrap_or_default()
             );
         }
         Ok(accepted.unzip())

@@ -7,6 +7,7 @@ mod walk;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use headroom_transfer_proto::message::{
@@ -39,6 +40,8 @@ const WAITING: usize = 64;
 /// Octets of a file that is worth waiting for a lane to open. Shorter ones go on a
 /// stream meanwhile.
 const WORTH_WAITING: u64 = 4 << 20;
+/// Answers may come so much later than the end of the lane.
+const ANSWERS_LATE: Duration = Duration::from_millis(50);
 
 /// One delivery, seen from its sender.
 pub(crate) struct Sender {
@@ -411,8 +414,14 @@ impl Shared {
     /// Waits until lanes are given up, and sends what did not arrive on streams.
     async fn send_left(self: Arc<Self>) -> Result<(), Error> {
         let Some(lane) = &self.lanes else { return Ok(()) };
+        let pieces = lane.left().await;
+        if !pieces.is_empty() {
+            // a receiver that has everything ends the lane, and its last answers may be
+            // behind that
+            tokio::time::sleep((3 * self.connection.rtt()).max(ANSWERS_LATE)).await;
+        }
         let mut left: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
-        for piece in lane.left().await {
+        for piece in pieces {
             let (first, last) = (piece.offset, piece.offset + piece.len.saturating_sub(1));
             let spans = first / SPAN_OCTETS..=last / SPAN_OCTETS;
             left.entry(u64::from(piece.file)).or_default().extend(spans);
