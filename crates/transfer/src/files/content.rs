@@ -52,7 +52,7 @@ pub(super) fn hash_zeros(len: u64, hasher: &mut SpanHasher) {
 pub(super) fn value(file: &File, spans: Spans, span: u64) -> io::Result<Option<ChainingValue>> {
     let Some(range) = spans.range(span) else { return Ok(None) };
     let Some(mut hasher) = spans.hasher(span) else { return Ok(None) };
-    if next_data(file, range.start)?.is_some_and(|data| data.start < range.end) {
+    if has_data(file, &range)? {
         hash(file, &range, &mut hasher)?;
     } else {
         hash_zeros(range.end - range.start, &mut hasher);
@@ -71,30 +71,38 @@ pub(super) fn whole_hash(file: &File, size: u64) -> io::Result<Hash> {
     tree.root().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// The next octets from `from` on that are no hole; none up to the file's end.
-/// Where the file system knows no holes, everything is such octets.
-pub(super) fn next_data(file: &File, from: u64) -> io::Result<Option<Range<u64>>> {
+/// Where the next octets from `from` on begin that are no hole; none up to the file's
+/// end. Where the file system knows no holes, everything is such octets.
+pub(super) fn next_data(file: &File, from: u64) -> io::Result<Option<u64>> {
     let Ok(from) = i64::try_from(from) else { return Ok(None) };
-    let start = match lseek(file, from, Whence::SeekData) {
-        Ok(start) => start,
-        Err(Errno::ENXIO) => return Ok(None),
+    match lseek(file, from, Whence::SeekData) {
+        Ok(start) => Ok(Some(start.cast_unsigned())),
+        Err(Errno::ENXIO) => Ok(None),
         Err(Errno::EINVAL | Errno::EOPNOTSUPP) => {
-            let end = file.metadata()?.len();
-            return Ok((from.cast_unsigned() < end).then_some(from.cast_unsigned()..end));
+            let from = from.cast_unsigned();
+            Ok((from < file.metadata()?.len()).then_some(from))
         }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The same with where they end. In memory (tmpfs) the kernel looks at every page until
+/// then: it is not to be asked for each span of a file.
+pub(super) fn next_data_range(file: &File, from: u64) -> io::Result<Option<Range<u64>>> {
+    let Some(start) = next_data(file, from)? else { return Ok(None) };
+    let end = match lseek(file, start.cast_signed(), Whence::SeekHole) {
+        Ok(end) => end.cast_unsigned(),
+        // a file that is cut between the two questions has no more data
+        Err(Errno::ENXIO) => return Ok(None),
+        Err(Errno::EINVAL | Errno::EOPNOTSUPP) => file.metadata()?.len(),
         Err(error) => return Err(error.into()),
     };
-    // a file that is cut between the two questions has no more data
-    let end = match lseek(file, start, Whence::SeekHole) {
-        Err(Errno::ENXIO) => return Ok(None),
-        outcome => outcome?,
-    };
-    Ok(Some(start.cast_unsigned()..end.cast_unsigned()))
+    Ok((start < end).then_some(start..end))
 }
 
 /// Whether any octet of a range is no hole.
 pub(super) fn has_data(file: &File, range: &Range<u64>) -> io::Result<bool> {
-    Ok(next_data(file, range.start)?.is_some_and(|data| data.start < range.end))
+    Ok(next_data(file, range.start)?.is_some_and(|start| start < range.end))
 }
 
 /// Makes a range zeros, by a hole where the file system can.
@@ -121,15 +129,16 @@ fn write_zeros(file: &File, range: &Range<u64>) -> io::Result<()> {
 }
 
 /// Copies a range to the same place of another file, by reference where the
-/// file systems can. What is a hole in `from` is left as it is in `to`.
+/// file systems can. Where nothing but a hole is in `from` up to the next multiple of
+/// [`PIECE`], `to` is left as it is.
 pub(super) fn copy(from: &File, to: &File, range: &Range<u64>) -> io::Result<()> {
     let mut at = range.start;
     while at < range.end {
-        let Some(data) = next_data(from, at)?.filter(|data| data.start < range.end) else {
+        let Some(start) = next_data(from, at)?.filter(|start| *start < range.end) else {
             return Ok(());
         };
-        copy_data(from, to, &(data.start..data.end.min(range.end)))?;
-        at = data.end;
+        at = (start + 1).next_multiple_of(PIECE as u64).min(range.end);
+        copy_data(from, to, &(start..at))?;
     }
     Ok(())
 }
@@ -185,11 +194,12 @@ mod tests {
         to.set_len(40 * MIB).expect("a hole");
         copy(&from, &to, &(0..40 * MIB)).expect("a copy");
         for file in [&from, &to] {
-            assert_eq!(next_data(file, 0).expect("an answer"), Some(3 * MIB..3 * MIB + 4096));
-            let second = 20 * MIB - 4096..20 * MIB + 4096;
-            assert_eq!(next_data(file, 4 * MIB).expect("an answer"), Some(second));
-            assert_eq!(next_data(file, 21 * MIB).expect("an answer"), None);
-            assert_eq!(next_data(file, u64::MAX).expect("an answer"), None);
+            let next = |from| next_data_range(file, from).expect("an answer");
+            let first = next(0).expect("an island");
+            assert!(first.start == 3 * MIB && first.end <= 3 * MIB + PIECE as u64, "{first:?}");
+            let second = next(4 * MIB).expect("an island");
+            assert!(second.start == 20 * MIB - 4096 && second.end <= 20 * MIB + PIECE as u64);
+            assert_eq!((next(21 * MIB), next(u64::MAX)), (None, None));
             assert!(!has_data(file, &(4 * MIB..5 * MIB)).expect("an answer"));
             assert!(has_data(file, &(3 * MIB..3 * MIB + 1)).expect("an answer"));
         }

@@ -252,7 +252,7 @@ impl Partial {
             return Ok(None);
         }
         let data = content::next_data(&self.file, range.start).map_err(Why::of)?;
-        let span = data.map(|data| data.start / SPAN_OCTETS);
+        let span = data.map(|start| start / SPAN_OCTETS);
         Ok(span.filter(|span| *span < self.spans.count()))
     }
 

@@ -116,7 +116,7 @@ impl Reader {
     /// # Errors
     /// The file system does not say.
     pub fn next_data(&self, from: u64) -> Result<Option<Range<u64>>, Error> {
-        let data = content::next_data(&self.file, from).map_err(|error| self.error(error))?;
+        let data = content::next_data_range(&self.file, from).map_err(|error| self.error(error))?;
         // what was appended since is not sent
         Ok(data.map(|data| data.start..data.end.min(self.size())).filter(|data| !data.is_empty()))
     }
