@@ -94,7 +94,9 @@ mod session;
 pub mod ssh;
 #[cfg(test)]
 mod tests;
+mod thrifty;
 pub mod trust;
+
 mod windows;
 
 pub use client::{Client, SyncOptions};

@@ -113,12 +113,14 @@ impl Server {
         let Options { lanes, lane_ports, insecure_measurement, .. } = options;
         let door = Door::new(gate);
         let root = Root::open(&root)?;
-        let (endpoint, port) = listen(address, identity, Arc::clone(&door), lane_ports)?;
+        let windows = Windows::default();
+        let moves = windows.moves().clone();
+        let (endpoint, port) = listen(address, identity, Arc::clone(&door), lane_ports, moves)?;
         let shared = Shared {
             door,
             root,
             admission: Admission::new(limits),
-            windows: Windows::default(),
+            windows,
             named,
             rates: Rates::new(rate_bps),
             lanes: port.filter(|_| lanes).map(|port| port.measuring(insecure_measurement)),
@@ -284,7 +286,8 @@ impl Shared {
                         speaker: &mut speaker,
                         hearer: &mut hearer,
                     };
-                    request.answer(message, &mut next_id).await
+                    // of which there is nothing while the client asks for nothing
+                    Box::pin(request.answer(message, &mut next_id)).await
                 }
                 (_, Err(error)) => Err(error),
                 (None, Ok(_)) => Err(Error::not_let_in()),

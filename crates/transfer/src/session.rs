@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::identity::Identity;
 use crate::lanes::Port;
 use crate::place::Host;
+use crate::thrifty::{Moves, Thrifty};
 use crate::trust::{Authority, Pins, ServerVerifier, provider};
 
 /// What QUIC peers agree on that they speak.
@@ -147,6 +148,7 @@ pub(crate) fn listen(
     identity: &Identity,
     door: Arc<Door>,
     lane_ports: Option<RangeInclusive<u16>>,
+    moves: Moves,
 ) -> Result<(Endpoint, Option<Port>), Error> {
     let doing = |cause| Error::System { doing: format!("listen at UDP {address}"), cause };
     let config = server_config(identity, door)?;
@@ -165,7 +167,9 @@ pub(crate) fn listen(
     let mut endpoint = endpoint_config(identity);
     // that bit tells QUIC from lanes (RFC 9287)
     endpoint.grease_quic_bit(false);
-    let endpoint = Endpoint::new(endpoint, Some(config), socket, Arc::new(TokioRuntime));
+    let socket = Arc::new(Thrifty::new(socket, moves).map_err(doing)?);
+    let runtime = Arc::new(TokioRuntime);
+    let endpoint = Endpoint::new_with_abstract_socket(endpoint, Some(config), socket, runtime);
     Ok((endpoint.map_err(doing)?, lanes))
 }
 

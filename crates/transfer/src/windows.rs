@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use quinn::{Connection, VarInt};
 
 use crate::session::{DATA_STREAMS, QUIET_WINDOW, WINDOW};
+use crate::thrifty::Moves;
 
 /// Octets that all together may have waiting, in each direction, as long as that
 /// leaves [`LEAST`] for each.
@@ -16,7 +17,10 @@ const LEAST: u64 = 512 << 10;
 
 /// The windows of a server's connections.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Windows(Arc<Mutex<Moving>>);
+pub(crate) struct Windows {
+    moving: Arc<Mutex<Moving>>,
+    moves: Moves,
+}
 
 /// Connections on which something moves, by their number.
 type Moving = HashMap<usize, Connection>;
@@ -29,6 +33,7 @@ impl Windows {
         let mut moving = self.lock();
         let before = share(moving.len());
         moving.insert(id, connection.clone());
+        self.moves.set(true);
         let share = share(moving.len());
         connection.set_max_concurrent_uni_streams(VarInt::from_u32(DATA_STREAMS));
         set(connection, share);
@@ -40,7 +45,12 @@ impl Windows {
     }
 
     fn lock(&self) -> MutexGuard<'_, Moving> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether any are open.
+    pub(crate) fn moves(&self) -> &Moves {
+        &self.moves
     }
 }
 
@@ -55,6 +65,7 @@ impl Drop for Open {
         let mut moving = self.windows.lock();
         let before = share(moving.len());
         let Some(connection) = moving.remove(&self.id) else { return };
+        self.windows.moves.set(!moving.is_empty());
         connection.set_max_concurrent_uni_streams(VarInt::from_u32(0));
         set(&connection, u64::from(QUIET_WINDOW));
         let share = share(moving.len());

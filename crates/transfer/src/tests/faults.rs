@@ -13,6 +13,7 @@ use nix::sched::{CloneFlags, unshare};
 use super::*;
 use crate::control::{Hearer, Speaker};
 use crate::door::Door;
+use crate::thrifty::Moves;
 
 const MIB: usize = 1 << 20;
 
@@ -21,7 +22,7 @@ async fn answering(ground: &Ground, messages: Vec<Message>) -> Client {
     let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let door = Door::new(ground.options().gate);
     let (endpoint, _lanes) =
-        crate::session::listen(any, &ground.server, door, None).expect("a port");
+        crate::session::listen(any, &ground.server, door, None, Moves::default()).expect("a port");
     let address = endpoint.local_addr().expect("an address");
     tokio::spawn(async move {
         let connection = endpoint.accept().await.expect("a client").await.expect("a handshake");
