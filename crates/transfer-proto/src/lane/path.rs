@@ -24,6 +24,9 @@ struct Place {
     /// The last challenge sent, and when.
     challenge: Option<([u8; 8], Duration)>,
     challenges: u32,
+    /// It had all its challenges, or the next is due and it may get no more: another
+    /// address may be tried in its place.
+    spent: bool,
     responses: Vec<[u8; 8]>,
     /// When it was validated, or reminded that it has not shown the same, and how
     /// often it was.
@@ -39,6 +42,7 @@ impl Place {
             sent: 0,
             challenge: None,
             challenges: 0,
+            spent: false,
             responses: Vec::new(),
             reminded: (Duration::ZERO, 0),
         }
@@ -54,6 +58,11 @@ impl Place {
     fn remind_at(&self, timeout: Duration) -> Option<Duration> {
         let (at, reminders) = self.reminded;
         self.validated.then(|| at + timeout * (1 << reminders.min(6)))
+    }
+
+    /// Whether it may get so many octets, validated or not.
+    fn may_get(&self, len: usize) -> bool {
+        self.validated || self.sent + len as u64 <= self.received.saturating_mul(AMPLIFICATION)
     }
 
     /// When the next challenge is due, each twice as late as the one before.
@@ -113,9 +122,7 @@ impl Paths {
     /// has been heard from.
     pub(crate) fn reach(&self, len: usize) -> Option<SocketAddr> {
         let place = self.active.as_ref()?;
-        let allowed = place.validated
-            || place.sent + len as u64 <= place.received.saturating_mul(AMPLIFICATION);
-        allowed.then_some(place.address)
+        place.may_get(len).then_some(place.address)
     }
 
     /// Notes an authenticated packet. `newest`: none with a higher number came.
@@ -130,7 +137,7 @@ impl Paths {
             }
         }
         // an old packet from elsewhere was late, or somebody holds it
-        let free = self.candidate.as_ref().is_none_or(|place| place.challenges >= MAX_CHALLENGES);
+        let free = self.candidate.as_ref().is_none_or(|place| place.spent);
         if newest && free {
             self.candidate = Some(Place { received: len as u64, ..Place::new(from) });
         }
@@ -183,11 +190,13 @@ impl Paths {
         timeout: Duration,
         len: usize,
     ) -> Option<(SocketAddr, Path)> {
-        if self.candidate.as_ref().is_some_and(|place| {
-            place.challenges >= MAX_CHALLENGES
-                && place.challenge_at(timeout).is_some_and(|at| at <= now)
-        }) {
-            self.candidate = None;
+        if let Some(place) = &mut self.candidate {
+            let is_due = place.challenge_at(timeout).is_some_and(|at| at <= now);
+            let is_over = place.challenges >= MAX_CHALLENGES;
+            place.spent = is_over || is_due && !place.may_get(len);
+            if is_over && is_due {
+                self.candidate = None;
+            }
         }
         let opener = self.opener;
         let (seed, tokens) = (self.seed, &mut self.tokens);
@@ -202,10 +211,7 @@ impl Paths {
             if remind {
                 place.reminded = (now, place.reminded.1.saturating_add(1));
             }
-            let allowed = place.validated
-                || (opener && first)
-                || place.sent + len as u64 <= place.received.saturating_mul(AMPLIFICATION);
-            if !allowed {
+            if !(place.may_get(len) || opener && first) {
                 continue;
             }
             let mut path = Path { response: place.responses.pop(), challenge: None };
@@ -230,10 +236,9 @@ impl Paths {
             .into_iter()
             .filter_map(|(place, first)| Some((place.as_ref()?, first)))
             .filter(|(place, first)| {
-                place.validated
+                place.may_get(len)
                     || (self.opener && *first)
                     || (!*first && place.challenges >= MAX_CHALLENGES)
-                    || place.sent + len as u64 <= place.received.saturating_mul(AMPLIFICATION)
             })
             .filter_map(|(place, first)| {
                 if !place.responses.is_empty() {
@@ -355,6 +360,43 @@ mod tests {
                 assert_eq!(change, Some(Change::Validated(now)), "data begins to flow");
             }
         }
+    }
+
+    #[test]
+    fn an_address_that_may_get_no_more_does_not_keep_others_out() {
+        let mut paths = Paths::new(None, [1; 32]);
+        for port in [1, 2] {
+            // little comes from there, and no answer
+            paths.received(address(port), LEN, true);
+        }
+        let mut now = Duration::ZERO;
+        while let Some(at) = paths.timeout(TIMEOUT, LEN) {
+            now = now.max(at);
+            if let Some((to, _)) = paths.poll(now, TIMEOUT, LEN) {
+                paths.sent(to, LEN);
+            }
+        }
+        now += Duration::from_secs(10);
+        assert_eq!(paths.poll(now, TIMEOUT, LEN), None);
+        paths.received(address(3), LEN, true);
+        let (to, path) = paths.poll(now, TIMEOUT, LEN).expect("a challenge");
+        let answer = Path { challenge: None, response: path.challenge };
+        assert_eq!((to, paths.answer(now, to, &answer).is_some()), (address(3), true));
+        assert_eq!(paths.validated(), Some(address(3)));
+    }
+
+    #[test]
+    fn an_address_from_which_only_short_packets_come_is_challenged_at_last() {
+        let mut paths = Paths::new(Some(address(1)), [1; 32]);
+        let (_, path) = paths.poll(Duration::ZERO, TIMEOUT, LEN).expect("a challenge");
+        let answer = Path { challenge: None, response: path.challenge };
+        paths.answer(Duration::ZERO, address(1), &answer).expect("validated");
+        paths.confirm();
+        let challenge = (1..20).find_map(|n| {
+            paths.received(address(2), 72, true);
+            paths.poll(TIMEOUT * n, TIMEOUT, LEN).map(|(to, _)| (n, to))
+        });
+        assert_eq!(challenge, Some((6, address(2))));
     }
 
     #[test]
