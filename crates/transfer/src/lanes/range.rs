@@ -168,6 +168,8 @@ mod tests {
         drop(taken);
         // when all are used, they are shared
         let used: Vec<_> = (0..20).map(|_| range.turn().expect("a port")).collect();
-        assert_eq!((used.len(), range.engines().len()), (20, MOST_OPEN));
+        assert_eq!(used.len(), 20);
+        // a port that was closed is free only when its thread has ended
+        assert!((4..=MOST_OPEN).contains(&range.engines().len()));
     }
 }
