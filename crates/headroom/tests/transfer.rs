@@ -152,6 +152,20 @@ fn a_tree_survives_kills_on_either_side() {
     hosts.succeed(&get);
     assert_eq!(hashes(&tree), hashes(&back.join("tree")));
     assert!(kills > 0, "every transfer was over before anything was killed");
+
+    // and a sync, which removes nothing before all came
+    let mirror = hosts.ground.path("served/mirror");
+    fs::create_dir(&mirror).expect("a folder");
+    fs::write(mirror.join("surplus"), "nobody sent it").expect("a file");
+    let mirror_there = hosts.place("mirror");
+    let sync = ["sync", "--delete", &tree_text, &mirror_there];
+    for (nth, kill_server) in [false, true].into_iter().enumerate() {
+        let enough = total * (nth as u64 + 1) / 4;
+        let is_cut = cut(&mut hosts, &sync, "served/mirror", enough, kill_server);
+        assert!(!is_cut || mirror.join("surplus").exists());
+    }
+    hosts.succeed(&sync);
+    assert_eq!(hashes(&tree), hashes(&mirror));
 }
 
 #[test]
