@@ -35,6 +35,8 @@ use model::Model;
 const STARTUP_GAIN: f64 = 2.77;
 const DRAIN_GAIN: f64 = 0.35;
 const UP_GAIN: f64 = 1.25;
+/// Where hosts are the bottleneck: they are not to wait for the pace.
+const EASY_GAIN: f64 = 2.0;
 /// Where probes found more.
 const MOST_UP_GAIN: f64 = 1.5;
 const DOWN_GAIN: f64 = 0.75;
@@ -47,6 +49,8 @@ const MIN_RTT_AGE_COMPETING: Duration = Duration::from_secs(30);
 /// RFC 9002, section 7.2.
 const INITIAL_PACKETS: f64 = 10.0;
 const MIN_PACKETS: f64 = 4.0;
+/// A busy host is no queue that stands.
+const SHORTEST_CRUISE: Duration = Duration::from_millis(50);
 /// Cycles in a row in which the queue did not empty, before it is somebody's.
 const STANDING_CYCLES: u32 = 1;
 /// Between looks whether we are alone again: at first, and when it was in vain for long.
@@ -104,6 +108,7 @@ enum Mode {
     Cruise {
         from_round: u64,
         until_round: u64,
+        until: Duration,
     },
     Up {
         from_round: u64,
@@ -187,6 +192,9 @@ impl Controller {
             // twice what is in the window: the window is what limits
             Mode::Startup => (STARTUP_GAIN * bandwidth).max(2.0 * self.startup_window / rtt),
             Mode::Drain => DRAIN_GAIN * bandwidth,
+            Mode::Cruise { .. } | Mode::Up { .. } | Mode::Down { .. } if self.model.is_easy() => {
+                EASY_GAIN * bandwidth
+            }
             Mode::Down { .. } => DOWN_GAIN * bandwidth,
             Mode::Cruise { from_round, .. } if self.yields(from_round) => {
                 // so that it is gone in a round trip
@@ -213,7 +221,7 @@ impl Controller {
             _ => {
                 // what arrived and was not told of yet: feedback comes eight times
                 // in a round trip, trains once in a millisecond
-                let late = 0.003;
+                let late = 2.0 * self.model.noise().as_secs_f64();
                 let room = self.config.room.map_or(f64::INFINITY, |room| room as f64 / 2.0);
                 let slack = bdp / 4.0 + (bandwidth * late).min(room) + 3.0 * self.mss;
                 bdp + (bandwidth * self.config.ceiling.as_secs_f64()).min(bdp) + slack
@@ -259,15 +267,17 @@ impl Controller {
                     self.mode = Mode::Drain;
                 }
             }
-            Mode::Drain if in_flight <= pipe || self.model.queue_is_empty() => self.cruise(),
+            Mode::Drain if in_flight <= pipe || self.model.queue_is_empty() => self.cruise(now),
             Mode::Down { from_round } if in_flight <= pipe || round >= from_round + 3 => {
-                self.cruise();
+                self.cruise(now);
             }
             Mode::Cruise { .. } if self.has_found_more() => {
                 self.found += 1;
                 self.probe();
             }
-            Mode::Cruise { until_round, .. } if round >= until_round => self.end_cycle(now, report),
+            Mode::Cruise { until_round, until, .. } if round >= until_round && now >= until => {
+                self.end_cycle(now, report);
+            }
             Mode::Cruise { until_round, .. } => {
                 self.marked |= congested && round + 2 >= until_round;
             }
@@ -314,20 +324,21 @@ impl Controller {
         self.full_rounds >= 3 || stood
     }
 
-    fn cruise(&mut self) {
+    fn cruise(&mut self, now: Duration) {
         self.model.begin_floor();
         self.marked = false;
         self.cycles += 1;
         // not always as many, so that two do not keep step; after the start soon
         let rounds = if self.cycles == 1 { 1 } else { 4 + self.cycles * 7 % 3 };
         let from_round = self.model.rounds();
-        self.mode = Mode::Cruise { from_round, until_round: from_round + rounds };
+        let (until_round, until) = (from_round + rounds, now + SHORTEST_CRUISE);
+        self.mode = Mode::Cruise { from_round, until_round, until };
     }
 
     fn end_cycle(&mut self, now: Duration, report: &Report) {
         // what stands after the start is the start's
         if self.cycles == 1 && !self.model.queue_is_empty() {
-            return self.cruise();
+            return self.cruise(now);
         }
         let stood = self.marked || self.model.queue_stood();
         self.standing = if stood { self.standing + 1 } else { 0 };

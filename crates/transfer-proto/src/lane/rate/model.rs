@@ -6,8 +6,10 @@ use std::time::Duration;
 use super::Report;
 use super::filter::Max;
 
-/// Rounds that the bandwidth is remembered: longer than a cycle.
+/// Rounds that the bandwidth is remembered: longer than a cycle; shorter ones than
+/// this do not count, for hosts stutter.
 const BANDWIDTH_ROUNDS: u64 = 10;
+const SHORTEST_ROUND: Duration = Duration::from_millis(20);
 /// Milliseconds that the highest round trip is remembered.
 const MAX_RTT_MS: u64 = 10_000;
 /// A queue shorter than this is none: what hosts need is not measured finer.
@@ -16,6 +18,8 @@ const NOISE: Duration = Duration::from_micros(1500);
 /// is busy with something else is no queue on the path.
 const SHORT: Duration = Duration::from_millis(2);
 const NOISE_OF_SHORT: Duration = Duration::from_millis(6);
+/// Where something was lost so lately, something is full.
+const EASY_AFTER: Duration = Duration::from_millis(500);
 /// More than this is not made up for.
 const MAX_CHANCE_LOSS: f64 = 0.1;
 
@@ -34,7 +38,13 @@ pub(super) struct Model {
     floor: Duration,
     /// The highest since [`Model::begin_peak`].
     peak: Duration,
+    /// When the last feedback came, and the last that told of a loss.
+    seen_at: Duration,
+    lost_at: Option<Duration>,
     rounds: u64,
+    /// Rounds that count for the bandwidth's memory, and when the last began.
+    age: u64,
+    age_at: Duration,
     round_ends: u64,
     round_floor: Duration,
     round_acked: u64,
@@ -56,7 +66,11 @@ impl Model {
             max_rtt: Max::new(MAX_RTT_MS),
             floor: Duration::MAX,
             peak: Duration::ZERO,
+            seen_at: Duration::ZERO,
+            lost_at: None,
             rounds: 0,
+            age: 0,
+            age_at: Duration::ZERO,
             round_ends: 0,
             round_floor: Duration::MAX,
             round_acked: 0,
@@ -68,12 +82,19 @@ impl Model {
 
     /// Takes what a feedback says; true if a round trip is over.
     pub(super) fn report(&mut self, now: Duration, report: &Report) -> bool {
+        self.seen_at = now;
+        if report.lost > 0 {
+            self.lost_at = Some(now);
+        }
         self.round_acked += report.acked;
         self.round_lost += report.lost;
         let over = report.acked > 0 && report.delivered_before >= self.round_ends;
         if over {
             self.rounds += 1;
             self.round_ends = report.delivered;
+            if now >= self.age_at + SHORTEST_ROUND {
+                (self.age, self.age_at) = (self.age + 1, now);
+            }
         }
         if let Some(rtt) = report.rtt {
             self.round_floor = self.round_floor.min(rtt);
@@ -83,7 +104,7 @@ impl Model {
             self.latest = [rate, self.latest[0], self.latest[1]];
             let rate = self.latest_rate();
             if !report.limited || rate > self.bandwidth.get() {
-                self.bandwidth.push(self.rounds, rate);
+                self.bandwidth.push(self.age, rate);
             }
         }
         over
@@ -144,7 +165,7 @@ impl Model {
     /// carries less than it did.
     pub(super) fn distrust_bandwidth(&mut self) {
         if self.round_lost as f64 > 0.2 * (self.round_acked + self.round_lost) as f64 {
-            self.bandwidth.reset(self.rounds, self.latest_rate());
+            self.bandwidth.reset(self.age, self.latest_rate());
         }
     }
 
@@ -216,7 +237,14 @@ impl Model {
         (self.min_rtt() / 8).max(self.noise())
     }
 
-    fn noise(&self) -> Duration {
+    /// Whether nothing shows that the path is any bottleneck: hosts are.
+    pub(super) fn is_easy(&self) -> bool {
+        let clean = self.lost_at.is_none_or(|lost_at| self.seen_at >= lost_at + EASY_AFTER);
+        self.min_rtt() < SHORT && self.queue_is_empty() && clean
+    }
+
+    /// What is not measured finer.
+    pub(super) fn noise(&self) -> Duration {
         if self.min_rtt() < SHORT { NOISE_OF_SHORT } else { NOISE }
     }
 

@@ -84,6 +84,16 @@ fn capacity_that_comes_free_is_found_soon() {
 }
 
 #[test]
+fn hosts_that_stutter_are_no_bottleneck() {
+    let mut world = World::new(Link::new(2000.0, Duration::from_micros(200), 1000.0), 7);
+    world.busy = Some((7 * MS, 3 * MS));
+    world.add_ours(Duration::ZERO, ours(1));
+    world.run(1200 * MS);
+    let share = world.mbps(0, 200 * MS, 1200 * MS) / 2000.0;
+    assert!(share > 0.9, "{share}");
+}
+
+#[test]
 fn beside_cubic_neither_gets_less_than_a_quarter() {
     for (mbps, rtt, bdps) in
         [(50.0, 20, 0.5), (50.0, 20, 1.0), (50.0, 20, 4.0), (20.0, 100, 0.5), (100.0, 50, 1.0)]
@@ -123,7 +133,7 @@ fn two_of_ours_share_alike_and_keep_the_queue_short() {
 #[ignore = "prints figures"]
 fn figures_alone() {
     println!(
-        "alone: Mbit/s, RTT ms, buffer BDP, loss | goodput, share, queue p50 p95 p99 ms, time to 90 %"
+        "alone: Mbit/s, RTT ms, buffer BDP, loss | goodput, share, queue p50 p95 p99 ms, time to 90 %, dropped"
     );
     for (mbps, rtt, bdps, loss, seconds) in [
         (100.0, 50, 1.0, 0.0, 12),
@@ -136,6 +146,10 @@ fn figures_alone() {
         (100.0, 50, 4.0, 0.01, 20),
         (10.0, 20, 1.0, 0.01, 20),
         (1000.0, 1, 1.0, 0.01, 2),
+        (1000.0, 1, 1.0, 0.0, 2),
+        (1000.0, 1, 0.2, 0.0, 2),
+        (1000.0, 1, 20.0, 0.0, 2),
+        (100.0, 1, 5.0, 0.0, 2),
     ] {
         let mut world = alone(mbps, rtt * MS, bdps, loss);
         let start = (20 * rtt + 1000) * MS;
@@ -147,12 +161,13 @@ fn figures_alone() {
             .iter()
             .position(|&octets| octets as f64 * 8e-5 >= 0.9 * 0.96 * mbps * (1.0 - loss));
         println!(
-            "{mbps:6} {rtt:4} {bdps:4} {loss:5} | {got:7.1} {:5.3}  {:6.2} {:6.2} {:6.2}  {:?}",
+            "{mbps:6} {rtt:4} {bdps:4} {loss:5} | {got:7.1} {:5.3}  {:6.2} {:6.2} {:6.2}  {:?} {}",
             got / mbps,
             world.link.queue_quantile(0.5),
             world.link.queue_quantile(0.95),
             world.link.queue_quantile(0.99),
             up.map(|bin| bin * 100),
+            world.link.dropped,
         );
     }
 }

@@ -64,6 +64,8 @@ pub(super) struct World<K: FromSecret> {
     pub(super) feedback_loss: f64,
     /// Nothing passes, in either direction.
     pub(super) dark: bool,
+    /// In each of these the receiver is busy with something else at first, so long.
+    pub(super) busy: Option<(Duration, Duration)>,
     chance: Chance,
     heap: BinaryHeap<Reverse<(Duration, u64)>>,
     coming: BTreeMap<u64, (usize, What)>,
@@ -173,6 +175,7 @@ impl<K: FromSecret> World<K> {
             link,
             feedback_loss: 0.0,
             dark: false,
+            busy: None,
             chance: Chance(seed),
             heap: BinaryHeap::new(),
             coming: BTreeMap::new(),
@@ -369,7 +372,12 @@ impl<K: FromSecret> World<K> {
                         let bit = bit as usize % (packet.len() * 8);
                         packet[bit / 8] ^= 1 << (bit % 8);
                     }
-                    self.schedule(arrival.at, flow, What::ToReceiver(packet, from, arrival.marked));
+                    let mut at = arrival.at;
+                    if let Some((period, busy)) = self.busy {
+                        let begun = period * (at.as_nanos() / period.as_nanos()) as u32;
+                        at = at.max(begun + busy);
+                    }
+                    self.schedule(at, flow, What::ToReceiver(packet, from, arrival.marked));
                 }
             }
         }
