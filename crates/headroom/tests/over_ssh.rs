@@ -149,3 +149,18 @@ fn what_cannot_be_is_said() {
     assert!(stderr.contains("no directory was found"), "{stderr}");
     hosts.wait_until_nothing_is_left();
 }
+
+#[test]
+fn a_firewall_that_lets_no_udp_through_is_named_with_the_port() {
+    if !privileged() {
+        return;
+    }
+    let hosts = OverSsh::new("ssh-no-udp");
+    hosts.block_udp();
+    let (code, stdout, stderr) = run(&hosts, &["ls", "--ssh", "Far:4999:"]);
+    assert_eq!(code, 3, "{stdout}{stderr}");
+    for word in ["started there through ssh", "UDP port 4999 cannot be reached", "Let it through"] {
+        assert!(stderr.contains(word), "{stderr}");
+    }
+    hosts.wait_until_nothing_is_left();
+}

@@ -58,6 +58,15 @@ impl OverSsh {
         self.near.run(move || command.spawn()).expect("it starts")
     }
 
+    /// From now on no UDP reaches the far host, as behind a firewall that says nothing.
+    pub(crate) fn block_udp(&self) {
+        let script = "for v in -4 -6; do ip $v rule add pref 10 lookup local && ip $v rule del pref 0 && \
+                      ip $v rule add pref 5 ipproto udp blackhole || exit 1; done";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        assert!(self.far.run(move || command.status()).expect("sh").success());
+    }
+
     /// Where the far user is at home.
     pub(crate) fn home(&self, name: &str) -> PathBuf {
         self.ground.path("home").join(name)

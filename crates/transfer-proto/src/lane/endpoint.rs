@@ -497,6 +497,52 @@ mod tests {
         }
     }
 
+    /// RFC 9000, section 21.4: who acknowledges what did not come yet makes the sender
+    /// hurry. What it may send at most it does not exceed.
+    #[test]
+    fn a_receiver_that_acknowledges_what_it_has_not_got_drives_nobody_beyond_the_limit() {
+        let peer = SocketAddr::from(([192, 0, 2, 1], 2));
+        let mut config = lane_config(Direction::ToServer, Some(peer));
+        config.rate.limit = Some(1e6);
+        let mut sender: Lane<Exporter<Cheap>> =
+            Lane::new(&config, Exporter::default()).expect("a key");
+        sender.send(Piece { file: 1, offset: 0, len: 1 << 40 });
+        let (mut now, mut buffer) = (Duration::ZERO, vec![0; 1 << 16]);
+        let (mut sent, mut answers) = (0, 0);
+        while now < Duration::from_secs(20) {
+            now += Duration::from_millis(1);
+            sender.handle_timeout(now);
+            for _ in 0..10_000 {
+                let Some(train) = sender.transmit(now, &mut buffer, |_, _| {}) else { break };
+                sent += train.len;
+                let last = buffer[..train.len].chunks(train.segment).next_back().expect("one");
+                let number = Header::parse(last).expect("a packet").number.get();
+                let text = match &last[HEADER_LEN..] {
+                    [3, 1, token @ ..] => {
+                        let mut text = vec![3, 2];
+                        text.extend([0; 8]);
+                        text.extend(&token[..8]);
+                        text
+                    }
+                    // all that was ever sent, and it came a moment after the last
+                    _ => {
+                        let mut text = vec![4];
+                        text.extend(number.to_be_bytes());
+                        text.extend((1_000_000 + number).to_be_bytes());
+                        text.extend([0; 16]);
+                        text.extend([0, 1]);
+                        text.extend((number | 3 << 62).to_be_bytes());
+                        text
+                    }
+                };
+                let mut packet = sealed(answers, &text);
+                answers += 1;
+                sender.handle(now, peer, false, &mut packet).expect("it is well made");
+            }
+        }
+        assert!((18_000_000..21_000_000).contains(&sent), "{sent} octets in 20 s");
+    }
+
     fn sealed(number: u64, text: &[u8]) -> Vec<u8> {
         let number = Number::new(number).expect("48 bits");
         let header = Header { lane: context().lane, number }.bytes();

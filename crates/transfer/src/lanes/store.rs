@@ -305,7 +305,8 @@ impl Chunk {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{Condvar, Mutex};
 
     use super::*;
 
@@ -352,5 +353,65 @@ mod tests {
             assert!(std::time::Instant::now() < deadline, "something is missing");
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// A disk that takes nothing until it is let.
+    #[derive(Default)]
+    struct Stuck {
+        is_free: Mutex<bool>,
+        freed: Condvar,
+        written: AtomicU64,
+    }
+
+    impl Target for Stuck {
+        fn size(&self) -> u64 {
+            2 * CHUNKS as u64 * CHUNK
+        }
+
+        fn write(&self, _: u64, octets: &[u8]) {
+            let is_free = self.is_free.lock().expect("nobody panicked");
+            let _free = self.freed.wait_while(is_free, |is_free| !*is_free);
+            self.written.fetch_add(octets.len() as u64, Ordering::SeqCst);
+        }
+    }
+
+    struct OnStuck(Arc<Stuck>);
+
+    impl Sink for OnStuck {
+        fn target(&self, _: u32) -> Option<Arc<dyn Target>> {
+            Some(Arc::clone(&self.0) as Arc<dyn Target>)
+        }
+    }
+
+    #[test]
+    fn a_disk_that_is_slow_is_waited_for_with_bounded_memory() {
+        let (disk, dropped) = (Arc::new(Stuck::default()), Dropped::default());
+        let files = OnStuck(Arc::clone(&disk));
+        let placed = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&placed);
+        let placing = std::thread::spawn(move || {
+            let mut store = Store::new().expect("a thread");
+            let octets = vec![7; CHUNK as usize];
+            for n in 0..2 * CHUNKS as u64 {
+                store.place(Duration::ZERO, (LaneId(1), &files), (1, n * CHUNK), &octets, &dropped);
+                counter.store(n + 1, Ordering::SeqCst);
+            }
+            assert_eq!(store.made, CHUNKS);
+        });
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        let wait = |until: &dyn Fn() -> bool| {
+            while !until() {
+                assert!(std::time::Instant::now() < deadline, "it does not go on");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        wait(&|| placed.load(Ordering::SeqCst) == CHUNKS as u64);
+        // it waits with the next, whoever looks when
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(placed.load(Ordering::SeqCst), CHUNKS as u64, "more than may be in memory");
+        *disk.is_free.lock().expect("nobody panicked") = true;
+        disk.freed.notify_all();
+        placing.join().expect("it goes on");
+        wait(&|| disk.written.load(Ordering::SeqCst) == disk.size());
     }
 }

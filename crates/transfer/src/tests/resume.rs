@@ -143,6 +143,47 @@ fn a_client_that_comes_again_takes_over_from_itself() {
     assert_eq!(std::fs::read(ground.served("file")).expect("it is there"), content(OCTETS));
 }
 
+/// A crowd puts a file of one name at once, each with another content: whatever is said
+/// to whom, one of them is there whole, and it can be put again.
+#[test]
+fn of_many_who_put_the_same_file_at_once_one_has_it() {
+    for is_one_client in [true, false] {
+        let ground = Ground::new();
+        let others: Vec<_> = (0..6).map(|_| Identity::ephemeral().expect("a key")).collect();
+        run(async {
+            let mut options = ground.options();
+            for other in &others {
+                options.gate.keys.insert(other.public(), Access::default());
+            }
+            let server = start(&ground.server, options);
+            let host = host(&server);
+            let hosts = ground.hosts(&host);
+            let mut putting = tokio::task::JoinSet::new();
+            for (n, other) in others.iter().enumerate() {
+                let from = ground.here(&format!("{n}/file"));
+                write(&from, &content(OCTETS + n));
+                let identity = if is_one_client { &ground.client } else { other };
+                let trust = Trust { hosts: &hosts, authority: None, fingerprint: None };
+                let mut client = Client::connect(&host, identity, trust).await.expect("it comes");
+                putting.spawn(async move {
+                    let put = client.put(&[from], b"", false, Arc::new(())).await;
+                    match put {
+                        Ok(put) => assert_eq!(put.stored + put.failed, 1),
+                        Err(error) => assert!(matches!(error, Error::Lost(_)), "{error}"),
+                    }
+                });
+            }
+            putting.join_all().await;
+            let stored = std::fs::read(ground.served("file")).expect("somebody's is there");
+            assert!((0..others.len()).any(|n| stored == content(OCTETS + n)));
+            let mut client = ground.connect(&server).await.expect("a connection");
+            let put = client.put(&[ground.here("0/file")], b"", false, Arc::new(())).await;
+            assert_eq!(put.expect("it is sent").stored, 1);
+        });
+        assert_eq!(std::fs::read(ground.served("file")).expect("a file"), content(OCTETS));
+    }
+}
+
 /// Offers a file as `put` does, and waits until the server has said what it has of it.
 async fn silent_offer(
     client: &mut Client,

@@ -258,6 +258,28 @@ fn more_files_than_may_be_offered_at_once() {
 }
 
 #[test]
+fn where_more_is_to_be_removed_than_is_kept_in_mind_all_of_it_stays() {
+    /// Names of 3.7 kB, of which 32 MiB are no more than that.
+    const SURPLUS: usize = 9500;
+    let ground = Ground::new();
+    let (from, to) = sides(&ground, true);
+    let deep: PathBuf = (0..15).map(|_| "d".repeat(245)).collect();
+    std::fs::create_dir_all(from.join(&deep)).expect("folders");
+    std::fs::create_dir_all(to.join(&deep)).expect("folders");
+    for n in 0..SURPLUS {
+        std::fs::File::create(to.join(&deep).join(n.to_string())).expect("a file");
+    }
+    write(&from.join("new"), b"new");
+    run(async {
+        let (all, notes) = sync(&ground, true, &DELETE()).await;
+        assert_eq!((all.stored, all.failed, all.removed), (1, 1, 0));
+        assert!(notes.has(&["nothing is removed", "32 MiB"]), "{notes:?}");
+    });
+    assert_eq!(std::fs::read_dir(to.join(&deep)).expect("a folder").count(), SURPLUS);
+    assert_eq!(std::fs::read(to.join("new")).expect("a file"), b"new");
+}
+
+#[test]
 fn who_may_only_read_removes_nothing() {
     let ground = Ground::new();
     grow(&ground.served("tree"));
