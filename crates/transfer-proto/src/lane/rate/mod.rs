@@ -51,8 +51,6 @@ const INITIAL_PACKETS: f64 = 10.0;
 const MIN_PACKETS: f64 = 4.0;
 /// A busy host is no queue that stands.
 const SHORTEST_CRUISE: Duration = Duration::from_millis(50);
-/// Cycles in a row in which the queue did not empty, before it is somebody's.
-const STANDING_CYCLES: u32 = 1;
 /// Between looks whether we are alone again: at first, and when it was in vain for long.
 const TEST_INTERVAL: Duration = Duration::from_secs(5);
 const MOST_TEST_INTERVAL: Duration = Duration::from_secs(20);
@@ -129,8 +127,6 @@ pub(crate) struct Controller {
     mss: f64,
     mode: Mode,
     model: Model,
-    /// Cycles in which the queue did not empty.
-    standing: u32,
     /// The bandwidth when the last probe began.
     probed_from: f64,
     /// Probes in a row that found more.
@@ -155,7 +151,6 @@ impl Controller {
             mss,
             mode: Mode::Startup,
             model: Model::new(),
-            standing: 0,
             probed_from: 0.0,
             found: 0,
             marked: false,
@@ -304,7 +299,7 @@ impl Controller {
     }
 
     /// Whether the rate has stopped growing (draft-ietf-ccwg-bbr, section 5.3.1.2), or
-    /// a queue stands that has overflown.
+    /// a queue stands that overflows.
     fn is_full(&mut self, report: &Report) -> bool {
         let stood = self.model.queue_stood_this_round();
         if stood && self.model.was_congested() {
@@ -340,10 +335,7 @@ impl Controller {
         if self.cycles == 1 && !self.model.queue_is_empty() {
             return self.cruise(now);
         }
-        let stood = self.marked || self.model.queue_stood();
-        self.standing = if stood { self.standing + 1 } else { 0 };
-        self.mode = if self.standing >= STANDING_CYCLES {
-            self.standing = 0;
+        self.mode = if self.marked || self.model.queue_stood() {
             let rtt = self.model.smoothed().unwrap_or_default().as_secs_f64();
             let window = (report.in_flight as f64).max(self.model.bandwidth() * rtt);
             self.cubic = Cubic::new(now, window, self.mss);
@@ -406,7 +398,7 @@ impl Controller {
             self.mode = Mode::Compete;
         } else {
             self.test_after = Duration::ZERO;
-            (self.standing, self.found) = (0, 0);
+            self.found = 0;
             self.probe();
         }
     }
