@@ -28,6 +28,8 @@ use crate::error::Error;
 
 /// So long a lane may take to open, from when it is needed.
 const OPENING: Duration = Duration::from_secs(1);
+/// The same where nothing goes another way.
+const OPENING_ALONE: Duration = Duration::from_secs(10);
 /// Octets of headers ahead of a packet.
 const IPV4_UDP: usize = 28;
 const IPV6_UDP: usize = 48;
@@ -230,7 +232,8 @@ impl Carrier {
     /// or clear that nobody answers.
     pub(crate) async fn is_ready(&self, patient: bool) -> bool {
         // what goes another way is not measured
-        if patient || self.agreed.terms.is_measurement() {
+        let alone = self.agreed.terms.is_measurement();
+        if patient || alone {
             let since = *self
                 .wanted_since
                 .lock()
@@ -238,7 +241,8 @@ impl Carrier {
                 .get_or_insert_with(Instant::now);
             let mut state = self.state.clone();
             let known = state.wait_for(|state| *state != State::Opening);
-            let _ = tokio::time::timeout_at(since + OPENING, known).await;
+            let opening = if alone { OPENING_ALONE } else { OPENING };
+            let _ = tokio::time::timeout_at(since + opening, known).await;
         }
         *self.state.borrow() == State::Ready
     }
