@@ -6,7 +6,8 @@ use headroom_lab::analysis::fit::{Line, log_line};
 use headroom_lab::analysis::stats::overhead_pct;
 
 const TIMES: &str = include_str!("../../../plans/studies/published/ftps-ipsec-ipv6-times.csv");
-const OVERHEADS: &str = include_str!("../../../plans/studies/published/ftps-ipsec-ipv6-overheads.csv");
+const OVERHEADS: &str =
+    include_str!("../../../plans/studies/published/ftps-ipsec-ipv6-overheads.csv");
 const MODELS: &str = include_str!("../../../plans/studies/published/ftps-ipsec-ipv6-models.csv");
 
 /// Scenario as named in the tables, and the columns of its times in Table 1:

@@ -31,6 +31,8 @@ pub use sync::SyncOptions;
 
 /// So long a client stays to say that it goes.
 const FAREWELL: Duration = Duration::from_millis(5);
+/// So many round trips longer where a server has not heard yet what was said last.
+const LAST_WORDS: u32 = 3;
 
 /// Whom to take for the server.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +57,8 @@ pub struct Client {
     proof: Option<Message>,
     /// What ssh holds for it.
     far: Option<Far>,
+    /// The end of the last request, which the server says when it has heard all of it.
+    parting: Option<Hearer>,
     lanes: bool,
     wishes: LaneWishes,
 }
@@ -94,6 +98,7 @@ impl Client {
             wishes: LaneWishes::default(),
             proof: None,
             far: Some(far),
+            parting: None,
         })
     }
 
@@ -171,6 +176,7 @@ impl Client {
             wishes: LaneWishes::default(),
             proof: None,
             far: None,
+            parting: None,
         };
         match (trust.fingerprint, client.key()) {
             (Some(wanted), key) if key.is_none_or(|key| key.fingerprint() != wanted) => {
@@ -299,7 +305,7 @@ impl Client {
             acceptance: None,
         };
         let summary = receiver.receive(&mut speaker, &mut hearer).await?;
-        speaker.finish().await?;
+        self.part(speaker, hearer).await;
         Ok(Summary { cipher: terms.map(|terms| terms.cipher), ..summary })
     }
 
@@ -325,13 +331,25 @@ impl Client {
     }
 
     /// Ends the connection, and tells the server so.
-    pub async fn close(self) {
+    pub async fn close(mut self) {
+        if let Some(hearer) = self.parting.take() {
+            // all is done here: the server is to know it, and is not waited for long
+            let long = FAREWELL + LAST_WORDS * self.connection.rtt();
+            let _ = tokio::time::timeout(long, hearer.end()).await;
+        }
         self.connection.close(Closing::Done.into(), b"");
         // that leaves at once; a server that did not hear it finds out by itself
         let _ = tokio::time::timeout(FAREWELL, self.endpoint.wait_idle()).await;
         if let Some(far) = self.far {
             let _ = spawn_blocking(move || far.close()).await;
         }
+    }
+
+    /// Ends a request of which all is done here: when the server knows it, and whether,
+    /// changes nothing.
+    async fn part(&mut self, speaker: Speaker, hearer: Hearer) {
+        let _ = speaker.end().await;
+        self.parting = Some(hearer);
     }
 
     /// A path as it was written; none is the root.

@@ -54,7 +54,15 @@ impl Speaker {
         Ok(())
     }
 
-    /// Says nothing more, and waits until the peer has all of it.
+    /// Says nothing more. What was said arrives as long as the connection lives.
+    pub(crate) async fn end(mut self) -> Result<(), Error> {
+        self.flush().await?;
+        let _ = self.stream.finish();
+        Ok(())
+    }
+
+    /// Says nothing more, and waits until the peer acknowledges all of it, for which it
+    /// may take its time (RFC 9000, section 13.2.1): only for who ends the connection then.
     pub(crate) async fn finish(mut self) -> Result<(), Error> {
         self.flush().await?;
         let _ = self.stream.finish();
@@ -93,6 +101,11 @@ impl Hearer {
                 None => return Err(Error::Protocol("its last message has no end".to_owned())),
             }
         }
+    }
+
+    /// Waits until the peer has nothing more to say, and passes over what it says.
+    pub(crate) async fn end(mut self) {
+        while let Ok(Some(_)) = self.stream.read_chunk(FULL, false).await {}
     }
 
     /// The next message, which must come.

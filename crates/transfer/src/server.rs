@@ -305,11 +305,16 @@ impl Shared {
                     let _ = speaker.say(&Message::Refused { reason }).await;
                 }
             }
-            // what was said arrives also if the client goes then
-            let _ = tokio::time::timeout(REQUEST, speaker.finish()).await;
+            let goes_on = visit
+                .as_ref()
+                .filter(|_| matches!(outcome, Ok(()) | Err(Error::Refused(_) | Error::Files(_))));
+            let Some(visit) = goes_on else {
+                // what was said arrives before the connection ends
+                let _ = tokio::time::timeout(REQUEST, speaker.finish()).await;
+                return outcome;
+            };
+            speaker.end().await?;
             if let Err(error) = outcome {
-                let goes_on = matches!(error, Error::Refused(_) | Error::Files(_));
-                let Some(visit) = visit.as_ref().filter(|_| goes_on) else { return Err(error) };
                 tracing::debug!("{} is refused: {error}", visit.guest.name());
             }
         }

@@ -117,7 +117,7 @@ impl Client {
             acceptance: None,
         };
         let summary = receiver.receive(&mut speaker, &mut hearer).await?;
-        speaker.finish().await?;
+        self.part(speaker, hearer).await;
         Ok(summary)
     }
 }

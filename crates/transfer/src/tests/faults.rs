@@ -56,6 +56,29 @@ fn a_server_of_another_version_is_told_apart() {
     });
 }
 
+#[test]
+fn a_server_that_never_ends_is_not_waited_for() {
+    let ground = Ground::new();
+    run(async {
+        let content = b"whole".to_vec();
+        let inline = Some(Inline { root: *blake3::hash(&content).as_bytes(), content });
+        let mtime = Time { seconds: 0, nanoseconds: 0 };
+        let path = RelPath::parse(b"file").expect("a name");
+        let kind = Kind::File { size: 5, mode: 0o644, mtime, inline, hash: None };
+        let said = vec![
+            crate::control::hello(None),
+            Message::Accepted { lanes: None },
+            Message::Entry { id: 0, path, kind },
+            Message::EntriesEnd { files: 1, bytes: 5 },
+        ];
+        let mut client = answering(&ground, said).await;
+        let got = client.get(&[b"file".to_vec()], &ground.here(""), false, Arc::new(())).await;
+        assert_eq!(got.expect("it came").stored, 1);
+        assert_eq!(std::fs::read(ground.here("file")).expect("a file"), b"whole");
+        client.close().await;
+    });
+}
+
 /// CVE-2019-6111 (scp): a server sends other names than were asked for, below the
 /// directory into which they go.
 #[test]
