@@ -51,7 +51,7 @@ impl Stack {
     pub fn baselines(&self) -> Vec<String> {
         let application = self.service.name();
         match self.layers.split_last() {
-            None => self.service.baseline().map(str::to_owned).into_iter().collect(),
+            None => self.service.baselines().into_iter().map(str::to_owned).collect(),
             Some((_, [])) => vec![application.to_owned()],
             Some((_, inner)) => vec![path_of(self.service, inner), application.to_owned()],
         }
@@ -117,9 +117,11 @@ mod tests {
         let chosen = Stack::parse("headroom(chunk=300, cipher=none)/esp(udp)#2").expect("a stack");
         assert_eq!(chosen.name, "headroom(cipher=none,chunk=300)/esp(udp)#2");
         assert_eq!(chosen.baselines(), ["headroom(cipher=none,chunk=300)"]);
+        let baselines = |name| Stack::parse(name).map(|stack| stack.baselines().join(" or "));
+        assert_eq!(baselines("headroom(chunk=300)").as_deref(), Ok("headroom"));
         assert_eq!(
-            Stack::parse("headroom(chunk=300)").map(|s| s.baselines()),
-            Ok(vec!["headroom".to_owned()])
+            baselines("headroom(chunk=300,cipher=simplecrypt)").as_deref(),
+            Ok("headroom(cipher=none,chunk=300) or headroom")
         );
         assert!(chosen.is_secured() && !chosen.shows_content());
         let shows = |name| Stack::parse(name).is_ok_and(|stack| stack.shows_content());

@@ -295,6 +295,14 @@ impl Plan {
         Ok(())
     }
 
+    /// What a stack is compared with in the end: its baseline, or that one's, or itself.
+    pub(crate) fn root_of<'a>(&'a self, name: &'a str) -> &'a str {
+        let baseline = |name: &&'a str| self.stack(name)?.baseline.as_deref();
+        // a chain of them is no longer than there are stacks
+        let chain = std::iter::successors(Some(name), baseline).take(self.stacks.len());
+        chain.last().unwrap_or(name)
+    }
+
     /// The stack of this name; names in a plan are known to exist.
     pub fn stack(&self, name: &str) -> Option<&PlannedStack> {
         self.stacks.iter().find(|planned| planned.stack.name == name)
@@ -379,6 +387,16 @@ sizes = ["1KiB", "1MiB"]
         let wished = Plan::from_toml(&wished, "x").expect("a good plan");
         assert_eq!(wished.link_backend, Some(LinkBackend::Emulator));
         assert_eq!((plan.family, plan.mtu, plan.warmup), (Family::Ipv6, 1500, 1));
+    }
+
+    #[test]
+    fn what_a_stack_is_compared_with_in_the_end() {
+        let text = "stacks = [\"ftp\", \"sftp\", \"sftp/tls\", \"headroom(chunk=300,cipher=none)\", \
+                    \"headroom(cipher=aes-128-gcm,chunk=300)\"]\n[[workload]]\nkind = \"download\"\n";
+        let plan = Plan::from_toml(text, "families").expect("a good plan");
+        let bare = "headroom(cipher=none,chunk=300)";
+        let roots = plan.stacks.iter().map(|planned| plan.root_of(&planned.stack.name));
+        assert_eq!(roots.collect::<Vec<_>>(), ["ftp", "ftp", "ftp", bare, bare]);
     }
 
     #[test]

@@ -549,8 +549,8 @@ impl<'a> Run<'a> {
     /// random order; marked if another program took a large share of the machine.
     fn block(&mut self, blocks: &Blocks, place: Place) -> Result<Block> {
         let Place { link, round, group, attempt } = place;
-        let mut order = blocks.groups[group].clone();
-        order.shuffle(&mut self.random(&format!("block {link} {round} {group} {attempt}")));
+        let mut random = self.random(&format!("block {link} {round} {group} {attempt}"));
+        let order = self.in_families(blocks, group, &mut random);
         self.bench.testbed.require_link()?;
         self.bench.testbed.forget_metrics()?;
         let number = self.record.blocks() as u32;
@@ -570,6 +570,20 @@ impl<'a> Run<'a> {
             }
         }
         Ok(Block { place, at: environment::now(), rows })
+    }
+
+    /// The cells of a group in random order, but each beside those that it is compared
+    /// with: where there are a hundred, the machine is another one after the last.
+    fn in_families(&self, blocks: &Blocks, group: usize, random: &mut ChaCha8Rng) -> Vec<usize> {
+        let mut families: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for &index in &blocks.groups[group] {
+            let root = self.plan.root_of(&blocks.cells[index].stack);
+            families.entry(root).or_default().push(index);
+        }
+        let mut families: Vec<Vec<usize>> = families.into_values().collect();
+        families.shuffle(random);
+        families.iter_mut().for_each(|family| family.shuffle(random));
+        families.concat()
     }
 
     /// Chance for one purpose, from the plan's seed: the same whatever was done

@@ -23,6 +23,8 @@ pub(super) struct Headroom {
     carrier: &'static str,
     /// and in what packets, if that is said.
     packets: Option<&'static str>,
+    /// The same without encryption, if this has a cipher.
+    bare: Option<&'static str>,
 }
 
 /// How bulk data is to travel; as the program chooses, where nothing is said.
@@ -113,6 +115,16 @@ impl How {
         [streams, cipher, chunk, ports].into_iter().flatten().collect()
     }
 
+    fn title(&self) -> String {
+        format!("headroom({})", self.words().join(","))
+    }
+
+    /// What a cipher is compared with: the same without one.
+    fn bare(&self) -> Option<Self> {
+        let bare = CIPHERS.iter().find(|cipher| cipher.name == "none");
+        self.cipher.filter(|_| self.cipher != bare).map(|_| Self { cipher: bare, ..*self })
+    }
+
     fn encrypts(&self) -> bool {
         self.cipher.is_none_or(|cipher| cipher.encrypts)
     }
@@ -151,6 +163,7 @@ impl Headroom {
         how: How::OWN,
         carrier: How::CARRIER,
         packets: None,
+        bare: None,
     };
     pub(super) const STREAMS: Self = Self {
         name: "headroom(streams)",
@@ -158,6 +171,7 @@ impl Headroom {
         how: How::STREAMS,
         carrier: "QUIC streams",
         packets: None,
+        bare: None,
     };
 
     /// The service as these words in brackets want it.
@@ -166,7 +180,7 @@ impl Headroom {
         if how == How::STREAMS {
             return Ok(&Self::STREAMS);
         }
-        let name = format!("headroom({})", how.words().join(","));
+        let name = how.title();
         let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(service) = made.get(&name) {
             return Ok(service);
@@ -178,6 +192,7 @@ impl Headroom {
             how,
             carrier: leak(how.carrier()),
             packets: how.packets().map(leak),
+            bare: how.bare().map(|bare| leak(bare.title())),
         }));
         made.insert(name, service);
         Ok(service)
@@ -226,6 +241,10 @@ impl Service for Headroom {
 
     fn baseline(&self) -> Option<&'static str> {
         Some(if self.how == How::OWN { "http" } else { "headroom" })
+    }
+
+    fn baselines(&self) -> Vec<&'static str> {
+        self.bare.into_iter().chain(self.baseline()).collect()
     }
 
     fn programs(&self) -> &'static [Program] {

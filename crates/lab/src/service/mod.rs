@@ -53,6 +53,11 @@ pub trait Service: Sync {
     /// baseline.
     fn baseline(&self) -> Option<&'static str>;
 
+    /// The same, best first: the first of them that a plan has.
+    fn baselines(&self) -> Vec<&'static str> {
+        self.baseline().into_iter().collect()
+    }
+
     /// The programs it needs, server and client.
     fn programs(&self) -> &'static [Program];
 
