@@ -14,7 +14,7 @@ use pcap_file::pcap::PcapReader;
 use serde_json::Value;
 
 const FILES: u64 = 50;
-const CLIENTS: u64 = 3;
+const CLIENTS: u64 = 4;
 
 fn plan(files: &[&str], pages: &[&str], commands: &[&str]) -> String {
     let listed = |stacks: &[&str]| format!("{stacks:?}");

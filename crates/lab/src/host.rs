@@ -14,7 +14,7 @@ use crate::command::{Command, Executor, quote};
 use crate::error::{Error, Result};
 use crate::parts::{Located, Program, UNSHARE};
 use crate::service::ServerSpec;
-use crate::workload::Content;
+use crate::workload::{Content, Filling};
 
 /// Which end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,13 +149,23 @@ impl Host {
         lock(agent).files(Request::MakeFolders { paths: paths.to_vec() })
     }
 
-    /// Makes an incompressible file.
-    pub(crate) fn make_file(&self, path: &Path, size: u64, seed: u64) -> Result<Content> {
+    /// Makes a file.
+    pub(crate) fn make_file(
+        &self,
+        path: &Path,
+        size: u64,
+        seed: u64,
+        filling: Filling,
+    ) -> Result<Content> {
         let Some(agent) = &self.agent else {
-            self.executor.note_once(|| format!("head -c {size} /dev/urandom > {}", path.display()));
+            let from = match filling {
+                Filling::Random => "/dev/urandom".to_owned(),
+                other => format!("{}.example", other.name()),
+            };
+            self.executor.note_once(|| format!("head -c {size} {from} > {}", path.display()));
             return Ok(Content { size, hash: blake3::hash(b"") });
         };
-        lock(agent).files(Request::Make { path: path.to_owned(), size, seed })
+        lock(agent).files(Request::Make { path: path.to_owned(), size, seed, filling })
     }
 
     /// Makes a folder of incompressible files, one for each seed.

@@ -14,6 +14,8 @@ pub use crate::testbed::{
     SelfTest, WayCounters, WayReport, WayTest, Ways,
 };
 
+use crate::workload;
+
 /// Version of the schema.
 pub const SCHEMA: u32 = 2;
 
@@ -182,6 +184,19 @@ pub struct WorkloadRecord {
     /// How long it goes on; null where it moves files or runs commands.
     #[serde(default)]
     pub seconds: Option<u32>,
+    /// What is in the files; null: octets of chance.
+    #[serde(default)]
+    pub content: Option<String>,
+    /// Transfers in a sample; null: as many as it takes to be measured well.
+    #[serde(default)]
+    pub in_a_row: Option<u32>,
+}
+
+impl WorkloadRecord {
+    /// As samples name it.
+    pub fn name(&self) -> String {
+        workload::named(&self.kind, self.content.as_deref(), self.clients, self.in_a_row)
+    }
 }
 
 /// The machine and its programs.
@@ -241,7 +256,7 @@ pub struct Sample {
     pub link: String,
     /// Name of the stack.
     pub stack: String,
-    /// Kind of the workload.
+    /// Name of the workload.
     pub workload: String,
     /// Octets of each file.
     pub size_bytes: u64,
@@ -280,6 +295,10 @@ pub struct Sample {
     /// What went, and for how long, where that is what was measured.
     #[serde(default)]
     pub load: Option<Load>,
+    /// How evenly clients at once shared the way (`parallel`): Jain's index of their
+    /// rates, from 1/n, where one had it all, to 1.
+    #[serde(default)]
+    pub fairness: Option<f64>,
     /// Far from the other samples of its cell (`analysis::outliers`); it counts
     /// all the same.
     #[serde(default)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Doing, Result};
-use crate::workload::{Content, make, tree_name, verify};
+use crate::workload::{Content, Filling, make, tree_name, verify};
 
 /// What can be done with files.
 #[derive(Debug, Serialize, Deserialize)]
@@ -18,9 +18,9 @@ pub(crate) enum Request {
     Read { path: PathBuf },
     /// Makes folders with those above them; nothing is answered.
     MakeFolders { paths: Vec<PathBuf> },
-    /// Makes an incompressible file: its [`Content`].
-    Make { path: PathBuf, size: u64, seed: u64 },
-    /// Makes a folder of such files, named by [`tree_name`]: a [`Content`] each.
+    /// Makes a file: its [`Content`].
+    Make { path: PathBuf, size: u64, seed: u64, filling: Filling },
+    /// Makes a folder of incompressible files, named by [`tree_name`]: a [`Content`] each.
     MakeTree { folder: PathBuf, size: u64, seeds: Vec<u64> },
     /// Compares files with what they should be: `Option<String>`, what is wrong
     /// with the first that is not.
@@ -42,13 +42,13 @@ pub(super) fn answer(request: Request) -> Result<Value> {
             paths.iter().try_for_each(|path| make_folder(path))?;
             Ok(Value::Null)
         }
-        Request::Make { path, size, seed } => value(&make(&path, size, seed)?),
+        Request::Make { path, size, seed, filling } => value(&make(&path, size, seed, filling)?),
         Request::MakeTree { folder, size, seeds } => {
             make_folder(&folder)?;
             let contents = seeds
                 .into_iter()
                 .zip(0..)
-                .map(|(seed, i)| make(&folder.join(tree_name(i)), size, seed))
+                .map(|(seed, i)| make(&folder.join(tree_name(i)), size, seed, Filling::Random))
                 .collect::<Result<Vec<_>>>()?;
             value(&contents)
         }

@@ -107,9 +107,26 @@ fn t_975(degrees: f64) -> f64 {
     StudentsT::new(0.0, 1.0, degrees).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
 }
 
+/// Jain's index of fairness (Jain, Chiu, Hawe 1984): 1 where all are alike, 1/n where
+/// one of n has everything; none of fewer than two, or of nothing.
+pub fn jain(shares: &[f64]) -> Option<f64> {
+    let (sum, squares) = shares
+        .iter()
+        .fold((0.0, 0.0), |(sum, squares), share| (sum + share, squares + share * share));
+    (shares.len() > 1 && squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fairness_is_one_where_all_are_alike_and_an_nth_where_one_has_all() {
+        assert_eq!(jain(&[3.0, 3.0, 3.0]), Some(1.0));
+        assert_eq!(jain(&[5.0, 0.0, 0.0, 0.0]), Some(0.25));
+        assert_eq!(jain(&[1.0, 3.0]), Some(0.8));
+        assert_eq!((jain(&[1.0]), jain(&[0.0, 0.0])), (None, None));
+    }
     use rand::rngs::ChaCha8Rng;
     use rand::{RngExt, SeedableRng};
 

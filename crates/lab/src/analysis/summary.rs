@@ -6,7 +6,7 @@ use super::limits::{self, Evidence};
 use super::slow_start::Segment;
 use super::{rfc6349, stats};
 use crate::results::{LinkReport, Sample, StackRecord, Summary, Tcp};
-use crate::workload::KINDS;
+use crate::workload::Kind;
 
 /// Identity of a cell: link, workload, size, stack.
 type Key<'a> = (&'a str, &'a str, u64, &'a str);
@@ -72,7 +72,7 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
         Some(octets as f64 * 8.0 / t.mean)
     });
     let report = context.links.iter().find(|report| report.name == link);
-    let timed = KINDS.iter().any(|kind| kind.is_timed() && kind.name() == workload);
+    let timed = Kind::of(workload).is_some_and(Kind::is_timed);
     let rate_bps = report.and_then(|report| report.rate_bps_of(workload));
     let evidence = Evidence {
         rate_bps,
@@ -164,6 +164,7 @@ pub(crate) mod tests {
             wire: None,
             tcp: None,
             load: None,
+            fairness: None,
             outlier: false,
             peak_memory_bytes: None,
             marked: None,

@@ -15,7 +15,7 @@ use crate::analysis::stop::{self, Until};
 use crate::link::LinkSpec;
 use crate::stack::{Stack, canonical};
 use crate::units;
-use crate::workload::{Kind, Workload};
+use crate::workload::{CLIENTS, Filling, Kind, Workload};
 
 /// Reads a plan; an error is `LINE: sentence`.
 pub(super) fn read(text: &str, name: &str) -> Result<Plan, String> {
@@ -65,6 +65,8 @@ struct WorkloadFile {
     clients: Option<Spanned<u32>>,
     commands: Option<Spanned<Vec<String>>>,
     seconds: Option<Spanned<u32>>,
+    content: Option<Spanned<Filling>>,
+    in_a_row: Option<Spanned<u32>>,
 }
 
 /// A message and the place in the plan that it is about.
@@ -253,17 +255,17 @@ impl PlanFile {
         Ok(Some(until))
     }
 
-    /// Two workloads of one kind and size would fall into one cell of the results.
+    /// Two workloads of one name and size would fall into one cell of the results.
     fn require_different(&self, workloads: &[Workload]) -> Result<(), At> {
         let mut seen = BTreeSet::new();
         for (workload, written) in workloads.iter().zip(self.workload.get_ref()) {
             for (size, stack) in
                 workload.sizes.iter().flat_map(|s| workload.stacks.iter().map(move |w| (s, w)))
             {
-                if !seen.insert((workload.kind, size, stack)) {
+                if !seen.insert((workload.name(), size, stack)) {
                     let message = format!(
                         "`{stack}` does `{}` of this size twice; a plan measures each once",
-                        workload.kind.name()
+                        workload.name()
                     );
                     return Err(at(&written.kind, message));
                 }
@@ -384,9 +386,14 @@ impl WorkloadFile {
             sizes,
             stacks: names,
             files: bounded(self.files.as_ref(), 10_000, 1..=100_000)?,
-            clients: bounded(self.clients.as_ref(), 4, 2..=64)?,
+            clients: bounded(self.clients.as_ref(), CLIENTS, 1..=64)?,
             commands: self.commands.as_ref().map(|commands| commands.get_ref().clone()),
             seconds: bounded(self.seconds.as_ref(), kind.default_seconds(), 1..=60)?,
+            content: self.content.as_ref().map_or_else(Filling::default, |named| *named.get_ref()),
+            in_a_row: match &self.in_a_row {
+                None => None,
+                asked => Some(bounded(asked.as_ref(), 1, 1..=256)?),
+            },
         })
     }
 
@@ -412,6 +419,12 @@ impl WorkloadFile {
         }
         if kind != Kind::Parallel {
             wrong(self.clients.as_ref().map(Spanned::span), "clients")?;
+        }
+        if !matches!(kind, Kind::Download | Kind::Upload) {
+            wrong(self.in_a_row.as_ref().map(Spanned::span), "in-a-row")?;
+        }
+        if !matches!(kind, Kind::Download | Kind::Upload | Kind::Parallel) {
+            wrong(self.content.as_ref().map(Spanned::span), "content")?;
         }
         match &self.commands {
             Some(commands) if commands.get_ref().is_empty() => {

@@ -418,6 +418,14 @@ sizes = ["1KiB", "1MiB"]
                 GOOD.replace("sizes =", "clients = 4\nsizes ="),
                 "9: the workload `download` has no `clients`",
             ),
+            (
+                GOOD.replace("sizes =", "content = \"prose\"\nsizes ="),
+                "9: unknown variant `prose`, expected one of `random`, `text`, `binary`",
+            ),
+            (
+                GOOD.replace("download", "parallel").replace("sizes =", "in-a-row = 4\nsizes ="),
+                "9: the workload `parallel` has no `in-a-row`",
+            ),
             (GOOD.replace("link", "mtu = 100\nlink"), "5: the MTU for ipv6"),
             (
                 GOOD.replace("link", "link-backend = \"nettem\"\nlink"),
@@ -474,6 +482,18 @@ sizes = ["1KiB", "1MiB"]
             let error = Plan::from_toml(&text, "x").expect_err(expected);
             assert!(error.starts_with(expected), "{error:?} does not start with {expected:?}");
         }
+    }
+
+    #[test]
+    fn workloads_of_one_kind_are_told_apart_by_what_is_not_default() {
+        let more = "[[workload]]\nkind = \"download\"\ncontent = \"text\"\nsizes = [\"1KiB\"]\n\
+                    [[workload]]\nkind = \"parallel\"\nclients = 16\n[[workload]]\nkind = \"parallel\"\n";
+        let plan = Plan::from_toml(&format!("{GOOD}{more}"), "x").expect("a good plan");
+        let names: Vec<String> = plan.workloads.iter().map(Workload::name).collect();
+        assert_eq!(names, ["download", "download(text)", "parallel(clients=16)", "parallel"]);
+        let again = format!("{GOOD}{more}{more}");
+        let error = Plan::from_toml(&again, "x").expect_err("twice");
+        assert!(error.contains("does `download(text)` of this size twice"), "{error}");
     }
 
     #[test]

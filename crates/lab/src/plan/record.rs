@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use super::{Plan, PlannedStack, SshHosts};
 use crate::error::{Error, Result};
 use crate::results::{PlanRecord, StackRecord, WorkloadRecord};
-use crate::workload::{Kind, Workload};
+use crate::workload::{Filling, Kind, Workload};
 
 impl PlanRecord {
     /// The record of a plan.
@@ -153,7 +153,8 @@ fn stack(planned: &PlannedStack) -> StackRecord {
 }
 
 fn workload(workload: &Workload) -> WorkloadRecord {
-    let Workload { kind, sizes, stacks, files, clients, commands, seconds } = workload;
+    let Workload { kind, sizes, stacks, files, clients, commands, seconds, content, in_a_row } =
+        workload;
     WorkloadRecord {
         kind: kind.name().to_owned(),
         sizes_bytes: sizes.clone(),
@@ -162,6 +163,8 @@ fn workload(workload: &Workload) -> WorkloadRecord {
         clients: (*kind == Kind::Parallel).then_some(*clients),
         commands: commands.clone(),
         seconds: kind.is_timed().then_some(*seconds),
+        content: (*content != Filling::default()).then(|| content.name().to_owned()),
+        in_a_row: *in_a_row,
     }
 }
 
@@ -194,6 +197,8 @@ fn workload_to_toml(workload: &WorkloadRecord) -> Value {
         ("clients", workload.clients.map(number)),
         ("commands", workload.commands.clone().map(texts)),
         ("seconds", workload.seconds.map(number)),
+        ("content", workload.content.clone().map(Value::String)),
+        ("in-a-row", workload.in_a_row.map(number)),
     ];
     let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Table(fields.collect())
@@ -227,6 +232,11 @@ ftps = "none"
 kind = "download"
 sizes = ["1KiB", "1MiB"]
 stacks = ["ftp", "ftps"]
+[[workload]]
+kind = "download"
+content = "text"
+in-a-row = 9
+stacks = ["ftp"]
 [[workload]]
 kind = "many"
 files = 30
@@ -304,7 +314,7 @@ stacks = ["udp"]
     #[test]
     fn a_record_is_checked_like_a_plan() {
         let mut record = PlanRecord::of(&written());
-        record.workloads[1].files = Some(u32::MAX);
+        record.workloads[2].files = Some(u32::MAX);
         let error = record.plan().expect_err("too many files").to_string();
         assert_eq!(error, "the recorded plan cannot be run: must be from 1 to 100000");
         let mut record = PlanRecord::of(&written());

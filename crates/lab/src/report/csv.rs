@@ -5,7 +5,7 @@ use crate::results::{Results, Sample};
 const COLUMNS: &str = "link,stack,workload,size_bytes,files,block,ok,seconds,session_seconds,client_seconds,\
 process_seconds,transfers,connect_s,handshake_s,login_s,body_s,idle_s,cpu_client_s,cpu_server_s,cpu_machine_s,\
 cpu_foreign_s,cpu_idle_pct,steal_pct,foreign_pct,wire_bytes,wire_packets,round_trips,peak_memory_bytes,\
-tcp_transmitted_bytes,tcp_retransmitted_bytes,rtt_mean_us,rtt_min_us,outlier,marked,not_shaped,error";
+tcp_transmitted_bytes,tcp_retransmitted_bytes,rtt_mean_us,rtt_min_us,fairness,outlier,marked,not_shaped,error";
 
 pub(super) fn table(results: &Results) -> String {
     let mut text = format!("{COLUMNS}\r\n");
@@ -53,6 +53,7 @@ fn row(sample: &Sample) -> Vec<String> {
         whole(sample.tcp.map(|t| t.retransmitted_bytes)),
         number(sample.tcp.and_then(|t| t.rtt_mean_us)),
         number(sample.tcp.and_then(|t| t.rtt_min_us)),
+        number(sample.fairness),
         sample.outlier.to_string(),
         quoted(sample.marked.as_deref().unwrap_or_default()),
         sample.not_shaped.to_string(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::results::{Portable, Results, Summary};
+use crate::results::{Portable, Results, Summary, WorkloadRecord};
 use crate::units;
 
 /// A header and rows of as many cells.
@@ -65,18 +65,18 @@ pub fn summary(results: &Results) -> String {
 /// One table for each workload of the main link, of which the first begins with
 /// the portable costs; then models, octets and predictions.
 pub(super) fn tables(results: &Results) -> Vec<Table> {
-    let kinds: Vec<&str> = results.plan.workloads.iter().map(|w| w.kind.as_str()).collect();
-    let first_of_kind = |index: usize| !kinds[..index].contains(&kinds[index]);
-    (0..kinds.len())
-        .filter(|&i| first_of_kind(i))
-        .map(|i| table(results, kinds[i], i == 0))
+    let names: Vec<String> = results.plan.workloads.iter().map(WorkloadRecord::name).collect();
+    let first_of_name = |index: usize| !names[..index].contains(&names[index]);
+    (0..names.len())
+        .filter(|&i| first_of_name(i))
+        .map(|i| table(results, &names[i], i == 0))
         .chain(super::models::tables(results))
         .collect()
 }
 
-fn table(results: &Results, kind: &str, with_portable: bool) -> Table {
+fn table(results: &Results, name: &str, with_portable: bool) -> Table {
     let rows = || {
-        results.summary.iter().filter(|row| row.link == results.link.name && row.workload == kind)
+        results.summary.iter().filter(|row| row.link == results.link.name && row.workload == name)
     };
     let sizes: BTreeSet<u64> = rows().map(|row| row.size_bytes).collect();
     let mut header = vec!["stack".to_owned()];
@@ -84,7 +84,7 @@ fn table(results: &Results, kind: &str, with_portable: bool) -> Table {
         header.extend(["round trips", "+bytes/MB", "CPU-s/GB"].map(String::from));
     }
     header.extend(sizes.iter().map(|&size| {
-        if size == 0 { kind.to_owned() } else { format!("{kind} {}", units::size(size)) }
+        if size == 0 { name.to_owned() } else { format!("{name} {}", units::size(size)) }
     }));
     header.push("limited by".to_owned());
     let rows = results

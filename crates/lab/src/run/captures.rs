@@ -56,12 +56,8 @@ impl Taken {
     /// It cannot be renamed.
     pub(super) fn keep(&self, cell: &Cell, packets: u64) -> Result<KeptCapture> {
         let folder = self.path.parent().unwrap_or(Path::new(FOLDER));
-        let stem = plain(&format!(
-            "{}-{}-{}",
-            cell.stack,
-            cell.workload.kind.name(),
-            units::size(cell.size)
-        ));
+        let stem =
+            plain(&format!("{}-{}-{}", cell.stack, cell.workload.name(), units::size(cell.size)));
         let name = (1..)
             .map(|nth| if nth == 1 { format!("{stem}.pcap") } else { format!("{stem}-{nth}.pcap") })
             .find(|name| !folder.join(name).exists())
@@ -70,7 +66,7 @@ impl Taken {
             .doing(|| format!("keep the capture {}", folder.join(&name).display()))?;
         Ok(KeptCapture {
             stack: cell.stack.clone(),
-            workload: cell.workload.kind.name().to_owned(),
+            workload: cell.workload.name(),
             size_bytes: cell.size,
             file: format!("{FOLDER}/{name}"),
             packets,

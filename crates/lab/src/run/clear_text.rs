@@ -101,15 +101,7 @@ impl Bench<'_> {
                 }
             };
             let size = if arrives.is_some() { hash.size } else { 0 };
-            let workload = Workload {
-                kind,
-                sizes: vec![size],
-                stacks: vec![stack.name.clone()],
-                files: 1,
-                clients: 1,
-                commands: None,
-                seconds: 1,
-            };
+            let workload = Workload::new(kind, vec![size], vec![stack.name.clone()]);
             let cell = Cell::new(link, &stack.name, &workload, size);
             let expected = arrives.into_iter().map(|path| (path, hash)).collect();
             let on = if kind == Kind::Upload { Role::Server } else { Role::Client };

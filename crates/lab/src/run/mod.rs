@@ -405,9 +405,7 @@ impl<'a> Run<'a> {
             .filter(|planned| planned.stack.service.accepts(Kind::Download))
             .map(|planned| planned.stack.name.clone())
             .collect();
-        let sizes = self.plan.check_sizes.clone();
-        let (kind, commands) = (Kind::Download, None);
-        vec![Workload { kind, sizes, stacks, files: 1, clients: 1, commands, seconds: 1 }]
+        vec![Workload::new(Kind::Download, self.plan.check_sizes.clone(), stacks)]
     }
 
     fn blocks(&self, link: &LinkSpec, workloads: &[Workload]) -> Blocks {
@@ -632,7 +630,7 @@ impl<'a> Run<'a> {
             }
             let (wire, capture) = self.bench.account(&cell, self.captures.as_deref())?.unzip();
             let capture = capture.flatten();
-            let workload = cell.workload.kind.name().to_owned();
+            let workload = cell.workload.name();
             self.keep(Entry::Counted(Counted {
                 stack: cell.stack,
                 workload,
@@ -669,7 +667,10 @@ fn scratch_bytes(plan: &Plan) -> u64 {
     const MARGIN: u64 = 64 << 20;
     let check = plan.check_sizes.iter().copied().filter(|_| !plan.check_links.is_empty());
     let files = plan.workloads.iter().filter(|workload| !workload.kind.is_timed());
-    let octets = files.flat_map(|w| w.sizes.iter().map(|&s| w.octets(s)));
+    let octets = files.flat_map(|w| {
+        let kept = u64::from(w.in_a_row.unwrap_or(1));
+        w.sizes.iter().map(move |&s| w.octets(s) * kept)
+    });
     let octets: Vec<u64> = octets.chain(check).collect();
     let files: u64 = octets.iter().sum();
     let largest = octets.iter().copied().max().unwrap_or(0);

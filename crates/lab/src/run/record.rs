@@ -13,7 +13,7 @@ use crate::results::{
     ClearText, KeptCapture, LayerSetup, LinkReport, PlanRecord, Results, Resumed, SCHEMA, Sample,
     Timeline, Wire,
 };
-use crate::workload::KINDS;
+use crate::workload::{KINDS, Kind};
 
 /// Where in a run a block belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -195,7 +195,7 @@ impl Record {
     pub(super) fn has_failed(&self, cell: &Cell) -> bool {
         self.rows().any(|(_, row)| {
             let sample = &row.sample;
-            !sample.ok && sample.stack == cell.stack && sample.workload == cell.workload.kind.name()
+            !sample.ok && sample.stack == cell.stack && sample.workload == cell.workload.name()
         })
     }
 
@@ -208,7 +208,7 @@ impl Record {
     pub(super) fn has_counted(&self, cell: &Cell) -> bool {
         self.counted.iter().any(|counted| {
             (counted.stack.as_str(), counted.workload.as_str(), counted.size_bytes)
-                == (cell.stack.as_str(), cell.workload.kind.name(), cell.size)
+                == (cell.stack.as_str(), cell.workload.name().as_str(), cell.size)
         })
     }
 
@@ -309,7 +309,7 @@ impl Record {
     fn timelines(&self, plan: &PlanRecord) -> Vec<Timeline> {
         const TELLING: u64 = 1 << 20;
         let distance = |size: u64| size.max(1).ilog2().abs_diff(TELLING.ilog2());
-        let kind = |name: &str| KINDS.iter().position(|kind| kind.name() == name);
+        let kind = |name: &str| KINDS.iter().position(|kind| Some(*kind) == Kind::of(name));
         let of_stack = |stack: &str| {
             let rows = self.rows().filter(|(link, row)| *link == 0 && row.sample.ok);
             let rows = rows.filter(|(_, row)| row.sample.stack == stack);

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::wrapped::{Numbers, Wrapped};
 use crate::agent::{self, Job, Outcome};
+use crate::analysis::stats;
 use crate::error::{Error, Result};
 use crate::host::{Host, Role, last_lines};
 use crate::layer::loopback;
@@ -66,7 +67,8 @@ impl Cell {
     /// Makes a sample the mean of as many transfers as it was in the blocks that
     /// were measured before.
     pub(super) fn set_batch(&mut self, batch: u32) {
-        self.batch = batch.clamp(1, self.largest_batch());
+        let asked = self.workload.in_a_row;
+        self.batch = asked.unwrap_or(batch.clamp(1, self.largest_batch()));
     }
 
     /// Transfers whose files can be kept until the clocks have stopped.
@@ -116,7 +118,7 @@ impl Cell {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.stack, self.workload.kind.name())?;
+        write!(f, "{} {}", self.stack, self.workload.name())?;
         if self.size > 0 && self.workload.kind != Kind::Stream {
             write!(f, " {}", units::size(self.size))
         } else {
@@ -162,6 +164,7 @@ pub(super) struct Seen {
     outcomes: Vec<Outcome>,
     client_s: Option<f64>,
     load: Option<Load>,
+    fairness: Option<f64>,
     pub(super) error: Option<String>,
 }
 
@@ -338,7 +341,7 @@ impl<'a> Bench<'a> {
         let sample = Sample {
             link: cell.link.to_string(),
             stack: cell.stack.clone(),
-            workload: cell.workload.kind.name().to_owned(),
+            workload: cell.workload.name(),
             size_bytes: cell.size,
             files: match cell.workload.kind {
                 Kind::Many => cell.workload.files,
@@ -369,6 +372,8 @@ impl<'a> Bench<'a> {
             tcp: (!records.is_empty() && !over_datagrams)
                 .then(|| Tcp::mean(&records.iter().map(|r| r.tcp).collect::<Vec<_>>())),
             load,
+            fairness: stats::mean(&seen.iter().filter_map(|s| s.fairness).collect::<Vec<_>>())
+                .map(|mean| mean.mean),
             outlier: false,
             peak_memory_bytes: seen
                 .iter()
@@ -469,18 +474,18 @@ impl<'a> Bench<'a> {
         let serial = self.serial;
         let (client, server) = (&self.testbed.client, &self.testbed.server);
         let downloads = client.root.join("downloads");
-        let payloads = &mut self.payloads;
+        let (payloads, filling) = (&mut self.payloads, cell.workload.content);
         let mut expected = Vec::new();
         let mut folders = Vec::new();
         let tasks: Vec<Task> = match cell.workload.kind {
             Kind::Download | Kind::Page => {
-                let (remote, content) = payloads.file(server, cell.size)?;
+                let (remote, content) = payloads.file(server, cell.size, filling)?;
                 let local = downloads.join(format!("d{serial}"));
                 expected.push((local.clone(), content));
                 vec![Task::Download { remote, local }]
             }
             Kind::Parallel => {
-                let (remote, content) = payloads.file(server, cell.size)?;
+                let (remote, content) = payloads.file(server, cell.size, filling)?;
                 let local = |client: u32| downloads.join(format!("d{serial}-{client}"));
                 expected.extend((0..cell.workload.clients).map(|client| (local(client), content)));
                 (0..cell.workload.clients)
@@ -488,7 +493,7 @@ impl<'a> Bench<'a> {
                     .collect()
             }
             Kind::Upload => {
-                let (name, content) = payloads.file(client, cell.size)?;
+                let (name, content) = payloads.file(client, cell.size, filling)?;
                 let remote = format!("incoming/u{serial}");
                 expected.push((server.root.join("files").join(&remote), content));
                 vec![Task::Upload { local: client.root.join("files").join(name), remote }]
@@ -652,6 +657,10 @@ impl<'a> Bench<'a> {
                     .then(|| "no packet of this transfer was seen between the hosts".to_owned())
             });
         let clocks: Option<Vec<f64>> = reports.iter().map(|report| report.seconds).collect();
+        let processes: Vec<f64> = outcomes.iter().map(|outcome| outcome.process_s).collect();
+        let fairness = (kind == Kind::Parallel)
+            .then(|| fairness(clocks.as_deref().unwrap_or(&processes)))
+            .flatten();
         let client_s = clocks.map(|all| all.into_iter().fold(0.0, f64::max));
         let said = reports.first().and_then(|report| report.load);
         let load = match (kind, record.as_ref().and_then(|record| record.flow)) {
@@ -663,8 +672,14 @@ impl<'a> Bench<'a> {
             (Kind::Stream, None) => None,
             _ => said,
         };
-        Ok((Seen { record, outcomes, client_s, load, error }, totals))
+        Ok((Seen { record, outcomes, client_s, load, fairness, error }, totals))
     }
+}
+
+/// How evenly clients shared the way that fetched as much in these times.
+fn fairness(seconds: &[f64]) -> Option<f64> {
+    let rates: Vec<f64> = seconds.iter().map(|seconds| 1.0 / seconds.max(1e-9)).collect();
+    stats::jain(&rates)
 }
 
 /// When the last client was done. Where a trace does not tell, the end of a process that

@@ -37,6 +37,8 @@ struct How {
     chunk: Option<u32>,
     /// UDP ports for lanes.
     lane_ports: Option<u16>,
+    /// Which files are compressed on their way, by zstd; they go on streams.
+    compress: Option<&'static str>,
 }
 
 /// A cipher that the program has for lanes.
@@ -64,13 +66,16 @@ const CHUNKS: RangeInclusive<u32> = 200..=4000;
 const MOST_LANE_PORTS: u16 = 256;
 /// The first of them, on one machine: no service there has these.
 const LANE_PORTS: u16 = 12_000;
+/// What can be compressed: what becomes shorter, or all.
+const COMPRESS: [&str; 2] = ["auto", "always"];
 /// What words stand in brackets.
-pub(super) const WORDS: &str = "streams; or cipher=NAME (aes-128-gcm, aes-256-gcm, chacha20-poly1305; none and \
+pub(super) const WORDS: &str = "streams; compress=auto or always; or cipher=NAME (aes-128-gcm, aes-256-gcm, chacha20-poly1305; none and \
                                 simplecrypt, which do not encrypt), chunk=OCTETS (200 to 4000), lane-ports=COUNT (1 to \
                                 256)";
 
 impl How {
-    const OWN: Self = Self { streams: false, cipher: None, chunk: None, lane_ports: None };
+    const OWN: Self =
+        Self { streams: false, cipher: None, chunk: None, lane_ports: None, compress: None };
     const STREAMS: Self = Self { streams: true, ..Self::OWN };
     const CARRIER: &str = "lanes where they pass, else QUIC streams";
 
@@ -92,6 +97,10 @@ impl How {
                         count.parse().ok().filter(|count| (1..=MOST_LANE_PORTS).contains(count));
                     how.lane_ports.replace(count.ok_or_else(wrong)?).is_some()
                 }
+                Some(("compress", what)) => {
+                    let known = COMPRESS.iter().find(|known| **known == what);
+                    how.compress.replace(known.ok_or_else(wrong)?).is_some()
+                }
                 None if word == "streams" => std::mem::replace(&mut how.streams, true),
                 _ => return Err(wrong()),
             };
@@ -99,9 +108,10 @@ impl How {
                 return Err(format!("`headroom({words})` says twice what it says once"));
             }
         }
-        if how.streams && how != Self::STREAMS {
+        let of_streams = Self { streams: how.streams, compress: how.compress, ..Self::OWN };
+        if (how.streams || how.compress.is_some()) && how != of_streams {
             return Err(format!(
-                "`headroom({words})`: the other words are of lanes, not of streams"
+                "`headroom({words})`: cipher, chunk and lane-ports are of lanes, and what is compressed goes on streams"
             ));
         }
         Ok(how)
@@ -112,7 +122,8 @@ impl How {
         let cipher = self.cipher.map(|cipher| format!("cipher={}", cipher.name));
         let chunk = self.chunk.map(|octets| format!("chunk={octets}"));
         let ports = self.lane_ports.map(|count| format!("lane-ports={count}"));
-        [streams, cipher, chunk, ports].into_iter().flatten().collect()
+        let compress = self.compress.map(|what| format!("compress={what}"));
+        [streams, compress, cipher, chunk, ports].into_iter().flatten().collect()
     }
 
     fn title(&self) -> String {
@@ -138,7 +149,13 @@ impl How {
     fn carrier(&self) -> String {
         // what was chosen and is not there is not moved
         let alone = self.cipher.is_some() || self.chunk.is_some();
-        let carrier = if alone { "lanes" } else { Self::CARRIER };
+        let carrier = match (self.compress, self.streams, alone) {
+            (Some("auto"), ..) => "QUIC streams; zstd of what becomes shorter",
+            (Some(_), ..) => "QUIC streams; zstd of all",
+            (None, true, _) => "QUIC streams",
+            (None, false, true) => "lanes",
+            (None, false, false) => Self::CARRIER,
+        };
         let ports = self.lane_ports.map(|count| format!("; lanes at {count} UDP ports in turn"));
         format!("{carrier}{}", ports.unwrap_or_default())
     }
@@ -316,8 +333,11 @@ impl Service for Headroom {
         };
         let headroom = site.host.headroom.display().to_string();
         let mut argv = vec![headroom, what.to_owned(), "--json".to_owned()];
-        let How { streams, cipher, chunk, .. } = self.how;
+        let How { streams, cipher, chunk, compress, .. } = self.how;
         argv.extend(streams.then(|| "--streams".to_owned()));
+        if let Some(what) = compress {
+            argv.extend(["--compress".to_owned(), what.to_owned()]);
+        }
         if let Some(cipher) = cipher {
             argv.extend(["--cipher".to_owned(), cipher.name.to_owned()]);
         }
@@ -440,6 +460,7 @@ mod tests {
             Ok("headroom(cipher=none,chunk=1000,lane-ports=256)")
         );
         assert_eq!(name("streams").as_deref(), Ok("headroom(streams)"));
+        assert_eq!(name("compress=auto").as_deref(), Ok("headroom(compress=auto)"));
         let with = |words| Headroom::with(words).expect("words");
         assert!(std::ptr::eq(with("chunk=300"), with("chunk=300")), "it is made once");
         let insecure = |words| {
@@ -461,6 +482,8 @@ mod tests {
             "lane-ports=0",
             "lane-ports=257",
             "streams,chunk=300",
+            "compress=auto,lane-ports=2",
+            "compress=never",
             "chunk=300,chunk=400",
             "fast",
             "streams=1",

@@ -7,6 +7,7 @@ use super::link::{self, Backend};
 use super::verdict::SelfTest;
 use crate::link::{LinkSpec, Queue, Way};
 use crate::plan::Offload;
+use crate::workload::Kind;
 
 /// The link that was actually used.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -120,7 +121,7 @@ impl LinkReport {
     /// Bits per second in the file's direction; none: unshaped.
     pub(crate) fn rate_bps_of(&self, workload: &str) -> Option<u64> {
         match &self.ways {
-            Some(ways) if workload == "upload" => ways.up.rate_bps,
+            Some(ways) if Kind::of(workload) == Some(Kind::Upload) => ways.up.rate_bps,
             _ => self.rate_bps,
         }
     }

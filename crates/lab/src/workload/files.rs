@@ -1,14 +1,14 @@
-//! The files that are moved: made once, incompressible, verified by hash.
+//! The files that are moved: made once, incompressible unless a plan says otherwise,
+//! verified by hash.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use rand::rngs::ChaCha8Rng;
-use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
+use super::Filling;
 use crate::error::{Doing, Error, Result};
 use crate::host::{Host, Role};
 use crate::units;
@@ -24,24 +24,33 @@ pub(crate) struct Content {
 #[derive(Debug)]
 pub(crate) struct Payloads {
     seed: u64,
-    by_size: BTreeMap<(Role, u64), Content>,
+    made: BTreeMap<(Role, u64, Filling), Content>,
     trees: BTreeMap<(u64, u32), Vec<Content>>,
 }
 
 impl Payloads {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { seed, by_size: BTreeMap::new(), trees: BTreeMap::new() }
+        Self { seed, made: BTreeMap::new(), trees: BTreeMap::new() }
     }
 
-    /// The name of the file of this size on this host; made at the first call.
-    pub(crate) fn file(&mut self, host: &Host, size: u64) -> Result<(String, Content)> {
-        let name = format!("f{size}");
-        if let Some(&content) = self.by_size.get(&(host.role, size)) {
+    /// The name of the file of this size and content on this host; made at the first
+    /// call.
+    pub(crate) fn file(
+        &mut self,
+        host: &Host,
+        size: u64,
+        filling: Filling,
+    ) -> Result<(String, Content)> {
+        let name = match filling {
+            Filling::Random => format!("f{size}"),
+            other => format!("f{size}-{}", other.name()),
+        };
+        if let Some(&content) = self.made.get(&(host.role, size, filling)) {
             return Ok((name, content));
         }
         let path = host.root.join("files").join(&name);
-        let content = host.make_file(&path, size, self.seed ^ size)?;
-        self.by_size.insert((host.role, size), content);
+        let content = host.make_file(&path, size, self.seed ^ size, filling)?;
+        self.made.insert((host.role, size, filling), content);
         Ok((name, content))
     }
 
@@ -69,17 +78,17 @@ pub(crate) fn tree_name(i: u32) -> String {
     format!("{i:05}")
 }
 
-/// Makes an incompressible file of this size.
-pub(crate) fn make(path: &Path, size: u64, seed: u64) -> Result<Content> {
+/// Makes a file of this size and kind of content.
+pub(crate) fn make(path: &Path, size: u64, seed: u64, filling: Filling) -> Result<Content> {
     let doing = || format!("write the test file {} ({})", path.display(), units::size(size));
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path).doing(doing)?);
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut maker = filling.maker(seed);
     let mut hasher = blake3::Hasher::new();
     let mut piece = vec![0; 1 << 20];
     let mut left = size;
     while left > 0 {
         let now = left.min(piece.len() as u64) as usize;
-        random.fill_bytes(&mut piece[..now]);
+        maker.fill(&mut piece[..now]);
         hasher.update(&piece[..now]);
         file.write_all(&piece[..now]).doing(doing)?;
         left -= now as u64;
@@ -127,7 +136,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("headroom-files-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("temp dir");
         let path = folder.join("f3000");
-        let content = make(&path, 3000, 7).expect("made");
+        let content = make(&path, 3000, 7, Filling::Random).expect("made");
         verify(&path, content).expect("as made");
 
         let good = std::fs::read(&path).expect("read");

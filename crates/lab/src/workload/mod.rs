@@ -1,12 +1,14 @@
 //! What a stack is asked to do, and how one knows that it did it.
 
 mod files;
+mod filling;
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
 pub(crate) use files::{Content, Payloads, make, tree_name, verify};
+pub use filling::Filling;
 
 /// The kinds of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -64,6 +66,12 @@ impl Kind {
         }
     }
 
+    /// The kind of a workload that has this name in results ([`Workload::name`]).
+    pub fn of(workload: &str) -> Option<Self> {
+        let kind = workload.split_once('(').map_or(workload, |(kind, _)| kind);
+        KINDS.into_iter().find(|known| known.name() == kind)
+    }
+
     /// Whether it is one or more files that are moved and verified.
     pub fn moves_files(self) -> bool {
         matches!(self, Self::Download | Self::Upload | Self::Many | Self::Parallel)
@@ -82,7 +90,9 @@ impl Kind {
     /// One line for `headroom lab list`.
     pub fn about(self) -> &'static str {
         match self {
-            Self::Download => "one file from server to client",
+            Self::Download => {
+                "one file from server to client (content = text or binary, in-a-row = N)"
+            }
             Self::Upload => "one file from client to server",
             Self::Many => "a folder of 10 000 × 1 KiB in one session (files = N)",
             Self::Parallel => "the same download by 4 clients at once (clients = N)",
@@ -129,9 +139,32 @@ pub struct Workload {
     pub commands: Option<Vec<String>>,
     /// How long it goes on (`stream`, `packets`, `echo`).
     pub seconds: u32,
+    /// What is in the files.
+    pub content: Filling,
+    /// Transfers one after the other in a sample, whose mean it is (`download`,
+    /// `upload`); none: as many as it takes to be measured well.
+    pub in_a_row: Option<u32>,
 }
 
+/// Clients at once, where a plan does not say.
+pub const CLIENTS: u32 = 4;
+
 impl Workload {
+    /// One that does as little as its kind can, with files of chance.
+    pub(crate) fn new(kind: Kind, sizes: Vec<u64>, stacks: Vec<String>) -> Self {
+        let (commands, content, in_a_row) = (None, Filling::default(), None);
+        Self { kind, sizes, stacks, files: 1, clients: 1, commands, seconds: 1, content, in_a_row }
+    }
+
+    /// The name in results: the kind, and in brackets what tells it from others of its
+    /// kind in one plan, if that is not default: `parallel(clients=16)`,
+    /// `download(text)`, `upload(in-a-row=20)`.
+    pub fn name(&self) -> String {
+        let content = Some(self.content).filter(|content| *content != Filling::default());
+        let clients = (self.kind == Kind::Parallel).then_some(self.clients);
+        named(self.kind.name(), content.map(Filling::name), clients, self.in_a_row)
+    }
+
     /// Octets of file that one transfer of `size` moves in all.
     pub fn octets(&self, size: u64) -> u64 {
         match self.kind {
@@ -140,6 +173,23 @@ impl Workload {
             _ => size,
         }
     }
+}
+
+/// The name in results of a workload of that kind, with what is not default of it.
+pub(crate) fn named(
+    kind: &str,
+    content: Option<&str>,
+    clients: Option<u32>,
+    in_a_row: Option<u32>,
+) -> String {
+    let clients = clients.filter(|&clients| clients != CLIENTS);
+    let words = [
+        content.map(str::to_owned),
+        clients.map(|clients| format!("clients={clients}")),
+        in_a_row.map(|count| format!("in-a-row={count}")),
+    ];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    if words.is_empty() { kind.to_owned() } else { format!("{kind}({})", words.join(",")) }
 }
 
 /// One thing for one client process to do, in the terms of files: `remote` is
@@ -189,4 +239,23 @@ pub enum Task {
         /// A file whose content they have, in place of octets without a meaning.
         content: Option<PathBuf>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_what_is_not_default_and_tells_its_kind() {
+        let one = Workload::new(Kind::Parallel, vec![1], Vec::new());
+        let plain = Workload { clients: CLIENTS, ..one };
+        let crowd = Workload { clients: 16, content: Filling::Text, ..plain.clone() };
+        let row = Workload { kind: Kind::Upload, in_a_row: Some(20), ..plain.clone() };
+        let names = [&plain, &crowd, &row].map(Workload::name);
+        assert_eq!(names, ["parallel", "parallel(text,clients=16)", "upload(in-a-row=20)"]);
+        for (name, kind) in names.iter().zip([Kind::Parallel, Kind::Parallel, Kind::Upload]) {
+            assert_eq!(Kind::of(name), Some(kind));
+        }
+        assert_eq!(Kind::of("sleep"), None);
+    }
 }

@@ -83,8 +83,10 @@ function shorten(text, most = 24) {
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
-function workloadTitle(kind) {
-  return Object.hasOwn(WORKLOAD_TITLES, kind) ? WORKLOAD_TITLES[kind] : asText(kind);
+/** Of a workload's name: its kind, and in brackets what is not default of it. */
+function workloadTitle(name) {
+  const [kind, ...words] = asText(name).split('(');
+  return Object.hasOwn(WORKLOAD_TITLES, kind) ? [WORKLOAD_TITLES[kind], ...words].join(' (') : asText(name);
 }
 
 function linkName(link) {

@@ -68,7 +68,7 @@ function meanOf(row, clock) {
 
 function workloadsOf(rows) {
   const known = Object.keys(WORKLOAD_TITLES);
-  const rank = (kind) => (known.includes(kind) ? known.indexOf(kind) : known.length);
+  const rank = (name) => (known.indexOf(name.split('(')[0]) + known.length + 1) % (known.length + 1);
   return [...new Set(rows.map((row) => asText(row.workload)))].sort((a, b) => rank(a) - rank(b));
 }
 
