@@ -105,12 +105,12 @@ pub(crate) enum Lab {
     List,
     /// Run a plan, or compare stacks without one
     #[command(
-        after_help = "Examples:\n  headroom lab run plans/demo.toml\n  headroom lab run ftp ftps https --link 100mbit --sizes 1KiB,1MiB\n  headroom lab run plans/demo.toml --only 'ftp*' --dry-run\n  headroom lab run --resume results/demo-1790000000"
+        after_help = "Examples:\n  headroom lab run plans/demo.toml\n  headroom lab run ftp ftps https --link 100mbit --sizes 1KiB,1MiB\n  headroom lab run plans/demo.toml --only 'ftp*' --dry-run\n  headroom lab run --resume results/demo-1790000000\n  headroom lab run plans/studies/qesp.toml --scale quick"
     )]
     Run(Run),
     /// Rebuild the report of a folder, also of a run that was killed or still goes on
     Report {
-        /// Folder of an earlier run
+        /// Folder of an earlier run or study, or one with several studies in it, for an index
         dir: PathBuf,
     },
     /// Compare two runs: what became slower, what faster
@@ -128,7 +128,7 @@ pub(crate) enum Lab {
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// A plan (a TOML file), or the names of stacks
+    /// A plan or a study (a TOML file), or the names of stacks
     #[arg(required_unless_present = "resume", value_name = "PLAN|STACK")]
     pub(crate) what: Vec<String>,
     /// Folder for results and report [default: results/NAME-TIME]
@@ -143,6 +143,9 @@ pub(crate) struct Run {
     /// Paired blocks for each workload and size (the fewest, where the plan has `until`)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub(crate) repetitions: Option<u32>,
+    /// How large: as the plan or study says, or smaller in the way that it says
+    #[arg(long, value_name = "SCALE", value_parser = ["full", "quick", "cut"])]
+    pub(crate) scale: Option<String>,
     /// Only the stacks that match, with their baselines (* stands for any text)
     #[arg(long, value_name = "GLOB")]
     pub(crate) only: Option<String>,

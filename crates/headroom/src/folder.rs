@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use headroom_lab::Error;
-use headroom_lab::plan::Plan;
 use headroom_lab::run::JOURNAL;
 
 /// An empty folder, made for this run or found so.
@@ -15,14 +14,14 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// The folder `chosen`, or a new one in `results` that is named by plan and
-    /// time.
-    pub(crate) fn new(chosen: Option<&Path>, plan: &Plan) -> anyhow::Result<Self> {
+    /// The folder `chosen`, or a new one in `results` that is named by plan or
+    /// study and time.
+    pub(crate) fn new(chosen: Option<&Path>, name: &str) -> anyhow::Result<Self> {
         match chosen {
             Some(path) => Self::at(crate::lab::outside_run(std::path::absolute(path)?)?),
             None => {
                 let parent = crate::lab::outside_run(std::path::absolute("results")?)?;
-                Self::named(&parent, &plan.name)
+                Self::named(&parent, name)
             }
         }
     }

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use headroom_lab::parts::Parts;
-use headroom_lab::plan::{LinkBackend, Plan};
+use headroom_lab::plan::{LinkBackend, Plan, Scale};
 use headroom_lab::results::Results;
 use headroom_lab::run::{self, Options, Outcome, Resumption};
+use headroom_lab::study::{self, Study, StudyResults};
 use headroom_lab::{Error, analysis, clean, doctor, layer, report, service, workload};
 
 use crate::arguments::{Compare, Lab, Run};
@@ -28,6 +29,9 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
 }
 
 fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
+    if let Some((study, scale)) = study_of(arguments)? {
+        return measure_study(arguments, study, scale);
+    }
     if let Some(folder) = &arguments.resume {
         return resume(arguments, folder);
     }
@@ -42,7 +46,7 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
     }
     run::require(&plan)?;
     // An hour's results must not be lost to a folder that cannot be made.
-    let out = Folder::new(arguments.out.as_deref(), &plan)?;
+    let out = Folder::new(arguments.out.as_deref(), &plan.name)?;
     let outcome = {
         let bar = Bar::new();
         run::run(&plan, &options, &out.path, &bar)
@@ -54,6 +58,85 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
             Err(anyhow::Error::new(error))
         }
     }
+}
+
+/// The study that is asked for, by its file or by the folder to go on in; none: a plan.
+fn study_of(arguments: &Run) -> anyhow::Result<Option<(Study, Scale)>> {
+    let asked = arguments.scale.as_deref();
+    let asked = Scale::ALL.into_iter().find(|scale| Some(scale.name()) == asked);
+    let kept = arguments.resume.as_deref().map(study::kept).transpose()?.flatten();
+    match &arguments.what[..] {
+        [path] if Study::is_one(Path::new(path)) => {
+            let begun = kept.map(|(_, scale)| scale);
+            let scale = asked.or(begun).unwrap_or(Scale::Full);
+            Ok(Some((Study::read(Path::new(path))?, scale)))
+        }
+        [] => Ok(kept),
+        _ => Ok(None),
+    }
+}
+
+fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Result<ExitCode> {
+    let plans_alone = [
+        ("--repetitions", arguments.repetitions.is_some()),
+        ("--only", arguments.only.is_some()),
+        ("--link", arguments.link.is_some()),
+        ("--sizes", !arguments.sizes.is_empty()),
+        ("--link-backend", arguments.link_backend.is_some()),
+    ];
+    if let Some((name, _)) = plans_alone.iter().find(|(_, given)| *given) {
+        let sentence =
+            format!("{name} goes with a plan; a study says it itself, part by part (see --scale)");
+        return Err(Error::Plan(sentence).into());
+    }
+    if arguments.skip_missing {
+        for sentence in study.leave_out_missing(&Parts::from_environment()) {
+            eprintln!("headroom: {sentence}");
+        }
+    }
+    let options =
+        Options { keep_captures: arguments.keep_captures, ..options(arguments.scratch.clone())? };
+    if arguments.dry_run {
+        for part in &study.at_scale(scale)?.parts {
+            println!("# {}", part.name);
+            run::dry_run(part, &options)?.iter().for_each(|line| println!("{line}"));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let folder = match &arguments.resume {
+        Some(folder) => outside_run(std::path::absolute(folder)?)?,
+        None => Folder::new(arguments.out.as_deref(), &study.name)?.path,
+    };
+    study::keep(&study, scale, &folder)?;
+    let outcome = {
+        let bar = Bar::new();
+        study::run(&study, scale, &options, &folder, arguments.changed_too, &bar)
+    };
+    let results = outcome.map_err(|error| {
+        anyhow::Error::new(error).context(format!(
+            "what was measured is kept; continue with `headroom lab run --resume {}`",
+            folder.display()
+        ))
+    })?;
+    tell_study(&results, &folder, arguments.json)?;
+    let failed: usize = results.parts.iter().map(|part| part.failed).sum();
+    if failed > 0 {
+        let all: usize = results.parts.iter().map(|part| part.samples).sum();
+        let sentence =
+            format!("{failed} of {all} samples failed; the reports of the parts say why");
+        return Err(Error::Failed(sentence).into());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell_study(results: &StudyResults, folder: &Path, json: bool) -> anyhow::Result<()> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(results)?);
+    } else {
+        print!("{}", report::study::terminal(results, width()));
+        println!("\nReport: {}", folder.join("report.html").display());
+    }
+    Ok(())
 }
 
 /// Goes on with a run that was cut.
@@ -146,6 +229,14 @@ fn plan(arguments: &Run) -> anyhow::Result<Plan> {
             Plan::from_arguments(names, &arguments.sizes, link)?
         }
     };
+    if let Some(scale) =
+        Scale::ALL.into_iter().find(|s| arguments.scale.as_deref() == Some(s.name()))
+    {
+        let name = plan.name.clone();
+        plan = plan.at_scale(scale)?.ok_or_else(|| {
+            Error::Plan(format!("the plan {name} is left out at the scale {}", scale.name()))
+        })?;
+    }
     if let Some(repetitions) = arguments.repetitions {
         plan.set_repetitions(repetitions)?;
     }
@@ -198,6 +289,18 @@ fn width() -> usize {
 }
 
 fn rebuild(dir: &Path) -> anyhow::Result<ExitCode> {
+    if let Some((study, scale)) = study::kept(dir)? {
+        let results = study::rebuild(&study, scale, dir)?;
+        tell_study(&results, &std::path::absolute(dir)?, false)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let is_run = dir.join(run::JOURNAL).exists() || dir.join("results.json").exists();
+    if !is_run && report::study::has_studies(dir) {
+        let count = report::study::write_index(dir)?;
+        let index = std::path::absolute(dir.join("index.html"))?;
+        println!("{count} studies: {}", index.display());
+        return Ok(ExitCode::SUCCESS);
+    }
     let results = match run::unfinished(dir)? {
         Some(results) => results,
         None => {
@@ -299,15 +402,22 @@ fn list() -> anyhow::Result<ExitCode> {
         println!("  {:10}{}", kind.name(), kind.about());
     }
     println!("\nPlans");
-    let mut plans: Vec<PathBuf> = std::fs::read_dir("plans")
-        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-        .unwrap_or_default();
-    plans.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    let mut plans: Vec<PathBuf> = ["plans", "plans/studies"]
+        .into_iter()
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .collect();
     plans.sort();
     let width = plans.iter().map(|path| path.as_os_str().len()).max().unwrap_or(0) + 1;
     for path in &plans {
-        match Plan::read(path) {
-            Ok(plan) => println!("  {:width$}{}", path.display().to_string(), plan.question),
+        let question = if Study::is_one(path) {
+            Study::read(path).map(|study| study.question)
+        } else {
+            Plan::read(path).map(|plan| plan.question)
+        };
+        match question {
+            Ok(question) => println!("  {:width$}{question}", path.display().to_string()),
             Err(error) => println!("  {error}"),
         }
     }

@@ -20,6 +20,7 @@ pub mod run;
 pub mod scratch;
 pub mod service;
 pub mod stack;
+pub mod study;
 mod testbed;
 pub mod workload;
 

@@ -7,6 +7,7 @@ pub mod cost;
 pub mod crossover;
 pub mod fit;
 pub mod limits;
+pub mod measured;
 pub mod models;
 pub mod outliers;
 pub mod portable;

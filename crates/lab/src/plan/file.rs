@@ -8,7 +8,9 @@ use std::str::FromStr;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::braces;
 use super::hosts::SshHosts;
+use super::scale::{Scales, Smaller};
 use super::testbed::TestbedFile;
 use super::{AS_IT_IS, Family, LinkBackend, Offload, Plan, PlannedStack};
 use crate::analysis::stop::{self, Until};
@@ -23,13 +25,13 @@ pub(super) fn read(text: &str, name: &str) -> Result<Plan, String> {
         let line = error.span().map_or(1, |span| line_of(text, &span));
         format!("{line}: {}", error.message().trim())
     })?;
-    file.into_plan(name)
-        .map_err(|At { span, message }| format!("{}: {message}", line_of(text, &span)))
+    file.into_plan(name).map_err(|error| error.in_text(text))
 }
 
+/// A plan, and a part of a study, as TOML has it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct PlanFile {
+pub(crate) struct PlanFile {
     name: Option<Spanned<String>>,
     question: Option<String>,
     stacks: Spanned<Vec<Spanned<String>>>,
@@ -52,6 +54,10 @@ struct PlanFile {
     seed: Option<u64>,
     testbed: Option<Spanned<TestbedFile>>,
     workload: Spanned<Vec<WorkloadFile>>,
+    #[serde(default)]
+    quick: Smaller,
+    #[serde(default)]
+    cut: Smaller,
 }
 
 #[derive(Debug, Deserialize)]
@@ -70,12 +76,20 @@ struct WorkloadFile {
 }
 
 /// A message and the place in the plan that it is about.
-pub(super) struct At {
-    pub(super) span: Range<usize>,
-    pub(super) message: String,
+#[derive(Debug)]
+pub(crate) struct At {
+    pub(crate) span: Range<usize>,
+    pub(crate) message: String,
 }
 
-pub(super) fn at<T>(spanned: &Spanned<T>, message: impl Into<String>) -> At {
+impl At {
+    /// `LINE: sentence`.
+    pub(crate) fn in_text(self, text: &str) -> String {
+        format!("{}: {}", line_of(text, &self.span), self.message)
+    }
+}
+
+pub(crate) fn at<T>(spanned: &Spanned<T>, message: impl Into<String>) -> At {
     At { span: spanned.span(), message: message.into() }
 }
 
@@ -89,7 +103,9 @@ const DATAGRAMS: std::ops::RangeInclusive<u64> = 16..=16_000;
 pub(super) const NO_BASELINE: &str = "none";
 
 impl PlanFile {
-    fn into_plan(self, name: &str) -> Result<Plan, At> {
+    /// The plan; `name` is its name where it says none.
+    pub(crate) fn into_plan(mut self, name: &str) -> Result<Plan, At> {
+        self.write_out_braces()?;
         let stacks = self.stacks()?;
         let workloads = self
             .workload
@@ -165,7 +181,27 @@ impl PlanFile {
             count_packets: self.count_packets.unwrap_or(true),
             seed: self.seed.unwrap_or_else(rand::random),
             seed_is_random: self.seed.is_none(),
+            scales: Scales { quick: self.quick, cut: self.cut },
         })
+    }
+
+    fn write_out_braces(&mut self) -> Result<(), At> {
+        *self.stacks.get_mut() = written_out(self.stacks.get_ref())?;
+        let mut baselines = BTreeMap::new();
+        for (stack, baseline) in &self.baselines {
+            let (stacks, of) = (each(stack)?, each(baseline)?);
+            if of.len() != 1 && of.len() != stacks.len() {
+                let message =
+                    "a list of baselines is as long as that of what is compared with them";
+                return Err(at(baseline, message));
+            }
+            baselines.extend(stacks.into_iter().zip(of.into_iter().cycle()));
+        }
+        self.baselines = baselines;
+        for workload in self.workload.get_mut() {
+            workload.stacks = workload.stacks.as_deref().map(written_out).transpose()?;
+        }
+        Ok(())
     }
 
     /// The two machines of a plan that names some.
@@ -438,6 +474,16 @@ impl WorkloadFile {
     }
 }
 
+fn written_out(texts: &[Spanned<String>]) -> Result<Vec<Spanned<String>>, At> {
+    let all = texts.iter().map(each).collect::<Result<Vec<_>, At>>()?;
+    Ok(all.into_iter().flatten().collect())
+}
+
+fn each(text: &Spanned<String>) -> Result<Vec<Spanned<String>>, At> {
+    let all = braces::expand(text.get_ref()).map_err(|message| at(text, message))?;
+    Ok(all.into_iter().map(|one| Spanned::new(text.span(), one)).collect())
+}
+
 /// A word that can stand in a path or a command line.
 fn plain(word: Option<&Spanned<String>>) -> Result<Option<String>, At> {
     let Some(word) = word else { return Ok(None) };
@@ -481,6 +527,6 @@ fn first_download(workloads: &[Workload]) -> Vec<u64> {
     download.map_or(vec![4 << 20], |workload| workload.sizes.clone())
 }
 
-fn line_of(text: &str, span: &Range<usize>) -> usize {
+pub(crate) fn line_of(text: &str, span: &Range<usize>) -> usize {
     text.as_bytes()[..span.start.min(text.len())].iter().filter(|&&byte| byte == b'\n').count() + 1
 }

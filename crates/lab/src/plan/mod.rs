@@ -1,9 +1,11 @@
 //! What to measure: stacks × workloads × repetitions on a link, read from TOML
 //! or from the command line. A plan that exists can be run.
 
+mod braces;
 mod file;
 mod hosts;
 mod record;
+mod scale;
 mod testbed;
 
 use std::path::Path;
@@ -17,7 +19,10 @@ use crate::parts::Parts;
 use crate::stack::Stack;
 use crate::workload::{Kind, Workload};
 
+pub(crate) use braces::expand;
+pub(crate) use file::{At, PlanFile, at, line_of};
 pub use hosts::SshHosts;
+pub use scale::{Scale, Scales};
 
 /// Everything a run needs to know.
 #[derive(Debug, Clone)]
@@ -60,6 +65,8 @@ pub struct Plan {
     pub seed: u64,
     /// Nobody asked for this seed.
     pub seed_is_random: bool,
+    /// In what the plan is smaller at smaller scales.
+    pub scales: Scales,
 }
 
 /// In place of a congestion control: whatever the hosts have.
@@ -231,17 +238,24 @@ impl Plan {
     /// # Errors
     /// [`Error::Plan`] where nothing is left.
     pub fn keep_only(&mut self, pattern: &str) -> Result<()> {
+        self.keep_matching(&[pattern.to_owned()])
+    }
+
+    /// As [`Plan::keep_only`], of the stacks that match one of several patterns.
+    fn keep_matching(&mut self, patterns: &[String]) -> Result<()> {
+        let matches = |name: &str| patterns.iter().any(|pattern| matches_glob(pattern, name));
         let kept: Vec<String> = self
             .stacks
             .iter()
-            .filter(|planned| matches_glob(pattern, &planned.stack.name))
+            .filter(|planned| matches(&planned.stack.name))
             .flat_map(|planned| [Some(planned.stack.name.clone()), planned.baseline.clone()])
             .flatten()
             .collect();
         if kept.is_empty() {
             let names: Vec<&str> = self.stacks.iter().map(|p| p.stack.name.as_str()).collect();
             return Err(Error::Plan(format!(
-                "--only {pattern}: no stack of this plan matches; it has {}",
+                "--only {}: no stack of this plan matches; it has {}",
+                patterns.join(", "),
                 names.join(", ")
             )));
         }

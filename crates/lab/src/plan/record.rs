@@ -33,6 +33,7 @@ impl PlanRecord {
             count_packets,
             seed,
             seed_is_random: _,
+            scales: _, // a record is of what was run
         } = plan;
         Self {
             name: name.clone(),

@@ -79,7 +79,7 @@ fn fill(template: &str, values: &[(&str, &str)]) -> Result<String> {
     Ok(page)
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -20,6 +20,15 @@ impl Table {
         };
         column > 0 && self.rows.iter().any(is_figure)
     }
+
+    /// The table in Markdown.
+    pub(super) fn markdown(&self) -> String {
+        let line = |row: &[String]| format!("| {} |\n", row.join(" | "));
+        let rule = |column| if self.has_figures(column) { "---:|" } else { "---|" };
+        let rules: String = (0..self.header.len()).map(rule).collect();
+        let rows: String = self.rows.iter().map(|row| line(row)).collect();
+        format!("{}|{rules}\n{rows}", line(&self.header))
+    }
 }
 
 /// Sentences and tables, for a README or an issue.
@@ -32,14 +41,8 @@ pub fn summary(results: &Results) -> String {
         text += &format!("- {sentence}\n");
     }
     for table in tables(results) {
-        let line = |row: &[String]| format!("| {} |\n", row.join(" | "));
         text += "\n";
-        text += &line(&table.header);
-        let rule = |column| if table.has_figures(column) { "---:|" } else { "---|" };
-        text += &format!("|{}\n", (0..table.header.len()).map(rule).collect::<String>());
-        for row in &table.rows {
-            text += &line(row);
-        }
+        text += &table.markdown();
     }
     let environment = &results.environment;
     text += &format!(

@@ -6,6 +6,7 @@ mod html;
 mod links;
 pub mod markdown;
 mod models;
+pub mod study;
 pub mod terminal;
 
 use std::path::Path;

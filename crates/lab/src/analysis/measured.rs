@@ -1,0 +1,130 @@
+//! Figures of a run with their intervals: what reports of several runs are made of.
+
+use serde::{Deserialize, Serialize};
+
+use super::stats;
+use super::summary::{Clock, counted, pairs};
+use crate::results::{Results, Sample};
+
+/// A value with its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The value.
+    pub value: f64,
+    /// None of a single value, and of one that is exact.
+    pub ci95: Option<[f64; 2]>,
+}
+
+impl Estimate {
+    /// The mean; none of nothing.
+    pub fn of_mean(values: &[f64]) -> Option<Self> {
+        let mean = stats::mean(values)?;
+        let exact = values.iter().all(|value| value == &values[0]);
+        Some(Self { value: mean.mean, ci95: mean.ci95.filter(|_| !exact) })
+    }
+
+    /// The geometric mean of values above zero, whose interval lies above zero.
+    pub fn of_rates(values: impl Iterator<Item = f64>) -> Option<Self> {
+        let logs = Self::of_mean(&values.map(f64::ln).collect::<Vec<_>>())?;
+        Some(logs.map(f64::exp))
+    }
+
+    /// Value and interval through a growing function.
+    #[must_use]
+    pub fn map(self, function: impl Fn(f64) -> f64) -> Self {
+        Self { value: function(self.value), ci95: self.ci95.map(|ends| ends.map(&function)) }
+    }
+
+    /// `12.3 [11, 14]`, in the words of `format`.
+    pub fn shown(&self, format: impl Fn(f64) -> String) -> String {
+        let value = format(self.value);
+        match self.ci95 {
+            Some([lo, hi]) => format!("{value} [{}, {}]", format(lo), format(hi)),
+            None => value,
+        }
+    }
+}
+
+/// A run, asked for figures.
+#[derive(Debug, Clone, Copy)]
+pub struct Measured<'a> {
+    /// What was measured.
+    pub results: &'a Results,
+}
+
+impl<'a> Measured<'a> {
+    /// The samples of a cell on the main link that count; `size`: none where the
+    /// workload has one.
+    pub fn cell(&self, stack: &str, workload: &str, size: Option<u64>) -> Vec<&'a Sample> {
+        let link = &self.results.link.name;
+        let of_cell = |sample: &&Sample| {
+            sample.link == *link
+                && sample.stack == stack
+                && sample.workload == workload
+                && size.is_none_or(|size| sample.size_bytes == size)
+        };
+        counted(&self.results.samples.iter().filter(of_cell).collect::<Vec<_>>())
+    }
+
+    /// The mean of a value over a cell.
+    pub fn mean(
+        &self,
+        stack: &str,
+        workload: &str,
+        size: Option<u64>,
+        value: Clock,
+    ) -> Option<Estimate> {
+        let cell = self.cell(stack, workload, size);
+        Estimate::of_mean(&cell.into_iter().filter_map(value).collect::<Vec<_>>())
+    }
+
+    /// A stack's value over another's, in the same blocks.
+    pub fn ratio(
+        &self,
+        of: [&str; 2],
+        workload: &str,
+        size: Option<u64>,
+        value: Clock,
+    ) -> Option<Estimate> {
+        let [stack, base] = of.map(|stack| self.cell(stack, workload, size));
+        let more = stats::paired_overhead(&pairs(&stack, &base, value))?;
+        Some(Estimate { value: more.pct, ci95: more.ci95_pct }.map(|pct| 1.0 + pct / 100.0))
+    }
+
+    /// How many times faster a stack is than another, in the same blocks.
+    pub fn times_faster(
+        &self,
+        of: [&str; 2],
+        workload: &str,
+        size: u64,
+        clock: Clock,
+    ) -> Option<Estimate> {
+        let [stack, base] = of;
+        self.ratio([base, stack], workload, Some(size), clock)
+    }
+
+    /// What a stack takes longer than another, in the same blocks.
+    pub fn added(
+        &self,
+        of: [&str; 2],
+        workload: &str,
+        size: u64,
+        value: Clock,
+    ) -> Option<Estimate> {
+        let [stack, base] = of.map(|stack| self.cell(stack, workload, Some(size)));
+        let pairs = pairs(&stack, &base, value);
+        Estimate::of_mean(&pairs.iter().map(|(time, base)| time - base).collect::<Vec<_>>())
+    }
+
+    /// The sizes of a kind of work.
+    pub fn sizes(&self, workload: &str) -> Vec<u64> {
+        let workloads = self.results.plan.workloads.iter();
+        workloads.filter(|w| w.kind == workload).flat_map(|w| w.sizes_bytes.clone()).collect()
+    }
+
+    /// The stacks of an application.
+    pub fn stacks(&self, application: &str) -> Vec<&'a str> {
+        let names = self.results.plan.stacks.iter().map(|stack| stack.name.as_str());
+        names.filter(|name| name.split('/').next() == Some(application)).collect()
+    }
+}

@@ -1,0 +1,128 @@
+//! How large a plan is run: as it says, or smaller in the way that it says itself.
+
+use serde::Deserialize;
+
+use super::Plan;
+use crate::error::{Error, Result};
+use crate::units;
+
+/// How large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// As the plan says.
+    Full,
+    /// Good for a first look.
+    Quick,
+    /// Good for nothing but to see that it runs.
+    Cut,
+}
+
+impl Scale {
+    /// All of them, largest first.
+    pub const ALL: [Self; 3] = [Self::Full, Self::Quick, Self::Cut];
+
+    /// The name in arguments and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Quick => "quick",
+            Self::Cut => "cut",
+        }
+    }
+}
+
+/// What a plan says of itself at smaller scales.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scales {
+    pub(super) quick: Smaller,
+    pub(super) cut: Smaller,
+}
+
+/// In what a plan is smaller; nothing said: in nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Smaller {
+    /// It is left out.
+    #[serde(default)]
+    skip: bool,
+    /// Blocks, and where it has `until`, no more than that.
+    repetitions: Option<u32>,
+    /// Larger files are left out.
+    largest: Option<String>,
+    /// Stacks that match one of these, with their baselines.
+    only: Option<Vec<String>>,
+    /// Seconds of each workload that goes on for a time.
+    seconds: Option<u32>,
+    /// Files of each folder.
+    files: Option<u32>,
+    /// Whether packets are counted.
+    count_packets: Option<bool>,
+    /// Whether predictions are checked on other links.
+    check_links: Option<bool>,
+}
+
+impl Plan {
+    /// This plan, as large as `scale` is; none where it is left out there.
+    ///
+    /// # Errors
+    /// [`Error::Plan`]: what the plan says of that scale leaves nothing or cannot be.
+    pub fn at_scale(mut self, scale: Scale) -> Result<Option<Self>> {
+        let smaller = match scale {
+            Scale::Full => return Ok(Some(self)),
+            Scale::Quick => self.scales.quick.clone(),
+            Scale::Cut => self.scales.cut.clone(),
+        };
+        if smaller.skip {
+            return Ok(None);
+        }
+        self.shrink(&smaller).map_err(|error| {
+            Error::Plan(format!("the plan {} at the scale {}: {error}", self.name, scale.name()))
+        })?;
+        Ok(Some(self))
+    }
+
+    fn shrink(&mut self, smaller: &Smaller) -> Result<()> {
+        if let Some(patterns) = &smaller.only {
+            self.keep_matching(patterns)?;
+        }
+        if let Some(largest) = &smaller.largest {
+            let largest = units::parse_size(largest).map_err(Error::Plan)?;
+            self.leave_out_larger(largest)?;
+        }
+        if let Some(repetitions) = smaller.repetitions {
+            if !(2..=10_000).contains(&repetitions) {
+                return Err(Error::Plan("repetitions must be from 2 to 10000".to_owned()));
+            }
+            self.until = None;
+            self.repetitions = repetitions;
+        }
+        for workload in &mut self.workloads {
+            workload.seconds =
+                smaller.seconds.map_or(workload.seconds, |most| workload.seconds.min(most.max(1)));
+            workload.files =
+                smaller.files.map_or(workload.files, |most| workload.files.min(most.max(1)));
+        }
+        self.count_packets &= smaller.count_packets.unwrap_or(true);
+        if smaller.check_links == Some(false) {
+            self.check_links.clear();
+        }
+        Ok(())
+    }
+
+    fn leave_out_larger(&mut self, largest: u64) -> Result<()> {
+        for workload in self.workloads.iter_mut().filter(|workload| workload.kind.moves_files()) {
+            workload.sizes.retain(|&size| size <= largest);
+        }
+        self.workloads.retain(|workload| !workload.sizes.is_empty());
+        self.check_sizes.retain(|&size| size <= largest);
+        if self.workloads.is_empty() {
+            let size = units::size(largest);
+            return Err(Error::Plan(format!("no file is as small as {size}")));
+        }
+        let busy = |name: &String| self.workloads.iter().any(|work| work.stacks.contains(name));
+        let kept: Vec<String> =
+            self.stacks.iter().map(|planned| planned.stack.name.clone()).filter(busy).collect();
+        self.keep(&kept);
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! One page over several studies: from question to answer in each.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::page::{around, both, notices};
+use super::{JSON, chart, read};
+use crate::error::{Doing, Error, Result};
+use crate::report::html::escaped;
+use crate::study::results::StudyResults;
+
+/// Writes `index.html` into `folder`, over the studies in its folders, in the order of
+/// their names; returns how many.
+///
+/// # Errors
+/// There is none, one cannot be read, or the page cannot be written.
+pub fn write(folder: &Path) -> Result<usize> {
+    let doing = || format!("look for studies in {}", folder.display());
+    let mut studies: Vec<(String, StudyResults)> = Vec::new();
+    for entry in std::fs::read_dir(folder).doing(doing)? {
+        let entry = entry.doing(doing)?;
+        if entry.path().join(JSON).is_file() {
+            studies.push((entry.file_name().to_string_lossy().into_owned(), read(&entry.path())?));
+        }
+    }
+    studies.sort_by(|(a, _), (b, _)| a.cmp(b));
+    if studies.is_empty() {
+        return Err(Error::Plan(format!(
+            "no folder in {} has a {JSON}: run a study with `headroom lab run plans/studies/NAME.toml --out {}/NAME`",
+            folder.display(),
+            folder.display()
+        )));
+    }
+    let path = folder.join("index.html");
+    std::fs::write(&path, page(&studies)).doing(|| format!("write {}", path.display()))?;
+    Ok(studies.len())
+}
+
+fn page(studies: &[(String, StudyResults)]) -> String {
+    let title = "What does securing a transfer cost? The studies, run again";
+    let mut body = String::from(
+        "<header class=\"page\"><p class=\"eyebrow\">Headroom · studies</p></header>\n<main>\n",
+    );
+    let _ = writeln!(
+        body,
+        "<h1>{title}</h1>\n<p class=\"lead\">Papers asked; this machine was measured. Each question leads to the paper's answer, to ours, and to every figure behind it.</p>\n<ul>"
+    );
+    for (folder, study) in studies {
+        let _ = writeln!(
+            body,
+            "<li><a href=\"#{0}\">{1}</a></li>",
+            escaped(folder),
+            escaped(&study.question)
+        );
+    }
+    body += "</ul>\n";
+    for (folder, study) in studies {
+        let _ = writeln!(
+            body,
+            "<section class=\"study\" id=\"{0}\">\n<h2><a href=\"{0}/report.html\">{1}</a></h2>\n<p class=\"lead\">{2}</p>\n{3}{4}",
+            escaped(folder),
+            escaped(&study.question),
+            escaped(&study.paper),
+            notices(study),
+            both(study)
+        );
+        let drawn = study.sections.iter().find_map(|s| Some((s, chart::inline(s)?)));
+        if let Some((section, picture)) = drawn {
+            let _ = writeln!(
+                body,
+                "<figure>{picture}<figcaption class=\"notes\"><a href=\"{}/report.html#{}\">{}</a></figcaption></figure>",
+                escaped(folder),
+                escaped(&section.id),
+                escaped(&section.title)
+            );
+        }
+        body += "<ul class=\"notes\">";
+        for section in &study.sections {
+            let _ = write!(
+                body,
+                "<li><a href=\"{}/report.html#{}\">{}</a>{}</li>",
+                escaped(folder),
+                escaped(&section.id),
+                escaped(&section.title),
+                section
+                    .compared
+                    .as_ref()
+                    .map_or_else(String::new, |said| format!(" – {}", escaped(said)))
+            );
+        }
+        let _ = writeln!(
+            body,
+            "</ul>\n<p class=\"go\"><a href=\"{}/report.html\">The whole report</a></p>\n</section>",
+            escaped(folder)
+        );
+    }
+    body += "</main>\n";
+    around(title, &body)
+}

@@ -1,0 +1,118 @@
+//! What a study leaves for people and programs.
+
+mod chart;
+mod index;
+mod markdown;
+mod page;
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::terminal::wrapped;
+use crate::error::{Doing, Error, Result};
+use crate::study::results::{SCHEMA, StudyResults, Value};
+use crate::units;
+
+pub use index::write as write_index;
+
+/// The file in a study's folder that the others are made of.
+pub const JSON: &str = "study.json";
+
+/// Writes `study.json` and what is made of it into `folder`.
+///
+/// # Errors
+/// What could not be written.
+pub fn write(folder: &Path, study: &StudyResults) -> Result<()> {
+    let json = serde_json::to_string_pretty(study).doing(|| format!("write {JSON}"))?;
+    let mut files = vec![
+        (JSON.to_owned(), json),
+        ("study.csv".to_owned(), csv(study)),
+        ("study.md".to_owned(), markdown::summary(study)),
+        ("report.html".to_owned(), page::page(study)),
+    ];
+    let drawn = study
+        .sections
+        .iter()
+        .filter_map(|section| Some((format!("{}.svg", section.id), chart::alone(section)?)));
+    files.extend(drawn);
+    for (name, content) in files {
+        let path = folder.join(name);
+        std::fs::write(&path, content).doing(|| format!("write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Reads the `study.json` of a folder.
+///
+/// # Errors
+/// It is not there, not JSON, or of another schema.
+pub fn read(folder: &Path) -> Result<StudyResults> {
+    let path = folder.join(JSON);
+    let text = std::fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
+    let told = |why: String| Error::Plan(format!("{}: {why}", path.display()));
+    let study: StudyResults =
+        serde_json::from_str(&text).map_err(|error| told(error.to_string()))?;
+    if study.schema != SCHEMA {
+        return Err(told(format!("it has schema {}, this program reads {SCHEMA}", study.schema)));
+    }
+    Ok(study)
+}
+
+/// The answer, and how ours compares section by section, for a terminal.
+pub fn terminal(study: &StudyResults, width: usize) -> String {
+    let mut text = wrapped(&study.question, width);
+    text += &wrapped(&format!("The paper: {}", study.says), width);
+    text += &wrapped(&format!("Measured again: {}", study.answer), width);
+    for section in &study.sections {
+        if let Some(compared) = &section.compared {
+            text += "\n";
+            text += &wrapped(&format!("{}. {compared}", section.title), width);
+        }
+    }
+    for part in study.parts.iter().filter_map(|part| part.incomplete.as_ref()) {
+        text += &wrapped(part, width);
+    }
+    text
+}
+
+/// Whether there are folders of studies in `folder`.
+pub fn has_studies(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.path().join(JSON).is_file())
+}
+
+/// One line for each figure.
+fn csv(study: &StudyResults) -> String {
+    let mut text = "section,row,column,unit,published,measured,ci95_low,ci95_high\n".to_owned();
+    let quoted = |field: &str| format!("\"{}\"", field.replace('"', "\"\""));
+    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    for section in &study.sections {
+        for row in &section.rows {
+            for (column, value) in section.columns.iter().zip(&row.values) {
+                let ends = value.measured.and_then(|measured| measured.ci95);
+                let fields = [
+                    section.id.clone(),
+                    quoted(&row.label),
+                    quoted(&column.title),
+                    quoted(&column.unit),
+                    number(value.published),
+                    number(value.measured.map(|measured| measured.value)),
+                    number(ends.map(|[lo, _]| lo)),
+                    number(ends.map(|[_, hi]| hi)),
+                ];
+                let _ = writeln!(text, "{}", fields.join(","));
+            }
+        }
+    }
+    text
+}
+
+/// Ours as it stands in a table.
+fn measured(value: &Value) -> String {
+    value.measured.map_or_else(|| "–".to_owned(), |measured| measured.shown(units::three))
+}
+
+/// The paper's, as it printed it.
+fn published(value: &Value) -> String {
+    value.published.map_or_else(|| "–".to_owned(), |published| published.to_string())
+}

@@ -1,0 +1,189 @@
+//! A study's report: one page that needs no network and no script.
+
+use std::fmt::Write as _;
+
+use super::{chart, measured, published};
+use crate::report::html::escaped;
+use crate::study::results::{PartResults, SectionResults, StudyResults};
+
+/// The style of all pages, and what those of studies have more.
+const STYLE: &str = concat!(include_str!("../page/report.css"), include_str!("study.css"));
+
+/// A whole page around `body`.
+pub(super) fn around(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{} · Headroom</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
+        escaped(title)
+    )
+}
+
+pub(super) fn page(study: &StudyResults) -> String {
+    let mut body = format!(
+        "<header class=\"page\"><p class=\"eyebrow\">Headroom · a study, run again · {}</p><nav>",
+        escaped(&study.paper)
+    );
+    for section in &study.sections {
+        let short = section.title.split(':').next().unwrap_or(&section.title);
+        let _ = write!(body, "<a href=\"#{}\">{}</a>", escaped(&section.id), escaped(short));
+    }
+    let _ = write!(
+        body,
+        "<a href=\"#differs\">Set-up</a></nav></header>\n<main>\n<h1>{}</h1>\n{}{}",
+        escaped(&study.question),
+        notices(study),
+        both(study)
+    );
+    for one in &study.sections {
+        section(&mut body, one);
+    }
+    setup(&mut body, study);
+    body += "</main>\n";
+    around(&study.question, &body)
+}
+
+/// The paper's answer beside ours.
+pub(super) fn both(study: &StudyResults) -> String {
+    format!(
+        "<div class=\"both\"><div><h3>The paper</h3><p>{}</p></div>\
+         <div><h3>Measured again</h3><p>{}</p></div></div>\n",
+        escaped(&study.says),
+        escaped(&study.answer)
+    )
+}
+
+/// What the reader should know before all else.
+pub(super) fn notices(study: &StudyResults) -> String {
+    let mut text = String::new();
+    let mut notice = |sentence: &str| {
+        let _ = writeln!(text, "<p class=\"notice\" role=\"alert\">{}</p>", escaped(sentence));
+    };
+    match study.scale.as_str() {
+        "full" => {}
+        "cut" => notice("This run shows that the study runs. Its figures say nothing."),
+        scale => notice(&format!(
+            "This is a run at the scale {scale}: fewer and smaller samples than the paper's. The full one takes hours."
+        )),
+    }
+    for part in &study.parts {
+        if let Some(why) = &part.incomplete {
+            notice(&format!("{}: {why}", part.name));
+        }
+    }
+    text
+}
+
+fn section(body: &mut String, section: &SectionResults) {
+    let _ = write!(
+        body,
+        "<section id=\"{}\">\n<h2>{}</h2>\n",
+        escaped(&section.id),
+        escaped(&section.title)
+    );
+    if let Some(paper) = &section.paper {
+        let _ = writeln!(body, "<p class=\"lead\">The paper: {}</p>", escaped(paper));
+    }
+    if let Some(compared) = &section.compared {
+        let _ = writeln!(body, "<p><strong>{}</strong></p>", escaped(compared));
+    }
+    if let Some(picture) = chart::inline(section) {
+        let _ = writeln!(body, "<figure>{picture}</figure>");
+    }
+    table(body, section);
+    for (what, text) in [("Checked", &section.note), ("Why", &section.because)] {
+        if let Some(text) = text {
+            let _ = writeln!(body, "<p class=\"aside\"><b>{what}.</b> {}</p>", escaped(text));
+        }
+    }
+    *body += "</section>\n";
+}
+
+fn table(body: &mut String, section: &SectionResults) {
+    let unit = |unit: &str| {
+        if unit.is_empty() { String::new() } else { format!("<small>{}</small>", escaped(unit)) }
+    };
+    *body += "<div class=\"scroll\"><table><thead><tr><th rowspan=\"2\"></th>";
+    for column in &section.columns {
+        let (span, title) =
+            (if column.published { " colspan=\"2\"" } else { " rowspan=\"2\"" }, &column.title);
+        let _ = write!(
+            body,
+            "<th scope=\"col\"{span} class=\"group\">{}{}</th>",
+            escaped(title),
+            unit(&column.unit)
+        );
+    }
+    *body += "</tr><tr>";
+    for _ in section.columns.iter().filter(|column| column.published) {
+        *body += "<th scope=\"col\">paper</th><th scope=\"col\">measured</th>";
+    }
+    *body += "</tr></thead><tbody>\n";
+    for row in &section.rows {
+        let _ = write!(body, "<tr><th scope=\"row\">{}</th>", escaped(&row.label));
+        for (column, value) in section.columns.iter().zip(&row.values) {
+            if column.published {
+                let _ = write!(body, "<td class=\"printed\">{}</td>", published(value));
+            }
+            let text = measured(value);
+            let (figure, interval) = match text.split_once(" [") {
+                Some((figure, interval)) => (figure, format!("<small>[{interval}</small>")),
+                None => (text.as_str(), String::new()),
+            };
+            let _ = write!(body, "<td>{figure}{interval}</td>");
+        }
+        *body += "</tr>\n";
+    }
+    *body += "</tbody></table></div>\n";
+}
+
+fn setup(body: &mut String, study: &StudyResults) {
+    *body += "<section id=\"differs\">\n<h2>How the set-up differs from the original</h2>\n<ul>";
+    for difference in &study.differs {
+        let _ = write!(body, "<li>{}</li>", escaped(difference));
+    }
+    *body += "</ul>\n<h3>What was measured</h3>\n<div class=\"scroll\"><table><thead><tr><th>part</th><th \
+              class=\"text\">question</th><th class=\"text\">link</th><th>family</th><th>samples</th><th>failed</th>\
+              <th class=\"text\">from, to</th></tr></thead><tbody>\n";
+    for part in &study.parts {
+        let _ = writeln!(
+            body,
+            "<tr><th scope=\"row\"><a href=\"{0}/report.html\">{1}</a></th><td class=\"text\">{2}</td><td class=\"text\">\
+             {3}</td><td>{4}</td><td>{5}</td><td>{6}</td><td class=\"text\">{7}<small>{8}</small></td></tr>",
+            escaped(&part.folder),
+            escaped(&part.name),
+            escaped(&part.question),
+            escaped(&part.link),
+            escaped(&part.family),
+            part.samples,
+            part.failed,
+            escaped(&part.started),
+            escaped(&part.finished)
+        );
+    }
+    *body += "</tbody></table></div>\n";
+    if let Some(PartResults { cpu, cores, kernel, .. }) = study.parts.first() {
+        let _ = writeln!(
+            body,
+            "<p class=\"notes\">{}, {cores} cores for both ends and what is between; Linux {}. Brackets are 95 % \
+             intervals; overheads are taken within blocks in which all stacks ran one after the other in random \
+             order.</p>",
+            escaped(cpu),
+            escaped(kernel)
+        );
+    }
+    let warned = study.parts.iter().filter(|part| !part.warnings.is_empty());
+    for part in warned {
+        let _ = write!(
+            body,
+            "<details><summary>{}: {} warnings</summary><ul class=\"notes\">",
+            escaped(&part.name),
+            part.warnings.len()
+        );
+        for warning in &part.warnings {
+            let _ = write!(body, "<li>{}</li>", escaped(warning));
+        }
+        *body += "</ul></details>\n";
+    }
+    *body += "</section>\n";
+}

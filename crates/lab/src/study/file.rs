@@ -1,0 +1,306 @@
+//! A study as it is written in TOML, checked on the way to a [`Study`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::kept::Source;
+use super::measure::{self, Form};
+use super::section::{CellTemplate, Chart, Column, Section};
+use super::template::{self, Row};
+use super::{Study, published};
+use crate::plan::{At, Plan, PlanFile, at, expand, line_of};
+
+/// Reads a study; an error is `LINE: sentence`.
+pub(super) fn read(text: &str, name: &str, tables: &Path) -> Result<Study, String> {
+    let file: StudyFile = toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line_of(text, &span));
+        format!("{line}: {}", error.message().trim())
+    })?;
+    let study = file.into_study(name, tables).map_err(|error| error.in_text(text))?;
+    let tables = study.source.tables;
+    Ok(Study { source: Source { text: text.to_owned(), tables }, ..study })
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct StudyFile {
+    question: String,
+    paper: String,
+    says: String,
+    answer: Spanned<String>,
+    #[serde(default)]
+    differs: Vec<String>,
+    part: Spanned<Vec<Spanned<PlanFile>>>,
+    #[serde(default)]
+    section: Vec<Spanned<SectionFile>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct SectionFile {
+    id: String,
+    title: String,
+    paper: Option<String>,
+    note: Option<String>,
+    because: Option<String>,
+    /// A table that the paper printed, whose rows are the section's.
+    published: Option<Spanned<String>>,
+    /// Only its rows with these values.
+    #[serde(default, rename = "where")]
+    filter: BTreeMap<String, String>,
+    /// Rows without such a table; each is `{row}`.
+    #[serde(default)]
+    rows: Vec<Spanned<String>>,
+    /// The label of a row.
+    row: Option<Spanned<String>>,
+    chart: Option<Chart>,
+    column: Vec<Spanned<ColumnFile>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct ColumnFile {
+    id: String,
+    title: String,
+    published: Option<String>,
+    part: Option<String>,
+    stack: String,
+    workload: String,
+    size: Option<String>,
+    measure: String,
+    #[serde(default = "as_it_is")]
+    form: Form,
+    against: Option<String>,
+    #[serde(default)]
+    names: BTreeMap<String, String>,
+}
+
+fn as_it_is() -> Form {
+    Form::Value
+}
+
+impl StudyFile {
+    fn into_study(self, name: &str, tables: &Path) -> Result<Study, At> {
+        let span = self.part.span();
+        let mut parts: Vec<Plan> = Vec::new();
+        for (number, part) in self.part.into_inner().into_iter().enumerate() {
+            let span = part.span();
+            let plan = part.into_inner().into_plan(&format!("part-{}", number + 1))?;
+            if parts.iter().any(|other| other.name == plan.name) {
+                return Err(At { span, message: format!("two parts are called `{}`", plan.name) });
+            }
+            parts.push(plan);
+        }
+        if parts.is_empty() {
+            return Err(At { span, message: "the study has no [[part]]".to_owned() });
+        }
+        let (mut sections, mut source) = (Vec::<Section>::new(), Source::default());
+        for file in self.section {
+            let span = file.span();
+            let told = |message: String| At { span: span.clone(), message };
+            let file = file.into_inner();
+            if let Some(table) = &file.published {
+                let text =
+                    published::text(tables, table.get_ref()).map_err(|why| at(table, why))?;
+                if source.tables.iter().all(|(name, _)| name != table.get_ref()) {
+                    source.tables.push((table.get_ref().clone(), text));
+                }
+            }
+            let section = file.into_section(&parts, &source.tables, &told)?;
+            section.check(&parts).map_err(&told)?;
+            if sections.iter().any(|other| other.id == section.id) {
+                return Err(told(format!("two sections are called `{}`", section.id)));
+            }
+            sections.push(section);
+        }
+        let known = |reference: &str| {
+            let found = find(&sections, reference).map(|_| String::new());
+            found.ok_or_else(|| format!("there is no `{reference}`: write section/column/row"))
+        };
+        template::fill_with(self.answer.get_ref(), known)
+            .map_err(|message| at(&self.answer, message))?;
+        Ok(Study {
+            name: name.to_owned(),
+            question: self.question,
+            paper: self.paper,
+            says: self.says,
+            answer: self.answer.into_inner(),
+            differs: self.differs,
+            parts,
+            sections,
+            source,
+        })
+    }
+}
+
+/// Section, column and row of a reference.
+pub(super) fn find(sections: &[Section], reference: &str) -> Option<(usize, usize, usize)> {
+    let mut names = reference.splitn(3, '/');
+    let (section, column, label) = (names.next()?, names.next()?, names.next()?);
+    let at = sections.iter().position(|known| known.id == section)?;
+    let column = sections[at].columns.iter().position(|known| known.id == column)?;
+    let row = sections[at].rows.iter().position(|(known, _)| known == label)?;
+    Some((at, column, row))
+}
+
+impl SectionFile {
+    fn into_section(
+        self,
+        parts: &[Plan],
+        tables: &[(String, String)],
+        told: &dyn Fn(String) -> At,
+    ) -> Result<Section, At> {
+        let rows = self.rows_of(tables, told)?;
+        let columns = self.column.into_iter().map(|column| {
+            let span = column.span();
+            let told = |message: String| At { span: span.clone(), message };
+            column.into_inner().into_column(parts, &told)
+        });
+        Ok(Section {
+            rows,
+            columns: columns.collect::<Result<_, At>>()?,
+            id: self.id,
+            title: self.title,
+            paper: self.paper,
+            note: self.note,
+            because: self.because,
+            chart: self.chart,
+        })
+    }
+
+    fn rows_of(
+        &self,
+        tables: &[(String, String)],
+        told: &dyn Fn(String) -> At,
+    ) -> Result<Vec<(String, Row)>, At> {
+        let rows: Vec<Row> = match &self.published {
+            Some(name) if self.rows.is_empty() => {
+                let text = tables.iter().find(|(known, _)| known == name.get_ref());
+                let text = text.map_or("", |(_, text)| text.as_str());
+                let all = published::parse(text)
+                    .map_err(|why| at(name, format!("the table {}: {why}", name.get_ref())))?;
+                let wanted = |row: &Row| {
+                    self.filter.iter().all(|(name, value)| row.get(name) == Some(value))
+                };
+                all.into_iter().filter(wanted).collect()
+            }
+            Some(name) => {
+                return Err(at(name, "rows are those of the published table or `rows`, not both"));
+            }
+            None => {
+                let mut rows = Vec::new();
+                for text in &self.rows {
+                    let all = expand(text.get_ref()).map_err(|why| at(text, why))?;
+                    let row = |value: String| Row::from([("row".to_owned(), value)]);
+                    rows.extend(all.into_iter().map(row));
+                }
+                rows
+            }
+        };
+        if rows.is_empty() {
+            return Err(told("the section has no row".to_owned()));
+        }
+        let label = self.row.as_ref().map_or("{row}", |label| label.get_ref());
+        rows.into_iter().map(|row| Ok((template::fill(label, &row).map_err(told)?, row))).collect()
+    }
+}
+
+impl ColumnFile {
+    fn into_column(self, parts: &[Plan], told: &dyn Fn(String) -> At) -> Result<Column, At> {
+        let measure = measure::find(&self.measure).map_err(told)?;
+        let part = match (self.part, parts) {
+            (Some(part), _) => part,
+            (None, [only]) => only.name.clone(),
+            (None, _) => return Err(told("say which `part` the column is of".to_owned())),
+        };
+        let cell = CellTemplate {
+            part,
+            stack: self.stack,
+            workload: self.workload,
+            size: self.size,
+            against: self.against,
+            names: self.names,
+        };
+        let Self { id, title, published, form, .. } = self;
+        Ok(Column { id, title, published, measure, form, cell })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STUDY: &str = r#"
+question = "What does FTPS cost?"
+paper = "Nobody: Nothing"
+says = "much"
+answer = "It costs {times/ftps/1 KiB}."
+[[part]]
+name = "lan"
+stacks = ["ftp", "ftps"]
+[[part.workload]]
+kind = "download"
+sizes = ["1KiB", "10KiB"]
+[part.quick]
+largest = "1KiB"
+[part.cut]
+skip = true
+[[section]]
+id = "times"
+title = "Table 1"
+published = "times.csv"
+row = "{size_kib} KiB"
+chart = { x = "{size_kib}KiB", x-title = "size", y-title = "s", log-x = true }
+[[section.column]]
+id = "ftps"
+title = "FTPS"
+published = "ftps_s"
+stack = "ftps"
+workload = "download"
+size = "{size_kib}KiB"
+measure = "transfer"
+form = "overhead-pct"
+"#;
+
+    fn folder() -> std::path::PathBuf {
+        let folder = std::env::temp_dir().join(format!("study-file-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join("times.csv"), "size_kib,ftps_s\n1,0.1\n10,0.2\n")
+            .expect("a table");
+        folder
+    }
+
+    #[test]
+    fn a_study_is_parts_and_sections_that_refer_to_them() {
+        let study = read(STUDY, "s", &folder()).expect("a good study");
+        assert_eq!((study.parts.len(), study.sections[0].rows.len()), (1, 2));
+        assert_eq!(find(&study.sections, "times/ftps/10 KiB"), Some((0, 0, 1)));
+        let quick = study.clone().at_scale(crate::plan::Scale::Quick).expect("a part is left");
+        assert_eq!(quick.parts[0].workloads[0].sizes, [1024]);
+        assert!(study.at_scale(crate::plan::Scale::Cut).is_err(), "no part is left");
+    }
+
+    #[test]
+    fn what_refers_to_nothing_is_refused_with_its_line() {
+        let folder = folder();
+        for (from, to, why) in [
+            ("times.csv", "none.csv", "19: the table"),
+            ("\"times.csv\"", "\"../times.csv\"", "19: `../times.csv` is not the name"),
+            ("\"ftps_s\"", "\"ftps_ms\"", "the published table has no column `ftps_ms`"),
+            ("{size_kib} KiB", "{size} KiB", "there is no `size` in a row"),
+            ("stack = \"ftps\"", "stack = \"sftp\"", "the part `lan` has no stack `sftp`"),
+            ("size = \"{size_kib}KiB\"", "size = \"7KiB\"", "has no `download` of 7 KiB of `ftps`"),
+            ("\"transfer\"", "\"time\"", "there is no measure `time`"),
+            ("times/ftps", "times/sftp", "5: there is no `times/sftp/1 KiB`"),
+            ("[\"ftp\", \"ftps\"]", "[\"ftp\", \"gopher\"]", "8: there is no stack `gopher`"),
+            ("largest", "largst", "unknown field `largst`"),
+        ] {
+            assert!(STUDY.contains(from), "{from}");
+            let error = read(&STUDY.replace(from, to), "s", &folder).expect_err(to);
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What a section can show of a cell: one line for each.
+
+use crate::analysis::measured::{Estimate, Measured};
+use crate::results::{LayerSetup, Model, Results, Sample};
+
+/// A quantity that runs measure.
+#[derive(Debug)]
+pub struct Measure {
+    /// The name in studies.
+    pub name: &'static str,
+    /// Its unit, as it stands in a table; empty for a number.
+    pub unit: &'static str,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// The mean over the samples of a cell; of rates as well.
+    Sample(fn(&Sample) -> Option<f64>),
+    /// Something that the whole run says of a stack and a workload.
+    Run(fn(&Results, &Cell) -> Option<Estimate>),
+}
+
+use Source::{Run, Sample as Each};
+
+/// All measures.
+pub const ALL: &[Measure] = &[
+    Measure { name: "session", unit: "s", source: Each(|s| s.session_seconds) },
+    Measure { name: "transfer", unit: "s", source: Each(|s| s.seconds) },
+    Measure { name: "mbit-per-s", unit: "Mbit/s", source: Each(|s| Some(rate_bps(s)? / 1e6)) },
+    Measure { name: "kbyte-per-s", unit: "kB/s", source: Each(|s| Some(rate_bps(s)? / 8e3)) },
+    Measure { name: "packets", unit: "", source: Each(|s| Some(s.wire?.packets as f64)) },
+    Measure { name: "octets", unit: "B", source: Each(|s| Some(s.wire?.bytes as f64)) },
+    Measure { name: "handshakes", unit: "", source: Each(|s| Some(s.wire?.handshakes.into())) },
+    Measure { name: "cpu-s-per-gb", unit: "s/GB", source: Each(cpu_s_per_gb) },
+    Measure { name: "setup", unit: "s", source: Run(|r, c| mean(&setup(r, c)?.seconds)) },
+    Measure { name: "setup-packets", unit: "", source: Run(|r, c| exact(setup(r, c)?.packets)) },
+    Measure { name: "setup-octets", unit: "B", source: Run(|r, c| exact(setup(r, c)?.bytes)) },
+    Measure { name: "model-fixed", unit: "s", source: Run(|r, c| fixed(model(r, c)?)) },
+    Measure { name: "model-per-gb", unit: "s/GB", source: Run(|r, c| per_gb(model(r, c)?)) },
+    Measure { name: "log-intercept", unit: "%", source: Run(|r, c| intercept(model(r, c)?)) },
+    Measure { name: "log-slope", unit: "%", source: Run(|r, c| slope(model(r, c)?)) },
+];
+
+/// In which form a quantity is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// As it is.
+    Value,
+    /// What it is more than another stack's, in per cent of that, block by block.
+    OverheadPct,
+    /// Per cent of another stack's.
+    PctOf,
+}
+
+/// A cell of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cell {
+    /// Name of the stack.
+    pub stack: String,
+    /// Name of the workload.
+    pub workload: String,
+    /// Octets; none: whatever the workload has, which is one size.
+    pub size_bytes: Option<u64>,
+}
+
+/// The measure of this name.
+///
+/// # Errors
+/// A sentence that lists them.
+pub fn find(name: &str) -> Result<&'static Measure, String> {
+    ALL.iter().find(|measure| measure.name == name).ok_or_else(|| {
+        let names: Vec<&str> = ALL.iter().map(|measure| measure.name).collect();
+        format!("there is no measure `{name}`; there are {}", names.join(", "))
+    })
+}
+
+impl Measure {
+    /// The unit in this form.
+    pub fn unit_as(&self, form: Form) -> &'static str {
+        if form == Form::Value { self.unit } else { "%" }
+    }
+
+    /// What a run says of a cell on its main link; `against` is the other stack of the
+    /// two forms that need one, by default the baseline. None: it was not measured.
+    pub fn of(
+        &self,
+        results: &Results,
+        cell: &Cell,
+        form: Form,
+        against: Option<&str>,
+    ) -> Option<Estimate> {
+        let run = Measured { results };
+        match (&self.source, form) {
+            (Run(value), Form::Value) => value(results, cell),
+            (Run(_), _) => None,
+            (Each(value), Form::Value) => {
+                run.mean(&cell.stack, &cell.workload, cell.size_bytes, *value)
+            }
+            (Each(value), form) => {
+                let baseline = || {
+                    let stack = results.plan.stacks.iter().find(|s| s.name == cell.stack)?;
+                    stack.baseline.as_deref()
+                };
+                let other = against.map_or_else(baseline, Some)?;
+                let stacks = [cell.stack.as_str(), other];
+                let ratio = run.ratio(stacks, &cell.workload, cell.size_bytes, *value)?;
+                let less = if form == Form::OverheadPct { 1.0 } else { 0.0 };
+                Some(ratio.map(|ratio| 100.0 * (ratio - less)))
+            }
+        }
+    }
+}
+
+fn octets(sample: &Sample) -> Option<f64> {
+    let file = sample.size_bytes as f64 * f64::from(sample.files.max(1));
+    (file > 0.0).then_some(file)
+}
+
+fn rate_bps(sample: &Sample) -> Option<f64> {
+    let seconds = sample.seconds.filter(|seconds| *seconds > 0.0)?;
+    Some(octets(sample)? * 8.0 / seconds)
+}
+
+fn cpu_s_per_gb(sample: &Sample) -> Option<f64> {
+    Some(sample.cpu_seconds?.both_sides() / octets(sample)? * 1e9)
+}
+
+fn mean(values: &[f64]) -> Option<Estimate> {
+    Estimate::of_mean(values)
+}
+
+fn exact(count: u64) -> Option<Estimate> {
+    Some(Estimate { value: count as f64, ci95: None })
+}
+
+fn setup<'a>(results: &'a Results, cell: &Cell) -> Option<&'a LayerSetup> {
+    results.layer_setups.iter().find(|setup| setup.stack == cell.stack)
+}
+
+/// The model of transfer times.
+fn model<'a>(results: &'a Results, cell: &Cell) -> Option<&'a Model> {
+    results.models.iter().find(|model| {
+        model.link == results.link.name
+            && (&model.stack, &model.workload) == (&cell.stack, &cell.workload)
+            && model.clock == "transfer"
+    })
+}
+
+fn fixed(model: &Model) -> Option<Estimate> {
+    Some(Estimate { value: model.fixed_s, ci95: model.fixed_ci95_s })
+}
+
+fn per_gb(model: &Model) -> Option<Estimate> {
+    Some(Estimate { value: model.seconds_per_gb, ci95: model.seconds_per_gb_ci95 })
+}
+
+/// At one KiB, from which the studies count.
+fn intercept(model: &Model) -> Option<Estimate> {
+    let line = model.log_line?;
+    let value = line.intercept_pct + line.slope_pct * 1024f64.ln();
+    Some(Estimate { value, ci95: None })
+}
+
+fn slope(model: &Model) -> Option<Estimate> {
+    Some(Estimate { value: model.log_line?.slope_pct, ci95: None })
+}

@@ -1,0 +1,101 @@
+//! A published study, run again: several plans, and one report that puts what the
+//! paper says beside what they measured.
+
+mod file;
+mod kept;
+pub mod measure;
+mod published;
+pub mod results;
+mod run;
+mod section;
+mod table;
+mod template;
+mod verdict;
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::parts::Parts;
+use crate::plan::{Plan, Scale};
+
+pub use kept::{keep, kept};
+pub use results::StudyResults;
+pub use run::{FOLDER_OF_PARTS, rebuild, run};
+pub use section::{Chart, Column, Section};
+
+/// A study that can be run: its parts are plans, and every section refers to what
+/// these measure.
+#[derive(Debug, Clone)]
+pub struct Study {
+    /// Short name; part of the output folder's name.
+    pub name: String,
+    /// The question, as a title.
+    pub question: String,
+    /// Authors and title of the paper.
+    pub paper: String,
+    /// What the paper answers.
+    pub says: String,
+    /// What we answer, with places for measured figures: `{section/column/row}`.
+    pub answer: String,
+    /// How the set-up differs from the original.
+    pub differs: Vec<String>,
+    /// What is measured, each under its plan's name.
+    pub parts: Vec<Plan>,
+    /// What the report shows, in order.
+    pub sections: Vec<Section>,
+    source: kept::Source,
+}
+
+impl Study {
+    /// Reads a study from a file; the tables it refers to lie in `published` beside it.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] with file and line.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Error::Plan(format!("cannot read the study {}: {error}", path.display()))
+        })?;
+        let name = path.file_stem().map_or("study".into(), |stem| stem.to_string_lossy());
+        let tables = path.parent().unwrap_or(Path::new(".")).join("published");
+        file::read(&text, &name, &tables)
+            .map_err(|error| Error::Plan(format!("{}:{error}", path.display())))
+    }
+
+    /// Whether a file is a study, and not a plan: it has parts.
+    pub fn is_one(path: &Path) -> bool {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("part"))
+    }
+
+    /// Its parts as large as `scale` is, without those that are left out there.
+    ///
+    /// # Errors
+    /// A part cannot be that small.
+    pub fn at_scale(mut self, scale: Scale) -> Result<Self> {
+        let parts = self.parts.into_iter().map(|part| part.at_scale(scale));
+        self.parts = parts.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+        if self.parts.is_empty() {
+            let sentence =
+                format!("the study {} has no part at the scale {}", self.name, scale.name());
+            return Err(Error::Plan(sentence));
+        }
+        Ok(self)
+    }
+
+    /// Leaves out of every part the stacks whose programs this machine lacks, and parts
+    /// of which nothing is left; says which.
+    pub fn leave_out_missing(&mut self, here: &Parts) -> Vec<String> {
+        let mut said = Vec::new();
+        self.parts.retain_mut(|part| match part.leave_out_missing(here) {
+            Ok(sentences) => {
+                said.extend(sentences.iter().map(|sentence| format!("{}: {sentence}", part.name)));
+                true
+            }
+            Err(error) => {
+                said.push(format!("the part {} is left out: {error}", part.name));
+                false
+            }
+        });
+        said
+    }
+}

@@ -1,0 +1,192 @@
+//! The parts of a study, one after the other, and the report of them all.
+
+use std::path::Path;
+
+use super::Study;
+use super::results::{PartResults, SCHEMA, StudyResults};
+use super::table::{self, Parts};
+use crate::error::{Doing, Error, Result};
+use crate::plan::{Plan, Scale};
+use crate::report;
+use crate::results::Results;
+use crate::run::{self, JOURNAL, Options, Progress, Resumption};
+
+/// In a study's folder: the folders of its parts.
+pub const FOLDER_OF_PARTS: &str = "parts";
+
+/// Runs what `folder` does not have yet of a study at a scale, and writes the report;
+/// also where a part was cut in the middle.
+///
+/// # Errors
+/// A part failed, was begun otherwise, or the user stopped it; what was measured stays,
+/// and the same call goes on.
+pub fn run(
+    study: &Study,
+    scale: Scale,
+    options: &Options,
+    folder: &Path,
+    changed_too: bool,
+    progress: &dyn Progress,
+) -> Result<StudyResults> {
+    let study = study.clone().at_scale(scale)?;
+    for part in &study.parts {
+        run::require(part)?;
+    }
+    let mut failed = None;
+    for (number, part) in study.parts.iter().enumerate() {
+        let told = Told { progress, part: &part.name, number: number + 1, of: study.parts.len() };
+        let home = folder.join(FOLDER_OF_PARTS).join(&part.name);
+        match one(part, options, &home, changed_too, &told) {
+            Ok(()) => {}
+            Err(Error::Interrupted) => {
+                failed = Some(Error::Interrupted);
+                break;
+            }
+            // what the other parts measure is worth having
+            Err(error) => {
+                let error = Error::Failed(format!("the part {}: {error}", part.name));
+                failed = failed.or(Some(error));
+            }
+        }
+    }
+    let written = write(&study, scale, folder);
+    match failed {
+        Some(error) => Err(error),
+        None => written,
+    }
+}
+
+/// Writes the report of what `folder` has.
+///
+/// # Errors
+/// It has no part of the study, or something cannot be written.
+pub fn rebuild(study: &Study, scale: Scale, folder: &Path) -> Result<StudyResults> {
+    write(&study.clone().at_scale(scale)?, scale, folder)
+}
+
+fn one(
+    part: &Plan,
+    options: &Options,
+    home: &Path,
+    changed_too: bool,
+    progress: &dyn Progress,
+) -> Result<()> {
+    if home.join("results.json").exists() && !home.join(JOURNAL).exists() {
+        let there = report::read(home)?;
+        let differences = there.plan.differences(part);
+        if !differences.is_empty() {
+            return Err(Error::Plan(format!(
+                "{} was measured with another plan ({}): remove that folder, or choose another for the study with --out",
+                home.display(),
+                differences.join("; ")
+            )));
+        }
+        return Ok(());
+    }
+    let outcome = if home.join(JOURNAL).exists() {
+        let how = Resumption { plan: Some(part), changed_too };
+        run::resume(home, how, options, progress)?
+    } else {
+        std::fs::create_dir_all(home).doing(|| format!("create {}", home.display()))?;
+        Some(run::run(part, options, home, progress)?)
+    };
+    match outcome.and_then(|outcome| outcome.cut) {
+        Some(cut) => Err(cut),
+        None => Ok(()),
+    }
+}
+
+fn write(study: &Study, scale: Scale, folder: &Path) -> Result<StudyResults> {
+    let mut parts = Parts::new();
+    for part in &study.parts {
+        let home = folder.join(FOLDER_OF_PARTS).join(&part.name);
+        if let Some(results) = read_part(&home)? {
+            parts.insert(part.name.clone(), results);
+        }
+    }
+    if parts.is_empty() {
+        return Err(Error::Failed(format!(
+            "{} has no part of the study {}",
+            folder.display(),
+            study.name
+        )));
+    }
+    let sections: Vec<_> =
+        study.sections.iter().map(|section| table::section(section, &parts)).collect();
+    let results = StudyResults {
+        schema: SCHEMA,
+        name: study.name.clone(),
+        question: study.question.clone(),
+        paper: study.paper.clone(),
+        says: study.says.clone(),
+        answer: table::answer(study, &sections),
+        differs: study.differs.clone(),
+        scale: scale.name().to_owned(),
+        parts: study
+            .parts
+            .iter()
+            .filter_map(|part| Some(told_of(&part.name, parts.get(&part.name)?)))
+            .collect(),
+        sections,
+    };
+    report::study::write(folder, &results)?;
+    Ok(results)
+}
+
+/// What a part has measured, complete or not; none: nothing.
+fn read_part(home: &Path) -> Result<Option<Results>> {
+    match run::unfinished(home) {
+        Ok(Some(results)) => Ok(Some(results)),
+        Ok(None) if home.join("results.json").exists() => {
+            let mut results = report::read(home)?;
+            run::reanalyse(&mut results);
+            Ok(Some(results))
+        }
+        // begun, and not one block of it done
+        Ok(None) | Err(Error::Failed(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn told_of(name: &str, results: &Results) -> PartResults {
+    let environment = &results.environment;
+    PartResults {
+        name: name.to_owned(),
+        question: results.plan.question.clone(),
+        folder: format!("{FOLDER_OF_PARTS}/{name}"),
+        link: results.link.name.clone(),
+        family: results.plan.family.clone(),
+        started: environment.started.clone(),
+        finished: environment.finished.clone(),
+        cpu: environment.cpu.clone(),
+        cores: environment.cores,
+        kernel: environment.kernel.clone(),
+        samples: results.samples.len(),
+        failed: results.samples.iter().filter(|sample| !sample.ok).count(),
+        warnings: results.warnings.clone(),
+        incomplete: results.incomplete(),
+    }
+}
+
+/// Says which part a stage is of.
+struct Told<'a> {
+    progress: &'a dyn Progress,
+    part: &'a str,
+    number: usize,
+    of: usize,
+}
+
+impl Progress for Told<'_> {
+    fn stage(&self, text: &str) {
+        let Self { part, number, of, .. } = self;
+        self.progress.stage(&format!("part {number} of {of}, {part}: {text}"));
+    }
+
+    fn expect(&self, ms: u64) {
+        self.progress.expect(ms);
+    }
+
+    fn advance(&self, ms: u64, what: &str) {
+        self.progress.advance(ms, what);
+    }
+}

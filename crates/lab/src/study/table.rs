@@ -1,0 +1,77 @@
+//! A section filled with what its parts have measured.
+
+use std::collections::BTreeMap;
+
+use super::measure::Form;
+use super::results::{ChartResults, ColumnResults, RowResults, SectionResults, Value};
+use super::section::{Column, Section};
+use super::template::{self, Row};
+use super::{Study, file, verdict};
+use crate::results::Results;
+use crate::units;
+
+/// The results of the parts that were run, by name.
+pub(super) type Parts = BTreeMap<String, Results>;
+
+pub(super) fn section(section: &Section, parts: &Parts) -> SectionResults {
+    let columns: Vec<ColumnResults> = section
+        .columns
+        .iter()
+        .map(|column| ColumnResults {
+            id: column.id.clone(),
+            title: column.title.clone(),
+            unit: column.measure.unit_as(column.form).to_owned(),
+            signed: column.form == Form::OverheadPct,
+            published: column.published.is_some(),
+        })
+        .collect();
+    let rows: Vec<RowResults> = section
+        .rows
+        .iter()
+        .map(|(label, row)| RowResults {
+            label: label.clone(),
+            x: section.chart.as_ref().and_then(|chart| chart.x_of(row).ok()),
+            values: section.columns.iter().map(|column| value(column, row, parts)).collect(),
+        })
+        .collect();
+    SectionResults {
+        id: section.id.clone(),
+        title: section.title.clone(),
+        paper: section.paper.clone(),
+        note: section.note.clone(),
+        because: section.because.clone(),
+        compared: verdict::sentence(&columns, &rows),
+        chart: section.chart.as_ref().map(ChartResults::from),
+        columns,
+        rows,
+    }
+}
+
+fn value(column: &Column, row: &Row, parts: &Parts) -> Value {
+    let printed = column.published.as_ref().and_then(|name| row.get(name));
+    let measured = || {
+        let place = column.cell.of(row).ok()?;
+        let results = parts.get(&place.part)?;
+        column.measure.of(results, &place.cell, column.form, place.against.as_deref())
+    };
+    Value { published: printed.and_then(|text| text.parse().ok()), measured: measured() }
+}
+
+/// The study's answer with our figures in it.
+pub(super) fn answer(study: &Study, sections: &[SectionResults]) -> String {
+    let shown = |reference: &str| {
+        let (section, column, row) = file::find(&study.sections, reference)
+            .ok_or_else(|| format!("there is no {reference}"))?;
+        let section = &sections[section];
+        let unit = &section.columns[column].unit;
+        let value = section.rows[row].values[column].measured;
+        Ok(value.map_or_else(
+            || "(not measured)".to_owned(),
+            |value| match unit.as_str() {
+                "" => value.shown(units::three),
+                unit => format!("{} {unit}", value.shown(units::three)),
+            },
+        ))
+    };
+    template::fill_with(&study.answer, shown).unwrap_or_else(|why| why)
+}

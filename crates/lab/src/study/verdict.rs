@@ -1,0 +1,191 @@
+//! What the paper printed beside what was measured, in a sentence.
+
+use super::results::{ColumnResults, RowResults, Value};
+use crate::analysis::measured::Estimate;
+use crate::analysis::stats::median;
+use crate::units::three;
+
+/// The sentence of a section; none where nothing is both printed and measured.
+pub(super) fn sentence(columns: &[ColumnResults], rows: &[RowResults]) -> Option<String> {
+    let of = |signed: bool| -> Vec<Both<'_>> {
+        let with = columns.iter().enumerate().filter(|(_, column)| column.signed == signed);
+        with.flat_map(|(index, column)| {
+            rows.iter().filter_map(move |row| Both::of(row, column, row.values[index]))
+        })
+        .collect()
+    };
+    let sentences: Vec<String> =
+        [quantities(&of(false)), overheads(&of(true))].into_iter().flatten().collect();
+    (!sentences.is_empty()).then(|| sentences.join(" "))
+}
+
+/// A figure that the paper has and we have.
+struct Both<'a> {
+    row: &'a RowResults,
+    column: &'a ColumnResults,
+    printed: f64,
+    ours: Estimate,
+}
+
+impl<'a> Both<'a> {
+    fn of(row: &'a RowResults, column: &'a ColumnResults, value: Value) -> Option<Self> {
+        Some(Self { row, column, printed: value.published?, ours: value.measured? })
+    }
+
+    /// `1 KiB, FTPS download: 9 %, the paper 23 %`
+    fn told(&self) -> String {
+        let unit = if self.column.unit.is_empty() {
+            String::new()
+        } else {
+            format!(" {}", self.column.unit)
+        };
+        format!(
+            "{}, {}: {}{unit}, the paper {}{unit}",
+            self.row.label,
+            self.column.title,
+            self.ours.shown(three),
+            three(self.printed)
+        )
+    }
+}
+
+fn quantities(all: &[Both<'_>]) -> Option<String> {
+    let ratio = |both: &Both<'_>| both.ours.value / both.printed;
+    let usable: Vec<&Both<'_>> =
+        all.iter().filter(|both| ratio(both).is_finite() && ratio(both) > 0.0).collect();
+    let mut ratios: Vec<f64> = usable.iter().map(|both| ratio(both)).collect();
+    ratios.sort_by(f64::total_cmp);
+    let (lo, hi, middle) = (*ratios.first()?, *ratios.last()?, median(&ratios)?);
+    let farthest = usable
+        .iter()
+        .max_by(|a, b| (ratio(a) / middle).ln().abs().total_cmp(&(ratio(b) / middle).ln().abs()))?;
+    let sentence = match ratios.len() {
+        1 => format!("Ours is {} of the printed figure.", times(middle)),
+        n => format!(
+            "Of {n} figures ours are {} to {} of the printed ones, in the middle {}.",
+            times(lo),
+            times(hi),
+            times(middle)
+        ),
+    };
+    let spread = hi / lo > 1.05 && ratios.len() > 2;
+    let mut sentence = sentence + &order(all).unwrap_or_default();
+    if spread {
+        sentence += &format!(" Farthest from that: {}.", farthest.told());
+    }
+    Some(sentence)
+}
+
+fn times(ratio: f64) -> String {
+    format!("{} ×", three(ratio))
+}
+
+/// Whether ours order rows and columns of one unit as the paper does.
+fn order(all: &[Both<'_>]) -> Option<String> {
+    let mut pairs = (0, 0);
+    for (index, a) in all.iter().enumerate() {
+        for b in &all[index + 1..] {
+            let alike = a.column.id == b.column.id || a.row.label == b.row.label;
+            if !alike || a.column.unit != b.column.unit || a.printed == b.printed {
+                continue;
+            }
+            pairs.1 += 1;
+            pairs.0 += u32::from((a.printed < b.printed) == (a.ours.value < b.ours.value));
+        }
+    }
+    let (same, pairs) = pairs;
+    match pairs {
+        0..3 => None,
+        _ if same == pairs => Some(" They are ordered alike.".to_owned()),
+        _ => Some(format!(" Of {pairs} pairs in a row or column {same} are ordered alike.")),
+    }
+}
+
+fn overheads(all: &[Both<'_>]) -> Option<String> {
+    let clear = |both: &Both<'_>| both.ours.ci95.is_none_or(|[lo, hi]| lo > 0.0 || hi < 0.0);
+    let same = all
+        .iter()
+        .filter(|both| clear(both) && both.ours.value.signum() == both.printed.signum())
+        .count();
+    let against = all
+        .iter()
+        .filter(|both| clear(both) && both.ours.value.signum() != both.printed.signum())
+        .count();
+    let unsure = all.len() - same - against;
+    let off = |both: &Both<'_>| both.ours.value - both.printed;
+    let farthest = all.iter().max_by(|a, b| off(a).abs().total_cmp(&off(b).abs()))?;
+    let mut text = match all.len() {
+        1 => String::new(),
+        n => {
+            let mut text = format!("Of {n} overheads {same} have the sign that the paper gives");
+            if against > 0 {
+                text += &format!(", {against} the other");
+            }
+            if unsure > 0 {
+                text += &format!(", {unsure} cannot be told from 0");
+            }
+            let smaller = all.iter().filter(|both| off(both) < 0.0).count();
+            text += &format!("; {smaller} are smaller here. ");
+            text
+        }
+    };
+    text += if all.len() == 1 { "" } else { "Farthest apart: " };
+    Some(text + &farthest.told() + ".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(signed: bool) -> ColumnResults {
+        let unit = if signed { "%" } else { "s" }.to_owned();
+        ColumnResults { id: "a".into(), title: "A".into(), unit, signed, published: true }
+    }
+
+    fn rows(values: &[(f64, f64, f64)]) -> Vec<RowResults> {
+        let row = |(index, &(printed, value, half)): (usize, &(f64, f64, f64))| RowResults {
+            label: format!("r{index}"),
+            x: None,
+            values: vec![Value {
+                published: Some(printed),
+                measured: Some(Estimate { value, ci95: Some([value - half, value + half]) }),
+            }],
+        };
+        values.iter().enumerate().map(row).collect()
+    }
+
+    #[test]
+    fn quantities_are_compared_by_ratio_and_order() {
+        let said =
+            sentence(&[column(false)], &rows(&[(1.0, 0.5, 0.1), (2.0, 1.0, 0.1), (3.0, 0.6, 0.1)]));
+        assert_eq!(
+            said.as_deref(),
+            Some(
+                "Of 3 figures ours are 0.2 × to 0.5 × of the printed ones, in the middle 0.5 ×. Of 3 pairs in a row \
+                 or column 2 are ordered alike. Farthest from that: r2, A: 0.6 [0.5, 0.7] s, the paper 3 s."
+            )
+        );
+    }
+
+    #[test]
+    fn overheads_are_compared_by_sign_and_difference() {
+        let said = sentence(
+            &[column(true)],
+            &rows(&[(10.0, 5.0, 1.0), (4.0, -2.0, 1.0), (3.0, 1.0, 2.0)]),
+        );
+        assert_eq!(
+            said.as_deref(),
+            Some(
+                "Of 3 overheads 1 have the sign that the paper gives, 1 the other, 1 cannot be told from 0; 3 are \
+                 smaller here. Farthest apart: r1, A: -2 [-3, -1] %, the paper 4 %."
+            )
+        );
+    }
+
+    #[test]
+    fn nothing_in_common_is_no_sentence() {
+        let mut rows = rows(&[(1.0, 1.0, 0.0)]);
+        rows[0].values[0].published = None;
+        assert_eq!(sentence(&[column(false)], &rows), None);
+    }
+}
