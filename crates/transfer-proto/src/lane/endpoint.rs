@@ -78,6 +78,27 @@ pub enum Event {
     WornOut,
 }
 
+/// Where the octets of files are that are to be sent.
+pub trait Contents {
+    /// All octets of a piece, where they stand together in memory.
+    fn in_memory(&mut self, piece: Piece) -> Option<&[u8]>;
+    /// Writes the octets of a piece, wherever they are.
+    fn write(&mut self, piece: Piece, room: &mut [u8]);
+}
+
+/// Contents that are in no memory.
+struct Written<F>(F);
+
+impl<F: FnMut(Piece, &mut [u8])> Contents for Written<F> {
+    fn in_memory(&mut self, _: Piece) -> Option<&[u8]> {
+        None
+    }
+
+    fn write(&mut self, piece: Piece, room: &mut [u8]) {
+        (self.0)(piece, room);
+    }
+}
+
 /// What was in a packet.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Received<'p> {
@@ -262,7 +283,17 @@ impl<K: Keys> Lane<K> {
         &mut self,
         now: Duration,
         buffer: &mut [u8],
-        mut fill: impl FnMut(Piece, &mut [u8]),
+        fill: impl FnMut(Piece, &mut [u8]),
+    ) -> Option<Transmit> {
+        self.transmit_from(now, buffer, &mut Written(fill))
+    }
+
+    /// The same with pieces that may be in memory already.
+    pub fn transmit_from(
+        &mut self,
+        now: Duration,
+        buffer: &mut [u8],
+        contents: &mut impl Contents,
     ) -> Option<Transmit> {
         if self.ended || buffer.len() < self.room {
             return None;
@@ -298,7 +329,7 @@ impl<K: Keys> Lane<K> {
             }
             Plan::Data { len, packets } => {
                 let packets = packets.min(buffer.len() / len).min(TRAIN_PACKETS);
-                self.train(now, to, buffer, (len, packets), &mut fill)
+                self.train(now, to, buffer, (len, packets), contents)
             }
         }
     }
@@ -309,7 +340,7 @@ impl<K: Keys> Lane<K> {
         to: SocketAddr,
         buffer: &mut [u8],
         (segment, packets): (usize, usize),
-        fill: &mut impl FnMut(Piece, &mut [u8]),
+        contents: &mut impl Contents,
     ) -> Option<Transmit> {
         let mut at = 0;
         for packet in 0..packets {
@@ -319,10 +350,18 @@ impl<K: Keys> Lane<K> {
             let last = packet + 1 == packets || len < segment || self.sender.waiting() == 0;
             let ask = self.sender.asks(now, last);
             let place = &mut buffer[at..at + len];
-            let (head, octets) = place[HEADER_LEN..len - TAG_LEN].split_at_mut(DATA_HEAD);
+            let (head, room) = place[HEADER_LEN..len - TAG_LEN].split_at_mut(DATA_HEAD);
             Payload::write_data_head(piece.file, piece.offset, ask, head);
-            fill(piece, octets);
-            let Ok(number) = self.sealer.seal(&mut self.keys, place) else {
+            let sealed = match contents.in_memory(piece) {
+                Some(octets) if octets.len() == room.len() => {
+                    self.sealer.seal_with(&mut self.keys, place, octets)
+                }
+                _ => {
+                    contents.write(piece, room);
+                    self.sealer.seal(&mut self.keys, place)
+                }
+            };
+            let Ok(number) = sealed else {
                 self.end(Event::WornOut);
                 break;
             };
@@ -406,7 +445,7 @@ mod tests {
 
     use super::super::Header;
     use super::super::Number;
-    use super::super::testing::{Cheap, Exporter, context};
+    use super::super::testing::{Aes, Cheap, Exporter, context};
     use super::*;
 
     fn lane(peer: Option<SocketAddr>) -> Lane<Exporter<Cheap>> {
@@ -465,6 +504,59 @@ mod tests {
             assert_eq!(came.pop(), Some(rest as usize));
             assert_eq!(came, vec![chunk as usize; whole as usize]);
         }
+    }
+
+    #[test]
+    fn packets_are_the_same_whether_their_octets_are_in_memory_or_written() {
+        struct Memory(Vec<u8>);
+        impl Contents for Memory {
+            fn in_memory(&mut self, piece: Piece) -> Option<&[u8]> {
+                // of the second half not all that is asked for
+                let from = piece.offset as usize;
+                let len = piece.len as usize - usize::from(from > self.0.len() / 2);
+                self.0.get(from..from + len)
+            }
+            fn write(&mut self, piece: Piece, room: &mut [u8]) {
+                room.copy_from_slice(&self.0[piece.offset as usize..][..piece.len as usize]);
+            }
+        }
+        let at = |port| SocketAddr::from(([192, 0, 2, 1], port));
+        let mut memory = Memory((0..20_000_u32).map(|at| (at >> 4) as u8).collect());
+        let sent = [false, true].map(|in_memory| {
+            let end = |sends, peer| {
+                Lane::new(&lane_config(sends, peer), Exporter::<Aes>::default()).expect("a key")
+            };
+            let mut sender = end(Direction::ToServer, Some(at(2)));
+            let mut receiver = end(Direction::ToClient, None);
+            sender.send(Piece { file: 1, offset: 0, len: 20_000 });
+            let (mut buffer, mut sent, mut came) = (vec![0; 1 << 16], Vec::new(), vec![0; 20_000]);
+            for now in (0..500).map(Duration::from_millis) {
+                sender.handle_timeout(now);
+                while let Some(train) = match in_memory {
+                    true => sender.transmit_from(now, &mut buffer, &mut memory),
+                    false => {
+                        sender.transmit(now, &mut buffer, |piece, room| memory.write(piece, room))
+                    }
+                } {
+                    sent.extend_from_slice(&buffer[..train.len]);
+                    for packet in buffer[..train.len].chunks_mut(train.segment) {
+                        if let Ok(Received::Data { offset, octets, .. }) =
+                            receiver.handle(now, at(1), false, packet)
+                        {
+                            came[offset as usize..][..octets.len()].copy_from_slice(octets);
+                        }
+                    }
+                }
+                receiver.handle_timeout(now);
+                while let Some(train) = receiver.transmit(now, &mut buffer, |_, _| {}) {
+                    let packet = &mut buffer[..train.len];
+                    sender.handle(now, at(2), false, packet).expect("opened");
+                }
+            }
+            assert!(came == memory.0, "not all came");
+            sent
+        });
+        assert!(sent[0] == sent[1], "other packets");
     }
 
     #[test]

@@ -34,7 +34,7 @@ mod window;
 
 pub use bare::Bare;
 pub use cipher::Cipher;
-pub use endpoint::{Event, Lane, LaneConfig, Received, Stats, Transmit};
+pub use endpoint::{Contents, Event, Lane, LaneConfig, Received, Stats, Transmit};
 pub use feedback::{Feedback, Ranges};
 pub use header::{HEADER_LEN, Header, LaneId, Number, is_lane};
 pub use keys::{CONTEXT_LEN, Context, Derived, Direction, Keys, PacketKey, Refused, TransferId};

@@ -51,7 +51,22 @@ impl<K: Keys> Sealer<K> {
     /// Where there are no numbers or keys left; nothing may be sent then.
     #[inline]
     pub fn seal(&mut self, keys: &mut K, packet: &mut [u8]) -> Result<Number, WornOut> {
-        if !(OVERHEAD..=self.longest).contains(&packet.len()) {
+        self.seal_with(keys, packet, &[])
+    }
+
+    /// The same, where the last octets of the payload are `rest`, which lies
+    /// elsewhere: there is room for them in `packet`, and nothing in it.
+    ///
+    /// # Errors
+    /// As those of [`Self::seal`].
+    #[inline]
+    pub fn seal_with(
+        &mut self,
+        keys: &mut K,
+        packet: &mut [u8],
+        rest: &[u8],
+    ) -> Result<Number, WornOut> {
+        if !(OVERHEAD + rest.len()..=self.longest).contains(&packet.len()) {
             return Err(WornOut);
         }
         let number = Number::new(self.next).ok_or(WornOut)?;
@@ -65,8 +80,8 @@ impl<K: Keys> Sealer<K> {
         let header = Header { lane: self.context.lane, number }.bytes();
         let (place, text) = packet.split_at_mut(HEADER_LEN);
         place.copy_from_slice(&header);
-        let (text, tag) = text.split_last_chunk_mut::<TAG_LEN>().ok_or(WornOut)?;
-        self.key.key.seal(nonce(&self.key.iv, number), &header, text, tag).map_err(|_| WornOut)?;
+        let (key, nonce) = (&self.key.key, nonce(&self.key.iv, number));
+        key.seal_with(nonce, &header, text, rest).map_err(|_| WornOut)?;
         Ok(number)
     }
 

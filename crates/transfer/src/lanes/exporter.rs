@@ -101,6 +101,25 @@ impl PacketKey for Key {
     }
 
     #[inline]
+    fn seal_with(
+        &self,
+        nonce: [u8; 12],
+        additional: &[u8],
+        place: &mut [u8],
+        rest: &[u8],
+    ) -> Result<(), Refused> {
+        let key = match self {
+            Self::Sealed(key) => key,
+            Self::Bare(bare) => return bare.seal_with(nonce, additional, place, rest),
+        };
+        let head = place.len().checked_sub(rest.len() + TAG_LEN).ok_or(Refused)?;
+        let (head, out) = place.split_at_mut(head);
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        key.seal_in_place_scatter(nonce, Aad::from(additional), head, rest, out)
+            .map_err(|_| Refused)
+    }
+
+    #[inline]
     fn open(
         &self,
         nonce: [u8; 12],
@@ -116,5 +135,34 @@ impl PacketKey for Key {
         key.open_in_place_separate_tag(nonce, Aad::from(additional), tag, text)
             .map(|_| ())
             .map_err(|_| Refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_elsewhere_is_sealed_as_if_it_stood_in_the_packet() {
+        for cipher in Cipher::ALL {
+            let making = Making::of(cipher);
+            let key = making.key(&vec![7; making.key_len()]).expect("a key");
+            for (head, rest) in [(0, 0), (13, 0), (0, 40), (13, 1), (13, 1427), (16, 64), (1, 4000)]
+            {
+                let text: Vec<u8> = (0..head + rest).map(|at| at as u8).collect();
+                let mut whole = [&text[..], &[0; TAG_LEN]].concat();
+                let (place, tag) = whole.split_last_chunk_mut().expect("a tag");
+                key.seal([3; 12], b"additional", place, tag).expect("sealed");
+                let mut parted = vec![0xff; text.len() + TAG_LEN];
+                parted[..head].copy_from_slice(&text[..head]);
+                let sealed = key.seal_with([3; 12], b"additional", &mut parted, &text[head..]);
+                assert_eq!((sealed, &parted), (Ok(()), &whole), "{cipher} {head} {rest}");
+                let (place, tag) = parted.split_last_chunk_mut().expect("a tag");
+                key.open([3; 12], b"additional", place, tag).expect("opened");
+                assert_eq!(place, text);
+            }
+            let none = key.seal_with([3; 12], b"", &mut [0; TAG_LEN + 3], &[1; 4]);
+            assert_eq!(none, Err(Refused), "there is no room for four octets");
+        }
     }
 }

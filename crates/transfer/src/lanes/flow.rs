@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use headroom_transfer_proto::lane::{
-    Dropped as Unopened, Event, Lane, LaneId, Piece, Received, Transmit,
+    Contents, Dropped as Unopened, Event, Lane, LaneId, Piece, Received, Transmit,
 };
 use tokio::sync::watch;
 
@@ -149,8 +149,7 @@ impl Flow {
     /// Writes the next train.
     pub(super) fn transmit(&mut self, now: Duration, buffer: &mut [u8]) -> Option<Transmit> {
         let Self { lane, parts, sources, .. } = self;
-        let transmit =
-            lane.transmit(now, buffer, |piece, room| fill(parts, sources, piece, room))?;
+        let transmit = lane.transmit_from(now, buffer, &mut Parts { parts, sources })?;
         while self.parts.front().is_some_and(|(part, sent)| *sent == part.octets.len()) {
             if let Some((part, _)) = self.parts.pop_front() {
                 self.feed.give_back(part.octets);
@@ -198,37 +197,48 @@ impl Drop for Flow {
     }
 }
 
-/// Writes a piece's octets: out of parts in memory, else from the file.
-#[inline]
-fn fill(
-    parts: &mut VecDeque<(Part, usize)>,
-    sources: &HashMap<u32, Arc<dyn Source>>,
-    piece: Piece,
-    room: &mut [u8],
-) {
-    let (mut at, mut room) = (piece.offset, room);
-    for (part, sent) in parts.iter_mut() {
-        if room.is_empty() {
-            return;
-        }
-        if part.file != piece.file {
-            continue;
-        }
-        let Some(within) = at.checked_sub(part.offset) else { continue };
-        let Some(octets) = usize::try_from(within).ok().and_then(|from| part.octets.get(from..))
-        else {
-            continue;
-        };
-        let len = octets.len().min(room.len());
-        room[..len].copy_from_slice(&octets[..len]);
-        *sent = (*sent).max(within as usize + len);
-        at += len as u64;
-        room = &mut room[len..];
+/// Octets that are to be sent: in parts, or to be read again from their files.
+struct Parts<'a> {
+    parts: &'a mut VecDeque<(Part, usize)>,
+    sources: &'a HashMap<u32, Arc<dyn Source>>,
+}
+
+impl Parts<'_> {
+    /// What of a piece's octets, `len` of them from `at` on, the first part has that has
+    /// any of them from there on.
+    #[inline]
+    fn take(&mut self, file: u32, at: u64, len: usize) -> Option<&[u8]> {
+        self.parts.iter_mut().find_map(|(part, sent)| {
+            let within = at.checked_sub(part.offset).filter(|_| part.file == file)?;
+            let within = usize::try_from(within).ok()?;
+            let octets = part.octets.get(within..).filter(|octets| !octets.is_empty())?;
+            let octets = &octets[..octets.len().min(len)];
+            *sent = (*sent).max(within + octets.len());
+            Some(octets)
+        })
     }
-    if !room.is_empty() {
-        match sources.get(&piece.file) {
-            Some(source) => source.read(at, room),
-            None => room.fill(0),
+}
+
+impl Contents for Parts<'_> {
+    #[inline]
+    fn in_memory(&mut self, piece: Piece) -> Option<&[u8]> {
+        let len = usize::try_from(piece.len).ok()?;
+        self.take(piece.file, piece.offset, len).filter(|octets| octets.len() == len)
+    }
+
+    fn write(&mut self, piece: Piece, room: &mut [u8]) {
+        let (mut at, mut room) = (piece.offset, room);
+        while !room.is_empty() {
+            let Some(octets) = self.take(piece.file, at, room.len()) else {
+                return match self.sources.get(&piece.file) {
+                    Some(source) => source.read(at, room),
+                    None => room.fill(0),
+                };
+            };
+            let (now, rest) = room.split_at_mut(octets.len());
+            now.copy_from_slice(octets);
+            at += octets.len() as u64;
+            room = rest;
         }
     }
 }

@@ -3,10 +3,9 @@
 //! sockets, its clock, and the way from and to files.
 //!
 //! What is sent: somebody reads parts of files into a [`Feed`], and hashes them
-//! while they are in the processor's cache; the engine's thread copies them into
-//! trains of packets, seals these in place and hands each train to the kernel at
-//! once. A part is given back when all of it was sent once: what is lost is read
-//! from the file again.
+//! while they are in the processor's cache; the engine's thread seals them from there
+//! into the packets of a train, which it hands to the kernel at once. A part is given
+//! back when all of it was sent once: what is lost is read from the file again.
 //!
 //! What comes: the engine's thread opens packets in place, in the buffers that the
 //! kernel filled with whole trains, and copies their octets into the chunk of the
