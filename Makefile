@@ -5,7 +5,7 @@ HEADROOM = $(CARGO_TARGET_DIR)/release/headroom
 # One profile for all: the vendored OpenSSL and libcurl are built once.
 CARGO_FLAGS = --release --locked --workspace
 
-.PHONY: demo test interop bench-tunnel bench-transfer build parts lint browser unit deny install-docs fuzz
+.PHONY: demo test interop bench-tunnel bench-transfer studies studies-quick build parts lint browser unit deny install-docs fuzz
 
 # What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine?
 demo: parts build
@@ -30,6 +30,19 @@ bench-tunnel: build
 bench-transfer: build
 	scripts/fetch-parts
 	scripts/bench-transfer
+
+# The five studies, run again as large as they were (hours; the same command goes on where
+# it was cut), or in minutes. Both end with the path of a page over all of them.
+studies: parts-for-studies build
+	HEADROOM=$(HEADROOM) scripts/studies full
+
+studies-quick: parts-for-studies build
+	HEADROOM=$(HEADROOM) scripts/studies quick
+
+parts-for-studies:
+	scripts/fetch-parts
+	scripts/fetch-parts --with-layers
+	scripts/fetch-parts --with-rivals
 
 # Programs under test, unpacked into a private cache; nothing is installed.
 parts:
