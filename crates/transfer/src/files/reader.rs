@@ -117,7 +117,8 @@ impl Reader {
     /// The file system does not say.
     pub fn next_data(&self, from: u64) -> Result<Option<Range<u64>>, Error> {
         // a file that has all its room has no holes: nobody has to look at every page
-        if self.source.seen.allocated >= self.size() {
+        let now = Seen::of(&self.file).map_err(|error| self.source.error(error))?;
+        if now.allocated >= self.size() {
             return Ok((from < self.size()).then(|| from..self.size()));
         }
         let data = content::next_data_range(&self.file, from).map_err(|error| self.error(error))?;
