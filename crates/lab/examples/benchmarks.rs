@@ -12,10 +12,11 @@ use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
 
+use headroom_lab::analysis::measured::Estimate;
 use headroom_lab::analysis::stats;
 use headroom_lab::analysis::summary::Clock;
 use headroom_lab::units::{seconds, three};
-use measured::{Estimate, Run, rate, verdict};
+use measured::{Run, verdict};
 use serde::Deserialize;
 
 /// Frames of a link count these octets more: preamble, check sequence, gap.
@@ -113,8 +114,8 @@ fn median(values: &mut [f64]) -> Option<Estimate> {
     let middle = values.len() as f64 / 2.0;
     let lo = values.get((middle - half_width).floor().max(0.0) as usize);
     let hi = values.get((middle + half_width).ceil() as usize);
-    let interval = lo.zip(hi).map(|(&lo, &hi)| [lo, hi]);
-    Some(Estimate { value: stats::median(values)?, interval })
+    let ci95 = lo.zip(hi).map(|(&lo, &hi)| [lo, hi]);
+    Some(Estimate { value: stats::median(values)?, ci95 })
 }
 
 impl All {
@@ -185,7 +186,7 @@ impl All {
                 times(aim)
             );
         };
-        let stream = self.tunnel.sizes("stream").first().copied().unwrap_or(0);
+        let stream = self.tunnel.figures().sizes("stream").first().copied().unwrap_or(0);
         for (what, stack, base, least, aim) in [
             ("ESP in UDP vs wireguard-go", "iperf3/esp(udp)", "iperf3/wireguard", 1.5, 2.2),
             (
@@ -201,7 +202,7 @@ impl All {
                 what,
                 least,
                 aim,
-                self.tunnel.times_faster([stack, base], "stream", stream, |s| s.seconds),
+                self.tunnel.figures().times_faster([stack, base], "stream", stream, |s| s.seconds),
             );
         }
         let sizes = self.sizes_in_turns();
@@ -216,9 +217,11 @@ impl All {
             let verdict = verdict(found.map(|found| found.value), 0.99, 1.0);
             let _ = writeln!(text, "| {what} | 0.99 × | 1.00 × | {shown} | {verdict} |");
         }
-        for size in self.link.sizes("packets") {
+        for size in self.link.figures().sizes("packets") {
             let found =
-                self.link.times_faster(["udp/qesp", "udp/esp"], "packets", size, |s| s.seconds);
+                self.link
+                    .figures()
+                    .times_faster(["udp/qesp", "udp/esp"], "packets", size, |s| s.seconds);
             let off = found.map(|found| 100.0 * (found.value / byte_ratio(size) - 1.0));
             let shown = off.map_or("–".to_owned(), |off| format!("{off:+.2} %"));
             let good = match off {
@@ -252,20 +255,23 @@ impl All {
     }
 
     fn streams(&self, text: &mut String) {
-        let size = self.tunnel.sizes("stream").first().copied().unwrap_or(0);
+        let size = self.tunnel.figures().sizes("stream").first().copied().unwrap_or(0);
         *text += "## One TCP stream\n\nOctets that arrived, by the wire inside the tunnel (client's interface) and by iperf3's \
                   own count; CPU time of both ends for a GiB.\n\n\
                   | stack | Gbit/s, wire | Gbit/s, iperf3 | of no tunnel | CPU-s/GiB |\n|---|--:|--:|--:|--:|\n";
-        for stack in self.tunnel.stacks("iperf3") {
+        for stack in self.tunnel.figures().stacks("iperf3") {
             let gbit = |time: f64| size as f64 * 8.0 / 1e9 / time;
             let carried = |value: Clock| {
-                let cell = self.tunnel.cell(stack, "stream", size);
-                let found = rate(cell.into_iter().filter_map(value).map(gbit));
+                let cell = self.tunnel.figures().cell(stack, "stream", size);
+                let found = Estimate::of_rates(cell.into_iter().filter_map(value).map(gbit));
                 found.map_or("–".to_owned(), |found| found.shown(three))
             };
-            let share = self.tunnel.times_faster([stack, "iperf3"], "stream", size, |s| s.seconds);
+            let share =
+                self.tunnel
+                    .figures()
+                    .times_faster([stack, "iperf3"], "stream", size, |s| s.seconds);
             let share = share.filter(|_| stack != "iperf3");
-            let cpu = self.tunnel.mean(stack, "stream", size, |sample| {
+            let cpu = self.tunnel.figures().mean(stack, "stream", size, |sample| {
                 let load = sample.load?;
                 let octets = load.bytes? as f64;
                 Some(sample.cpu_seconds?.both_sides() * (1u64 << 30) as f64 / octets)
@@ -284,7 +290,7 @@ impl All {
     }
 
     fn packets(&self, text: &mut String) {
-        let sizes = self.tunnel.sizes("packets");
+        let sizes = self.tunnel.figures().sizes("packets");
         *text += "## Packets a second\n\nUDP datagrams of so many octets of payload, as many as arrive: a window of them is \
                   on its way, sent and received in trains where the kernel can, so that most of the work is the tunnel's. \
                   Those of 4096 octets travel in pieces. Thousands a second.\n\n| stack |";
@@ -294,11 +300,12 @@ impl All {
         *text += "\n|---|";
         *text += &"--:|".repeat(sizes.len());
         *text += "\n";
-        for stack in self.tunnel.stacks("udp") {
+        for stack in self.tunnel.figures().stacks("udp") {
             let _ = write!(text, "| {} |", title(stack));
             for &size in &sizes {
-                let cell = self.tunnel.cell(stack, "packets", size);
-                let found = rate(cell.into_iter().filter_map(|s| Some(1e-3 / s.seconds?)));
+                let cell = self.tunnel.figures().cell(stack, "packets", size);
+                let found =
+                    Estimate::of_rates(cell.into_iter().filter_map(|s| Some(1e-3 / s.seconds?)));
                 let _ =
                     write!(text, " {} |", found.map_or("–".to_owned(), |found| found.shown(three)));
             }
@@ -311,13 +318,13 @@ impl All {
         *text += "## Latency\n\nOne UDP datagram there and back, the next when it has returned; what a tunnel adds to a round \
                   trip is four times through a gateway.\n\n\
                   | stack | octets | median | added | 99th percentile | added |\n|---|--:|--:|--:|--:|--:|\n";
-        for size in self.tunnel.sizes("echo") {
-            for stack in self.tunnel.stacks("udp") {
+        for size in self.tunnel.figures().sizes("echo") {
+            for stack in self.tunnel.figures().stacks("udp") {
                 let p99: Clock = |sample| sample.load?.p99_s;
                 let middle: Clock = |sample| sample.seconds;
                 let shown = |value: Clock| {
-                    let mean = self.tunnel.mean(stack, "echo", size, value);
-                    let added = self.tunnel.added([stack, "udp"], "echo", size, value);
+                    let mean = self.tunnel.figures().mean(stack, "echo", size, value);
+                    let added = self.tunnel.figures().added([stack, "udp"], "echo", size, value);
                     let added = added.filter(|_| stack != "udp");
                     let mean = mean.map_or("–".to_owned(), |found| seconds(found.value));
                     format!(
@@ -348,7 +355,9 @@ impl All {
         for size in self.sizes_in_turns() {
             let cpu = self.in_turns(|octets| octets == size);
             let full =
-                self.link.times_faster(["udp/qesp", "udp/esp"], "packets", size, |s| s.seconds);
+                self.link
+                    .figures()
+                    .times_faster(["udp/qesp", "udp/esp"], "packets", size, |s| s.seconds);
             let four = |found: Option<Estimate>| {
                 found.map_or("–".to_owned(), |found| found.shown(|v| format!("{v:.4}")))
             };

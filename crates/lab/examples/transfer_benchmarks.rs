@@ -11,10 +11,11 @@ use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
 
+use headroom_lab::analysis::measured::Estimate;
 use headroom_lab::analysis::summary::Clock;
 use headroom_lab::results::Sample;
 use headroom_lab::units::{seconds, three};
-use measured::{Estimate, Run, estimate, rate, verdict};
+use measured::{Run, verdict};
 use serde::Deserialize;
 
 const GIB: u64 = 1 << 30;
@@ -152,12 +153,12 @@ impl All {
         };
         let times = |found: Estimate| found.shown(|v| format!("{v:.2}")) + " ×";
         for (what, stack, workload, least, aim) in BARS {
-            let found = self.run.times_faster([OURS, stack], workload, GIB, SESSION);
+            let found = self.run.figures().times_faster([OURS, stack], workload, GIB, SESSION);
             let verdict = verdict(found.map(|found| found.value), least, aim);
             let [least, aim] = [least, aim].map(|bar| format!("{bar} ×"));
             row(what, &least, &aim, found.map(times), verdict);
         }
-        let lanes = self.run.times_faster([OURS, STREAMS], "download", GIB, cpu);
+        let lanes = self.run.figures().times_faster([OURS, STREAMS], "download", GIB, cpu);
         let of_lanes = verdict(lanes.map(|found| found.value), 1.5, 1.5);
         let what = "octets per CPU second, both ends, against our own QUIC streams";
         row(what, "1.5 ×", "", lanes.map(times), of_lanes);
@@ -169,7 +170,7 @@ impl All {
         };
         let share = |stacks: [&str; 2], size, clock| {
             let [ours, other] = stacks;
-            self.run.times_faster([other, ours], "download", size, clock)
+            self.run.figures().times_faster([other, ours], "download", size, clock)
         };
         let spent = share([OURS, "scp"], GIB, cpu);
         at_most("CPU seconds per GB, both ends, against scp", 0.5, 0.3, spent);
@@ -215,10 +216,11 @@ impl All {
              |---|--:|--:|--:|--:|--:|---|\n"
         );
         for stack in stacks {
-            let mean = |clock: Clock| self.run.mean(stack, workload, GIB, clock);
+            let mean = |clock: Clock| self.run.figures().mean(stack, workload, GIB, clock);
             let gigabytes = GIB as f64 / 1e9;
-            let cell = self.run.cell(stack, workload, GIB);
-            let speed = rate(cell.iter().filter_map(|s| Some(8.0 * gigabytes / SESSION(s)?)));
+            let cell = self.run.figures().cell(stack, workload, GIB);
+            let speed =
+                Estimate::of_rates(cell.iter().filter_map(|s| Some(8.0 * gigabytes / SESSION(s)?)));
             let per_gb = |clock: Clock| {
                 mean(clock).map_or("–".to_owned(), |found| three(found.value / gigabytes))
             };
@@ -242,7 +244,7 @@ impl All {
                   | stack | session | process |\n|---|--:|--:|\n";
         for stack in self.stacks("download", SMALL) {
             let shown = |clock: Clock| {
-                let found = self.run.mean(stack, "download", SMALL, clock);
+                let found = self.run.figures().mean(stack, "download", SMALL, clock);
                 found.map_or("–".to_owned(), |found| found.shown(seconds))
             };
             let _ = writeln!(
@@ -263,9 +265,11 @@ impl All {
                   |---|--:|--:|--:|--:|\n";
         for ((_, what, link_bps, loss, _), run) in LINKS.into_iter().zip(&self.links) {
             let Some(run) = run else { continue };
-            let Some(&large) = run.sizes("download").iter().max() else { continue };
-            let cell = run.cell(OURS, "download", large);
-            let whole = rate(cell.iter().filter_map(|s| Some(large as f64 * 8.0 / SESSION(s)?)));
+            let Some(&large) = run.figures().sizes("download").iter().max() else { continue };
+            let cell = run.figures().cell(OURS, "download", large);
+            let whole = Estimate::of_rates(
+                cell.iter().filter_map(|s| Some(large as f64 * 8.0 / SESSION(s)?)),
+            );
             let after = after_start(run, OURS);
             let mbit = |found: Option<Estimate>| {
                 found.map_or("–".to_owned(), |found| found.shown(|bps| three(bps / 1e6)))
@@ -322,22 +326,22 @@ fn possible(link_bps: f64, loss: f64) -> f64 {
 
 /// Bits of file a second between the ends of the smallest and the largest transfer.
 fn after_start(run: &Run, stack: &str) -> Option<Estimate> {
-    let sizes = run.sizes("download");
+    let sizes = run.figures().sizes("download");
     let (small, large) = (*sizes.iter().min()?, *sizes.iter().max()?);
     let times = |size: u64| {
-        let cell = run.cell(stack, "download", size);
-        estimate(&cell.into_iter().filter_map(SESSION).collect::<Vec<_>>())
+        let cell = run.figures().cell(stack, "download", size);
+        Estimate::of_mean(&cell.into_iter().filter_map(SESSION).collect::<Vec<_>>())
     };
     let (short, long) = (times(small)?, times(large)?);
     let bits = (large - small) as f64 * 8.0;
     let difference = long.value - short.value;
     // two means that know nothing of each other
-    let half = |found: Estimate| found.interval.map(|[lo, hi]| (hi - lo) / 2.0);
+    let half = |found: Estimate| found.ci95.map(|[lo, hi]| (hi - lo) / 2.0);
     let half = half(short).zip(half(long)).map(|(a, b)| a.hypot(b));
-    let interval = half
+    let ci95 = half
         .filter(|half| *half < difference)
         .map(|half| [difference + half, difference - half].map(|time| bits / time));
-    (difference > 0.0).then(|| Estimate { value: bits / difference, interval })
+    (difference > 0.0).then(|| Estimate { value: bits / difference, ci95 })
 }
 
 fn percent(share: f64) -> String {

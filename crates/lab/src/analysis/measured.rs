@@ -55,7 +55,13 @@ pub struct Measured<'a> {
 impl<'a> Measured<'a> {
     /// The samples of a cell on the main link that count; `size`: none where the
     /// workload has one.
-    pub fn cell(&self, stack: &str, workload: &str, size: Option<u64>) -> Vec<&'a Sample> {
+    pub fn cell(
+        &self,
+        stack: &str,
+        workload: &str,
+        size: impl Into<Option<u64>>,
+    ) -> Vec<&'a Sample> {
+        let size = size.into();
         let link = &self.results.link.name;
         let of_cell = |sample: &&Sample| {
             sample.link == *link
@@ -71,7 +77,7 @@ impl<'a> Measured<'a> {
         &self,
         stack: &str,
         workload: &str,
-        size: Option<u64>,
+        size: impl Into<Option<u64>>,
         value: Clock,
     ) -> Option<Estimate> {
         let cell = self.cell(stack, workload, size);
@@ -83,9 +89,10 @@ impl<'a> Measured<'a> {
         &self,
         of: [&str; 2],
         workload: &str,
-        size: Option<u64>,
+        size: impl Into<Option<u64>>,
         value: Clock,
     ) -> Option<Estimate> {
+        let size = size.into();
         let [stack, base] = of.map(|stack| self.cell(stack, workload, size));
         let more = stats::paired_overhead(&pairs(&stack, &base, value))?;
         Some(Estimate { value: more.pct, ci95: more.ci95_pct }.map(|pct| 1.0 + pct / 100.0))
@@ -100,7 +107,7 @@ impl<'a> Measured<'a> {
         clock: Clock,
     ) -> Option<Estimate> {
         let [stack, base] = of;
-        self.ratio([base, stack], workload, Some(size), clock)
+        self.ratio([base, stack], workload, size, clock)
     }
 
     /// What a stack takes longer than another, in the same blocks.
@@ -111,7 +118,7 @@ impl<'a> Measured<'a> {
         size: u64,
         value: Clock,
     ) -> Option<Estimate> {
-        let [stack, base] = of.map(|stack| self.cell(stack, workload, Some(size)));
+        let [stack, base] = of.map(|stack| self.cell(stack, workload, size));
         let pairs = pairs(&stack, &base, value);
         Estimate::of_mean(&pairs.iter().map(|(time, base)| time - base).collect::<Vec<_>>())
     }
