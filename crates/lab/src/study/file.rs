@@ -58,6 +58,16 @@ struct SectionFile {
     row: Option<Spanned<String>>,
     chart: Option<Chart>,
     column: Vec<Spanned<ColumnFile>>,
+    // what columns have that do not say it themselves
+    part: Option<String>,
+    stack: Option<String>,
+    workload: Option<String>,
+    size: Option<String>,
+    measure: Option<String>,
+    form: Option<Form>,
+    against: Option<String>,
+    #[serde(default)]
+    names: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -67,19 +77,14 @@ struct ColumnFile {
     title: String,
     published: Option<String>,
     part: Option<String>,
-    stack: String,
-    workload: String,
+    stack: Option<String>,
+    workload: Option<String>,
     size: Option<String>,
-    measure: String,
-    #[serde(default = "as_it_is")]
-    form: Form,
+    measure: Option<String>,
+    form: Option<Form>,
     against: Option<String>,
     #[serde(default)]
     names: BTreeMap<String, String>,
-}
-
-fn as_it_is() -> Form {
-    Form::Value
 }
 
 impl StudyFile {
@@ -154,10 +159,9 @@ impl SectionFile {
         told: &dyn Fn(String) -> At,
     ) -> Result<Section, At> {
         let rows = self.rows_of(tables, told)?;
-        let columns = self.column.into_iter().map(|column| {
-            let span = column.span();
-            let told = |message: String| At { span: span.clone(), message };
-            column.into_inner().into_column(parts, &told)
+        let columns = self.column.iter().map(|column| {
+            let told = |message: String| at(column, message);
+            self.column_of(column.get_ref(), parts, &told)
         });
         Ok(Section {
             rows,
@@ -168,6 +172,36 @@ impl SectionFile {
             note: self.note,
             because: self.because,
             chart: self.chart,
+        })
+    }
+
+    fn column_of(
+        &self,
+        column: &ColumnFile,
+        parts: &[Plan],
+        told: &dyn Fn(String) -> At,
+    ) -> Result<Column, At> {
+        let said = |key: &str, own: &Option<String>, section: &Option<String>| {
+            let value = own.as_ref().or(section.as_ref()).cloned();
+            value.ok_or_else(|| told(format!("say which `{key}` the column is of")))
+        };
+        let only = || Some(parts.first().filter(|_| parts.len() == 1)?.name.clone());
+        let measure = said("measure", &column.measure, &self.measure)?;
+        let names = self.names.iter().chain(&column.names);
+        Ok(Column {
+            id: column.id.clone(),
+            title: column.title.clone(),
+            published: column.published.clone(),
+            measure: measure::find(&measure).map_err(told)?,
+            form: column.form.or(self.form).unwrap_or(Form::Value),
+            cell: CellTemplate {
+                part: said("part", &column.part, &self.part.clone().or_else(only))?,
+                stack: said("stack", &column.stack, &self.stack)?,
+                workload: said("workload", &column.workload, &self.workload)?,
+                size: column.size.clone().or_else(|| self.size.clone()),
+                against: column.against.clone().or_else(|| self.against.clone()),
+                names: names.map(|(from, to)| (from.clone(), to.clone())).collect(),
+            },
         })
     }
 
@@ -208,27 +242,6 @@ impl SectionFile {
     }
 }
 
-impl ColumnFile {
-    fn into_column(self, parts: &[Plan], told: &dyn Fn(String) -> At) -> Result<Column, At> {
-        let measure = measure::find(&self.measure).map_err(told)?;
-        let part = match (self.part, parts) {
-            (Some(part), _) => part,
-            (None, [only]) => only.name.clone(),
-            (None, _) => return Err(told("say which `part` the column is of".to_owned())),
-        };
-        let cell = CellTemplate {
-            part,
-            stack: self.stack,
-            workload: self.workload,
-            size: self.size,
-            against: self.against,
-            names: self.names,
-        };
-        let Self { id, title, published, form, .. } = self;
-        Ok(Column { id, title, published, measure, form, cell })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,12 +267,12 @@ title = "Table 1"
 published = "times.csv"
 row = "{size_kib} KiB"
 chart = { x = "{size_kib}KiB", x-title = "size", y-title = "s", log-x = true }
+workload = "download"
 [[section.column]]
 id = "ftps"
 title = "FTPS"
 published = "ftps_s"
 stack = "ftps"
-workload = "download"
 size = "{size_kib}KiB"
 measure = "transfer"
 form = "overhead-pct"
