@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use super::keys::{Keys, Way};
-use super::words::{Mode, Parameters};
+use super::words::{Instructions, Mode, Parameters};
 use super::{Ipsec, Protocol, WINDOW};
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -20,15 +20,15 @@ pub(super) fn start(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &Keys) 
     let file = place.write(host, FILE, &configuration(layer, place, host, keys))?;
     // it holds keys, and the gateway refuses one that others may read
     place.run(host, "chmod", ["600", &file])?;
-    up(place, host, &["--new-keys"])
+    up(layer, place, host, &["--new-keys"])
 }
 
 /// Starts the gateway again, with the keys and the sequence numbers that it has.
-pub(super) fn go_on(place: &Place<'_>, host: &Host) -> Result<()> {
+pub(super) fn go_on(layer: &Ipsec, place: &Place<'_>, host: &Host) -> Result<()> {
     if !host.is_dry() && host.server(&place.at.daemon(), 0)?.ended.is_none() {
         return Ok(());
     }
-    up(place, host, &[])
+    up(layer, place, host, &[])
 }
 
 /// Ends the gateway; what it changed on its host is as before.
@@ -54,11 +54,12 @@ pub(super) fn stop(place: &Place<'_>, host: &Host) -> Result<()> {
     Ok(())
 }
 
-fn up(place: &Place<'_>, host: &Host, more: &[&str]) -> Result<()> {
+fn up(layer: &Ipsec, place: &Place<'_>, host: &Host, more: &[&str]) -> Result<()> {
     let (file, headroom) = (place.path(host, FILE), host.headroom.display().to_string());
     let words = [headroom.as_str(), "tunnel", "up", &file];
     let words = words.into_iter().chain(more.iter().copied()).map(str::to_owned);
-    place.start(host, parts(host).into_iter().chain(words).collect())?;
+    let environment = parts(host).into_iter().chain(instructions(layer));
+    place.start(host, environment.chain(words).collect())?;
     let socket = place.path(host, &format!("run/headroom/{}.sock", place.at.interface));
     let ready = || Ok(place.run(host, "test", ["-S", &socket]).is_ok());
     place.until(host, "its control socket", ready)?;
@@ -68,6 +69,22 @@ fn up(place: &Place<'_>, host: &Host, more: &[&str]) -> Result<()> {
 /// Tells the gateway where the programs are that it starts.
 fn parts(host: &Host) -> [String; 2] {
     ["env".to_owned(), format!("HEADROOM_PARTS={}", host.parts().display())]
+}
+
+/// Tells the library of its ciphers (AWS-LC) to use fewer instructions than there are.
+/// On x86-64 these variables have the form that OpenSSL's manual OPENSSL_ia32cap(3)
+/// gives: of CPUID's leaf 1, ECX, PCLMULQDQ, SSSE3, FMA, SSE4.1, MOVBE, AES and AVX go, and
+/// all of leaf 7.
+fn instructions(layer: &Ipsec) -> Vec<String> {
+    const PORTABLE: [&str; 2] = [
+        "OPENSSL_ia32cap=~0x1248120200000000:~0xffffffffffffffff",
+        // NEON alone, which every 64-bit ARM has
+        "OPENSSL_armcap=1",
+    ];
+    match layer.parameters.instructions {
+        Instructions::Native => Vec::new(),
+        Instructions::Portable => PORTABLE.map(str::to_owned).into(),
+    }
 }
 
 /// The gateway's own routes, in a table that is asked earlier than the main one, know

@@ -16,7 +16,7 @@ use crate::plan::Family;
 
 use keys::Keys;
 use suite::Cipher;
-use words::{Backend, Mode, Parameters};
+use words::{Backend, Instructions, Mode, Parameters};
 
 /// One of the protocols, as words make it.
 #[derive(Debug, Clone, Copy)]
@@ -222,7 +222,7 @@ impl Layer for Ipsec {
         if self.by_kernel() {
             return Ok(());
         }
-        place.hosts().into_iter().try_for_each(|host| gateway::go_on(place, host))
+        place.hosts().into_iter().try_for_each(|host| gateway::go_on(self, place, host))
     }
 
     fn rest(&self, place: &Place<'_>) -> Result<()> {
@@ -238,7 +238,8 @@ impl Layer for Ipsec {
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {
-        let (name, Parameters { mode, udp, queues, .. }) = (self.name(), self.parameters);
+        let (name, Parameters { mode, udp, queues, instructions, .. }) =
+            (self.name(), self.parameters);
         let by = if self.by_kernel() { "the kernel's XFRM" } else { "headroom tunnel" };
         let fact = |name, value: &str| (name, value.to_owned());
         vec![
@@ -252,6 +253,15 @@ impl Layer for Ipsec {
             ),
             fact("sequence numbers", &format!("64 bits, anti-replay window {WINDOW}")),
             fact("queues", &queues.to_string()),
+            fact(
+                "instructions",
+                match instructions {
+                    Instructions::Native => "all that the processor has",
+                    Instructions::Portable => {
+                        "portable: no AES, SHA, carry-less multiplication or wider vectors than the oldest"
+                    }
+                },
+            ),
         ]
     }
 }

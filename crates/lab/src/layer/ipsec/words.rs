@@ -16,6 +16,17 @@ pub(super) struct Parameters {
     pub(super) udp: bool,
     pub(super) backend: Backend,
     pub(super) queues: u16,
+    pub(super) instructions: Instructions,
+}
+
+/// Which of the processor's instructions ciphers may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Instructions {
+    /// All that it has.
+    Native,
+    /// Those that every processor of its kind has: no AES, SHA or multiplication
+    /// without carries, and no vectors beyond the oldest.
+    Portable,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +62,8 @@ impl Parameters {
         let cipher = if protocol.encrypts() { Some(CIPHER) } else { None };
         let mac = if protocol.has_ah() { Some(MAC) } else { None };
         let (mode, backend) = (Mode::Tunnel, Backend::Headroom);
-        Self { mode, cipher, mac, udp: false, backend, queues: 1 }
+        let instructions = Instructions::Native;
+        Self { mode, cipher, mac, udp: false, backend, queues: 1, instructions }
     }
 
     /// Reads words.
@@ -78,6 +90,7 @@ impl Parameters {
             self.udp.then(|| "udp".to_owned()),
             (self.backend == Backend::Kernel).then(|| "backend=kernel".to_owned()),
             (self.queues != default.queues).then(|| format!("queues={}", self.queues)),
+            (self.instructions != default.instructions).then(|| "instructions=portable".to_owned()),
         ];
         words.into_iter().flatten().collect()
     }
@@ -96,6 +109,7 @@ pub(super) fn known(protocol: Protocol) -> String {
         words.push("backend=kernel");
     }
     words.push("queues=N");
+    words.push("instructions=portable");
     words.join(", ")
 }
 
@@ -108,6 +122,7 @@ struct Said {
     udp: Option<()>,
     backend: Option<Backend>,
     queues: Option<u16>,
+    instructions: Option<Instructions>,
 }
 
 impl Said {
@@ -122,6 +137,11 @@ impl Said {
             ("udp", ..) if protocol == Protocol::Esp => ("`udp`", self.udp.replace(()).is_some()),
             ("udp", ..) => {
                 return Err(format!("`{name}` has no form in UDP: RFC 3948 is about ESP alone"));
+            }
+            ("instructions=native" | "instructions=portable", ..) => {
+                let native = word == "instructions=native";
+                let said = if native { Instructions::Native } else { Instructions::Portable };
+                ("instructions", self.instructions.replace(said).is_some())
             }
             ("backend=headroom", ..) => {
                 ("backend", self.backend.replace(Backend::Headroom).is_some())
@@ -187,6 +207,7 @@ impl Said {
             udp: self.udp.is_some(),
             backend: self.backend.unwrap_or(default.backend),
             queues: self.queues.unwrap_or(default.queues),
+            instructions: self.instructions.unwrap_or(default.instructions),
         };
         if said.backend == Backend::Kernel {
             let why = if said.mode == Mode::Transport {
@@ -196,6 +217,8 @@ impl Said {
                 "`udp`: a key exchange would have to open its socket; the layer `strongswan` has one"
             } else if self.queues.is_some() {
                 "`queues`: it uses the cores that it likes"
+            } else if said.instructions == Instructions::Portable {
+                "`instructions`: it uses those that it likes"
             } else {
                 return Ok(said);
             };
@@ -229,6 +252,8 @@ mod tests {
             (QEsp, "transport,3des-cbc,hmac-sha1", "transport,3des-cbc,hmac-sha1"),
             (Ah, "hmac-sha256", ""),
             (Ah, "hmac-sha512,transport", "transport,hmac-sha512"),
+            (Esp, "instructions=native", ""),
+            (Esp, "instructions=portable,queues=2", "queues=2,instructions=portable"),
             (AhEsp, "hmac-sha1", "hmac-sha1"),
             (AhEsp, "aes-128-gcm,hmac-sha256", ""),
             (AhEsp, "aes-128-cbc,hmac-sha256", "aes-128-cbc,hmac-sha256"),
@@ -260,6 +285,8 @@ mod tests {
             (Esp, "transport,backend=kernel", "reads its clock there"),
             (Esp, "udp,backend=kernel", "`strongswan` has one"),
             (Esp, "backend=kernel,queues=2", "cores that it likes"),
+            (Esp, "backend=kernel,instructions=portable", "those that it likes"),
+            (Esp, "instructions=portable,instructions=native", "instructions said twice"),
         ] {
             let error = title(protocol, written).expect_err(written);
             assert!(error.contains(why), "{written}: {error}");
