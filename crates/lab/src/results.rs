@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::analysis::slow_start::Segment;
 pub use crate::measure::clear_text::ClearText;
+pub use crate::measure::usage::Usage;
 pub use crate::measure::wire::{Phase, Phases, Stretch, Tcp};
 pub use crate::plan::SshHosts;
 pub use crate::testbed::{
@@ -299,6 +300,10 @@ pub struct Sample {
     /// rates, from 1/n, where one had it all, to 1.
     #[serde(default)]
     pub fairness: Option<f64>,
+    /// How busy both sides and the link were, and what passed it; null between two real
+    /// machines.
+    #[serde(default)]
+    pub usage: Option<Usage>,
     /// Far from the other samples of its cell (`analysis::outliers`); it counts
     /// all the same.
     #[serde(default)]

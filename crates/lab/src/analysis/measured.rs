@@ -35,6 +35,12 @@ impl Estimate {
         Self { value: function(self.value), ci95: self.ci95.map(|ends| ends.map(&function)) }
     }
 
+    /// The same with the ends of its interval exchanged, after a function that falls.
+    #[must_use]
+    pub fn turned(self) -> Self {
+        Self { ci95: self.ci95.map(|[lo, hi]| [hi, lo]), ..self }
+    }
+
     /// `12.3 [11, 14]`, in the words of `format`.
     pub fn shown(&self, format: impl Fn(f64) -> String) -> String {
         let value = format(self.value);

@@ -165,6 +165,7 @@ pub(crate) mod tests {
             tcp: None,
             load: None,
             fairness: None,
+            usage: None,
             outlier: false,
             peak_memory_bytes: None,
             marked: None,

@@ -3,4 +3,5 @@
 pub(crate) mod cgroup;
 pub(crate) mod clear_text;
 pub(crate) mod cpu;
+pub(crate) mod usage;
 pub(crate) mod wire;

@@ -5,7 +5,8 @@ use crate::results::{Results, Sample};
 const COLUMNS: &str = "link,stack,workload,size_bytes,files,block,ok,seconds,session_seconds,client_seconds,\
 process_seconds,transfers,connect_s,handshake_s,login_s,body_s,idle_s,cpu_client_s,cpu_server_s,cpu_machine_s,\
 cpu_foreign_s,cpu_idle_pct,steal_pct,foreign_pct,wire_bytes,wire_packets,round_trips,peak_memory_bytes,\
-tcp_transmitted_bytes,tcp_retransmitted_bytes,rtt_mean_us,rtt_min_us,fairness,outlier,marked,not_shaped,error";
+tcp_transmitted_bytes,tcp_retransmitted_bytes,rtt_mean_us,rtt_min_us,fairness,to_client_bytes,to_server_bytes,client_pct_low,client_pct_high,server_pct_low,\
+server_pct_high,link_pct_low,link_pct_high,outlier,marked,not_shaped,error";
 
 pub(super) fn table(results: &Results) -> String {
     let mut text = format!("{COLUMNS}\r\n");
@@ -19,7 +20,10 @@ pub(super) fn table(results: &Results) -> String {
 fn row(sample: &Sample) -> Vec<String> {
     let number = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.9}"));
     let whole = |value: Option<u64>| value.map_or_else(String::new, |v| v.to_string());
+    let low = |range: Option<[f64; 2]>| number(range.map(|[low, _]| low));
+    let high = |range: Option<[f64; 2]>| number(range.map(|[_, high]| high));
     let (phases, cpu, wire) = (sample.phases, sample.cpu_seconds, sample.wire);
+    let usage = sample.usage;
     vec![
         quoted(&sample.link),
         quoted(&sample.stack),
@@ -54,6 +58,14 @@ fn row(sample: &Sample) -> Vec<String> {
         number(sample.tcp.and_then(|t| t.rtt_mean_us)),
         number(sample.tcp.and_then(|t| t.rtt_min_us)),
         number(sample.fairness),
+        number(usage.map(|u| u.to_client_bytes)),
+        number(usage.map(|u| u.to_server_bytes)),
+        low(usage.and_then(|u| u.client_pct)),
+        high(usage.and_then(|u| u.client_pct)),
+        low(usage.and_then(|u| u.server_pct)),
+        high(usage.and_then(|u| u.server_pct)),
+        low(usage.and_then(|u| u.link_pct)),
+        high(usage.and_then(|u| u.link_pct)),
         sample.outlier.to_string(),
         quoted(sample.marked.as_deref().unwrap_or_default()),
         sample.not_shaped.to_string(),

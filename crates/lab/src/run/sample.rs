@@ -296,7 +296,7 @@ impl<'a> Bench<'a> {
     pub(super) fn measure(&mut self, cell: &Cell, block: u32) -> Result<Measured> {
         let prepared = (0..cell.batch).map(|_| self.prepare(cell)).collect::<Result<Vec<_>>>()?;
         self.wake(cell)?;
-        let before = self.testbed.read_cpu()?;
+        let (before, watch) = (self.testbed.read_cpu()?, self.testbed.watch()?);
         let mut seen = Vec::with_capacity(prepared.len());
         for one in &prepared {
             seen.push(self.transfer(cell, one)?);
@@ -304,6 +304,10 @@ impl<'a> Bench<'a> {
                 break;
             }
         }
+        // the bottleneck of the file's direction
+        let upload = cell.workload.kind == Kind::Upload;
+        let way = if upload { &cell.link.up } else { &cell.link.down };
+        let usage = watch.map(|watch| watch.usage(seen.len(), way.rate_bps, upload)).transpose()?;
         let after = self.testbed.read_cpu()?;
         self.rest(cell)?;
         let spent = after.zip(before).and_then(|(after, before)| after.since(&before));
@@ -335,8 +339,6 @@ impl<'a> Bench<'a> {
         let sessions: &[&wire::Record] = if kind.is_timed() { &[] } else { &records };
         let processes = |s: &Seen| s.outcomes.iter().map(|o| o.process_s).fold(0.0, f64::max);
         let client_clocks: Option<Vec<f64>> = seen.iter().map(|s| s.client_s).collect();
-        // the bottleneck of the file's direction, unless it serialises truly
-        let way = if cell.workload.kind == Kind::Upload { &cell.link.up } else { &cell.link.down };
         let token_bucket = way.rate_bps.is_some() && !self.testbed.serialises();
         let sample = Sample {
             link: cell.link.to_string(),
@@ -374,6 +376,7 @@ impl<'a> Bench<'a> {
             load,
             fairness: stats::mean(&seen.iter().filter_map(|s| s.fairness).collect::<Vec<_>>())
                 .map(|mean| mean.mean),
+            usage,
             outlier: false,
             peak_memory_bytes: seen
                 .iter()

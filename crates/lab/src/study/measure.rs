@@ -1,7 +1,11 @@
 //! What a section can show of a cell: one line for each.
 
 use crate::analysis::measured::{Estimate, Measured};
-use crate::results::{LayerSetup, Model, Results, Sample};
+use crate::results::{LayerSetup, Model, Results, Sample, Usage};
+use crate::workload::Kind;
+
+/// Octets of an Ethernet header, which is no part of a packet.
+const ETHERNET: f64 = 14.0;
 
 /// A quantity that runs measure.
 #[derive(Debug)]
@@ -33,6 +37,23 @@ pub const ALL: &[Measure] = &[
     Measure { name: "octets", unit: "B", source: Each(|s| Some(s.wire?.bytes as f64)) },
     Measure { name: "handshakes", unit: "", source: Each(|s| Some(s.wire?.handshakes.into())) },
     Measure { name: "cpu-s-per-gb", unit: "s/GB", source: Each(cpu_s_per_gb) },
+    Measure { name: "packet-octets", unit: "B", source: Each(largest_packet) },
+    Measure { name: "link-octets-pct", unit: "%", source: Each(link_octets_pct) },
+    Measure { name: "fairness", unit: "", source: Each(|s| s.fairness) },
+    Measure { name: "client-cpu-low", unit: "%", source: Run(|r, c| low(r, c, |u| u.client_pct)) },
+    Measure {
+        name: "client-cpu-high",
+        unit: "%",
+        source: Run(|r, c| high(r, c, |u| u.client_pct)),
+    },
+    Measure { name: "server-cpu-low", unit: "%", source: Run(|r, c| low(r, c, |u| u.server_pct)) },
+    Measure {
+        name: "server-cpu-high",
+        unit: "%",
+        source: Run(|r, c| high(r, c, |u| u.server_pct)),
+    },
+    Measure { name: "link-low", unit: "%", source: Run(|r, c| low(r, c, |u| u.link_pct)) },
+    Measure { name: "link-high", unit: "%", source: Run(|r, c| high(r, c, |u| u.link_pct)) },
     Measure { name: "setup", unit: "s", source: Run(|r, c| mean(&setup(r, c)?.seconds)) },
     Measure { name: "setup-packets", unit: "", source: Run(|r, c| exact(setup(r, c)?.packets)) },
     Measure { name: "setup-octets", unit: "B", source: Run(|r, c| exact(setup(r, c)?.bytes)) },
@@ -52,6 +73,9 @@ pub enum Form {
     OverheadPct,
     /// Per cent of another stack's.
     PctOf,
+    /// What it is less than another stack's, in per cent of that: as papers tell what a
+    /// rate has lost.
+    LossPct,
 }
 
 /// A cell of a run.
@@ -106,8 +130,11 @@ impl Measure {
                 let other = against.map_or_else(baseline, Some)?;
                 let stacks = [cell.stack.as_str(), other];
                 let ratio = run.ratio(stacks, &cell.workload, cell.size_bytes, *value)?;
-                let less = if form == Form::OverheadPct { 1.0 } else { 0.0 };
-                Some(ratio.map(|ratio| 100.0 * (ratio - less)))
+                Some(match form {
+                    Form::OverheadPct => ratio.map(|ratio| 100.0 * (ratio - 1.0)),
+                    Form::LossPct => ratio.map(|ratio| 100.0 * (1.0 - ratio)).turned(),
+                    Form::PctOf | Form::Value => ratio.map(|ratio| 100.0 * ratio),
+                })
             }
         }
     }
@@ -125,6 +152,40 @@ fn rate_bps(sample: &Sample) -> Option<f64> {
 
 fn cpu_s_per_gb(sample: &Sample) -> Option<f64> {
     Some(sample.cpu_seconds?.both_sides() / octets(sample)? * 1e9)
+}
+
+/// The longest IP packet.
+fn largest_packet(sample: &Sample) -> Option<f64> {
+    Some(f64::from(sample.wire?.largest_frame_bytes) - ETHERNET)
+}
+
+/// What left the link in the file's direction, Ethernet headers included, in per cent of
+/// the file.
+fn link_octets_pct(sample: &Sample) -> Option<f64> {
+    let usage = sample.usage?;
+    let upload = Kind::of(&sample.workload) == Some(Kind::Upload);
+    let passed = if upload { usage.to_server_bytes } else { usage.to_client_bytes };
+    Some(100.0 * passed / octets(sample)?)
+}
+
+/// Of all bins of a cell's samples the lowest, and the highest.
+fn low(results: &Results, cell: &Cell, of: fn(Usage) -> Option<[f64; 2]>) -> Option<Estimate> {
+    let lowest = ranges(results, cell, of).map(|[low, _]| low).reduce(f64::min)?;
+    Some(Estimate { value: lowest, ci95: None })
+}
+
+fn high(results: &Results, cell: &Cell, of: fn(Usage) -> Option<[f64; 2]>) -> Option<Estimate> {
+    let highest = ranges(results, cell, of).map(|[_, high]| high).reduce(f64::max)?;
+    Some(Estimate { value: highest, ci95: None })
+}
+
+fn ranges<'a>(
+    results: &'a Results,
+    cell: &Cell,
+    of: fn(Usage) -> Option<[f64; 2]>,
+) -> impl Iterator<Item = [f64; 2]> + 'a {
+    let samples = Measured { results }.cell(&cell.stack, &cell.workload, cell.size_bytes);
+    samples.into_iter().filter_map(move |sample| of(sample.usage?))
 }
 
 fn mean(values: &[f64]) -> Option<Estimate> {

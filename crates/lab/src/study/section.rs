@@ -145,7 +145,7 @@ fn require(part: &Plan, place: &Place) -> Result<(), String> {
     let Place { cell: Cell { stack, workload, size_bytes }, against, .. } = place;
     let does = |stack: &String| {
         part.workloads.iter().any(|work| {
-            work.kind.name() == workload
+            work.name() == *workload
                 && work.stacks.contains(stack)
                 && size_bytes.is_none_or(|size| work.sizes.contains(&size))
         })

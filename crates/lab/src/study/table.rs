@@ -21,7 +21,7 @@ pub(super) fn section(section: &Section, parts: &Parts) -> SectionResults {
             id: column.id.clone(),
             title: column.title.clone(),
             unit: column.measure.unit_as(column.form).to_owned(),
-            signed: column.form == Form::OverheadPct,
+            signed: matches!(column.form, Form::OverheadPct | Form::LossPct),
             published: column.published.is_some(),
         })
         .collect();

@@ -30,6 +30,7 @@ use crate::link::LinkSpec;
 use crate::machine;
 use crate::measure::cgroup::{self, Cgroup};
 use crate::measure::cpu::{Meter, Reading, Spent};
+use crate::measure::usage::{Sources, Watch};
 use crate::measure::wire::{ClientSide, Framing};
 use crate::plan::{Family, Offload, Plan};
 use crate::results::HostRecord;
@@ -429,6 +430,24 @@ impl Testbed {
 
     pub(crate) fn server_agent(&self) -> Result<MutexGuard<'_, Agent>> {
         self.server.agent()
+    }
+
+    /// Watches both sides and the link from now on; nobody does between two real
+    /// machines, and in a dry run.
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    pub(crate) fn watch(&self) -> Result<Option<Watch>> {
+        let Place::Here(here) = &self.place else { return Ok(None) };
+        let Some(groups) = &here.groups else { return Ok(None) };
+        let sources = Sources {
+            client: groups.client.path().to_owned(),
+            server: groups.server.path().to_owned(),
+            to_client: netns::ROUTER_TO_CLIENT,
+            to_server: netns::ROUTER_TO_SERVER,
+        };
+        let router = netns::path(&here.names.router);
+        Watch::start(sources, move || netns::enter(&router)).map(Some)
     }
 
     /// CPU time so far, of both sides and of the machine; none in a dry run.

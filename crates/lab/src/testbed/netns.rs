@@ -202,6 +202,12 @@ pub(super) fn wire_commands(names: &Names, family: Family, wire: bool) -> Vec<Co
         .collect()
 }
 
+/// Takes this thread into the namespace at this path, for the rest of its life.
+pub(super) fn enter(path: &str) -> Result<()> {
+    let file = File::open(path).doing(|| format!("open {path}"))?;
+    setns(file, CloneFlags::CLONE_NEWNET).doing(|| format!("enter {path}"))
+}
+
 /// Does something inside a namespace, in a thread that ends with it.
 pub(super) fn inside<T: Send + 'static>(
     name: &str,
@@ -209,8 +215,7 @@ pub(super) fn inside<T: Send + 'static>(
 ) -> Result<T> {
     let path = path(name);
     std::thread::spawn(move || {
-        let file = File::open(&path).doing(|| format!("open {path}"))?;
-        setns(file, CloneFlags::CLONE_NEWNET).doing(|| format!("enter {path}"))?;
+        enter(&path)?;
         what()
     })
     .join()
