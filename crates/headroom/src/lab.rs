@@ -384,7 +384,7 @@ fn list() -> anyhow::Result<ExitCode> {
         let baseline =
             service.baseline().map_or(String::new(), |base| format!(" (against {base})"));
         println!("  {:18}{}{baseline}", service.name(), service.about());
-        if let Some(words) = service::words(*service) {
+        if let Some(words) = service.words() {
             println!("  {:18}words in brackets: {words}", "");
         }
     }

@@ -69,7 +69,7 @@ const LANE_PORTS: u16 = 12_000;
 /// What can be compressed: what becomes shorter, or all.
 const COMPRESS: [&str; 2] = ["auto", "always"];
 /// What words stand in brackets.
-pub(super) const WORDS: &str = "streams; compress=auto or always; or cipher=NAME (aes-128-gcm, aes-256-gcm, chacha20-poly1305; none and \
+const WORDS: &str = "streams; compress=auto or always; or cipher=NAME (aes-128-gcm, aes-256-gcm, chacha20-poly1305; none and \
                                 simplecrypt, which do not encrypt), chunk=OCTETS (200 to 4000), lane-ports=COUNT (1 to \
                                 256)";
 
@@ -79,9 +79,9 @@ impl How {
     const STREAMS: Self = Self { streams: true, ..Self::OWN };
     const CARRIER: &str = "lanes where they pass, else QUIC streams";
 
-    fn parse(words: &str) -> std::result::Result<Self, String> {
+    fn parse(words: &[&str]) -> std::result::Result<Self, String> {
         let mut how = Self::OWN;
-        for word in words.split(',').map(str::trim) {
+        for &word in words {
             let wrong = || format!("`headroom` knows no `{word}`; the words are {WORDS}");
             let again = match word.split_once('=') {
                 Some(("cipher", name)) => {
@@ -105,11 +105,13 @@ impl How {
                 _ => return Err(wrong()),
             };
             if again {
+                let words = words.join(",");
                 return Err(format!("`headroom({words})` says twice what it says once"));
             }
         }
         let of_streams = Self { streams: how.streams, compress: how.compress, ..Self::OWN };
         if (how.streams || how.compress.is_some()) && how != of_streams {
+            let words = words.join(",");
             return Err(format!(
                 "`headroom({words})`: cipher, chunk and lane-ports are of lanes, and what is compressed goes on streams"
             ));
@@ -192,7 +194,7 @@ impl Headroom {
     };
 
     /// The service as these words in brackets want it.
-    pub(super) fn with(words: &str) -> std::result::Result<&'static Self, String> {
+    fn made(words: &[&str]) -> std::result::Result<&'static Self, String> {
         let how = How::parse(words)?;
         if how == How::STREAMS {
             return Ok(&Self::STREAMS);
@@ -246,6 +248,14 @@ impl Service for Headroom {
 
     fn about(&self) -> &'static str {
         self.about
+    }
+
+    fn words(&self) -> Option<&'static str> {
+        (self.how == How::OWN).then_some(WORDS)
+    }
+
+    fn with(&self, words: &[&str]) -> std::result::Result<&'static dyn Service, String> {
+        Self::made(words).map(|service| service as &dyn Service)
     }
 
     fn secured(&self) -> bool {
@@ -454,14 +464,16 @@ mod tests {
 
     #[test]
     fn words_say_how_lanes_are_in_one_order() {
-        let name = |words| Headroom::with(words).map(|service| service.name);
+        let made =
+            |words: &str| Headroom::made(&words.split(',').map(str::trim).collect::<Vec<_>>());
+        let name = |words| made(words).map(|service| service.name);
         assert_eq!(
             name("lane-ports=256, chunk=1000,cipher=none").as_deref(),
             Ok("headroom(cipher=none,chunk=1000,lane-ports=256)")
         );
         assert_eq!(name("streams").as_deref(), Ok("headroom(streams)"));
         assert_eq!(name("compress=auto").as_deref(), Ok("headroom(compress=auto)"));
-        let with = |words| Headroom::with(words).expect("words");
+        let with = |words| made(words).expect("words");
         assert!(std::ptr::eq(with("chunk=300"), with("chunk=300")), "it is made once");
         let insecure = |words| {
             let service = with(words);
@@ -488,7 +500,7 @@ mod tests {
             "fast",
             "streams=1",
         ] {
-            assert!(Headroom::with(wrong).is_err(), "{wrong}");
+            assert!(made(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -41,6 +41,19 @@ pub trait Service: Sync {
     /// One line for `headroom lab list`.
     fn about(&self) -> &'static str;
 
+    /// The words that may stand in brackets behind the name, for `headroom lab list`.
+    fn words(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// This application as the words in its brackets make it.
+    ///
+    /// # Errors
+    /// A sentence: a word is unknown, or contradicts another.
+    fn with(&self, _words: &[&str]) -> std::result::Result<&'static dyn Service, String> {
+        Err(format!("`{}` takes no words in brackets", self.name()))
+    }
+
     /// Whether it encrypts what it moves; verified on the wire in every run.
     fn secured(&self) -> bool;
 
@@ -152,19 +165,25 @@ pub fn parse(written: &str) -> std::result::Result<&'static dyn Service, String>
     if let Some(service) = ALL.iter().copied().find(|service| service.name() == written) {
         return Ok(service);
     }
-    let words = written.strip_prefix("headroom(").and_then(|words| words.strip_suffix(')'));
-    match words {
-        Some(words) => headroom::Headroom::with(words).map(|service| service as &dyn Service),
-        None => {
+    let (name, words) = match written.split_once('(') {
+        None => (written, None),
+        Some((name, rest)) => {
+            let words = rest.strip_suffix(')').ok_or_else(|| {
+                format!("`{written}`: words stand in brackets, as in `headroom(streams)`")
+            })?;
+            (name, Some(words))
+        }
+    };
+    let found = ALL.iter().copied().find(|service| service.name() == name);
+    match (found, words) {
+        (Some(service), Some(words)) => {
+            service.with(&words.split(',').map(str::trim).collect::<Vec<_>>())
+        }
+        _ => {
             let names: Vec<&str> = ALL.iter().map(|service| service.name()).collect();
             Err(format!("there is no stack `{written}`; there are {}", names.join(", ")))
         }
     }
-}
-
-/// Words in brackets that stand behind the name of an application, if it has any.
-pub fn words(service: &dyn Service) -> Option<&'static str> {
-    (service.name() == "headroom").then_some(headroom::WORDS)
 }
 
 /// The program of this name, if the lab knows it.
