@@ -1,4 +1,5 @@
-//! What libcurl calls back: file data in and out, and the commands it sent.
+//! What libcurl calls back: file data in and out, the commands it sent, and what it
+//! negotiated.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,6 +13,8 @@ pub(crate) struct Transfer {
     pub(crate) file_error: Option<io::Error>,
     pub(crate) request_ns: Option<u64>,
     pub(crate) bytes: u64,
+    /// See `Report::tls`.
+    pub(crate) tls: Vec<String>,
 }
 
 impl Handler for Transfer {
@@ -44,6 +47,12 @@ impl Handler for Transfer {
     }
 
     fn debug(&mut self, kind: InfoType, data: &[u8]) {
+        if matches!(kind, InfoType::Text)
+            && let Some(tls) = negotiated(data)
+            && !self.tls.contains(&tls)
+        {
+            self.tls.push(tls);
+        }
         let sent = matches!(kind, InfoType::HeaderOut);
         if sent && self.request_ns.is_none() && is_data_command(data) {
             self.request_ns = Some(now_ns());
@@ -56,6 +65,14 @@ fn is_data_command(command: &[u8]) -> bool {
     [&b"EPSV"[..], b"PASV", b"GET ", b"PUT "].iter().any(|verb| command.starts_with(verb))
 }
 
+/// Version and cipher suite in libcurl's word about a handshake (vtls/openssl.c:
+/// `SSL connection using VERSION / SUITE / GROUP / SIGNATURE`).
+fn negotiated(text: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(text).ok()?.strip_prefix("SSL connection using ")?;
+    let mut words = text.trim().split(" / ");
+    Some(format!("{} / {}", words.next()?, words.next()?))
+}
+
 /// Wall clock, nanoseconds since the epoch: the clock that stamps captures too.
 pub(crate) fn now_ns() -> u64 {
     std::time::SystemTime::now()
@@ -66,6 +83,14 @@ pub(crate) fn now_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_negotiated_is_in_libcurls_words() {
+        let said = b"SSL connection using TLSv1.2 / AES128-SHA / [blank] / UNDEF\n";
+        assert_eq!(negotiated(said).as_deref(), Some("TLSv1.2 / AES128-SHA"));
+        assert_eq!(negotiated(b"SSL connection using \xff / x"), None);
+        assert_eq!(negotiated(b"Trying [::1]:21..."), None);
+    }
 
     #[test]
     fn login_is_not_a_data_command() {

@@ -43,6 +43,8 @@ pub struct Options {
     pub ca: Option<PathBuf>,
     /// TLS 1.3 cipher suite to offer, in OpenSSL's notation; none: all.
     pub tls13_cipher: Option<String>,
+    /// TLS 1.2 cipher suite to offer in place of TLS 1.3, in OpenSSL's notation.
+    pub tls12_cipher: Option<String>,
     /// `name:password` for FTP.
     pub user: Option<String>,
 }
@@ -62,6 +64,9 @@ pub struct Report {
     pub total_s: f64,
     /// Octets of file moved.
     pub bytes: u64,
+    /// What was negotiated, each once: `TLSv1.3 / TLS_AES_128_GCM_SHA256`.
+    #[serde(default)]
+    pub tls: Vec<String>,
     /// What went wrong; the requests after it were not tried.
     pub error: Option<String>,
 }
@@ -94,6 +99,7 @@ pub fn run(requests: &[Request], options: &Options) -> Report {
     }
     report.request_ns = easy.get_ref().request_ns;
     report.bytes = easy.get_ref().bytes;
+    report.tls.clone_from(&easy.get_ref().tls);
     report
     // dropping the handle closes the session (FTP: QUIT), after the clock
 }
@@ -112,8 +118,13 @@ fn configure(easy: &mut Easy2<Transfer>, options: &Options) -> Result<(), curl::
     easy.ssl_sessionid_cache(false)?;
     if let Some(ca) = &options.ca {
         easy.cainfo(ca)?;
-        easy.ssl_min_max_version(SslVersion::Tlsv13, SslVersion::Tlsv13)?;
+        let version =
+            if options.tls12_cipher.is_some() { SslVersion::Tlsv12 } else { SslVersion::Tlsv13 };
+        easy.ssl_min_max_version(version, version)?;
         option::require_tls(easy)?;
+    }
+    if let Some(cipher) = &options.tls12_cipher {
+        easy.ssl_cipher_list(cipher)?;
     }
     if let Some(cipher) = &options.tls13_cipher {
         option::tls13_ciphers(easy, cipher)?;

@@ -285,4 +285,7 @@ pub(crate) struct Fetch {
     /// TLS 1.3 cipher suite
     #[arg(long)]
     pub(crate) tls13_cipher: Option<String>,
+    /// TLS 1.2 cipher suite, in place of TLS 1.3
+    #[arg(long, conflicts_with = "tls13_cipher")]
+    pub(crate) tls12_cipher: Option<String>,
 }

@@ -19,8 +19,12 @@ pub(crate) fn run(arguments: Fetch) -> anyhow::Result<ExitCode> {
         (None, Some(folder), None, Some(list)) => listed(list, folder)?,
         _ => bail!("give a URL with --output or --upload, or --list with --output"),
     };
-    let options =
-        Options { ca: arguments.ca, tls13_cipher: arguments.tls13_cipher, user: arguments.user };
+    let options = Options {
+        ca: arguments.ca,
+        tls13_cipher: arguments.tls13_cipher,
+        tls12_cipher: arguments.tls12_cipher,
+        user: arguments.user,
+    };
     let report = headroom_fetch::run(&requests, &options);
     println!("{}", serde_json::to_string(&report)?);
     Ok(if report.error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -188,6 +188,80 @@ fn a_stack_compared_with_itself() {
     assert_eq!(text(&rows[1], "baseline"), "http");
 }
 
+#[test]
+fn ftps_speaks_the_tls_that_its_words_want() {
+    if !privileged() {
+        return;
+    }
+    // IANA's numbers of the suites
+    let suites = [
+        ("ftps", 0x1301, "TLS_AES_128_GCM_SHA256", "ECDSA"),
+        ("ftps(rsa)", 0x1301, "TLS_AES_128_GCM_SHA256", "RSA"),
+        ("ftps(tls1.2)", 0xc02b, "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDSA"),
+        ("ftps(rsa,tls1.2)", 0xc02f, "ECDHE-RSA-AES128-GCM-SHA256", "RSA"),
+        ("ftps(aes128-sha)", 0x002f, "AES128-SHA", "RSA"),
+    ];
+    let mut stacks = vec!["ftp"];
+    stacks.extend(suites.iter().map(|suite| suite.0));
+    let ground = Ground::new("suites");
+    ground.write(
+        "p.toml",
+        &format!(
+            "stacks = {stacks:?}\nrepetitions = 2\n[[workload]]\nkind = \"download\"\nsizes = [\"64KiB\"]\n\
+             [[workload]]\nkind = \"upload\"\nsizes = [\"1KiB\"]\n"
+        ),
+    );
+    let ended = ground.end_of(ground.headroom("lab run p.toml --keep-captures --out out"));
+    assert_eq!(ended.code, Some(0), "{ended}");
+    let results = ground.results();
+    for (stack, number_of_suite, cipher, key) in suites {
+        let facts = &results["environment"]["stacks"][stack];
+        assert_eq!(text(facts, "cipher"), cipher);
+        assert!(text(facts, "key").starts_with(key), "{facts}");
+        for (workload, size) in [("download", 64 << 10), ("upload", 1024)] {
+            let counted = wire(&results, stack, workload, size);
+            assert_eq!(number(counted, "handshakes"), 2.0, "{counted}");
+            for handshake in ["first_handshake", "data_handshake"] {
+                let handshake = &counted[handshake];
+                // a certificate at least, and nothing of the file
+                assert!((700.0..9000.0).contains(&number(handshake, "bytes")), "{counted}");
+                assert!(number(handshake, "round_trips") >= 1.0, "{counted}");
+            }
+        }
+        for sample in array(&results, "samples").iter().filter(|s| s["stack"] == stack) {
+            assert_eq!(sample["ok"], true, "{sample}");
+            let phases = &sample["phases"];
+            assert!(number(phases, "handshake") > 0.0, "{sample}");
+            assert!(number(sample, "first_handshake_seconds") > 0.0, "{sample}");
+            assert!(number(sample, "data_handshake_seconds") > 0.0, "{sample}");
+            let download = text(sample, "workload") == "download";
+            assert!(!download || number(phases, "body") + number(phases, "idle") > 0.0, "{sample}");
+        }
+        for capture in array(&results, "captures").iter().filter(|c| c["stack"] == stack) {
+            let chosen = chosen_suites(&ground.path("out").join(text(capture, "file")));
+            assert!(chosen.len() >= 2, "{capture}: {chosen:?}");
+            assert!(chosen.iter().all(|&suite| suite == number_of_suite), "{stack}: {chosen:x?}");
+        }
+    }
+}
+
+/// The suites that a server chose, in the clear of its ServerHellos (RFC 8446 §4.1.3).
+fn chosen_suites(capture: &std::path::Path) -> Vec<u16> {
+    let file = File::open(capture).expect("a capture");
+    let mut reader = PcapReader::new(BufReader::new(file)).expect("a pcap file");
+    let mut chosen = Vec::new();
+    while let Some(packet) = reader.next_packet() {
+        let packet = packet.expect("a packet");
+        // behind Ethernet, IPv6 and TCP with time stamps
+        let record = packet.data.get(14 + 40 + 32..).unwrap_or_default();
+        if let [22, 3, 3, _, _, 2, ..] = record {
+            let session = usize::from(record[43]);
+            chosen.push(u16::from_be_bytes([record[44 + session], record[45 + session]]));
+        }
+    }
+    chosen
+}
+
 /// The files beside results.json, and the report made of them again.
 fn assert_files_are_written(ground: &Ground, results: &Value) {
     let read = |name: &str| {

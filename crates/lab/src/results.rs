@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::analysis::slow_start::Segment;
 pub use crate::measure::clear_text::ClearText;
 pub use crate::measure::usage::Usage;
-pub use crate::measure::wire::{Phase, Phases, Stretch, Tcp};
+pub use crate::measure::wire::{Phase, Phases, SetUp, Stretch, Tcp};
 pub use crate::plan::SshHosts;
 pub use crate::testbed::{
     DelayTest, EmulatorCounters, EmulatorReport, LinkReport, LossTest, RateTest, RoundTrips,
@@ -280,6 +280,13 @@ pub struct Sample {
     pub transfers: u32,
     /// What the session was doing.
     pub phases: Option<Phases>,
+    /// The handshake on the connection to the service, first packet to last, TCP's own
+    /// left out,
+    #[serde(default)]
+    pub first_handshake_seconds: Option<f64>,
+    /// and on the first data connection (FTPS).
+    #[serde(default)]
+    pub data_handshake_seconds: Option<f64>,
     /// CPU time of one transfer.
     pub cpu_seconds: Option<Cpu>,
     /// Of the whole machine.
@@ -390,6 +397,12 @@ pub struct Wire {
     pub handshakes: u32,
     /// Handshakes that took a round trip more, for another key share.
     pub hello_retries: u32,
+    /// The handshake on the connection to the service,
+    #[serde(default)]
+    pub first_handshake: Option<SetUp>,
+    /// and on the first data connection (FTPS).
+    #[serde(default)]
+    pub data_handshake: Option<SetUp>,
 }
 
 /// What the accounting runs were checked for; one that fails ends the run.

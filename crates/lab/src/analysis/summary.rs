@@ -157,6 +157,8 @@ pub(crate) mod tests {
             process_seconds: None,
             transfers: 1,
             phases: None,
+            first_handshake_seconds: None,
+            data_handshake_seconds: None,
             cpu_seconds: None,
             cpu_idle_pct: None,
             steal_pct: None,

@@ -3,7 +3,7 @@
 use crate::results::{Results, Sample};
 
 const COLUMNS: &str = "link,stack,workload,size_bytes,files,block,ok,seconds,session_seconds,client_seconds,\
-process_seconds,transfers,connect_s,handshake_s,login_s,body_s,idle_s,cpu_client_s,cpu_server_s,cpu_machine_s,\
+process_seconds,transfers,connect_s,handshake_s,login_s,body_s,idle_s,first_handshake_s,data_handshake_s,cpu_client_s,cpu_server_s,cpu_machine_s,\
 cpu_foreign_s,cpu_idle_pct,steal_pct,foreign_pct,wire_bytes,wire_packets,round_trips,peak_memory_bytes,\
 tcp_transmitted_bytes,tcp_retransmitted_bytes,rtt_mean_us,rtt_min_us,fairness,to_client_bytes,to_server_bytes,client_pct_low,client_pct_high,server_pct_low,\
 server_pct_high,link_pct_low,link_pct_high,outlier,marked,not_shaped,error";
@@ -42,6 +42,8 @@ fn row(sample: &Sample) -> Vec<String> {
         number(phases.map(|p| p.login)),
         number(phases.map(|p| p.body)),
         number(phases.map(|p| p.idle)),
+        number(sample.first_handshake_seconds),
+        number(sample.data_handshake_seconds),
         number(cpu.map(|c| c.client)),
         number(cpu.map(|c| c.server)),
         number(cpu.map(|c| c.machine)),

@@ -113,6 +113,8 @@ fn row(cell: &Cell, captures: u32, record: &Record, totals: &Totals) -> Wire {
         connections: record.connections,
         handshakes: record.handshakes,
         hello_retries: record.hello_retries,
+        first_handshake: record.handshake,
+        data_handshake: record.data_handshake,
     }
 }
 

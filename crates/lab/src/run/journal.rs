@@ -35,7 +35,7 @@ pub(super) enum Entry {
     /// A block is complete.
     Block(Block),
     /// The packets of a cell were counted.
-    Counted(Counted),
+    Counted(Box<Counted>),
     /// The layers of all stacks were set up, apart from any transfer.
     LayerSetups(Vec<LayerSetup>),
     /// Every stack was searched for clear text.

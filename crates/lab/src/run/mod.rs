@@ -631,13 +631,13 @@ impl<'a> Run<'a> {
             let (wire, capture) = self.bench.account(&cell, self.captures.as_deref())?.unzip();
             let capture = capture.flatten();
             let workload = cell.workload.name();
-            self.keep(Entry::Counted(Counted {
+            self.keep(Entry::Counted(Box::new(Counted {
                 stack: cell.stack,
                 workload,
                 size_bytes: cell.size,
                 wire,
                 capture,
-            }))?;
+            })))?;
         }
         Ok(())
     }

@@ -139,7 +139,7 @@ impl Record {
                 self.at.clone_from(&block.at);
                 self.blocks.insert(block.place, block);
             }
-            Entry::Counted(counted) => self.counted.push(counted),
+            Entry::Counted(counted) => self.counted.push(*counted),
             Entry::LayerSetups(rows) => self.layer_setups = rows,
             Entry::ClearText(rows) => self.clear_text = rows,
             Entry::Remark(text) => self.remarks.push(text),

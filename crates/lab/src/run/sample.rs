@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::host::{Host, Role, last_lines};
 use crate::layer::loopback;
 use crate::link::LinkSpec;
-use crate::measure::wire::{self, Expectation, Marks, Totals};
+use crate::measure::wire::{self, Expectation, Marks, SetUp, Totals};
 use crate::plan::Plan;
 use crate::results::{Cpu, LayerSetup, Load, Phases, Sample, Tcp};
 use crate::service::{ClientReport, Invocation, Service, Site, write_credentials};
@@ -326,6 +326,11 @@ impl<'a> Bench<'a> {
             (!records.is_empty())
                 .then(|| records.iter().map(|r| value(r)).sum::<f64>() / records.len() as f64)
         };
+        let mean_of = |handshake: fn(&wire::Record) -> Option<SetUp>| {
+            let seconds: Vec<f64> =
+                records.iter().filter_map(|r| Some(handshake(r)?.seconds)).collect();
+            (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64)
+        };
         let kind = cell.workload.kind;
         let over_datagrams = self.service(&cell.stack)?.over_datagrams();
         let load = seen.first().and_then(|one| one.load);
@@ -359,6 +364,8 @@ impl<'a> Bench<'a> {
             transfers: cell.batch,
             phases: (!sessions.is_empty())
                 .then(|| Phases::mean(sessions.iter().map(|r| &r.phases))),
+            first_handshake_seconds: mean_of(|r| r.handshake),
+            data_handshake_seconds: mean_of(|r| r.data_handshake),
             cpu_seconds: spent.map(|s| Cpu {
                 client: s.client / n,
                 server: s.server / n,

@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::tls::Tls;
 use super::{ClientReport, Invocation, Site};
 use crate::agent::Outcome;
 use crate::error::{Error, Result};
 use crate::measure::wire::Marks;
 use crate::workload::Task;
-
-/// The TLS 1.3 cipher suite that all TLS stacks are pinned to.
-pub(crate) const CIPHER: &str = "TLS_AES_128_GCM_SHA256";
 
 /// What the client needs to know beside the task.
 pub(super) struct Account<'a> {
@@ -20,8 +18,8 @@ pub(super) struct Account<'a> {
     pub(super) scheme: &'a str,
     /// Name and password.
     pub(super) user: Option<(&'a str, &'a str)>,
-    /// Whether the server's certificate is demanded and checked.
-    pub(super) tls: bool,
+    /// What is demanded of the server, whose certificate is checked; none: no TLS.
+    pub(super) tls: Option<&'a Tls>,
 }
 
 pub(super) fn client(site: &Site<'_>, account: &Account<'_>, task: &Task) -> Result<Invocation> {
@@ -29,9 +27,8 @@ pub(super) fn client(site: &Site<'_>, account: &Account<'_>, task: &Task) -> Res
     if let Some((name, password)) = account.user {
         argv.extend(["--user".to_owned(), format!("{name}:{password}")]);
     }
-    if account.tls {
-        argv.extend(["--ca".to_owned(), site.credential("server.crt")]);
-        argv.extend(["--tls13-cipher".to_owned(), CIPHER.to_owned()]);
+    if let Some(tls) = account.tls {
+        argv.extend(tls.client_options(site)?);
     }
     let url = |remote: &str| {
         format!("{}://{}:{}/{remote}", account.scheme, site.server_host(), site.server.port())
@@ -69,10 +66,13 @@ struct Printed {
     request_ns: Option<u64>,
     done_ns: Option<u64>,
     total_s: f64,
+    #[serde(default)]
+    tls: Vec<String>,
     error: Option<String>,
 }
 
-pub(super) fn report(outcome: &Outcome) -> ClientReport {
+/// What the client said, checked against what was demanded.
+pub(super) fn report(outcome: &Outcome, tls: Option<&Tls>) -> ClientReport {
     match serde_json::from_str::<Printed>(outcome.stdout.trim()) {
         Ok(printed) => ClientReport {
             seconds: Some(printed.total_s),
@@ -81,7 +81,7 @@ pub(super) fn report(outcome: &Outcome) -> ClientReport {
                 done_ns: printed.done_ns,
                 login_ns: None,
             },
-            error: printed.error,
+            error: printed.error.or_else(|| tls.and_then(|tls| tls.objection(&printed.tls))),
             load: None,
         },
         Err(error) => ClientReport {

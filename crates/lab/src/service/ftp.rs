@@ -40,11 +40,11 @@ impl Service for Ftp {
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
-        pure_ftpd::server(site, false)
+        pure_ftpd::server(site, None)
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
-        fetch::client(site, &Account { scheme: "ftp", user: Some(FTP_USER), tls: false }, task)
+        fetch::client(site, &Account { scheme: "ftp", user: Some(FTP_USER), tls: None }, task)
     }
 
     fn data_connections(&self) -> bool {
@@ -52,7 +52,7 @@ impl Service for Ftp {
     }
 
     fn client_report(&self, outcome: &Outcome) -> ClientReport {
-        fetch::report(outcome)
+        fetch::report(outcome, None)
     }
 
     fn facts(&self) -> Vec<(&'static str, &'static str)> {

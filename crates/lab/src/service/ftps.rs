@@ -1,23 +1,70 @@
 //! FTP over TLS, explicit (RFC 4217): Pure-FTPd and libcurl, control and data
 //! connection both protected.
 
-use super::fetch::{self, Account, CIPHER};
+use super::fetch::{self, Account};
 use super::site::FTP_USER;
+use super::tls::{Key, Tls, Version};
 use super::{ClientReport, Invocation, ServerSpec, Service, Site, pure_ftpd};
 use crate::agent::Outcome;
 use crate::error::Result;
 use crate::parts::{OPENSSL, PURE_FTPD, PURE_PW, Program};
 use crate::workload::{Kind, Task};
 
-pub(super) struct Ftps;
+/// The service with the TLS that its words want.
+pub(super) struct Ftps {
+    name: &'static str,
+    tls: Tls,
+}
+
+const WORDS: &str = "tls1.2 and rsa (a certificate of RSA), alone or both, AES-128-GCM; or \
+                     aes128-sha (TLS 1.2, AES-128-CBC and SHA-1, keys by RSA)";
+
+impl Ftps {
+    pub(super) const MODERN: Self = Self { name: "ftps", tls: Tls::MODERN };
+    const MODERN_RSA: Self = Self { name: "ftps(rsa)", tls: Tls { key: Key::Rsa, ..Tls::MODERN } };
+    const TLS12: Self = Self {
+        name: "ftps(tls1.2)",
+        tls: Tls {
+            version: Version::Tls12,
+            cipher: "ECDHE-ECDSA-AES128-GCM-SHA256",
+            key: Key::Ecdsa,
+        },
+    };
+    const TLS12_RSA: Self = Self {
+        name: "ftps(rsa,tls1.2)",
+        tls: Tls { version: Version::Tls12, cipher: "ECDHE-RSA-AES128-GCM-SHA256", key: Key::Rsa },
+    };
+    /// The suite of the studies. ECDSA has none with it, and the client alone decides:
+    /// a server that offers nothing else is offered nothing by today's clients.
+    const AES128_SHA: Self = Self {
+        name: "ftps(aes128-sha)",
+        tls: Tls { version: Version::Tls12, cipher: "AES128-SHA", key: Key::Rsa },
+    };
+}
 
 impl Service for Ftps {
     fn name(&self) -> &'static str {
-        "ftps"
+        self.name
     }
 
     fn about(&self) -> &'static str {
         "FTP over TLS, explicit, data protected: pure-ftpd, libcurl"
+    }
+
+    fn words(&self) -> Option<&'static str> {
+        Some(WORDS)
+    }
+
+    fn with(&self, words: &[&str]) -> std::result::Result<&'static dyn Service, String> {
+        let mut words = words.to_vec();
+        words.sort_unstable();
+        match words[..] {
+            ["aes128-sha"] => Ok(&Self::AES128_SHA),
+            ["rsa"] => Ok(&Self::MODERN_RSA),
+            ["tls1.2"] => Ok(&Self::TLS12),
+            ["rsa", "tls1.2"] => Ok(&Self::TLS12_RSA),
+            _ => Err(format!("`ftps` knows no `{}`; the words are {WORDS}", words.join(","))),
+        }
     }
 
     fn secured(&self) -> bool {
@@ -41,11 +88,12 @@ impl Service for Ftps {
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
-        pure_ftpd::server(site, true)
+        pure_ftpd::server(site, Some(&self.tls))
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
-        fetch::client(site, &Account { scheme: "ftp", user: Some(FTP_USER), tls: true }, task)
+        let account = Account { scheme: "ftp", user: Some(FTP_USER), tls: Some(&self.tls) };
+        fetch::client(site, &account, task)
     }
 
     fn data_connections(&self) -> bool {
@@ -53,17 +101,21 @@ impl Service for Ftps {
     }
 
     fn client_report(&self, outcome: &Outcome) -> ClientReport {
-        fetch::report(outcome)
+        fetch::report(outcome, Some(&self.tls))
     }
 
     fn facts(&self) -> Vec<(&'static str, &'static str)> {
-        vec![
-            ("encryption", "TLS 1.3, control and data connection"),
-            ("cipher", CIPHER),
-            ("key", "ECDSA P-256"),
+        let encryption = match self.tls.version {
+            Version::Tls12 => "TLS 1.2, control and data connection",
+            Version::Tls13 => "TLS 1.3, control and data connection",
+        };
+        let mut facts = vec![("encryption", encryption)];
+        facts.extend(self.tls.facts());
+        facts.extend([
             ("resumption", "off: each connection is a full handshake"),
             ("mode", "explicit, passive (EPSV), binary"),
             ("verification", "each record by TLS, none of the whole file"),
-        ]
+        ]);
+        facts
     }
 }

@@ -43,11 +43,11 @@ impl Service for Http {
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
-        fetch::client(site, &Account { scheme: "http", user: None, tls: false }, task)
+        fetch::client(site, &Account { scheme: "http", user: None, tls: None }, task)
     }
 
     fn client_report(&self, outcome: &Outcome) -> ClientReport {
-        fetch::report(outcome)
+        fetch::report(outcome, None)
     }
 
     fn facts(&self) -> Vec<(&'static str, &'static str)> {

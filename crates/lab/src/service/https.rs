@@ -1,6 +1,7 @@
 //! HTTP/1.1 over TLS (RFC 9110 §4.2.2): nginx and libcurl.
 
-use super::fetch::{self, Account, CIPHER};
+use super::fetch::{self, Account};
+use super::tls::Tls;
 use super::{ClientReport, Invocation, ServerSpec, Service, Site, nginx};
 use crate::agent::Outcome;
 use crate::error::Result;
@@ -43,21 +44,21 @@ impl Service for Https {
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
-        fetch::client(site, &Account { scheme: "https", user: None, tls: true }, task)
+        fetch::client(site, &Account { scheme: "https", user: None, tls: Some(&Tls::MODERN) }, task)
     }
 
     fn client_report(&self, outcome: &Outcome) -> ClientReport {
-        fetch::report(outcome)
+        fetch::report(outcome, Some(&Tls::MODERN))
     }
 
     fn facts(&self) -> Vec<(&'static str, &'static str)> {
-        vec![
-            ("encryption", "TLS 1.3"),
-            ("cipher", CIPHER),
-            ("key", "ECDSA P-256"),
+        let mut facts = vec![("encryption", "TLS 1.3")];
+        facts.extend(Tls::MODERN.facts());
+        facts.extend([
             ("resumption", "off: each connection is a full handshake"),
             ("version", "HTTP/1.1"),
             ("verification", "each record by TLS, none of the whole file"),
-        ]
+        ]);
+        facts
     }
 }

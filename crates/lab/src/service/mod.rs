@@ -17,6 +17,7 @@ mod scp;
 mod sftp;
 mod site;
 mod ssh;
+mod tls;
 mod udp;
 mod uftp;
 
@@ -30,8 +31,8 @@ use crate::parts::{self, Program};
 use crate::results::Load;
 use crate::workload::{Kind, Task};
 
-pub(crate) use fetch::CIPHER;
 pub(crate) use site::{Site, write_credentials};
+pub(crate) use tls::CIPHER;
 
 /// An application: its server, its client, and how to read their words.
 pub trait Service: Sync {
@@ -141,7 +142,7 @@ pub trait Service: Sync {
 /// All applications.
 pub const ALL: &[&dyn Service] = &[
     &ftp::Ftp,
-    &ftps::Ftps,
+    &ftps::Ftps::MODERN,
     &http::Http,
     &https::Https,
     &sftp::Sftp,

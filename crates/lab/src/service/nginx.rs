@@ -1,6 +1,6 @@
 //! nginx, the server of `http` and `https`.
 
-use super::fetch::CIPHER;
+use super::tls::CIPHER;
 use super::{ServerSpec, Site};
 use crate::error::Result;
 use crate::parts;

@@ -1,11 +1,11 @@
 //! Pure-FTPd, the server of `ftp` and `ftps`.
 
-use super::{ServerSpec, Site, site::FTP_USER};
+use super::{ServerSpec, Site, site::FTP_USER, tls::Tls};
 use crate::command::Command;
 use crate::error::Result;
 use crate::parts;
 
-pub(super) fn server(site: &Site<'_>, tls: bool) -> Result<ServerSpec> {
+pub(super) fn server(site: &Site<'_>, tls: Option<&Tls>) -> Result<ServerSpec> {
     // md5-crypt: pure-pw itself would hash with argon2id, 2.3 s for each login
     let salted = Command::new("openssl", ["passwd", "-1", "-salt", "headroom", FTP_USER.1]);
     let printed = site.host.run(&salted)?;
@@ -34,9 +34,9 @@ pub(super) fn server(site: &Site<'_>, tls: bool) -> Result<ServerSpec> {
     if let Some(ports) = &site.passive_ports {
         argv.extend(["-p".into(), format!("{}:{}", ports.start(), ports.end())]);
     }
-    if tls {
+    if let Some(tls) = tls {
         // -Y 2: a session that does not protect itself is refused
-        argv.extend(["-Y".into(), "2".into(), "-2".into(), certificate(site)?]);
+        argv.extend(["-Y".into(), "2".into(), "-2".into(), tls.server_pem(site)?]);
     } else {
         argv.extend(["-Y".into(), "0".into()]);
     }
@@ -50,13 +50,4 @@ pub(super) fn server(site: &Site<'_>, tls: bool) -> Result<ServerSpec> {
         run_folders: &["/run/pure-ftpd"],
         ready: None,
     })
-}
-
-/// Pure-FTPd wants key and certificate in one file.
-fn certificate(site: &Site<'_>) -> Result<String> {
-    let both = ["server.key", "server.crt"]
-        .map(|name| site.host.read(&site.credential_path(name)))
-        .into_iter()
-        .collect::<Result<String>>()?;
-    site.write("server.pem", &both)
 }

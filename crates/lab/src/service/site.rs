@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::command::Command;
 use crate::error::Result;
@@ -101,32 +101,9 @@ pub(crate) fn write_credentials(
     shared: bool,
     names: &[IpAddr],
 ) -> Result<()> {
-    let names: Vec<String> = names.iter().map(|name| format!("IP:{name}")).collect();
     let dir = server.root.join("credentials");
+    make_certificate(server, &dir, &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"], names)?;
     let path = |name: &str| dir.join(name).display().to_string();
-    let (key, certificate) = (path("server.key"), path("server.crt"));
-    server.run(&Command::new(
-        "openssl",
-        [
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=headroom-lab",
-            "-addext",
-            &format!("subjectAltName={}", names.join(",")),
-            "-keyout",
-            &key,
-            "-out",
-            &certificate,
-        ],
-    ))?;
     for name in ["host_key", "user_key"] {
         let arguments = ["-q", "-t", "ed25519", "-N", "", "-C", "headroom-lab", "-f", &path(name)];
         server.run(&Command::new("ssh-keygen", arguments))?;
@@ -159,4 +136,23 @@ pub(crate) fn write_credentials(
         client.run(&Command::new("chmod", ["600", &key]))?;
     }
     Ok(())
+}
+
+/// Makes `server.key` and `server.crt` in a folder of that host: a key as `openssl req
+/// -newkey` wants it named, and a certificate of it for these addresses.
+pub(super) fn make_certificate(
+    host: &Host,
+    folder: &Path,
+    key: &[&str],
+    names: &[IpAddr],
+) -> Result<()> {
+    let names: Vec<String> = names.iter().map(|name| format!("IP:{name}")).collect();
+    let names = format!("subjectAltName={}", names.join(","));
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (private, certificate) = (path("server.key"), path("server.crt"));
+    let mut words = vec!["req", "-x509", "-newkey"];
+    words.extend(key);
+    words.extend(["-nodes", "-days", "2", "-subj", "/CN=headroom-lab", "-addext", &names]);
+    words.extend(["-keyout", &private, "-out", &certificate]);
+    host.run(&Command::new("openssl", words)).map(drop)
 }

@@ -23,7 +23,7 @@ use phases::{follow, stretches};
 
 pub(crate) use flow::Flow;
 pub use phases::{Phase, Phases, Stretch};
-pub(crate) use setup::SetUp;
+pub use setup::SetUp;
 pub use tcp::Tcp;
 pub(crate) use totals::{ClientSide, Totals};
 pub(crate) use trace::{Framing, Packet, Trace};
@@ -101,6 +101,10 @@ pub(crate) struct Record {
     pub(crate) handshakes: u32,
     /// TLS handshakes in which the server asked for another key share.
     pub(crate) hello_retries: u32,
+    /// The handshake of the connection to the service's own port, TCP's left out,
+    pub(crate) handshake: Option<SetUp>,
+    /// and of the first data connection.
+    pub(crate) data_handshake: Option<SetUp>,
     pub(crate) phases: Phases,
     pub(crate) segments: Vec<Stretch>,
     /// Of all packets, those after completion too.
@@ -135,6 +139,10 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     let segments = stretches(session, &states[first..], body_ns, idle_s);
     let under_load = body.map_or(0, |index| index.saturating_sub(first));
     let end = packets[last].time_ns;
+    let is_data = |connection: u32| trace.connections[connection as usize] != expected.port;
+    let handshake = |data: bool| {
+        SetUp::of_connection(packets, &states, |connection| is_data(connection) == data)
+    };
     let tcp = tcp::measure(&packets[first..], expected.upload, under_load, idle_s);
     Some(Record {
         transfer_s: ns_to_s(end.saturating_sub(packets[request].time_ns)),
@@ -145,6 +153,8 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
         connections: trace.connections.len() as u32,
         handshakes: states.iter().filter(|state| state.opens_handshake).count() as u32,
         hello_retries: states.iter().filter(|state| state.retries_hello).count() as u32,
+        handshake: handshake(false),
+        data_handshake: handshake(true),
         phases: Phases::of(&segments),
         segments,
         flow: Flow::of(&packets[first..], expected.upload, &tcp),
@@ -362,6 +372,45 @@ mod tests {
         assert!((record.phases.idle - 0.021).abs() < 1e-9, "{:?}", record.phases);
         let sum = record.segments.iter().map(|s| s.end_s - s.start_s).sum::<f64>();
         assert!((sum - record.session_s).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_handshake_of_tls_1_2_ends_with_the_servers_finished() {
+        let (body, certificate) = ([23, 3, 3, 4].repeat(300), [22, 3, 3, 0, 9, 2].repeat(100));
+        let key = [22, 3, 3, 0, 70, 16, 0];
+        let finished = [20, 3, 3, 0, 1, 1, 22, 3, 3, 0, 40, 1]; // encrypted: as a hello
+        let trace = trace(
+            &[21, 50_000],
+            &[
+                (0, 0, true, SYN),
+                (0, 0, false, SYN),
+                (1, 0, true, HELLO),
+                (2, 0, false, &certificate),
+                (3, 0, true, &key),
+                (5, 0, false, &finished),
+                (6, 0, true, RECORD), // RETR
+                (7, 1, true, SYN),
+                (7, 1, false, SYN),
+                (8, 1, true, HELLO),
+                (9, 1, false, &certificate),
+                (9, 1, true, b""),
+                (10, 1, true, &key),
+                (11, 1, false, &finished),
+                (12, 1, false, &body), // the client says nothing more
+                (20, 1, false, &body),
+                (21, 0, false, RECORD),
+            ],
+        );
+        let marks = Marks { request_ns: Some(6_000_000), ..Marks::default() };
+        let record = read(&trace, &Expectation { marks, ..expect(21, true) }).expect("a session");
+        assert_eq!((record.handshakes, record.hello_retries), (2, 0));
+        let handshake = record.handshake.expect("of the control connection");
+        assert_eq!((handshake.packets, handshake.round_trips), (4, 2));
+        assert!((handshake.seconds - 0.004).abs() < 1e-9, "{handshake:?}");
+        let handshake = record.data_handshake.expect("of the data connection");
+        assert_eq!((handshake.packets, handshake.round_trips), (5, 2));
+        assert!((record.phases.handshake - 0.009).abs() < 1e-9, "{:?}", record.phases);
+        assert!(record.phases.body + record.phases.idle >= 0.009, "{:?}", record.phases);
     }
 
     #[test]

@@ -99,6 +99,9 @@ pub(super) fn follow(packets: &[Packet]) -> Vec<State> {
         Connecting,
         Plain,
         Handshake,
+        /// TLS up to 1.2: the client has sent its key and Finished, the server's own
+        /// Finished is missing (RFC 5246 §7.3).
+        Finishing,
         Secured,
     }
     let mut connections: HashMap<u32, At> = HashMap::new();
@@ -119,6 +122,7 @@ pub(super) fn follow(packets: &[Packet]) -> Vec<State> {
                     state.phase = Phase::Handshake;
                     state.retries_hello = packet.head == Head::TlsHandshake(true);
                 }
+                At::Finishing => state.phase = Phase::Handshake,
                 At::Plain | At::Secured => {}
             }
             match (*at, packet.head) {
@@ -128,6 +132,12 @@ pub(super) fn follow(packets: &[Packet]) -> Vec<State> {
                     state.opens_handshake = true;
                 }
                 (At::Handshake, Head::TlsData | Head::SshNewKeys) if packet.from_client => {
+                    *at = At::Secured;
+                }
+                (At::Handshake, Head::TlsHandshake(false)) if packet.from_client => {
+                    *at = At::Finishing;
+                }
+                (At::Finishing, _) if !packet.from_client && packet.payload_len > 0 => {
                     *at = At::Secured;
                 }
                 _ => {}

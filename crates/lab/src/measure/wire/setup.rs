@@ -2,18 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::phases::follow;
-use super::{Phase, Trace, ns_to_s};
+use super::phases::{State, follow};
+use super::{Packet, Phase, Trace, ns_to_s};
 
-/// One set-up.
+/// One set-up: of a layer, or the handshake of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SetUp {
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
+pub struct SetUp {
+    /// Both directions.
+    pub packets: u64,
+    /// Octets of these.
+    pub bytes: u64,
     /// First packet to last.
-    pub(crate) seconds: f64,
+    pub seconds: f64,
     /// Times that the client spoke and the server answered.
-    pub(crate) round_trips: u32,
+    pub round_trips: u32,
 }
 
 impl SetUp {
@@ -30,12 +32,23 @@ impl SetUp {
     /// The TLS handshake of the first connection: ClientHello to Finished, its
     /// TCP connection left out.
     pub(crate) fn of_tls(trace: &Trace) -> Option<Self> {
-        let states = follow(&trace.packets);
-        let handshake: Vec<_> = trace
-            .packets
+        Self::of_connection(&trace.packets, &follow(&trace.packets), |connection| connection == 0)
+    }
+
+    /// The handshake of the first of these connections that makes one.
+    pub(super) fn of_connection(
+        packets: &[Packet],
+        states: &[State],
+        wanted: impl Fn(u32) -> bool,
+    ) -> Option<Self> {
+        let mut handshakes = packets
             .iter()
-            .zip(&states)
-            .filter(|(p, state)| p.connection == 0 && state.phase == Phase::Handshake)
+            .zip(states)
+            .filter(|(p, state)| wanted(p.connection) && state.phase == Phase::Handshake)
+            .peekable();
+        let connection = handshakes.peek().map(|(p, _)| p.connection)?;
+        let handshake: Vec<_> = handshakes
+            .filter(|(p, _)| p.connection == connection)
             .map(|(p, _)| (p.time_ns, p.wire_len, p.from_client))
             .collect();
         Self::of(&handshake)
