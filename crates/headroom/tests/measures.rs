@@ -262,6 +262,48 @@ fn chosen_suites(capture: &std::path::Path) -> Vec<u16> {
     chosen
 }
 
+/// Each command on its own waits; a list with `sftp -b` and a script in one `ssh` do not.
+#[test]
+fn commands_may_be_a_script_and_may_move_small_files() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("commands");
+    ground.write(
+        "p.toml",
+        r#"
+stacks = ["ssh", "ssh#waiting", "ssh/tls", "sftp", "sftp/tls", "sftp/strongswan"]
+repetitions = 2
+[[workload]]
+kind = "commands"
+stacks = ["ssh", "ssh/tls"]
+commands = ["ls -la; mkdir d; cd d; echo hello > t; cat t {remote}; pwd; ls; rm t; cd ..; rmdir d; ls"]
+[[workload]]
+kind = "commands"
+stacks = ["ssh#waiting"]
+commands = ["ls -la", "mkdir d", "cd d", "echo hello > t", "cat t", "rm t", "cd ..", "rmdir d", "ls"]
+[[workload]]
+kind = "commands"
+stacks = ["sftp", "sftp/tls", "sftp/strongswan"]
+commands = ["ls", "mkdir d", "cd d", "put {local} small", "get {remote} {new}", "rm small", "cd ..", "rmdir d", "ls"]
+"#,
+    );
+    let results = ground.measure("p.toml");
+    let packets = |stack: &str| number(wire(&results, stack, "commands", 0), "packets");
+    for sample in array(&results, "samples") {
+        assert_eq!(sample["ok"], true, "{sample}");
+        let (seconds, session) = (number(sample, "seconds"), number(sample, "session_seconds"));
+        assert!(0.0 < seconds && seconds <= session, "{sample}");
+        assert!(packets(text(sample, "stack")) >= 20.0, "{sample}");
+    }
+    // nine questions with their answers in place of one
+    assert!(packets("ssh#waiting") >= packets("ssh") + 8.0);
+    let octets = |stack: &str| number(wire(&results, stack, "commands", 0), "bytes");
+    assert!(octets("ssh/tls") > octets("ssh") && octets("sftp/tls") > octets("sftp"));
+    // counted outside of the tunnel
+    assert!(octets("sftp/strongswan") >= octets("sftp") + 40.0 * packets("sftp/strongswan"));
+}
+
 /// The files beside results.json, and the report made of them again.
 fn assert_files_are_written(ground: &Ground, results: &Value) {
     let read = |name: &str| {
@@ -552,5 +594,31 @@ fn assert_timelines(results: &Value) {
             assert!(at >= number(segment, "start_s"), "{timeline}");
         }
         assert!((at - number(timeline, "session_s")).abs() < 1e-9, "{timeline}");
+    }
+}
+
+/// What the layering study's ten seconds are: glibc asks twice and waits five seconds
+/// each time. The wire clock sees it, and what is no SSH does not.
+#[test]
+fn a_resolver_that_never_answers_costs_ten_seconds() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("silent");
+    ground.write(
+        "p.toml",
+        "stacks = [\"ssh\", \"https\"]\nrepetitions = 2\nresolver = \"silent\"\ncount-packets = false\n\
+         [[workload]]\nkind = \"commands\"\nstacks = [\"ssh\"]\ncommands = [\"pwd\"]\n\
+         [[workload]]\nkind = \"page\"\nstacks = [\"https\"]\n",
+    );
+    let results = ground.measure("p.toml");
+    assert_eq!(text(&results["plan"], "resolver"), "silent");
+    assert!(text(&results["environment"]["settings"], "resolver").contains("never answers"));
+    for sample in array(&results, "samples") {
+        assert_eq!(sample["ok"], true, "{sample}");
+        let idle = number(&sample["phases"], "idle");
+        let ssh = text(sample, "stack") == "ssh";
+        assert!(!ssh || idle >= 9.9 && number(sample, "session_seconds") >= idle, "{sample}");
+        assert!(ssh || idle < 9.0, "{sample}");
     }
 }

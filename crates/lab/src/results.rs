@@ -144,6 +144,9 @@ pub struct PlanRecord {
     pub mtu: u32,
     pub offload: String,
     pub congestion_control: String,
+    /// A name server that never answers, which sshd asks; null: sshd asks none.
+    #[serde(default)]
+    pub resolver: Option<String>,
     pub link: String,
     /// What the plan wishes to make the links; none: the best there is.
     #[serde(default)]

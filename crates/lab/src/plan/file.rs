@@ -12,7 +12,7 @@ use super::braces;
 use super::hosts::SshHosts;
 use super::scale::{Scales, Smaller};
 use super::testbed::TestbedFile;
-use super::{AS_IT_IS, Family, LinkBackend, Offload, Plan, PlannedStack};
+use super::{AS_IT_IS, Family, LinkBackend, Offload, Plan, PlannedStack, Resolver};
 use crate::analysis::stop::{self, Until};
 use crate::link::LinkSpec;
 use crate::stack::{Stack, canonical};
@@ -45,6 +45,7 @@ pub(crate) struct PlanFile {
     mtu: Option<Spanned<u32>>,
     offload: Option<Spanned<Offload>>,
     congestion_control: Option<Spanned<String>>,
+    resolver: Option<Spanned<Resolver>>,
     link: Option<Spanned<String>>,
     link_backend: Option<Spanned<LinkBackend>>,
     #[serde(default)]
@@ -152,6 +153,10 @@ impl PlanFile {
         }
         if hosts.is_some() {
             self.require_no_shaping(&link)?;
+            if let Some(resolver) = &self.resolver {
+                let message = "a real host has the resolver that it has: leave out `resolver`, or measure on one machine";
+                return Err(at(resolver, message));
+            }
         }
         let check_sizes = match &self.check_size {
             Some(size) => vec![read_size(size)?],
@@ -174,6 +179,7 @@ impl PlanFile {
             family,
             mtu,
             offload: self.offload.as_ref().map_or(Offload::Offload, |offload| *offload.get_ref()),
+            resolver: self.resolver.as_ref().map(|resolver| *resolver.get_ref()),
             link,
             link_backend: self.link_backend.as_ref().map(|backend| *backend.get_ref()),
             check_links,

@@ -51,6 +51,8 @@ pub struct Plan {
     pub offload: Offload,
     /// TCP congestion control of both hosts; real ones may keep [`AS_IT_IS`].
     pub congestion_control: String,
+    /// What answers sshd's questions for clients' names; none: it asks nobody.
+    pub resolver: Option<Resolver>,
     /// The link on which everything is measured.
     pub link: LinkSpec,
     /// What is to make the links; none: the best there is for each.
@@ -99,6 +101,24 @@ pub enum Offload {
     Offload,
     /// Each packet by itself, checksums computed.
     PerPacket,
+}
+
+/// A name server that the server's host has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Resolver {
+    /// It never answers, and sshd asks it for the name of each client
+    /// (`UseDNS yes`): ten seconds, by glibc's rules (two times five).
+    Silent,
+}
+
+impl Resolver {
+    /// The name in plans and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Silent => "silent",
+        }
+    }
 }
 
 /// What can make a link that is more than a cable.

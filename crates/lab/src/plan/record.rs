@@ -26,6 +26,7 @@ impl PlanRecord {
             mtu,
             offload,
             congestion_control,
+            resolver,
             link,
             link_backend,
             check_links,
@@ -49,6 +50,7 @@ impl PlanRecord {
             mtu: *mtu,
             offload: offload.name().to_owned(),
             congestion_control: congestion_control.clone(),
+            resolver: resolver.map(|resolver| resolver.name().to_owned()),
             link: link.to_string(),
             link_backend: link_backend.map(|backend| backend.name().to_owned()),
             check_links: check_links.iter().map(ToString::to_string).collect(),
@@ -127,6 +129,7 @@ impl PlanRecord {
             ("offload", offload),
             ("until", until),
             ("max-repetitions", most),
+            ("resolver", self.resolver.clone().map(Value::String)),
             ("link-backend", backend),
             ("testbed", self.testbed.as_ref().map(hosts_to_toml)),
         ];
@@ -221,6 +224,7 @@ family = "ipv4"
 mtu = 1400
 offload = "per-packet"
 congestion-control = "reno"
+resolver = "silent"
 link = "100mbit,delay=5ms,jitter=1ms,loss=0.5%,queue=9"
 check-links = ["10mbit"]
 check-size = "3MB"

@@ -95,6 +95,11 @@ pub(super) fn record(
         ("offload", offload.to_owned()),
         ("MTU", plan.mtu.to_string()),
     ];
+    let resolver = plan.resolver.map(|_| {
+        let words = "silent: sshd asks it for each client's name, and it never answers";
+        ("resolver", words.to_owned())
+    });
+    let settings = settings.into_iter().chain(resolver);
     let Machine { kernel, distribution, cpu, cores, memory_bytes } = match hosts.first() {
         None => Machine::this(),
         Some(client) => Machine {

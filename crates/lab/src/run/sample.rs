@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,16 +17,27 @@ use crate::host::{Host, Role, last_lines};
 use crate::layer::loopback;
 use crate::link::LinkSpec;
 use crate::measure::wire::{self, Expectation, Marks, SetUp, Totals};
-use crate::plan::Plan;
+use crate::plan::{Plan, Resolver};
 use crate::results::{Cpu, LayerSetup, Load, Phases, Sample, Tcp};
 use crate::service::{ClientReport, Invocation, Service, Site, write_credentials};
 use crate::testbed::{Clock, Taken, Testbed};
 use crate::units;
 use crate::workload::{Content, Kind, Payloads, STREAM_UNIT, Task, Workload, tree_name};
 
+/// What commands may say in place of small files' paths.
+const SMALL_FILES: [&str; 3] = [LOCAL, REMOTE, NEW];
+/// A file of the client, one of the server, and the name of one that is to be the
+/// server's copy at the client.
+const LOCAL: &str = "{local}";
+const REMOTE: &str = "{remote}";
+const NEW: &str = "{new}";
+/// Octets of such a file: a line that somebody typed.
+const SMALL_FILE: u64 = 100;
+
 /// METHOD 11: clock ticks are 10 ms, so less than this is measured in batches.
 const LEAST_SAMPLE_S: f64 = 0.3;
 const LARGEST_BATCH: u32 = 100;
+const NAME_SERVER_PORT: u16 = 53;
 /// A batch keeps its files until the clocks have stopped; no more than this.
 pub(super) const BATCH_BYTES: u64 = 256 << 20;
 
@@ -209,6 +221,11 @@ impl<'a> Bench<'a> {
 
     /// Starts the layers and the server of each stack and waits until all answer.
     pub(super) fn start_servers(&mut self) -> Result<()> {
+        if let Some(resolver) = self.resolver()
+            && !self.testbed.server.is_dry()
+        {
+            self.testbed.server.agent()?.swallow((resolver, NAME_SERVER_PORT).into())?;
+        }
         let mut says = BTreeMap::new();
         for planned in &self.plan.stacks {
             let (name, service) = (&planned.stack.name, planned.stack.service);
@@ -460,8 +477,15 @@ impl<'a> Bench<'a> {
             dir: folder_of(host, stack),
             files: server.root.join("files"),
             server: address,
+            resolver: self.resolver(),
             passive_ports: self.passive_ports(stack),
         })
+    }
+
+    /// The address of the server's name server: the one that glibc asks where it is told
+    /// of none.
+    fn resolver(&self) -> Option<IpAddr> {
+        self.plan.resolver.map(|Resolver::Silent| Ipv4Addr::LOCALHOST.into())
     }
 
     /// On a real host, which may have a firewall, FTP's data connections go to
@@ -482,6 +506,7 @@ impl<'a> Bench<'a> {
     pub(super) fn prepare(&mut self, cell: &Cell) -> Result<Prepared> {
         self.serial += 1;
         let serial = self.serial;
+        let service = self.service(&cell.stack)?;
         let (client, server) = (&self.testbed.client, &self.testbed.server);
         let downloads = client.root.join("downloads");
         let (payloads, filling) = (&mut self.payloads, cell.workload.content);
@@ -519,11 +544,25 @@ impl<'a> Bench<'a> {
                 vec![Task::DownloadTree { remote, names, local }]
             }
             Kind::Commands => {
-                let own = self.service(&cell.stack)?.default_commands();
-                let commands = cell.workload.commands.clone();
-                vec![Task::Commands(
-                    commands.unwrap_or_else(|| own.iter().map(|c| (*c).to_owned()).collect()),
-                )]
+                let own = || service.default_commands().iter().map(|c| (*c).to_owned()).collect();
+                let mut commands = cell.workload.commands.clone().unwrap_or_else(own);
+                let local = downloads.join(format!("d{serial}"));
+                for word in SMALL_FILES {
+                    if !commands.iter().any(|command| command.contains(word)) {
+                        continue;
+                    }
+                    let host = if word == REMOTE { server } else { client };
+                    let path = match word {
+                        NEW => local.clone(),
+                        _ => host.root.join("files").join(payloads.file(host, SMALL_FILE)?.0),
+                    };
+                    if word == NEW {
+                        expected.push((path.clone(), payloads.file(server, SMALL_FILE)?.1));
+                    }
+                    let path = path.display().to_string();
+                    commands.iter_mut().for_each(|command| *command = command.replace(word, &path));
+                }
+                vec![Task::Commands(commands)]
             }
             Kind::Stream => vec![Task::Stream { seconds: cell.workload.seconds, content: None }],
             Kind::Packets | Kind::Echo => vec![Task::Datagrams {

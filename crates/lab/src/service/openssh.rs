@@ -1,6 +1,8 @@
 //! OpenSSH, the server of `sftp`, `scp`, `rsync` and `ssh`, and the options of
 //! its clients.
 
+use std::path::PathBuf;
+
 use super::{ServerSpec, Site};
 use crate::command::quote;
 use crate::error::Result;
@@ -27,7 +29,7 @@ HostKey {host_key}
 AuthorizedKeysFile {keys}
 StrictModes no
 UsePAM no
-UseDNS no
+UseDNS {use_dns}
 PermitRootLogin prohibit-password
 PasswordAuthentication no
 KbdInteractiveAuthentication no
@@ -40,24 +42,52 @@ Ciphers {CIPHER}
 KexAlgorithms {KEY_EXCHANGE}
 Subsystem sftp internal-sftp
 ",
+        use_dns = if site.resolver.is_some() { "yes" } else { "no" },
         port = site.server.port(),
         address = site.server.ip(),
         host_key = site.credential("host_key"),
     );
     let configuration = site.write("sshd_config", &configuration)?;
     let program = site.program(parts::SSHD)?;
+    let mut private_files = vec![
+        (site.credential_path("passwd"), "/etc/passwd"),
+        (site.credential_path("shadow"), "/etc/shadow"),
+        (site.credential_path("group"), "/etc/group"),
+    ];
+    private_files.extend(names(site)?);
     Ok(ServerSpec {
         argv: [&program, "-D", "-e", "-f", &configuration].map(String::from).to_vec(),
-        private_files: vec![
-            (site.credential_path("passwd"), "/etc/passwd"),
-            (site.credential_path("shadow"), "/etc/shadow"),
-            (site.credential_path("group"), "/etc/group"),
-            (site.credential_path("resolv.conf"), "/etc/resolv.conf"),
-            (site.credential_path("nsswitch.conf"), "/etc/nsswitch.conf"),
-        ],
+        private_files,
         run_folders: &["/run/sshd"],
         ready: None,
     })
+}
+
+/// The files that say how names are found: nowhere, so that it takes no time; or by
+/// the host's name server alone. An empty `hosts` has it asked for the address of a
+/// tunnel's end on this host too.
+fn names(site: &Site<'_>) -> Result<Vec<(PathBuf, &'static str)>> {
+    let Some(resolver) = site.resolver else {
+        return Ok(vec![
+            (site.credential_path("resolv.conf"), "/etc/resolv.conf"),
+            (site.credential_path("nsswitch.conf"), "/etc/nsswitch.conf"),
+        ]);
+    };
+    let accounts = site.host.read(&site.credential_path("nsswitch.conf"))?;
+    let files = [
+        ("resolv.conf", format!("nameserver {resolver}\n"), "/etc/resolv.conf"),
+        (
+            "nsswitch.conf",
+            accounts.replace("hosts: files", "hosts: files dns"),
+            "/etc/nsswitch.conf",
+        ),
+        ("hosts", String::new(), "/etc/hosts"),
+    ];
+    let written = files.into_iter().map(|(name, content, to)| {
+        site.write(name, &content)?;
+        Ok((site.path(name), to))
+    });
+    written.collect()
 }
 
 /// The options of `ssh`, `sftp` and `scp`: nothing of the user's own

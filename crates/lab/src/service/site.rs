@@ -25,6 +25,8 @@ pub struct Site<'a> {
     pub(crate) files: PathBuf,
     /// Where the server listens.
     pub(crate) server: SocketAddr,
+    /// The name server of this host, if programs are to ask one.
+    pub(crate) resolver: Option<IpAddr>,
     /// Ports for FTP's data connections where a firewall may have to know them.
     pub(crate) passive_ports: Option<RangeInclusive<u16>>,
 }

@@ -1,5 +1,5 @@
-//! ssh for command sessions: OpenSSH both sides, one session, each command
-//! waiting for the answer to the one before.
+//! ssh for command sessions: OpenSSH both sides, one session, each command waiting for
+//! the answer to the one before. A command alone is ssh's own argument.
 
 use super::{Invocation, ServerSpec, Service, Site, openssh};
 use crate::error::{Error, Result};
@@ -49,7 +49,12 @@ impl Service for Ssh {
         let mut argv = vec![site.program(SSH)?];
         argv.extend(openssh::options(site));
         argv.extend(["-T".into(), "-p".into(), site.server.port().to_string()]);
-        argv.extend([format!("root@{}", site.server.ip()), "sh".into()]);
+        argv.push(format!("root@{}", site.server.ip()));
+        if let [alone] = &commands[..] {
+            argv.push(alone.clone());
+            return Ok(Invocation::new(argv));
+        }
+        argv.push("sh".into());
         Ok(Invocation { dialogue: Some(commands.clone()), ..Invocation::new(argv) })
     }
 

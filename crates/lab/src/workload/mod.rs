@@ -96,7 +96,10 @@ impl Kind {
             Self::Upload => "one file from client to server",
             Self::Many => "a folder of 10 000 × 1 KiB in one session (files = N)",
             Self::Parallel => "the same download by 4 clients at once (clients = N)",
-            Self::Commands => "a list of commands, each waiting for the last one's answer",
+            Self::Commands => {
+                "a list of commands, each waiting for the last one's answer (commands = [...]; {local}, \
+                 {remote} and {new} are paths of small files)"
+            }
             Self::Page => "one small page over HTTP or HTTPS",
             Self::Stream => "one TCP stream for 5 s (seconds = N); its time is that of 1 GiB",
             Self::Packets => "as many datagrams as arrive for 3 s; the time is that of one",
