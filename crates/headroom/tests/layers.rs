@@ -250,6 +250,47 @@ fn what_the_kernel_lacks_is_refused_with_the_reason() {
 }
 
 #[test]
+fn setting_a_layer_up_is_a_workload() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("setup");
+    let of = ["http/strongswan", "http/strongswan(cert)", "http/strongswan(cert-rsa)", "http/tls"];
+    let setup = format!(
+        "repetitions = 2\n[[workload]]\nkind = \"setup\"\n[[workload]]\nkind = \"download\"\n\
+         sizes = [\"64KiB\"]\nstacks = [\"{}\", \"{}\"]\n",
+        of[1], of[2]
+    );
+    let results = measure_plan(&ground, &format!("stacks = {of:?}\n{setup}"));
+    let set_up = |stack: &str| {
+        let samples: Vec<&Value> = array(&results, "samples")
+            .iter()
+            .filter(|s| s["stack"] == stack && s["workload"] == "setup")
+            .collect();
+        assert!(samples.len() >= 2, "{stack}");
+        let wire = &samples[0]["wire"];
+        let both = number(wire, "file_direction_bytes") + number(wire, "ack_direction_bytes");
+        assert_eq!(both, number(wire, "bytes"), "{wire}");
+        (number(wire, "packets"), number(wire, "bytes"), number(wire, "round_trips"))
+    };
+    let [psk, ecdsa, rsa, tls] = of.map(set_up);
+    // IKE_SA_INIT and IKE_AUTH, however one shows who one is
+    for one in [psk, ecdsa, rsa] {
+        assert_eq!((one.0, one.2), (4.0, 2.0), "{one:?}");
+    }
+    // two certificates with their signatures
+    assert!(ecdsa.1 > psk.1 + 700.0 && rsa.1 > ecdsa.1 + 700.0, "{psk:?} {ecdsa:?} {rsa:?}");
+    assert!(tls.2 >= 1.0 && tls.1 > 700.0, "{tls:?}");
+    let facts = &results["environment"]["stacks"]["http/strongswan(cert)"];
+    assert!(text(facts, "strongswan: key exchange").contains("ECDSA"), "{facts}");
+
+    ground.write("q.toml", &format!("stacks = [\"http\"]\n{}", "[[workload]]\nkind = \"setup\"\n"));
+    let refused = ground.end_of(ground.headroom("lab run q.toml"));
+    refused.assert_says(2, &["the workload `setup` cannot run on `http`"]);
+    refused.assert_nothing_started();
+}
+
+#[test]
 fn streams_and_datagrams_are_measured_with_and_without_a_tunnel() {
     if !privileged() {
         return;

@@ -254,7 +254,7 @@ pub struct ProgramRecord {
 }
 
 /// One measured sample: one transfer, or the mean of a batch of small ones.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Sample {
     /// Name of the link.
     pub link: String,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::layer::{self, Layer};
 use crate::parts::Program;
 use crate::service::{self, Service};
+use crate::workload::Kind;
 
 /// One way to secure a transfer (or not to): an application and what wraps it, as
 /// named in a plan.
@@ -54,6 +55,14 @@ impl Stack {
             None => self.service.baselines().into_iter().map(str::to_owned).collect(),
             Some((_, [])) => vec![application.to_owned()],
             Some((_, inner)) => vec![path_of(self.service, inner), application.to_owned()],
+        }
+    }
+
+    /// Whether it can do that: its application can, or a layer has something to set up.
+    pub fn accepts(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Setup => self.layers.iter().any(|layer| layer.negotiates()),
+            _ => self.service.accepts(kind),
         }
     }
 
@@ -137,6 +146,7 @@ mod tests {
                 "`esp` knows no `fast`; the words are tunnel, transport, aes-128-gcm",
             ),
             ("ftp/wireguard(fast)", "`wireguard` takes no words"),
+            ("ftp/strongswan(fast)", "`strongswan` knows no `fast`; the words are psk"),
             ("http(fast)", "`http` takes no words in brackets"),
             ("gopher(fast)", "no stack `gopher(fast)`"),
             ("headroom(streams", "as in `headroom(streams)`"),
@@ -166,6 +176,7 @@ mod tests {
         for (written, name) in [
             ("ftp/esp( udp , transport )#2", "ftp/esp(transport,udp)#2"),
             ("sftp/tls/qesp(tunnel)/wireguard", "sftp/tls/qesp/wireguard"),
+            ("ftp/strongswan(psk)/strongswan(cert)", "ftp/strongswan/strongswan(cert)"),
             ("http/ah+esp(hmac-sha1,aes-128-cbc)", "http/ah+esp(aes-128-cbc,hmac-sha1)"),
             ("http/wireguard/esp(transport)/esp(udp)", "http/wireguard/esp(transport)/esp(udp)"),
         ] {

@@ -170,7 +170,7 @@ pub trait Layer: Send + Sync {
 pub const ALL: &[&dyn Layer] = &[
     &tls::Tls,
     &wireguard::WireGuard,
-    &strongswan::StrongSwan,
+    &strongswan::StrongSwan::PSK,
     &openvpn::OpenVpn,
     &ipsec::Ipsec::ESP,
     &ipsec::Ipsec::AH,

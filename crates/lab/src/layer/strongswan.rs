@@ -3,15 +3,49 @@
 
 use std::sync::Arc;
 
-use super::{Kind, Layer, Place, kernel, stated, without_words};
+use super::{Kind, Layer, Place, kernel, stated};
 use crate::command::quote;
 use crate::error::Result;
-use crate::host::Host;
+use crate::host::{Host, Role};
 use crate::parts::{CHARON, Origin, Program, SWANCTL};
 use crate::plan::Family;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct StrongSwan;
+pub(super) struct StrongSwan(Proof);
+
+impl StrongSwan {
+    pub(super) const PSK: Self = Self(Proof::Psk);
+}
+
+/// How each end shows who it is (RFC 7296 §2.15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    Psk,
+    /// Certificates of this kind of key, as `openssl req -newkey` wants it named.
+    Certificate(&'static KeyKind),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct KeyKind {
+    word: &'static str,
+    openssl: &'static str,
+    about: &'static str,
+}
+
+const KEY_KINDS: [KeyKind; 2] = [
+    KeyKind {
+        word: "cert",
+        openssl: "ec -pkeyopt ec_paramgen_curve:P-256",
+        about: "IKEv2, X25519, certificates of ECDSA P-256, sent each time",
+    },
+    KeyKind {
+        word: "cert-rsa",
+        openssl: "rsa:2048",
+        about: "IKEv2, X25519, certificates of RSA with 2048 bits, sent each time",
+    },
+];
+
+const WORDS: &str = "psk (the default), or cert (certificates of ECDSA), or cert-rsa";
 
 /// Plugins and libraries have this path compiled in.
 const LIBRARIES: &str = "/usr/lib/ipsec";
@@ -22,7 +56,27 @@ impl Layer for StrongSwan {
     }
 
     fn with(&self, words: &[&str]) -> std::result::Result<Arc<dyn Layer>, String> {
-        without_words(*self, words)
+        let kind = match words {
+            [] | ["psk"] => return Ok(Arc::new(Self::PSK)),
+            [word] => KEY_KINDS.iter().find(|kind| kind.word == *word),
+            _ => None,
+        };
+        let wrong = || {
+            let word = words.join(",");
+            format!("`strongswan` knows no `{word}`; the words are {WORDS}")
+        };
+        Ok(Arc::new(Self(Proof::Certificate(kind.ok_or_else(wrong)?))))
+    }
+
+    fn title(&self) -> String {
+        match self.0 {
+            Proof::Psk => self.name().to_owned(),
+            Proof::Certificate(kind) => format!("{}({})", self.name(), kind.word),
+        }
+    }
+
+    fn words(&self) -> Option<String> {
+        Some(WORDS.to_owned())
     }
 
     fn about(&self) -> &'static str {
@@ -57,9 +111,12 @@ impl Layer for StrongSwan {
     }
 
     fn start(&self, place: &Place<'_>) -> Result<()> {
+        if let Proof::Certificate(kind) = self.0 {
+            make_certificates(place, kind)?;
+        }
         for host in place.hosts() {
             let settings = place.write(host, "strongswan.conf", &settings(place, host))?;
-            place.write(host, "swanctl.conf", &connection(place, host))?;
+            place.write(host, "swanctl.conf", &connection(place, host, self.0))?;
             place.start(host, daemon(host, &settings)?)?;
             if self.in_kernel() {
                 let id = place.at.number.to_string();
@@ -93,13 +150,40 @@ impl Layer for StrongSwan {
         } else {
             "ESP in UDP, tunnel mode, by kernel-libipsec in user space"
         };
+        let key_exchange = match self.0 {
+            Proof::Psk => "IKEv2, X25519, pre-shared key",
+            Proof::Certificate(kind) => kind.about,
+        };
         stated([
             ("encryption", by),
             ("cipher", "AES-128-GCM, 16 octets of ICV"),
-            ("key exchange", "IKEv2, X25519, pre-shared key"),
+            ("key exchange", key_exchange),
             ("rekeying", "off, no dead peer detection"),
         ])
     }
+}
+
+/// Each end's key and certificate, and at each the other's certificate, which is the one
+/// that it trusts: where `swanctl` looks for them.
+fn make_certificates(place: &Place<'_>, kind: &KeyKind) -> Result<()> {
+    let folder = |host: &Host, name: &str| place.dir(host).join(name);
+    for host in place.hosts() {
+        host.make_folders(&[folder(host, "x509"), folder(host, "private")])?;
+        let (key, certificate) =
+            (place.path(host, "private/own.pem"), place.path(host, "x509/own.pem"));
+        let subject = format!("/CN={}.lab", host.role);
+        let name = format!("subjectAltName=DNS:{}.lab", host.role);
+        let mut words: Vec<&str> = vec!["req", "-x509", "-newkey"];
+        words.extend(kind.openssl.split(' '));
+        words.extend(["-nodes", "-days", "2", "-subj", &subject, "-addext", &name]);
+        words.extend(["-keyout", &key, "-out", &certificate]);
+        place.run(host, "openssl", words)?;
+    }
+    for (host, other) in [(place.client, place.server), (place.server, place.client)] {
+        let certificate = other.read(&folder(other, "x509/own.pem"))?;
+        place.write(host, "x509/peer.pem", &certificate)?;
+    }
+    Ok(())
 }
 
 /// kernel-libipsec's own route, in a table that is asked earlier than the main one,
@@ -147,8 +231,10 @@ fn socket(place: &Place<'_>, host: &Host) -> String {
 /// Runs `swanctl` against this instance's daemon.
 fn swanctl(place: &Place<'_>, host: &Host, words: &[&str]) -> Result<String> {
     let settings = format!("STRONGSWAN_CONF={}", place.path(host, "strongswan.conf"));
+    // where it looks for keys and certificates
+    let folder = format!("SWANCTL_DIR={}", place.dir(host).display());
     let socket = socket(place, host);
-    let mut arguments = vec![settings.as_str(), "swanctl"];
+    let mut arguments = vec![settings.as_str(), &folder, "swanctl"];
     arguments.extend(words);
     arguments.extend(["--uri", &socket]);
     place.run(host, "env", arguments)
@@ -158,7 +244,7 @@ fn settings(place: &Place<'_>, host: &Host) -> String {
     format!(
         "swanctl {{\n  load =\n}}
 charon-systemd {{
-  load = random nonce openssl kdf {libipsec}kernel-netlink socket-default vici
+  load = random nonce openssl pem pkcs1 pkcs8 x509 pubkey constraints kdf {libipsec}kernel-netlink socket-default vici
   port = 0
   port_nat_t = {port}
   routing_table = {table}
@@ -181,9 +267,13 @@ charon-systemd {{
     )
 }
 
-fn connection(place: &Place<'_>, host: &Host) -> String {
+fn connection(place: &Place<'_>, host: &Host, proof: Proof) -> String {
     let seen = place.seen_from(host);
     let bits = if seen.inner.is_ipv4() { 32 } else { 128 };
+    let certificate = |file: &str| match proof {
+        Proof::Psk => String::new(),
+        Proof::Certificate(_) => format!("\n      certs = {file}"),
+    };
     format!(
         "connections {{
   lab {{
@@ -198,12 +288,14 @@ fn connection(place: &Place<'_>, host: &Host) -> String {
     rekey_time = 0
     reauth_time = 0
     proposals = aes128gcm16-prfsha256-x25519
+    send_cert = always
     local {{
-      auth = psk
+      auth = {auth}{own}
       id = {role}.lab
     }}
     remote {{
-      auth = psk
+      auth = {auth}{peer}
+      id = {far_role}.lab
     }}
     children {{
       lab {{
@@ -232,6 +324,10 @@ secrets {{
         remote = seen.far_outer,
         port = place.at.port(),
         role = host.role,
+        far_role = if host.role == Role::Client { Role::Server } else { Role::Client },
+        auth = if proof == Proof::Psk { "psk" } else { "pubkey" },
+        own = certificate("own.pem"),
+        peer = certificate("peer.pem"),
         inner = seen.inner,
         far_inner = seen.far_inner,
     )

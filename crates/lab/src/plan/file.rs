@@ -399,7 +399,7 @@ impl WorkloadFile {
                     message: format!("`{name}` is not one of this plan's stacks"),
                 });
             };
-            if !planned.stack.service.accepts(kind) {
+            if !planned.stack.accepts(kind) {
                 let message = format!(
                     "the workload `{}` cannot run on `{name}`; give this workload its own `stacks = [...]`",
                     kind.name()
@@ -447,7 +447,7 @@ impl WorkloadFile {
             }
             None => Ok(()),
         };
-        if matches!(kind, Kind::Commands | Kind::Stream) {
+        if matches!(kind, Kind::Commands | Kind::Stream | Kind::Setup) {
             wrong(self.sizes.first().map(Spanned::span), "sizes")?;
         }
         if kind != Kind::Commands {

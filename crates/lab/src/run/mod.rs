@@ -9,6 +9,7 @@ mod journal;
 mod record;
 mod resume;
 mod sample;
+mod set_up;
 mod wrapped;
 
 use std::collections::BTreeMap;

@@ -22,7 +22,7 @@ use crate::results::{Cpu, LayerSetup, Load, Phases, Sample, Tcp};
 use crate::service::{ClientReport, Invocation, Service, Site, write_credentials};
 use crate::testbed::{Clock, Taken, Testbed};
 use crate::units;
-use crate::workload::{Content, Kind, Payloads, STREAM_UNIT, Task, Workload, tree_name};
+use crate::workload::{Content, Filling, Kind, Payloads, STREAM_UNIT, Task, Workload, tree_name};
 
 /// What commands may say in place of small files' paths.
 const SMALL_FILES: [&str; 3] = [LOCAL, REMOTE, NEW];
@@ -44,7 +44,7 @@ pub(super) const BATCH_BYTES: u64 = 256 << 20;
 /// One stack doing one workload at one size on one link.
 #[derive(Debug, Clone)]
 pub(super) struct Cell {
-    link: LinkSpec,
+    pub(super) link: LinkSpec,
     pub(super) stack: String,
     pub(super) workload: Workload,
     pub(super) size: u64,
@@ -251,8 +251,7 @@ impl<'a> Bench<'a> {
 
     /// Sets up the layers of all stacks, apart from any transfer.
     pub(super) fn set_ups(&mut self, link: &LinkSpec) -> Result<Vec<LayerSetup>> {
-        // what is still on its way has arrived by then
-        let quiet = Duration::from_millis(20) + 2 * link.longest_round_trip();
+        let quiet = super::set_up::quiet(link.longest_round_trip());
         let mut rows = Vec::new();
         for planned in self.plan.stacks.iter().filter(|p| !p.stack.layers.is_empty()) {
             super::check(&self.interrupted)?;
@@ -282,8 +281,23 @@ impl<'a> Bench<'a> {
         self.stacks.get(stack).ok_or_else(|| Error::Failed(format!("no server for {stack}")))
     }
 
+    /// A stack's layers, and the testbed that they are in.
+    pub(super) fn wrapped_mut(&mut self, stack: &str) -> Result<(&mut Wrapped, &Testbed)> {
+        let found = self.stacks.get_mut(stack);
+        let found = found.ok_or_else(|| Error::Failed(format!("no server for {stack}")))?;
+        Ok((found, &self.testbed))
+    }
+
+    pub(super) fn interrupted(&self) -> &AtomicBool {
+        &self.interrupted
+    }
+
     /// Runs a cell before it counts, and finds out how long it takes.
     pub(super) fn warm_up(&mut self, cell: &mut Cell, times: u32) -> Result<()> {
+        if cell.workload.kind == Kind::Setup {
+            cell.transfer_s = self.warm_up_set_up(cell, times)?.clamp(0.0, 1e6);
+            return Ok(());
+        }
         let mut shortest = f64::INFINITY;
         self.wake(cell)?;
         for _ in 0..times.max(1) {
@@ -311,6 +325,9 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// Only what ends the run; a failed transfer is a sample with its error.
     pub(super) fn measure(&mut self, cell: &Cell, block: u32) -> Result<Measured> {
+        if cell.workload.kind == Kind::Setup {
+            return self.measure_set_up(cell, block);
+        }
         let prepared = (0..cell.batch).map(|_| self.prepare(cell)).collect::<Result<Vec<_>>>()?;
         self.wake(cell)?;
         let (before, watch) = (self.testbed.read_cpu()?, self.testbed.watch()?);
@@ -446,7 +463,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn require_servers(&mut self) -> Result<()> {
+    pub(super) fn require_servers(&mut self) -> Result<()> {
         self.testbed.require_link()?;
         self.stacks.iter().try_for_each(|(name, stack)| {
             stack.require_alive(&self.testbed)?;
@@ -554,16 +571,23 @@ impl<'a> Bench<'a> {
                     let host = if word == REMOTE { server } else { client };
                     let path = match word {
                         NEW => local.clone(),
-                        _ => host.root.join("files").join(payloads.file(host, SMALL_FILE)?.0),
+                        _ => host
+                            .root
+                            .join("files")
+                            .join(payloads.file(host, SMALL_FILE, Filling::default())?.0),
                     };
                     if word == NEW {
-                        expected.push((path.clone(), payloads.file(server, SMALL_FILE)?.1));
+                        expected.push((
+                            path.clone(),
+                            payloads.file(server, SMALL_FILE, Filling::default())?.1,
+                        ));
                     }
                     let path = path.display().to_string();
                     commands.iter_mut().for_each(|command| *command = command.replace(word, &path));
                 }
                 vec![Task::Commands(commands)]
             }
+            Kind::Setup => Vec::new(),
             Kind::Stream => vec![Task::Stream { seconds: cell.workload.seconds, content: None }],
             Kind::Packets | Kind::Echo => vec![Task::Datagrams {
                 echo: cell.workload.kind == Kind::Echo,

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::layer::{Ends, Instance, Kind, Place};
+use crate::measure::wire::SetUp;
 use crate::results::LayerSetup;
 use crate::stack::Stack;
 use crate::testbed::{Clock, Tap, Testbed};
@@ -189,31 +191,20 @@ impl Wrapped {
     pub(super) fn measure_set_ups(
         &mut self,
         testbed: &Testbed,
-        quiet: std::time::Duration,
+        quiet: Duration,
     ) -> Result<Vec<LayerSetup>> {
         self.wake(testbed)?;
         let mut rows = Vec::new();
         for instance in self.instances.iter().filter(|instance| instance.layer.negotiates()) {
-            let place = place(testbed, instance);
-            let network = instance.layer.kind().is_network();
-            let clock = if network { testbed.clock() } else { self.clock(testbed) };
-            let Some(clock) = clock else { continue };
+            if self.clock_of(instance, testbed).is_none() {
+                continue;
+            }
             let mut seen = Vec::new();
             for _ in 0..SET_UPS {
-                instance.layer.tear_down(&place)?;
-                std::thread::sleep(quiet);
-                clock.forget()?;
-                instance.layer.establish(&place)?;
-                std::thread::sleep(quiet);
-                seen.extend(clock.take()?.set_up(network)?);
+                seen.push(self.set_up(instance, testbed, quiet)?);
             }
             seen.sort_by_key(|set_up| (set_up.packets, set_up.bytes));
-            let Some(middle) = seen.get(seen.len() / 2) else {
-                return Err(Error::Failed(format!(
-                    "no packet was seen when {} was set up",
-                    instance.daemon()
-                )));
-            };
+            let Some(middle) = seen.get(seen.len() / 2) else { continue };
             rows.push(LayerSetup {
                 stack: instance.stack.clone(),
                 layer: instance.layer.name().to_owned(),
@@ -225,6 +216,37 @@ impl Wrapped {
         }
         self.rest(testbed)?;
         Ok(rows)
+    }
+
+    /// Sets the outermost layer that negotiates up from nothing, once.
+    ///
+    /// # Errors
+    /// There is none, it does not come up, or nothing was seen of it.
+    pub(super) fn set_up_once(&mut self, testbed: &Testbed, quiet: Duration) -> Result<SetUp> {
+        self.wake(testbed)?;
+        let Some(outermost) = self.instances.iter().find(|i| i.layer.negotiates()) else {
+            return Err(Error::Plan("no layer of this stack has anything to set up".into()));
+        };
+        let set_up = self.set_up(outermost, testbed, quiet)?;
+        self.rest(testbed)?;
+        Ok(set_up)
+    }
+
+    /// Where the set-up of a layer is seen; nowhere in a dry run.
+    fn clock_of<'a>(&'a self, instance: &Instance, testbed: &'a Testbed) -> Option<Clock<'a>> {
+        if instance.layer.kind().is_network() { testbed.clock() } else { self.clock(testbed) }
+    }
+
+    fn set_up(&self, instance: &Instance, testbed: &Testbed, quiet: Duration) -> Result<SetUp> {
+        let (place, daemon) = (place(testbed, instance), instance.daemon());
+        let unseen = || Error::Failed(format!("no packet was seen when {daemon} was set up"));
+        let clock = self.clock_of(instance, testbed).ok_or_else(unseen)?;
+        instance.layer.tear_down(&place)?;
+        std::thread::sleep(quiet);
+        clock.forget()?;
+        instance.layer.establish(&place)?;
+        std::thread::sleep(quiet);
+        clock.take()?.set_up(instance.layer.kind().is_network())?.ok_or_else(unseen)
     }
 }
 

@@ -32,10 +32,12 @@ pub enum Kind {
     Packets,
     /// One datagram at a time, there and back, for some seconds.
     Echo,
+    /// The outermost layer that negotiates, from nothing to where data can pass.
+    Setup,
 }
 
 /// All kinds, in the order in which they are listed.
-pub const KINDS: [Kind; 9] = [
+pub const KINDS: [Kind; 10] = [
     Kind::Download,
     Kind::Upload,
     Kind::Many,
@@ -45,6 +47,7 @@ pub const KINDS: [Kind; 9] = [
     Kind::Stream,
     Kind::Packets,
     Kind::Echo,
+    Kind::Setup,
 ];
 
 /// What a stream's time is told for: one GiB of it.
@@ -63,6 +66,7 @@ impl Kind {
             Self::Stream => "stream",
             Self::Packets => "packets",
             Self::Echo => "echo",
+            Self::Setup => "setup",
         }
     }
 
@@ -104,6 +108,9 @@ impl Kind {
             Self::Stream => "one TCP stream for 5 s (seconds = N); its time is that of 1 GiB",
             Self::Packets => "as many datagrams as arrive for 3 s; the time is that of one",
             Self::Echo => "one datagram there and back at a time for 3 s; the time is the median",
+            Self::Setup => {
+                "setting up a stack's outermost layer from nothing, apart from any transfer"
+            }
         }
     }
 
@@ -112,7 +119,7 @@ impl Kind {
             Self::Download | Self::Upload => vec![1 << 10, 1 << 20, 256 << 20],
             Self::Many => vec![1 << 10],
             Self::Parallel => vec![64 << 20],
-            Self::Commands => vec![0],
+            Self::Commands | Self::Setup => vec![0],
             Self::Page => vec![4 << 10],
             Self::Stream => vec![STREAM_UNIT],
             Self::Packets => vec![64, 512, 1400],

@@ -10,8 +10,12 @@ use super::{Packet, Phase, Trace, ns_to_s};
 pub struct SetUp {
     /// Both directions.
     pub packets: u64,
-    /// Octets of these.
+    /// Octets of these,
     pub bytes: u64,
+    /// and of what the client sent of them.
+    pub client_bytes: u64,
+    /// Octets of the longest.
+    pub largest_frame_bytes: u32,
     /// First packet to last.
     pub seconds: f64,
     /// Times that the client spoke and the server answered.
@@ -60,6 +64,8 @@ impl SetUp {
         Some(Self {
             packets: packets.len() as u64,
             bytes: packets.iter().map(|(_, len, _)| u64::from(*len)).sum(),
+            client_bytes: packets.iter().filter(|p| p.2).map(|(_, len, _)| u64::from(*len)).sum(),
+            largest_frame_bytes: packets.iter().map(|p| p.1).max().unwrap_or(0),
             seconds: ns_to_s(last.0.saturating_sub(first.0)),
             round_trips: answers as u32,
         })
@@ -75,6 +81,7 @@ mod tests {
         let wireguard = [(5_000_000, 210, true), (6_000_000, 154, false), (6_500_000, 94, true)];
         let set_up = SetUp::of(&wireguard).expect("packets");
         assert_eq!((set_up.packets, set_up.bytes, set_up.round_trips), (3, 458, 1));
+        assert_eq!(set_up.client_bytes, 304);
         assert!((set_up.seconds - 0.0015).abs() < 1e-12);
         assert_eq!(SetUp::of(&[]), None);
     }
