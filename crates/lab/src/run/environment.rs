@@ -124,7 +124,6 @@ pub(super) fn record(
         stacks: stacks.collect(),
         settings: settings
             .map(|(name, value)| (name.to_owned(), value))
-            .into_iter()
             .collect::<BTreeMap<_, _>>(),
     }
 }
