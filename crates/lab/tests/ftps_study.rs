@@ -10,6 +10,8 @@ const OVERHEADS: &str =
     include_str!("../../../plans/studies/published/ftps-ipsec-ipv6-overheads.csv");
 const MODELS: &str = include_str!("../../../plans/studies/published/ftps-ipsec-ipv6-models.csv");
 
+const FIGURE_5: &str = include_str!("../../../plans/studies/published/ftps-ipsec-ipv6-figure5.csv");
+
 /// Scenario as named in the tables, and the columns of its times in Table 1:
 /// its own and plain FTP's in the same direction.
 const SCENARIOS: [(&str, usize, usize); 4] = [
@@ -64,6 +66,18 @@ fn model_3_rests_on_its_last_cell() {
         numbers(OVERHEADS)[..6].iter().map(|row| (row[0], row[1])).collect();
     let line = log_line(&without_1_gb).expect("six sizes");
     assert_eq!(rounded_as(line.slope, "-1.23"), "-1.23");
+}
+
+#[test]
+fn figure_5_is_the_printed_models() {
+    for row in numbers(FIGURE_5) {
+        for (value, model) in row[1..].iter().zip(MODELS.lines().skip(1)) {
+            let fields: Vec<&str> = model.split(',').collect();
+            let [intercept, slope] =
+                [1, 2].map(|field| fields[field].parse::<f64>().expect("a number"));
+            assert!((intercept + slope * row[0].ln() - value).abs() < 0.0006, "{row:?}");
+        }
+    }
 }
 
 /// Writes `value` with as many decimals as `printed` has.

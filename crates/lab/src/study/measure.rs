@@ -1,7 +1,7 @@
 //! What a section can show of a cell: one line for each.
 
 use crate::analysis::measured::{Estimate, Measured};
-use crate::results::{LayerSetup, Model, Results, Sample, Usage};
+use crate::results::{LayerSetup, Model, Results, Sample, SetUp, Usage};
 use crate::workload::Kind;
 
 /// Octets of an Ethernet header, which is no part of a packet.
@@ -36,6 +36,29 @@ pub const ALL: &[Measure] = &[
     Measure { name: "packets", unit: "", source: Each(|s| Some(s.wire?.packets as f64)) },
     Measure { name: "octets", unit: "B", source: Each(|s| Some(s.wire?.bytes as f64)) },
     Measure { name: "handshakes", unit: "", source: Each(|s| Some(s.wire?.handshakes.into())) },
+    Measure { name: "handshake", unit: "s", source: Each(|s| s.first_handshake_seconds) },
+    Measure {
+        name: "handshake-packets",
+        unit: "",
+        source: Each(|s| packets(s.wire?.first_handshake)),
+    },
+    Measure {
+        name: "handshake-octets",
+        unit: "B",
+        source: Each(|s| octets_of(s.wire?.first_handshake)),
+    },
+    Measure { name: "data-handshake", unit: "s", source: Each(|s| s.data_handshake_seconds) },
+    Measure {
+        name: "data-handshake-packets",
+        unit: "",
+        source: Each(|s| packets(s.wire?.data_handshake)),
+    },
+    Measure {
+        name: "data-handshake-octets",
+        unit: "B",
+        source: Each(|s| octets_of(s.wire?.data_handshake)),
+    },
+    Measure { name: "round-trips", unit: "", source: Each(|s| Some(s.wire?.round_trips?.into())) },
     Measure { name: "cpu-s-per-gb", unit: "s/GB", source: Each(cpu_s_per_gb) },
     Measure { name: "packet-octets", unit: "B", source: Each(largest_packet) },
     Measure { name: "link-octets-pct", unit: "%", source: Each(link_octets_pct) },
@@ -54,6 +77,8 @@ pub const ALL: &[Measure] = &[
     },
     Measure { name: "link-low", unit: "%", source: Run(|r, c| low(r, c, |u| u.link_pct)) },
     Measure { name: "link-high", unit: "%", source: Run(|r, c| high(r, c, |u| u.link_pct)) },
+    Measure { name: "marker-seen", unit: "", source: Run(|r, c| exact(searched(r, c)?.0)) },
+    Measure { name: "octets-searched", unit: "B", source: Run(|r, c| exact(searched(r, c)?.1)) },
     Measure { name: "setup", unit: "s", source: Run(|r, c| mean(&setup(r, c)?.seconds)) },
     Measure { name: "setup-packets", unit: "", source: Run(|r, c| exact(setup(r, c)?.packets)) },
     Measure { name: "setup-octets", unit: "B", source: Run(|r, c| exact(setup(r, c)?.bytes)) },
@@ -61,6 +86,8 @@ pub const ALL: &[Measure] = &[
     Measure { name: "model-per-gb", unit: "s/GB", source: Run(|r, c| per_gb(model(r, c)?)) },
     Measure { name: "log-intercept", unit: "%", source: Run(|r, c| intercept(model(r, c)?)) },
     Measure { name: "log-slope", unit: "%", source: Run(|r, c| slope(model(r, c)?)) },
+    Measure { name: "log-line", unit: "%", source: Run(log_line_pct) },
+    Measure { name: "cost-model", unit: "%", source: Run(cost_model_pct) },
 ];
 
 /// In which form a quantity is shown.
@@ -150,6 +177,14 @@ fn rate_bps(sample: &Sample) -> Option<f64> {
     Some(octets(sample)? * 8.0 / seconds)
 }
 
+fn packets(handshake: Option<SetUp>) -> Option<f64> {
+    Some(handshake?.packets as f64)
+}
+
+fn octets_of(handshake: Option<SetUp>) -> Option<f64> {
+    Some(handshake?.bytes as f64)
+}
+
 fn cpu_s_per_gb(sample: &Sample) -> Option<f64> {
     Some(sample.cpu_seconds?.both_sides() / octets(sample)? * 1e9)
 }
@@ -196,6 +231,13 @@ fn exact(count: u64) -> Option<Estimate> {
     Some(Estimate { value: count as f64, ci95: None })
 }
 
+/// Whether the marker of a stack's files was seen on the wire, 1 or 0, and in how many
+/// octets it was looked for.
+fn searched(results: &Results, cell: &Cell) -> Option<(u64, u64)> {
+    let row = results.clear_text.iter().find(|row| row.stack == cell.stack)?;
+    Some((row.marker_seen.into(), row.octets_searched))
+}
+
 fn setup<'a>(results: &'a Results, cell: &Cell) -> Option<&'a LayerSetup> {
     results.layer_setups.iter().find(|setup| setup.stack == cell.stack)
 }
@@ -226,4 +268,23 @@ fn intercept(model: &Model) -> Option<Estimate> {
 
 fn slope(model: &Model) -> Option<Estimate> {
     Some(Estimate { value: model.log_line?.slope_pct, ci95: None })
+}
+
+/// The overhead at a size by the studies' line.
+fn log_line_pct(results: &Results, cell: &Cell) -> Option<Estimate> {
+    let line = model(results, cell)?.log_line?;
+    let value = line.intercept_pct + line.slope_pct * (cell.size_bytes? as f64).ln();
+    Some(Estimate { value, ci95: None })
+}
+
+/// The overhead at a size by the two cost models: of the stack and of its baseline.
+fn cost_model_pct(results: &Results, cell: &Cell) -> Option<Estimate> {
+    let stack = results.plan.stacks.iter().find(|stack| stack.name == cell.stack)?;
+    let baseline = Cell { stack: stack.baseline.clone()?, ..cell.clone() };
+    let seconds = |cell: &Cell| {
+        let model = model(results, cell)?;
+        Some(model.fixed_s + model.seconds_per_gb * cell.size_bytes? as f64 / 1e9)
+    };
+    let value = 100.0 * (seconds(cell)? / seconds(&baseline)? - 1.0);
+    value.is_finite().then_some(Estimate { value, ci95: None })
 }
