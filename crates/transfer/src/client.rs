@@ -29,6 +29,8 @@ use crate::trust::{Authority, KnownHosts, Pins, Standing};
 
 pub use sync::SyncOptions;
 
+/// Entries of one directory that are listed.
+const MOST_ENTRIES: usize = 1 << 24;
 /// So long a client stays to say that it goes.
 const FAREWELL: Duration = Duration::from_millis(5);
 /// So many round trips longer where a server has not heard yet what was said last.
@@ -312,13 +314,28 @@ impl Client {
     /// Tells what is in a directory, or of the one file that has the name.
     ///
     /// # Errors
-    /// There is no such thing, or the connection is lost.
-    pub async fn list(&mut self, path: &[u8], mut each: impl FnMut(Listed)) -> Result<(), Error> {
+    /// There is no such thing, it has more than 16 777 216 entries, or the connection is
+    /// lost.
+    pub async fn list(&mut self, path: &[u8], each: impl FnMut(Listed)) -> Result<(), Error> {
+        self.list_at_most(MOST_ENTRIES, path, each).await
+    }
+
+    pub(crate) async fn list_at_most(
+        &mut self,
+        most: usize,
+        path: &[u8],
+        mut each: impl FnMut(Listed),
+    ) -> Result<(), Error> {
+        let mut left = most;
         let request = Message::List { path: self.below(path)? };
         let (_speaker, mut hearer, _) = self.request(&request, None).await?;
         loop {
             match hearer.expect().await? {
                 Message::Listing { entries, last } => {
+                    // one that tells nothing counts, too: a server could go on with them
+                    left = left.checked_sub(entries.len().max(1)).ok_or_else(|| {
+                        Error::Protocol(format!("its list has more than {most} entries"))
+                    })?;
                     entries.into_iter().for_each(&mut each);
                     if last {
                         return Ok(());

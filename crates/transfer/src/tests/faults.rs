@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use headroom_testing::privileged;
-use headroom_transfer_proto::message::{Inline, Kind, Message, Time};
+use headroom_transfer_proto::message::{Inline, Kind, Listed, ListedKind, Message, Time};
 use headroom_transfer_proto::path::RelPath;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -76,6 +76,27 @@ fn a_server_that_never_ends_is_not_waited_for() {
         assert_eq!(got.expect("it came").stored, 1);
         assert_eq!(std::fs::read(ground.here("file")).expect("a file"), b"whole");
         client.close().await;
+    });
+}
+
+#[test]
+fn a_list_that_does_not_end_is_ended() {
+    let ground = Ground::new();
+    run(async {
+        let path = RelPath::parse(b"name").expect("a name");
+        let mtime = Time { seconds: 0, nanoseconds: 0 };
+        let listed = Listed { path, kind: ListedKind::File, size: 1, mode: 0o644, mtime };
+        for (entries, most, taken) in
+            [(vec![], 50, 50), (vec![listed.clone()], 50, 50), (vec![listed; 20], 50, 2)]
+        {
+            let mut said = vec![crate::control::hello(None), Message::Accepted { lanes: None }];
+            said.extend(vec![Message::Listing { entries: entries.clone(), last: false }; 60]);
+            let mut client = answering(&ground, said).await;
+            let mut names = 0;
+            let error = client.list_at_most(most, b"", |_| names += 1).await.expect_err("an end");
+            assert!(error.to_string().contains("more than 50 entries"), "{error}");
+            assert_eq!(names, taken * entries.len());
+        }
     });
 }
 
