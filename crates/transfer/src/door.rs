@@ -6,16 +6,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use quinn::Connection;
-use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, PeerIncompatible, SignatureScheme,
-};
+use rustls::{CertificateError, DistinguishedName};
 
 use crate::error::{Closing, Error};
 use crate::key::PublicKey;
-use crate::trust::{Access, Gate, provider, verify_signature};
+use crate::trust::{Access, Gate, by_signature_of_tls13};
 
 /// A gate that can be replaced, and those who came through it.
 #[derive(Debug)]
@@ -163,25 +160,5 @@ impl ClientCertVerifier for Door {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(PeerIncompatible::Tls12NotOffered.into())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider().signature_verification_algorithms.supported_schemes()
-    }
+    by_signature_of_tls13!();
 }

@@ -14,7 +14,7 @@ pub use authorized_keys::{Access, AuthorizedKeys};
 pub use followed::Followed;
 pub use known_hosts::{KnownHosts, Standing};
 pub use verify::{Gate, Pins};
-pub(crate) use verify::{ServerVerifier, provider, verify_signature};
+pub(crate) use verify::{ServerVerifier, by_signature_of_tls13, provider};
 
 /// Why a file about trust cannot be used.
 #[derive(Debug, thiserror::Error)]

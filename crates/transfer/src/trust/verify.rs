@@ -3,10 +3,10 @@
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature};
+use rustls::CertificateError;
+use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, DigitallySignedStruct, PeerIncompatible, SignatureScheme};
 
 use super::{Access, Authority, AuthorizedKeys};
 use crate::key::{Fingerprint, PublicKey};
@@ -24,6 +24,37 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     });
     Arc::clone(&PROVIDER)
 }
+
+/// The half of rustls' verifiers that is the same for servers and clients: that a peer
+/// holds the key of the certificate that it shows is proven by its signature, as TLS 1.3
+/// has it and nothing older.
+macro_rules! by_signature_of_tls13 {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _message: &[u8],
+            _certificate: &rustls::pki_types::CertificateDer<'_>,
+            _signature: &rustls::DigitallySignedStruct,
+        ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+            Err(rustls::PeerIncompatible::Tls12NotOffered.into())
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &rustls::pki_types::CertificateDer<'_>,
+            signature: &rustls::DigitallySignedStruct,
+        ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+            let algorithms = &$crate::trust::provider().signature_verification_algorithms;
+            rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+            $crate::trust::provider().signature_verification_algorithms.supported_schemes()
+        }
+    };
+}
+pub(crate) use by_signature_of_tls13;
 
 /// Which keys a server may have.
 #[derive(Debug, Clone)]
@@ -101,37 +132,7 @@ impl ServerCertVerifier for ServerVerifier {
         Err(CertificateError::ApplicationVerificationFailure.into())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(PeerIncompatible::Tls12NotOffered.into())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider().signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// That a peer holds the key of the certificate that it shows.
-pub(crate) fn verify_signature(
-    message: &[u8],
-    certificate: &CertificateDer<'_>,
-    signature: &DigitallySignedStruct,
-) -> Result<HandshakeSignatureValid, rustls::Error> {
-    let algorithms = &provider().signature_verification_algorithms;
-    verify_tls13_signature(message, certificate, signature, algorithms)
+    by_signature_of_tls13!();
 }
 
 /// Who comes in to a server, and what for.
