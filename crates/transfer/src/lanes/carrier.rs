@@ -168,6 +168,12 @@ impl Carrier {
         self.agreed.terms
     }
 
+    /// Its name.
+    #[cfg(test)]
+    pub(crate) const fn name(&self) -> LaneId {
+        self.agreed.lane
+    }
+
     /// Sends files no faster than this, in bits per second, once it has started.
     pub(crate) fn limit(&self, rate_bps: Option<u64>) {
         self.limit_bps.store(rate_bps.unwrap_or(0), Ordering::Relaxed);

@@ -24,7 +24,8 @@ const TRAINS_OUT: usize = 4;
 const TURNS: usize = 64;
 /// Octets of a train that is sent.
 const TRAIN: usize = 65_000;
-/// How often it is looked for chunks whose rest does not come.
+/// How often it is looked for chunks whose rest does not come, and for memory that is
+/// not needed.
 const SWEEP: Duration = Duration::from_millis(250);
 /// ECN-capable transport (RFC 3168): who is congested marks instead of dropping.
 const ECT: u8 = 2;
@@ -152,7 +153,7 @@ impl Loop {
             }
             if !self.store.is_empty() && now >= self.swept + SWEEP {
                 self.swept = now;
-                self.store.flush_idle(now);
+                self.store.sweep(now);
             }
             if received == 0 {
                 self.sleep();

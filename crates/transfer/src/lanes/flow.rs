@@ -91,6 +91,10 @@ impl Flow {
         packet: &mut [u8],
         (store, dropped): (&mut Store, &Dropped),
     ) {
+        // what was opened has arrived, as its sender will be told
+        if self.sink.is_some() && !store.has_room() {
+            return Dropped::count(&dropped.no_room, 1);
+        }
         match self.lane.handle(now, from, tos & 3 == 3, packet) {
             Ok(Received::Data { file, offset, octets }) => {
                 if let Some(sink) = self.sink.as_deref() {

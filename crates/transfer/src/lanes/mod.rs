@@ -10,8 +10,10 @@
 //! What comes: the engine's thread opens packets in place, in the buffers that the
 //! kernel filled with whole trains, and copies their octets into the chunk of the
 //! file that they belong to. A chunk that is whole is written, and hashed, by
-//! another thread. Where the disk is slow, there are no free chunks: the thread
-//! waits, the socket overflows, and the sender slows down.
+//! another thread. Where the disk is slow, there is no room for chunks: the thread
+//! waits, the socket overflows, and the sender slows down. It does not wait for long:
+//! what needs room is then dropped unopened until the disk has written something, so
+//! that other lanes go on, and a lane whose disk is stuck falls silent.
 
 mod carrier;
 mod engine;
@@ -20,6 +22,7 @@ mod feed;
 mod flow;
 mod port;
 mod range;
+mod rooms;
 mod store;
 mod terms;
 
@@ -38,6 +41,8 @@ pub(crate) struct Dropped {
     pub(crate) unknown_lane: AtomicU64,
     /// Packets that were damaged, forged, repeated or late.
     pub(crate) unopened: AtomicU64,
+    /// Packets for which a disk that is stuck left no room.
+    pub(crate) no_room: AtomicU64,
     /// Octets of files that are not taken in, or not any longer.
     pub(crate) unknown_file: AtomicU64,
     /// Octets beyond the end of their file.

@@ -1,27 +1,27 @@
 //! What comes on lanes, gathered into chunks of files, which another thread writes.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::Duration;
 
 use headroom_transfer_proto::lane::LaneId;
 
 use super::Dropped;
+use super::rooms::{CHUNK, Job, ROOMS, Rooms};
 use crate::files::Ranges;
 
-/// Octets of a chunk, at a multiple of it.
-const CHUNK: u64 = 256 << 10;
-/// Chunks of one engine in memory.
-const CHUNKS: usize = 256;
 /// Chunks of one lane of which a part came.
 const MOST_OPEN: usize = 512;
 /// Ranges of a chunk that do not join: what comes in more is written as it is.
 const MOST_RANGES: usize = 256;
-/// Chunks that are remembered when they are whole: what comes late again is not
-/// taken for a new one.
+/// Chunks of one lane that are remembered when they are whole: what comes late again is
+/// not taken for a new one.
 const WHOLE: usize = 256;
+/// Chunks that the octets of one packet may lie in.
+const OF_PACKET: usize = 2;
 /// What came of a chunk is written when nothing more came for so long: it may be
-/// that the rest of it was written before.
+/// that the rest of it was written before. Memory that nothing came into for so long is
+/// given back.
 const IDLE: Duration = Duration::from_millis(500);
 
 /// Who takes in files that come on a lane.
@@ -40,73 +40,72 @@ pub(crate) trait Target: Send + Sync {
 
 /// Chunks that are being filled. One thread has it.
 pub(super) struct Store {
-    chunks: Vec<Chunk>,
-    /// The one that the last octets belonged to.
-    last: usize,
-    /// The one used last is used first: it is in the cache.
-    free: Vec<Vec<u8>>,
-    made: usize,
-    whole: Vec<Key>,
-    oldest_whole: usize,
-    to_write: mpsc::Sender<Job>,
-    written: mpsc::Receiver<Vec<u8>>,
+    /// The chunk that the last octets belonged to.
+    current: Option<(Key, Chunk)>,
+    /// The others.
+    lanes: HashMap<LaneId, OfLane>,
+    /// Those that were given a room, in that order; some have none any more.
+    holders: VecDeque<(Key, u64)>,
+    /// How often a room was given.
+    given: u64,
+    rooms: Rooms,
+    touched: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Key {
     lane: LaneId,
+    place: Place,
+}
+
+/// Which chunk of a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Place {
     file: u32,
     chunk: u64,
 }
 
+#[derive(Default)]
+struct OfLane {
+    chunks: HashMap<Place, Chunk>,
+    whole: VecDeque<Place>,
+}
+
 struct Chunk {
-    key: Key,
     target: Arc<dyn Target>,
     len: u64,
     touched: Duration,
     /// What of it is in memory.
-    held: Option<(Vec<u8>, Ranges)>,
+    held: Option<Held>,
     /// What of it was written before it was whole.
     before: Option<Ranges>,
 }
 
-struct Job {
-    target: Arc<dyn Target>,
-    start: u64,
-    octets: Vec<u8>,
+struct Held {
+    room: Vec<u8>,
     ranges: Ranges,
+    /// By which it is found among the holders of rooms.
+    given: u64,
 }
 
 impl Store {
     /// Starts its thread, which ends when this is dropped.
     pub(super) fn new() -> std::io::Result<Self> {
-        let (to_write, jobs) = mpsc::channel::<Job>();
-        let (done, written) = mpsc::channel();
-        std::thread::Builder::new().name("lane-writer".to_owned()).spawn(move || {
-            for job in jobs {
-                let at = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
-                for range in job.ranges.iter() {
-                    let octets = &job.octets[at(range.start)..at(range.end)];
-                    job.target.write(job.start + range.start, octets);
-                }
-                // who holds the file sees it closed before its room is used again
-                drop(job.target);
-                let _ = done.send(job.octets);
-            }
-        })?;
-        Ok(Self {
-            chunks: Vec::new(),
-            last: 0,
-            free: Vec::new(),
-            made: 0,
-            whole: Vec::new(),
-            oldest_whole: 0,
-            to_write,
-            written,
-        })
+        let rooms = Rooms::new()?;
+        let (current, lanes, holders) = (None, HashMap::new(), VecDeque::new());
+        Ok(Self { current, lanes, holders, given: 0, rooms, touched: Duration::ZERO })
     }
 
-    /// Takes in octets of a file.
+    /// Whether a packet's octets have room. What is taken in without it would be told to
+    /// have arrived: who has no room opens no packet, which is then lost like one that
+    /// the socket has no room for. A disk that is slow is waited for, one that is stuck
+    /// is not.
+    #[inline]
+    pub(super) fn has_room(&mut self) -> bool {
+        self.rooms.left() >= OF_PACKET || self.make_room()
+    }
+
+    /// Takes in octets of a file, those of one packet; there must be room.
     #[inline]
     pub(super) fn place(
         &mut self,
@@ -116,16 +115,16 @@ impl Store {
         octets: &[u8],
         dropped: &Dropped,
     ) {
+        self.touched = now;
         let (mut at, mut rest) = (offset, octets);
         while !rest.is_empty() {
-            let key = Key { lane, file, chunk: at / CHUNK };
+            let key = Key { lane, place: Place { file, chunk: at / CHUNK } };
             let within = at % CHUNK;
             let len = rest.len().min((CHUNK - within) as usize);
-            let is_last = self.chunks.get(self.last).is_some_and(|chunk| chunk.key == key);
-            if !is_last {
-                match self.find(now, key, sink) {
-                    Ok(Some(found)) => self.last = found,
-                    Ok(None) => return,
+            if self.current.as_ref().is_none_or(|(current, _)| *current != key) {
+                match self.turn_to(now, key, sink) {
+                    Ok(true) => {}
+                    Ok(false) => return,
                     Err(NotTaken::File) => {
                         return Dropped::count(&dropped.unknown_file, rest.len());
                     }
@@ -134,26 +133,29 @@ impl Store {
                     }
                 }
             }
+            let Some((_, chunk)) = &mut self.current else { return };
             let end = within + len as u64;
-            if end > self.chunks[self.last].len {
+            if end > chunk.len {
                 return Dropped::count(&dropped.beyond_end, rest.len());
             }
-            let held = match &mut self.chunks[self.last].held {
-                Some(held) => held,
-                None => {
-                    let room = self.room();
-                    self.chunks[self.last].held.insert((room, Ranges::default()))
-                }
-            };
-            held.0[within as usize..end as usize].copy_from_slice(&rest[..len]);
-            held.1.insert(&(within..end));
-            let chunk = &mut self.chunks[self.last];
+            let held = chunk.held.get_or_insert_with(|| {
+                self.given += 1;
+                self.holders.push_back((key, self.given));
+                Held { room: self.rooms.take(), ranges: Ranges::default(), given: self.given }
+            });
+            held.room[within as usize..end as usize].copy_from_slice(&rest[..len]);
+            held.ranges.insert(&(within..end));
             chunk.touched = now;
-            if chunk.is_whole() {
-                self.finish(self.last);
-            } else if chunk.ranges() > MOST_RANGES {
-                let chunk = self.chunks.swap_remove(self.last);
-                self.write(chunk);
+            let is_whole = chunk.is_whole();
+            if (is_whole || chunk.ranges() > MOST_RANGES)
+                && let Some((_, chunk)) = self.current.take()
+            {
+                if is_whole {
+                    let whole = &mut self.lanes.entry(lane).or_default().whole;
+                    whole.truncate(WHOLE - 1);
+                    whole.push_front(key.place);
+                }
+                write(&mut self.rooms, key.place, chunk);
             }
             at += len as u64;
             rest = &rest[len..];
@@ -162,116 +164,114 @@ impl Store {
 
     /// Gives up what a lane has not finished.
     pub(super) fn forget(&mut self, lane: LaneId) {
-        let mut at = 0;
-        while at < self.chunks.len() {
-            if self.chunks[at].key.lane == lane {
-                let chunk = self.chunks.swap_remove(at);
-                self.free.extend(chunk.held.map(|(room, _)| room));
-            } else {
-                at += 1;
+        let current = self.current.take_if(|(key, _)| key.lane == lane);
+        let others = self.lanes.remove(&lane).into_iter().flat_map(|lane| lane.chunks);
+        for chunk in others.map(|(_, chunk)| chunk).chain(current.map(|(_, chunk)| chunk)) {
+            if let Some(held) = chunk.held {
+                self.rooms.give_back(held.room);
             }
         }
     }
 
-    /// Writes what has waited for the rest of its chunk for long.
-    pub(super) fn flush_idle(&mut self, now: Duration) {
-        let mut at = 0;
-        while at < self.chunks.len() {
-            if self.chunks[at].touched + IDLE <= now {
-                let chunk = self.chunks.swap_remove(at);
-                self.write(chunk);
-            } else {
-                at += 1;
+    /// Writes what has waited for the rest of its chunk for long, and gives memory back
+    /// that is not needed.
+    pub(super) fn sweep(&mut self, now: Duration) {
+        self.lay_aside();
+        for lane in self.lanes.values_mut() {
+            for (place, chunk) in lane.chunks.extract_if(|_, chunk| chunk.touched + IDLE <= now) {
+                write(&mut self.rooms, place, chunk);
             }
+        }
+        if self.touched + IDLE <= now {
+            self.rooms.release();
         }
     }
 
-    /// Whether nothing waits for the rest of its chunk.
+    /// Whether there is nothing to be swept.
     pub(super) fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
+        let is_empty = |lane: &OfLane| lane.chunks.is_empty();
+        self.current.is_none() && self.lanes.values().all(is_empty) && self.rooms.is_empty()
     }
 
-    /// A chunk that is there or may be begun; none if it is whole already.
-    fn find(
-        &mut self,
-        now: Duration,
-        key: Key,
-        sink: &dyn Sink,
-    ) -> Result<Option<usize>, NotTaken> {
-        if let Some(found) = self.chunks.iter().position(|chunk| chunk.key == key) {
-            return Ok(Some(found));
-        }
-        if self.whole.contains(&key) {
-            return Ok(None);
-        }
-        let target = sink.target(key.file).ok_or(NotTaken::File)?;
-        let len = target.size().saturating_sub(key.chunk * CHUNK).min(CHUNK);
-        if len == 0 {
-            return Err(NotTaken::BeyondEnd);
-        }
-        let of_lane = self.chunks.iter().filter(|chunk| chunk.key.lane == key.lane).count();
-        if of_lane >= MOST_OPEN
-            && let Some(oldest) = self.oldest(|chunk| chunk.key.lane == key.lane)
-        {
-            let chunk = self.chunks.swap_remove(oldest);
-            self.write(chunk);
-        }
-        let (held, before) = (None, None);
-        self.chunks.push(Chunk { key, target, len, touched: now, held, before });
-        Ok(Some(self.chunks.len() - 1))
-    }
-
-    fn finish(&mut self, at: usize) {
-        let chunk = self.chunks.swap_remove(at);
-        if self.whole.len() < WHOLE {
-            self.whole.push(chunk.key);
-        } else {
-            self.whole[self.oldest_whole] = chunk.key;
-            self.oldest_whole = (self.oldest_whole + 1) % WHOLE;
-        }
-        self.write(chunk);
-    }
-
-    fn write(&mut self, chunk: Chunk) {
-        if let Some((octets, ranges)) = chunk.held {
-            let start = chunk.key.chunk * CHUNK;
-            let job = Job { target: chunk.target, start, octets, ranges };
-            if let Err(mpsc::SendError(job)) = self.to_write.send(job) {
-                self.free.push(job.octets);
-            }
+    fn lay_aside(&mut self) {
+        if let Some((key, chunk)) = self.current.take() {
+            self.lanes.entry(key.lane).or_default().chunks.insert(key.place, chunk);
         }
     }
 
-    /// Memory for a chunk; waits for the disk where there is none.
-    fn room(&mut self) -> Vec<u8> {
-        self.free.extend(self.written.try_iter());
-        if let Some(room) = self.free.pop() {
-            return room;
+    /// Makes a chunk the current one, which is there or may be begun; false if it is whole
+    /// already.
+    fn turn_to(&mut self, now: Duration, key: Key, sink: &dyn Sink) -> Result<bool, NotTaken> {
+        self.lay_aside();
+        if self.holders.len() > 4 * ROOMS {
+            self.holders.retain(|(key, given)| held(&mut self.lanes, *key, *given).is_some());
         }
-        if self.made < CHUNKS {
-            self.made += 1;
-            return vec![0; CHUNK as usize];
-        }
-        if let Some(oldest) = self.oldest(|chunk| chunk.held.is_some()) {
-            let chunk = &mut self.chunks[oldest];
-            if let Some((octets, ranges)) = chunk.held.take() {
-                let before = chunk.before.get_or_insert_default();
-                ranges.iter().for_each(|range| before.insert(range));
-                let (target, start) = (Arc::clone(&chunk.target), chunk.key.chunk * CHUNK);
-                if let Err(mpsc::SendError(job)) =
-                    self.to_write.send(Job { target, start, octets, ranges })
-                {
-                    return job.octets;
+        let lane = self.lanes.entry(key.lane).or_default();
+        let chunk = match lane.chunks.remove(&key.place) {
+            Some(chunk) => chunk,
+            None if lane.whole.contains(&key.place) => return Ok(false),
+            None => {
+                let target = sink.target(key.place.file).ok_or(NotTaken::File)?;
+                let len = target.size().saturating_sub(key.place.chunk * CHUNK).min(CHUNK);
+                if len == 0 {
+                    return Err(NotTaken::BeyondEnd);
                 }
+                if lane.chunks.len() >= MOST_OPEN {
+                    lane.write_older_half(&mut self.rooms);
+                }
+                Chunk { target, len, touched: now, held: None, before: None }
             }
-        }
-        // all rooms are on their way to the disk, or will be
-        self.written.recv().unwrap_or_else(|_| vec![0; CHUNK as usize])
+        };
+        self.current = Some((key, chunk));
+        Ok(true)
     }
 
-    fn oldest(&self, of: impl Fn(&Chunk) -> bool) -> Option<usize> {
-        let chunks = self.chunks.iter().enumerate().filter(|(_, chunk)| of(chunk));
-        chunks.min_by_key(|(_, chunk)| chunk.touched).map(|(at, _)| at)
+    /// Writes parts of chunks, and waits until what they were in is free.
+    fn make_room(&mut self) -> bool {
+        while self.rooms.left() < OF_PACKET {
+            if self.rooms.collect() {
+                continue;
+            }
+            if self.rooms.is_stuck() {
+                return false;
+            }
+            self.write_oldest_part();
+            if !self.rooms.wait() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Writes what came of the chunk that was given its room first.
+    fn write_oldest_part(&mut self) {
+        self.lay_aside();
+        while let Some((key, given)) = self.holders.pop_front() {
+            let Some(chunk) = held(&mut self.lanes, key, given) else { continue };
+            let Some(Held { room, ranges, .. }) = chunk.held.take() else { continue };
+            let before = chunk.before.get_or_insert_default();
+            ranges.iter().for_each(|range| before.insert(range));
+            let (target, start) = (Arc::clone(&chunk.target), key.place.chunk * CHUNK);
+            return self.rooms.write(Job { target, start, octets: room, ranges });
+        }
+    }
+}
+
+impl OfLane {
+    /// Half of them, so that it is seldom.
+    fn write_older_half(&mut self, rooms: &mut Rooms) {
+        let mut touched: Vec<Duration> = self.chunks.values().map(|chunk| chunk.touched).collect();
+        let middle = touched.len() / 2;
+        let (_, &mut median, _) = touched.select_nth_unstable(middle);
+        let mut left = middle + 1;
+        let older = |_: &Place, chunk: &mut Chunk| {
+            let goes = left > 0 && chunk.touched <= median;
+            left -= usize::from(goes);
+            goes
+        };
+        for (place, chunk) in self.chunks.extract_if(older) {
+            write(rooms, place, chunk);
+        }
     }
 }
 
@@ -285,22 +285,36 @@ impl Chunk {
     /// Ranges that are kept in mind.
     #[inline]
     fn ranges(&self) -> usize {
-        self.held.as_ref().map_or(0, |(_, ranges)| ranges.len())
+        self.held.as_ref().map_or(0, |held| held.ranges.len())
             + self.before.as_ref().map_or(0, Ranges::len)
     }
 
     #[inline]
     fn is_whole(&self) -> bool {
-        let Some((_, ranges)) = &self.held else { return false };
+        let Some(held) = &self.held else { return false };
         match &self.before {
-            None => ranges.covers(self.len),
+            None => held.ranges.covers(self.len),
             Some(before) => {
                 let mut all = before.clone();
-                ranges.iter().for_each(|range| all.insert(range));
+                held.ranges.iter().for_each(|range| all.insert(range));
                 all.covers(self.len)
             }
         }
     }
+}
+
+/// Has written what is in memory of a chunk.
+fn write(rooms: &mut Rooms, place: Place, chunk: Chunk) {
+    if let Some(Held { room, ranges, .. }) = chunk.held {
+        let start = place.chunk * CHUNK;
+        rooms.write(Job { target: chunk.target, start, octets: room, ranges });
+    }
+}
+
+/// The chunk that still has the room that it was given then.
+fn held(lanes: &mut HashMap<LaneId, OfLane>, key: Key, given: u64) -> Option<&mut Chunk> {
+    let chunk = lanes.get_mut(&key.lane)?.chunks.get_mut(&key.place)?;
+    chunk.held.as_ref().is_some_and(|held| held.given == given).then_some(chunk)
 }
 
 #[cfg(test)]
@@ -341,13 +355,15 @@ mod tests {
         let mut store = Store::new().expect("a thread");
         let odd: Vec<u64> = (0..CHUNK).filter(|offset| offset % 2 == 1).collect();
         for offset in &odd {
+            assert!(store.has_room());
             store.place(Duration::ZERO, (LaneId(1), &files), (1, *offset), &[7], &dropped);
-            assert!(store.chunks.iter().all(|chunk| chunk.ranges() <= MOST_RANGES));
+            let chunk = store.current.as_ref().map(|(_, chunk)| chunk);
+            assert!(chunk.is_none_or(|chunk| chunk.ranges() <= MOST_RANGES));
         }
         for offset in 0..CHUNK / 2 {
             store.place(Duration::ZERO, (LaneId(1), &files), (1, offset * 2), &[7], &dropped);
         }
-        store.flush_idle(IDLE);
+        store.sweep(IDLE);
         let deadline = std::time::Instant::now() + Duration::from_secs(60);
         while !file.0.lock().expect("nobody panicked").covers(CHUNK) {
             assert!(std::time::Instant::now() < deadline, "something is missing");
@@ -365,7 +381,7 @@ mod tests {
 
     impl Target for Stuck {
         fn size(&self) -> u64 {
-            2 * CHUNKS as u64 * CHUNK
+            2 * ROOMS as u64 * CHUNK
         }
 
         fn write(&self, _: u64, octets: &[u8]) {
@@ -384,34 +400,70 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_slow_is_waited_for_with_bounded_memory() {
+    fn a_disk_that_is_stuck_is_not_waited_for_and_memory_is_bounded_and_given_back() {
         let (disk, dropped) = (Arc::new(Stuck::default()), Dropped::default());
         let files = OnStuck(Arc::clone(&disk));
-        let placed = Arc::new(AtomicU64::new(0));
-        let counter = Arc::clone(&placed);
-        let placing = std::thread::spawn(move || {
-            let mut store = Store::new().expect("a thread");
-            let octets = vec![7; CHUNK as usize];
-            for n in 0..2 * CHUNKS as u64 {
-                store.place(Duration::ZERO, (LaneId(1), &files), (1, n * CHUNK), &octets, &dropped);
-                counter.store(n + 1, Ordering::SeqCst);
-            }
-            assert_eq!(store.made, CHUNKS);
-        });
+        let mut store = Store::new().expect("a thread");
+        let octets = vec![7; CHUNK as usize];
+        let place = |store: &mut Store, chunk| {
+            let (lane, at) = ((LaneId(1), &files as &dyn Sink), (1, chunk * CHUNK));
+            store.place(Duration::ZERO, lane, at, &octets, &dropped);
+        };
+        let mut chunks = 0..2 * ROOMS as u64;
+        while store.has_room() {
+            place(&mut store, chunks.next().expect("there is room for all of them"));
+        }
+        assert_eq!(chunks.start, (ROOMS - OF_PACKET + 1) as u64, "more or less than may be");
+        // it says so at once from now on: lanes that need no room go on
+        assert!(store.rooms.is_stuck() && !store.has_room());
+        *disk.is_free.lock().expect("nobody panicked") = true;
+        disk.freed.notify_all();
         let deadline = std::time::Instant::now() + Duration::from_secs(60);
-        let wait = |until: &dyn Fn() -> bool| {
-            while !until() {
+        let wait = |so: &mut dyn FnMut() -> bool| {
+            while !so() {
                 assert!(std::time::Instant::now() < deadline, "it does not go on");
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
-        wait(&|| placed.load(Ordering::SeqCst) == CHUNKS as u64);
-        // it waits with the next, whoever looks when
-        std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(placed.load(Ordering::SeqCst), CHUNKS as u64, "more than may be in memory");
+        for chunk in chunks {
+            wait(&mut || store.has_room());
+            place(&mut store, chunk);
+        }
+        wait(&mut || disk.written.load(Ordering::SeqCst) == disk.size());
+        assert!(!store.is_empty());
+        wait(&mut || {
+            store.sweep(IDLE);
+            store.is_empty()
+        });
+    }
+
+    #[test]
+    fn a_lane_that_begins_chunk_after_chunk_takes_little_memory_and_no_other_s() {
+        let (disk, dropped) = (Arc::new(Stuck::default()), Dropped::default());
         *disk.is_free.lock().expect("nobody panicked") = true;
-        disk.freed.notify_all();
-        placing.join().expect("it goes on");
-        wait(&|| disk.written.load(Ordering::SeqCst) == disk.size());
+        let files = OnStuck(Arc::clone(&disk));
+        let mut store = Store::new().expect("a thread");
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        let place = |store: &mut Store, lane, chunk: u64| {
+            while !store.has_room() {
+                assert!(std::time::Instant::now() < deadline, "the disk is not stuck");
+            }
+            let at = (chunk as u32 / 500, chunk % 500 * CHUNK + 5);
+            store.place(Duration::ZERO, (LaneId(lane), &files), at, &[7], &dropped);
+        };
+        place(&mut store, 2, 0);
+        for chunk in 0..20_000 {
+            place(&mut store, 1, chunk);
+            assert!(store.lanes.values().all(|lane| lane.chunks.len() <= MOST_OPEN));
+            assert!(store.holders.len() <= 4 * ROOMS + 1);
+        }
+        assert!(store.lanes.get(&LaneId(2)).is_some_and(|lane| lane.chunks.len() == 1));
+        store.forget(LaneId(1));
+        store.sweep(IDLE);
+        let wait = || disk.written.load(Ordering::SeqCst);
+        while wait() < 1 {
+            assert!(std::time::Instant::now() < deadline, "the other's is not written");
+        }
+        assert!(store.current.is_none() && store.lanes.values().all(|lane| lane.chunks.is_empty()));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use headroom_transfer_proto::message::{Kind, Message, Time, Wanted};
+use headroom_transfer_proto::message::{Kind, LanesOffer, Message, Time, Wanted};
 use headroom_transfer_proto::path::RelPath;
 
 use super::*;
@@ -216,6 +216,42 @@ fn a_lane_of_a_name_that_came_before_is_not_taken() {
             assert_eq!(lanes.is_some(), is_new, "keys and numbers would come again");
             while hearer.hear().await.expect("it goes on").is_some() {}
         }
+    });
+}
+
+#[test]
+fn who_knows_the_name_of_a_lane_does_nothing_to_it() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let owner = ground.connect(&server).await.expect("a connection");
+        let (lane, _speaker, _hearer) = hostile_offer(&owner, 3 << 20).await;
+        assert!(lane.is_ready(true).await);
+        // somebody else opens one of the same name, has files forgotten, and ends it
+        let other = ground.connect(&server).await.expect("a connection");
+        let proposal = Proposal::new(other.connection()).expect("names");
+        let offer = LanesOffer { lanes: vec![lane.name().0], ..proposal.offer() };
+        let (send, receive) = other.connection().open_bi().await.expect("a stream");
+        let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+        let get = Wanted { path: RelPath::parse(b"missing").ok(), contents: false };
+        let get = Message::Get { from: vec![get], compress: None, lanes: Some(offer) };
+        for message in [hello(None), get, Message::End { stored: 0, failed: 1 }] {
+            speaker.say(&message).await.expect("it is sent");
+        }
+        hearer.greeting().await.expect("it greets");
+        let answer = hearer.expect().await.expect("an answer");
+        assert!(matches!(answer, Message::Accepted { lanes: Some(_) }), "{answer:?}");
+        while hearer.hear().await.expect("it goes on").is_some() {}
+        drop((speaker, hearer));
+        other.close().await;
+        let connections = || server.connections();
+        wait_until(|| connections() == 1).await;
+        // what comes on it is still known
+        let mut octets = lane.room().expect("it is open");
+        octets.resize(100_000, 7);
+        lane.give(Part { file: 99, offset: 0, octets, source: Arc::new(Anything) }).expect("open");
+        let file = |dropped: &crate::lanes::Dropped| dropped.unknown_file.load(Ordering::Relaxed);
+        wait_until(|| server.dropped_on_lanes(file) == 100_000).await;
     });
 }
 
