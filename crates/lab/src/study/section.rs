@@ -6,6 +6,7 @@ use super::template::{Row, fill};
 use crate::plan::Plan;
 use crate::stack::canonical;
 use crate::units;
+use crate::workload;
 
 /// A section whose every cell refers to something that the study measures.
 #[derive(Debug, Clone)]
@@ -97,7 +98,7 @@ impl CellTemplate {
             part: fill(&self.part, row)?,
             cell: Cell {
                 stack: stack(&self.stack)?,
-                workload: fill(&self.workload, row)?,
+                workload: workload::canonical(&fill(&self.workload, row)?),
                 size_bytes: size.transpose()?,
             },
             against: self.against.as_deref().map(stack).transpose()?,

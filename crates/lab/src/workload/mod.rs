@@ -202,6 +202,18 @@ pub(crate) fn named(
     if words.is_empty() { kind.to_owned() } else { format!("{kind}({})", words.join(",")) }
 }
 
+/// The name that results have for a workload whose name says what is default, too.
+pub fn canonical(name: &str) -> String {
+    let Some((kind, words)) = name.strip_suffix(')').and_then(|name| name.split_once('(')) else {
+        return name.to_owned();
+    };
+    let default = [format!("clients={CLIENTS}"), Filling::default().name().to_owned()];
+    let words: Vec<&str> = words.split(',').map(str::trim).collect();
+    let told: Vec<&str> =
+        words.into_iter().filter(|word| !default.iter().any(|d| d == word)).collect();
+    if told.is_empty() { kind.to_owned() } else { format!("{kind}({})", told.join(",")) }
+}
+
 /// One thing for one client process to do, in the terms of files: `remote` is
 /// relative to the folder that the server serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -267,5 +279,13 @@ mod tests {
             assert_eq!(Kind::of(name), Some(kind));
         }
         assert_eq!(Kind::of("sleep"), None);
+        for (written, name) in [
+            ("parallel(clients=4)", "parallel"),
+            ("parallel(text, clients=4)", "parallel(text)"),
+            ("download(random)", "download"),
+            ("download", "download"),
+        ] {
+            assert_eq!(canonical(written), name);
+        }
     }
 }
