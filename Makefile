@@ -58,10 +58,17 @@ parts-for-tests:
 build:
 	cargo build $(CARGO_FLAGS)
 
+# Fuzz targets, too, are what others call: they are checked with the profile of all else,
+# so that nothing is built twice, and without the fuzzer's own library, which nothing
+# links here.
+FUZZ_CHECK := CUSTOM_LIBFUZZER_PATH=/dev/null cargo check --release --locked --quiet --bins --manifest-path fuzz/Cargo.toml --target-dir $(CARGO_TARGET_DIR) \
+	--config profile.release.debug-assertions=false --config profile.release.overflow-checks=false
+
 lint:
 	cargo fmt --all --check
 	cargo clippy $(CARGO_FLAGS) --all-targets -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc $(CARGO_FLAGS) --no-deps --quiet
+	$(FUZZ_CHECK)
 
 # The transfer's protocol compiles for a browser. The target is fetched where rustup
 # is; elsewhere the toolchain must have it.
