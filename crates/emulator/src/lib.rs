@@ -15,5 +15,5 @@ mod wire;
 
 pub use counters::Counters;
 pub use error::Error;
-pub use spec::{LinkSpec, Loss, Queue, Way};
+pub use spec::{Dscp, Flow, LinkSpec, Loss, Queue, Way};
 pub use wire::{DOWN, Emulator, Settings, Shared, UP};

@@ -350,6 +350,7 @@ mod tests {
                 reorder_pct: chances.1,
                 corrupt_pct: chances.2,
                 queue: Some(Queue::Packets(packets)),
+                ..Way::default()
             }
         }
     }

@@ -106,6 +106,12 @@ impl Emulator {
                 "a link needs two interfaces, and `{a}` is given twice"
             )));
         }
+        if let Some(what) = spec.beyond_frames() {
+            return Err(Error::Arguments(format!(
+                "the link `{spec}` asks for {what}, which a router does: the emulator looks at no header. The lab makes \
+                 such a link by the kernel"
+            )));
+        }
         let open = |name: &str| {
             let socket = LinkSocket::open(name).map_err(|error| Error::opening(name, &error))?;
             Ok(End { name: name.to_owned(), socket })

@@ -242,10 +242,36 @@ pub(crate) enum Load {
         /// Where it listens
         address: SocketAddr,
     },
-    /// As many datagrams as arrive
-    Packets(Sending),
+    /// As many datagrams as arrive, or at a steady rate
+    Packets {
+        #[command(flatten)]
+        sending: Sending,
+        /// Datagrams a second; none: as many as arrive
+        #[arg(long)]
+        per_second: Option<f64>,
+    },
     /// One datagram at a time, there and back
     Echo(Sending),
+    /// A real-time stream (RTP): its rate, loss, delay and jitter over time
+    Realtime {
+        #[command(flatten)]
+        sending: Sending,
+        /// Datagrams a second
+        #[arg(long)]
+        per_second: f64,
+        /// From when until when a TCP connection sends what it can beside it, in seconds: 0-10
+        #[arg(long, value_name = "FROM-TO", value_parser = time)]
+        beside: Option<std::ops::Range<f64>>,
+    },
+}
+
+/// `FROM-TO`, in seconds.
+fn time(text: &str) -> Result<std::ops::Range<f64>, String> {
+    let seconds = |text: &str| text.parse().ok().filter(|s| (0.0..=1e6).contains(s));
+    text.split_once('-')
+        .and_then(|(from, to)| Some(seconds(from)?..seconds(to)?))
+        .filter(|time| time.start < time.end)
+        .ok_or_else(|| format!("`{text}` is no time from one second to a later one, as 5-10"))
 }
 
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use headroom_load::Server;
+use headroom_load::{Server, Stream};
 
 use crate::arguments::{Load, Sending};
 
@@ -14,9 +14,15 @@ pub(crate) fn run(command: Load) -> anyhow::Result<ExitCode> {
             let server = Server::bind(address).with_context(|| format!("listen at {address}"))?;
             server.run()?;
         }
-        Load::Packets(sending) => {
+        Load::Packets { sending, per_second } => {
             let (time, fill) = read(&sending)?;
-            let seen = headroom_load::packets(sending.to, sending.size, time, &fill)?;
+            let seen = match per_second {
+                None => headroom_load::packets(sending.to, sending.size, time, &fill)?,
+                Some(per_second) => {
+                    let steady = steady(&sending, per_second, time);
+                    headroom_load::paced(sending.to, &steady, &fill)?
+                }
+            };
             println!("{}", serde_json::to_string(&seen)?);
         }
         Load::Echo(sending) => {
@@ -24,8 +30,18 @@ pub(crate) fn run(command: Load) -> anyhow::Result<ExitCode> {
             let seen = headroom_load::echo(sending.to, sending.size, time, &fill)?;
             println!("{}", serde_json::to_string(&seen)?);
         }
+        Load::Realtime { sending, per_second, beside } => {
+            let (time, fill) = read(&sending)?;
+            let stream = Stream { beside, ..steady(&sending, per_second, time) };
+            let seen = headroom_load::stream(sending.to, &stream, &fill)?;
+            println!("{}", serde_json::to_string(&seen)?);
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn steady(sending: &Sending, per_second: f64, time: Duration) -> Stream {
+    Stream { size: sending.size, per_second, seconds: time.as_secs_f64(), beside: None }
 }
 
 /// For how long, and with what content.

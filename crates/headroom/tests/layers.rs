@@ -413,3 +413,90 @@ fn a_gateway_that_dies_is_named() {
     ended.assert_says(1, &["esp of http/esp on the server ended"]);
     ended.assert_nothing_left();
 }
+
+#[test]
+fn streams_at_a_rate_are_followed_packet_by_packet() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("realtime");
+    ground.write(
+        "p.toml",
+        "stacks = [\"udp\", \"rtp\", \"rtp/qesp\", \"rtp/esp(transport)\"]\nrepetitions = 2\n\
+         [[workload]]\nkind = \"packets\"\nrate = \"200pps\"\nseconds = 1\nsizes = [\"64B\"]\nstacks = [\"udp\"]\n\
+         [[workload]]\nkind = \"realtime\"\nrate = \"1mbit\"\nseconds = 2\nbeside = \"bulk:1-2\"\n\
+         stacks = [\"rtp\", \"rtp/qesp\", \"rtp/esp(transport)\"]\n",
+    );
+    let results = ground.measure("p.toml");
+    for sample in array(&results, "samples") {
+        assert_eq!(sample["ok"], Value::Bool(true), "{sample}");
+        if text(sample, "workload") == "packets(rate=200pps)" {
+            let load = &sample["load"];
+            assert_eq!(number(load, "packets") + number(load, "lost"), 199.0, "{sample}");
+            continue;
+        }
+        let stream = &sample["realtime"];
+        // of 125 packets a second, those beside which there was TCP
+        let (sent, arrived) = (number(stream, "sent"), number(stream, "arrived"));
+        assert!(sent <= 130.0 && sent - arrived - number(stream, "lost") == 0.0, "{sample}");
+        let delay = |of: &str| number(&stream["delay"], of);
+        assert!(0.0 < delay("p50_s") && delay("p50_s") <= delay("max_s"), "{sample}");
+        assert_eq!(delay("p50_s"), number(sample, "seconds"), "{sample}");
+        assert!(number(stream, "beside_bps") > 0.0 && number(stream, "jitter_s") > 0.0, "{sample}");
+        let sent: f64 = array(stream, "bins").iter().map(|bin| number(bin, "sent")).sum();
+        assert_eq!(sent, 250.0, "{sample}");
+    }
+    let bins: usize = array(&results, "samples")
+        .iter()
+        .filter(|sample| !sample["realtime"].is_null())
+        .map(|sample| array(&sample["realtime"], "bins").len())
+        .sum();
+    let lines = std::fs::read_to_string(ground.path("out/streams.csv")).expect("the series");
+    assert_eq!(lines.lines().count(), bins + 1);
+    assert!(seen_in_clear(&results)["rtp"]);
+    assert!(!seen_in_clear(&results)["rtp/qesp"]);
+}
+
+#[test]
+fn a_router_prefers_what_it_can_recognise() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("priority");
+    let narrow = "rtp/qesp(window=64)";
+    let both = "rtp/qesp(window=64,sa-per-class=udp:5004)";
+    ground.write(
+        "p.toml",
+        &format!(
+            "stacks = [\"rtp/esp\", {narrow:?}, {both:?}]\nrepetitions = 2\nfamily = \"ipv6\"\n\
+             link = \"5mbit,queue=100,priority=udp:5004,dscp=ef\"\n\
+             [[workload]]\nkind = \"realtime\"\nrate = \"500kbit\"\nsizes = [\"100B\"]\n\
+             seconds = 1\nbeside = \"bulk\"\n"
+        ),
+    );
+    let dry = ground.end_of(ground.headroom("lab run p.toml --dry-run"));
+    assert!(dry.stdout.contains("meta priority set"), "{dry}");
+    let results = ground.measure("p.toml");
+    let sum = |stack: &str, value: &dyn Fn(&Value) -> f64| -> f64 {
+        let of = |sample: &&Value| text(sample, "stack") == stack;
+        array(&results, "samples").iter().filter(of).map(value).sum()
+    };
+    let dropped = |stack: &str, why: &str| {
+        sum(stack, &|sample| sample["drops"][why].as_f64().unwrap_or_default())
+    };
+    for stack in ["rtp/esp", narrow, both] {
+        assert!(sum(stack, &|sample| number(&sample["realtime"], "beside_bps")) > 0.0, "{stack}");
+    }
+    // the header that a router has changed is not what the check value covers
+    assert_eq!((dropped("rtp/esp", "forged"), dropped(both, "forged")), (0.0, 0.0), "{results}");
+    // a long frame takes 2.4 ms, and TCP keeps many of them waiting
+    let delay = |stack| sum(stack, &|sample| number(&sample["realtime"]["delay"], "p50_s"));
+    for preferred in [narrow, both] {
+        assert!(delay("rtp/esp") > 2.0 * delay(preferred), "{results}");
+    }
+    // what waits falls out of the window of what overtakes it, unless that has its own
+    // class; numbers of 64 bits are then taken for others, and check values are wrong
+    assert!(dropped(narrow, "stale") + dropped(narrow, "forged") > 0.0, "{results}");
+    let commands = results["link"]["commands"].to_string();
+    assert!(commands.contains("dscp set 46") && commands.contains("prio 1"), "{commands}");
+}

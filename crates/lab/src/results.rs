@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::analysis::slow_start::Segment;
 pub use crate::measure::clear_text::ClearText;
+pub use crate::measure::realtime::{Bin, Delay, Realtime};
 pub use crate::measure::usage::Usage;
 pub use crate::measure::wire::{Phase, Phases, SetUp, Stretch, Tcp};
 pub use crate::plan::SshHosts;
@@ -194,12 +195,23 @@ pub struct WorkloadRecord {
     /// Transfers in a sample; null: as many as it takes to be measured well.
     #[serde(default)]
     pub in_a_row: Option<u32>,
+    /// How fast it is sent; null: as fast as it arrives.
+    #[serde(default)]
+    pub rate: Option<String>,
+    /// What goes beside it; null: nothing.
+    #[serde(default)]
+    pub beside: Option<String>,
 }
 
 impl WorkloadRecord {
     /// As samples name it.
     pub fn name(&self) -> String {
-        workload::named(&self.kind, self.content.as_deref(), self.clients, self.in_a_row)
+        let rate = self.rate.as_ref().filter(|rate| {
+            let default = workload::Kind::of(&self.kind).and_then(workload::Kind::default_rate);
+            rate.parse().ok() != default
+        });
+        let steady = [rate.cloned(), self.beside.clone()];
+        workload::named(&self.kind, self.content.as_deref(), self.clients, self.in_a_row, steady)
     }
 }
 
@@ -314,6 +326,13 @@ pub struct Sample {
     /// machines.
     #[serde(default)]
     pub usage: Option<Usage>,
+    /// What became of a real-time stream.
+    #[serde(default)]
+    pub realtime: Option<Realtime>,
+    /// Packets that the layers did not pass on, by reason, in all of the sample; null
+    /// where they do not say.
+    #[serde(default)]
+    pub drops: Option<BTreeMap<String, u64>>,
     /// Far from the other samples of its cell (`analysis::outliers`); it counts
     /// all the same.
     #[serde(default)]

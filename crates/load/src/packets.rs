@@ -148,7 +148,8 @@ impl Sender {
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
+/// Whether a queue of this host had no room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
     const ENOBUFS: i32 = 105;
     error.raw_os_error() == Some(ENOBUFS)
 }

@@ -1,16 +1,28 @@
 //! The end that counts, and sends back.
 
-use std::io::{self, IoSlice};
-use std::net::{SocketAddr, TcpListener};
-use std::time::Duration;
+use std::io::{self, IoSlice, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use headroom_netio::udp::{Options, Train};
 use headroom_netio::{Inbox, UdpSocket, errors, wait_readable};
 
 use crate::form::{Answer, Header, Kind};
+use crate::reception::Reception;
+use crate::session::{self, Request};
+
+/// Connections at once; more are closed.
+const MOST_CONNECTIONS: usize = 16;
+/// A stream is over when nothing of it came for so long.
+const SILENCE: Duration = Duration::from_millis(600);
+/// However many more come, it is over then.
+const OVER: Duration = Duration::from_secs(8);
 
 /// A socket for datagrams, and beside it one for connections, by which one sees that
-/// the server is there.
+/// the server is there and asks what became of a stream.
 #[derive(Debug)]
 pub struct Server {
     socket: UdpSocket,
@@ -47,7 +59,9 @@ impl Server {
     /// What the kernel answered.
     pub fn run(self) -> io::Result<()> {
         let Self { socket, connections } = self;
-        std::thread::spawn(move || connections.incoming().for_each(drop));
+        let reception = Arc::new(Mutex::new(Reception::default()));
+        let shared = Arc::clone(&reception);
+        thread::spawn(move || accept(&connections, &shared));
         let mut inbox = Inbox::new(16);
         let mut session = Session { number: 0, highest: 0, counted: 0 };
         loop {
@@ -55,10 +69,14 @@ impl Server {
             if !take(&socket, &mut inbox) {
                 continue;
             }
+            let now_ns = crate::now_ns();
             for message in inbox.packets().filter(|message| !message.damaged) {
                 let to = message.source;
                 for datagram in message.body.chunks(message.segment_len.max(1)) {
-                    let Some(header) = Header::read(datagram) else { continue };
+                    let Some(header) = Header::read(datagram) else {
+                        lock(&reception).hear(now_ns, datagram);
+                        continue;
+                    };
                     match header.kind {
                         Kind::Counted => session.count(&header),
                         Kind::Asking => {
@@ -72,6 +90,72 @@ impl Server {
             }
         }
     }
+}
+
+/// Answers connections, each in a thread of its own.
+fn accept(connections: &TcpListener, reception: &Arc<Mutex<Reception>>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    for socket in connections.incoming().flatten() {
+        if open.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
+            open.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let (open, reception) = (Arc::clone(&open), Arc::clone(reception));
+        thread::spawn(move || {
+            // whoever does not get an answer says so itself
+            let _ = converse(&socket, &reception);
+            open.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+}
+
+fn converse(socket: &TcpStream, reception: &Mutex<Reception>) -> io::Result<()> {
+    match session::hear(socket)? {
+        None => Ok(()),
+        Some(Request::Begin { ssrc }) => {
+            *lock(reception) = Reception::new(ssrc);
+            session::say(socket, &true)
+        }
+        Some(Request::Report(question)) => {
+            wait_for_the_end(reception, question.sent);
+            let answer = lock(reception).answer(&question);
+            session::say(socket, &answer)
+        }
+        Some(Request::Bulk) => take_bulk(socket, reception),
+    }
+}
+
+/// Waits until all of a stream has arrived, or nothing more of it comes.
+fn wait_for_the_end(reception: &Mutex<Reception>, sent: Option<u64>) {
+    let asked = Instant::now();
+    let (mut before, mut since) = (0, Instant::now());
+    while asked.elapsed() < OVER && since.elapsed() < SILENCE {
+        let arrived = lock(reception).arrived();
+        if sent.is_some_and(|sent| arrived >= sent) {
+            return;
+        }
+        if arrived != before {
+            (before, since) = (arrived, Instant::now());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Takes what comes, until its sender breaks off.
+fn take_bulk(mut socket: &TcpStream, reception: &Mutex<Reception>) -> io::Result<()> {
+    let mut block = vec![0; 1 << 18];
+    loop {
+        match socket.read(&mut block) {
+            Ok(0) => return Ok(()),
+            Ok(octets) => lock(reception).hear_beside(crate::now_ns(), octets as u64),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn lock(reception: &Mutex<Reception>) -> MutexGuard<'_, Reception> {
+    reception.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Receives a batch, if there is one. A client that has ended, or whose way is

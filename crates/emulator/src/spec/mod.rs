@@ -1,9 +1,12 @@
 //! The link between two hosts as a plan asks for it: what each way does to
 //! frames. `text` reads and writes it.
 
+mod router;
 mod text;
 
 use std::time::Duration;
+
+pub use router::{Dscp, Flow, Transport};
 
 /// What the link does to frames, each way.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -36,6 +39,10 @@ pub struct Way {
     pub corrupt_pct: f64,
     /// What the bottleneck queues; none: chosen from the rate.
     pub queue: Option<Queue>,
+    /// Whose packets leave the bottleneck before all others, which a router does.
+    pub priority: Option<Flow>,
+    /// What a router writes into every packet's header.
+    pub dscp: Option<Dscp>,
 }
 
 /// Which frames are lost on the way.
@@ -92,6 +99,16 @@ impl LinkSpec {
     pub fn is_unshaped(&self) -> bool {
         let way = |way: &Way| way.rate_bps.is_none() && !way.needs_netem();
         way(&self.down) && way(&self.up)
+    }
+
+    /// What only a router's kernel can do of it, in words; the emulator cannot.
+    pub fn beyond_frames(&self) -> Option<&'static str> {
+        let ways = [&self.down, &self.up];
+        if ways.iter().any(|way| way.priority.is_some()) {
+            Some("priority")
+        } else {
+            ways.iter().any(|way| way.dscp.is_some()).then_some("DSCP")
+        }
     }
 
     /// The longest round trip that delays and jitter make, without queue and

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use headroom_units as units;
 
-use super::{LinkSpec, Loss, Queue, Way};
+use super::{Dscp, Flow, LinkSpec, Loss, Queue, Way};
 
 /// The word for no limit of the rate.
 const UNSHAPED: &str = "unshaped";
 /// The word for a queue chosen from the rate.
 const AUTO: &str = "auto";
-const KEYS: &str = "delay, jitter, loss, burst, ge, duplicate, reorder, corrupt and queue, \
+const KEYS: &str = "delay, jitter, loss, burst, ge, duplicate, reorder, corrupt, queue, priority and dscp, \
                     each also as up-… for the way from client to server, and up-rate";
 
 impl FromStr for LinkSpec {
@@ -55,6 +55,8 @@ struct Keys {
     reorder: Option<f64>,
     corrupt: Option<f64>,
     queue: Option<Option<Queue>>,
+    priority: Option<Flow>,
+    dscp: Option<Dscp>,
 }
 
 impl Keys {
@@ -71,6 +73,8 @@ impl Keys {
             "reorder" => once(&mut self.reorder, key, units::parse_percent(value)?)?,
             "corrupt" => once(&mut self.corrupt, key, units::parse_percent(value)?)?,
             "queue" => once(&mut self.queue, key, parse_queue(value)?)?,
+            "priority" => once(&mut self.priority, key, value.parse()?)?,
+            "dscp" => once(&mut self.dscp, key, value.parse()?)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -92,6 +96,8 @@ impl Keys {
             reorder: self.reorder.or(other.reorder),
             corrupt: self.corrupt.or(other.corrupt),
             queue: self.queue.or(other.queue),
+            priority: self.priority.or(other.priority),
+            dscp: self.dscp.or(other.dscp),
         }
     }
 
@@ -115,9 +121,14 @@ impl Keys {
             reorder_pct: self.reorder.unwrap_or_default(),
             corrupt_pct: self.corrupt.unwrap_or_default(),
             queue: self.queue.flatten(),
+            priority: self.priority,
+            dscp: self.dscp,
         };
         if way.jitter > way.delay {
             return Err("a jitter larger than the delay would need packets from the past".into());
+        }
+        if way.priority.is_some() && way.rate_bps.is_none() {
+            return Err("a priority needs a rate: without one nothing waits".into());
         }
         Ok(way)
     }
@@ -177,6 +188,12 @@ impl fmt::Display for LinkSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unsaid = words(&Way::default(), "");
         let (down, up) = (words(&self.down, ""), words(&self.up, ""));
+        // none of these can be taken back for one way
+        let ruled = |way: &Way, prefix: &str| {
+            let priority = way.priority.map(|flow| format!(",{prefix}priority={flow}"));
+            let dscp = way.dscp.map(|dscp| format!(",{prefix}dscp={dscp}"));
+            [priority, dscp]
+        };
         f.write_str(down[0].trim_start_matches("rate="))?;
         for (word, _) in down.iter().zip(&unsaid).skip(1).filter(|(word, unsaid)| word != unsaid) {
             write!(f, ",{word}")?;
@@ -185,6 +202,11 @@ impl fmt::Display for LinkSpec {
         for (word, _) in words(&self.up, "up-").iter().zip(differs).filter(|(_, differs)| *differs)
         {
             write!(f, ",{word}")?;
+        }
+        let ups = ruled(&self.up, "up-").into_iter().zip(ruled(&self.up, ""));
+        for (down, (up, as_down)) in ruled(&self.down, "").into_iter().zip(ups) {
+            let up = up.filter(|_| down != as_down);
+            write!(f, "{}{}", down.unwrap_or_default(), up.unwrap_or_default())?;
         }
         Ok(())
     }
@@ -263,6 +285,10 @@ mod tests {
             "100mbit,loss=1%,burst=3,up-loss=2%,up-burst=5",
             "100mbit,loss=1%,burst=3,up-ge=1%:2%:3%:4%",
             "1gbit,loss=1%,queue=9,up-loss=0%,up-queue=auto",
+            "10mbit,queue=300,priority=udp:5004,dscp=ef",
+            "10mbit,priority=udp:5004,up-priority=tcp:80,up-dscp=cs1",
+            "unshaped,up-rate=1mbit,up-priority=udp:9",
+            "unshaped,dscp=1",
         ] {
             let link: LinkSpec = text.parse().expect(text);
             assert_eq!(link.to_string(), text);
@@ -301,6 +327,10 @@ mod tests {
             "1gbit,loss=1%,loss=2%",
             "1gbit,up-up-rate=1mbit",
             "1gbit,loss=nan%",
+            "unshaped,priority=udp:5004",
+            "1gbit,priority=5004",
+            "1gbit,dscp=64",
+            "1gbit,dscp=ef,dscp=ef",
         ] {
             assert!(text.parse::<LinkSpec>().is_err(), "{text}");
         }
@@ -344,7 +374,17 @@ mod tests {
         ) -> Way {
             let delay = Duration::from_nanos(delay_ns);
             let jitter = Duration::from_nanos((delay_ns as f64 * jitter_share) as u64).min(delay);
-            Way { rate_bps, delay, jitter, loss, duplicate_pct, reorder_pct, corrupt_pct, queue }
+            Way {
+                rate_bps,
+                delay,
+                jitter,
+                loss,
+                duplicate_pct,
+                reorder_pct,
+                corrupt_pct,
+                queue,
+                ..Way::default()
+            }
         }
     }
 
@@ -357,7 +397,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "[0-9a-z=,.:%-]{0,60}", key in "(up-)?(loss|ge|burst|queue|delay|rate)") {
+        fn no_text_makes_it_panic(text in "[0-9a-z=,.:%-]{0,60}", key in "(up-)?(loss|ge|burst|queue|delay|rate|priority|dscp)") {
             let _ = text.parse::<LinkSpec>();
             let _ = format!("1mbit,{key}={text}").parse::<LinkSpec>();
         }

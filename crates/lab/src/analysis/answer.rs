@@ -95,9 +95,9 @@ pub fn prediction(predictions: &[Prediction]) -> Option<String> {
 
 fn measured(row: &Summary) -> Option<String> {
     let time = units::seconds(row.mean_s?);
+    let kind = row.workload.split('(').next().unwrap_or_default();
     // where a rate is told, the percentage is still one of time
-    let of_time =
-        if matches!(row.workload.as_str(), "stream" | "packets") { " in time" } else { "" };
+    let of_time = if matches!(kind, "stream" | "packets") { " in time" } else { "" };
     let against = match (row.overhead_pct, row.overhead_ci95_pct, &row.baseline) {
         (Some(pct), Some([lo, hi]), Some(base)) => {
             format!(", {pct:+.1} % [{lo:+.1}, {hi:+.1}]{of_time} against {}", base.to_uppercase())
@@ -105,7 +105,7 @@ fn measured(row: &Summary) -> Option<String> {
         _ => String::new(),
     };
     let (stack, size) = (row.stack.to_uppercase(), units::size(row.size_bytes));
-    Some(match (row.workload.as_str(), row.size_bytes) {
+    Some(match (kind, row.size_bytes) {
         ("stream", _) => {
             let rate = units::rate(row.goodput_bps?);
             format!("{stack} carries {rate} in one stream{against}.")
@@ -117,8 +117,14 @@ fn measured(row: &Summary) -> Option<String> {
         ("echo", _) => {
             format!("{stack} takes {time} for a datagram of {size} there and back{against}.")
         }
-        (what, 0) => format!("{stack} takes {time} for `{what}`{against}."),
-        (what, _) => format!("{stack} takes {time} for `{what} {size}`{against}."),
+        ("realtime", _) => {
+            let rate = units::rate(row.goodput_bps?);
+            format!(
+                "A stream through {stack} arrives at {rate}, {time} late in the median{against}."
+            )
+        }
+        (_, 0) => format!("{stack} takes {time} for `{}`{against}.", row.workload),
+        (_, _) => format!("{stack} takes {time} for `{} {size}`{against}.", row.workload),
     })
 }
 

@@ -71,6 +71,10 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
         let octets = samples.first().map(|s| file_octets(s, size_bytes))?;
         Some(octets as f64 * 8.0 / t.mean)
     });
+    // of a stream the time is a delay
+    let arrived: Vec<f64> =
+        samples.iter().filter_map(|s| s.realtime.as_ref()).map(|stream| stream.mean_bps).collect();
+    let goodput_bps = stats::mean(&arrived).map_or(goodput_bps, |rate| Some(rate.mean));
     let report = context.links.iter().find(|report| report.name == link);
     let timed = Kind::of(workload).is_some_and(Kind::is_timed);
     let rate_bps = report.and_then(|report| report.rate_bps_of(workload));
@@ -168,6 +172,8 @@ pub(crate) mod tests {
             load: None,
             fairness: None,
             usage: None,
+            realtime: None,
+            drops: None,
             outlier: false,
             peak_memory_bytes: None,
             marked: None,

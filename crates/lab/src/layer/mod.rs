@@ -9,6 +9,7 @@ mod strongswan;
 mod tls;
 mod wireguard;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::Result;
@@ -38,6 +39,9 @@ impl Kind {
         self != Self::Stream
     }
 }
+
+/// Packets that were not passed on, by the name of the reason.
+pub type Drops = BTreeMap<String, u64>;
 
 /// Something that is wrapped around an application: its two ends, and how they
 /// find each other.
@@ -160,6 +164,15 @@ pub trait Layer: Send + Sync {
     /// A command failed.
     fn rest(&self, _place: &Place<'_>) -> Result<()> {
         Ok(())
+    }
+
+    /// Packets that its two ends did not pass on since [`Layer::wake`], by reason; none
+    /// where it does not say.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    fn drops(&self, _place: &Place<'_>) -> Result<Option<Drops>> {
+        Ok(None)
     }
 
     /// What was pinned, for the record.

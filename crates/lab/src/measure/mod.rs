@@ -3,5 +3,6 @@
 pub(crate) mod cgroup;
 pub(crate) mod clear_text;
 pub(crate) mod cpu;
+pub(crate) mod realtime;
 pub(crate) mod usage;
 pub(crate) mod wire;

@@ -17,7 +17,7 @@ use crate::analysis::stop::{self, Until};
 use crate::link::LinkSpec;
 use crate::stack::{Stack, canonical};
 use crate::units;
-use crate::workload::{CLIENTS, Filling, Kind, Workload};
+use crate::workload::{Beside, CLIENTS, Filling, Kind, Pace, Workload};
 
 /// Reads a plan; an error is `LINE: sentence`.
 pub(super) fn read(text: &str, name: &str) -> Result<Plan, String> {
@@ -74,6 +74,8 @@ struct WorkloadFile {
     seconds: Option<Spanned<u32>>,
     content: Option<Spanned<Filling>>,
     in_a_row: Option<Spanned<u32>>,
+    rate: Option<Spanned<String>>,
+    beside: Option<Spanned<String>>,
 }
 
 /// A message and the place in the plan that it is about.
@@ -99,6 +101,9 @@ pub(super) const SIZES: std::ops::RangeInclusive<u64> = 1..=1 << 30;
 
 /// Octets that a datagram may have: the load's header, and what tunnels take.
 const DATAGRAMS: std::ops::RangeInclusive<u64> = 16..=16_000;
+
+/// Octets of the shortest datagram that says when it was sent, behind RTP's header.
+const STREAMED: u64 = 20;
 
 /// As a baseline: this stack is compared with nothing.
 pub(super) const NO_BASELINE: &str = "none";
@@ -157,6 +162,7 @@ impl PlanFile {
                 let message = "a real host has the resolver that it has: leave out `resolver`, or measure on one machine";
                 return Err(at(resolver, message));
             }
+            self.require_no_delays()?;
         }
         let check_sizes = match &self.check_size {
             Some(size) => vec![read_size(size)?],
@@ -277,6 +283,18 @@ impl PlanFile {
                 None => Ok(()),
             },
         }
+    }
+
+    /// A one-way delay is told by one clock.
+    fn require_no_delays(&self) -> Result<(), At> {
+        let mut kinds = self.workload.get_ref().iter().map(|workload| &workload.kind);
+        kinds.find(|kind| *kind.get_ref() == Kind::Realtime).map_or(Ok(()), |kind| {
+            Err(at(
+                kind,
+                "two real hosts have two clocks, and no one-way delay can be told by them: \
+                          measure `realtime` on one machine",
+            ))
+        })
     }
 
     /// The rule to stop by with its maximum, checked against the minimum.
@@ -423,6 +441,9 @@ impl WorkloadFile {
             }
             sizes
         };
+        let rate = self.rate(kind, &sizes)?;
+        let seconds = bounded(self.seconds.as_ref(), kind.default_seconds(), 1..=60)?;
+        let beside = self.beside.as_ref().map(read_spanned::<Beside>).transpose()?;
         Ok(Workload {
             kind,
             sizes,
@@ -430,13 +451,38 @@ impl WorkloadFile {
             files: bounded(self.files.as_ref(), 10_000, 1..=100_000)?,
             clients: bounded(self.clients.as_ref(), CLIENTS, 1..=64)?,
             commands: self.commands.as_ref().map(|commands| commands.get_ref().clone()),
-            seconds: bounded(self.seconds.as_ref(), kind.default_seconds(), 1..=60)?,
             content: self.content.as_ref().map_or_else(Filling::default, |named| *named.get_ref()),
             in_a_row: match &self.in_a_row {
                 None => None,
                 asked => Some(bounded(asked.as_ref(), 1, 1..=256)?),
             },
+            seconds,
+            rate,
+            beside,
         })
+    }
+
+    /// How fast it is sent, where that is told, or must be.
+    fn rate(&self, kind: Kind, sizes: &[u64]) -> Result<Option<Pace>, At> {
+        let rate = self.rate.as_ref().map(read_spanned::<Pace>).transpose()?;
+        let rate = rate.or(kind.default_rate());
+        let Some(rate) = rate else { return Ok(None) };
+        let span = self.rate.as_ref().map_or(self.kind.span(), Spanned::span);
+        let wrong = |message: String| Err(At { span: span.clone(), message });
+        if let Some(size) = sizes.iter().find(|size| **size < STREAMED) {
+            return wrong(format!(
+                "datagrams at a rate are RTP and say when they were sent: they have {STREAMED} octets or more, not {size}"
+            ));
+        }
+        let possible = |size: &&u64| !Pace::PER_SECOND.contains(&rate.per_second(**size));
+        if let Some(size) = sizes.iter().find(possible) {
+            let (least, most) = (Pace::PER_SECOND.start(), Pace::PER_SECOND.end());
+            return wrong(format!(
+                "{rate} of {size} octets are {:.1} datagrams a second; from {least} to {most} can be sent one by one",
+                rate.per_second(*size)
+            ));
+        }
+        Ok(Some(rate))
     }
 
     /// A key that the workload would ignore is a mistake of the plan's author.
@@ -455,6 +501,12 @@ impl WorkloadFile {
         }
         if !kind.is_timed() {
             wrong(self.seconds.as_ref().map(Spanned::span), "seconds")?;
+        }
+        if !matches!(kind, Kind::Packets | Kind::Realtime) {
+            wrong(self.rate.as_ref().map(Spanned::span), "rate")?;
+        }
+        if kind != Kind::Realtime {
+            wrong(self.beside.as_ref().map(Spanned::span), "beside")?;
         }
         if kind != Kind::Many {
             wrong(self.files.as_ref().map(Spanned::span), "files")?;

@@ -15,8 +15,9 @@ use serde::Deserialize;
 use crate::analysis::stop::{self, Until};
 use crate::error::{Error, Result};
 use crate::link::LinkSpec;
-use crate::parts::Parts;
+use crate::parts::{self, Parts, Program};
 use crate::stack::Stack;
+use crate::testbed::needs_rules;
 use crate::workload::{Kind, Workload};
 
 pub(crate) use braces::expand;
@@ -304,6 +305,13 @@ impl Plan {
         Ok(said)
     }
 
+    /// The programs of testbed, links and stacks on this machine.
+    pub(crate) fn programs(&self) -> Vec<Program> {
+        let ruled = std::iter::once(&self.link).chain(&self.check_links).any(needs_rules);
+        let stacks = self.stacks.iter().flat_map(|planned| planned.stack.programs());
+        parts::TESTBED.iter().copied().chain(ruled.then_some(parts::NFT)).chain(stacks).collect()
+    }
+
     fn keep(&mut self, kept: &[String]) {
         self.stacks.retain(|planned| kept.contains(&planned.stack.name));
         for planned in &mut self.stacks {
@@ -392,6 +400,10 @@ sizes = ["1KiB", "1MiB"]
     fn two_hosts(keys: &str) -> String {
         let plan = GOOD.replace("link = \"100mbit\"", "warmup = 1");
         format!("{plan}[testbed]\nkind = \"ssh\"\n{keys}")
+    }
+
+    fn stream(key: &str, more: &str) -> String {
+        format!("stacks = [\"rtp\"]\n[[workload]]\nkind = \"realtime\"\n\n{key}\n{more}")
     }
 
     #[test]
@@ -490,6 +502,21 @@ sizes = ["1KiB", "1MiB"]
                 "6: `max-repetitions` (12) is below",
             ),
             (String::new(), "1: missing field `stacks`"),
+            (
+                GOOD.replace("sizes =", "rate = \"100pps\"\nsizes ="),
+                "9: the workload `download` has no `rate`",
+            ),
+            (stream("rate = \"1gbit\"", ""), "5: 1000mbit of 1000 octets are 125000.0"),
+            (stream("rate = \"9pp\"", ""), "5: `9pp` is not a rate"),
+            (stream("sizes = [\"19B\"]", ""), "3: datagrams at a rate are RTP"),
+            (stream("beside = \"iperf\"", ""), "5: `iperf` is neither"),
+            (
+                stream(
+                    "seconds = 3",
+                    "[testbed]\nkind = \"ssh\"\nclient = \"a\"\nserver = \"b\"\n",
+                ),
+                "3: two real hosts have two clocks",
+            ),
             (format!("{GOOD}[testbed]\nkind = \"sshh\"\n"), "11: unknown variant `sshh`"),
             (format!("{GOOD}[testbed]\nkind = \"netns\"\nclient = \"a\"\n"), "12: `client` goes"),
             (two_hosts("client = \"a\"\n"), "10: `server` is missing"),

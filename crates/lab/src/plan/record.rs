@@ -157,8 +157,19 @@ fn stack(planned: &PlannedStack) -> StackRecord {
 }
 
 fn workload(workload: &Workload) -> WorkloadRecord {
-    let Workload { kind, sizes, stacks, files, clients, commands, seconds, content, in_a_row } =
-        workload;
+    let Workload {
+        kind,
+        sizes,
+        stacks,
+        files,
+        clients,
+        commands,
+        seconds,
+        content,
+        in_a_row,
+        rate,
+        beside,
+    } = workload;
     WorkloadRecord {
         kind: kind.name().to_owned(),
         sizes_bytes: sizes.clone(),
@@ -169,6 +180,8 @@ fn workload(workload: &Workload) -> WorkloadRecord {
         seconds: kind.is_timed().then_some(*seconds),
         content: (*content != Filling::default()).then(|| content.name().to_owned()),
         in_a_row: *in_a_row,
+        rate: rate.map(|rate| rate.to_string()),
+        beside: beside.map(|beside| beside.to_string()),
     }
 }
 
@@ -203,6 +216,8 @@ fn workload_to_toml(workload: &WorkloadRecord) -> Value {
         ("seconds", workload.seconds.map(number)),
         ("content", workload.content.clone().map(Value::String)),
         ("in-a-row", workload.in_a_row.map(number)),
+        ("rate", workload.rate.clone().map(Value::String)),
+        ("beside", workload.beside.clone().map(Value::String)),
     ];
     let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     Value::Table(fields.collect())
@@ -214,7 +229,7 @@ mod tests {
 
     const EVERYTHING: &str = r#"
 question = "All \"of\" it?"
-stacks = ["ftp", "ftp#again", "ftps", "ssh", "iperf3", "udp"]
+stacks = ["ftp", "ftp#again", "ftps", "ssh", "iperf3", "udp", "rtp"]
 repetitions = 11
 until = "ci<2.5%"
 link-backend = "emulator"
@@ -262,6 +277,16 @@ seconds = 2
 kind = "echo"
 sizes = ["64B"]
 stacks = ["udp"]
+[[workload]]
+kind = "packets"
+rate = "100pps"
+stacks = ["udp"]
+[[workload]]
+kind = "realtime"
+rate = "2mbit"
+beside = "bulk:1-3"
+stacks = ["rtp"]
+seconds = 4
 "#;
 
     fn written() -> Plan {

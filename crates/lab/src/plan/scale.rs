@@ -5,6 +5,7 @@ use serde::Deserialize;
 use super::Plan;
 use crate::error::{Error, Result};
 use crate::units;
+use crate::workload::Kind;
 
 /// How large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub(super) struct Smaller {
     skip: bool,
     /// Blocks, and where it has `until`, no more than that.
     repetitions: Option<u32>,
-    /// Larger files are left out.
+    /// Larger files and datagrams are left out.
     largest: Option<String>,
     /// Stacks that match one of these, with their baselines.
     only: Option<Vec<String>>,
@@ -110,7 +111,8 @@ impl Plan {
     }
 
     fn leave_out_larger(&mut self, largest: u64) -> Result<()> {
-        for workload in self.workloads.iter_mut().filter(|workload| workload.kind.moves_files()) {
+        let sized = |kind: Kind| kind.moves_files() || kind.is_datagrams();
+        for workload in self.workloads.iter_mut().filter(|workload| sized(workload.kind)) {
             workload.sizes.retain(|&size| size <= largest);
         }
         self.workloads.retain(|workload| !workload.sizes.is_empty());

@@ -1,4 +1,4 @@
-//! One line a sample, for spreadsheets (RFC 4180).
+//! For spreadsheets (RFC 4180): one line a sample, and of streams one a piece of time.
 
 use crate::results::{Results, Sample};
 
@@ -6,7 +6,9 @@ const COLUMNS: &str = "link,stack,workload,size_bytes,files,block,ok,seconds,ses
 process_seconds,transfers,connect_s,handshake_s,login_s,body_s,idle_s,first_handshake_s,data_handshake_s,cpu_client_s,cpu_server_s,cpu_machine_s,\
 cpu_foreign_s,cpu_idle_pct,steal_pct,foreign_pct,wire_bytes,wire_packets,round_trips,peak_memory_bytes,\
 tcp_transmitted_bytes,tcp_retransmitted_bytes,rtt_mean_us,rtt_min_us,fairness,to_client_bytes,to_server_bytes,client_pct_low,client_pct_high,server_pct_low,\
-server_pct_high,link_pct_low,link_pct_high,outlier,marked,not_shaped,error";
+server_pct_high,link_pct_low,link_pct_high,load_s,load_packets,load_lost,stream_sent,\
+stream_lost,stream_reordered,stream_mean_bps,stream_lowest_bps,stream_highest_bps,delay_p50_s,delay_p95_s,delay_p99_s,\
+delay_max_s,jitter_s,beside_bps,outlier,marked,not_shaped,error";
 
 pub(super) fn table(results: &Results) -> String {
     let mut text = format!("{COLUMNS}\r\n");
@@ -17,13 +19,47 @@ pub(super) fn table(results: &Results) -> String {
     text
 }
 
+/// The pieces of time of all streams; none where there was no stream.
+pub(super) fn streams(results: &Results) -> Option<String> {
+    let mut text = "link,stack,workload,size_bytes,block,at_s,sent,lost,bps,delay_s,delay_max_s,jitter_s,beside_bps\r\n"
+        .to_owned();
+    let header = text.len();
+    for sample in &results.samples {
+        for bin in sample.realtime.iter().flat_map(|stream| &stream.bins) {
+            let row = [
+                quoted(&sample.link),
+                quoted(&sample.stack),
+                quoted(&sample.workload),
+                sample.size_bytes.to_string(),
+                sample.block.to_string(),
+                bin.at_s.to_string(),
+                bin.sent.to_string(),
+                bin.lost.to_string(),
+                bin.bps.to_string(),
+                number(bin.delay_s),
+                number(bin.delay_max_s),
+                number(bin.jitter_s),
+                number(bin.beside_bps),
+            ];
+            text += &row.join(",");
+            text += "\r\n";
+        }
+    }
+    (text.len() > header).then_some(text)
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |v| format!("{v:.9}"))
+}
+
 fn row(sample: &Sample) -> Vec<String> {
-    let number = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.9}"));
     let whole = |value: Option<u64>| value.map_or_else(String::new, |v| v.to_string());
     let low = |range: Option<[f64; 2]>| number(range.map(|[low, _]| low));
     let high = |range: Option<[f64; 2]>| number(range.map(|[_, high]| high));
     let (phases, cpu, wire) = (sample.phases, sample.cpu_seconds, sample.wire);
     let usage = sample.usage;
+    let stream = sample.realtime.as_ref();
+    let delay = stream.and_then(|stream| stream.delay);
     vec![
         quoted(&sample.link),
         quoted(&sample.stack),
@@ -68,6 +104,21 @@ fn row(sample: &Sample) -> Vec<String> {
         high(usage.and_then(|u| u.server_pct)),
         low(usage.and_then(|u| u.link_pct)),
         high(usage.and_then(|u| u.link_pct)),
+        number(sample.load.and_then(|l| l.measured_s)),
+        whole(sample.load.and_then(|l| l.packets)),
+        whole(sample.load.and_then(|l| l.lost)),
+        whole(stream.map(|s| s.sent)),
+        whole(stream.map(|s| s.lost)),
+        whole(stream.map(|s| s.reordered)),
+        number(stream.map(|s| s.mean_bps)),
+        number(stream.and_then(|s| s.lowest_bps)),
+        number(stream.and_then(|s| s.highest_bps)),
+        number(delay.map(|d| d.p50_s)),
+        number(delay.map(|d| d.p95_s)),
+        number(delay.map(|d| d.p99_s)),
+        number(delay.map(|d| d.max_s)),
+        number(stream.map(|s| s.jitter_s)),
+        number(stream.and_then(|s| s.beside_bps)),
         sample.outlier.to_string(),
         quoted(sample.marked.as_deref().unwrap_or_default()),
         sample.not_shaped.to_string(),

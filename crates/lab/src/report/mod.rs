@@ -28,7 +28,8 @@ pub fn write(folder: &Path, results: &Results) -> Result<()> {
         ("summary.md", markdown::summary(results)),
         ("report.html", html::page(results)?),
     ];
-    for (name, content) in files {
+    let streams = csv::streams(results).map(|streams| ("streams.csv", streams));
+    for (name, content) in files.into_iter().chain(streams) {
         let path = folder.join(name);
         std::fs::write(&path, content).doing(|| format!("write {}", path.display()))?;
     }

@@ -8,7 +8,7 @@ use crate::host::Role;
 use crate::link::LinkSpec;
 use crate::measure::clear_text::{ClearText, Marker, Search};
 use crate::stack::Stack;
-use crate::workload::{Content, Kind, Task, Workload};
+use crate::workload::{Content, Kind, Sending, Task, Workload};
 
 use super::sample::{Bench, Cell, Prepared};
 
@@ -58,7 +58,7 @@ impl Bench<'_> {
         let mut kinds: Vec<Kind> =
             [Kind::Download, Kind::Upload].into_iter().filter(accepts).collect();
         if kinds.is_empty() {
-            let others = [Kind::Commands, Kind::Stream, Kind::Packets];
+            let others = [Kind::Commands, Kind::Stream, Kind::Packets, Kind::Realtime];
             kinds.extend(others.into_iter().filter(accepts));
         }
         let content = marker.file();
@@ -91,9 +91,12 @@ impl Bench<'_> {
                 ),
                 Kind::Commands => (Task::Commands(vec![format!("echo {}", marker.as_str())]), None),
                 Kind::Stream => (Task::Stream { seconds: 1, content: sent() }, None),
-                Kind::Packets => {
-                    let (size, content) = (512, sent());
-                    (Task::Datagrams { echo: true, size, seconds: 1, content }, None)
+                Kind::Packets | Kind::Realtime => {
+                    let sending = match kind {
+                        Kind::Packets => Sending::Echo,
+                        _ => Sending::Realtime { per_second: 50.0, beside: Some((0, 1)) },
+                    };
+                    (Task::Datagrams { sending, size: 512, seconds: 1, content: sent() }, None)
                 }
                 _ => {
                     let task = Task::Download { remote: FILE.to_owned(), local: local.clone() };

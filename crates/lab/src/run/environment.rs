@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::sample::Bench;
 use crate::host::Host;
 use crate::machine::Machine;
-use crate::parts::{self, Program};
+use crate::parts::Program;
 use crate::plan::Plan;
 use crate::results::{Environment, HostRecord, ProgramRecord, Results};
 
@@ -21,8 +21,7 @@ pub(super) fn record(
     started: String,
 ) -> Environment {
     let testbed = &bench.testbed;
-    let stacks = plan.stacks.iter().flat_map(|planned| planned.stack.programs());
-    let mut programs: Vec<Program> = parts::TESTBED.iter().copied().chain(stacks).collect();
+    let mut programs = plan.programs();
     programs.sort();
     programs.dedup();
     let found = |host: &Host, program: Program, name: String| {

@@ -27,7 +27,7 @@ use crate::analysis::stop::{self, Decision, Until, Width};
 use crate::command::Executor;
 use crate::error::{Error, Result};
 use crate::link::{LinkSpec, Queue, Way};
-use crate::parts::{self, Parts, Program};
+use crate::parts::Parts;
 use crate::plan::{Offload, Plan};
 use crate::report;
 use crate::results::{PlanRecord, Results, Resumed, SCHEMA};
@@ -273,9 +273,7 @@ pub fn require(plan: &Plan) -> Result<()> {
                 .into(),
         ));
     }
-    let stacks = plan.stacks.iter().flat_map(|planned| planned.stack.programs());
-    let programs: Vec<Program> = parts::TESTBED.iter().copied().chain(stacks).collect();
-    Parts::from_environment().require(&programs)?;
+    Parts::from_environment().require(&plan.programs())?;
     let mut layers = plan.stacks.iter().flat_map(|planned| &planned.stack.layers);
     layers.try_for_each(|layer| layer.require())
 }

@@ -1,7 +1,7 @@
 //! One sample: the clients of a cell run, once or in a batch, under all clocks,
 //! and what they transferred is verified when the clocks have stopped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::layer::loopback;
 use crate::link::LinkSpec;
 use crate::measure::wire::{self, Expectation, Marks, SetUp, Totals};
 use crate::plan::{Plan, Resolver};
-use crate::results::{Cpu, LayerSetup, Load, Phases, Sample, Tcp};
+use crate::results::{Cpu, LayerSetup, Load, Phases, Realtime, Sample, Tcp};
 use crate::service::{ClientReport, Invocation, Service, Site, write_credentials};
 use crate::testbed::{Clock, Taken, Testbed};
 use crate::units;
@@ -81,6 +81,14 @@ impl Cell {
     pub(super) fn set_batch(&mut self, batch: u32) {
         let asked = self.workload.in_a_row;
         self.batch = asked.unwrap_or(batch.clamp(1, self.largest_batch()));
+    }
+
+    /// Makes what goes on for a time as short as it can be; by how many seconds.
+    fn be_brief(&mut self) -> f64 {
+        if !self.workload.kind.is_timed() {
+            return 0.0;
+        }
+        f64::from(std::mem::replace(&mut self.workload.seconds, 1) - 1)
     }
 
     /// Transfers whose files can be kept until the clocks have stopped.
@@ -177,6 +185,7 @@ pub(super) struct Seen {
     client_s: Option<f64>,
     load: Option<Load>,
     fairness: Option<f64>,
+    realtime: Option<Realtime>,
     pub(super) error: Option<String>,
 }
 
@@ -188,16 +197,23 @@ impl<'a> Bench<'a> {
     ) -> Result<Self> {
         let mut stacks: BTreeMap<String, Wrapped> = BTreeMap::new();
         let mut numbers = Numbers::default();
+        let mut taken_ports = BTreeSet::new();
         for (planned, nth) in plan.stacks.iter().zip(0..) {
             let (name, service) = (&planned.stack.name, planned.stack.service);
-            let taken = |port: u16| stacks.values().any(|stack| stack.listens.port() == port);
+            let taken = |port: u16| taken_ports.contains(&port);
+            // what is alone at its address has the port that routers know
+            let alone = service.shares_its_port()
+                && planned.stack.layers.iter().any(|layer| layer.kind().is_network());
             // a second server of an application listens elsewhere
             let copies = (0..6).map(|n| n * 10_000).chain((1..10).map(|n| n * 1000));
             // and many of one that is tried in many ways, beside each of these
             let copies = copies
                 .clone()
                 .chain((1..20).flat_map(move |by| copies.clone().map(move |copy| copy + by)));
-            let free = || copies.map(|copy| service.port() + copy).find(|&p| !taken(p));
+            let free = || match alone {
+                true => Some(service.port()),
+                false => copies.map(|copy| service.port() + copy).find(|&p| !taken(p)),
+            };
             // and on a real host its own ports are taken
             let port =
                 plan.hosts.as_ref().map_or_else(free, |hosts| Some(hosts.port(nth))).ok_or_else(
@@ -208,6 +224,9 @@ impl<'a> Bench<'a> {
                 )?;
             let congestion = &plan.congestion_control;
             let wrapped = Wrapped::new(&planned.stack, &testbed, port, congestion, &mut numbers)?;
+            if !alone {
+                taken_ports.insert(port);
+            }
             stacks.insert(name.clone(), wrapped);
         }
         let mut names = vec![testbed.server.address, loopback(plan.family)];
@@ -299,10 +318,13 @@ impl<'a> Bench<'a> {
             return Ok(());
         }
         let mut shortest = f64::INFINITY;
+        // what goes on for a time is as warm after one second of it
+        let mut brief = cell.clone();
+        let more_s = brief.be_brief();
         self.wake(cell)?;
         for _ in 0..times.max(1) {
-            let prepared = self.prepare(cell)?;
-            let seen = self.transfer(cell, &prepared)?;
+            let prepared = self.prepare(&brief)?;
+            let seen = self.transfer(&brief, &prepared)?;
             if let Some(error) =
                 seen.error.map_or_else(|| self.verify(&prepared), |e| Ok(Some(e)))?
             {
@@ -316,7 +338,7 @@ impl<'a> Bench<'a> {
         self.rest(cell)?;
         cell.set_batch((LEAST_SAMPLE_S / shortest.max(1e-4)).ceil() as u32);
         // an agent's word, perhaps of another machine
-        cell.transfer_s = shortest.clamp(0.0, 1e6);
+        cell.transfer_s = more_s + shortest.clamp(0.0, 1e6);
         Ok(())
     }
 
@@ -343,6 +365,7 @@ impl<'a> Bench<'a> {
         let way = if upload { &cell.link.up } else { &cell.link.down };
         let usage = watch.map(|watch| watch.usage(seen.len(), way.rate_bps, upload)).transpose()?;
         let after = self.testbed.read_cpu()?;
+        let drops = self.wrapped(&cell.stack)?.drops(&self.testbed)?;
         self.rest(cell)?;
         let spent = after.zip(before).and_then(|(after, before)| after.since(&before));
 
@@ -369,7 +392,9 @@ impl<'a> Bench<'a> {
         let over_datagrams = self.service(&cell.stack)?.over_datagrams();
         let load = seen.first().and_then(|one| one.load);
         let seconds = match kind {
-            Kind::Packets | Kind::Echo => seen.first().and_then(|one| one.client_s),
+            Kind::Packets | Kind::Echo | Kind::Realtime => {
+                seen.first().and_then(|one| one.client_s)
+            }
             Kind::Stream => load
                 .and_then(|load| Some(load.measured_s? * STREAM_UNIT as f64 / load.bytes? as f64)),
             _ => mean(|r| r.transfer_s),
@@ -418,6 +443,8 @@ impl<'a> Bench<'a> {
             fairness: stats::mean(&seen.iter().filter_map(|s| s.fairness).collect::<Vec<_>>())
                 .map(|mean| mean.mean),
             usage,
+            realtime: seen.first().and_then(|one| one.realtime.clone()),
+            drops,
             outlier: false,
             peak_memory_bytes: seen
                 .iter()
@@ -589,12 +616,12 @@ impl<'a> Bench<'a> {
             }
             Kind::Setup => Vec::new(),
             Kind::Stream => vec![Task::Stream { seconds: cell.workload.seconds, content: None }],
-            Kind::Packets | Kind::Echo => vec![Task::Datagrams {
-                echo: cell.workload.kind == Kind::Echo,
-                size: cell.size,
-                seconds: cell.workload.seconds,
-                content: None,
-            }],
+            Kind::Packets | Kind::Echo | Kind::Realtime => {
+                let sending = cell.workload.sending(cell.size);
+                let sending = sending.ok_or_else(|| Error::Plan(format!("{cell} has no rate")))?;
+                let (size, seconds) = (cell.size, cell.workload.seconds);
+                vec![Task::Datagrams { sending, size, seconds, content: None }]
+            }
         };
         let upload = cell.workload.kind == Kind::Upload;
         let on = if upload { Role::Server } else { Role::Client };
@@ -672,7 +699,9 @@ impl<'a> Bench<'a> {
         let kind = cell.workload.kind;
         // a capture's work would be a part of what is measured, and its clock is not needed
         let unneeded: Vec<Clock<'_>> = match kind {
-            Kind::Packets | Kind::Echo => clock.into_iter().chain(outside).collect(),
+            Kind::Packets | Kind::Echo | Kind::Realtime => {
+                clock.into_iter().chain(outside).collect()
+            }
             Kind::Stream => outside.into_iter().collect(),
             _ => Vec::new(),
         };
@@ -745,7 +774,8 @@ impl<'a> Bench<'a> {
             (Kind::Stream, None) => None,
             _ => said,
         };
-        Ok((Seen { record, outcomes, client_s, load, fairness, error }, totals))
+        let realtime = reports.into_iter().find_map(|report| report.realtime);
+        Ok((Seen { record, outcomes, client_s, load, fairness, realtime, error }, totals))
     }
 }
 

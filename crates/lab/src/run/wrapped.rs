@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::layer::{Ends, Instance, Kind, Place};
+use crate::layer::{Drops, Ends, Instance, Kind, Place};
 use crate::measure::wire::SetUp;
 use crate::results::LayerSetup;
 use crate::stack::Stack;
@@ -161,6 +161,20 @@ impl Wrapped {
         }
         self.awake = false;
         self.instances.iter().rev().try_for_each(|i| i.layer.rest(&place(testbed, i)))
+    }
+
+    /// Packets that its layers did not pass on since they woke, by reason; none where
+    /// none of them says.
+    pub(super) fn drops(&self, testbed: &Testbed) -> Result<Option<Drops>> {
+        let mut all: Option<Drops> = None;
+        for instance in &self.instances {
+            let Some(drops) = instance.layer.drops(&place(testbed, instance))? else { continue };
+            let all = all.get_or_insert_default();
+            for (reason, packets) in drops {
+                *all.entry(reason).or_default() += packets;
+            }
+        }
+        Ok(all)
     }
 
     /// The instances whose daemons should be there.

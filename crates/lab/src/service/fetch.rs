@@ -83,6 +83,7 @@ pub(super) fn report(outcome: &Outcome, tls: Option<&Tls>) -> ClientReport {
             },
             error: printed.error.or_else(|| tls.and_then(|tls| tls.objection(&printed.tls))),
             load: None,
+            realtime: None,
         },
         Err(error) => ClientReport {
             error: Some(format!(

@@ -13,6 +13,7 @@ mod openssh;
 mod pure_ftpd;
 mod qcp;
 mod rsync;
+mod rtp;
 mod scp;
 mod sftp;
 mod site;
@@ -26,6 +27,7 @@ use std::path::PathBuf;
 
 use crate::agent::Outcome;
 use crate::error::Result;
+use crate::measure::realtime::Realtime;
 use crate::measure::wire::{Login, Marks};
 use crate::parts::{self, Program};
 use crate::results::Load;
@@ -77,6 +79,11 @@ pub trait Service: Sync {
 
     /// The port of its server, alone in a namespace of its own.
     fn port(&self) -> u16;
+
+    /// Whether its servers may all have this port, where each has an address of its own.
+    fn shares_its_port(&self) -> bool {
+        false
+    }
 
     /// Whether the workload has a meaning for it.
     fn accepts(&self, kind: Kind) -> bool;
@@ -156,6 +163,7 @@ pub const ALL: &[&dyn Service] = &[
     &ssh::Ssh,
     &iperf3::Iperf3,
     &udp::Udp,
+    &rtp::Rtp,
 ];
 
 /// The application of this name, or as the words in brackets behind it want it.
@@ -243,4 +251,6 @@ pub struct ClientReport {
     pub(crate) error: Option<String>,
     /// What went, where it goes on for a time.
     pub(crate) load: Option<Load>,
+    /// What became of it, where it is a real-time stream.
+    pub(crate) realtime: Option<Realtime>,
 }

@@ -7,7 +7,7 @@ use crate::agent::Outcome;
 use crate::error::{Error, Result};
 use crate::parts::Program;
 use crate::results::Load;
-use crate::workload::{Kind, Task};
+use crate::workload::{Kind, Sending, Task};
 
 pub(super) struct Udp;
 
@@ -37,36 +37,15 @@ impl Service for Udp {
     }
 
     fn accepts(&self, kind: Kind) -> bool {
-        kind.is_datagrams()
+        matches!(kind, Kind::Packets | Kind::Echo)
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
-        let headroom = site.host.headroom.display().to_string();
-        let argv = [&headroom, "load", "serve", &site.server.to_string()];
-        Ok(ServerSpec {
-            argv: argv.map(String::from).to_vec(),
-            private_files: Vec::new(),
-            run_folders: &[],
-            ready: None,
-        })
+        Ok(server(site))
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
-        let Task::Datagrams { echo, size, seconds, content } = task else {
-            return Err(Error::Plan(
-                "udp moves no files: its workloads are `packets` and `echo`".into(),
-            ));
-        };
-        let headroom = site.host.headroom.display().to_string();
-        let (size, seconds) = (size.to_string(), seconds.to_string());
-        let what = if *echo { "echo" } else { "packets" };
-        let argv = [&headroom, "load", what, &site.server.to_string(), "--size", &size];
-        let mut argv: Vec<String> = argv.map(String::from).to_vec();
-        argv.extend(["--seconds".to_owned(), seconds]);
-        if let Some(file) = content {
-            argv.extend(["--content".to_owned(), file.display().to_string()]);
-        }
-        Ok(Invocation::new(argv))
+        datagrams(site, task)
     }
 
     fn client_report(&self, outcome: &Outcome) -> ClientReport {
@@ -78,10 +57,55 @@ impl Service for Udp {
             ("encryption", "none"),
             (
                 "packets",
-                "at most 256 on their way; sent and received in trains where the kernel can",
+                "at most 256 on their way; sent and received in trains where the kernel can; at a given rate each by itself, as RTP",
             ),
         ]
     }
+}
+
+/// The server of any load.
+pub(super) fn server(site: &Site<'_>) -> ServerSpec {
+    let headroom = site.host.headroom.display().to_string();
+    let argv = [&headroom, "load", "serve", &site.server.to_string()];
+    ServerSpec {
+        argv: argv.map(String::from).to_vec(),
+        private_files: Vec::new(),
+        run_folders: &[],
+        ready: None,
+    }
+}
+
+/// The client that sends datagrams.
+pub(super) fn datagrams(site: &Site<'_>, task: &Task) -> Result<Invocation> {
+    let Task::Datagrams { sending, size, seconds, content } = task else {
+        let sentence =
+            "datagrams are no files: their workloads are `packets`, `echo` and `realtime`";
+        return Err(Error::Plan(sentence.to_owned()));
+    };
+    let what = match sending {
+        Sending::AsArrives | Sending::Paced(_) => "packets",
+        Sending::Echo => "echo",
+        Sending::Realtime { .. } => "realtime",
+    };
+    let headroom = site.host.headroom.display().to_string();
+    let (size, seconds) = (size.to_string(), seconds.to_string());
+    let argv = [&headroom, "load", what, &site.server.to_string(), "--size", &size];
+    let mut argv: Vec<String> = argv.map(String::from).to_vec();
+    let mut add = |option: &str, value: String| argv.extend([option.to_owned(), value]);
+    add("--seconds", seconds);
+    match sending {
+        Sending::Paced(per_second) | Sending::Realtime { per_second, .. } => {
+            add("--per-second", per_second.to_string());
+        }
+        Sending::AsArrives | Sending::Echo => {}
+    }
+    if let Sending::Realtime { beside: Some((from, to)), .. } = sending {
+        add("--beside", format!("{from}-{to}"));
+    }
+    if let Some(file) = content {
+        add("--content", file.display().to_string());
+    }
+    Ok(Invocation::new(argv))
 }
 
 /// What `headroom load` prints.
@@ -121,7 +145,7 @@ fn report(stdout: &str) -> ClientReport {
     ClientReport { seconds: Some(seconds), load: Some(load), ..ClientReport::default() }
 }
 
-fn failed(error: String) -> ClientReport {
+pub(super) fn failed(error: String) -> ClientReport {
     ClientReport { error: Some(error), ..ClientReport::default() }
 }
 

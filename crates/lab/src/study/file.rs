@@ -66,6 +66,8 @@ struct SectionFile {
     measure: Option<String>,
     form: Option<Form>,
     against: Option<String>,
+    /// Which second, of a measure that is told over time.
+    at: Option<String>,
     #[serde(default)]
     names: BTreeMap<String, String>,
 }
@@ -83,6 +85,7 @@ struct ColumnFile {
     measure: Option<String>,
     form: Option<Form>,
     against: Option<String>,
+    at: Option<String>,
     #[serde(default)]
     names: BTreeMap<String, String>,
 }
@@ -200,6 +203,7 @@ impl SectionFile {
                 workload: said("workload", &column.workload, &self.workload)?,
                 size: column.size.clone().or_else(|| self.size.clone()),
                 against: column.against.clone().or_else(|| self.against.clone()),
+                at: column.at.clone().or_else(|| self.at.clone()),
                 names: names.map(|(from, to)| (from.clone(), to.clone())).collect(),
             },
         })

@@ -1,7 +1,7 @@
 //! What a section can show of a cell: one line for each.
 
 use crate::analysis::measured::{Estimate, Measured};
-use crate::results::{LayerSetup, Model, Results, Sample, SetUp, Usage};
+use crate::results::{Bin, Delay, LayerSetup, Model, Realtime, Results, Sample, SetUp, Usage};
 use crate::workload::Kind;
 
 /// Octets of an Ethernet header, which is no part of a packet.
@@ -21,11 +21,13 @@ pub struct Measure {
 enum Source {
     /// The mean over the samples of a cell; of rates as well.
     Sample(fn(&Sample) -> Option<f64>),
+    /// The mean over a second of a stream, and over the samples of a cell.
+    Second(fn(&Bin) -> Option<f64>),
     /// Something that the whole run says of a stack and a workload.
     Run(fn(&Results, &Cell) -> Option<Estimate>),
 }
 
-use Source::{Run, Sample as Each};
+use Source::{Run, Sample as Each, Second};
 
 /// All measures.
 pub const ALL: &[Measure] = &[
@@ -79,6 +81,42 @@ pub const ALL: &[Measure] = &[
     Measure { name: "link-high", unit: "%", source: Run(|r, c| high(r, c, |u| u.link_pct)) },
     Measure { name: "marker-seen", unit: "", source: Run(|r, c| exact(searched(r, c)?.0)) },
     Measure { name: "octets-searched", unit: "B", source: Run(|r, c| exact(searched(r, c)?.1)) },
+    Measure { name: "kbit-per-s", unit: "kbit/s", source: Each(|s| Some(arrived_bps(s)? / 1e3)) },
+    Measure {
+        name: "kbit-per-s-lowest",
+        unit: "kbit/s",
+        source: Each(|s| kilo(stream(s)?.lowest_bps)),
+    },
+    Measure {
+        name: "kbit-per-s-highest",
+        unit: "kbit/s",
+        source: Each(|s| kilo(stream(s)?.highest_bps)),
+    },
+    Measure { name: "loss-pct", unit: "%", source: Each(loss_pct) },
+    Measure { name: "reordered", unit: "", source: Each(|s| Some(stream(s)?.reordered as f64)) },
+    Measure { name: "delay-ms", unit: "ms", source: Each(|s| Some(delay(s)?.p50_s * 1e3)) },
+    Measure { name: "delay-p95-ms", unit: "ms", source: Each(|s| Some(delay(s)?.p95_s * 1e3)) },
+    Measure { name: "delay-p99-ms", unit: "ms", source: Each(|s| Some(delay(s)?.p99_s * 1e3)) },
+    Measure { name: "delay-max-ms", unit: "ms", source: Each(|s| Some(delay(s)?.max_s * 1e3)) },
+    Measure { name: "jitter-ms", unit: "ms", source: Each(|s| Some(stream(s)?.jitter_s * 1e3)) },
+    Measure {
+        name: "beside-kbit-per-s",
+        unit: "kbit/s",
+        source: Each(|s| kilo(stream(s)?.beside_bps)),
+    },
+    Measure { name: "kbit-per-s-at", unit: "kbit/s", source: Second(|bin| kilo(Some(bin.bps))) },
+    Measure { name: "loss-pct-at", unit: "%", source: Second(lost_pct) },
+    Measure { name: "delay-ms-at", unit: "ms", source: Second(|bin| Some(bin.delay_s? * 1e3)) },
+    Measure { name: "jitter-ms-at", unit: "ms", source: Second(|bin| Some(bin.jitter_s? * 1e3)) },
+    Measure {
+        name: "beside-kbit-per-s-at",
+        unit: "kbit/s",
+        source: Second(|bin| kilo(bin.beside_bps)),
+    },
+    Measure { name: "refused", unit: "", source: Each(refused) },
+    Measure { name: "stale", unit: "", source: Each(|s| dropped(s, "stale")) },
+    Measure { name: "replayed", unit: "", source: Each(|s| dropped(s, "replay")) },
+    Measure { name: "forged", unit: "", source: Each(|s| dropped(s, "forged")) },
     Measure { name: "setup", unit: "s", source: Run(|r, c| mean(&setup(r, c)?.seconds)) },
     Measure { name: "setup-packets", unit: "", source: Run(|r, c| exact(setup(r, c)?.packets)) },
     Measure { name: "setup-octets", unit: "B", source: Run(|r, c| exact(setup(r, c)?.bytes)) },
@@ -114,6 +152,8 @@ pub struct Cell {
     pub workload: String,
     /// Octets; none: whatever the workload has, which is one size.
     pub size_bytes: Option<u64>,
+    /// Seconds after the first packet, of what is told over time.
+    pub at_s: Option<u32>,
 }
 
 /// The measure of this name.
@@ -128,6 +168,11 @@ pub fn find(name: &str) -> Result<&'static Measure, String> {
 }
 
 impl Measure {
+    /// Whether it is told of a second, not of the whole.
+    pub(super) fn is_over_time(&self) -> bool {
+        matches!(self.source, Second(_))
+    }
+
     /// The unit in this form.
     pub fn unit_as(&self, form: Form) -> &'static str {
         if form == Form::Value { self.unit } else { "%" }
@@ -145,7 +190,13 @@ impl Measure {
         let run = Measured { results };
         match (&self.source, form) {
             (Run(value), Form::Value) => value(results, cell),
-            (Run(_), _) => None,
+            (Second(value), Form::Value) => {
+                let from_s = f64::from(cell.at_s?);
+                let samples = run.cell(&cell.stack, &cell.workload, cell.size_bytes);
+                let means = samples.iter().filter_map(|sample| over_second(sample, from_s, *value));
+                Estimate::of_mean(&means.collect::<Vec<_>>())
+            }
+            (Run(_) | Second(_), _) => None,
             (Each(value), Form::Value) => {
                 run.mean(&cell.stack, &cell.workload, cell.size_bytes, *value)
             }
@@ -221,6 +272,61 @@ fn ranges<'a>(
 ) -> impl Iterator<Item = [f64; 2]> + 'a {
     let samples = Measured { results }.cell(&cell.stack, &cell.workload, cell.size_bytes);
     samples.into_iter().filter_map(move |sample| of(sample.usage?))
+}
+
+fn stream(sample: &Sample) -> Option<&Realtime> {
+    sample.realtime.as_ref()
+}
+
+fn delay(sample: &Sample) -> Option<Delay> {
+    stream(sample)?.delay
+}
+
+fn kilo(value: Option<f64>) -> Option<f64> {
+    Some(value? / 1e3)
+}
+
+/// Octets of datagrams that arrived.
+fn arrived_bps(sample: &Sample) -> Option<f64> {
+    if let Some(stream) = stream(sample) {
+        return Some(stream.mean_bps);
+    }
+    let load = sample.load?;
+    let octets = load.packets? as f64 * sample.size_bytes as f64;
+    Some(octets * 8.0 / load.measured_s.filter(|seconds| *seconds > 0.0)?)
+}
+
+/// Datagrams that were sent and did not arrive.
+fn loss_pct(sample: &Sample) -> Option<f64> {
+    if let Some(stream) = stream(sample) {
+        return Some(stream.loss_pct());
+    }
+    let (arrived, lost) = (sample.load?.packets? as f64, sample.load?.lost? as f64);
+    (arrived + lost > 0.0).then(|| 100.0 * lost / (arrived + lost))
+}
+
+fn lost_pct(bin: &Bin) -> Option<f64> {
+    (bin.sent > 0).then(|| 100.0 * bin.lost as f64 / bin.sent as f64)
+}
+
+/// The mean of a second's pieces.
+fn over_second(sample: &Sample, from_s: f64, value: fn(&Bin) -> Option<f64>) -> Option<f64> {
+    let second = from_s - 1e-6..from_s + 1.0 - 1e-6;
+    let bins = stream(sample)?.bins.iter().filter(|bin| second.contains(&bin.at_s));
+    let values: Vec<f64> = bins.filter_map(value).collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// Packets that gateways took for old ones or for forgeries. With numbers of 64 bits what
+/// lies left of the window is taken for a number of the next 2^32 (RFC 4303, appendix
+/// A2.2), so that its check value is wrong.
+fn refused(sample: &Sample) -> Option<f64> {
+    ["stale", "replay", "forged"].iter().map(|reason| dropped(sample, reason)).sum()
+}
+
+/// Packets that gateways dropped for this reason.
+fn dropped(sample: &Sample, reason: &str) -> Option<f64> {
+    Some(sample.drops.as_ref()?.get(reason).copied().unwrap_or(0) as f64)
 }
 
 fn mean(values: &[f64]) -> Option<Estimate> {

@@ -53,6 +53,8 @@ pub(super) struct CellTemplate {
     pub(super) workload: String,
     pub(super) size: Option<String>,
     pub(super) against: Option<String>,
+    /// Which second, of what is told over time.
+    pub(super) at: Option<String>,
     /// Stacks that are called otherwise in the published table.
     pub(super) names: std::collections::BTreeMap<String, String>,
 }
@@ -94,12 +96,17 @@ impl CellTemplate {
             Ok::<_, String>(canonical(self.names.get(&written).unwrap_or(&written)))
         };
         let size = self.size.as_ref().map(|size| units::parse_size(&fill(size, row)?));
+        let at = self.at.as_ref().map(|at| {
+            let text = fill(at, row)?;
+            text.parse::<u32>().map_err(|_| format!("`{text}` is no whole second"))
+        });
         Ok(Place {
             part: fill(&self.part, row)?,
             cell: Cell {
                 stack: stack(&self.stack)?,
                 workload: workload::canonical(&fill(&self.workload, row)?),
                 size_bytes: size.transpose()?,
+                at_s: at.transpose()?,
             },
             against: self.against.as_deref().map(stack).transpose()?,
         })
@@ -130,6 +137,13 @@ impl Section {
                     return Err(told(&format!("there is no part `{}`", place.part)));
                 };
                 require(part, &place).map_err(|why| told(&why))?;
+                if place.cell.at_s.is_some() != column.measure.is_over_time() {
+                    let name = column.measure.name;
+                    return Err(told(&format!(
+                        "`at` says which second of a stream, for the measures that end in `-at`, and `{name}` is one \
+                         that has none, or lacks it"
+                    )));
+                }
                 if let Some(name) =
                     column.published.as_ref().filter(|name| !row.contains_key(*name))
                 {
@@ -143,7 +157,7 @@ impl Section {
 
 /// Refuses a cell that a part does not measure.
 fn require(part: &Plan, place: &Place) -> Result<(), String> {
-    let Place { cell: Cell { stack, workload, size_bytes }, against, .. } = place;
+    let Place { cell: Cell { stack, workload, size_bytes, .. }, against, .. } = place;
     let does = |stack: &String| {
         part.workloads.iter().any(|work| {
             work.name() == *workload

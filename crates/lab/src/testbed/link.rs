@@ -6,6 +6,7 @@
 use std::process::Stdio;
 
 use super::netns::{Names, ROUTER_TO_CLIENT, ROUTER_TO_SERVER};
+use super::rules::{OTHERS, PREFERRED};
 use super::verdict::FRAMING;
 use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
@@ -62,6 +63,26 @@ impl Backend {
         wished: Option<LinkBackend>,
         kernel: Kernel,
     ) -> Result<Self> {
+        let chosen = Self::choose_any(spec, wished, kernel)?;
+        match spec.beyond_frames() {
+            Some(what) if chosen == Self::Emulator => {
+                let why = match (wished, beyond_a_rate(spec)) {
+                    (Some(_), _) => "the plan names the emulator".to_owned(),
+                    (None, Some(beyond)) => format!("the link has {beyond} beside it"),
+                    (None, None) => "this kernel has no HTB (sch_htb)".to_owned(),
+                };
+                let lacks = wished.is_none() && !kernel.htb;
+                let error = if lacks { Error::Missing } else { Error::Plan };
+                Err(error(format!(
+                    "the link `{spec}` asks for {what}, which the kernel's shaper does and the emulator does not; but {why}"
+                )))
+            }
+            _ => Ok(chosen),
+        }
+    }
+
+    /// The same, whoever looks into packets.
+    fn choose_any(spec: &LinkSpec, wished: Option<LinkBackend>, kernel: Kernel) -> Result<Self> {
         let chosen = match wished {
             Some(LinkBackend::Emulator) => return Ok(Self::Emulator),
             _ if spec.is_unshaped() => return Ok(Self::Veth),
@@ -145,6 +166,7 @@ fn beyond_netem(spec: &LinkSpec) -> Option<&'static str> {
         let queue_in_bytes = matches!(way.queue, Some(Queue::Bytes(_))) && way.needs_netem();
         [
             (queue_in_bytes, "queue in octets"),
+            (way.priority.is_some(), "priority"),
             // netem reorders by sending some frames at once
             (way.reorder_pct > 0.0 && way.delay.is_zero(), "reordering without delay"),
         ]
@@ -169,17 +191,31 @@ pub(super) fn commands(names: &Names, spec: &LinkSpec) -> Vec<Command> {
             let burst = burst(rate);
             // the one class needs no quantum, but what the kernel makes of the rate is
             // worth a warning to it
-            add(format!("qdisc replace dev {interface} root handle 1: htb default 1"));
+            let shared =
+                format!("burst {burst} cburst {burst} quantum 60000 overhead {FRAMING} mpu 84");
+            let class = if way.priority.is_some() { OTHERS } else { "1:1" };
+            let default = class.trim_start_matches("1:");
+            add(format!("qdisc replace dev {interface} root handle 1: htb default {default}"));
             add(format!(
-                "class add dev {interface} parent 1: classid 1:1 htb rate {rate}bit \
-                 burst {burst} cburst {burst} quantum 60000 overhead {FRAMING} mpu 84"
+                "class add dev {interface} parent 1: classid 1:1 htb rate {rate}bit {shared}"
             ));
+            let queue = match way.queue() {
+                Queue::Packets(packets) => format!("pfifo limit {packets}"),
+                Queue::Bytes(bytes) => format!("bfifo limit {bytes}"),
+            };
+            if way.priority.is_some() {
+                // what is preferred has the rate, all else what is left of it
+                let own = [(PREFERRED, rate - rate.div_ceil(100)), (OTHERS, rate.div_ceil(100))];
+                for (prio, (class, own)) in own.into_iter().enumerate() {
+                    add(format!(
+                        "class add dev {interface} parent 1:1 classid {class} htb prio {prio} rate {own}bit \
+                         ceil {rate}bit {shared}"
+                    ));
+                }
+                add(format!("qdisc add dev {interface} parent {PREFERRED} handle 11: {queue}"));
+            }
             if !way.needs_netem() {
-                let queue = match way.queue() {
-                    Queue::Packets(packets) => format!("pfifo limit {packets}"),
-                    Queue::Bytes(bytes) => format!("bfifo limit {bytes}"),
-                };
-                add(format!("qdisc add dev {interface} parent 1:1 handle 10: {queue}"));
+                add(format!("qdisc add dev {interface} parent {class} handle 10: {queue}"));
             }
         }
         if way.needs_netem() {
@@ -322,6 +358,37 @@ mod tests {
             "dev to-server parent 1:1 handle 10: pfifo limit 7",
         ] {
             assert!(asymmetric.contains(words), "`{words}` is not in {asymmetric}");
+        }
+    }
+
+    #[test]
+    fn what_a_router_prefers_has_a_class_of_its_own() {
+        let shaped = lines("10mbit,queue=300,up-priority=udp:5004");
+        for words in [
+            "dev to-server root handle 1: htb default 20",
+            "dev to-server parent 1:1 classid 1:10 htb prio 0 rate 9900000bit ceil 10000000bit",
+            "dev to-server parent 1:1 classid 1:20 htb prio 1 rate 100000bit ceil 10000000bit",
+            "dev to-server parent 1:10 handle 11: pfifo limit 300",
+            "dev to-server parent 1:20 handle 10: pfifo limit 300",
+            "dev to-client parent 1:1 handle 10: pfifo limit 300",
+        ] {
+            assert!(shaped.contains(words), "`{words}` is not in {shaped}");
+        }
+        let choose = |text: &str, wish, kernel| Backend::choose(&spec(text), wish, kernel);
+        let classified = "10mbit,priority=udp:5004,dscp=ef";
+        assert!(matches!(choose(classified, None, ALL), Ok(Backend::Shaper)));
+        assert!(matches!(choose("unshaped,dscp=ef", None, NONE), Ok(Backend::Veth)));
+        assert!(matches!(choose("10mbit,delay=5ms,dscp=ef", None, ALL), Ok(Backend::Netem)));
+        let slow = "10mbit,priority=udp:5004,delay=5ms";
+        for (text, wish, kernel, code, why) in [
+            (classified, Some(LinkBackend::Emulator), ALL, 2, "the plan names the emulator"),
+            (slow, None, ALL, 2, "the link has delay beside it"),
+            (slow, Some(LinkBackend::Netem), ALL, 2, "`netem` has no priority"),
+            (classified, None, NONE, 3, "no HTB (sch_htb)"),
+        ] {
+            let error = choose(text, wish, kernel).expect_err(text);
+            assert_eq!(error.exit_code(), code, "{error}");
+            assert!(error.to_string().contains(why), "{error}");
         }
     }
 

@@ -10,6 +10,7 @@ mod link_report;
 mod netns;
 mod probes;
 mod router;
+mod rules;
 mod selftest;
 mod ssh;
 mod tap;
@@ -41,6 +42,7 @@ pub use emulator::{EmulatorCounters, WayCounters};
 pub(crate) use link::Kernel;
 pub use link_report::{EmulatorReport, LinkReport, RoundTrips, WayReport, Ways};
 pub(crate) use router::Router;
+pub(crate) use rules::needed as needs_rules;
 pub(crate) use tap::{Sink, Tap};
 pub use verdict::{DelayTest, LossTest, RateTest, SelfTest, WayTest};
 

@@ -9,6 +9,7 @@ use super::emulator::{Alarm, Emulator, EmulatorCounters, WayCounters};
 use super::link::{self, Backend, Kernel};
 use super::link_report::EmulatorReport;
 use super::netns::{self, Names};
+use super::rules;
 use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
 use crate::link::LinkSpec;
@@ -19,6 +20,8 @@ use crate::plan::{Family, LinkBackend, Offload, Plan};
 #[derive(Debug)]
 pub(crate) struct Router {
     emulator: Option<InUse>,
+    /// Whether rules were made that look at packets' headers.
+    ruled: bool,
     /// Of the emulator, so that its CPU time is neither side's, nor foreign.
     pub(crate) cgroup: Option<Cgroup>,
     backend: Backend,
@@ -65,6 +68,7 @@ impl Router {
         let cgroup = super::make_group(executor, group.clone())?;
         Ok(Self {
             emulator: None,
+            ruled: false,
             cgroup,
             backend: Backend::Veth,
             wire: false,
@@ -123,6 +127,9 @@ impl Router {
         self.emulator = None; // ends it
         self.backend = backend;
         self.executor.run_all(&link::remove(&self.names))?;
+        if std::mem::take(&mut self.ruled) {
+            self.executor.run(&rules::remove(&self.names))?;
+        }
         self.executor.run_all(&netns::offload_commands(&self.names, offload))?;
         let wire = backend == Backend::Emulator;
         if wire != self.wire {
@@ -132,7 +139,9 @@ impl Router {
         if wire {
             return Ok((offload, vec![self.start_emulator(spec)?]));
         }
-        let commands = link::commands(&self.names, spec);
+        let mut commands = link::commands(&self.names, spec);
+        self.ruled = rules::needed(spec);
+        commands.extend(rules::make(&self.names, spec));
         self.executor.run_all(&commands)?;
         Ok((offload, commands.iter().map(ToString::to_string).collect()))
     }

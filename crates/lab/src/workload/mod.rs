@@ -2,6 +2,7 @@
 
 mod files;
 mod filling;
+mod pace;
 
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ use serde::Deserialize;
 
 pub(crate) use files::{Content, Payloads, make, tree_name, verify};
 pub use filling::Filling;
+pub use pace::{Beside, Pace};
 
 /// The kinds of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -28,16 +30,19 @@ pub enum Kind {
     Page,
     /// As much over one TCP connection as goes, for some seconds, from client to server.
     Stream,
-    /// As many datagrams as arrive, for some seconds, from client to server.
+    /// As many datagrams as arrive, or so many a second, for some seconds, from client
+    /// to server.
     Packets,
     /// One datagram at a time, there and back, for some seconds.
     Echo,
     /// The outermost layer that negotiates, from nothing to where data can pass.
     Setup,
+    /// A real-time stream at a steady rate, for some seconds, from client to server.
+    Realtime,
 }
 
 /// All kinds, in the order in which they are listed.
-pub const KINDS: [Kind; 10] = [
+pub const KINDS: [Kind; 11] = [
     Kind::Download,
     Kind::Upload,
     Kind::Many,
@@ -48,6 +53,7 @@ pub const KINDS: [Kind; 10] = [
     Kind::Packets,
     Kind::Echo,
     Kind::Setup,
+    Kind::Realtime,
 ];
 
 /// What a stream's time is told for: one GiB of it.
@@ -67,6 +73,7 @@ impl Kind {
             Self::Packets => "packets",
             Self::Echo => "echo",
             Self::Setup => "setup",
+            Self::Realtime => "realtime",
         }
     }
 
@@ -83,12 +90,12 @@ impl Kind {
 
     /// Whether it goes on for a time, in place of moving files.
     pub fn is_timed(self) -> bool {
-        matches!(self, Self::Stream | Self::Packets | Self::Echo)
+        matches!(self, Self::Stream) || self.is_datagrams()
     }
 
     /// Whether it is of datagrams, which the load's own ends count.
     pub fn is_datagrams(self) -> bool {
-        matches!(self, Self::Packets | Self::Echo)
+        matches!(self, Self::Packets | Self::Echo | Self::Realtime)
     }
 
     /// One line for `headroom lab list`.
@@ -106,10 +113,15 @@ impl Kind {
             }
             Self::Page => "one small page over HTTP or HTTPS",
             Self::Stream => "one TCP stream for 5 s (seconds = N); its time is that of 1 GiB",
-            Self::Packets => "as many datagrams as arrive for 3 s; the time is that of one",
+            Self::Packets => {
+                "as many datagrams as arrive for 3 s, or at a rate (rate = \"100pps\"); the time is that of one"
+            }
             Self::Echo => "one datagram there and back at a time for 3 s; the time is the median",
             Self::Setup => {
                 "setting up a stack's outermost layer from nothing, apart from any transfer"
+            }
+            Self::Realtime => {
+                "an RTP stream for 10 s (rate = \"1mbit\", beside = \"bulk\"): loss, delay, jitter over time"
             }
         }
     }
@@ -124,11 +136,21 @@ impl Kind {
             Self::Stream => vec![STREAM_UNIT],
             Self::Packets => vec![64, 512, 1400],
             Self::Echo => vec![64],
+            Self::Realtime => vec![1000],
         }
     }
 
+    /// How fast it is sent, where a plan does not say and it must be said.
+    pub(crate) fn default_rate(self) -> Option<Pace> {
+        (self == Self::Realtime).then_some(Pace::Bits(1_000_000))
+    }
+
     pub(crate) fn default_seconds(self) -> u32 {
-        if self == Self::Stream { 5 } else { 3 }
+        match self {
+            Self::Stream => 5,
+            Self::Realtime => 10,
+            _ => 3,
+        }
     }
 }
 
@@ -147,13 +169,17 @@ pub struct Workload {
     pub clients: u32,
     /// Commands to run; none: the service's own list.
     pub commands: Option<Vec<String>>,
-    /// How long it goes on (`stream`, `packets`, `echo`).
+    /// How long it goes on (`stream`, `packets`, `echo`, `realtime`).
     pub seconds: u32,
     /// What is in the files.
     pub content: Filling,
     /// Transfers one after the other in a sample, whose mean it is (`download`,
     /// `upload`); none: as many as it takes to be measured well.
     pub in_a_row: Option<u32>,
+    /// How fast it is sent (`packets`, `realtime`); none: as fast as it arrives.
+    pub rate: Option<Pace>,
+    /// What goes beside it (`realtime`).
+    pub beside: Option<Beside>,
 }
 
 /// Clients at once, where a plan does not say.
@@ -162,8 +188,19 @@ pub const CLIENTS: u32 = 4;
 impl Workload {
     /// One that does as little as its kind can, with files of chance.
     pub(crate) fn new(kind: Kind, sizes: Vec<u64>, stacks: Vec<String>) -> Self {
-        let (commands, content, in_a_row) = (None, Filling::default(), None);
-        Self { kind, sizes, stacks, files: 1, clients: 1, commands, seconds: 1, content, in_a_row }
+        Self {
+            kind,
+            sizes,
+            stacks,
+            files: 1,
+            clients: 1,
+            commands: None,
+            seconds: 1,
+            content: Filling::default(),
+            in_a_row: None,
+            rate: None,
+            beside: None,
+        }
     }
 
     /// The name in results: the kind, and in brackets what tells it from others of its
@@ -172,7 +209,25 @@ impl Workload {
     pub fn name(&self) -> String {
         let content = Some(self.content).filter(|content| *content != Filling::default());
         let clients = (self.kind == Kind::Parallel).then_some(self.clients);
-        named(self.kind.name(), content.map(Filling::name), clients, self.in_a_row)
+        let rate = self.rate.filter(|&rate| Some(rate) != self.kind.default_rate());
+        let (rate, beside) =
+            (rate.map(|rate| rate.to_string()), self.beside.map(|beside| beside.to_string()));
+        named(self.kind.name(), content.map(Filling::name), clients, self.in_a_row, [rate, beside])
+    }
+
+    /// How its datagrams of `size` octets are sent, where it is of datagrams.
+    pub(crate) fn sending(&self, size: u64) -> Option<Sending> {
+        let per_second = self.rate.map(|rate| rate.per_second(size));
+        match (self.kind, per_second) {
+            (Kind::Packets, None) => Some(Sending::AsArrives),
+            (Kind::Packets, Some(per_second)) => Some(Sending::Paced(per_second)),
+            (Kind::Echo, _) => Some(Sending::Echo),
+            (Kind::Realtime, Some(per_second)) => {
+                let beside = self.beside.map(|beside| beside.time(self.seconds));
+                Some(Sending::Realtime { per_second, beside })
+            }
+            _ => None,
+        }
     }
 
     /// Octets of file that one transfer of `size` moves in all.
@@ -191,12 +246,15 @@ pub(crate) fn named(
     content: Option<&str>,
     clients: Option<u32>,
     in_a_row: Option<u32>,
+    [rate, beside]: [Option<String>; 2],
 ) -> String {
     let clients = clients.filter(|&clients| clients != CLIENTS);
     let words = [
         content.map(str::to_owned),
         clients.map(|clients| format!("clients={clients}")),
         in_a_row.map(|count| format!("in-a-row={count}")),
+        rate.map(|rate| format!("rate={rate}")),
+        beside.map(|beside| format!("beside={beside}")),
     ];
     let words: Vec<String> = words.into_iter().flatten().collect();
     if words.is_empty() { kind.to_owned() } else { format!("{kind}({})", words.join(",")) }
@@ -214,9 +272,27 @@ pub fn canonical(name: &str) -> String {
     if told.is_empty() { kind.to_owned() } else { format!("{kind}({})", told.join(",")) }
 }
 
+/// When datagrams are sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Sending {
+    /// As many as arrive.
+    AsArrives,
+    /// So many a second.
+    Paced(f64),
+    /// Each when the one before has returned.
+    Echo,
+    /// So many a second, as a stream that is followed packet by packet.
+    Realtime {
+        /// Datagrams a second.
+        per_second: f64,
+        /// From which second to which a TCP connection goes beside it.
+        beside: Option<(u32, u32)>,
+    },
+}
+
 /// One thing for one client process to do, in the terms of files: `remote` is
 /// relative to the folder that the server serves.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Task {
     /// Fetch one file.
     Download {
@@ -252,8 +328,8 @@ pub enum Task {
     },
     /// Send datagrams.
     Datagrams {
-        /// Whether each comes back before the next is sent.
-        echo: bool,
+        /// When each is sent.
+        sending: Sending,
         /// Octets of each.
         size: u64,
         /// For how long.

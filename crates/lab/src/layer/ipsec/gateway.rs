@@ -3,12 +3,15 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
+use serde::Deserialize;
+
 use super::keys::{Keys, Way};
 use super::words::{Instructions, Mode, Parameters};
-use super::{Ipsec, Protocol, WINDOW};
-use crate::error::{Error, Result};
-use crate::host::Host;
-use crate::layer::Place;
+use super::{Ipsec, Protocol};
+use crate::error::{Doing, Error, Result};
+use crate::host::{Host, Role};
+use crate::layer::{Drops, Place};
+use crate::link::Flow;
 
 /// What a gateway needs to undo what it changed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -16,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const FILE: &str = "tunnel.toml";
 
 /// Writes a host's configuration, starts the gateway and waits until packets pass.
-pub(super) fn start(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &Keys) -> Result<()> {
+pub(super) fn start(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &[Keys]) -> Result<()> {
     let file = place.write(host, FILE, &configuration(layer, place, host, keys))?;
     // it holds keys, and the gateway refuses one that others may read
     place.run(host, "chmod", ["600", &file])?;
@@ -33,13 +36,7 @@ pub(super) fn go_on(layer: &Ipsec, place: &Place<'_>, host: &Host) -> Result<()>
 
 /// Ends the gateway; what it changed on its host is as before.
 pub(super) fn stop(place: &Place<'_>, host: &Host) -> Result<()> {
-    let script = r#"mount --bind "$0" /run && exec "$@""#;
-    let (run, headroom) = (place.path(host, "run"), host.headroom.display().to_string());
-    let mut words = vec!["--mount", "--propagation", "private", "sh", "-c", script, &run];
-    let parts = parts(host);
-    words.extend(parts.iter().map(String::as_str));
-    words.extend([&headroom, "tunnel", "down", &place.at.interface]);
-    place.run(host, "unshare", words)?;
+    say(place, host, &["down", &place.at.interface])?;
     if host.is_dry() {
         return Ok(());
     }
@@ -52,6 +49,30 @@ pub(super) fn stop(place: &Place<'_>, host: &Host) -> Result<()> {
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())
+}
+
+/// Packets that the gateway has not passed on since it came up, by reason.
+pub(super) fn drops(place: &Place<'_>, host: &Host) -> Result<Drops> {
+    #[derive(Deserialize)]
+    struct Status {
+        drops: Drops,
+    }
+    let said = say(place, host, &["status", &place.at.interface, "--json"])?;
+    let status: Status = serde_json::from_str(&said)
+        .doing(|| format!("read the status of {}", place.at.daemon()))?;
+    Ok(status.drops)
+}
+
+/// Says something to the gateway, whose socket is in a `/run` of its own.
+fn say(place: &Place<'_>, host: &Host, tunnel: &[&str]) -> Result<String> {
+    let script = r#"mount --bind "$0" /run && exec "$@""#;
+    let (run, headroom) = (place.path(host, "run"), host.headroom.display().to_string());
+    let mut words = vec!["--mount", "--propagation", "private", "sh", "-c", script, &run];
+    let parts = parts(host);
+    words.extend(parts.iter().map(String::as_str));
+    words.extend([headroom.as_str(), "tunnel"]);
+    words.extend(tunnel);
+    place.run(host, "unshare", words)
 }
 
 fn up(layer: &Ipsec, place: &Place<'_>, host: &Host, more: &[&str]) -> Result<()> {
@@ -101,9 +122,9 @@ esac; done"#;
     place.run(host, "sh", ["-c", script, family, interface, congestion]).map(drop)
 }
 
-fn configuration(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &Keys) -> String {
+fn configuration(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &[Keys]) -> String {
     let (seen, at) = (place.seen_from(host), place.at);
-    let Parameters { mode, cipher, mac, udp, queues, .. } = layer.parameters;
+    let Parameters { mode, cipher, mac, queues, class, .. } = layer.parameters;
     let insecure = cipher.is_some_and(|c| c.insecure) || mac.is_some_and(|m| m.insecure);
     let mut text =
         format!("name = {:?}\nledger = \"tunnel.ledger\"\nqueues = {queues}\n", at.interface);
@@ -114,7 +135,25 @@ fn configuration(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &Keys) -> 
     if insecure {
         text += "allow_insecure = true\n";
     }
-    let (mut out, mut into) = (Vec::new(), Vec::new());
+    // the first policy that matches decides
+    for (keys, class) in keys.iter().zip([None, class]).rev() {
+        text += &protected(layer, place, host, keys, class);
+    }
+    text
+}
+
+/// Associations and the policy of a flow, or of all.
+fn protected(
+    layer: &Ipsec,
+    place: &Place<'_>,
+    host: &Host,
+    keys: &Keys,
+    class: Option<Flow>,
+) -> String {
+    let (seen, at) = (place.seen_from(host), place.at);
+    let Parameters { mode, cipher, mac, udp, window, .. } = layer.parameters;
+    let of = if class.is_some() { "class" } else { "lab" };
+    let (mut text, mut out, mut into) = (String::new(), Vec::new(), Vec::new());
     for (protocol, ways) in keys.each(layer.protocol) {
         // AH around ESP's packet has the header that ESP has written
         let outer_mode = if protocol == "ah" && layer.protocol == Protocol::AhEsp {
@@ -130,7 +169,7 @@ fn configuration(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &Keys) -> 
             (_, cipher, _) => cipher.map_or_else(String::new, |cipher| cipher.name.to_owned()),
         };
         for (direction, way) in ["out", "in"].into_iter().zip(ways.seen_from(host.role)) {
-            let name = format!("{direction}-{protocol}");
+            let name = format!("{direction}-{protocol}-{of}");
             let (source, destination) = match direction {
                 "out" => (seen.outer, seen.far_outer),
                 _ => (seen.far_outer, seen.outer),
@@ -156,7 +195,7 @@ key = \"{key}\"
                 let _ = writeln!(text, "integrity_key = \"{key}\"");
             }
             if direction == "in" {
-                let _ = writeln!(text, "window = {WINDOW}");
+                let _ = writeln!(text, "window = {window}");
             }
             if udp {
                 let port = at.port();
@@ -169,7 +208,7 @@ key = \"{key}\"
         text,
         "
 [[policy]]
-name = \"lab\"
+name = \"{of}\"
 action = \"protect\"
 local = \"{}\"
 remote = \"{}\"
@@ -178,6 +217,11 @@ in = {into:?}
 ",
         seen.inner, seen.far_inner
     );
+    if let Some(Flow { transport, port }) = class {
+        // it goes to the server
+        let end = if host.role == Role::Client { "remote" } else { "local" };
+        let _ = writeln!(text, "protocol = \"{}\"\n{end}_port = {port}", transport.name());
+    }
     text
 }
 
@@ -192,7 +236,6 @@ mod tests {
 
     use super::*;
     use crate::command::Executor;
-    use crate::host::Role;
     use crate::layer::{Ends, Instance, Kind, Layer};
     use crate::parts::Parts;
     use crate::plan::Family;
@@ -210,9 +253,10 @@ mod tests {
         let at = Instance::new(&shared, "http/x", 3, 0, ends, 80, "cubic").expect("it fits");
         let (client, server) = (host(Role::Client, client), host(Role::Server, server));
         let place = Place { client: &client, server: &server, at: &at };
-        let keys = Keys::fresh(&layer, at.number, false);
+        let keys = [0, 1].map(|class| Keys::of_class(&layer, at.number, class, false));
+        let keys = &keys[..if layer.parameters.class.is_some() { 2 } else { 1 }];
         place.hosts().map(|host| {
-            let text = configuration(&layer, &place, host, &keys);
+            let text = configuration(&layer, &place, host, keys);
             Config::parse(&text, Path::new("tunnel.toml"))
                 .unwrap_or_else(|error| panic!("{error}\n{text}"))
         })
@@ -242,6 +286,11 @@ mod tests {
             }
         }
         layers.push(with(Protocol::Esp, &["udp", "queues=2"]));
+        for protocol in [Protocol::QEsp, Protocol::AhEsp] {
+            for mode in ["tunnel", "transport"] {
+                layers.push(with(protocol, &[mode, "window=64", "sa-per-class=udp:5004"]));
+            }
+        }
         assert!(layers.len() > 100);
         for layer in layers {
             for ends in [v4, v6] {

@@ -36,10 +36,15 @@ impl Keys {
     /// New ones for the instance with this number; those of a dry run are told apart
     /// from real ones at a glance.
     pub(super) fn fresh(layer: &Ipsec, number: u16, dry: bool) -> Self {
+        Self::of_class(layer, number, 0, dry)
+    }
+
+    /// The same of a class of traffic, 0 or 1.
+    pub(super) fn of_class(layer: &Ipsec, number: u16, class: u32, dry: bool) -> Self {
         let Parameters { cipher, mac, .. } = layer.parameters;
         let authenticator = mac.filter(|_| layer.protocol.has_ah());
         let way = |nth: u32, key: usize, integrity_key: Option<usize>| Way {
-            spi: spi(number, nth, dry),
+            spi: spi(number, nth, class, dry),
             key: hex(key, dry),
             integrity_key: integrity_key.map(|octets| hex(octets, dry)),
         };
@@ -76,9 +81,9 @@ impl Ways {
 }
 
 /// A number above the reserved ones (RFC 4303 §2.1), unlike every other of the run.
-fn spi(number: u16, nth: u32, dry: bool) -> u32 {
+fn spi(number: u16, nth: u32, class: u32, dry: bool) -> u32 {
     let chance: u32 = if dry { 0 } else { rand::random() };
-    chance << 12 | 0x800 | u32::from(number) << 2 | nth
+    chance << 12 | 0x800 | class << 10 | u32::from(number) << 2 | nth
 }
 
 fn hex(octets: usize, dry: bool) -> String {

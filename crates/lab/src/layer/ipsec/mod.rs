@@ -9,7 +9,7 @@ mod xfrm;
 
 use std::sync::Arc;
 
-use super::{Kind, Layer, Place};
+use super::{Drops, Kind, Layer, Place};
 use crate::error::{Error, Result};
 use crate::parts::{NFT, Program};
 use crate::plan::Family;
@@ -207,10 +207,13 @@ impl Layer for Ipsec {
     }
 
     fn start(&self, place: &Place<'_>) -> Result<()> {
-        let keys = Keys::fresh(self, place.at.number, place.client.is_dry());
+        let (number, dry) = (place.at.number, place.client.is_dry());
+        let keys = Keys::fresh(self, number, dry);
+        let of_class = self.parameters.class.map(|_| Keys::of_class(self, number, 1, dry));
+        let keys: Vec<Keys> = std::iter::once(keys).chain(of_class).collect();
         for host in place.hosts() {
             if self.by_kernel() {
-                xfrm::start(self, place, host, &keys)?;
+                xfrm::start(self, place, host, &keys[0])?;
             } else {
                 gateway::start(self, place, host, &keys)?;
             }
@@ -232,14 +235,31 @@ impl Layer for Ipsec {
         place.hosts().into_iter().try_for_each(|host| gateway::stop(place, host))
     }
 
+    fn drops(&self, place: &Place<'_>) -> Result<Option<Drops>> {
+        if self.by_kernel() {
+            return Ok(None);
+        }
+        let mut drops = Drops::new();
+        for host in place.hosts() {
+            for (reason, packets) in gateway::drops(place, host)? {
+                *drops.entry(reason).or_default() += packets;
+            }
+        }
+        Ok(Some(drops))
+    }
+
     /// There is nothing to agree on.
     fn establish(&self, _place: &Place<'_>) -> Result<()> {
         Ok(())
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {
-        let (name, Parameters { mode, udp, queues, instructions, .. }) =
-            (self.name(), self.parameters);
+        let Parameters { mode, udp, queues, instructions, window, class, .. } = self.parameters;
+        let name = self.name();
+        let associations = class.map_or_else(
+            || "one each way".to_owned(),
+            |flow| format!("one each way for {flow}, one for all else"),
+        );
         let by = if self.by_kernel() { "the kernel's XFRM" } else { "headroom tunnel" };
         let fact = |name, value: &str| (name, value.to_owned());
         vec![
@@ -251,7 +271,8 @@ impl Layer for Ipsec {
                 "key exchange",
                 "none: static keys, new ones each run, so that setting up sends nothing",
             ),
-            fact("sequence numbers", &format!("64 bits, anti-replay window {WINDOW}")),
+            fact("sequence numbers", &format!("64 bits, anti-replay window {window}")),
+            fact("associations", &associations),
             fact("queues", &queues.to_string()),
             fact(
                 "instructions",

@@ -1,8 +1,9 @@
 //! The words in the brackets of an IPsec layer: read in any order, checked, and
 //! written in one.
 
-use super::Protocol;
 use super::suite::{CIPHER, CIPHERS, Cipher, MAC, MACS, Mac};
+use super::{Protocol, WINDOW};
+use crate::link::Flow;
 
 /// What the words say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,10 @@ pub(super) struct Parameters {
     pub(super) backend: Backend,
     pub(super) queues: u16,
     pub(super) instructions: Instructions,
+    /// Packets that the anti-replay window holds.
+    pub(super) window: u32,
+    /// The flow that has security associations of its own.
+    pub(super) class: Option<Flow>,
 }
 
 /// Which of the processor's instructions ciphers may use.
@@ -44,6 +49,10 @@ pub(super) enum Backend {
     Kernel,
 }
 
+/// Anti-replay windows that `headroom tunnel` takes.
+const WINDOWS: std::ops::RangeInclusive<u32> = 64..=8192;
+const WINDOW_WORD: &str = "window=";
+const CLASS_WORD: &str = "sa-per-class=";
 /// The most threads that one gateway may be given.
 const MOST_QUEUES: u16 = 64;
 
@@ -62,8 +71,17 @@ impl Parameters {
         let cipher = if protocol.encrypts() { Some(CIPHER) } else { None };
         let mac = if protocol.has_ah() { Some(MAC) } else { None };
         let (mode, backend) = (Mode::Tunnel, Backend::Headroom);
-        let instructions = Instructions::Native;
-        Self { mode, cipher, mac, udp: false, backend, queues: 1, instructions }
+        Self {
+            mode,
+            cipher,
+            mac,
+            udp: false,
+            backend,
+            queues: 1,
+            instructions: Instructions::Native,
+            window: WINDOW,
+            class: None,
+        }
     }
 
     /// Reads words.
@@ -91,6 +109,8 @@ impl Parameters {
             (self.backend == Backend::Kernel).then(|| "backend=kernel".to_owned()),
             (self.queues != default.queues).then(|| format!("queues={}", self.queues)),
             (self.instructions != default.instructions).then(|| "instructions=portable".to_owned()),
+            (self.window != default.window).then(|| format!("{WINDOW_WORD}{}", self.window)),
+            self.class.map(|flow| format!("{CLASS_WORD}{flow}")),
         ];
         words.into_iter().flatten().collect()
     }
@@ -108,8 +128,7 @@ pub(super) fn known(protocol: Protocol) -> String {
     if protocol != Protocol::QEsp {
         words.push("backend=kernel");
     }
-    words.push("queues=N");
-    words.push("instructions=portable");
+    words.extend(["queues=N", "instructions=portable", "window=N", "sa-per-class=udp:PORT"]);
     words.join(", ")
 }
 
@@ -123,6 +142,8 @@ struct Said {
     backend: Option<Backend>,
     queues: Option<u16>,
     instructions: Option<Instructions>,
+    window: Option<u32>,
+    class: Option<Flow>,
 }
 
 impl Said {
@@ -158,6 +179,18 @@ impl Said {
             }
             (_, Some(_), _) => {
                 return Err(format!("`{name}` must encrypt: leave out `{word}`"));
+            }
+            _ if word.starts_with(WINDOW_WORD) => {
+                let window = word.trim_start_matches(WINDOW_WORD).parse().ok();
+                let window = window.filter(|window| WINDOWS.contains(window)).ok_or_else(|| {
+                    let (least, most) = (WINDOWS.start(), WINDOWS.end());
+                    format!("`{word}`: an anti-replay window has from {least} to {most} packets")
+                })?;
+                ("window", self.window.replace(window).is_some())
+            }
+            _ if word.starts_with(CLASS_WORD) => {
+                let flow = word.trim_start_matches(CLASS_WORD).parse()?;
+                ("class", self.class.replace(flow).is_some())
             }
             (_, _, Some(mac)) => ("integrity algorithm", self.mac.replace(mac).is_some()),
             _ => {
@@ -208,6 +241,8 @@ impl Said {
             backend: self.backend.unwrap_or(default.backend),
             queues: self.queues.unwrap_or(default.queues),
             instructions: self.instructions.unwrap_or(default.instructions),
+            window: self.window.unwrap_or(default.window),
+            class: self.class,
         };
         if said.backend == Backend::Kernel {
             let why = if said.mode == Mode::Transport {
@@ -215,6 +250,8 @@ impl Said {
                  its clock there"
             } else if said.udp {
                 "`udp`: a key exchange would have to open its socket; the layer `strongswan` has one"
+            } else if said.class.is_some() {
+                "`sa-per-class`: `headroom tunnel` has policies for ports here"
             } else if self.queues.is_some() {
                 "`queues`: it uses the cores that it likes"
             } else if said.instructions == Instructions::Portable {
@@ -254,6 +291,9 @@ mod tests {
             (Ah, "hmac-sha512,transport", "transport,hmac-sha512"),
             (Esp, "instructions=native", ""),
             (Esp, "instructions=portable,queues=2", "queues=2,instructions=portable"),
+            (QEsp, "sa-per-class=udp:5004,window=64", "window=64,sa-per-class=udp:5004"),
+            (Esp, "window=4096", ""),
+            (Esp, "backend=kernel,window=128", "backend=kernel,window=128"),
             (AhEsp, "hmac-sha1", "hmac-sha1"),
             (AhEsp, "aes-128-gcm,hmac-sha256", ""),
             (AhEsp, "aes-128-cbc,hmac-sha256", "aes-128-cbc,hmac-sha256"),
@@ -281,6 +321,11 @@ mod tests {
             (Ah, "aes-128-gcm", "`ah` encrypts nothing"),
             (AhEsp, "udp", "no form in UDP"),
             (Esp, "queues=0", "from 1 to 64"),
+            (QEsp, "window=32", "from 64 to 8192"),
+            (QEsp, "window=", "from 64 to 8192"),
+            (QEsp, "window=64,window=64", "window said twice"),
+            (QEsp, "sa-per-class=5004", "such as udp:5004"),
+            (Esp, "backend=kernel,sa-per-class=udp:1", "does not go with `sa-per-class`"),
             (Esp, "queues=many", "from 1 to 64"),
             (Esp, "transport,backend=kernel", "reads its clock there"),
             (Esp, "udp,backend=kernel", "`strongswan` has one"),

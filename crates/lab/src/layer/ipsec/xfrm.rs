@@ -3,7 +3,7 @@
 
 use super::keys::{Keys, Way};
 use super::words::Parameters;
-use super::{Ipsec, Protocol, WINDOW};
+use super::{Ipsec, Protocol};
 use crate::command::{Command, quote};
 use crate::error::Result;
 use crate::host::Host;
@@ -71,8 +71,8 @@ fn state(
     let Parameters { cipher, mac, .. } = layer.parameters;
     let words = format!(
         "xfrm state add src {from} dst {to} proto {protocol} spi {:#x} mode {mode} if_id {id} \
-         replay-window {WINDOW} flag esn",
-        way.spi
+         replay-window {} flag esn",
+        way.spi, layer.parameters.window
     );
     let mut words = Command::words(&words).argv;
     let key = format!("0x{}", way.key);

@@ -1,0 +1,102 @@
+//! A real-time stream: RTP packets at a steady rate, sent and received by this very
+//! program as processes of its own (`headroom load`).
+
+use super::udp::{datagrams, server};
+use super::{ClientReport, Invocation, ServerSpec, Service, Site};
+use crate::agent::Outcome;
+use crate::error::Result;
+use crate::measure::realtime::Realtime;
+use crate::parts::Program;
+use crate::workload::{Kind, Task};
+
+pub(super) struct Rtp;
+
+/// Where RTP goes unless told otherwise (RFC 3551 §8).
+pub(super) const PORT: u16 = 5004;
+
+impl Service for Rtp {
+    fn name(&self) -> &'static str {
+        "rtp"
+    }
+
+    fn about(&self) -> &'static str {
+        "a real-time stream in clear, RTP to port 5004: headroom both sides"
+    }
+
+    fn secured(&self) -> bool {
+        false
+    }
+
+    fn baseline(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        &[]
+    }
+
+    fn port(&self) -> u16 {
+        PORT
+    }
+
+    fn shares_its_port(&self) -> bool {
+        true
+    }
+
+    fn accepts(&self, kind: Kind) -> bool {
+        kind == Kind::Realtime
+    }
+
+    fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
+        Ok(server(site))
+    }
+
+    fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
+        datagrams(site, task)
+    }
+
+    fn client_report(&self, outcome: &Outcome) -> ClientReport {
+        report(&outcome.stdout)
+    }
+
+    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        vec![
+            ("encryption", "none"),
+            ("stream", "RTP (RFC 3550), each packet at its time, from client to server"),
+        ]
+    }
+}
+
+/// What became of the stream; its time is the median of its delays.
+pub(super) fn report(stdout: &str) -> ClientReport {
+    match serde_json::from_str::<Realtime>(stdout.trim()) {
+        Ok(stream) => ClientReport {
+            seconds: stream.delay.map(|delay| delay.p50_s),
+            realtime: Some(stream),
+            ..ClientReport::default()
+        },
+        Err(error) => super::udp::failed(format!(
+            "the stream's server told nothing ({error}): {}",
+            stdout.trim()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_load_prints_is_read() {
+        let said = r#"{"measured_s":1.98,"sent":100,"arrived":99,"lost":1,"duplicates":0,"reordered":0,
+            "mean_bps":1e6,"lowest_bps":null,"highest_bps":1e6,"jitter_s":1e-5,"beside_bps":null,"bin_s":0.2,
+            "delay":{"p50_s":0.001,"p95_s":0.002,"p99_s":0.003,"max_s":0.004},
+            "bins":[{"at_s":0.0,"sent":20,"lost":1,"bps":1e6,"delay_s":0.001,"delay_max_s":0.002,
+                     "jitter_s":null,"beside_bps":null}]}"#;
+        let report = report(said);
+        let stream = report.realtime.expect("a stream");
+        assert_eq!((report.seconds, stream.lost, stream.bins.len()), (Some(0.001), 1, 1));
+        assert!((stream.loss_pct() - 1.0).abs() < 1e-9);
+        assert!(super::report("{}").error.is_some());
+    }
+}

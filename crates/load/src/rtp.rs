@@ -1,0 +1,144 @@
+//! RTP (RFC 3550), as far as it is measured: a packet's header, its number beyond 16
+//! bits, and the jitter of what arrives. No I/O and no clock.
+
+/// Octets of a header without sources that contribute and without extension.
+pub const HEADER: usize = 12;
+/// Ticks a second of the time stamps of video (RFC 3551 §5).
+pub const CLOCK_HZ: u32 = 90_000;
+
+/// A payload type that nobody has assigned (RFC 3551 §6).
+const DYNAMIC: u8 = 96;
+
+/// What of a packet's header is of use to its receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// The packet's number, the lower 16 bits.
+    pub sequence: u16,
+    /// When what it carries was sampled, in ticks of [`CLOCK_HZ`].
+    pub timestamp: u32,
+    /// The source that it belongs to.
+    pub ssrc: u32,
+}
+
+impl Header {
+    /// Writes it to the first [`HEADER`] octets of a datagram.
+    ///
+    /// # Panics
+    /// The datagram is shorter.
+    pub fn write(&self, datagram: &mut [u8]) {
+        datagram[..2].copy_from_slice(&[2 << 6, DYNAMIC]);
+        datagram[2..4].copy_from_slice(&self.sequence.to_be_bytes());
+        datagram[4..8].copy_from_slice(&self.timestamp.to_be_bytes());
+        datagram[8..HEADER].copy_from_slice(&self.ssrc.to_be_bytes());
+    }
+
+    /// None where it is no packet of RTP: too short, of another version, or RTCP's,
+    /// which may come to the same port (RFC 5761 §4).
+    pub fn read(datagram: &[u8]) -> Option<Self> {
+        let (header, _) = datagram.split_first_chunk::<HEADER>()?;
+        let [first, second, ..] = *header;
+        if first >> 6 != 2 || (192..=223).contains(&second) {
+            return None;
+        }
+        Some(Self {
+            sequence: u16::from_be_bytes([header[2], header[3]]),
+            timestamp: u32::from_be_bytes(header[4..8].try_into().ok()?),
+            ssrc: u32::from_be_bytes(header[8..].try_into().ok()?),
+        })
+    }
+}
+
+/// Numbers beyond 16 bits (RFC 3550 §A.1): each the one nearest to the highest so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Numbers {
+    highest: Option<u64>,
+}
+
+impl Numbers {
+    /// What the first packet's number lies above, so that those before it, which come
+    /// late, have numbers too.
+    pub const BEFORE: u64 = 1 << 16;
+
+    /// The number of the packet that has just arrived.
+    pub fn extend(&mut self, sequence: u16) -> u64 {
+        let Some(highest) = self.highest else {
+            let first = Self::BEFORE + u64::from(sequence);
+            self.highest = Some(first);
+            return first;
+        };
+        let ahead = sequence.wrapping_sub(highest as u16).cast_signed();
+        let number = highest.saturating_add_signed(ahead.into());
+        self.highest = Some(highest.max(number));
+        number
+    }
+}
+
+/// The interarrival jitter of RFC 3550 §6.4.1.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Jitter {
+    before: Option<(u64, u32)>,
+    seconds: f64,
+}
+
+impl Jitter {
+    /// The estimate in seconds, after a packet that arrived then with this time stamp.
+    pub fn hear(&mut self, arrived_ns: u64, timestamp: u32) -> f64 {
+        if let Some((arrived_before, timestamp_before)) = self.before {
+            let apart_s = (arrived_ns as f64 - arrived_before as f64) / 1e9;
+            let ticks = timestamp.wrapping_sub(timestamp_before).cast_signed();
+            let differs_s = apart_s - f64::from(ticks) / f64::from(CLOCK_HZ);
+            self.seconds += (differs_s.abs() - self.seconds) / 16.0;
+        }
+        self.before = Some((arrived_ns, timestamp));
+        self.seconds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_comes_back_and_others_are_told_apart() {
+        let header = Header { sequence: 65_535, timestamp: 1 << 31, ssrc: 0xdead_beef };
+        let mut datagram = [0xff; 20];
+        header.write(&mut datagram);
+        assert_eq!(datagram[..2], [0x80, 96]);
+        assert_eq!(Header::read(&datagram), Some(header));
+        for end in 0..HEADER {
+            assert_eq!(Header::read(&datagram[..end]), None, "{end}");
+        }
+        for (first, second) in [(0x40, 96), (b'H', b'L'), (0x80, 200), (0x81, 203)] {
+            datagram[..2].copy_from_slice(&[first, second]);
+            assert_eq!(Header::read(&datagram), None, "{first:#x} {second}");
+        }
+    }
+
+    #[test]
+    fn numbers_go_on_where_sixteen_bits_end() {
+        let mut numbers = Numbers::default();
+        let seen = [65_534, 65_535, 1, 0, 2, 65_533].map(|sequence| numbers.extend(sequence));
+        let first = Numbers::BEFORE + 65_534;
+        assert_eq!(seen, [first, first + 1, first + 3, first + 2, first + 4, first - 1]);
+        // one that comes before the first has a number too
+        let mut numbers = Numbers::default();
+        assert_eq!(numbers.extend(0), Numbers::BEFORE);
+        assert_eq!(numbers.extend(65_535), Numbers::BEFORE - 1);
+    }
+
+    #[test]
+    fn jitter_is_that_of_the_standard() {
+        // 10 ms apart by their time stamps, across the end of 32 bits
+        let stamp = |n: u32| u32::MAX.wrapping_add(n * 900);
+        let mut even = Jitter::default();
+        for n in 0..10 {
+            assert!(even.hear(5_000_000_000 + u64::from(n) * 10_000_000, stamp(n)) < 1e-9);
+        }
+        // one that is 16 ms late adds a sixteenth of them, the next one, as early, again
+        let mut jitter = Jitter::default();
+        jitter.hear(0, stamp(0));
+        assert!((jitter.hear(26_000_000, stamp(1)) - 0.001).abs() < 1e-9);
+        let second = 0.001 + (0.016 - 0.001) / 16.0;
+        assert!((jitter.hear(20_000_000, stamp(2)) - second).abs() < 1e-9);
+    }
+}
