@@ -13,11 +13,13 @@ use crate::key::PublicKey;
 
 type Slot = (PathBuf, RelPath, PublicKey);
 
-/// The claims of a server, as one client sees them.
+/// The claims of a server, as one transfer of a client sees them.
 #[derive(Debug, Clone)]
 pub(crate) struct Claims {
     all: All,
     key: PublicKey,
+    /// Which transfer of the server this is: one that began later has a larger number.
+    transfer: u64,
 }
 
 /// The claims of a server.
@@ -26,15 +28,26 @@ pub(crate) struct All(Arc<Mutex<Table>>);
 
 #[derive(Debug, Default)]
 struct Table {
-    holders: HashMap<Slot, (u64, Connection)>,
+    holders: HashMap<Slot, Holder>,
     /// Claims made so far: each has a number.
     made: u64,
+    /// Transfers begun so far.
+    transfers: u64,
+}
+
+#[derive(Debug)]
+struct Holder {
+    claim: u64,
+    transfer: u64,
+    connection: Connection,
 }
 
 impl All {
-    /// As the holder of this key sees them.
+    /// As a transfer sees them that the holder of this key begins now.
     pub(crate) fn of(&self, key: PublicKey) -> Claims {
-        Claims { all: self.clone(), key }
+        let mut table = self.lock();
+        table.transfers += 1;
+        Claims { all: self.clone(), key, transfer: table.transfers }
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -44,19 +57,24 @@ impl All {
 
 impl Claims {
     /// This connection stores the file, for as long as the claim is held. The
-    /// client's other connection that has the claim, if there is one, is told to end.
+    /// client's other connection that has the claim, if there is one, is told to end;
+    /// unless it is of a transfer that began later than this one: what a client that
+    /// died has left to be read must not end the one that came after it.
     pub(crate) fn claim(&self, root: &Path, path: &RelPath, connection: &Connection) -> Claim {
         let slot = (root.to_owned(), path.clone(), self.key);
         let mut table = self.all.lock();
         table.made += 1;
         let number = table.made;
-        let former = table.holders.get(&slot).map(|(_, holder)| holder.clone());
-        let is_own = former.as_ref().is_some_and(|it| it.stable_id() == connection.stable_id());
-        if !is_own {
-            table.holders.insert(slot.clone(), (number, connection.clone()));
+        let former = table.holders.get(&slot);
+        let is_own = former.is_some_and(|it| it.connection.stable_id() == connection.stable_id());
+        let is_newer = former.is_some_and(|it| it.transfer > self.transfer);
+        let former = former.filter(|_| !is_own && !is_newer).map(|it| it.connection.clone());
+        if !is_own && !is_newer {
+            let holder =
+                Holder { claim: number, transfer: self.transfer, connection: connection.clone() };
+            table.holders.insert(slot.clone(), holder);
         }
         drop(table);
-        let former = former.filter(|_| !is_own);
         if let Some(former) = &former {
             former.close(Closing::Superseded.into(), b"");
         }
@@ -85,7 +103,7 @@ impl Drop for Claim {
     fn drop(&mut self) {
         let mut table = self.all.lock();
         // a newer connection may have taken it over
-        if table.holders.get(&self.slot).is_some_and(|(number, _)| *number == self.number) {
+        if table.holders.get(&self.slot).is_some_and(|it| it.claim == self.number) {
             table.holders.remove(&self.slot);
         }
     }

@@ -243,6 +243,10 @@ impl Worker {
     }
 
     fn entry(&mut self, id: u64, path: RelPath, kind: Kind) -> Result<(), Error> {
+        // what a closed connection has left to be read is not begun
+        if let Some(reason) = self.connection.close_reason() {
+            return Err(reason.into());
+        }
         if self.is_end || self.files.contains_key(&id) {
             return Err(Error::Protocol("it offers something twice, or after the end".to_owned()));
         }
@@ -374,6 +378,10 @@ impl Worker {
         let (mut first_span, mut values) = (0, Vec::new());
         let mut next = partial.next_present(0)?;
         while let Some(span) = next {
+            // hashing takes long, and the client's next transfer may wait for this file
+            if self.connection.close_reason().is_some() {
+                break;
+            }
             let value = partial.present(span)?;
             next = partial.next_present(span + 1)?;
             let is_behind = first_span + values.len() as u64 != span;

@@ -2,7 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use headroom_transfer_proto::message::{Kind, Message, Time};
+use headroom_transfer_proto::path::RelPath;
+use std::os::unix::fs::MetadataExt;
+
 use super::*;
+use crate::control::{Hearer, Speaker, hello};
 
 /// Cuts the connection when so many octets were moved, and some of them lie on the
 /// receiver's disk. Until then the piece that they belong to goes no further, so the
@@ -40,7 +45,6 @@ impl Observer for Cut {
 
 /// Octets that the files of a directory take.
 fn on_disk(directory: &Path) -> u64 {
-    use std::os::unix::fs::MetadataExt;
     let entries = std::fs::read_dir(directory).expect("a folder").flatten();
     entries.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.blocks() * 512).sum()
 }
@@ -156,6 +160,28 @@ fn a_client_that_comes_again_takes_over_from_itself() {
     assert_eq!(std::fs::read(ground.served("file")).expect("it is there"), content(OCTETS));
 }
 
+/// What a client that died has left in its stream must not end the client that came
+/// after it.
+#[test]
+fn a_transfer_that_began_earlier_does_not_take_over_from_a_later_one() {
+    let ground = Ground::new();
+    let file = ground.here("file");
+    write(&file, &content(OCTETS));
+    run(async {
+        let server = ground.start();
+        let mut first = ground.connect(&server).await.expect("a connection");
+        let (mut speaker, mut hearer) = begin_put(&mut first).await;
+        let mut second = ground.connect(&server).await.expect("a connection");
+        let mut later = silent_offer(&mut second, OCTETS as u64, &file).await;
+        offer(&mut speaker, "file", OCTETS as u64, &file).await;
+        let answer = hearer.expect().await.expect("an answer");
+        assert!(matches!(answer, Message::Failed { .. }), "{answer:?}");
+        // the later one goes on
+        offer(&mut later.0, "another", OCTETS as u64, &file).await;
+        until_it_has(&mut later.1).await;
+    });
+}
+
 /// A crowd puts a file of one name at once, each with another content: whatever is said
 /// to whom, one of them is there whole, and it can be put again.
 #[test]
@@ -197,31 +223,39 @@ fn of_many_who_put_the_same_file_at_once_one_has_it() {
     }
 }
 
-/// Offers a file as `put` does, and waits until the server has said what it has of it.
-async fn silent_offer(
-    client: &mut Client,
-    size: u64,
-    path: &Path,
-) -> (crate::control::Speaker, crate::control::Hearer) {
-    use crate::control::{Hearer, Speaker, hello};
-    use headroom_transfer_proto::message::{Kind, Message, Time};
-    use headroom_transfer_proto::path::RelPath;
-    use std::os::unix::fs::MetadataExt;
+/// Begins what `put` does, offers nothing yet.
+async fn begin_put(client: &mut Client) -> (Speaker, Hearer) {
     let (send, receive) = client.connection().open_bi().await.expect("a stream");
     let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+    let put = Message::Put { to: None, rename: false, fsync: false, lanes: None };
+    for message in [hello(None), put] {
+        speaker.say(&message).await.expect("it is sent");
+    }
+    hearer.greeting().await.expect("it greets");
+    let accepted = hearer.expect().await.expect("an answer");
+    assert!(matches!(accepted, Message::Accepted { .. }), "{accepted:?}");
+    (speaker, hearer)
+}
+
+/// Offers a file as `put` does.
+async fn offer(speaker: &mut Speaker, name: &str, size: u64, path: &Path) {
     let meta = path.metadata().expect("it is there");
     let nanoseconds = u32::try_from(meta.mtime_nsec()).expect("a part of a second");
     let mtime = Time { seconds: meta.mtime(), nanoseconds };
     let kind = Kind::File { size, mode: 0o644, mtime, inline: None, hash: None };
-    let path = RelPath::parse(b"file").expect("a name");
-    for message in [
-        hello(None),
-        Message::Put { to: None, rename: false, fsync: false, lanes: None },
-        Message::Entry { id: 1, path, kind },
-    ] {
-        speaker.say(&message).await.expect("it is sent");
-    }
-    hearer.greeting().await.expect("it greets");
+    let path = RelPath::parse(name.as_bytes()).expect("a name");
+    let id = name.len() as u64;
+    speaker.say(&Message::Entry { id, path, kind }).await.expect("it is sent");
+}
+
+async fn until_it_has(hearer: &mut Hearer) {
     while !matches!(hearer.expect().await.expect("an answer"), Message::Have { last: true, .. }) {}
+}
+
+/// Offers a file, and waits until the server has said what it has of it.
+async fn silent_offer(client: &mut Client, size: u64, path: &Path) -> (Speaker, Hearer) {
+    let (mut speaker, mut hearer) = begin_put(client).await;
+    offer(&mut speaker, "file", size, path).await;
+    until_it_has(&mut hearer).await;
     (speaker, hearer)
 }
