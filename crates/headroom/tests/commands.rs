@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::{Ground, groups, runs_in};
 
 const PLAN: &str = "stacks = [\"ftp\", \"ftps\", \"http\", \"https\", \"sftp\", \"rsync\"]\n\
@@ -77,10 +79,11 @@ fn stacks_and_workloads_are_listed() {
 #[test]
 fn every_plan_of_the_repository_can_be_rehearsed() {
     let ground = Ground::new("plans");
-    let plans = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
+    let plans = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans"));
     let mut count = 0;
-    for entry in std::fs::read_dir(plans).expect("the plans").flatten() {
-        let path = entry.path();
+    let folders = [plans.to_owned(), plans.join("studies")];
+    let entries = folders.iter().flat_map(|f| std::fs::read_dir(f).expect("the plans").flatten());
+    for path in entries.map(|entry| entry.path()) {
         if path.extension().is_some_and(|extension| extension == "toml") {
             count += 1;
             let mut command = ground.headroom("lab run --dry-run");

@@ -18,6 +18,7 @@ fn every_study_runs_from_end_to_end() {
     let mut studies: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
     studies.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     studies.sort();
+    assert_eq!(studies.len(), 5, "{studies:?}");
     let ground = Ground::new("studies");
     for study in studies {
         let name = study.file_stem().expect("a name").to_string_lossy().into_owned();
