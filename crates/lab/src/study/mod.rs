@@ -56,9 +56,21 @@ impl Study {
             Error::Plan(format!("cannot read the study {}: {error}", path.display()))
         })?;
         let name = path.file_stem().map_or("study".into(), |stem| stem.to_string_lossy());
-        let tables = path.parent().unwrap_or(Path::new(".")).join("published");
-        file::read(&text, &name, &tables)
+        let folder = path.parent().unwrap_or(Path::new(".")).join("published");
+        Self::from_toml(&text, &name, &|table| published::text(&folder, table))
             .map_err(|error| Error::Plan(format!("{}:{error}", path.display())))
+    }
+
+    /// Reads a study; `tables` has the text of each table that it names.
+    ///
+    /// # Errors
+    /// `LINE: sentence`.
+    pub fn from_toml(
+        text: &str,
+        name: &str,
+        tables: &dyn Fn(&str) -> std::result::Result<String, String>,
+    ) -> std::result::Result<Self, String> {
+        file::read(text, name, tables)
     }
 
     /// Whether a file is a study, and not a plan: it has parts.
@@ -97,5 +109,29 @@ impl Study {
             }
         });
         said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documents_say_how_each_study_differs_from_its_paper() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let text = std::fs::read_to_string(root.join("docs/methodology.md")).expect("a document");
+        let plans = std::fs::read_dir(root.join("plans/studies")).expect("the studies");
+        let paths = plans.map(|entry| entry.expect("an entry").path());
+        let mut told = 0;
+        for path in paths.filter(|path| path.extension().is_some_and(|ext| ext == "toml")) {
+            let study = Study::read(&path).expect("a good study");
+            let list: Vec<String> = study.differs.iter().map(|said| format!("- {said}\n")).collect();
+            let section = format!("### {}\n\n{}\n", study.paper, list.concat());
+            assert!(text.contains(&section), "docs/methodology.md lacks, or has otherwise:\n{section}");
+            told += 1;
+        }
+        let (_, behind) = text.split_once("\n## How the studies").expect("the chapter");
+        let chapter = behind.split("\n## ").next().unwrap_or_default();
+        assert_eq!(chapter.matches("\n### ").count(), told, "a study that is gone");
     }
 }
