@@ -9,8 +9,9 @@ use crate::results::{KeptCapture, Wire};
 use crate::testbed::Counters;
 use crate::workload::Kind;
 
+use super::bench::Bench;
 use super::captures::{PcapFile, Taken};
-use super::sample::{Bench, Cell};
+use super::cell::Cell;
 
 /// Transfers of a cell that are counted again at most because the capture and the
 /// interface disagreed, which a machine with a busy core brought about now and then.

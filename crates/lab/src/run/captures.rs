@@ -9,7 +9,7 @@ use headroom_netio::capture::HEAD;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, TsResolution};
 
-use super::sample::Cell;
+use super::cell::Cell;
 use crate::error::{Doing, Result};
 use crate::measure::wire::Framing;
 use crate::results::KeptCapture;

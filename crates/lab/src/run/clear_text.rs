@@ -10,7 +10,9 @@ use crate::measure::clear_text::{ClearText, Marker, Search};
 use crate::stack::Stack;
 use crate::workload::{Content, Kind, Sending, Task, Workload};
 
-use super::sample::{Bench, Cell, Prepared};
+use super::bench::Bench;
+use super::cell::Cell;
+use super::transfer::Prepared;
 
 /// Name of the marker file, in the folder of served files of both hosts.
 const FILE: &str = "marker";

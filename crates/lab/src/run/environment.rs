@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::sample::Bench;
+use super::bench::Bench;
 use crate::host::Host;
 use crate::machine::Machine;
 use crate::parts::Program;

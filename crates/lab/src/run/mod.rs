@@ -2,7 +2,9 @@
 //! count packets, take everything down, analyse.
 
 mod accounting;
+mod bench;
 mod captures;
+mod cell;
 mod clear_text;
 mod environment;
 mod journal;
@@ -10,6 +12,7 @@ mod record;
 mod resume;
 mod sample;
 mod set_up;
+mod transfer;
 mod wrapped;
 
 use std::collections::BTreeMap;
@@ -38,9 +41,10 @@ use crate::workload::{Kind, Workload};
 pub use journal::NAME as JOURNAL;
 pub use resume::{Resumption, measured, resume, unfinished};
 
+use bench::Bench;
+use cell::Cell;
 use journal::{Entry, Header, Journal};
 use record::{Block, Counted, LinkSet, Place, Record, Row};
-use sample::{Bench, Cell};
 
 /// How to run, beside what.
 #[derive(Debug, Clone)]
@@ -671,9 +675,10 @@ fn scratch_bytes(plan: &Plan) -> u64 {
         w.sizes.iter().map(move |&s| w.octets(s) * kept)
     });
     let octets: Vec<u64> = octets.chain(check).collect();
-    let files: u64 = octets.iter().sum();
+    // what large ones are warmed up with has a quarter of their size at most
+    let files: u64 = octets.iter().map(|octets| octets + octets / 4).sum();
     let largest = octets.iter().copied().max().unwrap_or(0);
-    files + 2 * largest.max(sample::BATCH_BYTES) + MARGIN
+    files + 2 * largest.max(cell::BATCH_BYTES) + MARGIN
 }
 
 fn windows<'a>(stacks: impl Iterator<Item = &'a str>) -> BTreeMap<String, u64> {

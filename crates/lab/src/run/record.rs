@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::cell::Cell;
 use super::journal::{Entry, Header};
-use super::sample::{Cell, Measured};
+use super::sample::Measured;
 use crate::analysis::stats;
 use crate::error::{Error, Result};
 use crate::results::{

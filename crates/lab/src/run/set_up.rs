@@ -3,7 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::sample::{Bench, Cell, Measured};
+use super::bench::Bench;
+use super::cell::Cell;
+use super::sample::Measured;
 use crate::error::{Error, Result};
 use crate::measure::wire::SetUp;
 use crate::results::{Sample, Wire};

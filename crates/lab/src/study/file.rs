@@ -1,7 +1,7 @@
 //! A study as it is written in TOML, checked on the way to a [`Study`].
 
-use std::collections::BTreeMap;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use toml::Spanned;
 
 use super::kept::Source;

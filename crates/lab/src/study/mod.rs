@@ -125,9 +125,13 @@ mod tests {
         let mut told = 0;
         for path in paths.filter(|path| path.extension().is_some_and(|ext| ext == "toml")) {
             let study = Study::read(&path).expect("a good study");
-            let list: Vec<String> = study.differs.iter().map(|said| format!("- {said}\n")).collect();
+            let list: Vec<String> =
+                study.differs.iter().map(|said| format!("- {said}\n")).collect();
             let section = format!("### {}\n\n{}\n", study.paper, list.concat());
-            assert!(text.contains(&section), "docs/methodology.md lacks, or has otherwise:\n{section}");
+            assert!(
+                text.contains(&section),
+                "docs/methodology.md lacks, or has otherwise:\n{section}"
+            );
             told += 1;
         }
         let (_, behind) = text.split_once("\n## How the studies").expect("the chapter");
