@@ -93,6 +93,9 @@ fn a_study_is_run_resumed_and_told_beside_the_paper() {
     }
     assert!(!page.contains("<b>router"), "what a study says is text");
     assert!(ground.path("all/s/overheads.svg").exists(), "the picture as a file");
+    assert_eq!(page.matches("Not measured at this scale").count(), 1, "the section on sizes");
+    let summary = std::fs::read_to_string(ground.path("all/s/study.md")).expect("a summary");
+    assert!(summary.contains("](overheads.svg)") && !summary.contains("| 16 KiB | –"), "{summary}");
 
     // going on where everything is there measures nothing again, and needs no plan
     let samples = || std::fs::read(ground.path("all/s/parts/ftp/results.json")).expect("results");
@@ -115,6 +118,8 @@ fn a_study_is_run_resumed_and_told_beside_the_paper() {
     assert_eq!(index.code, Some(0), "{index}");
     let index = std::fs::read_to_string(ground.path("all/index.html")).expect("an index");
     assert!(index.contains("s/report.html#overheads") && index.contains("10 % at 1 KiB"));
+    let index = std::fs::read_to_string(ground.path("all/index.md")).expect("an index");
+    assert!(index.contains("](s/overheads.svg)") && index.contains("](s/study.md)"), "{index}");
 }
 
 fn read(ground: &Ground, name: &str) -> Value {

@@ -79,6 +79,19 @@ pub struct SectionResults {
     pub chart: Option<ChartResults>,
 }
 
+impl SectionResults {
+    /// The rows that have a figure, of the paper's or of ours.
+    pub fn filled(&self) -> impl Iterator<Item = &RowResults> {
+        let has = |value: &Value| value.published.is_some() || value.measured.is_some();
+        self.rows.iter().filter(move |row| row.values.iter().any(has))
+    }
+
+    /// Whether a figure of it was measured.
+    pub fn is_measured(&self) -> bool {
+        self.rows.iter().flat_map(|row| &row.values).any(|value| value.measured.is_some())
+    }
+}
+
 /// A column.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ColumnResults {

@@ -9,7 +9,7 @@ use crate::error::{Doing, Error, Result};
 use crate::report::html::escaped;
 use crate::study::results::StudyResults;
 
-/// Writes `index.html` into `folder`, over the studies in its folders, in the order of
+/// Writes `index.html` and `index.md` into `folder`, over the studies in its folders, in the order of
 /// their names; returns how many.
 ///
 /// # Errors
@@ -31,19 +31,42 @@ pub fn write(folder: &Path) -> Result<usize> {
             folder.display()
         )));
     }
-    let path = folder.join("index.html");
-    std::fs::write(&path, page(&studies)).doing(|| format!("write {}", path.display()))?;
+    for (name, text) in [("index.html", page(&studies)), ("index.md", markdown(&studies))] {
+        let path = folder.join(name);
+        std::fs::write(&path, text).doing(|| format!("write {}", path.display()))?;
+    }
     Ok(studies.len())
 }
 
+const TITLE: &str = "What does securing a transfer cost? The studies, run again";
+
+/// The same for where pages are not shown: a repository.
+fn markdown(studies: &[(String, StudyResults)]) -> String {
+    let mut text = format!("# {TITLE}\n\n");
+    for (folder, study) in studies {
+        let _ = writeln!(
+            text,
+            "## {}\n\n{}\n\nThe paper: {}\n\nMeasured again: {}\n",
+            study.question, study.paper, study.says, study.answer
+        );
+        if study.scale != "full" {
+            let _ = writeln!(text, "This is a run at the scale {}.\n", study.scale);
+        }
+        if let Some(drawn) = study.sections.iter().find(|section| chart::alone(section).is_some()) {
+            let _ = writeln!(text, "![{}]({folder}/{}.svg)\n", drawn.title, drawn.id);
+        }
+        let _ = writeln!(text, "[The whole report]({folder}/study.md)\n");
+    }
+    text
+}
+
 fn page(studies: &[(String, StudyResults)]) -> String {
-    let title = "What does securing a transfer cost? The studies, run again";
     let mut body = String::from(
         "<header class=\"page\"><p class=\"eyebrow\">Headroom · studies</p></header>\n<main>\n",
     );
     let _ = writeln!(
         body,
-        "<h1>{title}</h1>\n<p class=\"lead\">Papers asked; this machine was measured. Each question leads to the paper's answer, to ours, and to every figure behind it.</p>\n<ul>"
+        "<h1>{TITLE}</h1>\n<p class=\"lead\">Papers asked; this machine was measured. Each question leads to the paper's answer, to ours, and to every figure behind it.</p>\n<ul>"
     );
     for (folder, study) in studies {
         let _ = writeln!(
@@ -95,5 +118,5 @@ fn page(studies: &[(String, StudyResults)]) -> String {
         );
     }
     body += "</main>\n";
-    around(title, &body)
+    around(TITLE, &body)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{measured, published};
+use super::{NOT_MEASURED, chart, measured, published};
 use crate::report::markdown::Table;
 use crate::study::results::{SectionResults, StudyResults};
 
@@ -25,6 +25,13 @@ pub(super) fn summary(study: &StudyResults) -> String {
     for difference in &study.differs {
         let _ = writeln!(text, "- {difference}");
     }
+    if let (Some(first), Some(last)) = (study.parts.first(), study.parts.last()) {
+        let _ = writeln!(
+            text,
+            "\nMeasured on {}, {} cores, Linux {}, from {} to {}; brackets are 95 % intervals.",
+            first.cpu, first.cores, first.kernel, first.started, last.finished
+        );
+    }
     text
 }
 
@@ -36,13 +43,20 @@ fn section(text: &mut String, section: &SectionResults) {
         ("Checked: ", &section.note),
         ("Why: ", &section.because),
     ];
-    let table = table(section);
     for (what, sentence) in said {
         if let Some(sentence) = sentence {
             let _ = writeln!(text, "{what}{sentence}\n");
         }
     }
-    let _ = writeln!(text, "{}", table.markdown());
+    if chart::alone(section).is_some() {
+        let _ = writeln!(text, "![{}]({}.svg)\n", section.title, section.id);
+    }
+    if !section.is_measured() {
+        let _ = writeln!(text, "{NOT_MEASURED}\n");
+    }
+    if section.filled().next().is_some() {
+        let _ = writeln!(text, "{}", table(section).markdown());
+    }
 }
 
 fn table(section: &SectionResults) -> Table {
@@ -57,7 +71,7 @@ fn table(section: &SectionResults) -> Table {
             header.push(format!("{}{unit}", column.title));
         }
     }
-    let rows = section.rows.iter().map(|row| {
+    let rows = section.filled().map(|row| {
         let mut cells = vec![row.label.clone()];
         for (column, value) in section.columns.iter().zip(&row.values) {
             cells.extend(column.published.then(|| published(value)));

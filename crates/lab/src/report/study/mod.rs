@@ -18,6 +18,9 @@ pub use index::write as write_index;
 /// The file in a study's folder that the others are made of.
 pub const JSON: &str = "study.json";
 
+/// Where a section has no figure of ours.
+const NOT_MEASURED: &str = "Not measured at this scale, or on this machine.";
+
 /// Writes `study.json` and what is made of it into `folder`.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{chart, measured, published};
+use super::{NOT_MEASURED, chart, measured, published};
 use crate::report::html::escaped;
 use crate::study::results::{PartResults, SectionResults, StudyResults};
 
@@ -25,8 +25,8 @@ pub(super) fn page(study: &StudyResults) -> String {
         escaped(&study.paper)
     );
     for section in &study.sections {
-        let short = section.title.split(':').next().unwrap_or(&section.title);
-        let _ = write!(body, "<a href=\"#{}\">{}</a>", escaped(&section.id), escaped(short));
+        let name = name_among(&study.sections, section);
+        let _ = write!(body, "<a href=\"#{}\">{}</a>", escaped(&section.id), escaped(name));
     }
     let _ = write!(
         body,
@@ -41,6 +41,13 @@ pub(super) fn page(study: &StudyResults) -> String {
     setup(&mut body, study);
     body += "</main>\n";
     around(&study.question, &body)
+}
+
+/// What stands before the colon of a section's title, where no other begins so.
+fn name_among<'a>(all: &[SectionResults], section: &'a SectionResults) -> &'a str {
+    let short = section.title.split(':').next().unwrap_or(&section.title);
+    let alike = |other: &&SectionResults| other.title.split(':').next() == Some(short);
+    if all.iter().filter(alike).count() > 1 { &section.title } else { short }
 }
 
 /// The paper's answer beside ours.
@@ -90,7 +97,12 @@ fn section(body: &mut String, section: &SectionResults) {
     if let Some(picture) = chart::inline(section) {
         let _ = writeln!(body, "<figure>{picture}</figure>");
     }
-    table(body, section);
+    if !section.is_measured() {
+        let _ = writeln!(body, "<p class=\"notes\">{NOT_MEASURED}</p>");
+    }
+    if section.filled().next().is_some() {
+        table(body, section);
+    }
     for (what, text) in [("Checked", &section.note), ("Why", &section.because)] {
         if let Some(text) = text {
             let _ = writeln!(body, "<p class=\"aside\"><b>{what}.</b> {}</p>", escaped(text));
@@ -119,7 +131,7 @@ fn table(body: &mut String, section: &SectionResults) {
         *body += "<th scope=\"col\">paper</th><th scope=\"col\">measured</th>";
     }
     *body += "</tr></thead><tbody>\n";
-    for row in &section.rows {
+    for row in section.filled() {
         let _ = write!(body, "<tr><th scope=\"row\">{}</th>", escaped(&row.label));
         for (column, value) in section.columns.iter().zip(&row.values) {
             if column.published {
