@@ -101,12 +101,25 @@ fn a_study_is_run_resumed_and_told_beside_the_paper() {
     let samples = || std::fs::read(ground.path("all/s/parts/ftp/results.json")).expect("results");
     let before = samples();
     std::fs::rename(ground.path("plans"), ground.path("moved")).expect("plans are moved");
+    std::fs::remove_file(ground.path("all/s/parts/ftp/report.html")).expect("a report");
     let again = ground.end_of(ground.headroom("lab run --resume all/s"));
     assert_eq!(again.code, Some(0), "{again}");
     assert_eq!(samples(), before, "measured again");
+    assert!(ground.path("all/s/parts/ftp/report.html").exists(), "made again of its samples");
+
+    // at full size there is a part more
+    ground.write("all/s/study/scale", "full");
+    let partly = ground.end_of(ground.headroom("lab report all/s"));
+    assert_eq!(partly.code, Some(0), "{partly}");
+    assert_eq!(read(&ground, "all/s/study.json")["missing"], serde_json::json!(["http"]));
+    let page = std::fs::read_to_string(ground.path("all/s/report.html")).expect("a report");
+    assert!(page.contains("Not measured yet: http."), "a notice");
+    ground.write("all/s/study/scale", "quick");
 
     // a part that is gone is measured anew; another scale is another plan
     std::fs::remove_dir_all(ground.path("all/s/parts/ftp")).expect("a part");
+    let nothing = ground.end_of(ground.headroom("lab report all/s"));
+    assert!(nothing.stderr.contains("has no part of the study s"), "{nothing}");
     let again = ground.end_of(ground.headroom("lab run --resume all/s"));
     assert_eq!(again.code, Some(0), "{again}");
     assert_ne!(samples(), before, "not measured");

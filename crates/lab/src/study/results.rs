@@ -29,6 +29,9 @@ pub struct StudyResults {
     pub scale: String,
     /// What was measured.
     pub parts: Vec<PartResults>,
+    /// Names of the parts that were not yet, or failed.
+    #[serde(default)]
+    pub missing: Vec<String>,
     /// The report's sections.
     pub sections: Vec<SectionResults>,
 }

@@ -81,7 +81,12 @@ fn one(
                 differences.join("; ")
             )));
         }
-        return Ok(());
+        // samples alone are what is published
+        return if home.join("report.html").exists() {
+            Ok(())
+        } else {
+            report::write(home, &there)
+        };
     }
     let outcome = if home.join(JOURNAL).exists() {
         let how = Resumption { plan: Some(part), changed_too };
@@ -126,6 +131,12 @@ fn write(study: &Study, scale: Scale, folder: &Path) -> Result<StudyResults> {
             .parts
             .iter()
             .filter_map(|part| Some(told_of(&part.name, parts.get(&part.name)?)))
+            .collect(),
+        missing: study
+            .parts
+            .iter()
+            .filter(|part| !parts.contains_key(&part.name))
+            .map(|part| part.name.clone())
             .collect(),
         sections,
     };

@@ -18,6 +18,9 @@ pub(super) fn summary(study: &StudyResults) -> String {
             study.scale
         );
     }
+    if !study.missing.is_empty() {
+        let _ = writeln!(text, "Not measured yet: {}.\n", study.missing.join(", "));
+    }
     for one in &study.sections {
         section(&mut text, one);
     }

@@ -73,6 +73,9 @@ pub(super) fn notices(study: &StudyResults) -> String {
             "This is a run at the scale {scale}: fewer and smaller samples than the paper's. The full one takes hours."
         )),
     }
+    if !study.missing.is_empty() {
+        notice(&format!("Not measured yet: {}.", study.missing.join(", ")));
+    }
     for part in &study.parts {
         if let Some(why) = &part.incomplete {
             notice(&format!("{}: {why}", part.name));
