@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::stats;
 use super::summary::{Clock, counted, pairs};
 use crate::results::{Results, Sample};
+use crate::units::three;
 
 /// A value with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -48,6 +49,19 @@ impl Estimate {
             Some([lo, hi]) => format!("{value} [{}, {}]", format(lo), format(hi)),
             None => value,
         }
+    }
+}
+
+impl Estimate {
+    /// `12.3 [11, 14] ms`: in its unit, or, of seconds, in the one that people would use.
+    pub fn told(self, unit: &str) -> String {
+        let (times, unit) = match (unit, self.value.abs()) {
+            ("s", v) if v < 1e-3 => (1e6, "µs"),
+            ("s", v) if v < 1.0 => (1e3, "ms"),
+            _ => (1.0, unit),
+        };
+        let text = self.shown(|value| three(times * value));
+        if unit.is_empty() { text } else { format!("{text} {unit}") }
     }
 }
 
@@ -139,5 +153,23 @@ impl<'a> Measured<'a> {
     pub fn stacks(&self, application: &str) -> Vec<&'a str> {
         let names = self.results.plan.stacks.iter().map(|stack| stack.name.as_str());
         names.filter(|name| name.split('/').next() == Some(application)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_told_in_the_unit_that_people_would_use() {
+        for (value, ci95, unit, told) in [
+            (0.00128, Some([0.00115, 0.0014]), "s", "1.28 [1.15, 1.4] ms"),
+            (2e-5, None, "s", "20 µs"),
+            (96.2, None, "s", "96.2 s"),
+            (-0.5, None, "%", "-0.5 %"),
+            (0.02, None, "", "0.02"),
+        ] {
+            assert_eq!(Estimate { value, ci95 }.told(unit), told);
+        }
     }
 }

@@ -10,6 +10,7 @@ use super::section::{CellTemplate, Chart, Column, Section};
 use super::template::{self, Row};
 use super::{Study, published};
 use crate::plan::{At, Plan, PlanFile, at, expand, line_of};
+use crate::units;
 
 /// Where the texts of the tables that a study names come from.
 pub(super) type Tables<'a> = &'a dyn Fn(&str) -> Result<String, String>;
@@ -242,8 +243,15 @@ impl SectionFile {
             return Err(told("the section has no row".to_owned()));
         }
         let label = self.row.as_ref().map_or("{row}", |label| label.get_ref());
-        rows.into_iter().map(|row| Ok((template::fill(label, &row).map_err(told)?, row))).collect()
+        let labelled = |row| Ok((readable(template::fill(label, &row).map_err(told)?), row));
+        rows.into_iter().map(labelled).collect()
     }
+}
+
+/// A label that is a size, in the unit that people would use: 1 GiB for 1048576 KiB.
+fn readable(label: String) -> String {
+    let size = label.ends_with("iB").then(|| units::parse_size(&label).ok()).flatten();
+    size.map_or(label, units::size)
 }
 
 #[cfg(test)]
@@ -286,6 +294,15 @@ form = "overhead-pct"
         let here = name == "times.csv";
         here.then(|| "size_kib,ftps_s\n1,0.1\n10,0.2\n".to_owned())
             .ok_or_else(|| format!("no table {name}"))
+    }
+
+    #[test]
+    fn sizes_are_labelled_as_people_say_them() {
+        for (label, read) in
+            [("1048576 KiB", "1 GiB"), ("10 KiB", "10 KiB"), ("64", "64"), ("x KiB", "x KiB")]
+        {
+            assert_eq!(readable(label.to_owned()), read);
+        }
     }
 
     #[test]

@@ -8,7 +8,6 @@ use super::section::{Column, Section};
 use super::template::{self, Row};
 use super::{Study, file, verdict};
 use crate::results::Results;
-use crate::units;
 
 /// The results of the parts that were run, by name.
 pub(super) type Parts = BTreeMap<String, Results>;
@@ -65,13 +64,7 @@ pub(super) fn answer(study: &Study, sections: &[SectionResults]) -> String {
         let section = &sections[section];
         let unit = &section.columns[column].unit;
         let value = section.rows[row].values[column].measured;
-        Ok(value.map_or_else(
-            || "(not measured)".to_owned(),
-            |value| match unit.as_str() {
-                "" => value.shown(units::three),
-                unit => format!("{} {unit}", value.shown(units::three)),
-            },
-        ))
+        Ok(value.map_or_else(|| "(not measured)".to_owned(), |value| value.told(unit)))
     };
     template::fill_with(&study.answer, shown).unwrap_or_else(|why| why)
 }

@@ -34,17 +34,14 @@ impl<'a> Both<'a> {
 
     /// `1 KiB, FTPS download: 9 %, the paper 23 %`
     fn told(&self) -> String {
-        let unit = if self.column.unit.is_empty() {
-            String::new()
-        } else {
-            format!(" {}", self.column.unit)
-        };
+        let unit = &self.column.unit;
+        let printed = Estimate { value: self.printed, ci95: None };
         format!(
-            "{}, {}: {}{unit}, the paper {}{unit}",
+            "{}, {}: {}, the paper {}",
             self.row.label,
             self.column.title,
-            self.ours.shown(three),
-            three(self.printed)
+            self.ours.told(unit),
+            printed.told(unit)
         )
     }
 }
@@ -162,7 +159,7 @@ mod tests {
             said.as_deref(),
             Some(
                 "Of 3 figures ours are 0.2 × to 0.5 × of the printed ones, in the middle 0.5 ×. Of 3 pairs in a row \
-                 or column 2 are ordered alike. Farthest from that: r2, A: 0.6 [0.5, 0.7] s, the paper 3 s."
+                 or column 2 are ordered alike. Farthest from that: r2, A: 600 [500, 700] ms, the paper 3 s."
             )
         );
     }

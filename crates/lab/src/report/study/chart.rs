@@ -17,9 +17,11 @@ const BOTTOM: f64 = HEIGHT - 52.0;
 /// Points of a line of the legend.
 const LEGEND_LINE: f64 = 20.0;
 
-/// Okabe and Ito's colours, as in the report of a run.
-const COLOURS: [&str; 7] =
-    ["#0072b2", "#d55e00", "#009e73", "#b8559a", "#c48600", "#3b9bd6", "#70757a"];
+/// Okabe and Ito's colours, as in the report of a run, and two more.
+const COLOURS: [&str; 9] = [
+    "#0072b2", "#d55e00", "#009e73", "#b8559a", "#c48600", "#3b9bd6", "#70757a", "#8a5a44",
+    "#7f8f00",
+];
 
 /// The picture within a page, which gives it its ink; none where nothing is to be drawn.
 pub(super) fn inline(section: &SectionResults) -> Option<String> {
