@@ -10,10 +10,9 @@ fuzz_target!(|text: &str| {
     // the table stands behind the first line of dashes alone
     let (text, table) = text.split_once("\n---\n").unwrap_or((text, "a,b\n1,2\n"));
     let Ok(study) = Study::from_toml(text, "fuzz", &|_| Ok(table.to_owned())) else { return };
-    for section in &study.sections {
-        assert!(!section.rows.is_empty() && !section.columns.is_empty());
-    }
     for scale in Scale::ALL {
-        let _ = study.clone().at_scale(scale);
+        if let Ok(study) = study.clone().at_scale(scale) {
+            assert!(!study.parts.is_empty());
+        }
     }
 });
