@@ -43,6 +43,7 @@ parts-for-studies:
 	scripts/fetch-parts
 	scripts/fetch-parts --with-layers
 	scripts/fetch-parts --with-rivals
+	scripts/fetch-parts --with-media
 
 # Programs under test, unpacked into a private cache; nothing is installed.
 parts:
@@ -52,6 +53,7 @@ parts-for-tests:
 	scripts/fetch-parts
 	scripts/fetch-parts curl
 	scripts/fetch-parts --with-layers
+	scripts/fetch-parts --with-media
 	scripts/fetch-parts --with-browser
 	scripts/fetch-parts --with-peers
 
