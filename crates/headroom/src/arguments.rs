@@ -241,6 +241,9 @@ pub(crate) enum Load {
     Serve {
         /// Where it listens
         address: SocketAddr,
+        /// The ffmpeg that plays the films that are shown; none: none are
+        #[arg(long)]
+        player: Option<PathBuf>,
     },
     /// As many datagrams as arrive, or at a steady rate
     Packets {
@@ -259,6 +262,30 @@ pub(crate) enum Load {
         /// Datagrams a second
         #[arg(long)]
         per_second: f64,
+        /// From when until when a TCP connection sends what it can beside it, in seconds: 0-10
+        #[arg(long, value_name = "FROM-TO", value_parser = time)]
+        beside: Option<std::ops::Range<f64>>,
+    },
+    /// A film by a real encoder, to the other end's player: what became of its packets, and
+    /// how many frames were decoded
+    Film {
+        /// Where the other end listens
+        to: SocketAddr,
+        /// The ffmpeg that encodes it
+        #[arg(long)]
+        encoder: PathBuf,
+        /// Bits a second of the picture
+        #[arg(long)]
+        bits_per_second: u64,
+        /// Octets of the longest packet
+        #[arg(long)]
+        size: usize,
+        /// For how long
+        #[arg(long)]
+        seconds: u32,
+        /// A file of letters and digits whose beginning stands in the film
+        #[arg(long)]
+        content: Option<PathBuf>,
         /// From when until when a TCP connection sends what it can beside it, in seconds: 0-10
         #[arg(long, value_name = "FROM-TO", value_parser = time)]
         beside: Option<std::ops::Range<f64>>,

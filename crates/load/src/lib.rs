@@ -8,11 +8,14 @@
 //! so that most of the work is that of what is between.
 //!
 //! A steady stream is RTP (`rtp`): what arrived of it, when and in which order, is
-//! `reception`, of streams of our own and of those of a real encoder alike.
+//! `reception`, of streams of our own and of those of a real encoder alike. Such a one
+//! is a `film`, which a real `player` decodes behind the server.
 
 mod echo;
+mod film;
 pub mod form;
 mod packets;
+mod player;
 mod reception;
 pub mod rtp;
 mod serve;
@@ -23,6 +26,7 @@ pub mod window;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub use echo::{Echo, echo};
+pub use film::{Film, LONGEST_MARK, Shown, film};
 pub use form::LEAST;
 pub use packets::{Packets, packets};
 pub use reception::{Bin, Delay, Streamed};
@@ -54,7 +58,8 @@ mod tests {
     use super::*;
 
     fn server(address: &str) -> SocketAddr {
-        let server = Server::bind(address.parse().expect("an address")).expect("a server");
+        let address = address.parse().expect("an address");
+        let server = Server::bind(address, None).expect("a server");
         let local = server.local();
         std::thread::spawn(move || server.run());
         local
@@ -107,6 +112,20 @@ mod tests {
         // the totals are of that time, the pieces of all
         assert!((1..200).contains(&seen.sent), "{seen:?}");
         assert_eq!(seen.bins.iter().map(|bin| bin.sent).sum::<u64>(), 200);
+    }
+
+    #[test]
+    fn a_film_that_nobody_can_play_is_refused() {
+        let shown = Film {
+            encoder: "/nonexistent/encoder".into(),
+            bits_per_second: 220_000,
+            size: 1000,
+            seconds: 1,
+            beside: None,
+            mark: None,
+        };
+        let error = film(server("127.0.0.1:0"), &shown).expect_err("there is no player");
+        assert!(error.to_string().contains("no player"), "{error}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rtp::{Header, Jitter, Numbers};
+use crate::rtp::{Header, Jitter, Numbers, SenderReport};
 
 /// Packets of which is known what became of them; later ones are not looked at.
 const MOST_ARRIVALS: usize = 2_000_000;
@@ -38,6 +38,10 @@ impl Arrival {
 pub(crate) struct Reception {
     /// Who sends; none: whoever does, without saying when.
     ssrc: Option<u32>,
+    /// Whether its packets say when they were sent, as ours do.
+    stamped: bool,
+    /// Packets that their source says it has sent, from number 0 on.
+    reported: Option<u64>,
     numbers: Numbers,
     arrivals: Vec<Arrival>,
     /// Octets of TCP that arrived meanwhile, by slot of time.
@@ -47,7 +51,7 @@ pub(crate) struct Reception {
 /// What is asked about a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Question {
-    /// Packets that were sent, from number 0 on; none: nobody counted.
+    /// Packets that were sent, from number 0 on; none: who asks has not counted.
     pub(crate) sent: Option<u64>,
     /// From then on, after the first packet, the totals count.
     pub(crate) from_s: f64,
@@ -125,12 +129,23 @@ pub struct Bin {
 impl Reception {
     /// Of a stream from `ssrc` whose packets say when they were sent, or of any.
     pub(crate) fn new(ssrc: Option<u32>) -> Self {
-        Self { ssrc, ..Self::default() }
+        Self { ssrc, stamped: ssrc.is_some(), ..Self::default() }
     }
 
-    /// Takes a datagram that arrived; whether it belongs to the stream.
+    /// Of an encoder's stream from `ssrc`, whose packets carry a film and nothing else,
+    /// and whose source reports how many it has sent.
+    pub(crate) fn of_film(ssrc: u32) -> Self {
+        Self { ssrc: Some(ssrc), ..Self::default() }
+    }
+
+    /// Takes a datagram that arrived; whether it is a packet of the stream.
     pub(crate) fn hear(&mut self, arrived_ns: u64, datagram: &[u8]) -> bool {
-        let Some(header) = Header::read(datagram) else { return false };
+        let Some(header) = Header::read(datagram) else {
+            let report = SenderReport::read(datagram)
+                .filter(|report| !self.stamped && self.ssrc == Some(report.ssrc));
+            self.reported = report.map(|report| report.packets.into()).max(self.reported);
+            return false;
+        };
         if self.ssrc.is_some_and(|ssrc| ssrc != header.ssrc) {
             return false;
         }
@@ -138,7 +153,7 @@ impl Reception {
             let said = || sent_ns(datagram).filter(|&sent| sent <= arrived_ns);
             self.arrivals.push(Arrival {
                 number: self.numbers.extend(header.sequence),
-                sent_ns: self.ssrc.and_then(|_| said()),
+                sent_ns: self.stamped.then(said).flatten(),
                 arrived_ns,
                 timestamp: header.timestamp,
                 octets: datagram.len(),
@@ -158,6 +173,12 @@ impl Reception {
     /// Packets that arrived so far.
     pub(crate) fn arrived(&self) -> u64 {
         self.arrivals.len() as u64
+    }
+
+    /// Packets that were sent from number 0 on, by who counted them: whoever asks, or
+    /// the source.
+    fn sent(&self, question: &Question) -> Option<u64> {
+        question.sent.or(self.reported)
     }
 
     /// What became of the stream; none: nothing of it arrived.
@@ -210,7 +231,7 @@ impl Reception {
 
         unique.sort_unstable_by_key(|one| one.number);
         let mut lost = 0;
-        for (missing, time_ns) in gaps(&unique, question.sent) {
+        for (missing, time_ns) in gaps(&unique, self.sent(question)) {
             let bin = &mut bins[bin_of(time_ns)];
             bin.sent += missing;
             bin.lost += missing;
@@ -386,6 +407,27 @@ mod tests {
         let early = Question { sent: Some(300), to_s: Some(1.05), ..ALL };
         let early = reception.answer(&early).expect("a stream");
         assert_eq!((early.sent, early.lost, early.bins.len()), (100, 0, 15));
+    }
+
+    #[test]
+    fn a_film_is_counted_by_its_source() {
+        let mut reception = Reception::of_film(7);
+        let mut datagram = vec![0; 125];
+        let report = |ssrc: u8, packets: u8| {
+            let words = [0, 0, 0, ssrc, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, packets];
+            [&[0x80, 200, 0, 6][..], &words, &[0; 4]].concat()
+        };
+        for number in (1..9).filter(|&number| number != 4) {
+            packet(&mut datagram, 7, number, 100.0, 0);
+            assert!(reception.hear(number * 10 * MS, &datagram));
+        }
+        // without a word of its source neither the first nor the last are missed
+        assert_eq!(reception.answer(&ALL).map(|seen| (seen.sent, seen.lost)), Some((8, 1)));
+        for (ssrc, packets) in [(7, 5), (7, 10), (9, 200)] {
+            assert!(!reception.hear(100 * MS, &report(ssrc, packets)), "no packet of the film");
+        }
+        let seen = reception.answer(&ALL).expect("a stream");
+        assert_eq!((seen.sent, seen.arrived, seen.lost, seen.delay), (10, 7, 3, None));
     }
 
     #[test]

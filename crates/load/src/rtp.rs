@@ -7,7 +7,11 @@ pub const HEADER: usize = 12;
 pub const CLOCK_HZ: u32 = 90_000;
 
 /// A payload type that nobody has assigned (RFC 3551 §6).
-const DYNAMIC: u8 = 96;
+pub const DYNAMIC: u8 = 96;
+/// Kinds of RTCP packets (RFC 3550 §12.1).
+const SENDER_REPORT: u8 = 200;
+const RECEIVER_REPORT: u8 = 201;
+const BYE: u8 = 203;
 
 /// What of a packet's header is of use to its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +50,41 @@ impl Header {
             ssrc: u32::from_be_bytes(header[8..].try_into().ok()?),
         })
     }
+}
+
+/// What a source says of itself in RTCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SenderReport {
+    /// The source.
+    pub ssrc: u32,
+    /// Packets that it has sent since it began.
+    pub packets: u32,
+}
+
+impl SenderReport {
+    /// None where a datagram does not begin with one (RFC 3550 §6.4.1).
+    pub fn read(datagram: &[u8]) -> Option<Self> {
+        let (report, _) = datagram.split_first_chunk::<28>()?;
+        if report[0] >> 6 != 2 || report[1] != SENDER_REPORT {
+            return None;
+        }
+        Some(Self {
+            ssrc: u32::from_be_bytes(report[4..8].try_into().ok()?),
+            packets: u32::from_be_bytes(report[20..24].try_into().ok()?),
+        })
+    }
+}
+
+/// What a source says when it has ended (RFC 3550 §6.6), behind a report of nothing, as
+/// no packet of RTCP goes alone (§6.1).
+pub fn goodbye(ssrc: u32) -> [u8; 16] {
+    let mut packet = [0; 16];
+    packet[..4].copy_from_slice(&[0x80, RECEIVER_REPORT, 0, 1]);
+    packet[8..12].copy_from_slice(&[0x81, BYE, 0, 1]);
+    for at in [4, 12] {
+        packet[at..at + 4].copy_from_slice(&ssrc.to_be_bytes());
+    }
+    packet
 }
 
 /// Numbers beyond 16 bits (RFC 3550 §A.1): each the one nearest to the highest so far.
@@ -112,6 +151,30 @@ mod tests {
             datagram[..2].copy_from_slice(&[first, second]);
             assert_eq!(Header::read(&datagram), None, "{first:#x} {second}");
         }
+    }
+
+    #[test]
+    fn a_report_says_how_many_were_sent() {
+        // as ffmpeg's last one: a report, and the source's goodbye behind it
+        let bye = [0x81, 203, 0, 1, 0x12, 0x34, 0x56, 0x78];
+        let report: Vec<u8> = [
+            &[0x80, 200, 0, 6, 0x12, 0x34, 0x56, 0x78][..],
+            &[0; 12],
+            &[0, 0, 0, 176, 0, 2, 0xb1, 0x60],
+            &bye,
+        ]
+        .concat();
+        let told = SenderReport::read(&report).expect("a report");
+        assert_eq!(told, SenderReport { ssrc: 0x1234_5678, packets: 176 });
+        for end in 0..28 {
+            assert_eq!(SenderReport::read(&report[..end]), None, "{end}");
+        }
+        assert_eq!(SenderReport::read(&report[28..]), None);
+        let parting = goodbye(0x1234_5678);
+        assert_eq!(parting[..8], [0x80, 201, 0, 1, 0x12, 0x34, 0x56, 0x78]);
+        assert_eq!(parting[8..], bye);
+        assert_eq!((SenderReport::read(&parting), Header::read(&parting)), (None, None));
+        assert_eq!(SenderReport::read(&[0x80; 28]), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -10,9 +11,11 @@ use std::time::{Duration, Instant};
 use headroom_netio::udp::{Options, Train};
 use headroom_netio::{Inbox, UdpSocket, errors, wait_readable};
 
+use crate::film::Shown;
 use crate::form::{Answer, Header, Kind};
+use crate::player::Player;
 use crate::reception::Reception;
-use crate::session::{self, Request};
+use crate::session::{self, PATIENCE, Request};
 
 /// Connections at once; more are closed.
 const MOST_CONNECTIONS: usize = 16;
@@ -21,12 +24,24 @@ const SILENCE: Duration = Duration::from_millis(600);
 /// However many more come, it is over then.
 const OVER: Duration = Duration::from_secs(8);
 
+/// A film is over then, whoever shows it.
+const LONGEST_FILM: Duration = Duration::from_secs(24 * 3600);
+
 /// A socket for datagrams, and beside it one for connections, by which one sees that
 /// the server is there and asks what became of a stream.
 #[derive(Debug)]
 pub struct Server {
     socket: UdpSocket,
     connections: TcpListener,
+    player: Option<PathBuf>,
+}
+
+/// What is told of datagrams to those who ask, in threads of their own.
+#[derive(Debug, Default)]
+struct Heard {
+    reception: Mutex<Reception>,
+    /// Where packets of a film go on to, while there is one.
+    screen: Mutex<Option<std::net::UdpSocket>>,
 }
 
 /// What was counted of the latest session.
@@ -38,14 +53,15 @@ struct Session {
 }
 
 impl Server {
-    /// Opens both sockets.
+    /// Opens both sockets; `player` is the ffmpeg that plays films, if they may be shown.
     ///
     /// # Errors
     /// What the kernel answered.
-    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+    pub fn bind(address: SocketAddr, player: Option<PathBuf>) -> io::Result<Self> {
         let connections = TcpListener::bind(address)?;
         let address = connections.local_addr()?;
-        Ok(Self { socket: UdpSocket::bind(address, &Options::default())?, connections })
+        let socket = UdpSocket::bind(address, &Options::default())?;
+        Ok(Self { socket, connections, player })
     }
 
     /// Where it listens.
@@ -58,10 +74,10 @@ impl Server {
     /// # Errors
     /// What the kernel answered.
     pub fn run(self) -> io::Result<()> {
-        let Self { socket, connections } = self;
-        let reception = Arc::new(Mutex::new(Reception::default()));
-        let shared = Arc::clone(&reception);
-        thread::spawn(move || accept(&connections, &shared));
+        let Self { socket, connections, player } = self;
+        let heard = Arc::new(Heard::default());
+        let shared = Arc::clone(&heard);
+        thread::spawn(move || accept(&connections, &shared, player.as_deref()));
         let mut inbox = Inbox::new(16);
         let mut session = Session { number: 0, highest: 0, counted: 0 };
         loop {
@@ -74,7 +90,7 @@ impl Server {
                 let to = message.source;
                 for datagram in message.body.chunks(message.segment_len.max(1)) {
                     let Some(header) = Header::read(datagram) else {
-                        lock(&reception).hear(now_ns, datagram);
+                        heard.hear(now_ns, datagram);
                         continue;
                     };
                     match header.kind {
@@ -92,24 +108,38 @@ impl Server {
     }
 }
 
+impl Heard {
+    /// Takes what came; what belongs to a film goes on to its player.
+    fn hear(&self, now_ns: u64, datagram: &[u8]) {
+        if lock(&self.reception).hear(now_ns, datagram)
+            && let Some(screen) = &*lock(&self.screen)
+        {
+            // what it has no room for is missing in its pictures, as it would be anyway
+            let _ = screen.send(datagram);
+        }
+    }
+}
+
 /// Answers connections, each in a thread of its own.
-fn accept(connections: &TcpListener, reception: &Arc<Mutex<Reception>>) {
+fn accept(connections: &TcpListener, heard: &Arc<Heard>, player: Option<&Path>) {
     let open = Arc::new(AtomicUsize::new(0));
     for socket in connections.incoming().flatten() {
         if open.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
             open.fetch_sub(1, Ordering::Relaxed);
             continue;
         }
-        let (open, reception) = (Arc::clone(&open), Arc::clone(reception));
+        let (open, heard) = (Arc::clone(&open), Arc::clone(heard));
+        let player = player.map(Path::to_owned);
         thread::spawn(move || {
             // whoever does not get an answer says so itself
-            let _ = converse(&socket, &reception);
+            let _ = converse(&socket, &heard, player.as_deref());
             open.fetch_sub(1, Ordering::Relaxed);
         });
     }
 }
 
-fn converse(socket: &TcpStream, reception: &Mutex<Reception>) -> io::Result<()> {
+fn converse(socket: &TcpStream, heard: &Heard, player: Option<&Path>) -> io::Result<()> {
+    let Heard { reception, .. } = heard;
     match session::hear(socket)? {
         None => Ok(()),
         Some(Request::Begin { ssrc }) => {
@@ -122,7 +152,42 @@ fn converse(socket: &TcpStream, reception: &Mutex<Reception>) -> io::Result<()> 
             session::say(socket, &answer)
         }
         Some(Request::Bulk) => take_bulk(socket, reception),
+        Some(Request::Show { ssrc, seconds }) => {
+            let player = player.ok_or_else(|| {
+                io::Error::other("the server has no player: start it with --player")
+            });
+            match player.and_then(Player::start) {
+                Ok(player) => show(socket, heard, player, ssrc, seconds),
+                Err(error) => session::say(socket, &Err::<(), _>(error.to_string())),
+            }
+        }
     }
+}
+
+/// Follows a film, and answers what became of it.
+fn show(
+    socket: &TcpStream,
+    heard: &Heard,
+    player: Player,
+    ssrc: u32,
+    seconds: u32,
+) -> io::Result<()> {
+    *lock(&heard.reception) = Reception::of_film(ssrc);
+    *lock(&heard.screen) = Some(player.way()?);
+    session::say(socket, &Ok::<_, String>(()))?;
+    let within = Duration::from_secs(seconds.into()).min(LONGEST_FILM) + PATIENCE;
+    let question = session::hear_question(socket, within).inspect(|question| {
+        wait_for_the_end(&heard.reception, question.sent);
+    });
+    *lock(&heard.screen) = None;
+    let question = question?;
+    let streamed = lock(&heard.reception).answer(&question);
+    let shown = match (player.end(ssrc), streamed) {
+        (Ok(frames), Some(streamed)) => Ok(Shown { streamed, frames }),
+        (_, None) => Err("no packet of the film arrived".to_owned()),
+        (Err(error), Some(seen)) => Err(format!("{error} ({} packets arrived)", seen.arrived)),
+    };
+    session::say(socket, &shown)
 }
 
 /// Waits until all of a stream has arrived, or nothing more of it comes.
@@ -154,8 +219,8 @@ fn take_bulk(mut socket: &TcpStream, reception: &Mutex<Reception>) -> io::Result
     }
 }
 
-fn lock(reception: &Mutex<Reception>) -> MutexGuard<'_, Reception> {
-    reception.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Receives a batch, if there is one. A client that has ended, or whose way is
@@ -200,8 +265,38 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_film_goes_on_to_its_player_and_nothing_else_does() {
+        let screen = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        screen.set_nonblocking(true).expect("a mode");
+        let way = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        way.connect(screen.local_addr().expect("its address")).expect("a way");
+        let heard = Heard::default();
+        *lock(&heard.reception) = Reception::of_film(7);
+        let mut packet = [0; 40];
+        let mut send = |ssrc: u32, number: u64| {
+            crate::stream::packet(&mut packet, ssrc, number, 25.0, 0);
+            heard.hear(1000 + number, &packet);
+            packet
+        };
+        send(7, 0); // before there is a screen
+        *lock(&heard.screen) = Some(way);
+        let shown = [send(7, 1), send(7, 2)];
+        send(8, 3); // of another source
+        heard.hear(1, &crate::rtp::goodbye(7));
+        heard.hear(1, b"no RTP at all");
+        let mut seen = [0; 64];
+        for packet in shown {
+            let octets = screen.recv(&mut seen).expect("a packet");
+            assert_eq!(seen[..octets], packet);
+        }
+        assert!(screen.recv(&mut seen).is_err(), "no more than these");
+        assert_eq!(lock(&heard.reception).arrived(), 3);
+    }
+
+    #[test]
     fn a_client_that_is_gone_does_not_keep_the_server_busy() {
-        let server = Server::bind("127.0.0.1:0".parse().expect("an address")).expect("a server");
+        let address = "127.0.0.1:0".parse().expect("an address");
+        let server = Server::bind(address, None).expect("a server");
         let client = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let gone = client.local_addr().expect("its address");
         drop(client);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::reception::{Question, Streamed};
 
 /// After so long nobody is there.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// Octets of the longest question, and of the longest answer.
 const LONGEST_QUESTION: u64 = 4096;
 const LONGEST_ANSWER: u64 = 1 << 20;
@@ -23,6 +23,10 @@ pub(crate) enum Request {
     Begin { ssrc: Option<u32> },
     /// What became of it? Answered when nothing more of it comes.
     Report(Question),
+    /// A film of this source begins, of so many seconds. Answered when a player listens,
+    /// and once more, to the [`Question`] that then comes, by what became of it. A
+    /// connection that ends before ends the player.
+    Show { ssrc: u32, seconds: u32 },
     /// What follows is to be taken and counted, and is not answered.
     Bulk,
 }
@@ -38,10 +42,13 @@ pub(crate) fn connect(to: SocketAddr, request: &Request) -> io::Result<TcpStream
 
 /// Asks, and reads the answer.
 pub(crate) fn ask<T: DeserializeOwned>(to: SocketAddr, request: &Request) -> io::Result<T> {
-    let socket = connect(to, request)?;
+    hear_answer(&connect(to, request)?)
+}
+
+/// Reads what the other end answers.
+pub(crate) fn hear_answer<T: DeserializeOwned>(socket: &TcpStream) -> io::Result<T> {
     socket.set_read_timeout(Some(PATIENCE))?;
-    let line = line(socket, LONGEST_ANSWER)?;
-    Ok(serde_json::from_str(&line)?)
+    Ok(serde_json::from_str(&line(socket, LONGEST_ANSWER)?)?)
 }
 
 /// What became of the latest stream; none where nothing of it arrived.
@@ -56,7 +63,13 @@ pub(crate) fn hear(socket: &TcpStream) -> io::Result<Option<Request>> {
     if line.is_empty() { Ok(None) } else { Ok(Some(serde_json::from_str(&line)?)) }
 }
 
-/// Answers.
+/// Reads the question that ends a film, which comes within that time.
+pub(crate) fn hear_question(socket: &TcpStream, within: Duration) -> io::Result<Question> {
+    socket.set_read_timeout(Some(within))?;
+    Ok(serde_json::from_str(&line(socket, LONGEST_QUESTION)?)?)
+}
+
+/// Asks or answers on an open connection.
 pub(crate) fn say<T: Serialize>(mut socket: &TcpStream, answer: &T) -> io::Result<()> {
     socket.write_all((serde_json::to_string(answer)? + "\n").as_bytes())
 }

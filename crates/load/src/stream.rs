@@ -20,7 +20,7 @@ pub const LEAST: usize = rtp::HEADER + 8;
 /// The most packets a second that are sent one by one.
 pub const MOST_PER_SECOND: f64 = 20_000.0;
 /// Length of the pieces of time that are told of.
-const BIN_S: f64 = 0.2;
+pub(crate) const BIN_S: f64 = 0.2;
 
 /// What is sent.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,7 +107,12 @@ pub(crate) fn packet(datagram: &mut [u8], ssrc: u32, number: u64, per_second: f6
 }
 
 /// Sends by TCP as fast as it goes, and breaks off at the end of its time.
-fn send_bulk(to: SocketAddr, begun: Instant, time: &Range<f64>, fill: &[u8]) -> io::Result<()> {
+pub(crate) fn send_bulk(
+    to: SocketAddr,
+    begun: Instant,
+    time: &Range<f64>,
+    fill: &[u8],
+) -> io::Result<()> {
     thread::sleep(
         (begun + Duration::from_secs_f64(time.start)).saturating_duration_since(Instant::now()),
     );
