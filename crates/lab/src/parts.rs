@@ -56,6 +56,7 @@ programs! {
     QCP = "qcp", "qcp", ["--version"];
     UFTP = "uftp", "uftp", [];
     UFTPD = "uftpd", "uftp", [];
+    FFMPEG = "ffmpeg", "ffmpeg", ["-version"];
     OPENVPN = "openvpn", "openvpn", ["--version"];
 }
 
@@ -208,13 +209,23 @@ impl Parts {
     }
 
     fn library_folders(&self) -> Vec<PathBuf> {
-        ["usr/lib", "lib"]
+        let of_the_machine: Vec<PathBuf> = ["usr/lib", "lib"]
             .iter()
             .filter_map(|folder| std::fs::read_dir(self.cache.join(folder)).ok())
             .flatten()
             .flatten()
             .map(|entry| entry.path())
             .filter(|path| path.to_string_lossy().contains("-linux-gnu"))
+            .collect();
+        // where an installation would link alternatives from, or a program would look
+        let own = |folder: &PathBuf| {
+            ["pulseaudio", "blas", "lapack"].map(|name| folder.join(name)).into_iter()
+        };
+        let own: Vec<PathBuf> =
+            of_the_machine.iter().flat_map(own).filter(|path| path.is_dir()).collect();
+        of_the_machine
+            .into_iter()
+            .chain(own)
             .chain(Some(self.cache.join("usr/lib/ipsec")).filter(|path| path.is_dir()))
             .collect()
     }

@@ -2,6 +2,7 @@
 
 use super::predict;
 use crate::results::{Crossover, Portable, Prediction, Summary};
+use crate::service::FILM;
 use crate::units;
 
 /// One sentence for each stack that has a baseline on what it costs anywhere;
@@ -117,6 +118,10 @@ fn measured(row: &Summary) -> Option<String> {
         ("echo", _) => {
             format!("{stack} takes {time} for a datagram of {size} there and back{against}.")
         }
+        ("realtime", _) if is_film(&row.stack) => {
+            // nobody knows when its packets were sent, so its time is no delay
+            format!("A film through {stack} arrives at {}.", units::rate(row.goodput_bps?))
+        }
         ("realtime", _) => {
             let rate = units::rate(row.goodput_bps?);
             format!(
@@ -126,6 +131,10 @@ fn measured(row: &Summary) -> Option<String> {
         (_, 0) => format!("{stack} takes {time} for `{}`{against}.", row.workload),
         (_, _) => format!("{stack} takes {time} for `{} {size}`{against}.", row.workload),
     })
+}
+
+fn is_film(stack: &str) -> bool {
+    stack.split(['/', '#']).next() == Some(FILM)
 }
 
 #[cfg(test)]
@@ -154,6 +163,22 @@ mod tests {
             ["For downloads FTPS is cheaper than SFTP below 3.1 MB [2.2, 4]."]
         );
         assert!(crossings(&all, "100mbit").is_empty());
+    }
+
+    #[test]
+    fn a_film_is_not_said_to_be_late() {
+        let told = |stack: &str| {
+            let row = serde_json::json!({
+                "link": "unshaped", "stack": stack, "workload": "realtime", "size_bytes": 1000, "n": 5,
+                "failed": 0, "mean_s": 0.002, "stddev_s": null, "ci95_s": null, "baseline": null,
+                "overhead_pct": null, "overhead_ci95_pct": null, "session_mean_s": null,
+                "session_overhead_pct": null, "session_overhead_ci95_pct": null, "goodput_bps": 2.2e5,
+                "cpu_seconds": null, "limited_by": null, "not_shaped": false
+            });
+            measured(&serde_json::from_value(row).expect("a row")).expect("a sentence")
+        };
+        assert_eq!(told("film/esp"), "A film through FILM/ESP arrives at 220 kbit/s.");
+        assert!(told("rtp").ends_with("2 ms late in the median."), "{}", told("rtp"));
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub struct Realtime {
     pub jitter_s: f64,
     /// TCP that went beside it.
     pub beside_bps: Option<f64>,
+    /// Pictures that a player has decoded, where it is a film.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frames: Option<u64>,
     /// Length of each of `bins`.
     pub bin_s: f64,
     /// Over time, also where the totals are of a part of it.

@@ -8,7 +8,7 @@ cpu_foreign_s,cpu_idle_pct,steal_pct,foreign_pct,wire_bytes,wire_packets,round_t
 tcp_transmitted_bytes,tcp_retransmitted_bytes,rtt_mean_us,rtt_min_us,fairness,to_client_bytes,to_server_bytes,client_pct_low,client_pct_high,server_pct_low,\
 server_pct_high,link_pct_low,link_pct_high,load_s,load_packets,load_lost,stream_sent,\
 stream_lost,stream_reordered,stream_mean_bps,stream_lowest_bps,stream_highest_bps,delay_p50_s,delay_p95_s,delay_p99_s,\
-delay_max_s,jitter_s,beside_bps,outlier,marked,not_shaped,error";
+delay_max_s,jitter_s,beside_bps,frames,outlier,marked,not_shaped,error";
 
 pub(super) fn table(results: &Results) -> String {
     let mut text = format!("{COLUMNS}\r\n");
@@ -119,6 +119,7 @@ fn row(sample: &Sample) -> Vec<String> {
         number(delay.map(|d| d.max_s)),
         number(stream.map(|s| s.jitter_s)),
         number(stream.and_then(|s| s.beside_bps)),
+        whole(stream.and_then(|s| s.frames)),
         sample.outlier.to_string(),
         quoted(sample.marked.as_deref().unwrap_or_default()),
         sample.not_shaped.to_string(),

@@ -72,10 +72,10 @@ impl Bench<'_> {
                 break;
             }
         }
-        // the bottleneck of the file's direction
-        let upload = cell.workload.kind == Kind::Upload;
-        let way = if upload { &cell.link.up } else { &cell.link.down };
-        let usage = watch.map(|watch| watch.usage(seen.len(), way.rate_bps, upload)).transpose()?;
+        // the bottleneck of the direction that is measured
+        let up = cell.workload.kind.goes_up();
+        let way = if up { &cell.link.up } else { &cell.link.down };
+        let usage = watch.map(|watch| watch.usage(seen.len(), way.rate_bps, up)).transpose()?;
         let after = self.testbed.read_cpu()?;
         let drops = self.wrapped(&cell.stack)?.drops(&self.testbed)?;
         self.rest(cell)?;

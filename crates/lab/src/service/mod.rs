@@ -2,6 +2,7 @@
 //! write its file and name it in [`ALL`].
 
 mod fetch;
+mod film;
 mod ftp;
 mod ftps;
 mod headroom;
@@ -33,6 +34,7 @@ use crate::parts::{self, Program};
 use crate::results::Load;
 use crate::workload::{Kind, Task};
 
+pub(crate) use film::NAME as FILM;
 pub(crate) use site::{Site, write_credentials};
 pub(crate) use tls::CIPHER;
 
@@ -164,6 +166,7 @@ pub const ALL: &[&dyn Service] = &[
     &iperf3::Iperf3,
     &udp::Udp,
     &rtp::Rtp,
+    &film::Film,
 ];
 
 /// The application of this name, or as the words in brackets behind it want it.

@@ -77,6 +77,8 @@ pub const ALL: &[Measure] = &[
         unit: "%",
         source: Run(|r, c| high(r, c, |u| u.server_pct)),
     },
+    Measure { name: "client-cpu", unit: "%", source: Each(|s| cpu_pct(s, s.cpu_seconds?.client)) },
+    Measure { name: "server-cpu", unit: "%", source: Each(|s| cpu_pct(s, s.cpu_seconds?.server)) },
     Measure { name: "link-low", unit: "%", source: Run(|r, c| low(r, c, |u| u.link_pct)) },
     Measure { name: "link-high", unit: "%", source: Run(|r, c| high(r, c, |u| u.link_pct)) },
     Measure { name: "marker-seen", unit: "", source: Run(|r, c| exact(searched(r, c)?.0)) },
@@ -92,12 +94,14 @@ pub const ALL: &[Measure] = &[
         unit: "kbit/s",
         source: Each(|s| kilo(stream(s)?.highest_bps)),
     },
+    Measure { name: "link-kbit-per-s", unit: "kbit/s", source: Each(|s| Some(link_bps(s)? / 1e3)) },
     Measure { name: "loss-pct", unit: "%", source: Each(loss_pct) },
     Measure { name: "reordered", unit: "", source: Each(|s| Some(stream(s)?.reordered as f64)) },
     Measure { name: "delay-ms", unit: "ms", source: Each(|s| Some(delay(s)?.p50_s * 1e3)) },
     Measure { name: "delay-p95-ms", unit: "ms", source: Each(|s| Some(delay(s)?.p95_s * 1e3)) },
     Measure { name: "delay-p99-ms", unit: "ms", source: Each(|s| Some(delay(s)?.p99_s * 1e3)) },
     Measure { name: "delay-max-ms", unit: "ms", source: Each(|s| Some(delay(s)?.max_s * 1e3)) },
+    Measure { name: "frames", unit: "", source: Each(|s| Some(stream(s)?.frames? as f64)) },
     Measure { name: "jitter-ms", unit: "ms", source: Each(|s| Some(stream(s)?.jitter_s * 1e3)) },
     Measure {
         name: "beside-kbit-per-s",
@@ -240,6 +244,11 @@ fn cpu_s_per_gb(sample: &Sample) -> Option<f64> {
     Some(sample.cpu_seconds?.both_sides() / octets(sample)? * 1e9)
 }
 
+/// A side's mean CPU while its client's process ran, per cent of one core.
+fn cpu_pct(sample: &Sample, cpu_s: f64) -> Option<f64> {
+    Some(100.0 * cpu_s / sample.process_seconds.filter(|seconds| *seconds > 0.0)?)
+}
+
 /// The longest IP packet.
 fn largest_packet(sample: &Sample) -> Option<f64> {
     Some(f64::from(sample.wire?.largest_frame_bytes) - ETHERNET)
@@ -249,8 +258,8 @@ fn largest_packet(sample: &Sample) -> Option<f64> {
 /// the file.
 fn link_octets_pct(sample: &Sample) -> Option<f64> {
     let usage = sample.usage?;
-    let upload = Kind::of(&sample.workload) == Some(Kind::Upload);
-    let passed = if upload { usage.to_server_bytes } else { usage.to_client_bytes };
+    let up = Kind::of(&sample.workload).is_some_and(Kind::goes_up);
+    let passed = if up { usage.to_server_bytes } else { usage.to_client_bytes };
     Some(100.0 * passed / octets(sample)?)
 }
 
@@ -294,6 +303,12 @@ fn arrived_bps(sample: &Sample) -> Option<f64> {
     let load = sample.load?;
     let octets = load.packets? as f64 * sample.size_bytes as f64;
     Some(octets * 8.0 / load.measured_s.filter(|seconds| *seconds > 0.0)?)
+}
+
+/// What left the link in a stream's direction while it lasted, Ethernet headers included.
+fn link_bps(sample: &Sample) -> Option<f64> {
+    let seconds = stream(sample)?.measured_s;
+    (seconds > 0.0).then_some(sample.usage?.to_server_bytes * 8.0 / seconds)
 }
 
 /// Datagrams that were sent and did not arrive.

@@ -121,7 +121,7 @@ impl LinkReport {
     /// Bits per second in the file's direction; none: unshaped.
     pub(crate) fn rate_bps_of(&self, workload: &str) -> Option<u64> {
         match &self.ways {
-            Some(ways) if Kind::of(workload) == Some(Kind::Upload) => ways.up.rate_bps,
+            Some(ways) if Kind::of(workload).is_some_and(Kind::goes_up) => ways.up.rate_bps,
             _ => self.rate_bps,
         }
     }

@@ -98,6 +98,11 @@ impl Kind {
         matches!(self, Self::Packets | Self::Echo | Self::Realtime)
     }
 
+    /// Whether what it moves goes from client to server; what goes both ways alike does not.
+    pub fn goes_up(self) -> bool {
+        matches!(self, Self::Upload | Self::Stream | Self::Packets | Self::Realtime)
+    }
+
     /// One line for `headroom lab list`.
     pub fn about(self) -> &'static str {
         match self {

@@ -1,0 +1,160 @@
+//! A film: a real encoder and a real player, ffmpeg both sides, and RTP between them. The
+//! encoder is the client's; its packets arrive at this very program (`headroom load`),
+//! which counts them and hands them to the player.
+
+use super::{ClientReport, Invocation, ServerSpec, Service, Site, rtp, udp};
+use crate::agent::Outcome;
+use crate::error::{Error, Result};
+use crate::parts::{FFMPEG, Program};
+use crate::workload::{Kind, Sending, Task};
+
+pub(super) struct Film;
+
+/// The name in plans and results.
+pub(crate) const NAME: &str = "film";
+
+impl Service for Film {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "a film in clear, RTP to port 5004: encoder and player are ffmpeg"
+    }
+
+    fn secured(&self) -> bool {
+        false
+    }
+
+    fn baseline(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        &[FFMPEG]
+    }
+
+    fn port(&self) -> u16 {
+        rtp::PORT
+    }
+
+    fn shares_its_port(&self) -> bool {
+        true
+    }
+
+    fn accepts(&self, kind: Kind) -> bool {
+        kind == Kind::Realtime
+    }
+
+    fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
+        let mut argv = with_libraries(site)?;
+        let headroom = site.host.headroom.display().to_string();
+        argv.extend([headroom, "load".into(), "serve".into(), site.server.to_string()]);
+        argv.extend(["--player".into(), site.program(FFMPEG)?]);
+        Ok(ServerSpec { argv, private_files: Vec::new(), run_folders: &[], ready: None })
+    }
+
+    fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
+        let Task::Datagrams {
+            sending: Sending::Realtime { per_second, beside },
+            size,
+            seconds,
+            content,
+        } = task
+        else {
+            let sentence = "a film is a stream at a rate: its workload is `realtime`";
+            return Err(Error::Plan(sentence.to_owned()));
+        };
+        let mut argv = with_libraries(site)?;
+        let headroom = site.host.headroom.display().to_string();
+        argv.extend([headroom, "load".into(), "film".into(), site.server.to_string()]);
+        // the rate is the encoder's, in packets of their full length
+        let bits_per_second = (per_second * *size as f64 * 8.0).round() as u64;
+        let mut add = |option: &str, value: String| argv.extend([option.to_owned(), value]);
+        add("--encoder", site.program(FFMPEG)?);
+        add("--bits-per-second", bits_per_second.to_string());
+        add("--size", size.to_string());
+        add("--seconds", seconds.to_string());
+        match (content, beside) {
+            // where a mark is looked for, it is to be the film that shows it
+            (Some(file), _) => add("--content", file.display().to_string()),
+            (None, Some((from, to))) => add("--beside", format!("{from}-{to}")),
+            (None, None) => {}
+        }
+        Ok(Invocation::new(argv))
+    }
+
+    fn client_report(&self, outcome: &Outcome) -> ClientReport {
+        // one that failed has said why
+        if outcome.code == Some(0) { report(&outcome.stdout) } else { ClientReport::default() }
+    }
+
+    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+        vec![
+            ("encryption", "none"),
+            (
+                "stream",
+                "RTP (RFC 3550, RFC 6184) from client to server, as the encoder sends it: -re -preset veryfast -tune \
+                 zerolatency, one thread",
+            ),
+            (
+                "picture",
+                "testsrc2, 352 x 288, 25 a second, H.264 at a constant rate, one in twelve by itself, without sound",
+            ),
+            ("player", "decodes each picture and shows none"),
+        ]
+    }
+}
+
+/// What became of the film. Its packets do not say when they were sent, so its time is
+/// that of one of them, as of packets at a rate.
+fn report(stdout: &str) -> ClientReport {
+    let report = rtp::report(stdout);
+    let of_one = report.realtime.as_ref().and_then(|stream| {
+        let others = stream.arrived.checked_sub(1).filter(|&others| others > 0)?;
+        Some(stream.measured_s / others as f64)
+    });
+    match report.realtime.as_ref().map(|stream| stream.frames) {
+        Some(None) => udp::failed("the player has not said what it decoded".to_owned()),
+        Some(Some(_)) if of_one.is_none() => {
+            udp::failed("a single packet of the film arrived, which has no rate".to_owned())
+        }
+        _ => ClientReport { seconds: of_one, ..report },
+    }
+}
+
+/// How a program starts whose children need ffmpeg's libraries, where they are in the
+/// cache.
+fn with_libraries(site: &Site<'_>) -> Result<Vec<String>> {
+    if site.host.is_dry() {
+        return Ok(Vec::new());
+    }
+    let variables = site.host.locate(FFMPEG)?.environment;
+    let words = variables.iter().map(|(name, value)| format!("{name}={value}"));
+    let env = (!variables.is_empty()).then(|| "/usr/bin/env".to_owned());
+    Ok(env.into_iter().chain(words).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_film_has_frames_and_the_time_of_a_packet() {
+        let said = |arrived: u64, frames: &str| {
+            report(&format!(
+                r#"{{"measured_s":2.0,"sent":{arrived},"arrived":{arrived},"lost":0,"duplicates":0,"reordered":0,
+                "mean_bps":2e5,"lowest_bps":1e5,"highest_bps":3e5,"delay":null,"jitter_s":1e-3,"beside_bps":null,
+                "bin_s":0.2,"bins":[]{frames}}}"#
+            ))
+        };
+        let film = said(101, r#","frames":50"#);
+        assert_eq!((film.seconds, film.error), (Some(0.02), None));
+        assert_eq!(film.realtime.and_then(|stream| stream.frames), Some(50));
+        for (arrived, frames) in [(101, ""), (1, r#","frames":1"#), (0, r#","frames":0"#)] {
+            let report = said(arrived, frames);
+            assert!(report.error.is_some() && report.realtime.is_none(), "{arrived} {frames}");
+        }
+        assert!(report("").error.is_some());
+    }
+}
