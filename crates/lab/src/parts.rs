@@ -58,6 +58,8 @@ programs! {
     UFTPD = "uftpd", "uftp", [];
     FFMPEG = "ffmpeg", "ffmpeg", ["-version"];
     OPENVPN = "openvpn", "openvpn", ["--version"];
+    OPENCONNECT = "openconnect", "openconnect", ["--version"];
+    OCSERV = "ocserv", "ocserv", ["--version"];
 }
 
 /// What every testbed needs, whatever it measures.

@@ -138,7 +138,10 @@ mod tests {
         assert!(!shows("headroom(cipher=simplecrypt)") && !shows("headroom(chunk=300)"));
         for (name, why) in [
             ("headroom(cipher=des)", "`headroom` knows no `cipher=des`; the words are streams"),
-            ("sftp/tsl", "no layer `tsl`; there are tls, wireguard, strongswan, openvpn, esp, ah"),
+            (
+                "sftp/tsl",
+                "no layer `tsl`; there are tls, wireguard, strongswan, openvpn, dtls, esp",
+            ),
             ("ftp/esp(udp", "as in `esp(transport)`"),
             ("ftp/esp()", "`esp` knows no ``"),
             (

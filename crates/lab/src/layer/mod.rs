@@ -1,6 +1,7 @@
 //! What can be wrapped around an application, one file each behind one trait. To
 //! add one, write its file and name it in [`ALL`].
 
+mod dtls;
 mod ipsec;
 mod kernel;
 mod openvpn;
@@ -185,6 +186,7 @@ pub const ALL: &[&dyn Layer] = &[
     &wireguard::WireGuard,
     &strongswan::StrongSwan::PSK,
     &openvpn::OpenVpn,
+    &dtls::Dtls,
     &ipsec::Ipsec::ESP,
     &ipsec::Ipsec::AH,
     &ipsec::Ipsec::AH_ESP,

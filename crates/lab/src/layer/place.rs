@@ -13,7 +13,7 @@ use crate::host::{Host, Role, last_lines};
 use crate::plan::Family;
 use crate::service::ServerSpec;
 
-/// What a layer needs to come up; tens of milliseconds, on slow links seconds.
+/// What a layer needs to come up, or to go; tens of milliseconds, on slow links seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Addresses of client and server, and the largest packet between them.
@@ -54,6 +54,8 @@ pub(crate) struct Instance {
     pub(crate) application: SocketAddr,
     /// The stream around this one, at the client.
     around: Option<SocketAddr>,
+    /// How many of the same layer are around it in its stack.
+    alike: usize,
     pub(crate) congestion_control: String,
 }
 
@@ -112,6 +114,7 @@ impl Instance {
             inner,
             application: SocketAddr::new(inner.server, port),
             around: None,
+            alike: 0,
             congestion_control: congestion_control.to_owned(),
         })
     }
@@ -131,6 +134,11 @@ impl Instance {
         Self { around, ..self }
     }
 
+    /// Puts it into others, of which so many are of the same layer.
+    pub(crate) fn inside_alike(self, alike: usize) -> Self {
+        Self { alike, ..self }
+    }
+
     /// Where a stream's client connects to.
     pub(crate) fn far_end(&self) -> SocketAddr {
         self.around.unwrap_or(self.server())
@@ -141,9 +149,13 @@ impl Instance {
         SocketAddr::new(self.inner.client, self.port() + 1000)
     }
 
-    /// The name of its daemons on either host.
+    /// The name of its daemons on either host, which no other instance has.
     pub(crate) fn daemon(&self) -> String {
-        format!("{} of {}", self.layer.name(), self.stack)
+        let (name, stack) = (self.layer.name(), &self.stack);
+        match self.alike {
+            0 => format!("{name} of {stack}"),
+            alike => format!("{name} number {} of {stack}", alike + 1),
+        }
     }
 }
 
@@ -244,10 +256,23 @@ impl Place<'_> {
         if host.is_dry() {
             return Ok(());
         }
+        self.until_some(host, what, || Ok(so()?.then_some(())))
+    }
+
+    /// Waits until there is something on a host, while the daemon there runs.
+    ///
+    /// # Errors
+    /// As [`Place::until`].
+    pub(crate) fn until_some<T>(
+        &self,
+        host: &Host,
+        what: &str,
+        mut there: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<T> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if so()? {
-                return Ok(());
+            if let Some(found) = there()? {
+                return Ok(found);
             }
             self.require_alive(host)?;
             if Instant::now() > deadline {
@@ -284,6 +309,33 @@ impl Place<'_> {
                 host.role,
                 last_lines(&state.log)
             ))),
+        }
+    }
+
+    /// Waits until this layer's daemon on a host, which was told to end, has ended.
+    ///
+    /// # Errors
+    /// It does not within the time that it may take; with its words.
+    pub(crate) fn until_ended(&self, host: &Host) -> Result<()> {
+        if host.is_dry() {
+            return Ok(());
+        }
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let state = host.server(&self.at.daemon(), 0)?;
+            if state.ended.is_some() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(Error::Failed(format!(
+                    "{} on the {} was told to end and did not within {} s. It last said: {}",
+                    self.at.daemon(),
+                    host.role,
+                    PATIENCE.as_secs(),
+                    last_lines(&state.log)
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 

@@ -63,6 +63,7 @@ impl Wrapped {
                 ends = testbed.own_ends(numbers.all);
                 own_ends = Some(ends);
             }
+            let alike = instances.iter().filter(|i| i.layer.name() == layer.name()).count();
             let nth = numbers.of_layer.entry(layer.name()).or_default();
             // a stream inside another listens where the outer one forwards to
             let inner_stream = inside > 0 && stack.layers[inside - 1].kind() == Kind::Stream;
@@ -76,7 +77,8 @@ impl Wrapped {
                 port,
                 congestion_control,
             )?
-            .inside(connects);
+            .inside(connects)
+            .inside_alike(alike);
             *nth += 1;
             ends = instance.inner;
             if layer.kind() == Kind::Stream {

@@ -1,20 +1,17 @@
 //! The work is done by `headroom tunnel`, one process on each host.
 
 use std::fmt::Write;
-use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
 use super::keys::{Keys, Way};
 use super::words::{Instructions, Mode, Parameters};
 use super::{Ipsec, Protocol};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Result};
 use crate::host::{Host, Role};
 use crate::layer::{Drops, Place};
 use crate::link::Flow;
 
-/// What a gateway needs to undo what it changed.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Name of the configuration in the instance's folder.
 const FILE: &str = "tunnel.toml";
 
@@ -37,18 +34,7 @@ pub(super) fn go_on(layer: &Ipsec, place: &Place<'_>, host: &Host) -> Result<()>
 /// Ends the gateway; what it changed on its host is as before.
 pub(super) fn stop(place: &Place<'_>, host: &Host) -> Result<()> {
     say(place, host, &["down", &place.at.interface])?;
-    if host.is_dry() {
-        return Ok(());
-    }
-    let deadline = Instant::now() + PATIENCE;
-    while host.server(&place.at.daemon(), 0)?.ended.is_none() {
-        if Instant::now() > deadline {
-            let (daemon, role) = (place.at.daemon(), host.role);
-            return Err(Error::Failed(format!("{daemon} on the {role} does not end")));
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Ok(())
+    place.until_ended(host)
 }
 
 /// Packets that the gateway has not passed on since it came up, by reason.
@@ -229,6 +215,7 @@ in = {into:?}
 mod tests {
     use std::path::Path;
     use std::sync::Arc;
+    use std::time::Duration;
 
     use headroom_gateway::config::Config;
     use headroom_ipsec::spec::Direction;
