@@ -5,10 +5,14 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
 
 use common::{Ground, array, number, text};
 use headroom_testing::privileged;
 use nix::sys::signal::{Signal, kill};
+use pcap_file::pcap::PcapReader;
 use serde_json::Value;
 
 const WORKLOADS: &str = "[[workload]]\nkind = \"download\"\nsizes = [\"256KiB\"]\n\
@@ -22,8 +26,12 @@ fn measure(ground: &Ground, stacks: &[&str], family: &str) -> Value {
 }
 
 fn measure_plan(ground: &Ground, plan: &str) -> Value {
+    measure_with(ground, plan, "")
+}
+
+fn measure_with(ground: &Ground, plan: &str, options: &str) -> Value {
     ground.write("p.toml", plan);
-    let results = ground.measure("p.toml");
+    let results = ground.measure(&format!("p.toml {options}"));
     for sample in array(&results, "samples") {
         assert_eq!(sample["ok"], Value::Bool(true), "{sample}");
         assert!(number(sample, "seconds") > 0.0, "{sample}");
@@ -127,6 +135,102 @@ fn to_any_depth_over_ipv4() {
     assert_eq!(text(facts, "wireguard: inner MTU"), "1388");
 }
 
+/// Whether each packet of a kept capture is a datagram.
+fn is_all_udp(capture: &Path, family: &str) -> bool {
+    const UDP: u8 = 17;
+    // behind Ethernet: IPv6's next header, IPv4's protocol
+    let place = 14 + if family == "ipv6" { 6 } else { 9 };
+    let file = File::open(capture).expect("a capture");
+    let mut reader = PcapReader::new(BufReader::new(file)).expect("a pcap file");
+    let mut packets = 0;
+    while let Some(packet) = reader.next_packet() {
+        if packet.expect("a packet").data[place] != UDP {
+            return false;
+        }
+        packets += 1;
+    }
+    packets > 0
+}
+
+#[test]
+fn dtls_carries_everything_in_datagrams_over_both_families() {
+    if !privileged() {
+        return;
+    }
+    for (family, mtu) in [("ipv4", "1434"), ("ipv6", "1402")] {
+        let ground = Ground::new("dtls");
+        let of = ["http/dtls", "http/tls/dtls", "ftp/dtls", "http/dtls/dtls"];
+        let plan = format!(
+            "stacks = {:?}\nfamily = \"{family}\"\nrepetitions = 2\n{WORKLOADS}[[workload]]\n\
+             kind = \"setup\"\nstacks = {of:?}\n",
+            [&["http"], &of[..]].concat(),
+        );
+        let results = measure_with(&ground, &plan, "--keep-captures");
+
+        let set_ups = set_ups(&results);
+        let named: Vec<(&str, &str)> =
+            set_ups.iter().map(|&(stack, layer, ..)| (stack, layer)).collect();
+        assert_eq!(
+            named,
+            [
+                (of[0], "dtls"),
+                (of[1], "dtls"),
+                (of[1], "tls"),
+                (of[2], "dtls"),
+                (of[3], "dtls"),
+                (of[3], "dtls"),
+            ]
+        );
+        // TCP and TLS twice, requests, and DTLS
+        let of_dtls = set_ups.iter().filter(|set_up| set_up.1 == "dtls");
+        assert!(of_dtls.clone().all(|set_up| set_up.2 >= 25.0 && set_up.3 >= 8.0), "{set_ups:?}");
+
+        let captures = array(&results, "captures");
+        assert!(captures.iter().any(|capture| capture["stack"] == "http/dtls"));
+        for capture in captures {
+            let file = ground.path("out").join(text(capture, "file"));
+            let in_dtls = text(capture, "stack") != "http";
+            assert_eq!(is_all_udp(&file, family), in_dtls, "{capture}");
+        }
+        let octets = octets(&results);
+        assert!(octets["http/dtls"] > octets["http"] * 1.02, "{octets:?}");
+        assert!(seen_in_clear(&results).iter().all(|(stack, seen)| *seen == (*stack == "http")));
+        let facts = &results["environment"]["stacks"]["http/dtls"];
+        assert_eq!(text(facts, "dtls: inner MTU"), mtu);
+        assert_eq!(text(facts, "dtls: cipher"), "AES-128-GCM");
+        let programs = array(&results["environment"], "programs");
+        for name in ["openconnect", "ocserv"] {
+            let program = programs.iter().find(|program| text(program, "name") == name);
+            let version = program.and_then(|program| program["version"].as_str());
+            assert!(version.is_some_and(|version| !version.is_empty()), "{name}: {program:?}");
+        }
+    }
+}
+
+/// openconnect would go on in TLS, and its user would not notice.
+#[test]
+fn data_that_leaves_dtls_for_tls_fails_the_run() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("fallback");
+    ground.write("p.toml", &format!("stacks = [\"http/dtls\"]\nrepetitions = 100\n{DOWNLOAD}"));
+    let mut run = ground.start(ground.headroom("lab run p.toml --out out"));
+    run.until_download(2);
+    let client =
+        run.until("openconnect", |run| run.processes("client", "openconnect").into_iter().next());
+    let no_udp = ["ip", "-6", "rule", "add", "pref", "1", "ipproto", "udp", "prohibit"];
+    let status = std::process::Command::new("nsenter")
+        .args(["--net", "--target", &client.to_string()])
+        .args(no_udp)
+        .status();
+    assert!(status.expect("nsenter runs").success());
+    let ended = run.end();
+    ended
+        .assert_says(1, &["dtls of http/dtls: openconnect does not send data in DTLS", "It said:"]);
+    ended.assert_nothing_left();
+}
+
 #[test]
 fn combinations_that_make_no_sense_are_refused_with_the_reason() {
     let ground = Ground::new("nonsense");
@@ -161,6 +265,7 @@ fn a_layer_that_dies_is_named() {
     for (stack, program, name) in [
         ("http/openvpn", "openvpn", "openvpn of http/openvpn on the server ended"),
         ("http/tls", "stunnel", "tls of http/tls on the server ended"),
+        ("http/dtls", "ocserv-main", "dtls of http/dtls on the server ended"),
     ] {
         let ground = Ground::new("dies");
         let plan = "repetitions = 100\n[[workload]]\nkind = \"download\"\nsizes = [\"64KiB\"]\n";
@@ -185,12 +290,22 @@ fn a_dry_run_prints_what_the_layers_need() {
     ground.write(
         "p.toml",
         &format!(
-            "stacks = [\"sftp/tls/strongswan\", \"http/wireguard\", \"http/openvpn\"]\n{WORKLOADS}"
+            "stacks = [\"sftp/tls/strongswan\", \"http/wireguard\", \"http/openvpn\", \"http/dtls\"]\n\
+             {WORKLOADS}"
         ),
     );
     let ended = ground.end_of(ground.headroom("lab run p.toml --dry-run"));
     assert_eq!(ended.code, Some(0), "{ended}");
-    for line in ["stunnel.conf", "swanctl.conf", "dev ovpn", "genkey", "dev wg", "congctl cubic"] {
+    for line in [
+        "stunnel.conf",
+        "swanctl.conf",
+        "dev ovpn",
+        "genkey",
+        "dev wg",
+        "congctl cubic",
+        "ocserv.conf",
+        "--base-mtu",
+    ] {
         assert!(ended.stdout.contains(line), "`{line}` is not in: {ended}");
     }
     ended.assert_nothing_started();

@@ -252,6 +252,8 @@ impl Wrapped {
             }
         }
         let seen = seen.ok_or_else(|| unseen(outermost))?;
+        // what is inside may have been cut by it
+        self.wake(testbed)?;
         self.rest(testbed)?;
         Ok(seen)
     }
