@@ -65,7 +65,9 @@ pub(crate) fn kill_and_remove(path: &Path) -> std::io::Result<()> {
         }
     }
     kill(path)?;
-    let deadline = Instant::now() + Duration::from_secs(5);
+    // a killed process goes when the kernel has unmade its interface, which took a busy
+    // machine more than five seconds
+    let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         match std::fs::remove_dir(path) {
             // EBUSY until the last killed process has been reaped
