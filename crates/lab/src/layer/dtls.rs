@@ -207,7 +207,7 @@ fn leave(place: &Place<'_>) -> Result<()> {
     let process = place.until_some(client, "a tunnel", || Ok(told(place)))?.process;
     place.run(client, "sh", ["-c", r#"kill -INT "$0""#, &process.to_string()])?;
     place.until_ended(client)?;
-    place.until(server, "an end of its interface", || Ok(!place.has_interface(server)))
+    place.until_gone(server)
 }
 
 /// Where openconnect tells

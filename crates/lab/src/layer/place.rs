@@ -13,8 +13,11 @@ use crate::host::{Host, Role, last_lines};
 use crate::plan::Family;
 use crate::service::ServerSpec;
 
-/// What a layer needs to come up, or to go; tens of milliseconds, on slow links seconds.
+/// What a layer needs to come up; tens of milliseconds, on slow links seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// What it needs to go: the kernel unmakes its interface first, which takes milliseconds,
+/// and on a machine with more to do than processors more than twenty seconds.
+const PATIENCE_AT_END: Duration = Duration::from_secs(90);
 
 /// Addresses of client and server, and the largest packet between them.
 #[derive(Debug, Clone, Copy)]
@@ -267,9 +270,19 @@ impl Place<'_> {
         &self,
         host: &Host,
         what: &str,
+        there: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<T> {
+        self.wait(host, what, PATIENCE, there)
+    }
+
+    fn wait<T>(
+        &self,
+        host: &Host,
+        what: &str,
+        patience: Duration,
         mut there: impl FnMut() -> Result<Option<T>>,
     ) -> Result<T> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience;
         loop {
             if let Some(found) = there()? {
                 return Ok(found);
@@ -284,7 +297,7 @@ impl Place<'_> {
                     "{} on the {}: {what} did not happen within {} s. It said: {}",
                     self.at.daemon(),
                     host.role,
-                    PATIENCE.as_secs(),
+                    patience.as_secs(),
                     last_lines(&log)
                 )));
             }
@@ -320,7 +333,7 @@ impl Place<'_> {
         if host.is_dry() {
             return Ok(());
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + PATIENCE_AT_END;
         loop {
             let state = host.server(&self.at.daemon(), 0)?;
             if state.ended.is_some() {
@@ -331,12 +344,21 @@ impl Place<'_> {
                     "{} on the {} was told to end and did not within {} s. It last said: {}",
                     self.at.daemon(),
                     host.role,
-                    PATIENCE.as_secs(),
+                    PATIENCE_AT_END.as_secs(),
                     last_lines(&state.log)
                 )));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Waits until the inner interface on a host is gone, while the daemon there runs.
+    ///
+    /// # Errors
+    /// As [`Place::until`].
+    pub(crate) fn until_gone(&self, host: &Host) -> Result<()> {
+        let gone = || Ok((!self.has_interface(host)).then_some(()));
+        self.wait(host, "an end of its interface", PATIENCE_AT_END, gone)
     }
 
     /// Whether a network interface is there.
