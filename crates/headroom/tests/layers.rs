@@ -162,7 +162,7 @@ fn dtls_carries_everything_in_datagrams_over_both_families() {
         let of = ["http/dtls", "http/tls/dtls", "ftp/dtls", "http/dtls/dtls"];
         let plan = format!(
             "stacks = {:?}\nfamily = \"{family}\"\nrepetitions = 2\n{WORKLOADS}[[workload]]\n\
-             kind = \"setup\"\nstacks = {of:?}\n",
+             kind = \"setup\"\nstacks = [\"http/dtls\", \"http/dtls/dtls\"]\n",
             [&["http"], &of[..]].concat(),
         );
         let results = measure_with(&ground, &plan, "--keep-captures");
