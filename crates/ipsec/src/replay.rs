@@ -24,7 +24,11 @@ impl Window {
         let words = u64::from(size).div_ceil(BITS).max(1);
         let seen = if top == 0 { 0 } else { u64::MAX };
         let ring = (words + 1).next_power_of_two() as usize;
-        Self { top, size: words * BITS, words: vec![seen; ring].into() }
+        let mut window = Self { top, size: words * BITS, words: vec![seen; ring].into() };
+        // of the word that the top is in, what lies above it was not seen
+        let (word, bit) = window.place(top);
+        window.words[word] &= bit | (bit - 1);
+        window
     }
 
     /// The highest number accepted.
@@ -111,5 +115,29 @@ impl Window {
         // the ring is a power of two: no division for each packet
         let word = (number / BITS) & (self.words.len() as u64 - 1);
         (word as usize, 1 << (number % BITS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_size_knows_what_was_seen_and_nothing_more() {
+        let mut window = Window::new(64, 0);
+        for number in [65, 70] {
+            assert_eq!(window.accept(number), Ok(()));
+        }
+        let mut resized = window.resize(1024);
+        for (number, expected) in [
+            (65, Err(Reason::Replay)),
+            (70, Err(Reason::Replay)),
+            (66, Ok(())),
+            (6, Err(Reason::Replay)), // left of the old window
+            (100, Ok(())),
+            (71, Ok(())), // overtaken
+        ] {
+            assert_eq!(resized.accept(number), expected, "{number}");
+        }
     }
 }

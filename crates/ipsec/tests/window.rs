@@ -9,6 +9,8 @@ use proptest::prelude::*;
 /// What RFC 4303, section 3.4.3, demands, said with a set.
 struct Oracle {
     size: u64,
+    /// All up to it was seen before.
+    mark: u64,
     top: u64,
     seen: HashSet<u64>,
 }
@@ -18,7 +20,11 @@ impl Oracle {
         if number == 0 || (number <= self.top && self.top - number >= self.size) {
             return Err(Reason::Stale);
         }
-        if self.seen.contains(&number) { Err(Reason::Replay) } else { Ok(()) }
+        if number <= self.mark || self.seen.contains(&number) {
+            Err(Reason::Replay)
+        } else {
+            Ok(())
+        }
     }
 
     fn accept(&mut self, number: u64) -> Result<(), Reason> {
@@ -34,10 +40,12 @@ proptest! {
     fn agrees_with_a_set(
         size in prop_oneof![Just(64u32), Just(128), Just(1024), Just(8192), 64..8193u32],
         start in prop_oneof![Just(0u64), Just(u64::from(u32::MAX) - 50), Just(u64::MAX - 40_000)],
+        mark in prop_oneof![Just(0), 1..20_000u64, Just(u64::MAX - 60_000)],
         steps in proptest::collection::vec((-9000i64..9000, 0..20u8), 1..300),
     ) {
-        let mut window = Window::new(size, 0);
-        let mut oracle = Oracle { size: u64::from(size).next_multiple_of(64), top: 0, seen: HashSet::new() };
+        let mut window = Window::new(size, mark);
+        let size = u64::from(size).next_multiple_of(64);
+        let mut oracle = Oracle { size, mark, top: mark, seen: HashSet::new() };
         if start > 0 {
             prop_assert_eq!(window.accept(start), oracle.accept(start));
         }
@@ -78,6 +86,18 @@ fn a_window_that_begins_with_a_mark_refuses_all_up_to_it() {
     assert_eq!(window.accept(1001), Ok(()));
     assert_eq!(window.accept(1001), Err(Reason::Replay));
     assert_eq!(window.accept(1000), Err(Reason::Replay));
+}
+
+#[test]
+fn after_a_mark_what_was_overtaken_is_no_replay() {
+    for mark in 1..200 {
+        let mut window = Window::new(64, mark);
+        assert_eq!(window.accept(mark + 40), Ok(()));
+        for number in mark + 1..mark + 40 {
+            assert_eq!(window.accept(number), Ok(()), "{number} after {mark}");
+            assert_eq!(window.accept(number), Err(Reason::Replay), "{number} after {mark}");
+        }
+    }
 }
 
 #[test]
