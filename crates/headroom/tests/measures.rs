@@ -123,17 +123,19 @@ fn a_link_with_a_rate_is_tested_before_use() {
         return;
     }
     let ground = Ground::new("shaped");
-    let results = ground.measure("http --link 10mbit --sizes 1KiB,256KiB --repetitions 2");
+    // two frames, which the token bucket makes up for, last 25 ms: what a machine pauses
+    // is shorter
+    let results = ground.measure("http --link 1mbit --sizes 1KiB,64KiB --repetitions 2");
     assert_consistent(&results);
     let link = &results["link"];
-    assert_eq!(text(link, "name"), "10mbit");
+    assert_eq!(text(link, "name"), "1mbit");
     assert!(text(link, "backend").contains("HTB"), "{link}");
     assert_eq!(text(link, "offload"), "per-packet");
-    assert_eq!(number(link, "rate_bps"), 10e6);
+    assert_eq!(number(link, "rate_bps"), 1e6);
     let test = &link["self_test"];
     assert_eq!(test["passed"], true);
     for way in ["down", "up"] {
-        assert_eq!(number(&test[way]["rate"], "asked_bps"), 10e6);
+        assert_eq!(number(&test[way]["rate"], "asked_bps"), 1e6);
         assert_eq!(
             (&test[way]["loss"]["lost"], &test[way]["loss"]["sent"]),
             (&0.into(), &400.into())
@@ -143,8 +145,8 @@ fn a_link_with_a_rate_is_tested_before_use() {
         let (size, seconds) = (number(sample, "size_bytes"), number(sample, "seconds"));
         let short = seconds < 0.1;
         assert_eq!(sample["not_shaped"], short, "{sample}");
-        // 256 KiB at 10 Mbit/s are 210 ms, whatever the machine
-        assert!(size < 1e5 || seconds > 0.2, "{sample}");
+        // 64 KiB at 1 Mbit/s are 524 ms, whatever the machine
+        assert!(size < 1e4 || seconds > 0.5, "{sample}");
     }
 }
 
