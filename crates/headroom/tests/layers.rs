@@ -585,7 +585,7 @@ fn a_router_prefers_what_it_can_recognise() {
         &format!(
             "stacks = [\"rtp/esp\", {narrow:?}, {both:?}]\nrepetitions = 2\nfamily = \"ipv6\"\n\
              link = \"5mbit,queue=100,priority=udp:5004,dscp=ef\"\n\
-             [[workload]]\nkind = \"realtime\"\nrate = \"500kbit\"\nsizes = [\"100B\"]\n\
+             [[workload]]\nkind = \"realtime\"\nrate = \"1600kbit\"\nsizes = [\"100B\"]\n\
              seconds = 1\nbeside = \"bulk\"\n"
         ),
     );
@@ -599,7 +599,7 @@ fn a_router_prefers_what_it_can_recognise() {
     let dropped = |stack: &str, why: &str| {
         sum(stack, &|sample| sample["drops"][why].as_f64().unwrap_or_default())
     };
-    for stack in ["rtp/esp", narrow, both] {
+    for stack in ["rtp/esp", both] {
         assert!(sum(stack, &|sample| number(&sample["realtime"], "beside_bps")) > 0.0, "{stack}");
     }
     // the header that a router has changed is not what the check value covers
@@ -610,7 +610,9 @@ fn a_router_prefers_what_it_can_recognise() {
         assert!(delay("rtp/esp") > 2.0 * delay(preferred), "{results}");
     }
     // what waits falls out of the window of what overtakes it, unless that has its own
-    // class; numbers of 64 bits are then taken for others, and check values are wrong
+    // class; numbers of 64 bits are then taken for others, and check values are wrong.
+    // 64 of the stream's packets are 32 ms, ten of TCP's beside them are 60: it needs no
+    // more than what TCP sends first (RFC 6928), however its window grows.
     assert!(dropped(narrow, "stale") + dropped(narrow, "forged") > 0.0, "{results}");
     let commands = results["link"]["commands"].to_string();
     assert!(commands.contains("dscp set 46") && commands.contains("prio 1"), "{commands}");
