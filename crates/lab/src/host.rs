@@ -223,6 +223,15 @@ impl Host {
         self.agent()?.connects(address)
     }
 
+    /// Whether a connection to `address`, which relays it and to which nothing is said,
+    /// comes to its end.
+    ///
+    /// # Errors
+    /// The agent's.
+    pub(crate) fn connects_through(&self, address: SocketAddr) -> Result<bool> {
+        self.agent()?.connects_through(address)
+    }
+
     /// Waits until a server accepts connections, or has printed a line with the word
     /// `says`.
     ///
@@ -237,30 +246,51 @@ impl Host {
         if self.is_dry() {
             return Ok(());
         }
+        self.until(name, 0, &format!("does not answer at {address} after 10 s"), |log| match says {
+            Some(word) => Ok(log.iter().any(|(_, line)| line.contains(word))),
+            None => self.connects(address),
+        })
+    }
+
+    /// Waits until a server is `ready` by what it wrote since then.
+    fn until(
+        &self,
+        name: &str,
+        since_ns: u64,
+        late: &str,
+        ready: impl Fn(&[(u64, String)]) -> Result<bool>,
+    ) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
-            let state = self.server(name, 0)?;
+            let state = self.server(name, since_ns)?;
             if let Some(ended) = state.ended {
                 return Err(Error::Failed(format!(
                     "the {name} server ended at once ({ended}). It said: {}",
                     last_lines(&state.log)
                 )));
             }
-            let ready = match says {
-                Some(word) => state.log.iter().any(|(_, line)| line.contains(word)),
-                None => self.connects(address)?,
-            };
-            if ready {
+            if ready(&state.log)? {
                 return Ok(());
             }
             if Instant::now() > deadline {
                 return Err(Error::Failed(format!(
-                    "the {name} server does not answer at {address} after 10 s. It said: {}",
+                    "the {name} server {late}. It said: {}",
                     last_lines(&state.log)
                 )));
             }
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// Has a server start over, by SIGHUP, and waits until it says so with the word `says`.
+    ///
+    /// # Errors
+    /// It ended, or did not say so within ten seconds; with its words.
+    pub(crate) fn renew(&self, name: &str, says: &str) -> Result<()> {
+        let since_ns = self.agent()?.renew(name)?;
+        self.until(name, since_ns, "did not start over within 10 s", |log| {
+            Ok(log.iter().any(|(_, line)| line.contains(says)))
+        })
     }
 
     /// The command line that starts a program here, as a person would type it.

@@ -6,6 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::now_ns;
@@ -60,6 +62,16 @@ impl Server {
         }
         let log = lock(&self.log).iter().filter(|(at, _)| *at >= since_ns).cloned().collect();
         ServerState { ended: self.ended.clone(), log }
+    }
+
+    /// Has it start over, by SIGHUP, and returns the wall clock (ns) before that.
+    pub(super) fn renew(&self) -> Result<u64> {
+        let before = now_ns();
+        let pid = Pid::from_raw(self.child.id().cast_signed());
+        kill(pid, Signal::SIGHUP)
+            .map_err(std::io::Error::from)
+            .doing(|| "renew a server".into())?;
+        Ok(before)
     }
 }
 

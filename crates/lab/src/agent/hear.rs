@@ -1,7 +1,8 @@
 //! The ear of an agent on a real host: a capture where the client is, read there,
 //! so that no packet's time leaves the clock it was taken by.
 
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::io::{ErrorKind, Read};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,23 @@ pub(super) fn answer(address: SocketAddr) -> Result<()> {
     let listener = TcpListener::bind(address).doing(|| format!("listen on {address}"))?;
     std::thread::spawn(move || while listener.accept().is_ok() {});
     Ok(())
+}
+
+/// Connects to a relay, ends without a word, and waits until it has ended too. A reset is
+/// no error: who is behind it may not like so short a talk. A relay that could not go on
+/// ends as well: what passed between its two ends is for the capture to tell.
+pub(super) fn connect_through(address: SocketAddr) -> std::io::Result<()> {
+    const CONNECTING: Duration = Duration::from_millis(200);
+    const PATIENCE: Duration = Duration::from_secs(5);
+    /// What a server greets with is shorter.
+    const GREETING_MAX: u64 = 64 << 10;
+    let stream = TcpStream::connect_timeout(&address, CONNECTING)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.shutdown(Shutdown::Write)?;
+    match std::io::copy(&mut stream.take(GREETING_MAX), &mut std::io::sink()) {
+        Err(error) if error.kind() != ErrorKind::ConnectionReset => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Seconds that connecting takes, so many times: a SYN and its answer.

@@ -59,6 +59,10 @@ enum Request {
         name: String,
         since_ns: u64,
     },
+    /// Have a server start over (SIGHUP); the wall clock (ns) before that.
+    Renew {
+        name: String,
+    },
     /// Run a command to its end; its programs are looked up on this host.
     Command {
         argv: Vec<String>,
@@ -74,6 +78,10 @@ enum Request {
     Files(files::Request),
     /// Whether something accepts connections there.
     Connect {
+        address: SocketAddr,
+    },
+    /// Whether a connection there that says nothing comes to its end.
+    ConnectThrough {
         address: SocketAddr,
     },
     /// Bind a UDP port that nobody reads.
@@ -228,6 +236,11 @@ impl Agent {
         self.ask(&Request::State { name: name.to_owned(), since_ns })
     }
 
+    /// Has a server start over, by SIGHUP, and returns that host's wall clock (ns) before.
+    pub(crate) fn renew(&mut self, name: &str) -> Result<u64> {
+        self.ask(&Request::Renew { name: name.to_owned() })
+    }
+
     /// Runs a command to its end and returns what it printed.
     pub(crate) fn command(&mut self, command: &crate::command::Command) -> Result<String> {
         self.ask(&Request::Command { argv: command.argv.clone() })
@@ -251,6 +264,12 @@ impl Agent {
     /// Whether something accepts connections at `address`.
     pub(crate) fn connects(&mut self, address: SocketAddr) -> Result<bool> {
         self.ask(&Request::Connect { address })
+    }
+
+    /// Whether a connection to `address`, which relays it, comes to its end: it says
+    /// nothing, and is then ended from there too.
+    pub(crate) fn connects_through(&mut self, address: SocketAddr) -> Result<bool> {
+        self.ask(&Request::ConnectThrough { address })
     }
 
     /// Swallows the probes that come to `address`, from now on.

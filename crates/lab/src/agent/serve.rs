@@ -55,27 +55,27 @@ struct State {
 }
 
 impl State {
+    fn server(&mut self, name: &str) -> Result<&mut Server> {
+        let server = self.servers.get_mut(name);
+        server.ok_or_else(|| Error::Failed(format!("no server {name} was started")))
+    }
+
     fn tap(&self) -> Result<&Tap> {
         self.tap.as_ref().ok_or_else(|| Error::Failed("the agent captures nothing yet".into()))
     }
 }
 
 fn answer(request: Request, state: &mut State) -> Result<Value> {
-    let servers = &mut state.servers;
     match request {
         Request::Run { jobs, timeout_s } => {
             value(&run_all(&jobs, Duration::from_secs_f64(timeout_s))?)
         }
         Request::Start { name, argv, environment } => {
-            servers.insert(name, Server::start(&argv, &environment)?);
+            state.servers.insert(name, Server::start(&argv, &environment)?);
             Ok(Value::Null)
         }
-        Request::State { name, since_ns } => {
-            let server = servers
-                .get_mut(&name)
-                .ok_or_else(|| Error::Failed(format!("no server {name} was started")))?;
-            value(&server.state(since_ns))
-        }
+        Request::State { name, since_ns } => value(&state.server(&name)?.state(since_ns)),
+        Request::Renew { name } => value(&state.server(&name)?.renew()?),
         Request::Command { argv } => {
             value(&Executor::real(Parts::from_environment()).run(&Command { argv })?)
         }
@@ -85,6 +85,7 @@ fn answer(request: Request, state: &mut State) -> Result<Value> {
         Request::Connect { address } => {
             value(&TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok())
         }
+        Request::ConnectThrough { address } => value(&hear::connect_through(address).is_ok()),
         Request::Swallow { address } => value(&probe::swallow(address)?),
         Request::Probe(train) => value(&probe::send(&train)?),
         Request::CongestionControl { address } => value(&probe::congestion_control(address)?),

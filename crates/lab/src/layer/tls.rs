@@ -84,10 +84,12 @@ sessionResume = no
         Ok(())
     }
 
-    /// Each connection makes a handshake of its own; one that says nothing shows it.
+    /// Each connection makes a handshake of its own; one that says nothing shows it, and
+    /// its end comes back through what the handshake made.
     fn establish(&self, place: &Place<'_>) -> Result<()> {
         let client = place.client;
-        place.until(client, "a connection through it", || client.connects(place.at.client()))
+        let through = place.at.client();
+        place.until(client, "a connection through it", || client.connects_through(through))
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {

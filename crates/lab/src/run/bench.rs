@@ -128,6 +128,14 @@ impl<'a> Bench<'a> {
         self.stacks.get(stack).map(|stack| stack.inner_mtus().collect()).unwrap_or_default()
     }
 
+    /// Before a sample of a cell: how long its server takes by lot is drawn anew.
+    pub(super) fn draw_lots(&mut self, cell: &Cell) -> Result<()> {
+        self.serial += 1;
+        let service = self.service(&cell.stack)?;
+        let says = service.draw_lots(&self.site(&cell.stack, Role::Server)?, self.serial)?;
+        says.map_or(Ok(()), |says| self.testbed.server.renew(&cell.stack, says))
+    }
+
     /// Before transfers of a cell: its layers are up.
     pub(super) fn wake(&mut self, cell: &Cell) -> Result<()> {
         self.stacks.get_mut(&cell.stack).map_or(Ok(()), |stack| stack.wake(&self.testbed))

@@ -63,6 +63,7 @@ impl Bench<'_> {
             return self.measure_set_up(cell, block);
         }
         let prepared = (0..cell.batch()).map(|_| self.prepare(cell)).collect::<Result<Vec<_>>>()?;
+        self.draw_lots(cell)?;
         self.wake(cell)?;
         let (before, watch) = (self.testbed.read_cpu()?, self.testbed.watch()?);
         let mut seen = Vec::with_capacity(prepared.len());

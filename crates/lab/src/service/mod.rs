@@ -138,6 +138,16 @@ pub trait Service: Sync {
         &[]
     }
 
+    /// Where its server derives from its configuration how long it takes, which is then
+    /// the same for all it ever answers: gives it another, the `nth`, that means the same.
+    /// Returns a word of the line that it prints when SIGHUP has had it read that.
+    ///
+    /// # Errors
+    /// The configuration cannot be written.
+    fn draw_lots(&self, _site: &Site<'_>, _nth: u32) -> Result<Option<&'static str>> {
+        Ok(None)
+    }
+
     /// What was pinned, for the record: TLS version, cipher, key type.
     fn facts(&self) -> Vec<(&'static str, &'static str)>;
 

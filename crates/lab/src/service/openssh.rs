@@ -11,6 +11,7 @@ use crate::parts::{self, Program};
 
 /// Pinned on both sides: the cipher that hardware is best at.
 pub(super) const CIPHER: &str = "aes128-gcm@openssh.com";
+const CONFIGURATION: &str = "sshd_config";
 const KEY_EXCHANGE: &str = "curve25519-sha256";
 
 /// The largest window that OpenSSH opens for a channel (channels.h,
@@ -18,12 +19,29 @@ const KEY_EXCHANGE: &str = "curve25519-sha256";
 pub(super) const CHANNEL_WINDOW: u64 = 64 * 32 * 1024;
 
 pub(super) fn server(site: &Site<'_>) -> Result<ServerSpec> {
-    let keys = {
-        let public = site.host.read(&site.credential_path("user_key.pub"))?;
-        site.write("authorized_keys", &public)?
-    };
-    let configuration = format!(
-        "Port {port}
+    let public = site.host.read(&site.credential_path("user_key.pub"))?;
+    site.write("authorized_keys", &public)?;
+    let configuration = site.write(CONFIGURATION, &configuration(site, 0))?;
+    let program = site.program(parts::SSHD)?;
+    let mut private_files = vec![
+        (site.credential_path("passwd"), "/etc/passwd"),
+        (site.credential_path("shadow"), "/etc/shadow"),
+        (site.credential_path("group"), "/etc/group"),
+    ];
+    private_files.extend(names(site)?);
+    Ok(ServerSpec {
+        argv: [&program, "-D", "-e", "-f", &configuration].map(String::from).to_vec(),
+        private_files,
+        run_folders: &["/run/sshd"],
+        ready: None,
+    })
+}
+
+/// The server's configuration, the `nth` that means the same.
+fn configuration(site: &Site<'_>, nth: u32) -> String {
+    format!(
+        "# {nth}
+Port {port}
 ListenAddress {address}
 HostKey {host_key}
 AuthorizedKeysFile {keys}
@@ -46,21 +64,8 @@ Subsystem sftp internal-sftp
         port = site.server.port(),
         address = site.server.ip(),
         host_key = site.credential("host_key"),
-    );
-    let configuration = site.write("sshd_config", &configuration)?;
-    let program = site.program(parts::SSHD)?;
-    let mut private_files = vec![
-        (site.credential_path("passwd"), "/etc/passwd"),
-        (site.credential_path("shadow"), "/etc/shadow"),
-        (site.credential_path("group"), "/etc/group"),
-    ];
-    private_files.extend(names(site)?);
-    Ok(ServerSpec {
-        argv: [&program, "-D", "-e", "-f", &configuration].map(String::from).to_vec(),
-        private_files,
-        run_folders: &["/run/sshd"],
-        ready: None,
-    })
+        keys = site.path("authorized_keys").display(),
+    )
 }
 
 /// The files that say how names are found: nowhere, so that it takes no time; or by
@@ -137,6 +142,15 @@ pub(super) fn login_ns(log: &[(u64, String)]) -> Option<u64> {
 /// `SSH_MSG_USERAUTH_SUCCESS` has one (RFC 4252 §5.1).
 pub(super) const LOGIN: Login = Login { opened: 4 + 32 + 16, granted: 4 + 16 + 16 };
 
+/// A server answers the first, always refused attempt to log in no sooner than after
+/// 5 to 9.3 ms, doubled until it is longer than the attempt took (auth2.c,
+/// `ensure_minimum_time_since`). Which, it derives from its keys and from the text of its
+/// configuration (sshd.c, `accumulate_host_timing_secret`), comments and all.
+pub(super) fn draw_lots(site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
+    site.write(CONFIGURATION, &configuration(site, nth))?;
+    Ok(Some("Server listening"))
+}
+
 pub(super) fn facts() -> Vec<(&'static str, &'static str)> {
     vec![
         ("encryption", "SSH 2"),
@@ -146,4 +160,38 @@ pub(super) fn facts() -> Vec<(&'static str, &'static str)> {
         ("compression", "off"),
         ("verification", "each packet by SSH, none of the whole file"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::command::Executor;
+    use crate::host::{Host, Role};
+    use crate::parts::Parts;
+
+    #[test]
+    fn each_draw_is_another_text_that_means_the_same() {
+        let executor = Arc::new(Executor::dry(Parts::from_environment()));
+        let address = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let (root, headroom) = ("/tmp/root".into(), "/bin/headroom".into());
+        let host = Host::new(Role::Server, address, root, headroom, String::new(), executor, None);
+        let site = Site {
+            host: &host,
+            peer: &host,
+            dir: "/tmp/root/services/ssh".into(),
+            files: "/tmp/root/files".into(),
+            server: (address, 22).into(),
+            resolver: None,
+            passive_ports: None,
+        };
+        let [one, other] = [1, 2].map(|nth| configuration(&site, nth));
+        assert_ne!(one, other);
+        let said = |text: &str| -> Vec<String> {
+            text.lines().filter(|line| !line.starts_with('#')).map(String::from).collect()
+        };
+        assert_eq!(said(&one), said(&other));
+    }
 }

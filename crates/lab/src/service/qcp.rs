@@ -78,6 +78,10 @@ impl Service for Qcp {
         Ok(Invocation::new(argv))
     }
 
+    fn draw_lots(&self, site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
+        openssh::draw_lots(site, nth)
+    }
+
     fn facts(&self) -> Vec<(&'static str, &'static str)> {
         vec![
             ("encryption", "TLS 1.3 in QUIC"),

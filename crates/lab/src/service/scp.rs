@@ -79,6 +79,10 @@ impl Service for Scp {
         Some(openssh::LOGIN)
     }
 
+    fn draw_lots(&self, site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
+        openssh::draw_lots(site, nth)
+    }
+
     fn facts(&self) -> Vec<(&'static str, &'static str)> {
         let mut facts = openssh::facts();
         facts.push(("protocol", "SFTP (OpenSSH 9 and later)"));

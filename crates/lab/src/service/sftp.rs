@@ -98,6 +98,10 @@ impl Service for Sftp {
         ]
     }
 
+    fn draw_lots(&self, site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
+        openssh::draw_lots(site, nth)
+    }
+
     fn facts(&self) -> Vec<(&'static str, &'static str)> {
         openssh::facts()
     }

@@ -74,6 +74,10 @@ impl Service for Ssh {
         &["pwd", "id", "ls -l /etc/hosts", "uname -a", "cat /etc/hosts", "date", "df /", "true"]
     }
 
+    fn draw_lots(&self, site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {
+        openssh::draw_lots(site, nth)
+    }
+
     fn facts(&self) -> Vec<(&'static str, &'static str)> {
         openssh::facts()
     }

@@ -276,6 +276,24 @@ mod tests {
     }
 
     #[test]
+    fn a_piece_of_a_handshake_is_no_set_up() {
+        let lines: [(u64, u32, bool, &[u8]); 7] = [
+            (0, 0, true, SYN),
+            (1, 0, false, SYN),
+            (1, 0, true, b""),
+            (2, 0, true, HELLO),
+            (4, 0, false, SERVER_HELLO),
+            (7, 0, true, FINISHED),
+            (8, 0, false, RECORD),
+        ];
+        for seen in 0..=lines.len() {
+            let set_up = SetUp::of_tls(&trace(&[443], &lines[..seen]));
+            let expected = (seen > 5).then_some((3, 1));
+            assert_eq!(set_up.map(|s| (s.packets, s.round_trips)), expected, "{seen} packets");
+        }
+    }
+
+    #[test]
     fn plain_http_is_two_round_trips() {
         let body = [7; 1200];
         let trace = trace(

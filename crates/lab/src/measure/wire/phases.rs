@@ -89,6 +89,8 @@ pub(super) struct State {
     /// Connect, Handshake, or Login for everything else.
     pub(super) phase: Phase,
     pub(super) opens_handshake: bool,
+    /// Nothing of the handshake is missing after it.
+    pub(super) ends_handshake: bool,
     pub(super) retries_hello: bool,
 }
 
@@ -109,8 +111,12 @@ pub(super) fn follow(packets: &[Packet]) -> Vec<State> {
         .iter()
         .map(|packet| {
             let at = connections.entry(packet.connection).or_insert(At::Connecting);
-            let mut state =
-                State { phase: Phase::Login, opens_handshake: false, retries_hello: false };
+            let mut state = State {
+                phase: Phase::Login,
+                opens_handshake: false,
+                ends_handshake: false,
+                retries_hello: false,
+            };
             match *at {
                 At::Connecting => {
                     state.phase = Phase::Connect;
@@ -133,12 +139,14 @@ pub(super) fn follow(packets: &[Packet]) -> Vec<State> {
                 }
                 (At::Handshake, Head::TlsData | Head::SshNewKeys) if packet.from_client => {
                     *at = At::Secured;
+                    state.ends_handshake = true;
                 }
                 (At::Handshake, Head::TlsHandshake(false)) if packet.from_client => {
                     *at = At::Finishing;
                 }
                 (At::Finishing, _) if !packet.from_client && packet.payload_len > 0 => {
                     *at = At::Secured;
+                    state.ends_handshake = true;
                 }
                 _ => {}
             }

@@ -39,7 +39,8 @@ impl SetUp {
         Self::of_connection(&trace.packets, &follow(&trace.packets), |connection| connection == 0)
     }
 
-    /// The handshake of the first of these connections that makes one.
+    /// The handshake of the first of these connections that makes one; none where its
+    /// end was not seen.
     pub(super) fn of_connection(
         packets: &[Packet],
         states: &[State],
@@ -51,11 +52,13 @@ impl SetUp {
             .filter(|(p, state)| wanted(p.connection) && state.phase == Phase::Handshake)
             .peekable();
         let connection = handshakes.peek().map(|(p, _)| p.connection)?;
-        let handshake: Vec<_> = handshakes
-            .filter(|(p, _)| p.connection == connection)
-            .map(|(p, _)| (p.time_ns, p.wire_len, p.from_client))
-            .collect();
-        Self::of(&handshake)
+        let handshake: Vec<_> = handshakes.filter(|(p, _)| p.connection == connection).collect();
+        if !handshake.last()?.1.ends_handshake {
+            return None;
+        }
+        let seen: Vec<_> =
+            handshake.iter().map(|(p, _)| (p.time_ns, p.wire_len, p.from_client)).collect();
+        Self::of(&seen)
     }
 
     fn of(packets: &[(u64, u32, bool)]) -> Option<Self> {
