@@ -137,7 +137,11 @@ impl Layer for StrongSwan {
     }
 
     fn tear_down(&self, place: &Place<'_>) -> Result<()> {
-        swanctl(place, place.client, &["--terminate", "--ike", "lab"]).map(drop)
+        // The answer is not waited for: the other side has forgotten all by then
+        // and sends none again. Where DELETE itself is lost, INITIAL_CONTACT ends what it
+        // has (RFC 7296 §2.4).
+        let words = ["--terminate", "--ike", "lab", "--force"];
+        swanctl(place, place.client, &words).map(drop)
     }
 
     fn establish(&self, place: &Place<'_>) -> Result<()> {
