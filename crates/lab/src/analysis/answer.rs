@@ -36,6 +36,10 @@ fn cost(stack: &Portable, all: &[Portable]) -> Option<String> {
             "{name} adds {trips} round {} to every file",
             if trips == 1 { "trip" } else { "trips" }
         ),
+        // a layer around it takes none away: that is a question counted more or less
+        _ if stack.stack.starts_with(&format!("{}/", base.stack)) => {
+            format!("{name} needs no more round trips than {plain}")
+        }
         _ => format!("{name} needs {} fewer round trips than {plain}", -trips),
     };
     let bytes = stack
@@ -163,6 +167,29 @@ mod tests {
             ["For downloads FTPS is cheaper than SFTP below 3.1 MB [2.2, 4]."]
         );
         assert!(crossings(&all, "100mbit").is_empty());
+    }
+
+    #[test]
+    fn a_layer_is_not_said_to_take_round_trips_away() {
+        let row = |stack: &str, baseline: Option<&str>, round_trips: u32| -> Portable {
+            serde_json::from_value(serde_json::json!({
+                "stack": stack, "baseline": baseline, "round_trips": round_trips,
+                "extra_bytes_per_mb": null, "cpu_seconds_per_gb": null, "fixed_s": null,
+                "seconds_per_gb": null, "fill_bps": null
+            }))
+            .expect("a row")
+        };
+        let all = [row("sftp", None, 17), row("ftp", None, 20)];
+        let told = |stack, baseline, trips| {
+            cost(&row(stack, Some(baseline), trips), &all).expect("a sentence")
+        };
+        let layered = told("sftp/strongswan", "sftp", 16);
+        assert!(
+            layered.starts_with("SFTP/STRONGSWAN needs no more round trips than SFTP;"),
+            "{layered}"
+        );
+        let another = told("sftp", "ftp", 17);
+        assert!(another.starts_with("SFTP needs 3 fewer round trips than FTP;"), "{another}");
     }
 
     #[test]
