@@ -295,11 +295,14 @@ fn rebuild(dir: &Path) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let is_run = dir.join(run::JOURNAL).exists() || dir.join("results.json").exists();
-    if !is_run && report::study::has_studies(dir) {
-        let count = report::study::write_index(dir)?;
-        let index = std::path::absolute(dir.join("index.html"))?;
-        println!("{count} studies: {}", index.display());
-        return Ok(ExitCode::SUCCESS);
+    if !is_run {
+        rebuild_studies(dir);
+        if report::study::has_studies(dir) {
+            let count = report::study::write_index(dir)?;
+            let index = std::path::absolute(dir.join("index.html"))?;
+            println!("{count} studies: {}", index.display());
+            return Ok(ExitCode::SUCCESS);
+        }
     }
     let results = match run::unfinished(dir)? {
         Some(results) => results,
@@ -313,6 +316,21 @@ fn rebuild(dir: &Path) -> anyhow::Result<ExitCode> {
     print!("{}", report::terminal::answer(&results, width()));
     println!("\nReport: {}", std::path::absolute(dir.join("report.html"))?.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the reports of all studies in the folders of `dir` again; one that cannot be is
+/// told of, and no reason to miss the others.
+fn rebuild_studies(dir: &Path) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let home = entry.path();
+        let kept = study::kept(&home);
+        let rebuilt = kept.and_then(|kept| {
+            kept.map(|(study, scale)| study::rebuild(&study, scale, &home)).transpose()
+        });
+        if let Err(error) = rebuilt {
+            eprintln!("headroom: {}: {error}", home.display());
+        }
+    }
 }
 
 fn compare(arguments: &Compare) -> anyhow::Result<ExitCode> {

@@ -3,7 +3,8 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use common::{Ground, array, text};
 use headroom_testing::privileged;
@@ -13,15 +14,11 @@ fn every_study_runs_from_end_to_end() {
     if !privileged() {
         return;
     }
-    let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans/studies");
-    let entries = std::fs::read_dir(&plans).expect("the studies");
-    let mut studies: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    studies.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
-    studies.sort();
+    let studies = studies();
     assert_eq!(studies.len(), 5, "{studies:?}");
     let ground = Ground::new("studies");
     for study in studies {
-        let name = study.file_stem().expect("a name").to_string_lossy().into_owned();
+        let name = name(&study);
         let mut command = ground.headroom("lab run --scale cut --json");
         command.arg(&study).arg("--out").arg(ground.path(&format!("all/{name}")));
         let ended = ground.end_of(command);
@@ -39,4 +36,50 @@ fn every_study_runs_from_end_to_end() {
             .collect();
         assert!(!filled.is_empty(), "{name}: no section has a figure of ours");
     }
+    what_is_published_has_all_figures(&ground);
+}
+
+/// From the archive of samples that is published the same figures come again.
+fn what_is_published_has_all_figures(ground: &Ground) {
+    report(ground, "all");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/publish-studies");
+    run(Command::new(script).arg(ground.path("all")).arg(ground.path("published")));
+    std::fs::create_dir(ground.path("again")).expect("a folder");
+    let archive = ground.path("published/samples.tar.xz");
+    run(Command::new("tar").arg("-xJf").arg(archive).arg("-C").arg(ground.path("again")));
+    report(ground, "again");
+    for name in studies().iter().map(|study| name(study)) {
+        let figures = |folder: &str| {
+            let file = ground.path(&format!("{folder}/{name}/study.csv"));
+            std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
+        };
+        assert_eq!(figures("again"), figures("all"), "{name}");
+        assert_eq!(figures("published"), figures("all"), "{name}");
+    }
+}
+
+fn report(ground: &Ground, folder: &str) {
+    let mut command = ground.headroom("lab report");
+    command.arg(ground.path(folder));
+    let ended = ground.end_of(command);
+    assert_eq!(ended.code, Some(0), "{ended}");
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}: {said}", output.status);
+}
+
+fn studies() -> Vec<PathBuf> {
+    let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans/studies");
+    let entries = std::fs::read_dir(&plans).expect("the studies");
+    let mut studies: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    studies.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    studies.sort();
+    studies
+}
+
+fn name(study: &Path) -> String {
+    study.file_stem().expect("a name").to_string_lossy().into_owned()
 }

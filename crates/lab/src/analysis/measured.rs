@@ -60,8 +60,25 @@ impl Estimate {
             ("s", v) if v < 1.0 => (1e3, "ms"),
             _ => (1.0, unit),
         };
-        let text = self.shown(|value| three(times * value));
+        let text = self.map(|value| times * value).rounded();
         if unit.is_empty() { text } else { format!("{text} {unit}") }
+    }
+
+    /// `12.3 [11.0, 13.6]`: three significant digits of the largest number, and no more
+    /// decimals than two significant digits of the interval's half have.
+    pub fn rounded(&self) -> String {
+        let Some([lo, hi]) = self.ci95 else { return three(self.value) };
+        let decimals_of = |digits: i32, value: f64| digits - 1 - value.log10().floor() as i32;
+        let half = (hi - lo) / 2.0;
+        let largest = self.value.abs().max(lo.abs()).max(hi.abs());
+        if !(half > 0.0 && half.is_finite() && largest.is_finite()) {
+            return self.shown(three);
+        }
+        let decimals = decimals_of(2, half).min(decimals_of(3, largest)).clamp(0, 6) as usize;
+        let half_unit = 0.5 * 0.1_f64.powi(decimals as i32);
+        // no minus before what is rounded to 0
+        let without_sign = |value: f64| if value.abs() < half_unit { 0.0 } else { value };
+        self.shown(|value| format!("{:.decimals$}", without_sign(value)))
     }
 }
 
@@ -163,13 +180,29 @@ mod tests {
     #[test]
     fn seconds_are_told_in_the_unit_that_people_would_use() {
         for (value, ci95, unit, told) in [
-            (0.00128, Some([0.00115, 0.0014]), "s", "1.28 [1.15, 1.4] ms"),
+            (0.00128, Some([0.00115, 0.0014]), "s", "1.28 [1.15, 1.40] ms"),
             (2e-5, None, "s", "20 µs"),
             (96.2, None, "s", "96.2 s"),
             (-0.5, None, "%", "-0.5 %"),
             (0.02, None, "", "0.02"),
         ] {
             assert_eq!(Estimate { value, ci95 }.told(unit), told);
+        }
+    }
+
+    #[test]
+    fn a_figure_has_no_more_decimals_than_its_interval_allows() {
+        for (value, ci95, shown) in [
+            (0.0348, [-2.81, 2.97], "0.0 [-2.8, 3.0]"),
+            (-0.0236, [-3.31, 3.38], "0.0 [-3.3, 3.4]"),
+            (296.4, [160.2, 503.3], "296 [160, 503]"),
+            (4.38, [0.588, 8.32], "4.4 [0.6, 8.3]"),
+            (0.474, [0.467, 0.481], "0.474 [0.467, 0.481]"),
+            (819.2, [819.19, 819.21], "819 [819, 819]"),
+            (2320.4, [1971.3, 2670.1], "2320 [1971, 2670]"),
+            (1.0, [1.0, 1.0], "1 [1, 1]"),
+        ] {
+            assert_eq!(Estimate { value, ci95: Some(ci95) }.rounded(), shown);
         }
     }
 }

@@ -47,7 +47,7 @@ struct SectionFile {
     title: String,
     paper: Option<String>,
     note: Option<String>,
-    because: Option<String>,
+    because: Option<Spanned<String>>,
     /// A table that the paper printed, whose rows are the section's.
     published: Option<Spanned<String>>,
     /// Only its rows with these values.
@@ -108,6 +108,7 @@ impl StudyFile {
             return Err(At { span, message: "the study has no [[part]]".to_owned() });
         }
         let (mut sections, mut source) = (Vec::<Section>::new(), Source::default());
+        let mut figured = vec![self.answer.clone()];
         for file in self.section {
             let span = file.span();
             let told = |message: String| At { span: span.clone(), message };
@@ -118,6 +119,7 @@ impl StudyFile {
                     source.tables.push((table.get_ref().clone(), text));
                 }
             }
+            figured.extend(file.because.clone());
             let section = file.into_section(&parts, &source.tables, &told)?;
             section.check(&parts).map_err(&told)?;
             if sections.iter().any(|other| other.id == section.id) {
@@ -129,8 +131,9 @@ impl StudyFile {
             let found = find(&sections, reference).map(|_| String::new());
             found.ok_or_else(|| format!("there is no `{reference}`: write section/column/row"))
         };
-        template::fill_with(self.answer.get_ref(), known)
-            .map_err(|message| at(&self.answer, message))?;
+        for text in &figured {
+            template::fill_with(text.get_ref(), known).map_err(|message| at(text, message))?;
+        }
         Ok(Study {
             name: name.to_owned(),
             question: self.question,
@@ -174,7 +177,7 @@ impl SectionFile {
             title: self.title,
             paper: self.paper,
             note: self.note,
-            because: self.because,
+            because: self.because.map(Spanned::into_inner),
             chart: self.chart,
         })
     }
@@ -325,6 +328,11 @@ form = "overhead-pct"
             ("size = \"{size_kib}KiB\"", "size = \"7KiB\"", "has no `download` of 7 KiB of `ftps`"),
             ("\"transfer\"", "\"time\"", "there is no measure `time`"),
             ("times/ftps", "times/sftp", "5: there is no `times/sftp/1 KiB`"),
+            (
+                "row =",
+                "because = \"{times/sftp/1 KiB}\"\nrow =",
+                "20: there is no `times/sftp/1 KiB`",
+            ),
             ("[\"ftp\", \"ftps\"]", "[\"ftp\", \"gopher\"]", "8: there is no stack `gopher`"),
             ("largest", "largst", "unknown field `largst`"),
         ] {

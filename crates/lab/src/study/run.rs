@@ -81,12 +81,7 @@ fn one(
                 differences.join("; ")
             )));
         }
-        // samples alone are what is published
-        return if home.join("report.html").exists() {
-            Ok(())
-        } else {
-            report::write(home, &there)
-        };
+        return Ok(());
     }
     let outcome = if home.join(JOURNAL).exists() {
         let how = Resumption { plan: Some(part), changed_too };
@@ -106,6 +101,10 @@ fn write(study: &Study, scale: Scale, folder: &Path) -> Result<StudyResults> {
     for part in &study.parts {
         let home = folder.join(FOLDER_OF_PARTS).join(&part.name);
         if let Some(results) = read_part(&home)? {
+            // samples alone are what is published
+            if !home.join("report.html").exists() {
+                report::write(&home, &results)?;
+            }
             parts.insert(part.name.clone(), results);
         }
     }
@@ -116,15 +115,14 @@ fn write(study: &Study, scale: Scale, folder: &Path) -> Result<StudyResults> {
             study.name
         )));
     }
-    let sections: Vec<_> =
-        study.sections.iter().map(|section| table::section(section, &parts)).collect();
+    let sections = table::sections(study, &parts);
     let results = StudyResults {
         schema: SCHEMA,
         name: study.name.clone(),
         question: study.question.clone(),
         paper: study.paper.clone(),
         says: study.says.clone(),
-        answer: table::answer(study, &sections),
+        answer: table::figured(&study.answer, study, &sections),
         differs: study.differs.clone(),
         scale: scale.name().to_owned(),
         parts: study

@@ -19,7 +19,7 @@ pub struct Section {
     pub paper: Option<String>,
     /// What its figures say when checked.
     pub note: Option<String>,
-    /// Why ours differ.
+    /// Why ours differ, with places for figures of any section, as in the answer.
     pub because: Option<String>,
     /// Label and variables of each row.
     pub(super) rows: Vec<(String, Row)>,

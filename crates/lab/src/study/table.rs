@@ -12,7 +12,19 @@ use crate::results::Results;
 /// The results of the parts that were run, by name.
 pub(super) type Parts = BTreeMap<String, Results>;
 
-pub(super) fn section(section: &Section, parts: &Parts) -> SectionResults {
+/// The sections of a study, each with the figures of any in its reasons.
+pub(super) fn sections(study: &Study, parts: &Parts) -> Vec<SectionResults> {
+    let mut all: Vec<_> = study.sections.iter().map(|one| section(one, parts)).collect();
+    let filled = |because: &String| figured(because, study, &all);
+    let reasons: Vec<Option<String>> =
+        study.sections.iter().map(|section| section.because.as_ref().map(filled)).collect();
+    for (section, because) in all.iter_mut().zip(reasons) {
+        section.because = because;
+    }
+    all
+}
+
+fn section(section: &Section, parts: &Parts) -> SectionResults {
     let columns: Vec<ColumnResults> = section
         .columns
         .iter()
@@ -38,7 +50,7 @@ pub(super) fn section(section: &Section, parts: &Parts) -> SectionResults {
         title: section.title.clone(),
         paper: section.paper.clone(),
         note: section.note.clone(),
-        because: section.because.clone(),
+        because: None, // until all sections have figures
         compared: verdict::sentence(&columns, &rows),
         chart: section.chart.as_ref().map(ChartResults::from),
         columns,
@@ -56,8 +68,8 @@ fn value(column: &Column, row: &Row, parts: &Parts) -> Value {
     Value { published: printed.and_then(|text| text.parse().ok()), measured: measured() }
 }
 
-/// The study's answer with our figures in it.
-pub(super) fn answer(study: &Study, sections: &[SectionResults]) -> String {
+/// A text of the study with our figures in it.
+pub(super) fn figured(text: &str, study: &Study, sections: &[SectionResults]) -> String {
     let shown = |reference: &str| {
         let (section, column, row) = file::find(&study.sections, reference)
             .ok_or_else(|| format!("there is no {reference}"))?;
@@ -66,5 +78,5 @@ pub(super) fn answer(study: &Study, sections: &[SectionResults]) -> String {
         let value = section.rows[row].values[column].measured;
         Ok(value.map_or_else(|| "(not measured)".to_owned(), |value| value.told(unit)))
     };
-    template::fill_with(&study.answer, shown).unwrap_or_else(|why| why)
+    template::fill_with(text, shown).unwrap_or_else(|why| why)
 }

@@ -56,14 +56,23 @@ fn quantities(all: &[Both<'_>]) -> Option<String> {
     let farthest = usable
         .iter()
         .max_by(|a, b| (ratio(a) / middle).ln().abs().total_cmp(&(ratio(b) / middle).ln().abs()))?;
-    let sentence = match ratios.len() {
-        1 => format!("Ours is {} of the printed figure.", times(middle)),
-        n => format!(
-            "Of {n} figures ours are {} to {} of the printed ones, in the middle {}.",
-            times(lo),
-            times(hi),
-            times(middle)
-        ),
+    let sentence = match (ratios.len(), left_out(all)) {
+        (1, None) => {
+            format!("Ours is {} of the printed figure: {}.", times(middle), farthest.told())
+        }
+        (1, Some(others)) => format!("{others}; the last is {} of the printed one.", times(middle)),
+        (n, others) => {
+            let which = match others {
+                None => format!("Of {n} figures ours are"),
+                Some(others) => format!("{others}; of the other {n} ours are"),
+            };
+            format!(
+                "{which} {} to {} of the printed ones, in the middle {}.",
+                times(lo),
+                times(hi),
+                times(middle)
+            )
+        }
     };
     let spread = hi / lo > 1.05 && ratios.len() > 2;
     let mut sentence = sentence + &order(all).unwrap_or_default();
@@ -73,29 +82,62 @@ fn quantities(all: &[Both<'_>]) -> Option<String> {
     Some(sentence)
 }
 
+/// `Of 8 figures 2 have the other sign`: those that no ratio is of.
+fn left_out(all: &[Both<'_>]) -> Option<String> {
+    let product = |both: &&Both<'_>| both.ours.value * both.printed;
+    let opposite = all.iter().filter(|both| product(both) < 0.0).count();
+    let nothing = all.iter().filter(|both| product(both) == 0.0).count();
+    let told: Vec<String> = [(opposite, "have the other sign"), (nothing, "are 0 on one side")]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!told.is_empty()).then(|| format!("Of {} figures {}", all.len(), told.join(", ")))
+}
+
 fn times(ratio: f64) -> String {
     format!("{} ×", three(ratio))
 }
 
-/// Whether ours order rows and columns of one unit as the paper does.
+/// Whether ours order rows and columns of one unit as the paper does, as far as our
+/// intervals tell them apart.
 fn order(all: &[Both<'_>]) -> Option<String> {
-    let mut pairs = (0, 0);
+    let (mut alike, mut against, mut unsure) = (0, 0, 0);
     for (index, a) in all.iter().enumerate() {
         for b in &all[index + 1..] {
-            let alike = a.column.id == b.column.id || a.row.label == b.row.label;
-            if !alike || a.column.unit != b.column.unit || a.printed == b.printed {
+            let neighbours = a.column.id == b.column.id || a.row.label == b.row.label;
+            if !neighbours || a.column.unit != b.column.unit || a.printed == b.printed {
                 continue;
             }
-            pairs.1 += 1;
-            pairs.0 += u32::from((a.printed < b.printed) == (a.ours.value < b.ours.value));
+            let ours = a.ours.value < b.ours.value;
+            match (apart(a.ours, b.ours), ours == (a.printed < b.printed)) {
+                (false, _) => unsure += 1,
+                (true, true) => alike += 1,
+                (true, false) => against += 1,
+            }
         }
     }
-    let (same, pairs) = pairs;
-    match pairs {
-        0..3 => None,
-        _ if same == pairs => Some(" They are ordered alike.".to_owned()),
-        _ => Some(format!(" Of {pairs} pairs in a row or column {same} are ordered alike.")),
+    let pairs = alike + against + unsure;
+    if pairs < 3 {
+        return None;
     }
+    if alike == pairs {
+        return Some(" They are ordered alike.".to_owned());
+    }
+    let mut text = format!(" Of {pairs} pairs in a row or column {alike} are ordered alike");
+    if against > 0 {
+        text += &format!(", {against} the other way");
+    }
+    if unsure > 0 {
+        text += &format!(", {unsure} cannot be told apart here");
+    }
+    Some(text + ".")
+}
+
+/// Whether two figures differ by more than their intervals.
+fn apart(a: Estimate, b: Estimate) -> bool {
+    let [a, b] = [a, b].map(|one| one.ci95.unwrap_or([one.value; 2]));
+    a[1] < b[0] || b[1] < a[0]
 }
 
 fn overheads(all: &[Both<'_>]) -> Option<String> {
@@ -159,8 +201,25 @@ mod tests {
             said.as_deref(),
             Some(
                 "Of 3 figures ours are 0.2 × to 0.5 × of the printed ones, in the middle 0.5 ×. Of 3 pairs in a row \
-                 or column 2 are ordered alike. Farthest from that: r2, A: 600 [500, 700] ms, the paper 3 s."
+                 or column 1 are ordered alike, 1 the other way, 1 cannot be told apart here. Farthest from that: r2, \
+                 A: 600 [500, 700] ms, the paper 3 s."
             )
+        );
+    }
+
+    #[test]
+    fn what_no_ratio_is_of_is_counted() {
+        let said = |printed: &[(f64, f64, f64)]| sentence(&[column(false)], &rows(printed));
+        assert_eq!(
+            said(&[(1.0, -2.0, 0.1), (2.0, 4.0, 0.1), (3.0, 0.0, 0.1)]).as_deref(),
+            Some(
+                "Of 3 figures 1 have the other sign, 1 are 0 on one side; the last is 2 × of the printed one. Of 3 \
+                 pairs in a row or column 2 are ordered alike, 1 the other way."
+            )
+        );
+        assert_eq!(
+            said(&[(2.0, 1.0, 0.1)]).as_deref(),
+            Some("Ours is 0.5 × of the printed figure: r0, A: 1.00 [0.90, 1.10] s, the paper 2 s.")
         );
     }
 
@@ -174,7 +233,7 @@ mod tests {
             said.as_deref(),
             Some(
                 "Of 3 overheads 1 have the sign that the paper gives, 1 the other, 1 cannot be told from 0; 3 are \
-                 smaller here. Farthest apart: r1, A: -2 [-3, -1] %, the paper 4 %."
+                 smaller here. Farthest apart: r1, A: -2.0 [-3.0, -1.0] %, the paper 4 %."
             )
         );
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{NOT_MEASURED, chart, measured, published};
+use super::{NOT_MEASURED, chart, machines, measured, period, published};
 use crate::report::markdown::Table;
 use crate::study::results::{SectionResults, StudyResults};
 
@@ -28,11 +28,11 @@ pub(super) fn summary(study: &StudyResults) -> String {
     for difference in &study.differs {
         let _ = writeln!(text, "- {difference}");
     }
-    if let (Some(first), Some(last)) = (study.parts.first(), study.parts.last()) {
+    if let Some((from, to)) = period(study) {
         let _ = writeln!(
             text,
-            "\nMeasured on {}, {} cores, Linux {}, from {} to {}; brackets are 95 % intervals.",
-            first.cpu, first.cores, first.kernel, first.started, last.finished
+            "\nMeasured from {from} to {to} on {}. Brackets are 95 % intervals.",
+            machines(study)
         );
     }
     text

@@ -11,7 +11,6 @@ use std::path::Path;
 use super::terminal::wrapped;
 use crate::error::{Doing, Error, Result};
 use crate::study::results::{SCHEMA, StudyResults, Value};
-use crate::units;
 
 pub use index::write as write_index;
 
@@ -110,12 +109,74 @@ fn csv(study: &StudyResults) -> String {
     text
 }
 
+/// The machines that measured it; where there are several, with the parts of each.
+fn machines(study: &StudyResults) -> String {
+    let mut machines: Vec<(String, Vec<&str>)> = Vec::new();
+    for part in &study.parts {
+        let machine = format!("{}, {} cores, Linux {}", part.cpu, part.cores, part.kernel);
+        match machines.iter_mut().find(|(same, _)| *same == machine) {
+            Some((_, parts)) => parts.push(&part.name),
+            None => machines.push((machine, vec![&part.name])),
+        }
+    }
+    match machines.as_slice() {
+        [(machine, _)] => machine.clone(),
+        several => {
+            let told: Vec<String> = several
+                .iter()
+                .map(|(machine, parts)| format!("{machine} ({})", parts.join(", ")))
+                .collect();
+            format!("{}: figures of one say nothing of another's", told.join("; "))
+        }
+    }
+}
+
+/// When the first part began and the last ended.
+fn period(study: &StudyResults) -> Option<(&str, &str)> {
+    let from = study.parts.iter().map(|part| part.started.as_str()).min()?;
+    let to = study.parts.iter().map(|part| part.finished.as_str()).max()?;
+    Some((from, to))
+}
+
 /// Ours as it stands in a table.
 fn measured(value: &Value) -> String {
-    value.measured.map_or_else(|| "–".to_owned(), |measured| measured.shown(units::three))
+    value.measured.map_or_else(|| "–".to_owned(), |measured| measured.rounded())
 }
 
 /// The paper's, as it printed it.
 fn published(value: &Value) -> String {
     value.published.map_or_else(|| "–".to_owned(), |published| published.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured_on(kernels: &[&str]) -> StudyResults {
+        let part = |(number, kernel): (usize, &&str)| {
+            serde_json::json!({
+                "name": format!("part-{number}"), "question": "", "folder": "", "link": "", "family": "",
+                "started": format!("2026-11-2{number}"), "finished": format!("2026-11-2{}", number + 1),
+                "cpu": "A CPU", "cores": 2, "kernel": kernel, "samples": 1, "failed": 0, "warnings": [],
+                "incomplete": null
+            })
+        };
+        let parts: Vec<_> = kernels.iter().enumerate().map(part).collect();
+        serde_json::from_value(serde_json::json!({
+            "schema": SCHEMA, "name": "", "question": "", "paper": "", "says": "", "answer": "", "differs": [],
+            "scale": "full", "parts": parts, "sections": []
+        }))
+        .expect("a study")
+    }
+
+    #[test]
+    fn parts_of_different_machines_are_told_apart() {
+        assert_eq!(machines(&measured_on(&["6.1", "6.1"])), "A CPU, 2 cores, Linux 6.1");
+        assert_eq!(
+            machines(&measured_on(&["6.1", "6.2", "6.1"])),
+            "A CPU, 2 cores, Linux 6.1 (part-0, part-2); A CPU, 2 cores, Linux 6.2 (part-1): figures of one say nothing \
+             of another's"
+        );
+        assert_eq!(period(&measured_on(&["6.1", "6.2"])), Some(("2026-11-20", "2026-11-22")));
+    }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{NOT_MEASURED, chart, measured, published};
+use super::{NOT_MEASURED, chart, machines, measured, published};
 use crate::report::html::escaped;
-use crate::study::results::{PartResults, SectionResults, StudyResults};
+use crate::study::results::{SectionResults, StudyResults};
 
 /// The style of all pages, and what those of studies have more.
 const STYLE: &str = concat!(include_str!("../page/report.css"), include_str!("study.css"));
@@ -177,16 +177,12 @@ fn setup(body: &mut String, study: &StudyResults) {
         );
     }
     *body += "</tbody></table></div>\n";
-    if let Some(PartResults { cpu, cores, kernel, .. }) = study.parts.first() {
-        let _ = writeln!(
-            body,
-            "<p class=\"notes\">{}, {cores} cores for both ends and what is between; Linux {}. Brackets are 95 % \
-             intervals; overheads are taken within blocks in which all stacks ran one after the other in random \
-             order.</p>",
-            escaped(cpu),
-            escaped(kernel)
-        );
-    }
+    let _ = writeln!(
+        body,
+        "<p class=\"notes\">{}. The cores are for both ends and what is between. Brackets are 95 % intervals; overheads \
+         are taken within blocks in which all stacks ran one after the other in random order.</p>",
+        escaped(&machines(study))
+    );
     let warned = study.parts.iter().filter(|part| !part.warnings.is_empty());
     for part in warned {
         let _ = write!(
