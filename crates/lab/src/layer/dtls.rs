@@ -102,7 +102,15 @@ impl Layer for Dtls {
 
     /// What was just measured went in DTLS.
     fn rest(&self, place: &Place<'_>) -> Result<()> {
-        if place.client.is_dry() { Ok(()) } else { channel(place).map(drop) }
+        if place.client.is_dry() {
+            return Ok(());
+        }
+        match channel(place)? {
+            Some(Err(line)) => {
+                Err(Error::Failed(format!("{}: {}", place.at.daemon(), in_tls(&line, place))))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {
@@ -146,27 +154,33 @@ fn make_certificate(place: &Place<'_>, host: &Host) -> Result<()> {
 }
 
 /// Starts openconnect and waits until data can pass, in DTLS and in whole packets. It tries
-/// which packets come back, and where one is lost it takes the path for narrower than it is.
+/// which packets come back, and where one is lost it takes the path for narrower than it is;
+/// a handshake that takes longer than 12 s it gives up, to go on in TLS.
 fn connect(place: &Place<'_>) -> Result<()> {
     const ATTEMPTS: u32 = 5;
-    let mut longest = 0;
+    let mut why = String::new();
     for _ in 0..ATTEMPTS {
         start_client(place)?;
         if place.client.is_dry() {
             return configure_server(place);
         }
-        longest = place.until_some(place.client, "a tunnel", || Ok(told(place)))?.longest;
-        if longest == place.at.inner.mtu {
-            return configure_server(place);
+        match place.until_some(place.client, "a DTLS connection", || channel(place))? {
+            Err(line) => why = in_tls(&line, place),
+            Ok(()) => {
+                let told = place.until_some(place.client, "a tunnel", || Ok(told(place)))?;
+                if told.longest == place.at.inner.mtu {
+                    return configure_server(place);
+                }
+                why = format!(
+                    "openconnect took {} octets for the longest packet that passes, where {} do. \
+                     Does the link lose too much to set DTLS up?",
+                    told.longest, place.at.inner.mtu
+                );
+            }
         }
         leave(place)?;
     }
-    Err(Error::Failed(format!(
-        "{}: openconnect was started {ATTEMPTS} times and at last took {longest} octets for the \
-         longest packet that passes, where {} do. Does the link lose too much to set DTLS up?",
-        place.at.daemon(),
-        place.at.inner.mtu
-    )))
+    Err(Error::Failed(format!("{}: {why} That was attempt {ATTEMPTS}.", place.at.daemon())))
 }
 
 fn start_client(place: &Place<'_>) -> Result<()> {
@@ -186,8 +200,7 @@ fn start_client(place: &Place<'_>) -> Result<()> {
     words.extend(["--certificate", &certificate, "--sslkey", &key]);
     words.extend(["--interface", &place.at.interface, "--script", &script]);
     words.extend(["--base-mtu", &mtu, &url]);
-    place.start(client, words.into_iter().map(String::from).collect())?;
-    place.until(client, "a DTLS connection", || Ok(channel(place)? == Channel::Up))
+    place.start(client, words.into_iter().map(String::from).collect())
 }
 
 fn configure_server(place: &Place<'_>) -> Result<()> {
@@ -227,51 +240,40 @@ fn told(place: &Place<'_>) -> Option<Told> {
     Some(Told { process: process.parse().ok()?, longest: longest.parse().ok()? })
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Channel {
-    /// Not there yet.
-    Pending,
-    Up,
-}
-
-/// How it stands with the channel.
-///
-/// # Errors
-/// openconnect sends data in TLS instead, or may have.
-fn channel(place: &Place<'_>) -> Result<Channel> {
+/// How it stands with the channel: up, or with what openconnect said the line that tells
+/// why its data goes in TLS, or may have; none while that is not decided.
+fn channel(place: &Place<'_>) -> Result<Option<std::result::Result<(), String>>> {
     let log = place.client.server(&place.at.daemon(), 0)?.log;
     let lines: Vec<&str> = log.iter().map(|(_, line)| line.as_str()).collect();
-    judge(&lines).map_err(|line| {
-        Error::Failed(format!(
-            "{}: openconnect does not send data in DTLS as it should, but may in TLS. It said: {line}. \
-             Are UDP packets to port {} dropped or refused?",
-            place.at.daemon(),
-            place.at.port(),
-        ))
-    })
+    Ok(judge(&lines).map(|judged| judged.map_err(str::to_owned)))
+}
+
+fn in_tls(line: &str, place: &Place<'_>) -> String {
+    format!(
+        "openconnect does not send data in DTLS as it should, but may in TLS. It said: {line} \
+         Are UDP packets to port {} dropped or refused?",
+        place.at.port(),
+    )
 }
 
 /// What openconnect's words mean; it speaks of DTLS again only when something is wrong
 /// with it.
-///
-/// # Errors
-/// The line that says so.
-fn judge<'a>(lines: &[&'a str]) -> std::result::Result<Channel, &'a str> {
+fn judge<'a>(lines: &[&'a str]) -> Option<std::result::Result<(), &'a str>> {
     let is_good = |line: &str| line.contains(ESTABLISHED) && line.contains(SUITE);
     let is_configured = |line: &str| line.starts_with(CONFIGURED);
     let wrong = |line: &str| line.contains("DTLS") && !is_good(line) && !is_configured(line);
     let again = lines.iter().filter(|line| is_good(line)).nth(1);
     if let Some(line) = lines.iter().find(|line| wrong(line)).or(again) {
-        return Err(line);
+        return Some(Err(line));
     }
     let has = |what: &dyn Fn(&str) -> bool| lines.iter().any(|line| what(line));
-    Ok(if has(&is_good) && has(&is_configured) { Channel::Up } else { Channel::Pending })
+    (has(&is_good) && has(&is_configured)).then_some(Ok(()))
 }
 
 /// Whether the session is the one that was set up, and the server's interface as it was made.
 fn is_whole(place: &Place<'_>) -> bool {
     let (server, interface) = (place.server, place.at.interface.as_str());
-    if channel(place).is_err() || !place.has_interface(server) {
+    if !matches!(channel(place), Ok(Some(Ok(())))) || !place.has_interface(server) {
         return false;
     }
     let own = place.at.inner.server.to_string();
@@ -350,22 +352,22 @@ mod tests {
                     (DTLS1.2)-(PSK)-(AES-128-GCM).";
         let configured = "Configured as 10.78.1.9, with SSL connected and DTLS connected";
         let up = ["CSTP connected. DPD 1, Keepalive 1", good, configured];
-        assert_eq!(judge(&up), Ok(Channel::Up));
-        assert_eq!(judge(&up[..2]), Ok(Channel::Pending));
-        assert_eq!(judge(&[]), Ok(Channel::Pending));
+        assert_eq!(judge(&up), Some(Ok(())));
+        assert_eq!(judge(&up[..2]), None);
+        assert_eq!(judge(&[]), None);
         // its interface is there, and packets would go in TLS for now
         let early = "Configured as 10.78.1.9, with SSL connected and DTLS in progress";
-        assert_eq!(judge(&[early]), Ok(Channel::Pending));
-        assert_eq!(judge(&[early, good]), Ok(Channel::Up));
+        assert_eq!(judge(&[early]), None);
+        assert_eq!(judge(&[early, good]), Some(Ok(())));
         for wrong in [
             "DTLS handshake failed: Error in the push function.",
             "Read error on DTLS session: Error in the push function.",
             "Established DTLS connection (using GnuTLS). Ciphersuite \
              (DTLS1.2)-(PSK)-(CHACHA20-POLY1305).",
         ] {
-            assert_eq!(judge(&[up[0], good, configured, wrong]), Err(wrong));
+            assert_eq!(judge(&[up[0], good, configured, wrong]), Some(Err(wrong)));
         }
         // between the two it was TLS
-        assert_eq!(judge(&[good, configured, good]), Err(good));
+        assert_eq!(judge(&[good, configured, good]), Some(Err(good)));
     }
 }
