@@ -33,6 +33,7 @@ struct StudyFile {
     paper: String,
     says: String,
     answer: Spanned<String>,
+    answer_quick: Option<Spanned<String>>,
     #[serde(default)]
     differs: Vec<String>,
     part: Spanned<Vec<Spanned<PlanFile>>>,
@@ -109,6 +110,7 @@ impl StudyFile {
         }
         let (mut sections, mut source) = (Vec::<Section>::new(), Source::default());
         let mut figured = vec![self.answer.clone()];
+        figured.extend(self.answer_quick.clone());
         for file in self.section {
             let span = file.span();
             let told = |message: String| At { span: span.clone(), message };
@@ -140,6 +142,7 @@ impl StudyFile {
             paper: self.paper,
             says: self.says,
             answer: self.answer.into_inner(),
+            answer_quick: self.answer_quick.map(Spanned::into_inner),
             differs: self.differs,
             parts,
             sections,
@@ -328,6 +331,11 @@ form = "overhead-pct"
             ("size = \"{size_kib}KiB\"", "size = \"7KiB\"", "has no `download` of 7 KiB of `ftps`"),
             ("\"transfer\"", "\"time\"", "there is no measure `time`"),
             ("times/ftps", "times/sftp", "5: there is no `times/sftp/1 KiB`"),
+            (
+                "[[part]]",
+                "answer-quick = \"{times/ftps}\"\n[[part]]",
+                "6: there is no `times/ftps`",
+            ),
             (
                 "row =",
                 "because = \"{times/sftp/1 KiB}\"\nrow =",

@@ -37,6 +37,8 @@ pub struct Study {
     pub says: String,
     /// What we answer, with places for measured figures: `{section/column/row}`.
     pub answer: String,
+    /// The same, of what is measured at the smaller scales.
+    answer_quick: Option<String>,
     /// How the set-up differs from the original.
     pub differs: Vec<String>,
     /// What is measured, each under its plan's name.
@@ -79,7 +81,8 @@ impl Study {
         text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("part"))
     }
 
-    /// Its parts as large as `scale` is, without those that are left out there.
+    /// Its parts as large as `scale` is, without those that are left out there, and the
+    /// answer that they can give.
     ///
     /// # Errors
     /// A part cannot be that small.
@@ -90,6 +93,11 @@ impl Study {
             let sentence =
                 format!("the study {} has no part at the scale {}", self.name, scale.name());
             return Err(Error::Plan(sentence));
+        }
+        if scale != Scale::Full
+            && let Some(answer) = self.answer_quick.take()
+        {
+            self.answer = answer;
         }
         Ok(self)
     }
@@ -116,15 +124,40 @@ impl Study {
 mod tests {
     use super::*;
 
+    fn published_studies() -> Vec<Study> {
+        let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans/studies");
+        let entries = std::fs::read_dir(plans).expect("the studies");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        paths
+            .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+            .map(|path| Study::read(&path).expect("a good study"))
+            .collect()
+    }
+
+    #[test]
+    fn an_answer_lacks_no_figure_at_full_size_or_quick() {
+        for study in published_studies() {
+            for scale in [Scale::Full, Scale::Quick] {
+                let study = study.clone().at_scale(scale).expect("parts");
+                template::fill_with(&study.answer, |reference| {
+                    let (section, column, row) =
+                        file::find(&study.sections, reference).ok_or("refers to nothing")?;
+                    let section = &study.sections[section];
+                    let place = section.columns[column].cell.of(&section.rows[row].1)?;
+                    section::require(&study.parts, &place)?;
+                    Ok(String::new())
+                })
+                .unwrap_or_else(|why| panic!("{}, {}: {why}", study.name, scale.name()));
+            }
+        }
+    }
+
     #[test]
     fn the_documents_say_how_each_study_differs_from_its_paper() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let text = std::fs::read_to_string(root.join("docs/methodology.md")).expect("a document");
-        let plans = std::fs::read_dir(root.join("plans/studies")).expect("the studies");
-        let paths = plans.map(|entry| entry.expect("an entry").path());
         let mut told = 0;
-        for path in paths.filter(|path| path.extension().is_some_and(|ext| ext == "toml")) {
-            let study = Study::read(&path).expect("a good study");
+        for study in published_studies() {
             let list: Vec<String> =
                 study.differs.iter().map(|said| format!("- {said}\n")).collect();
             let section = format!("### {}\n\n{}\n", study.paper, list.concat());

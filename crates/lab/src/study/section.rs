@@ -133,10 +133,7 @@ impl Section {
             for column in &self.columns {
                 let place = column.cell.of(row)?;
                 let told = |why: &str| format!("row {label}, column {}: {why}", column.id);
-                let Some(part) = parts.iter().find(|part| part.name == place.part) else {
-                    return Err(told(&format!("there is no part `{}`", place.part)));
-                };
-                require(part, &place).map_err(|why| told(&why))?;
+                require(parts, &place).map_err(|why| told(&why))?;
                 if place.cell.at_s.is_some() != column.measure.is_over_time() {
                     let name = column.measure.name;
                     return Err(told(&format!(
@@ -155,9 +152,13 @@ impl Section {
     }
 }
 
-/// Refuses a cell that a part does not measure.
-fn require(part: &Plan, place: &Place) -> Result<(), String> {
-    let Place { cell: Cell { stack, workload, size_bytes, .. }, against, .. } = place;
+/// Refuses a cell that its part does not measure.
+pub(super) fn require(parts: &[Plan], place: &Place) -> Result<(), String> {
+    let Place { part, cell: Cell { stack, workload, size_bytes, .. }, against } = place;
+    let part = parts
+        .iter()
+        .find(|known| known.name == *part)
+        .ok_or_else(|| format!("there is no part `{part}`"))?;
     let does = |stack: &String| {
         part.workloads.iter().any(|work| {
             work.name() == *workload
