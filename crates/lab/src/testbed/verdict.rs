@@ -20,7 +20,7 @@ const LEAST_FRAME: u32 = 84;
 pub struct SelfTest {
     /// Whether both directions are as asked.
     pub passed: bool,
-    /// Tests that it took, three at most.
+    /// Tests that it took, six at most.
     pub attempts: u32,
     /// From server to client.
     pub down: WayTest,
