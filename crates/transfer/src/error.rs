@@ -110,6 +110,8 @@ pub(crate) enum Closing {
     Superseded = 4,
     /// What the client may do has changed, or it may not come any longer.
     Changed = 5,
+    /// The client was known in the handshake, and may not come in after all.
+    Refused = 6,
 }
 
 impl From<Closing> for VarInt {
@@ -164,9 +166,10 @@ impl From<ConnectionError> for Error {
                     Self::Lost(
                         "a newer transfer of the same file, by the same identity, took its place".to_owned(),
                     )
+                } else if code == Closing::Refused.into() {
+                    Self::Refused(said(&close.reason))
                 } else if code == Closing::Rules.into() {
-                    let reason = String::from_utf8_lossy(&close.reason).escape_debug().to_string();
-                    Self::Protocol(format!("it says that this side did: {reason}"))
+                    Self::Protocol(format!("it says that this side did: {}", said(&close.reason)))
                 } else {
                     Self::Lost("the other side ended it".to_owned())
                 }
@@ -177,6 +180,11 @@ impl From<ConnectionError> for Error {
             other => Self::Lost(other.to_string()),
         }
     }
+}
+
+/// What a peer says for a reason, as it can be printed.
+fn said(reason: &[u8]) -> String {
+    String::from_utf8_lossy(reason).escape_debug().to_string()
 }
 
 impl From<message::Error> for Error {
@@ -211,6 +219,14 @@ impl Error {
              added to its authorized keys"
                 .to_owned(),
         )
+    }
+
+    /// What a peer is told that is turned away for it.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Refused(reason) => reason.clone(),
+            error => error.to_string(),
+        }
     }
 
     /// A task of this program that did not come to its end.

@@ -244,7 +244,11 @@ impl Shared {
         let (_place, handshake, connection) = self.shake(incoming, waiting).await?;
         let mut visit = None;
         if let Some(who) = Who::certified(&connection) {
-            visit = Some(self.welcome(&connection, who)?);
+            // the key may have been removed since the handshake
+            let welcomed = self.welcome(&connection, who).inspect_err(|error| {
+                connection.close(Closing::Refused.into(), error.reason().as_bytes());
+            });
+            visit = Some(welcomed?);
         }
         // who has not said yet who they are is counted with those who do that now
         let mut handshake = visit.is_none().then_some(handshake);
@@ -293,10 +297,7 @@ impl Shared {
                 (None, Ok(_)) => Err(Error::not_let_in()),
             };
             if let Err(error) = &outcome {
-                let reason = match error {
-                    Error::Refused(reason) => reason.clone(),
-                    error => error.to_string(),
-                };
+                let reason = error.reason();
                 if matches!(error, Error::Protocol(_)) {
                     self.admission.turn(|turned| turned.rules += 1);
                     connection.close(Closing::Rules.into(), reason.as_bytes());

@@ -487,3 +487,29 @@ fn whoever_may_not_come_any_longer_is_put_out() {
         assert_eq!(server.address().expect("an address"), address);
     });
 }
+
+#[test]
+fn who_was_known_in_the_handshake_and_may_not_come_in_is_told_why() {
+    let ground = Ground::new();
+    let own = ground.served("own");
+    std::fs::create_dir(&own).expect("a folder");
+    run(async {
+        let mut options = ground.options();
+        let access = Access { root: Some(own.clone()), ..Access::default() };
+        options.gate.keys.insert(ground.client.public(), access);
+        let server = start(&ground.server, options);
+        std::fs::remove_dir(&own).expect("it was there");
+        let host = host(&server);
+        let hosts = ground.hosts(&host);
+        let trust = Trust { hosts: &hosts, authority: None, fingerprint: None };
+        let by_message = Client::connect_by_message(&host, &ground.client, trust).await;
+        for connected in [ground.connect(&server).await, by_message] {
+            let listed = match connected {
+                Ok(mut client) => client.list(b"", |_| {}).await.map(drop),
+                Err(error) => Err(error),
+            };
+            let told = matches!(&listed, Err(Error::Refused(why)) if why.contains("own"));
+            assert!(told, "{listed:?}");
+        }
+    });
+}
