@@ -303,6 +303,26 @@ form = "overhead-pct"
     }
 
     #[test]
+    fn the_example_of_the_documents_is_a_study() {
+        const TEXT: &str = include_str!("../../../../docs/writing-a-study.md");
+        let block = |language: &str| {
+            let (_, behind) = TEXT.split_once(&format!("```{language}\n")).expect("it begins");
+            behind.split_once("```").expect("it ends").0
+        };
+        let tables = |name: &str| {
+            assert!(TEXT.contains(&format!("`published/{name}`")), "{name}");
+            Ok(block("csv").to_owned())
+        };
+        let study = read(block("toml"), "doe", &tables).expect("a good study");
+        let quick = study.at_scale(crate::plan::Scale::Quick).expect("a part is left");
+        assert!(quick.answer.starts_with("A file of 1 KiB"), "{}", quick.answer);
+        let (_, told) = TEXT.split_once("**Measures**").expect("measures are listed");
+        for measure in crate::study::measure::ALL {
+            assert!(told.contains(&format!("`{}`", measure.name)), "{} is not told", measure.name);
+        }
+    }
+
+    #[test]
     fn sizes_are_labelled_as_people_say_them() {
         for (label, read) in
             [("1048576 KiB", "1 GiB"), ("10 KiB", "10 KiB"), ("64", "64"), ("x KiB", "x KiB")]
