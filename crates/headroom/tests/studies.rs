@@ -35,6 +35,10 @@ fn every_study_runs_from_end_to_end() {
             .map(|section| text(section, "id"))
             .collect();
         assert!(!filled.is_empty(), "{name}: no section has a figure of ours");
+        let reasons = array(&found, "sections").iter().filter_map(|s| s["because"].as_str());
+        for because in reasons {
+            assert!(!because.contains("(not measured)"), "{name}: {because}");
+        }
     }
     what_is_published_has_all_figures(&ground);
 }
@@ -49,12 +53,13 @@ fn what_is_published_has_all_figures(ground: &Ground) {
     run(Command::new("tar").arg("-xJf").arg(archive).arg("-C").arg(ground.path("again")));
     report(ground, "again");
     for name in studies().iter().map(|study| name(study)) {
-        let figures = |folder: &str| {
-            let file = ground.path(&format!("{folder}/{name}/study.csv"));
-            std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
-        };
-        assert_eq!(figures("again"), figures("all"), "{name}");
-        assert_eq!(figures("published"), figures("all"), "{name}");
+        for file in ["study.csv", "study.md"] {
+            let text = |folder: &str| {
+                let file = ground.path(&format!("{folder}/{name}/{file}"));
+                std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
+            };
+            assert_eq!(text("again"), text("all"), "{name}");
+        }
     }
 }
 

@@ -101,8 +101,8 @@ fn write(study: &Study, scale: Scale, folder: &Path) -> Result<StudyResults> {
     for part in &study.parts {
         let home = folder.join(FOLDER_OF_PARTS).join(&part.name);
         if let Some(results) = read_part(&home)? {
-            // samples alone are what is published
-            if !home.join("report.html").exists() {
+            // samples alone are what is published, and those of a cut part become more
+            if results.incomplete().is_some() || !home.join("report.html").exists() {
                 report::write(&home, &results)?;
             }
             parts.insert(part.name.clone(), results);
@@ -122,7 +122,7 @@ fn write(study: &Study, scale: Scale, folder: &Path) -> Result<StudyResults> {
         question: study.question.clone(),
         paper: study.paper.clone(),
         says: study.says.clone(),
-        answer: table::figured(&study.answer, study, &sections),
+        answer: table::figured(&study.answer, study, &sections).0,
         differs: study.differs.clone(),
         scale: scale.name().to_owned(),
         parts: study

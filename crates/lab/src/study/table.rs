@@ -12,12 +12,16 @@ use crate::results::Results;
 /// The results of the parts that were run, by name.
 pub(super) type Parts = BTreeMap<String, Results>;
 
-/// The sections of a study, each with the figures of any in its reasons.
+/// The sections of a study, each with the figures of any in its reasons; a reason of
+/// which one was not measured is left out.
 pub(super) fn sections(study: &Study, parts: &Parts) -> Vec<SectionResults> {
     let mut all: Vec<_> = study.sections.iter().map(|one| section(one, parts)).collect();
-    let filled = |because: &String| figured(because, study, &all);
+    let reason = |because: &String| {
+        let (text, is_complete) = figured(because, study, &all);
+        is_complete.then_some(text)
+    };
     let reasons: Vec<Option<String>> =
-        study.sections.iter().map(|section| section.because.as_ref().map(filled)).collect();
+        study.sections.iter().map(|section| section.because.as_ref().and_then(reason)).collect();
     for (section, because) in all.iter_mut().zip(reasons) {
         section.because = because;
     }
@@ -68,15 +72,18 @@ fn value(column: &Column, row: &Row, parts: &Parts) -> Value {
     Value { published: printed.and_then(|text| text.parse().ok()), measured: measured() }
 }
 
-/// A text of the study with our figures in it.
-pub(super) fn figured(text: &str, study: &Study, sections: &[SectionResults]) -> String {
+/// A text of the study with our figures in it, and whether none was missing.
+pub(super) fn figured(text: &str, study: &Study, sections: &[SectionResults]) -> (String, bool) {
+    let mut is_complete = true;
     let shown = |reference: &str| {
         let (section, column, row) = file::find(&study.sections, reference)
             .ok_or_else(|| format!("there is no {reference}"))?;
         let section = &sections[section];
         let unit = &section.columns[column].unit;
         let value = section.rows[row].values[column].measured;
+        is_complete &= value.is_some();
         Ok(value.map_or_else(|| "(not measured)".to_owned(), |value| value.told(unit)))
     };
-    template::fill_with(text, shown).unwrap_or_else(|why| why)
+    let filled = template::fill_with(text, shown).unwrap_or_else(|why| why);
+    (filled, is_complete)
 }
