@@ -314,6 +314,7 @@ form = "overhead-pct"
             Ok(block("csv").to_owned())
         };
         let study = read(block("toml"), "doe", &tables).expect("a good study");
+        study.clone().at_scale(crate::plan::Scale::Cut).expect("a part is left");
         let quick = study.at_scale(crate::plan::Scale::Quick).expect("a part is left");
         assert!(quick.answer.starts_with("A file of 1 KiB"), "{}", quick.answer);
         let (_, told) = TEXT.split_once("**Measures**").expect("measures are listed");
@@ -350,6 +351,7 @@ form = "overhead-pct"
             ("stack = \"ftps\"", "stack = \"sftp\"", "the part `lan` has no stack `sftp`"),
             ("size = \"{size_kib}KiB\"", "size = \"7KiB\"", "has no `download` of 7 KiB of `ftps`"),
             ("\"transfer\"", "\"time\"", "there is no measure `time`"),
+            ("\"transfer\"", "\"model-fixed\"", "`model-fixed` is of the whole run"),
             ("times/ftps", "times/sftp", "5: there is no `times/sftp/1 KiB`"),
             (
                 "[[part]]",

@@ -172,6 +172,11 @@ pub fn find(name: &str) -> Result<&'static Measure, String> {
 }
 
 impl Measure {
+    /// Whether each sample has it, so that stacks can be compared block by block.
+    pub(super) fn is_of_samples(&self) -> bool {
+        matches!(self.source, Each(_))
+    }
+
     /// Whether it is told of a second, not of the whole.
     pub(super) fn is_over_time(&self) -> bool {
         matches!(self.source, Second(_))

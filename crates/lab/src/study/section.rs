@@ -134,6 +134,12 @@ impl Section {
                 let place = column.cell.of(row)?;
                 let told = |why: &str| format!("row {label}, column {}: {why}", column.id);
                 require(parts, &place).map_err(|why| told(&why))?;
+                if column.form != Form::Value && !column.measure.is_of_samples() {
+                    return Err(told(&format!(
+                        "`form` compares what single samples measure, and `{}` is of the whole run or of a second",
+                        column.measure.name
+                    )));
+                }
                 if place.cell.at_s.is_some() != column.measure.is_over_time() {
                     let name = column.measure.name;
                     return Err(told(&format!(
