@@ -296,12 +296,12 @@ fn rebuild(dir: &Path) -> anyhow::Result<ExitCode> {
     }
     let is_run = dir.join(run::JOURNAL).exists() || dir.join("results.json").exists();
     if !is_run {
-        rebuild_studies(dir);
+        let all = rebuild_studies(dir);
         if report::study::has_studies(dir) {
             let count = report::study::write_index(dir)?;
             let index = std::path::absolute(dir.join("index.html"))?;
             println!("{count} studies: {}", index.display());
-            return Ok(ExitCode::SUCCESS);
+            return Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
     }
     let results = match run::unfinished(dir)? {
@@ -318,9 +318,10 @@ fn rebuild(dir: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes the reports of all studies in the folders of `dir` again; one that cannot be is
-/// told of, and no reason to miss the others.
-fn rebuild_studies(dir: &Path) {
+/// Makes the reports of all studies in the folders of `dir` again, and returns whether it
+/// could; one that cannot be is told of, and no reason to miss the others.
+fn rebuild_studies(dir: &Path) -> bool {
+    let mut all = true;
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let home = entry.path();
         let kept = study::kept(&home);
@@ -329,8 +330,10 @@ fn rebuild_studies(dir: &Path) {
         });
         if let Err(error) = rebuilt {
             eprintln!("headroom: {}: {error}", home.display());
+            all = false;
         }
     }
+    all
 }
 
 fn compare(arguments: &Compare) -> anyhow::Result<ExitCode> {
