@@ -65,8 +65,16 @@ impl Server {
     }
 
     /// Has it start over, by SIGHUP, and returns the wall clock (ns) before that.
-    pub(super) fn renew(&self) -> Result<u64> {
+    ///
+    /// # Errors
+    /// It has ended: its number may be another's by now.
+    pub(super) fn renew(&mut self) -> Result<u64> {
         let before = now_ns();
+        if let Some(ended) = self.state(before).ended {
+            return Err(Error::Failed(format!(
+                "a server that was to start over has ended ({ended})"
+            )));
+        }
         let pid = Pid::from_raw(self.child.id().cast_signed());
         kill(pid, Signal::SIGHUP)
             .map_err(std::io::Error::from)

@@ -57,10 +57,14 @@ pub(super) fn connect_through(address: SocketAddr) -> std::io::Result<()> {
     const GREETING_MAX: u64 = 64 << 10;
     let stream = TcpStream::connect_timeout(&address, CONNECTING)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.shutdown(Shutdown::Write)?;
-    match std::io::copy(&mut stream.take(GREETING_MAX), &mut std::io::sink()) {
-        Err(error) if error.kind() != ErrorKind::ConnectionReset => Err(error),
-        _ => Ok(()),
+    let ended = stream.shutdown(Shutdown::Write).and_then(|()| {
+        std::io::copy(&mut stream.take(GREETING_MAX), &mut std::io::sink()).map(drop)
+    });
+    match ended {
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(()),
+        // it was reset before
+        Err(error) if error.kind() == ErrorKind::NotConnected => Ok(()),
+        ended => ended,
     }
 }
 
