@@ -77,7 +77,7 @@ impl Estimate {
         let decimals = decimals_of(2, half).min(decimals_of(3, largest)).clamp(0, 6) as usize;
         let half_unit = 0.5 * 0.1_f64.powi(decimals as i32);
         // no minus before what is rounded to 0
-        let without_sign = |value: f64| if value.abs() < half_unit { 0.0 } else { value };
+        let without_sign = |value: f64| if value.abs() <= half_unit { 0.0 } else { value };
         self.shown(|value| format!("{:.decimals$}", without_sign(value)))
     }
 }

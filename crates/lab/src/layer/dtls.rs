@@ -250,7 +250,7 @@ fn channel(place: &Place<'_>) -> Result<Option<std::result::Result<(), String>>>
 
 fn in_tls(line: &str, place: &Place<'_>) -> String {
     format!(
-        "openconnect does not send data in DTLS as it should, but may in TLS. It said: {line} \
+        "openconnect does not send data in DTLS as it should, but may in TLS. It said: {line:?}. \
          Are UDP packets to port {} dropped or refused?",
         place.at.port(),
     )
