@@ -108,6 +108,17 @@ mod tests {
     }
 
     #[test]
+    fn a_checksum_of_tcp_that_is_zero_is_written_as_ones() {
+        let field = 14 + 20 + 16;
+        let missing = be16(&build(false, false, &[0; 2]), field);
+        let bytes = build(false, false, &missing.to_be_bytes());
+        assert_eq!(be16(&bytes, field), 0);
+        let frames = cut(&bytes, 1000);
+        assert_eq!(be16(&frames[0], field), 0xffff);
+        assert_checksums(&frames[0][14..]);
+    }
+
+    #[test]
     fn what_cannot_be_cut_is_refused() {
         let good = build(false, false, &[5; 100]);
         assert_eq!(Train::new(&good, 14, 0).err(), Some(Error::Malformed("segmentation")));
