@@ -115,7 +115,7 @@ fn median(values: &mut [f64]) -> Option<Estimate> {
     let lo = values.get((middle - half_width).floor().max(0.0) as usize);
     let hi = values.get((middle + half_width).ceil() as usize);
     let ci95 = lo.zip(hi).map(|(&lo, &hi)| [lo, hi]);
-    Some(Estimate { value: stats::median(values)?, ci95 })
+    Some(Estimate { value: stats::median(values)?, ci95, n: Some(values.len()) })
 }
 
 impl All {
@@ -263,7 +263,7 @@ impl All {
             let gbit = |time: f64| size as f64 * 8.0 / 1e9 / time;
             let carried = |value: Clock| {
                 let cell = self.tunnel.figures().cell(stack, "stream", size);
-                let found = Estimate::of_rates(cell.into_iter().filter_map(value).map(gbit));
+                let found = Estimate::of_positive(cell.into_iter().filter_map(value).map(gbit));
                 found.map_or("–".to_owned(), |found| found.shown(three))
             };
             let share =
@@ -305,7 +305,7 @@ impl All {
             for &size in &sizes {
                 let cell = self.tunnel.figures().cell(stack, "packets", size);
                 let found =
-                    Estimate::of_rates(cell.into_iter().filter_map(|s| Some(1e-3 / s.seconds?)));
+                    Estimate::of_positive(cell.into_iter().filter_map(|s| Some(1e-3 / s.seconds?)));
                 let _ =
                     write!(text, " {} |", found.map_or("–".to_owned(), |found| found.shown(three)));
             }

@@ -219,8 +219,9 @@ impl All {
             let mean = |clock: Clock| self.run.figures().mean(stack, workload, GIB, clock);
             let gigabytes = GIB as f64 / 1e9;
             let cell = self.run.figures().cell(stack, workload, GIB);
-            let speed =
-                Estimate::of_rates(cell.iter().filter_map(|s| Some(8.0 * gigabytes / SESSION(s)?)));
+            let speed = Estimate::of_positive(
+                cell.iter().filter_map(|s| Some(8.0 * gigabytes / SESSION(s)?)),
+            );
             let per_gb = |clock: Clock| {
                 mean(clock).map_or("–".to_owned(), |found| three(found.value / gigabytes))
             };
@@ -267,7 +268,7 @@ impl All {
             let Some(run) = run else { continue };
             let Some(&large) = run.figures().sizes("download").iter().max() else { continue };
             let cell = run.figures().cell(OURS, "download", large);
-            let whole = Estimate::of_rates(
+            let whole = Estimate::of_positive(
                 cell.iter().filter_map(|s| Some(large as f64 * 8.0 / SESSION(s)?)),
             );
             let after = after_start(run, OURS);
@@ -330,7 +331,7 @@ fn after_start(run: &Run, stack: &str) -> Option<Estimate> {
     let (small, large) = (*sizes.iter().min()?, *sizes.iter().max()?);
     let times = |size: u64| {
         let cell = run.figures().cell(stack, "download", size);
-        Estimate::of_mean(&cell.into_iter().filter_map(SESSION).collect::<Vec<_>>())
+        Estimate::of_positive(cell.into_iter().filter_map(SESSION))
     };
     let (short, long) = (times(small)?, times(large)?);
     let bits = (large - small) as f64 * 8.0;
@@ -341,7 +342,7 @@ fn after_start(run: &Run, stack: &str) -> Option<Estimate> {
     let ci95 = half
         .filter(|half| *half < difference)
         .map(|half| [difference + half, difference - half].map(|time| bits / time));
-    (difference > 0.0).then(|| Estimate { value: bits / difference, ci95 })
+    (difference > 0.0).then(|| Estimate { value: bits / difference, ci95, n: short.n })
 }
 
 fn percent(share: f64) -> String {

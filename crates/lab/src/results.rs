@@ -472,9 +472,14 @@ pub struct Summary {
     pub stddev_s: Option<f64>,
     pub ci95_s: Option<[f64; 2]>,
     pub baseline: Option<String>,
+    /// Blocks in which stack and baseline were both measured.
+    #[serde(default)]
+    pub overhead_n: usize,
     pub overhead_pct: Option<f64>,
     pub overhead_ci95_pct: Option<[f64; 2]>,
     pub session_mean_s: Option<f64>,
+    #[serde(default)]
+    pub session_ci95_s: Option<[f64; 2]>,
     pub session_overhead_pct: Option<f64>,
     pub session_overhead_ci95_pct: Option<[f64; 2]>,
     pub goodput_bps: Option<f64>,
@@ -533,6 +538,9 @@ pub struct Model {
     pub workload: String,
     /// `transfer` or `session`.
     pub clock: String,
+    /// Blocks of the size that has the fewest.
+    #[serde(default)]
+    pub n: usize,
     pub fixed_s: f64,
     pub fixed_ci95_s: Option<[f64; 2]>,
     pub seconds_per_gb: f64,
@@ -596,6 +604,9 @@ pub struct Crossover {
     pub below: String,
     /// The faster stack above it.
     pub above: String,
+    /// Blocks of the size that has the fewest.
+    #[serde(default)]
+    pub n: usize,
     /// Octets.
     pub size_bytes: f64,
     /// 95 % interval; an end that lies beyond what was measured is null.

@@ -153,6 +153,7 @@ mod tests {
             clock: clock.into(),
             below: "ftps".into(),
             above: "sftp".into(),
+            n: 5,
             size_bytes: 3.1e6,
             ci95_bytes: [Some(2.2e6), hi],
             significant: hi.is_some(),

@@ -49,6 +49,15 @@ pub struct Change {
     pub pct: f64,
     /// 95 % interval; none where a side has a single sample.
     pub ci95_pct: Option<[f64; 2]>,
+    /// How many runs of each side it is made of.
+    pub n: [usize; 2],
+}
+
+impl Change {
+    /// Whether both sides have runs enough to be compared.
+    pub fn is_comparable(&self) -> bool {
+        self.n.iter().all(|n| *n >= stats::LEAST_RUNS)
+    }
 }
 
 impl CellChange {
@@ -162,7 +171,8 @@ fn change(one: &[f64], other: &[f64]) -> Option<Change> {
     let log = stats::mean(other)?.mean - stats::mean(one)?.mean;
     let pct = |log: f64| 100.0 * log.exp_m1();
     let half = stats::half_width(&[Part::of_mean(one), Part::of_mean(other)]);
-    Some(Change { pct: pct(log), ci95_pct: half.map(|half| [pct(log - half), pct(log + half)]) })
+    let ci95_pct = half.map(|half| [pct(log - half), pct(log + half)]);
+    Some(Change { pct: pct(log), ci95_pct, n: [one.len(), other.len()] })
 }
 
 fn differences(a: &Results, b: &Results) -> Vec<String> {
@@ -237,11 +247,14 @@ mod tests {
 
     #[test]
     fn slower_means_the_whole_interval() {
-        let slower = cell(Change { pct: 10.0, ci95_pct: Some([7.5, 12.6]) });
+        let slower = cell(Change { pct: 10.0, ci95_pct: Some([7.5, 12.6]), n: [5, 5] });
         assert!(slower.is_slower_than(5.0) && slower.is_slower_than(0.0));
         assert!(!slower.is_slower_than(8.0), "10 % may be 7.5 %");
-        assert!(!cell(Change { pct: 90.0, ci95_pct: None }).is_slower_than(5.0));
-        assert!(!cell(Change { pct: -9.0, ci95_pct: Some([-12.0, -6.0]) }).is_slower_than(5.0));
+        assert!(!cell(Change { pct: 90.0, ci95_pct: None, n: [1, 1] }).is_slower_than(5.0));
+        assert!(
+            !cell(Change { pct: -9.0, ci95_pct: Some([-12.0, -6.0]), n: [5, 5] })
+                .is_slower_than(5.0)
+        );
         assert_eq!(slower.name(), "ftp download 1 KiB on unshaped");
     }
 }

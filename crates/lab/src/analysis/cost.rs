@@ -99,16 +99,22 @@ impl CostModel {
         self.fixed_s + self.seconds_per_byte * octets
     }
 
-    /// 95 % interval of `fixed_s`; none where a size has a single block.
+    /// 95 % interval of `fixed_s`, ended at 0; none where a size has a single block.
     pub fn fixed_ci95_s(&self) -> Option<[f64; 2]> {
-        let half = stats::half_width(&self.parts(|cell| cell.of_fixed))?;
-        Some([self.fixed_s - half, self.fixed_s + half])
+        self.ci95(self.fixed_s, |cell| cell.of_fixed)
     }
 
-    /// 95 % interval of `seconds_per_byte`; none where a size has a single block.
+    /// 95 % interval of `seconds_per_byte`, ended at 0; none where a size has a single
+    /// block.
     pub fn seconds_per_byte_ci95(&self) -> Option<[f64; 2]> {
-        let half = stats::half_width(&self.parts(|cell| cell.of_slope))?;
-        Some([self.seconds_per_byte - half, self.seconds_per_byte + half])
+        self.ci95(self.seconds_per_byte, |cell| cell.of_slope)
+    }
+
+    /// A coefficient is a difference of means, so its interval is not made on logarithms;
+    /// no cost is below 0, so it ends there and covers what it did before.
+    fn ci95(&self, coefficient: f64, share: fn(&Fitted) -> f64) -> Option<[f64; 2]> {
+        let half = stats::half_width(&self.parts(share))?;
+        Some([coefficient - half, coefficient + half].map(|end| end.max(0.0)))
     }
 
     fn parts(&self, share: fn(&Fitted) -> f64) -> Vec<Part> {

@@ -31,6 +31,7 @@ pub fn crossovers(fitted: &[Fitted]) -> Vec<Crossover> {
                 clock: one.clock.to_owned(),
                 below: below.stack.clone(),
                 above: above.stack.clone(),
+                n: crossing.n,
                 size_bytes: crossing.octets,
                 ci95_bytes: crossing.ci95,
                 significant: crossing.ci95.iter().all(Option::is_some),
@@ -43,6 +44,8 @@ pub fn crossovers(fitted: &[Fitted]) -> Vec<Crossover> {
 /// Where two models cross.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Crossing {
+    /// Blocks of the size that has the fewest.
+    pub n: usize,
     /// The size.
     pub octets: f64,
     /// An end beyond what was measured is none.
@@ -71,6 +74,7 @@ pub fn crossing(one: &[Cell], other: &[Cell]) -> Option<Crossing> {
     };
     let ci95 = [end(least, octets <= least), end(most, octets >= most)];
     ci95.iter().any(Option::is_some).then_some(Crossing {
+        n: one.iter().map(|cell| cell.blocks.len()).min().unwrap_or(0),
         octets,
         ci95,
         first_is_faster_below: slope > 0.0,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::stats;
+use super::stats::{self, Domain};
 use super::summary::{Clock, counted, pairs};
 use crate::results::{Results, Sample};
 use crate::units::three;
@@ -14,26 +14,34 @@ pub struct Estimate {
     pub value: f64,
     /// None of a single value, and of one that is exact.
     pub ci95: Option<[f64; 2]>,
+    /// How many runs it is the mean of; none of what is no mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n: Option<usize>,
 }
 
 impl Estimate {
-    /// The mean; none of nothing.
-    pub fn of_mean(values: &[f64]) -> Option<Self> {
-        let mean = stats::mean(values)?;
-        let exact = values.iter().all(|value| value == &values[0]);
-        Some(Self { value: mean.mean, ci95: mean.ci95.filter(|_| !exact) })
+    /// Wraps a value without interval: counted, printed by a paper, or given by a model.
+    pub fn exact(value: f64) -> Self {
+        Self { value, ci95: None, n: None }
     }
 
-    /// The geometric mean of values above zero, whose interval lies above zero.
-    pub fn of_rates(values: impl Iterator<Item = f64>) -> Option<Self> {
-        let logs = Self::of_mean(&values.map(f64::ln).collect::<Vec<_>>())?;
-        Some(logs.map(f64::exp))
+    /// Averages values of a domain; none of nothing.
+    pub fn of(values: &[f64], domain: Domain) -> Option<Self> {
+        let mean = domain.mean(values)?;
+        let exact = values.iter().all(|value| value == &values[0]);
+        Some(Self { value: mean.mean, ci95: mean.ci95.filter(|_| !exact), n: Some(mean.n) })
+    }
+
+    /// Averages times, rates and the like: the geometric mean and an interval above zero.
+    pub fn of_positive(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        Self::of(&values.into_iter().collect::<Vec<_>>(), Domain::Positive)
     }
 
     /// Value and interval through a growing function.
     #[must_use]
     pub fn map(self, function: impl Fn(f64) -> f64) -> Self {
-        Self { value: function(self.value), ci95: self.ci95.map(|ends| ends.map(&function)) }
+        let (value, ci95) = (function(self.value), self.ci95.map(|ends| ends.map(&function)));
+        Self { value, ci95, ..self }
     }
 
     /// The same with the ends of its interval exchanged, after a function that falls.
@@ -109,7 +117,7 @@ impl<'a> Measured<'a> {
         counted(&self.results.samples.iter().filter(of_cell).collect::<Vec<_>>())
     }
 
-    /// The mean of a value over a cell.
+    /// Averages a time, a rate or the like over a cell.
     pub fn mean(
         &self,
         stack: &str,
@@ -117,8 +125,20 @@ impl<'a> Measured<'a> {
         size: impl Into<Option<u64>>,
         value: Clock,
     ) -> Option<Estimate> {
+        self.mean_in(Domain::Positive, stack, workload, size, value)
+    }
+
+    /// Averages a value of any domain over a cell.
+    pub fn mean_in(
+        &self,
+        domain: Domain,
+        stack: &str,
+        workload: &str,
+        size: impl Into<Option<u64>>,
+        value: Clock,
+    ) -> Option<Estimate> {
         let cell = self.cell(stack, workload, size);
-        Estimate::of_mean(&cell.into_iter().filter_map(value).collect::<Vec<_>>())
+        Estimate::of(&cell.into_iter().filter_map(value).collect::<Vec<_>>(), domain)
     }
 
     /// A stack's value over another's, in the same blocks.
@@ -132,7 +152,8 @@ impl<'a> Measured<'a> {
         let size = size.into();
         let [stack, base] = of.map(|stack| self.cell(stack, workload, size));
         let more = stats::paired_overhead(&pairs(&stack, &base, value))?;
-        Some(Estimate { value: more.pct, ci95: more.ci95_pct }.map(|pct| 1.0 + pct / 100.0))
+        let pct = Estimate { value: more.pct, ci95: more.ci95_pct, n: Some(more.n) };
+        Some(pct.map(|pct| 1.0 + pct / 100.0))
     }
 
     /// How many times faster a stack is than another, in the same blocks.
@@ -157,7 +178,8 @@ impl<'a> Measured<'a> {
     ) -> Option<Estimate> {
         let [stack, base] = of.map(|stack| self.cell(stack, workload, size));
         let pairs = pairs(&stack, &base, value);
-        Estimate::of_mean(&pairs.iter().map(|(time, base)| time - base).collect::<Vec<_>>())
+        let added: Vec<f64> = pairs.iter().map(|(time, base)| time - base).collect();
+        Estimate::of(&added, Domain::Signed)
     }
 
     /// The sizes of a kind of work.
@@ -186,7 +208,7 @@ mod tests {
             (-0.5, None, "%", "-0.5 %"),
             (0.02, None, "", "0.02"),
         ] {
-            assert_eq!(Estimate { value, ci95 }.told(unit), told);
+            assert_eq!(Estimate { value, ci95, n: None }.told(unit), told);
         }
     }
 
@@ -202,7 +224,7 @@ mod tests {
             (2320.4, [1971.3, 2670.1], "2320 [1971, 2670]"),
             (1.0, [1.0, 1.0], "1 [1, 1]"),
         ] {
-            assert_eq!(Estimate { value, ci95: Some(ci95) }.rounded(), shown);
+            assert_eq!(Estimate { value, ci95: Some(ci95), n: None }.rounded(), shown);
         }
     }
 }

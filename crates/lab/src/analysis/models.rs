@@ -109,6 +109,7 @@ fn row(model: &Fitted, all: &[Fitted], stacks: &[StackRecord]) -> Model {
         stack: model.stack.clone(),
         workload: model.workload.to_owned(),
         clock: model.clock.to_owned(),
+        n: model.cells.iter().map(|cell| cell.blocks.len()).min().unwrap_or(0),
         fixed_s: cost.fixed_s,
         fixed_ci95_s: cost.fixed_ci95_s(),
         seconds_per_gb: per_gb(cost.seconds_per_byte),

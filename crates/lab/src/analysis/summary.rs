@@ -65,8 +65,9 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
     let overhead = |clock: Clock| stats::paired_overhead(&pairs(&samples, &base, clock));
     let (transfer, session) = (overhead(|s| s.seconds), overhead(|s| s.session_seconds));
     let times = |clock: Clock| samples.iter().filter_map(|s| clock(s)).collect::<Vec<f64>>();
-    let time = stats::mean(&times(|s| s.seconds));
-    let mean_of = |value: Clock| stats::mean(&times(value)).map(|m| m.mean);
+    let average = |value: Clock| stats::positive_mean(&times(value));
+    let (time, session_time) = (average(|s| s.seconds), average(|s| s.session_seconds));
+    let share = |value: Clock| stats::mean(&times(value)).map(|m| m.mean);
     let goodput_bps = time.filter(|t| t.mean > 0.0 && size_bytes > 0).and_then(|t| {
         let octets = samples.first().map(|s| file_octets(s, size_bytes))?;
         Some(octets as f64 * 8.0 / t.mean)
@@ -74,7 +75,7 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
     // of a stream the time is a delay
     let arrived: Vec<f64> =
         samples.iter().filter_map(|s| s.realtime.as_ref()).map(|stream| stream.mean_bps).collect();
-    let goodput_bps = stats::mean(&arrived).map_or(goodput_bps, |rate| Some(rate.mean));
+    let goodput_bps = stats::positive_mean(&arrived).map_or(goodput_bps, |rate| Some(rate.mean));
     let report = context.links.iter().find(|report| report.name == link);
     let timed = Kind::of(workload).is_some_and(Kind::is_timed);
     let rate_bps = report.and_then(|report| report.rate_bps_of(workload));
@@ -84,8 +85,8 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
             goodput * context.segment.line_bytes / context.segment.payload_bytes
         }),
         goodput_bps,
-        idle_pct: mean_of(|s| s.cpu_idle_pct),
-        cpu_share: mean_of(|s| Some(s.cpu_seconds?.both_sides() / s.process_seconds?)),
+        idle_pct: share(|s| s.cpu_idle_pct),
+        cpu_share: share(|s| Some(s.cpu_seconds?.both_sides() / s.process_seconds?)),
         window_bytes: context.windows.get(stack).copied(),
         rtt_s: report.and_then(|report| report.rtt_us).map(|us| us / 1e6),
     };
@@ -99,13 +100,15 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
         mean_s: time.map(|t| t.mean),
         stddev_s: time.and_then(|t| t.stddev),
         ci95_s: time.and_then(|t| t.ci95),
+        overhead_n: transfer.map_or(0, |o| o.n),
         overhead_pct: transfer.map(|o| o.pct),
         overhead_ci95_pct: transfer.and_then(|o| o.ci95_pct),
-        session_mean_s: mean_of(|s| s.session_seconds),
+        session_mean_s: session_time.map(|t| t.mean),
+        session_ci95_s: session_time.and_then(|t| t.ci95),
         session_overhead_pct: session.map(|o| o.pct),
         session_overhead_ci95_pct: session.and_then(|o| o.ci95_pct),
         goodput_bps,
-        cpu_seconds: mean_of(|s| Some(s.cpu_seconds?.both_sides())),
+        cpu_seconds: average(|s| Some(s.cpu_seconds?.both_sides())).map(|m| m.mean),
         limited_by: time.map(|_| limits::limited_by(&evidence).to_owned()),
         not_shaped: samples.iter().any(|sample| sample.not_shaped),
         outliers: samples.iter().filter(|sample| sample.outlier).count(),

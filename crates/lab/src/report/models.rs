@@ -180,6 +180,7 @@ mod tests {
             stack: "ftp".into(),
             workload: "download".into(),
             clock: "session".into(),
+            n: 5,
             fixed_s: 1.0,
             fixed_ci95_s: None,
             seconds_per_gb: 0.0,

@@ -1,6 +1,7 @@
 //! What a section can show of a cell: one line for each.
 
 use crate::analysis::measured::{Estimate, Measured};
+use crate::analysis::stats::Domain;
 use crate::results::{Bin, Delay, LayerSetup, Model, Realtime, Results, Sample, SetUp, Usage};
 use crate::workload::Kind;
 
@@ -182,6 +183,16 @@ impl Measure {
         matches!(self.source, Second(_))
     }
 
+    /// The values that it can have.
+    fn domain(&self) -> Domain {
+        match self.name {
+            "fairness" => Domain::Fairness,
+            "loss-pct" | "loss-pct-at" | "reordered" | "frames" | "refused" | "stale"
+            | "replayed" | "forged" => Domain::Count,
+            _ => Domain::Positive,
+        }
+    }
+
     /// The unit in this form.
     pub fn unit_as(&self, form: Form) -> &'static str {
         if form == Form::Value { self.unit } else { "%" }
@@ -203,11 +214,11 @@ impl Measure {
                 let from_s = f64::from(cell.at_s?);
                 let samples = run.cell(&cell.stack, &cell.workload, cell.size_bytes);
                 let means = samples.iter().filter_map(|sample| over_second(sample, from_s, *value));
-                Estimate::of_mean(&means.collect::<Vec<_>>())
+                Estimate::of(&means.collect::<Vec<_>>(), self.domain())
             }
             (Run(_) | Second(_), _) => None,
             (Each(value), Form::Value) => {
-                run.mean(&cell.stack, &cell.workload, cell.size_bytes, *value)
+                run.mean_in(self.domain(), &cell.stack, &cell.workload, cell.size_bytes, *value)
             }
             (Each(value), form) => {
                 let baseline = || {
@@ -271,12 +282,12 @@ fn link_octets_pct(sample: &Sample) -> Option<f64> {
 /// Of all bins of a cell's samples the lowest, and the highest.
 fn low(results: &Results, cell: &Cell, of: fn(Usage) -> Option<[f64; 2]>) -> Option<Estimate> {
     let lowest = ranges(results, cell, of).map(|[low, _]| low).reduce(f64::min)?;
-    Some(Estimate { value: lowest, ci95: None })
+    Some(Estimate::exact(lowest))
 }
 
 fn high(results: &Results, cell: &Cell, of: fn(Usage) -> Option<[f64; 2]>) -> Option<Estimate> {
     let highest = ranges(results, cell, of).map(|[_, high]| high).reduce(f64::max)?;
-    Some(Estimate { value: highest, ci95: None })
+    Some(Estimate::exact(highest))
 }
 
 fn ranges<'a>(
@@ -350,11 +361,11 @@ fn dropped(sample: &Sample, reason: &str) -> Option<f64> {
 }
 
 fn mean(values: &[f64]) -> Option<Estimate> {
-    Estimate::of_mean(values)
+    Estimate::of_positive(values.iter().copied())
 }
 
 fn exact(count: u64) -> Option<Estimate> {
-    Some(Estimate { value: count as f64, ci95: None })
+    Some(Estimate::exact(count as f64))
 }
 
 /// Whether the marker of a stack's files was seen on the wire, 1 or 0, and in how many
@@ -378,29 +389,33 @@ fn model<'a>(results: &'a Results, cell: &Cell) -> Option<&'a Model> {
 }
 
 fn fixed(model: &Model) -> Option<Estimate> {
-    Some(Estimate { value: model.fixed_s, ci95: model.fixed_ci95_s })
+    Some(Estimate { value: model.fixed_s, ci95: model.fixed_ci95_s, n: Some(model.n) })
 }
 
 fn per_gb(model: &Model) -> Option<Estimate> {
-    Some(Estimate { value: model.seconds_per_gb, ci95: model.seconds_per_gb_ci95 })
+    Some(Estimate {
+        value: model.seconds_per_gb,
+        ci95: model.seconds_per_gb_ci95,
+        n: Some(model.n),
+    })
 }
 
 /// At one KiB, from which the studies count.
 fn intercept(model: &Model) -> Option<Estimate> {
     let line = model.log_line?;
     let value = line.intercept_pct + line.slope_pct * 1024f64.ln();
-    Some(Estimate { value, ci95: None })
+    Some(Estimate::exact(value))
 }
 
 fn slope(model: &Model) -> Option<Estimate> {
-    Some(Estimate { value: model.log_line?.slope_pct, ci95: None })
+    Some(Estimate::exact(model.log_line?.slope_pct))
 }
 
 /// The overhead at a size by the studies' line.
 fn log_line_pct(results: &Results, cell: &Cell) -> Option<Estimate> {
     let line = model(results, cell)?.log_line?;
     let value = line.intercept_pct + line.slope_pct * (cell.size_bytes? as f64).ln();
-    Some(Estimate { value, ci95: None })
+    Some(Estimate::exact(value))
 }
 
 /// The overhead at a size by the two cost models: of the stack and of its baseline.
@@ -412,5 +427,5 @@ fn cost_model_pct(results: &Results, cell: &Cell) -> Option<Estimate> {
         Some(model.fixed_s + model.seconds_per_gb * cell.size_bytes? as f64 / 1e9)
     };
     let value = 100.0 * (seconds(cell)? / seconds(&baseline)? - 1.0);
-    value.is_finite().then_some(Estimate { value, ci95: None })
+    value.is_finite().then(|| Estimate::exact(value))
 }

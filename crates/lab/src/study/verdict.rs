@@ -35,7 +35,7 @@ impl<'a> Both<'a> {
     /// `1 KiB, FTPS download: 9 %, the paper 23 %`
     fn told(&self) -> String {
         let unit = &self.column.unit;
-        let printed = Estimate { value: self.printed, ci95: None };
+        let printed = Estimate::exact(self.printed);
         format!(
             "{}, {}: {}, the paper {}",
             self.row.label,
@@ -187,7 +187,11 @@ mod tests {
             x: None,
             values: vec![Value {
                 published: Some(printed),
-                measured: Some(Estimate { value, ci95: Some([value - half, value + half]) }),
+                measured: Some(Estimate {
+                    value,
+                    ci95: Some([value - half, value + half]),
+                    n: None,
+                }),
             }],
         };
         values.iter().enumerate().map(row).collect()
