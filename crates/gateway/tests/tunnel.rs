@@ -13,8 +13,14 @@ use common::{Gateway, Kind, read};
 use headroom_gateway::host::Command;
 use headroom_testing::{Capture, Host, contains, link, privileged, retried};
 
-const ESP_IN_UDP: Kind =
-    Kind { protocol: "esp", mode: "tunnel", udp: true, outer_v6: false, inner_v6: false };
+const ESP_IN_UDP: Kind = Kind {
+    protocol: "esp",
+    mode: "tunnel",
+    udp: true,
+    outer_v6: false,
+    inner_v6: false,
+    padding: 0,
+};
 /// Nobody sends this by chance.
 const MARKER: &[u8] = b"a marker that must not be read on the wire";
 const LONG: Duration = Duration::from_secs(20);
@@ -75,6 +81,27 @@ fn datagram(hosts: &[Host; 2], kind: Kind, len: usize, arrives: bool) {
 /// Whether the marker was readable in any of the frames.
 fn seen(frames: &[Vec<u8>]) -> bool {
     frames.iter().any(|frame| contains(frame, MARKER))
+}
+
+#[test]
+fn tcp_moves_bytes_both_ways_whatever_lengths_are_padded_to() {
+    if !privileged() {
+        return;
+    }
+    for padding in [16, 64, 256] {
+        for (protocol, udp) in [("esp", false), ("esp", true), ("qesp", false)] {
+            let kind = Kind { protocol, udp, padding, ..ESP_IN_UDP };
+            let hosts = link();
+            let gateways =
+                [0, 1].map(|me| hosts[me].run(move || Gateway::start(&kind.config(me, 0))));
+            let to: IpAddr = kind.address(1).parse().expect("an address");
+            transfer(&hosts, to, 300_000);
+            datagram(&hosts, kind, 100, true);
+            datagram(&hosts, kind, 5000, true);
+            let too_big = gateways.each_ref().map(|gateway| gateway.counter("too-big"));
+            assert_eq!(too_big, [0, 0], "{kind:?}: the interface's mtu is what passes");
+        }
+    }
 }
 
 #[test]

@@ -160,18 +160,19 @@ impl Bundle {
         class && (self.mode() == Mode::Tunnel || own)
     }
 
-    /// Octets of the outer packet for one of `len` octets, of which `front`
-    /// are before the place of ESP in transport mode.
+    /// Returns the bytes of the outer packet for one of `len` bytes, of which
+    /// `front` stand before the place of ESP in transport mode; without padding
+    /// that hides lengths, which takes only what is left of the path.
     pub fn sealed_len(&self, len: usize, front: usize) -> usize {
         let front = self.front(front);
-        self.layout(front, len.saturating_sub(front)).total
+        self.layout(front, len.saturating_sub(front), 0).total
     }
 
     /// The longest packet that fits `path_mtu` octets when it is protected, with
     /// `front` as in [`Bundle::sealed_len`].
     pub fn inner_mtu(&self, path_mtu: usize, front: usize) -> usize {
         let front = self.front(front);
-        let bare = self.layout(front, 0);
+        let bare = self.layout(front, 0, 0);
         let room = path_mtu.saturating_sub(bare.text + self.shape.icv);
         let text = room & !(self.shape.block - 1);
         front + text.saturating_sub(self.shape.trailer)
@@ -194,7 +195,8 @@ impl Bundle {
     /// Writes the protected packet into `out`, outer IP header and all, and
     /// returns its length. `write` is given room for exactly the `len` octets of
     /// the packet, and fills it; `headers` say what it is. A UDP header has no
-    /// checksum (RFC 3948, section 2.1).
+    /// checksum (RFC 3948, section 2.1). Padding that hides lengths ends where
+    /// `out` does: pass no more than the path takes.
     ///
     /// # Errors
     /// [`Reason::FragmentInTransport`], [`Reason::TooLong`], and what may be
@@ -212,7 +214,8 @@ impl Bundle {
             return Err(Reason::FragmentInTransport);
         }
         let front = self.front(headers.security_offset);
-        let layout = self.layout(front, len.checked_sub(front).ok_or(Reason::Malformed)?);
+        let inside = len.checked_sub(front).ok_or(Reason::Malformed)?;
+        let layout = self.layout(front, inside, out.len());
         let out = layout.fit(out)?;
         let packet = layout.text - front;
         write(&mut out[packet..packet + len]);
@@ -251,7 +254,7 @@ impl Bundle {
             return Err(Reason::NoAssociation);
         }
         let headers = Headers::dummy(self.source(), numbers.to.ip());
-        let layout = self.layout(self.front(self.shape.ip), len);
+        let layout = self.layout(self.front(self.shape.ip), len, out.len());
         let out = layout.fit(out)?;
         out[layout.text..layout.icv].fill(0);
         self.write_ip(&headers, numbers, out)?;
@@ -371,19 +374,24 @@ impl Bundle {
         if self.mode() == Mode::Tunnel { 0 } else { security_offset }
     }
 
-    /// The places in a packet that protects `len` octets behind `front`.
-    fn layout(&self, front: usize, len: usize) -> Layout {
+    /// The places in a packet that protects `len` octets behind `front`, with as
+    /// much of the wanted filler as leaves the packet within `limit` bytes.
+    fn layout(&self, front: usize, len: usize, limit: usize) -> Layout {
         let Shape { ip, ah, udp, esp, iv, block, trailer, icv, .. } = self.shape;
         let ip_len = if self.mode() == Mode::Tunnel { ip } else { front };
         let text = ip_len + ah + udp + esp + iv;
+        // filler of a packet that is so long with it, or the next shorter one
+        let up_to = |total: usize| {
+            let room = total.saturating_sub(text + icv) & !(block - 1);
+            room.saturating_sub(len + trailer)
+        };
+        let limit = limit.min(MAX_LEN);
         let filler = match self.inner.spec.padding {
             Padding::Multiple(of) if trailer > 0 => {
-                len.next_multiple_of(usize::from(of.max(1))) - len
+                let wanted = len.next_multiple_of(usize::from(of.max(1))) - len;
+                wanted.min(up_to(limit))
             }
-            Padding::Outer(outer) if trailer > 0 => {
-                let room = usize::from(outer).saturating_sub(text + icv) & !(block - 1);
-                room.saturating_sub(len + trailer)
-            }
+            Padding::Outer(outer) if trailer > 0 => up_to(limit.min(outer.into())),
             _ => 0,
         };
         // the next multiple of the block, which is a power of two

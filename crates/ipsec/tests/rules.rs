@@ -471,4 +471,44 @@ proptest! {
         prop_assert!(bundle.sealed_len(longest, front) <= path);
         prop_assert!(bundle.sealed_len(longest + 1, front) > path);
     }
+
+    #[test]
+    fn padding_never_makes_a_packet_too_long_for_its_path(
+        suite in proptest::sample::select(&Suite::ALL),
+        kind in prop_oneof![Just(Kind::Esp), Just(Kind::AhEsp), Just(Kind::QEsp)],
+        outer_v6: bool,
+        padding in prop_oneof![
+            (2..=9000u16).prop_map(Padding::Multiple),
+            (576..=9000u16).prop_map(Padding::Outer),
+        ],
+        path in 600..9000usize,
+        shorter in prop_oneof![0..40usize, 0..9000usize],
+    ) {
+        prop_assume!(kind != Kind::QEsp || suite.encrypts());
+        let shape = Shape { kind, outer_v6, suite, ..shape() };
+        let mut associations = shape.associations(Direction::Out);
+        associations[0].padding = padding;
+        let out = associations.iter().map(|sa| sa.name.clone()).collect();
+        let sender = common::engine(associations, Action::Protect { out, inbound: Vec::new() });
+        let bundle = &sender.policies()[0].bundles()[0];
+
+        let longest = bundle.inner_mtu(path, 0);
+        let len = longest - shorter.min(longest - 28);
+        let packet = udp([10, 1, 0, 1], [10, 2, 0, 2], (1, 2), &vec![7; len - 28]);
+        let headers = Headers::read(&Ip::parse(&packet).expect("a packet"));
+        let mut numbers = bundle.reserve(1, len as u64).expect("numbers");
+        let mut out = vec![0; path];
+        let write = |room: &mut [u8]| room.copy_from_slice(&packet);
+        let sealed = bundle.seal(&mut numbers, &headers, len, &mut out, write);
+        let total = sealed.map_err(|reason| TestCaseError::fail(format!("{reason} at {len}")))?;
+        let wanted = match padding {
+            Padding::Multiple(of) => len.next_multiple_of(of.into()),
+            Padding::Outer(outer) => bundle.inner_mtu(path.min(outer.into()), 0),
+            Padding::None => unreachable!("always padded here"),
+        };
+        let wanted = bundle.sealed_len(wanted.clamp(len, longest), 0);
+        prop_assert_eq!(total, wanted, "as much as was asked for, or as the path takes");
+        out.truncate(total);
+        prop_assert_eq!(open(&shape.receiver(), &out), Ok(packet));
+    }
 }

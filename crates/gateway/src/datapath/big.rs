@@ -127,7 +127,8 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
         path_mtu: usize,
     ) {
         let sealed = bundle.reserve(1, packet.len() as u64).and_then(|mut numbers| {
-            let mut sealed = vec![0; bundle.sealed_len(packet.len(), headers.security_offset)];
+            let least = bundle.sealed_len(packet.len(), headers.security_offset);
+            let mut sealed = vec![0; least.max(path_mtu)];
             let write = |place: &mut [u8]| place.copy_from_slice(packet);
             let len = bundle.seal(&mut numbers, headers, packet.len(), &mut sealed, write)?;
             sealed.truncate(len);

@@ -129,7 +129,9 @@ fn send_dummy(shared: &Shared, bundle: &Bundle, outbox: &mut Outbox, wire: &mut 
     let engine = shared.engine.load();
     let sealed = bundle.reserve(1, LEN as u64).and_then(|mut numbers| {
         let room = outbox.room(wire).map_err(|_| headroom_ipsec::Reason::SendFailed)?;
-        let len = bundle.seal_dummy(&mut numbers, LEN, room)?;
+        let path_mtu = shared.paths.mtu(bundle.destination()).min(room.len());
+        let len = LEN.min(bundle.inner_mtu(path_mtu, 0));
+        let len = bundle.seal_dummy(&mut numbers, len, &mut room[..path_mtu])?;
         let way = way_of(bundle, numbers.to(), &room[..len]);
         let sent = outbox.add(len, way, wire).and_then(|()| outbox.flush(wire));
         sent.map_err(|_| headroom_ipsec::Reason::SendFailed)

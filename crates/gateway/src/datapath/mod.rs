@@ -12,6 +12,8 @@ mod big;
 pub mod ends;
 pub mod housekeeping;
 pub mod inbound;
+#[cfg(test)]
+mod mtu_tests;
 pub mod outbound;
 mod outbox;
 pub mod paths;

@@ -160,6 +160,9 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
             let len = segmenter.head_len() + segmenter.payload(index).len();
             let added = match self.outbox.room(&mut self.wire) {
                 Ok(room) => {
+                    // padding goes no further than the path
+                    let limit = path_mtu.min(room.len());
+                    let room = &mut room[..limit];
                     let sealed = bundle.seal(&mut numbers, headers, len, room, |place| {
                         // the place has exactly the segment's length
                         let _ = segmenter.copy(index, place);

@@ -99,7 +99,6 @@ impl Departures for FakeWire {
         let (last, others) = datagrams.split_last().expect("a train of something");
         assert!(others.iter().all(|one| one.len() == others[0].len()), "a train of equals");
         assert!(last.len() <= datagrams[0].len(), "and perhaps a shorter last");
-        assert!(datagrams.iter().all(|one| one.len() + 28 <= PATH_MTU), "of the path's length");
         lock(&self.0).push_back(Sent::Datagrams(port, train.destination, train.tos, datagrams));
         Ok(())
     }
@@ -209,19 +208,31 @@ pub(super) struct Between {
 /// Two gateways, 192.0.2.1 and 192.0.2.2.
 pub(super) fn pair(between: Between) -> (Gateway, Gateway) {
     let addresses = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
+    let engines = [0, 1].map(|me| engine(between, addresses, me));
+    let kind = if between.udp { Kind::Udp(4500) } else { Kind::Ip(between.protocol.number()) };
+    joined(engines, addresses, kind, PATH_MTU)
+}
+
+/// Two gateways with these engines and outer addresses, on a path that takes
+/// packets of `path_mtu` bytes.
+pub(super) fn joined(
+    engines: [Engine; 2],
+    addresses: [IpAddr; 2],
+    kind: Kind,
+    path_mtu: usize,
+) -> (Gateway, Gateway) {
     let wires = [FakeWire::default(), FakeWire::default()];
-    let make = |me: usize| {
+    let make = |me: usize, engine: Engine| {
         let peer = 1 - me;
         let shared = Arc::new(Shared {
-            engine: ArcSwap::from_pointee(engine(between, addresses, me)),
+            engine: ArcSwap::from_pointee(engine),
             sockets: ArcSwap::default(),
-            paths: Paths::new(0, Some(PATH_MTU)),
+            paths: Paths::new(0, Some(path_mtu)),
             tracer: Tracer::default(),
             settings: Settings::default(),
             started: Instant::now(),
         });
         let (tun, wire) = (FakeTun::default(), wires[me].clone());
-        let kind = if between.udp { Kind::Udp(4500) } else { Kind::Ip(between.protocol.number()) };
         let (peer_wire, local) = (wires[peer].clone(), addresses[me]);
         let arrivals = FakeArrivals { wire: peer_wire, kind, peer: addresses[peer], local };
         Gateway {
@@ -232,7 +243,8 @@ pub(super) fn pair(between: Between) -> (Gateway, Gateway) {
             wire,
         }
     };
-    (make(0), make(1))
+    let [here, there] = engines;
+    (make(0, here), make(1, there))
 }
 
 fn engine(between: Between, addresses: [IpAddr; 2], me: usize) -> Engine {

@@ -43,6 +43,8 @@ const NUMBERS: u32 = 4096;
 const WHOLE_DATAGRAMS: usize = 65_280;
 /// Octets of the longest train of segments: protected, it fits in one UDP train.
 const LONGEST_TRAIN: usize = 60_000;
+/// Bytes that every IPv4 host takes (RFC 791).
+const IPV4_LEAST: usize = 576;
 const IPV4_AND_TCP: usize = 40;
 const IPV6_AND_TCP: usize = 60;
 
@@ -104,7 +106,9 @@ impl Setup {
         let specs = || config.associations.iter().map(|association| &association.spec);
         let captures = captures(&config.policies, specs, host);
         let table = TABLES + number_of(tunnel);
-        let sizes = Sizes::of(engine, &path_mtu);
+        let needs_v6 = captures.iter().any(|capture| capture.prefix.is_v6())
+            || config.addresses.iter().any(|(address, _)| address.is_ipv6());
+        let sizes = Sizes::of(engine, &path_mtu, needs_v6);
         let mut before = Vec::new();
         let families = [("-4", true), ("-6", host.has_v6)];
         for (family, _) in families.iter().filter(|(_, has)| *has) {
@@ -293,7 +297,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn of(engine: &Engine, path_mtu: impl Fn(IpAddr) -> usize) -> Self {
+    fn of(engine: &Engine, path_mtu: impl Fn(IpAddr) -> usize, needs_v6: bool) -> Self {
         let bundles = || engine.policies().iter().flat_map(Policy::bundles);
         let passes = |mode: Mode, front: usize| {
             bundles()
@@ -301,12 +305,14 @@ impl Sizes {
                 .map(|bundle| bundle.inner_mtu(path_mtu(bundle.destination()), front))
                 .min()
         };
-        // never below what IPv6 needs (DATAPATH 7)
-        let tunnel = passes(Mode::Tunnel, 0).map_or(usize::MAX, |mtu| mtu.max(LEAST));
+        let tunnel = passes(Mode::Tunnel, 0).unwrap_or(usize::MAX);
         let transport = [20, 40].map(|front| passes(Mode::Transport, front));
+        // Linux takes IPv6 off an interface with less than it needs; what is
+        // longer than the path then leaves in outer fragments
+        let least = if needs_v6 { LEAST } else { IPV4_LEAST };
         let interface = match transport[0] {
             Some(_) => WHOLE_DATAGRAMS,
-            None => tunnel.min(WHOLE_DATAGRAMS),
+            None => tunnel.clamp(least, WHOLE_DATAGRAMS),
         };
         let [transport_v4, transport_v6] = transport.map(|mtu| mtu.unwrap_or(LEAST));
         Self { interface, tunnel, transport_v4, transport_v6 }
@@ -315,7 +321,7 @@ impl Sizes {
 
 /// Octets of a packet that every link takes (RFC 791, RFC 8200).
 fn least(prefix: Prefix) -> usize {
-    if prefix.is_v6() { LEAST } else { 576 }
+    if prefix.is_v6() { LEAST } else { IPV4_LEAST }
 }
 
 fn firewall<'a>(

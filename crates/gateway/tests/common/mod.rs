@@ -74,6 +74,8 @@ pub(crate) struct Kind {
     pub(crate) outer_v6: bool,
     /// In tunnel mode, of what is inside.
     pub(crate) inner_v6: bool,
+    /// Bytes that lengths are padded to a multiple of; 0 for none.
+    pub(crate) padding: u16,
 }
 
 impl Kind {
@@ -95,10 +97,14 @@ impl Kind {
         let sa = |name: &str, direction: &str, from: usize| {
             let spi = 0x1000 + u32::from(generation) * 2 + from as u32;
             let key = format!("{:02x}", generation * 2 + from as u8 + 1).repeat(key_len);
+            let padding = match (direction, self.padding) {
+                ("in", _) | (_, 0) => String::new(),
+                (_, multiple) => format!("padding = {multiple}\n"),
+            };
             format!(
                 "[[sa]]\nname = \"{name}\"\ndirection = \"{direction}\"\nprotocol = \"{}\"\n\
                  mode = \"{}\"\nspi = {spi}\nsource = \"{}\"\ndestination = \"{}\"\n\
-                 suite = \"{suite}\"\nkey = \"{key}\"\n{udp}",
+                 suite = \"{suite}\"\nkey = \"{key}\"\n{udp}{padding}",
                 self.protocol,
                 self.mode,
                 outer(from),
