@@ -1,16 +1,17 @@
 //! `headroom ipsec`: looking at captured packets.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use headroom_gateway::config::{Config, Purpose};
 use headroom_gateway::control::Error;
 use headroom_gateway::decode::capture::{Capture, Writer};
-use headroom_gateway::decode::{Decoder, Outcome, Packet};
+use headroom_gateway::decode::{Decoder, Outcome, Packet, Search};
 use serde_json::json;
 
 use crate::tunnel::{Decode, Ipsec, known};
@@ -30,11 +31,17 @@ pub(crate) fn run(command: Ipsec) -> anyhow::Result<ExitCode> {
 fn decode(arguments: &Decode) -> anyhow::Result<ExitCode> {
     let config = Config::read(&arguments.config, Purpose::Decode).map_err(Error::from)?;
     known(&config.warnings);
-    let decoder = Decoder::new(config).map_err(anyhow::Error::msg)?;
+    let search = Search { likely: arguments.esn_high.clone(), ..Search::default() };
+    let decoder = Decoder::new(config, search).map_err(anyhow::Error::msg)?;
     let shown = arguments.capture.display();
-    let capture =
-        Capture::new(input(&arguments.capture)?).with_context(|| format!("cannot read {shown}"))?;
-    let mut clear = arguments.out.as_deref().map(output).transpose()?;
+    let input = input(&arguments.capture)?;
+    let out = arguments.out.as_deref().map(|path| {
+        let config = File::open(&arguments.config).context("cannot open the configuration")?;
+        output(path, &[(&input, "the capture"), (&config, "the configuration with the keys")])
+    });
+    let mut clear = out.transpose()?;
+    let capture = Capture::new(BufReader::with_capacity(1 << 20, input))
+        .with_context(|| format!("cannot read {shown}"))?;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut failure = None;
     let summary = decoder.capture(capture, &mut |packet: &Packet, inside: Option<&[u8]>| {
@@ -71,17 +78,33 @@ fn tell(arguments: &Decode, packet: &Packet, out: &mut impl Write) -> io::Result
     }
 }
 
-fn input(path: &Path) -> anyhow::Result<Box<dyn Read>> {
+fn input(path: &Path) -> anyhow::Result<File> {
     if path == Path::new("-") {
-        return Ok(Box::new(BufReader::new(io::stdin())));
+        let input = io::stdin().as_fd().try_clone_to_owned();
+        return Ok(input.context("cannot read standard input")?.into());
     }
-    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    Ok(Box::new(BufReader::with_capacity(1 << 20, file)))
+    File::open(path).with_context(|| format!("cannot open {}", path.display()))
 }
 
-/// What was secret is readable by its owner alone.
-fn output(path: &Path) -> anyhow::Result<Writer<BufWriter<File>>> {
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
-    let writer = file.and_then(|file| Writer::new(BufWriter::new(file)));
-    writer.with_context(|| format!("cannot write {}", path.display()))
+/// Opens the file for clear packets, readable by its owner alone. A file that is
+/// being read is not overwritten, by whatever name it goes.
+fn output(path: &Path, read: &[(&File, &str)]) -> anyhow::Result<Writer<BufWriter<File>>> {
+    let cannot = || format!("cannot write {}", path.display());
+    // truncated only when it is known which file it is
+    let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    let file = open.with_context(cannot)?;
+    let about = file.metadata().with_context(cannot)?;
+    if about.is_file() {
+        for (other, what) in read {
+            let other = other.metadata().with_context(cannot)?;
+            if (about.dev(), about.ino()) == (other.dev(), other.ino()) {
+                bail!(
+                    "--out {} is {what}, which it would overwrite: name another file",
+                    path.display()
+                );
+            }
+        }
+        file.set_len(0).with_context(cannot)?;
+    }
+    Writer::new(BufWriter::new(file)).with_context(cannot)
 }

@@ -41,11 +41,12 @@ impl Window {
         self.size
     }
 
-    /// The whole number of a packet that shows the lower half of it (RFC 4303,
-    /// appendix A2.2); the number itself where it is not extended.
-    pub fn infer(&self, low: u32, extended: bool) -> u64 {
+    /// Returns the whole number of a packet that shows the lower half of it (RFC
+    /// 4303, appendix A2.2); the number itself where it is not extended. None for
+    /// one that would stand before the first number.
+    pub fn infer(&self, low: u32, extended: bool) -> Option<u64> {
         if !extended {
-            return u64::from(low);
+            return Some(u64::from(low));
         }
         let (top_high, top_low) = (self.top >> 32, self.top as u32);
         let below = (self.size - 1) as u32;
@@ -55,12 +56,12 @@ impl Window {
             if low >= bottom { top_high } else { top_high + 1 }
         } else if low >= bottom {
             // the window spans two halves, and the number lies in the lower
-            top_high.saturating_sub(1)
+            top_high.checked_sub(1)?
         } else {
             top_high
         };
         // 2^64 - 1 is the last number: nothing follows it
-        (high.min(u64::from(u32::MAX)) << 32) | u64::from(low)
+        Some((high.min(u64::from(u32::MAX)) << 32) | u64::from(low))
     }
 
     /// Whether a packet of this number may be new. Asked before its check value

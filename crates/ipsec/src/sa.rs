@@ -266,6 +266,7 @@ impl Sa {
     pub(crate) fn receive(&self, low: u32) -> Result<Receiving<'_>, Reason> {
         let receipt = self.state.receipt();
         let sequence = receipt.window.infer(low, self.spec.extended_sequence);
+        let sequence = sequence.ok_or(Reason::Stale)?;
         receipt.window.check(sequence)?;
         Ok(Receiving { sa: self, receipt, sequence })
     }

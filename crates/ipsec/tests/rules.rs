@@ -378,7 +378,11 @@ fn q_esp_that_lies_about_its_ports_is_dropped_by_name() {
     let mut out = vec![0; 2000];
     let write = |room: &mut [u8]| room.copy_from_slice(&honest);
     let len = bundle.seal(&mut numbers, &headers, honest.len(), &mut out, write).expect("sealed");
-    assert_eq!(open(&shape.receiver(), &out[..len]), Err(Reason::PortsMismatch));
+    let receiver = shape.receiver();
+    assert_eq!(open(&receiver, &out[..len]), Err(Reason::PortsMismatch));
+    // authenticated, so it counts as a packet of its association, and as one that failed
+    let sa = receiver.associations().next().expect("one");
+    assert_eq!((sa.packets(), sa.failures().get(Reason::PortsMismatch)), (1, 1));
 
     let mut reserved = seal(&sender, &honest).expect("sealed");
     reserved[26] = 1;

@@ -71,8 +71,8 @@ proptest! {
         // inside the window, or right of it by less than what the low half can say
         let offset = if left { offset % u64::from(size) } else { offset };
         let number = if left { top.saturating_sub(offset).max(1) } else { top + offset };
-        prop_assert_eq!(window.infer(number as u32, true), number);
-        prop_assert_eq!(window.infer(number as u32, false), number & 0xffff_ffff);
+        prop_assert_eq!(window.infer(number as u32, true), Some(number));
+        prop_assert_eq!(window.infer(number as u32, false), Some(number & 0xffff_ffff));
     }
 }
 
@@ -105,5 +105,20 @@ fn the_last_number_is_accepted_once() {
     let mut window = Window::new(64, 0);
     assert_eq!(window.accept(u64::MAX), Ok(()));
     assert_eq!(window.accept(u64::MAX), Err(Reason::Replay));
-    assert_eq!(window.infer(5, true), (u64::from(u32::MAX) << 32) | 5);
+    assert_eq!(window.infer(5, true), Some((u64::from(u32::MAX) << 32) | 5));
+}
+
+/// RFC 4303, appendix A2.2: near the first number the window's left part lies in
+/// half -1, in which there are none.
+#[test]
+fn a_low_half_left_of_the_first_number_is_of_no_number() {
+    let mut window = Window::new(64, 0);
+    window.accept(1).expect("the first");
+    for low in [0xffff_fff0, u32::MAX, u32::MAX - 61] {
+        assert_eq!(window.infer(low, true), None, "{low:#x}");
+    }
+    assert_eq!(window.infer(u32::MAX - 62, true), Some(u64::from(u32::MAX) - 62));
+    // from where the window lies in one half alone, it is the next half that is meant
+    window.accept(64).expect("a later one");
+    assert_eq!(window.infer(u32::MAX, true), Some(u64::from(u32::MAX)));
 }

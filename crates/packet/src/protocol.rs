@@ -35,7 +35,7 @@ pub const UDP_LITE: u8 = 136;
 
 /// IPv6 extension headers that stand before an upper-layer protocol, as RFC
 /// 4301, section 4.4.1.1, counts them.
-pub(crate) fn is_extension(number: u8) -> bool {
+pub fn is_extension(number: u8) -> bool {
     matches!(number, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS)
 }
 

@@ -58,6 +58,13 @@ pub trait Transform: Send + Sync + Debug {
     /// When anything of body or `bound` is not what was sealed, a body too short
     /// included. The body's content is then unspecified and must not be used.
     fn open(&self, bound: &Bound<'_>, body: &mut [u8]) -> Result<(), Forged>;
+
+    /// Tells whether a body would verify if its ICV were cut to `icv_len` bytes,
+    /// to find out why a peer's packets do not open. Suites without an answer say
+    /// no.
+    fn verifies_cut(&self, _bound: &Bound<'_>, _body: &[u8], _icv_len: usize) -> bool {
+        false
+    }
 }
 
 /// Why a packet was not sealed. Each is a fault of the caller or of the system,

@@ -117,17 +117,42 @@ impl<'a> Sealed<'a> {
         }
     }
 
-    fn decrypt(&self, transform: &dyn Transform, guess: Guess) -> Option<Vec<u8>> {
+    /// Whether the check value is the first `icv_len` bytes of the right one.
+    pub(super) fn is_cut_to(
+        &self,
+        transform: &dyn Transform,
+        icv_len: usize,
+        guess: Guess,
+    ) -> bool {
         let mut room = [0; qesp::MAX_ADDRESSES_LEN];
-        let addresses = match (self.protocol, guess.addresses) {
+        let addresses = self.covered_addresses(guess, &mut room);
+        let Some((header, rest)) = self.body.split_at_checked(self.header_len()) else {
+            return false;
+        };
+        let Guess { number: sequence, extended, .. } = guess;
+        transform.verifies_cut(&Bound { header, sequence, extended, addresses }, rest, icv_len)
+    }
+
+    /// The addresses that Q-ESP covers.
+    fn covered_addresses<'r>(
+        &self,
+        guess: Guess,
+        room: &'r mut [u8; qesp::MAX_ADDRESSES_LEN],
+    ) -> &'r [u8] {
+        match (self.protocol, guess.addresses) {
             (Protocol::QEsp(_), Addresses::AsReceived) => {
-                qesp::addresses(self.source, self.destination, &mut room)
+                qesp::addresses(self.source, self.destination, room)
             }
             (Protocol::QEsp(_), Addresses::Of(source, destination)) => {
-                qesp::addresses(source, destination, &mut room)
+                qesp::addresses(source, destination, room)
             }
             _ => &[],
-        };
+        }
+    }
+
+    fn decrypt(&self, transform: &dyn Transform, guess: Guess) -> Option<Vec<u8>> {
+        let mut room = [0; qesp::MAX_ADDRESSES_LEN];
+        let addresses = self.covered_addresses(guess, &mut room);
         let (header, rest) = self.body.split_at_checked(self.header_len())?;
         let mut rest = rest.to_vec();
         let end = rest.len().checked_sub(transform.icv_len())?;

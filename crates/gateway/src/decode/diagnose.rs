@@ -85,9 +85,10 @@ pub(super) fn forged(
         }
     }
     for (guard, words) in changed_keys(spec) {
-        note(opens(&guard, guess), &|| words.into());
+        note(opens_rightly(sealed, &guard, guess), &|| words.into());
     }
     truncations(sealed, own, guess, &mut findings);
+    shorter_tags(sealed, own, guess, &mut findings);
     if let Some(icv_len) = in_clear(sealed) {
         findings.push(format!(
             "it is not encrypted: behind the header stands a packet in clear, with {icv_len} octets of check value (the \
@@ -95,6 +96,29 @@ pub(super) fn forged(
         ));
     }
     findings
+}
+
+/// Whether it verifies, and a cipher whose key is another than the integrity
+/// algorithm's finds padding as it must be.
+fn opens_rightly(sealed: &Sealed<'_>, guard: &Guard, guess: Guess) -> bool {
+    let opened = sealed.open(guard, guess);
+    opened.is_some_and(|text| {
+        matches!(guard, Guard::Mac(_)) || headroom_ipsec::esp::read_trailer(&text).is_ok()
+    })
+}
+
+/// AEADs whose tag was cut, which RFC 4106, section 6, allows.
+fn shorter_tags(sealed: &Sealed<'_>, own: &Known, guess: Guess, findings: &mut Vec<String>) {
+    let Guard::Cipher(transform) = &own.guard else { return };
+    for icv_len in [8, 12] {
+        if sealed.is_cut_to(transform.as_ref(), icv_len, guess) {
+            findings.push(format!(
+                "it verifies with a check value of {icv_len} bytes, where {} are used here: choose the peer's suite with \
+                 16 (strongSwan: `…gcm16`; Linux: `icv_len 128`)",
+                transform.icv_len()
+            ));
+        }
+    }
 }
 
 /// Guards of what people mix up.

@@ -5,13 +5,17 @@ use headroom_ipsec::{Protocol, Reason, SaSpec, esp};
 use headroom_suite::KeyError;
 
 use super::attempt::{Guard, Sealed, own_guess};
-use super::{Failure, Tally, diagnose};
+use super::{Failure, Search, Tally, diagnose};
 
 /// Packets of one association that fail and are looked into.
 const MOST_DIAGNOSES: u32 = 100;
-/// High halves of the number that are tried before anything was opened: the
-/// capture may begin in the middle.
+/// High halves of the number that are tried for each packet before anything was
+/// opened: the capture may begin in the middle.
 const HIGH_HALVES: u64 = 64;
+/// Those that are tried for the first packets that fail (SEARCHES of each
+/// association): at a million packets a second the last is reached in nine years.
+const MOST_HIGH_HALVES: u64 = 1 << 16;
+const SEARCHES: u32 = 3;
 
 /// An association with its keys ready.
 #[derive(Debug)]
@@ -23,6 +27,7 @@ pub(super) struct Known {
     /// Packets opened, of different numbers.
     distinct: u64,
     diagnoses_left: u32,
+    searches_left: u32,
     padding_told: bool,
 }
 
@@ -41,6 +46,7 @@ impl Known {
             window: Window::new(spec.window, 0),
             distinct: 0,
             diagnoses_left: MOST_DIAGNOSES,
+            searches_left: SEARCHES,
             padding_told: false,
             spec,
         })
@@ -90,13 +96,22 @@ impl Known {
         tally.first = Some(tally.first.map_or(number, |first| first.min(number)));
     }
 
+    /// Whether the high half of its numbers has yet to be found.
+    fn searches(&self) -> bool {
+        self.spec.extended_sequence && self.tally.last.is_none()
+    }
+
     /// Whole numbers that a packet may have, the likeliest first.
-    fn numbers(&self, low: u32) -> Vec<u64> {
+    fn numbers(&self, low: u32, search: &Search) -> Vec<u64> {
         let extended = self.spec.extended_sequence;
-        let likely = self.window.infer(low, extended);
+        let likely = self.window.infer(low, extended).unwrap_or(low.into());
         let mut numbers = vec![likely];
-        if extended && self.tally.last.is_none() {
-            numbers.extend((1..HIGH_HALVES).map(|high| high << 32 | u64::from(low)));
+        if self.searches() {
+            let given = search.likely.iter().flat_map(|high| {
+                [Some(*high), high.checked_add(1), high.checked_sub(1)].into_iter().flatten()
+            });
+            let halves = given.map(u64::from).chain(1..HIGH_HALVES);
+            numbers.extend(halves.map(|high| high << 32 | u64::from(low)));
         } else if extended {
             // one left of the window looks like one of the next half
             numbers.extend(likely.checked_sub(1 << 32));
@@ -111,23 +126,42 @@ pub(super) fn open(
     index: usize,
     sealed: &Sealed<'_>,
     low: u32,
+    search: &mut Search,
     notes: &mut Vec<String>,
 ) -> Result<Plain, Failure> {
-    let known = &all[index];
+    let known = &mut all[index];
     let bare = |reason| (reason, Vec::new());
     sealed.clear().map_err(bare)?;
     let fits = sealed.fits(&known.guard);
-    let candidates = known.numbers(low);
-    let opened = candidates.iter().find_map(|number| {
-        sealed.open(&known.guard, own_guess(&known.spec, *number)).map(|text| (*number, text))
-    });
+    let candidates = known.numbers(low, search);
+    let open = |known: &Known, number: u64| {
+        sealed.open(&known.guard, own_guess(&known.spec, number)).map(|text| (number, text))
+    };
+    let mut opened = candidates.iter().find_map(|number| open(known, *number));
+    let mut tried = HIGH_HALVES;
+    if opened.is_none() && known.searches() && fits.is_ok() {
+        let left = known.searches_left.min(search.thorough);
+        if left > 0 {
+            known.searches_left -= 1;
+            search.thorough -= 1;
+            tried = MOST_HIGH_HALVES;
+            let mut further = HIGH_HALVES..MOST_HIGH_HALVES;
+            opened = further.find_map(|high| open(known, high << 32 | u64::from(low)));
+        }
+    }
     let Some((number, mut text)) = opened else {
         let reason = fits.err().unwrap_or(Reason::Forged);
-        let findings = if known.diagnoses_left == 0 {
+        let mut findings = if known.diagnoses_left == 0 {
             Vec::new()
         } else {
             diagnose::forged(sealed, all, index, candidates[0])
         };
+        if findings.is_empty() && all[index].searches() && reason == Reason::Forged {
+            findings.push(format!(
+                "if the key is right, the high half of its sequence number is {tried} or more, or the packet was \
+                 altered: `--esn-high N` tries N"
+            ));
+        }
         all[index].diagnoses_left = all[index].diagnoses_left.saturating_sub(1);
         return Err((reason, findings));
     };

@@ -17,6 +17,8 @@ impl Decoder {
     pub(super) fn layers(&mut self, packet: &[u8], udp: Option<(u16, u16)>) -> Said {
         let mut said = Said::bare(Outcome::Dummy);
         let mut packet = packet.to_vec();
+        // whether `packet` is one that came out of a tunnel, with a header of its own
+        let mut out_of_tunnel = false;
         loop {
             let Ok(ip) = Ip::parse(&packet) else {
                 said.outcome = Outcome::failed(Reason::BadInner, Vec::new());
@@ -24,16 +26,26 @@ impl Decoder {
             };
             let deep = said.layers.len() == MOST_LAYERS || ip.fragment().is_some();
             let Some(protocol) = self.protocol(ip.upper()).filter(|_| !deep) else {
-                said.outcome = Outcome::Opened { inner: Inner::of(&ip) };
+                said.outcome = Outcome::Opened { inner: Inner::of(&ip), nested: None };
                 said.clear = Some(packet);
                 return said;
             };
             let sealed = seal(&packet, &ip, protocol, udp.filter(|_| said.layers.is_empty()));
-            match self.unwrap(&sealed, &mut said.layers, &mut said.notes) {
-                Ok(Some(inside)) => packet = inside,
+            let layers = said.layers.len();
+            let opened = self.unwrap(&sealed, &mut said.layers, &mut said.notes);
+            match opened {
+                Ok(Some(inside)) => (packet, out_of_tunnel) = (inside.packet, inside.has_header),
                 Ok(None) => return said,
                 Err((reason, findings)) => {
-                    said.outcome = Outcome::failed(reason, findings);
+                    let foreign = said.layers.get(layers).is_none_or(|layer| layer.sa.is_none());
+                    // somebody else's IPsec through this tunnel, which was opened
+                    said.outcome = if out_of_tunnel && foreign {
+                        said.notes.extend(findings);
+                        Outcome::Opened { inner: Inner::of(&ip), nested: Some(reason.name()) }
+                    } else {
+                        Outcome::failed(reason, findings)
+                    };
+                    said.clear = out_of_tunnel.then_some(packet);
                     return said;
                 }
             }
@@ -46,14 +58,15 @@ impl Decoder {
         sealed: &Sealed<'_>,
         layers: &mut Vec<Layer>,
         notes: &mut Vec<String>,
-    ) -> Result<Option<Vec<u8>>, Failure> {
+    ) -> Result<Option<Inside>, Failure> {
         let (spi, low) = sealed.numbers().map_err(|reason| (reason, Vec::new()))?;
         let place = layers.len();
         layers.push(layer(sealed, spi, low.into(), None));
         let Some(index) = self.find(sealed, spi, notes) else {
             return Err((Reason::UnknownSpi, self.unknown(sealed, spi)));
         };
-        let opened = known::open(&mut self.known, index, sealed, low, notes);
+        let Self { known, search, .. } = self;
+        let opened = known::open(known, index, sealed, low, search, notes);
         let known = &mut self.known[index];
         layers[place].sa = Some(known.spec.name.clone());
         known.tally.packets += 1;
@@ -63,7 +76,7 @@ impl Decoder {
                 return Ok(None);
             }
             let inside = inside(sealed, &known.spec, next_header, payload, notes)?;
-            let ip = Ip::parse(&inside).map_err(|_| (Reason::BadInner, Vec::new()))?;
+            let ip = Ip::parse(&inside.packet).map_err(|_| (Reason::BadInner, Vec::new()))?;
             shown_is_true(sealed, &ip)?;
             Ok(Some(inside))
         });
@@ -89,6 +102,14 @@ impl Decoder {
             ));
         }
         let configured = spec.udp.is_some();
+        if let (Some(ports), Some((_, to))) = (spec.udp, sealed.udp)
+            && ports.destination != to
+        {
+            notes.push(format!(
+                "it came to UDP port {to}, and `{}` has {}: a receiver would not get it",
+                spec.name, ports.destination
+            ));
+        }
         if configured != sealed.udp.is_some() {
             let words = if configured {
                 "has `udp`, and this came without"
@@ -148,6 +169,13 @@ impl Decoder {
     }
 }
 
+/// A packet that was protected.
+struct Inside {
+    packet: Vec<u8>,
+    /// Its header is its own, as in tunnel mode.
+    has_header: bool,
+}
+
 /// The IP packet that was protected.
 fn inside(
     sealed: &Sealed<'_>,
@@ -155,7 +183,7 @@ fn inside(
     next_header: u8,
     payload: Vec<u8>,
     notes: &mut Vec<String>,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Inside, Failure> {
     let tunnel = matches!(next_header, protocol::IPV4 | protocol::IPV6);
     let words = match (tunnel, spec.mode) {
         (true, Mode::Transport) => {
@@ -168,7 +196,9 @@ fn inside(
     };
     notes.extend(words.map(|words| format!("{words}: a receiver may drop it")));
     if !tunnel {
-        return rebuild(sealed.header, next_header, &payload).ok_or((Reason::BadInner, Vec::new()));
+        let packet = rebuild(sealed.header, next_header, &payload);
+        let packet = packet.ok_or((Reason::BadInner, Vec::new()))?;
+        return Ok(Inside { packet, has_header: false });
     }
     let version = payload.first().map(|octet| octet >> 4);
     let said = if next_header == protocol::IPV4 { 4 } else { 6 };
@@ -177,7 +207,7 @@ fn inside(
         let finding = format!("the trailer says IPv{said}; the packet begins as {found}");
         return Err((Reason::BadInner, vec![finding]));
     }
-    Ok(payload)
+    Ok(Inside { packet: payload, has_header: true })
 }
 
 /// docs/qesp.md: what a router was told must be true.

@@ -24,27 +24,29 @@ pub(super) fn carried(link: u32, frame: &[u8]) -> Carried<'_> {
         Some(_) => Carried::Other("not IP"),
         None => CUT,
     };
-    let typed = |kind_at: usize, at: usize| match short(frame, kind_at) {
-        Some(IPV4 | IPV6) => ip(at),
-        Some(ARP) => Carried::Other("ARP"),
-        Some(_) => Carried::Other("not IP"),
-        None => CUT,
+    // what the type at `kind_at` names begins at `at`; a tag is of two bytes, then
+    // the type of what it tags
+    let typed = |mut kind_at: usize, mut at: usize| {
+        for _ in 0..MOST_TAGS {
+            if short(frame, kind_at).is_some_and(|kind| VLAN.contains(&kind)) {
+                (kind_at, at) = (at + 2, at + 4);
+            }
+        }
+        match short(frame, kind_at) {
+            Some(IPV4 | IPV6) => ip(at),
+            Some(ARP) => Carried::Other("ARP"),
+            Some(_) => Carried::Other("not IP"),
+            None => CUT,
+        }
     };
     match link {
         // NULL and LOOP begin with an address family whose numbers differ
         0 | 108 => ip(4),
-        1 => {
-            let mut kind_at = 12;
-            for _ in 0..MOST_TAGS {
-                if short(frame, kind_at).is_some_and(|kind| VLAN.contains(&kind)) {
-                    kind_at += 4;
-                }
-            }
-            typed(kind_at, kind_at + 2)
-        }
+        1 => typed(12, 14),
         // RAW (12 and 14 where systems wrote their own), IPV4, IPV6
         12 | 14 | 101 | 228 | 229 => ip(0),
-        // LINUX_SLL and LINUX_SLL2
+        // LINUX_SLL and LINUX_SLL2, with tags behind their headers as libpcap
+        // leaves them
         113 => typed(14, 16),
         276 => typed(0, 20),
         _ => Carried::Other("a link type that is not read here"),
@@ -74,6 +76,10 @@ mod tests {
             (228, frame(&[])),
             (113, frame(&[&[0; 14][..], &[8, 0]].concat())),
             (276, frame(&[&[8, 0][..], &[0; 18]].concat())),
+            (113, frame(&[&[0; 14][..], &[0x81, 0, 0, 5, 8, 0]].concat())),
+            (113, frame(&[&[0; 14][..], &[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6, 8, 0]].concat())),
+            (276, frame(&[&[0x81, 0][..], &[0; 18], &[0, 5, 8, 0]].concat())),
+            (276, frame(&[&[0x88, 0xa8][..], &[0; 18], &[0, 5, 0x81, 0, 0, 6, 8, 0]].concat())),
         ];
         for (link, frame) in &frames {
             assert_eq!(carried(*link, frame), Carried::Ip(&packet), "{link}");

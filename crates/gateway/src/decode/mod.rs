@@ -47,10 +47,28 @@ impl<F: FnMut(&Packet, Option<&[u8]>)> Audience for F {
     }
 }
 
+/// Which high halves of extended sequence numbers are tried for an association of
+/// which nothing was opened yet: the capture may begin in the middle.
+#[derive(Debug, Clone)]
+pub struct Search {
+    /// Halves that are likely, and those next to them.
+    pub likely: Vec<u32>,
+    /// Packets for which all halves up to 65 535 are tried, of all associations
+    /// together.
+    pub thorough: u32,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self { likely: Vec::new(), thorough: 64 }
+    }
+}
+
 /// Opens packets.
 #[derive(Debug)]
 pub struct Decoder {
     known: Vec<Known>,
+    search: Search,
     /// By SPI and protocol number; several differ in their destination.
     by_spi: HashMap<(u32, u8), Vec<usize>>,
     qesp: Vec<u8>,
@@ -67,9 +85,10 @@ impl Decoder {
     ///
     /// # Errors
     /// A key that its suite refuses, with the association's name.
-    pub fn new(config: Config) -> Result<Self, String> {
+    pub fn new(config: Config, search: Search) -> Result<Self, String> {
         let mut decoder = Self {
             known: Vec::new(),
+            search,
             by_spi: HashMap::new(),
             qesp: Vec::new(),
             ports: vec![NAT_TRAVERSAL],
@@ -156,7 +175,11 @@ impl Decoder {
     fn outer(&mut self, ip: &Ip<'_>, told: &mut Told, audience: &mut impl Audience) {
         told.ends = Some((ip.source(), ip.destination()));
         let security = self.protocol(ip.upper());
-        if ip.fragment().is_some() && (security.is_some() || ip.upper() == protocol::UDP) {
+        // extension headers may stand in the part that is cut (RFC 8200, section
+        // 4.5): what is behind them only the whole datagram shows
+        let hidden = protocol::is_extension(ip.upper());
+        if ip.fragment().is_some() && (security.is_some() || hidden || ip.upper() == protocol::UDP)
+        {
             return self.fragment(ip, told, audience);
         }
         if security.is_some() {
@@ -168,6 +191,7 @@ impl Decoder {
         let ours = datagram.filter(|datagram| {
             let ports = [datagram.source_port(), datagram.destination_port()];
             ports.iter().any(|port| self.ports.binary_search(port).is_ok())
+                || self.begins_with_an_spi(datagram.payload(), ip.destination())
         });
         match ours {
             Some(datagram) => self.datagram(ip, &datagram, told, audience),
@@ -176,6 +200,14 @@ impl Decoder {
                 self.tell(told, Said::bare(Outcome::NotIpsec { what }), audience);
             }
         }
+    }
+
+    /// Whether this is ESP of an association to `destination`, as far as its SPI
+    /// says, on ports that the configuration does not name.
+    fn begins_with_an_spi(&self, body: &[u8], destination: IpAddr) -> bool {
+        let Ok(header) = esp::Header::read(body) else { return false };
+        let found = self.by_spi.get(&(header.spi, protocol::ESP)).into_iter().flatten();
+        found.map(|index| &self.known[*index].spec).any(|spec| spec.destination == destination)
     }
 
     /// A fragment of what may be IPsec (RFC 4303, section 3.4.1).
@@ -257,7 +289,11 @@ impl Decoder {
         let Said { layers, outcome, notes, clear } = said;
         let summary = &mut self.summary;
         match &outcome {
-            Outcome::Opened { .. } | Outcome::Dummy => summary.opened += 1,
+            Outcome::Opened { nested, .. } => {
+                summary.opened += 1;
+                summary.nested += u64::from(nested.is_some());
+            }
+            Outcome::Dummy => summary.opened += 1,
             Outcome::Failed { .. } => summary.failed += 1,
             Outcome::Cut { .. } => summary.cut += 1,
             Outcome::Fragment => summary.fragments += 1,

@@ -67,6 +67,10 @@ pub enum Outcome {
     Opened {
         /// The packet inside.
         inner: Inner,
+        /// Why the IPsec in that packet stays closed, by the reason's name: it is
+        /// of no association here.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        nested: Option<&'static str>,
     },
     /// A dummy packet (RFC 4303, section 2.6).
     Dummy,
@@ -144,6 +148,8 @@ pub struct Summary {
     pub frames: u64,
     /// Packets opened.
     pub opened: u64,
+    /// Those of them in which there is somebody else's IPsec, which stays closed.
+    pub nested: u64,
     /// Packets that failed.
     pub failed: u64,
     /// Packets that the capture does not hold whole.
@@ -190,9 +196,14 @@ pub struct Tally {
 }
 
 impl Summary {
-    /// Whether every IPsec packet was opened and the capture was read to its end.
+    /// Whether there were IPsec packets, every one was opened, and the capture was
+    /// read to its end.
     pub fn all_opened(&self) -> bool {
-        self.failed == 0 && self.cut == 0 && self.fragments_left == 0 && self.ended_by.is_none()
+        self.opened > 0
+            && self.failed == 0
+            && self.cut == 0
+            && self.fragments_left == 0
+            && self.ended_by.is_none()
     }
 }
 
@@ -229,7 +240,10 @@ impl fmt::Display for Layer {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Opened { inner } => write!(f, "{inner}"),
+            Self::Opened { inner, nested: None } => write!(f, "{inner}"),
+            Self::Opened { inner, nested: Some(reason) } => {
+                write!(f, "{inner}; the IPsec in it is somebody else's and stays closed ({reason})")
+            }
             Self::Dummy => write!(f, "a dummy packet"),
             Self::Failed { reason, sentence, .. } => write!(f, "FAILED {reason}: {sentence}"),
             Self::Cut { captured, original } => {
@@ -261,11 +275,13 @@ impl fmt::Display for Inner {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { frames, opened, failed, cut, fragments_left, others, .. } = self;
+        let Self { frames, opened, nested, failed, cut, fragments_left, others, .. } = self;
         write!(f, "{frames} frames: {opened} opened, {failed} failed, {others} not IPsec")?;
-        for (count, what) in
-            [(cut, "cut by the capture"), (fragments_left, "datagrams with fragments missing")]
-        {
+        for (count, what) in [
+            (nested, "with somebody else's IPsec inside"),
+            (cut, "cut by the capture"),
+            (fragments_left, "datagrams with fragments missing"),
+        ] {
             if *count > 0 {
                 write!(f, ", {count} {what}")?;
             }
@@ -275,6 +291,9 @@ impl fmt::Display for Summary {
         }
         for (spi, packets) in &self.unknown {
             write!(f, "\n  {spi}: {packets} packets of no association")?;
+        }
+        if *opened == 0 && *failed == 0 && *cut == 0 && *fragments_left == 0 {
+            write!(f, "\n  there is no IPsec packet in the capture")?;
         }
         self.ended_by.as_ref().map_or(Ok(()), |why| write!(f, "\n  {why}"))
     }

@@ -123,7 +123,7 @@ pub(crate) enum Mode {
 pub(crate) enum Ipsec {
     /// Open captured ESP, AH and Q-ESP with given keys, and say why a packet fails
     #[command(
-        after_help = "Exit codes: 0 every IPsec packet was opened, 1 some were not, 2 wrong arguments, configuration or\ncapture. The configuration is that of `headroom tunnel up`; SAs of both directions are tried, and\npolicies are not needed (docs/tunnel.md)."
+        after_help = "Exit codes: 0 every IPsec packet was opened, 1 some were not or there was none, 2 wrong arguments,\nconfiguration or capture. The configuration is that of `headroom tunnel up`; SAs of both directions are tried, and\npolicies are not needed (docs/tunnel.md)."
     )]
     Decode(Decode),
 }
@@ -138,10 +138,22 @@ pub(crate) struct Decode {
     /// Write what was protected to this pcap file, in clear
     #[arg(long, value_name = "CLEAR.pcap")]
     pub(crate) out: Option<PathBuf>,
+    /// High half of the first extended sequence numbers; without it, 0 to 65535 are tried
+    #[arg(long, value_name = "N", value_parser = half)]
+    pub(crate) esn_high: Vec<u32>,
     /// Print JSON: a packet a line, then the summary
     #[arg(long)]
     pub(crate) json: bool,
     /// Print only packets that were not opened, and the summary
     #[arg(long)]
     pub(crate) failures: bool,
+}
+
+/// Reads a number, decimal or hexadecimal with `0x`.
+fn half(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| "a number from 0 to 4294967295, or hexadecimal as in 0x1f".into())
 }

@@ -16,6 +16,8 @@ const PATIENCE_V6: Duration = Duration::from_secs(60);
 /// What a fragment and a datagram are counted for beside their octets.
 const FRAGMENT_COST: usize = 96;
 const DATAGRAM_COST: usize = 1024;
+/// IPv4's DF.
+const DONT_FRAGMENT: u16 = 0x4000;
 
 /// Codepoints of ECN (RFC 3168, section 5) as bits of a set.
 const NOT_ECT: u8 = 1;
@@ -355,7 +357,9 @@ fn head(ip: &Ip<'_>) -> Vec<u8> {
         }
         None => {
             let mut head = ip.bytes()[..ip.upper_offset()].to_vec();
-            put16(&mut head, 6, 0);
+            // a sender that forbids further cutting says so in each (RFC 791)
+            let dont_fragment = u16::from_be_bytes([head[6], head[7]]) & DONT_FRAGMENT;
+            put16(&mut head, 6, dont_fragment);
             head
         }
     }
