@@ -127,7 +127,8 @@ fn a_tunnel_from_keygen_to_down() {
     std::fs::write(&files[0], before.replace("action", "acton")).expect("written");
     let refused = hosts[0].tunnel(&["reload"]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("unknown field `acton`"), "{said}");
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("unknown field `acton`"), "{said}");
     assert_eq!(exchange().as_deref(), Ok(SECRET));
     std::fs::write(&files[0], before).expect("written");
     hosts[0].must(&["reload"]);
@@ -166,6 +167,47 @@ fn a_tunnel_from_keygen_to_down() {
     assert_eq!(exchange().as_deref(), Ok(SECRET), "in clear, as before");
     let nothing = hosts[1].tunnel(&["down"]);
     assert!(String::from_utf8_lossy(&nothing.stderr).contains("no tunnel is up"), "{nothing:?}");
+}
+
+#[test]
+fn a_refused_configuration_ends_with_2_in_background_too() {
+    let ground = Ground::new("refused");
+    let files = keygen(&ground, &[]);
+    let before = std::fs::read_to_string(&files[0]).expect("a configuration");
+    std::fs::write(&files[0], before.replace("action", "acton")).expect("written");
+    for more in [&["--background"][..], &[], &["--dry-run"]] {
+        let mut command = Command::new(HEADROOM);
+        command.args(["tunnel", "up"]).arg(&files[0]).args(more);
+        command.env("HEADROOM_RUN_DIR", ground.path("run"));
+        let output = command.output().expect("the command starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains("acton"), "{more:?}: {said}");
+    }
+}
+
+#[test]
+fn clear_packets_overwrite_neither_the_capture_nor_the_keys() {
+    let ground = Ground::new("overwrite");
+    let files = keygen(&ground, &[]);
+    let captured = ground.path("wire.pcap");
+    std::fs::write(&captured, pcap(&[vec![0; 60]])).expect("a capture");
+    let (soft, hard) = (ground.path("soft.pcap"), ground.path("hard.pcap"));
+    std::os::unix::fs::symlink(&captured, &soft).expect("a link");
+    std::fs::hard_link(&captured, &hard).expect("a link");
+    let [content, keys] = [&captured, &files[0]].map(|path| std::fs::read(path).expect("a file"));
+    for out in [&captured, &soft, &hard, &files[0]] {
+        let mut command = Command::new(HEADROOM);
+        command.args(["ipsec", "decode"]).arg(&captured).arg("--config").arg(&files[0]);
+        let output = command.arg("--out").arg(out).output().expect("the command starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains("overwrite"), "{out:?}: {said}");
+        assert_eq!(std::fs::read(&captured).expect("a file"), content);
+        assert_eq!(std::fs::read(&files[0]).expect("a file"), keys);
+    }
+    // another file is emptied first
+    std::fs::write(ground.path("clear.pcap"), vec![7; 5000]).expect("a file");
+    decode(&captured, &files[0], &["--out", text(&ground.path("clear.pcap"))]);
+    assert_eq!(std::fs::metadata(ground.path("clear.pcap")).expect("a file").len(), 24);
 }
 
 /// A router without any key tells Q-ESP flows apart by a rule of nftables, and a

@@ -53,7 +53,7 @@ impl Reader<'_> {
                 .lifetime
                 .as_ref()
                 .map_or(Ok(Lifetime::default()), |l| options::lifetime(l.get_ref()))?,
-            udp: options::udp(file)?,
+            udp: options::udp(file, self.purpose)?,
             follow_peer: options::follow_peer(file)?,
             dscp: options::dscp(file)?,
             ecn: file.ecn.unwrap_or(true),
@@ -62,6 +62,13 @@ impl Reader<'_> {
             classes: options::classes(file)?,
             ah_alignment: options::ah_alignment(file, protocol, source)?,
         };
+        if let (Some(_), Direction::Out, Purpose::Tunnel) = (&file.window, direction, self.purpose)
+        {
+            warnings.push(format!(
+                "`window` of `{}` has no effect: it is for an SA of direction \"in\"",
+                spec.name
+            ));
+        }
         let dummies_per_second = options::dummies(file, &spec)?;
         let line = self.line(&file.name);
         Ok(Association { spec, dummies_per_second, pad_to_path_mtu, line })

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-use headroom_ipsec::spec::{Addresses, Direction, Protection, Secrets, UdpPorts};
+use headroom_ipsec::spec::{Action, Addresses, Direction, Protection, Secrets, UdpPorts};
 use headroom_ipsec::{Mode, PolicySpec, SaSpec};
 use headroom_suite::{Fingerprint, Key, Suite};
 
@@ -205,4 +205,25 @@ pub(super) fn families(
         return Err(at(place, "IPv6 needs an MTU of at least 1280 octets (RFC 8200, section 5)"));
     }
     Ok(())
+}
+
+/// Warns of a file with which nothing is protected.
+pub(super) fn idle(
+    associations: &[Association],
+    policies: &[PolicySpec],
+    warnings: &mut Vec<String>,
+) {
+    let protects = |policy: &PolicySpec| matches!(policy.action, Action::Protect { .. });
+    let missing = if associations.is_empty() {
+        "there is no [[sa]]"
+    } else if policies.is_empty() {
+        "there is no [[policy]]"
+    } else if !policies.iter().any(protects) {
+        "no [[policy]] has the action \"protect\""
+    } else {
+        return;
+    };
+    warnings.push(format!(
+        "{missing}: nothing is protected, and packets leave in clear unless a policy discards them"
+    ));
 }

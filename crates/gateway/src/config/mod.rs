@@ -7,6 +7,7 @@ mod checks;
 mod file;
 pub mod keygen;
 mod options;
+mod plain;
 mod policies;
 mod scalar;
 mod selectors;
@@ -169,7 +170,7 @@ impl Config {
         // the whole error would quote the line, and with it a key
         let file: file::ConfigFile = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            refused(at, error.message().trim().replace('\n', "; "))
+            refused(at, plain::message(text, at, error.message()))
         })?;
         let reader = Reader { text, purpose, read_key: &read_key };
         reader.config(file, origin).map_err(|At { at, message }| refused(at, message))
@@ -292,6 +293,7 @@ impl Reader<'_> {
         let policies = policies::read(&file.policy, &file.sa, &associations, &mut warnings)?;
         if self.purpose == Purpose::Tunnel {
             checks::families(&file, mtu, &addresses, &associations, &policies)?;
+            checks::idle(&associations, &policies, &mut warnings);
         }
         let folder = origin.parent().unwrap_or(Path::new(""));
         let ledger = file.ledger.unwrap_or_else(|| format!("{name}.ledger").into());

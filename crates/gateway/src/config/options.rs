@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::associations::Known;
 use super::file::{DirectionFile, LifetimeFile, ModeFile, ProtocolFile, SaFile};
 use super::scalar::{DscpFile, Scalar};
-use super::{At, at, bounded, shortened};
+use super::{At, Purpose, at, bounded, shortened};
 
 /// What the outer packet is padded to where nobody says how long it may be.
 const USUAL_MTU: u16 = 1500;
@@ -29,7 +29,10 @@ pub(super) fn window(file: &SaFile) -> Result<u32, At> {
     Ok(*window.get_ref() as u32)
 }
 
-pub(super) fn udp(file: &SaFile) -> Result<Option<UdpPorts>, At> {
+/// The first port that needs no capability, which the gateway gives up.
+const UNPRIVILEGED: u16 = 1024;
+
+pub(super) fn udp(file: &SaFile, purpose: Purpose) -> Result<Option<UdpPorts>, At> {
     let Some(udp) = &file.udp else { return Ok(None) };
     match file.protocol.get_ref() {
         ProtocolFile::Esp => {}
@@ -47,6 +50,17 @@ pub(super) fn udp(file: &SaFile) -> Result<Option<UdpPorts>, At> {
     let ports = udp.get_ref();
     let source = bounded(&ports.source, "source", 1..65_536)? as u16;
     let destination = bounded(&ports.destination, "destination", 1..65_536)? as u16;
+    let (own, place) = match file.direction.get_ref() {
+        DirectionFile::Out => (source, &ports.source),
+        DirectionFile::In => (destination, &ports.destination),
+    };
+    if own < UNPRIVILEGED && purpose == Purpose::Tunnel {
+        let message = format!(
+            "this host's UDP port is {own}, and ports below {UNPRIVILEGED} need CAP_NET_BIND_SERVICE, which the gateway \
+             gives up: use 4500, or another from {UNPRIVILEGED} up, at both ends"
+        );
+        return Err(at(place, message));
+    }
     Ok(Some(UdpPorts { source, destination }))
 }
 

@@ -242,6 +242,31 @@ fn windows_lifetimes_and_encapsulation_are_checked() {
 }
 
 #[test]
+fn values_of_the_wrong_form_are_told_by_their_field() {
+    for (from, to, words) in [
+        ("mode = \"tunnel\"", "mode = tunnel", "`mode` needs quotes"),
+        ("spi = 0x1001", "spi = \"0x1001\"", "`spi` is a number: write it without quotes"),
+        ("queues = 2", "queues = -2", "`queues` is a whole number, 0 or more"),
+        ("hard_seconds = 3600", "hard_seconds = -5", "`hard_seconds` is below zero"),
+    ] {
+        refused_with(from, to, words);
+    }
+    let udp = "udp = { source = 80, destination = 4500 }\n";
+    refused(&pair("esp", "aes-128-gcm", udp), 12, "CAP_NET_BIND_SERVICE");
+}
+
+#[test]
+fn what_protects_nothing_or_has_no_effect_is_told() {
+    let told = |text: &str| parse(text).expect("a configuration").warnings.join("; ");
+    assert!(told("name = \"hr0\"\n").contains("there is no [[sa]]: nothing is protected"));
+    let pair = pair("esp", "aes-128-gcm", "window = 128\n");
+    let alone = told(&pair);
+    assert!(alone.contains("there is no [[policy]]"), "{alone}");
+    assert!(alone.contains("`window` of `out-1` has no effect"), "{alone}");
+    assert!(!alone.contains("`in-1`"), "{alone}");
+}
+
+#[test]
 fn only_a_peer_that_can_be_followed_is() {
     let follow = "follow_peer = true\n";
     let udp = "udp = { source = 4500, destination = 4500 }\n";

@@ -63,7 +63,7 @@ impl Client {
         if let Some(stream) = self.connect()? {
             match self.converse(&stream, Request::Down) {
                 Ok(answer) => return done(answer),
-                Err(error @ Error::Refused(_)) => return Err(error),
+                Err(error @ (Error::Refused(_) | Error::Answered { .. })) => return Err(error),
                 // it died with the question in hand, unless it can be asked again
                 Err(error) if self.answers() => return Err(error),
                 Err(_) => {}
@@ -124,7 +124,7 @@ impl Client {
     /// The next answer, if it is no refusal.
     fn hear(&self, from: &mut impl BufRead) -> Result<Answer, Error> {
         match Answer::read(from) {
-            Ok(Some(Answer::Error { error })) => Err(Error::Refused(error)),
+            Ok(Some(Answer::Error { error, code })) => Err(Error::Answered { error, code }),
             Ok(Some(answer)) => Ok(answer),
             Ok(None) => Err(Error::NotRunning(format!("the gateway of `{}` has ended", self.name))),
             Err(error) if error.kind() == ErrorKind::InvalidData => {

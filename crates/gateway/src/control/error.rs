@@ -47,6 +47,14 @@ pub enum Error {
     /// There is no such gateway.
     #[error("{0}")]
     NotRunning(String),
+    /// What a running gateway answered.
+    #[error("{error}")]
+    Answered {
+        /// Its sentence.
+        error: String,
+        /// Its exit code.
+        code: u8,
+    },
     /// Something that cannot be done now.
     #[error("{0}")]
     Refused(String),
@@ -59,6 +67,7 @@ impl Error {
             Self::Config(_) | Self::Engine { .. } => 2,
             Self::Host(host::Error::Missing(..)) => 3,
             Self::HalfUp { cause, .. } => cause.exit_code(),
+            Self::Answered { code, .. } => *code,
             _ => 1,
         }
     }

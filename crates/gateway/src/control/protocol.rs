@@ -62,6 +62,9 @@ pub enum Answer {
     Error {
         /// Why.
         error: String,
+        /// The exit code of a command that failed of it.
+        #[serde(default = "failed")]
+        code: u8,
     },
     /// To [`Request::Status`].
     Status {
@@ -78,6 +81,11 @@ pub enum Answer {
         /// What was decided about a packet.
         record: Value,
     },
+}
+
+/// The code of a gateway that does not say one.
+fn failed() -> u8 {
+    1
 }
 
 impl Answer {

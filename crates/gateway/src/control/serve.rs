@@ -100,7 +100,7 @@ fn answer(tunnel: &mut Tunnel, request: Request, say: &mut impl FnMut(&str)) -> 
             }
             Err(error) => {
                 say(&format!("not reloaded: {error}"));
-                Answer::Error { error: error.to_string() }
+                Answer::Error { error: error.to_string(), code: error.exit_code() }
             }
         }),
         Request::Down => Reply::Answer(Answer::Done { done: Vec::new() }),
@@ -130,7 +130,7 @@ fn down(
     };
     let answer = match &outcome {
         Ok(()) => Answer::Done { done: Vec::new() },
-        Err(error) => Answer::Error { error: error.to_string() },
+        Err(error) => Answer::Error { error: error.to_string(), code: error.exit_code() },
     };
     let _ = reply.send(Reply::Answer(answer));
     drop(reply);

@@ -128,7 +128,7 @@ fn may_ask(stream: &UnixStream) -> bool {
 }
 
 fn refuse(stream: &UnixStream, error: &str) {
-    let _ = say(stream, &Answer::Error { error: error.into() });
+    let _ = say(stream, &Answer::Error { error: error.into(), code: 1 });
 }
 
 fn say(mut stream: &UnixStream, what: &impl Serialize) -> io::Result<()> {

@@ -61,7 +61,9 @@ impl Planned {
 /// The configuration is refused.
 pub fn dry_run(options: &Options) -> Result<(String, Vec<String>), Error> {
     let Planned { config, setup, .. } = Planned::read(options, None)?;
-    Ok((setup.printed(&config.name, config.queues), config.warnings))
+    let mut warnings = config.warnings;
+    warnings.extend(host::absent(config.associations.iter().map(|one| &one.spec)));
+    Ok((setup.printed(&config.name, config.queues), warnings))
 }
 
 /// A tunnel that is up. Dropped without [`Tunnel::down`] it stops passing
@@ -126,9 +128,11 @@ impl Tunnel {
         &self.name
     }
 
-    /// What should be known of the configuration in force.
-    pub(super) fn warnings(&self) -> &[String] {
-        &self.warnings
+    /// What should be known of the configuration in force, on this host now.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let engine = self.datapath.engine();
+        let absent = host::absent(engine.associations().map(|sa| sa.spec()));
+        self.warnings.iter().cloned().chain(absent).collect()
     }
 
     /// Puts the configuration, as it is now, in force. No packet is lost of what
@@ -156,6 +160,8 @@ impl Tunnel {
         self.setup = setup;
         self.policies = config.policies.clone();
         let mut said = config.warnings.clone();
+        let specs = config.associations.iter().map(|association| &association.spec);
+        said.extend(host::absent(specs));
         let settings = settings_of(&config);
         if format!("{settings:?}") != format!("{:?}", self.settings) {
             said.push(
@@ -186,7 +192,7 @@ impl Tunnel {
         let engine = self.datapath.engine();
         let now = self.datapath.now();
         self.rates.look(&engine, now);
-        let mut warnings = self.warnings.clone();
+        let mut warnings = self.warnings();
         warnings.extend(self.keeper.trouble());
         Status {
             name: self.name.clone(),

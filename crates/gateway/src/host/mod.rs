@@ -14,10 +14,12 @@ mod prefix;
 #[cfg(test)]
 mod tests;
 
-use std::net::IpAddr;
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
-use headroom_ipsec::spec::{Action, Mode, SaSpec};
+use headroom_ipsec::spec::{Action, Direction, Mode, SaSpec};
 use headroom_ipsec::{Bundle, Engine, Policy, PolicySpec};
 use headroom_netio::route;
 use serde::{Deserialize, Serialize};
@@ -354,6 +356,30 @@ fn number_of(tunnel: &str) -> u32 {
         .bytes()
         .fold(0x811c_9dc5_u32, |hash, octet| (hash ^ u32::from(octet)).wrapping_mul(0x0100_0193));
     hash % NUMBERS
+}
+
+/// Tells which addresses that associations take for this host's own it has not
+/// got now: sentences. Such a one may float between hosts, so it is no error.
+pub fn absent<'a>(specs: impl Iterator<Item = &'a SaSpec>) -> Vec<String> {
+    let own = |spec: &SaSpec| match spec.direction {
+        Direction::Out => spec.source,
+        Direction::In => spec.destination,
+    };
+    let addresses: BTreeSet<IpAddr> = specs.map(own).collect();
+    let absent = addresses.into_iter().filter(|address| !is_here(*address));
+    absent
+        .map(|address| {
+            format!(
+                "{address} is this host's address by the configuration, and the host does not have it: nothing \
+                 arrives there, and what is sent from it is not answered"
+            )
+        })
+        .collect()
+}
+
+/// Whether a socket can be bound to an address, which needs one of the host's.
+pub fn is_here(address: IpAddr) -> bool {
+    !matches!(UdpSocket::bind((address, 0)), Err(error) if error.kind() == ErrorKind::AddrNotAvailable)
 }
 
 /// How long a packet the path to `destination` takes, as the kernel has it; what

@@ -64,6 +64,15 @@ fn a_tunnel_between_sites() {
 }
 
 #[test]
+fn an_own_address_that_the_host_has_not_is_told() {
+    let (_, config) = planned("tunnel", "", SITES);
+    let specs = || config.associations.iter().map(|association| &association.spec);
+    let told = absent(specs());
+    assert!(told.len() == 1 && told[0].starts_with("192.0.2.1 is this host's"), "{told:?}");
+    assert!(is_here("127.0.0.1".parse().expect("an address")));
+}
+
+#[test]
 fn transport_mode_captures_the_peer_and_takes_whole_datagrams() {
     let (setup, _) = planned("transport", "", HOSTS);
     let printed = setup.printed("hr0", 2);

@@ -8,14 +8,14 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context;
 use headroom_gateway::config::{Config, Purpose};
-use headroom_gateway::control::Options;
+use headroom_gateway::control::{Error, Options};
 
 /// What the gateway says when packets pass.
 pub(crate) const READY: &str = "ready";
 
 /// Starts the gateway and returns when it is up.
 pub(crate) fn start(options: &Options) -> anyhow::Result<ExitCode> {
-    let name = Config::read(&options.file, Purpose::Tunnel)?.name;
+    let name = Config::read(&options.file, Purpose::Tunnel).map_err(Error::from)?.name;
     options.run.make()?;
     let log = options.run.log(&name);
     let mut open = OpenOptions::new();

@@ -1,0 +1,78 @@
+//! What the TOML reader says of a value, in words that name the field and say what
+//! to write. The value itself is not repeated: it may be a key.
+
+/// Gives the message for an error that stands at byte `at` of `text`.
+pub(super) fn message(text: &str, at: usize, said: &str) -> String {
+    let Some((field, value)) = field(text, at) else { return joined(said) };
+    let bare = value.starts_with(|c: char| c.is_ascii_alphabetic());
+    let named = ["true", "false", "inf", "nan"].iter().any(|word| value.starts_with(word));
+    if bare && !named && (said.contains("invalid") || said.contains("quoted")) {
+        return format!("`{field}` needs quotes around its value: {field} = \"…\"");
+    }
+    if said.contains("expected u64") {
+        return if value.starts_with(['"', '\'']) {
+            format!("`{field}` is a number: write it without quotes, as in 4096 or 0x1000")
+        } else {
+            format!("`{field}` is a whole number, 0 or more")
+        };
+    }
+    if said.contains("below zero") {
+        return format!("`{field}` is below zero: it must be 0 or more");
+    }
+    if said.contains("expected a string") {
+        return format!("`{field}` is text: write it in quotes");
+    }
+    if said.contains("expected a boolean") {
+        return format!("`{field}` is true or false, without quotes");
+    }
+    joined(said)
+}
+
+fn joined(said: &str) -> String {
+    said.trim().replace('\n', "; ")
+}
+
+/// The field whose value stands at `at` or contains it, and the text from its value
+/// on.
+fn field(text: &str, at: usize) -> Option<(&str, &str)> {
+    let start = text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
+    let line = text[start..].lines().next()?;
+    // in an inline table the last `name =` before the place
+    let before = line.get(..at - start).and_then(|before| before.rfind('='));
+    let equals = before.or_else(|| line.find('='))?;
+    let name = line[..equals].trim_end();
+    let begin = name.rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-'));
+    let name = &name[begin.map_or(0, |begin| begin + 1)..];
+    (!name.is_empty()).then(|| (name, line[equals + 1..].trim_start()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::message;
+
+    #[test]
+    fn names_the_field_and_what_to_write() {
+        for (text, at, said, words) in [
+            (
+                "a = 1\nmode = tunnel\n",
+                13,
+                "invalid boolean; expected `true`",
+                "`mode` needs quotes",
+            ),
+            ("spi = \"0x1\"", 6, "invalid type: string \"0x1\", expected u64", "without quotes"),
+            (
+                "x = { hard_packets = -5 }",
+                21,
+                "a number below zero",
+                "`hard_packets` is below zero",
+            ),
+            ("mtu = -5", 6, "invalid value: integer `-5`, expected u64", "`mtu` is a whole number"),
+            ("name = 5", 7, "invalid type: integer `5`, expected a string", "`name` is text"),
+        ] {
+            let message = message(text, at, said);
+            assert!(message.contains(words), "{message}");
+        }
+        assert_eq!(message("[[sa]]\n", 2, "unknown\nfield"), "unknown; field");
+        assert_eq!(message("key = \u{e9}", 6, "invalid"), "invalid");
+    }
+}
