@@ -14,6 +14,7 @@ pub mod icmp;
 pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
+pub mod mss;
 pub mod offload;
 pub mod protocol;
 pub mod segment;

@@ -18,6 +18,7 @@ pub(super) struct ConfigFile {
     pub(super) path_mtu: Option<Spanned<u64>>,
     pub(super) queues: Option<Spanned<u64>>,
     pub(super) keepalive: Option<Spanned<u64>>,
+    pub(super) clamp_mss: Option<bool>,
     #[serde(default)]
     pub(super) allow_insecure: bool,
     pub(super) ledger: Option<PathBuf>,

@@ -51,6 +51,9 @@ pub struct Config {
     pub queues: usize,
     /// Seconds between keepalives on ESP in UDP; 0: none (RFC 3948, section 4).
     pub keepalive_seconds: u64,
+    /// Whether the segment size that TCP announces through a tunnel is lowered to
+    /// what passes.
+    pub clamp_mss: bool,
     /// Where the ledger is.
     pub ledger: ledger::Place,
     /// Security associations.
@@ -309,6 +312,7 @@ impl Reader<'_> {
             path_mtu: path_mtu.map(|mtu| mtu as u32),
             queues: queues as usize,
             keepalive_seconds,
+            clamp_mss: file.clamp_mss.unwrap_or(true),
             ledger,
             associations,
             policies,

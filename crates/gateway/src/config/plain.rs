@@ -40,9 +40,9 @@ fn field(text: &str, at: usize) -> Option<(&str, &str)> {
     // in an inline table the last `name =` before the place
     let before = line.get(..at - start).and_then(|before| before.rfind('='));
     let equals = before.or_else(|| line.find('='))?;
-    let name = line[..equals].trim_end();
-    let begin = name.rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-'));
-    let name = &name[begin.map_or(0, |begin| begin + 1)..];
+    let before = line[..equals].trim_end();
+    let outside = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    let name = before.rsplit(outside).next()?;
     (!name.is_empty()).then(|| (name, line[equals + 1..].trim_start()))
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use headroom_ipsec::spec::ESP;
 use headroom_ipsec::{Engine, Opened, Outer, Reason, Room};
 use headroom_netio::{Inbox, Received, Stop, errors, wait_readable};
-use headroom_packet::{Coalescer, Offload};
+use headroom_packet::{Coalescer, Ip, Offload, mss, protocol};
 
 use super::Shared;
 use super::ends::{Arrivals, Kind, Tunnel};
@@ -187,11 +187,32 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
         let len = body.len();
         match self.engine.open(outer, protocol, body, room) {
             Ok(opened) => {
+                // a whole packet, as tunnel mode has it
+                if opened.head.is_empty() && opened.headers.protocol == protocol::TCP {
+                    self.clamp(&opened, &mut body[opened.payload.clone()]);
+                }
                 let payload = &body[opened.payload.clone()];
                 self.note_opened(outer, &opened, payload.len());
                 self.joined.push(opened.head, payload);
             }
             Err(reason) => self.note_drop(outer, len, reason), // the engine has counted
+        }
+    }
+
+    /// Lowers the segment size that a TCP SYN announces to what passes the other
+    /// way.
+    fn clamp(&self, opened: &Opened<'_>, packet: &mut [u8]) {
+        let transport = packet.get(opened.headers.security_offset..);
+        if !transport.is_some_and(mss::may_be_syn) {
+            return;
+        }
+        let Ok(ip) = Ip::parse(packet) else { return };
+        let answers = opened.policy.bundles().iter().filter_map(|bundle| {
+            let path_mtu = self.shared.paths.mtu(bundle.destination());
+            self.shared.largest_segment(bundle, &ip, path_mtu)
+        });
+        if let Some(largest) = answers.min() {
+            mss::clamp(packet, largest);
         }
     }
 

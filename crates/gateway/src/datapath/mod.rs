@@ -30,12 +30,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use headroom_ipsec::{Engine, Event};
+use headroom_ipsec::{Bundle, Engine, Event, Mode};
 use headroom_netio::{Stop, Tun};
+use headroom_packet::{Ip, Version, mss, protocol};
 
 use self::inbound::Inbound;
 use self::outbound::Outbound;
-use self::paths::Paths;
+use self::paths::{LEAST, Paths};
 use self::sockets::{Endpoints, Sockets};
 use self::tracer::Tracer;
 
@@ -52,6 +53,9 @@ pub struct Settings {
     /// Dummy packets a second on each association while it has nothing else to
     /// send, by name; those that are not named have none.
     pub dummies_per_second: Vec<(String, u32)>,
+    /// Whether the segment size that TCP announces through a tunnel is lowered to
+    /// what passes.
+    pub clamp_mss: bool,
     /// Whether each queue's threads are kept on one CPU.
     pub pinned: bool,
 }
@@ -63,6 +67,7 @@ impl Default for Settings {
             path_mtu: None,
             keepalive: Duration::from_secs(20),
             dummies_per_second: Vec::new(),
+            clamp_mss: true,
             pinned: false,
         }
     }
@@ -86,6 +91,25 @@ impl Shared {
     /// The time of the engine's clock.
     pub(crate) fn now(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// The largest TCP segment that a connection through `bundle` can use, where
+    /// `ip` opens one: others carry no size to lower.
+    #[inline]
+    pub(crate) fn largest_segment(
+        &self,
+        bundle: &Bundle,
+        ip: &Ip<'_>,
+        path_mtu: usize,
+    ) -> Option<u16> {
+        let opens = ip.upper() == protocol::TCP && mss::may_be_syn(ip.payload());
+        let applies = opens && self.settings.clamp_mss && bundle.mode() == Mode::Tunnel;
+        applies.then(|| {
+            let passes = bundle.inner_mtu(path_mtu, 0);
+            // IPv6's least goes through every path, in outer fragments if it must
+            let least = if ip.version() == Version::V6 { LEAST } else { 0 };
+            mss::of_mtu(ip.version(), passes.max(least))
+        })
     }
 }
 

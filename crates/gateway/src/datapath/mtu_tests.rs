@@ -116,6 +116,11 @@ impl Tunnel {
 
     /// The two gateways, and the longest packet that the first one's host sends.
     fn gateways(&self) -> (Gateway, Gateway, usize) {
+        self.gateways_that([true; 2])
+    }
+
+    /// The same, each of which clamps TCP's segment size or not.
+    fn gateways_that(&self, clamp_mss: [bool; 2]) -> (Gateway, Gateway, usize) {
         let mut mtu = 0;
         let engines = [0, 1].map(|me| {
             let text = self.text(me);
@@ -149,7 +154,7 @@ impl Tunnel {
             _ => Kind::Ip(51),
         };
         let ends = [self.outer(0), self.outer(1)];
-        let (here, there) = joined(engines, ends, kind, self.path_mtu);
+        let (here, there) = joined(engines, ends, kind, self.path_mtu, clamp_mss);
         (here, there, mtu)
     }
 
@@ -264,5 +269,58 @@ proptest! {
         here.send_all();
         tunnel.carry(&here, &mut there);
         prop_assert_eq!(there.tun.received().len(), 1, "{} bytes as told", passes);
+    }
+}
+
+/// The largest segment that a TCP SYN with one option announces.
+fn announced(packet: &[u8], v6: bool) -> u16 {
+    let at = if v6 { 62 } else { 42 };
+    u16::from_be_bytes([packet[at], packet[at + 1]])
+}
+
+#[test]
+fn a_connection_through_a_tunnel_announces_what_passes_both_ways() {
+    for (protocol, udp, inner_v6, path_mtu) in [
+        ("esp", true, false, 1500),
+        ("esp", false, true, 1500),
+        ("qesp", false, false, 1400),
+        ("ah", false, false, 1000),
+        ("esp", false, true, 1000),
+    ] {
+        let tunnel = Tunnel {
+            protocol,
+            transport: false,
+            udp,
+            suite: 0,
+            outer_v6: false,
+            inner_v6,
+            padding: "64".into(),
+            path_mtu,
+        };
+        let header = if inner_v6 { 40 } else { 20 };
+        let syn = |size: u16, flags: u8| {
+            let mut packet = tunnel.segment(header + 24);
+            packet[header + 12] = 6 << 4;
+            packet[header + 13] = flags;
+            packet[header + 20..header + 22].copy_from_slice(&[2, 4]);
+            packet[header + 22..].copy_from_slice(&size.to_be_bytes());
+            packet
+        };
+        // one end alone does it for both ways: the peer may be another program
+        for clamps in [[true, true], [true, false], [false, true], [false, false]] {
+            let (mut here, mut there, mtu) = tunnel.gateways_that(clamps);
+            let most = if clamps == [false; 2] { 9000 } else { (mtu - header - 20) as u16 };
+            let mut pass = |packet: &[u8]| {
+                here.tun.send(Offload::default(), packet);
+                here.send_all();
+                tunnel.carry(&here, &mut there);
+                announced(&there.tun.received().remove(0).1, inner_v6)
+            };
+            for flags in [2, 2 | 16] {
+                assert_eq!(pass(&syn(9000, flags)), most, "{clamps:?} {tunnel:?}");
+                assert_eq!(pass(&syn(500, flags)), 500);
+            }
+            assert_eq!(pass(&syn(9000, 16)), 9000, "no SYN");
+        }
     }
 }

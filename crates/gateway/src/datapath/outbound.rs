@@ -9,7 +9,7 @@ use std::time::Duration;
 use headroom_ipsec::{Bundle, Engine, FlowCache, Headers, Policy, Reason, Verdict};
 use headroom_netio::tun::{MAX_READ, VNET_HEADER_LEN};
 use headroom_netio::{Stop, wait_readable};
-use headroom_packet::{Offload, Segmenter, protocol};
+use headroom_packet::{Offload, Segmenter, mss, protocol};
 
 use super::Shared;
 use super::big::AnswerLimit;
@@ -152,6 +152,7 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
         if bundle.sealed_len(longest, headers.security_offset) > path_mtu {
             return self.protect_big(engine, segmenter, policy, bundle, path_mtu);
         }
+        let largest = self.shared.largest_segment(bundle, segmenter.ip(), path_mtu);
         let mut numbers = match bundle.reserve(segments as u64, bytes as u64) {
             Ok(numbers) => numbers,
             Err(reason) => return self.drop_read(engine, headers, segmenter, Some(policy), reason),
@@ -166,6 +167,9 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
                     let sealed = bundle.seal(&mut numbers, headers, len, room, |place| {
                         // the place has exactly the segment's length
                         let _ = segmenter.copy(index, place);
+                        if let Some(largest) = largest {
+                            mss::clamp(place, largest);
+                        }
                     });
                     match sealed {
                         Ok(len) => {

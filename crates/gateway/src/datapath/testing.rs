@@ -210,16 +210,17 @@ pub(super) fn pair(between: Between) -> (Gateway, Gateway) {
     let addresses = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
     let engines = [0, 1].map(|me| engine(between, addresses, me));
     let kind = if between.udp { Kind::Udp(4500) } else { Kind::Ip(between.protocol.number()) };
-    joined(engines, addresses, kind, PATH_MTU)
+    joined(engines, addresses, kind, PATH_MTU, [true; 2])
 }
 
 /// Two gateways with these engines and outer addresses, on a path that takes
-/// packets of `path_mtu` bytes.
+/// packets of `path_mtu` bytes; each clamps TCP's segment size or not.
 pub(super) fn joined(
     engines: [Engine; 2],
     addresses: [IpAddr; 2],
     kind: Kind,
     path_mtu: usize,
+    clamp_mss: [bool; 2],
 ) -> (Gateway, Gateway) {
     let wires = [FakeWire::default(), FakeWire::default()];
     let make = |me: usize, engine: Engine| {
@@ -229,7 +230,7 @@ pub(super) fn joined(
             sockets: ArcSwap::default(),
             paths: Paths::new(0, Some(path_mtu)),
             tracer: Tracer::default(),
-            settings: Settings::default(),
+            settings: Settings { clamp_mss: clamp_mss[me], ..Settings::default() },
             started: Instant::now(),
         });
         let (tun, wire) = (FakeTun::default(), wires[me].clone());

@@ -453,7 +453,8 @@ fn a_high_half_beyond_the_first_ones_is_found_or_can_be_given() {
             engine.associations().next().expect("one").sequence().skip_to(high << 32 | 9);
             [seal(&engine, &packet(false, 10)), seal(&engine, &packet(false, 10))]
         };
-        for high in [63, 64, 1000, 65_535] {
+        for high in if suite == GCM { &[63, 64, 1000, 65_535][..] } else { &[63, 64] } {
+            let high = *high;
             let (said, _, summary) = decode(&sas, &at(high));
             assert!(summary.all_opened(), "{high}: {}", said[0]);
             assert_eq!(said[1].layers[0].sequence, high << 32 | 10);
