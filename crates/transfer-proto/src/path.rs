@@ -101,6 +101,15 @@ impl RelPath {
         }
     }
 
+    /// The first component, and the path below it, if there is more.
+    #[must_use]
+    pub fn split_first(&self) -> (&[u8], Option<Self>) {
+        match self.0.iter().position(is_slash) {
+            Some(at) => (&self.0[..at], Some(Self(self.0[at + 1..].into()))),
+            None => (&self.0, None),
+        }
+    }
+
     /// `below`, taken from this path on.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 mod stream;
 mod sync;
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -227,10 +228,10 @@ impl Client {
         Ok(())
     }
 
-    /// Sends files and directories into the directory `to` below the server's root;
-    /// one file alone gets the name `to`, unless that is a directory or ends with `/`.
-    /// Directories that are missing are made. With `fsync`, all is on the server's
-    /// disk when this returns.
+    /// Sends files and directories into the directory `to` below the server's root. A
+    /// single one gets the name `to`, unless that is a directory or ends with `/`; of
+    /// `DIR/.` the content goes into the directory `to`. Missing directories are made.
+    /// With `fsync`, all is on the server's disk when this returns.
     ///
     /// # Errors
     /// Nothing or not all was sent; single files that fail are counted instead, and
@@ -242,8 +243,8 @@ impl Client {
         fsync: bool,
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
-        let is_file = |path: &PathBuf| !path.is_dir();
-        let rename = paths.len() == 1 && paths.iter().all(is_file) && !to.ends_with(b"/");
+        let names_source = |path: &PathBuf| !names_contents(path.as_os_str().as_bytes());
+        let rename = paths.len() == 1 && paths.iter().all(names_source) && !names_directory(to);
         let proposal = self.proposal();
         let lanes = proposal.as_ref().map(Proposal::offer);
         let request = Message::Put { to: self.below(to)?, rename, fsync, lanes };
@@ -258,9 +259,9 @@ impl Client {
         Ok(Summary { cipher: terms.map(|terms| terms.cipher), ..sent })
     }
 
-    /// Fetches what lies at `from` below the server's root into the directory `to`;
-    /// one file alone gets the name `to`, unless that is a directory or ends with `/`.
-    /// Of what ends with `/.`, and of the root, that is what is in it.
+    /// Fetches what lies at `from` below the server's root, as [`Self::put`] sends it:
+    /// into the directory `to`, or a single file or directory under the name `to`. Of
+    /// `DIR/.`, and of the root, the content goes into the directory `to`.
     ///
     /// # Errors
     /// As those of [`Self::put`].
@@ -275,16 +276,16 @@ impl Client {
             return Err(Error::Usage(format!("no more than {MOST_SOURCES} paths at once")));
         }
         let wanted = from.iter().map(|path| {
-            let contents = path.ends_with(b"/.") || matches!(path.as_slice(), b"" | b".");
-            Ok(Wanted { path: self.below(path)?, contents })
+            Ok(Wanted { path: self.below(path)?, contents: names_contents(path) })
         });
         let from = wanted.collect::<Result<Vec<_>, Error>>()?;
-        let (to, alone) = (to.to_owned(), from.len() == 1);
+        let has_name = |wanted: &Wanted| !wanted.contents && wanted.path.is_some();
+        let (to, alone) = (to.to_owned(), from.len() == 1 && from.iter().all(has_name));
         let mut destination = spawn_blocking(move || here(&to, alone))
             .await
             .map_err(|error| Error::task(&error))??;
         // of directories whose content was asked for, nobody here knows the names
-        if from.iter().all(|wanted| !wanted.contents && wanted.path.is_some()) {
+        if from.iter().all(has_name) {
             let names = from.iter().filter_map(|wanted| wanted.path.as_ref());
             destination = destination.only(names.map(|path| path.name().to_vec()).collect());
         }
@@ -448,25 +449,40 @@ impl Accepted {
     }
 }
 
-/// Where on this machine it goes.
+/// Whether a path names what is in a directory, not the directory.
+fn names_contents(path: &[u8]) -> bool {
+    path.ends_with(b"/.") || matches!(path, b"" | b".")
+}
+
+/// Whether a path names a directory, as it is written.
+fn names_directory(path: &[u8]) -> bool {
+    path.ends_with(b"/") || names_contents(path)
+}
+
+/// Resolves where on this machine it goes, as [`Destination::resolve`] does on a server.
+/// `alone` is whether a single file or directory comes under its name.
 fn here(to: &Path, alone: bool) -> Result<Destination, Error> {
-    use std::os::unix::ffi::OsStrExt;
     let name = to.file_name().and_then(|name| RelPath::single(name.as_bytes()).ok());
-    let is_directory = to.is_dir() || to.as_os_str().as_bytes().ends_with(b"/");
+    let is_directory = to.is_dir() || names_directory(to.as_os_str().as_bytes());
     match name.filter(|_| alone && !is_directory) {
         Some(name) => {
             let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let root = Root::open(parent.unwrap_or_else(|| Path::new(".")))?;
-            Ok(Destination::resolve(&root, Some(&name), true)?)
+            let parent = parent.unwrap_or_else(|| Path::new("."));
+            make_directories(parent)?;
+            Ok(Destination::resolve(&Root::open(parent)?, Some(&name), true)?)
         }
         None => {
-            std::fs::create_dir_all(to).map_err(|cause| Error::System {
-                doing: format!("make the directory {}", to.display()),
-                cause,
-            })?;
+            make_directories(to)?;
             Ok(Destination::resolve(&Root::open(to)?, None, false)?)
         }
     }
+}
+
+fn make_directories(path: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(path).map_err(|cause| Error::System {
+        doing: format!("make the directory {}", path.display()),
+        cause,
+    })
 }
 
 fn refused(reason: &str) -> Error {

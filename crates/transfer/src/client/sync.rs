@@ -7,7 +7,7 @@ use headroom_transfer_proto::message::{Compress, Message};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
-use super::Client;
+use super::{Client, make_directories};
 use crate::delivery::{Destination, Mirror, Observer, Offering, Receiver, Sender, Summary};
 use crate::error::Error;
 use crate::files::{Excludes, Links, Root, Source};
@@ -126,10 +126,7 @@ impl Client {
 /// whether it is missing, in which case any other stands in its place.
 fn here(to: &Path, make: bool) -> Result<(Destination, bool), Error> {
     if make {
-        std::fs::create_dir_all(to).map_err(|cause| Error::System {
-            doing: format!("make the directory {}", to.display()),
-            cause,
-        })?;
+        make_directories(to)?;
     }
     let is_missing = !make && !to.exists();
     let root = Root::open(if is_missing { Path::new(".") } else { to })?;

@@ -98,7 +98,6 @@ impl Receiver {
             files: HashMap::new(),
             directories: Vec::new(),
             directory_octets: 0,
-            is_named: false,
             is_end: false,
         };
         let worker = spawn_blocking(move || worker.run(doing));
@@ -173,8 +172,6 @@ struct Worker {
     /// Directories that get mode and time when all that is in them is there.
     directories: Vec<(RelPath, u32, Time)>,
     directory_octets: usize,
-    /// Whether the one file that has a name from outside has come.
-    is_named: bool,
     is_end: bool,
 }
 
@@ -256,7 +253,7 @@ impl Worker {
         if let Kind::File { size, .. } = kind {
             self.shared.observer.event(Event::Offered { octets: size });
         }
-        let path = match self.renamed(path, &kind) {
+        let path = match self.destination.renamed(path) {
             Ok(path) => path,
             Err(reason) => {
                 self.failed(id, &reason);
@@ -273,8 +270,11 @@ impl Worker {
         let done = match kind {
             Kind::Directory { mode, mtime } => {
                 let made = root.make_directory(path, mode);
-                if made.is_ok() {
-                    self.seal_later(path, mode, mtime);
+                match made {
+                    Ok(()) => self.seal_later(path, mode, mtime),
+                    // nothing of the tree could be stored: say so once
+                    Err(error) if self.destination.is_named(path) => return Err(error.into()),
+                    Err(_) => {}
                 }
                 made
             }
@@ -320,24 +320,6 @@ impl Worker {
         self.shared.counts.add(|counts| counts.moved += octets);
         self.shared.observer.event(Event::Moved { octets });
         stored
-    }
-
-    /// The name that an entry gets here.
-    fn renamed(&mut self, path: RelPath, kind: &Kind) -> Result<RelPath, String> {
-        let Some(name) = self.destination.name.clone() else { return Ok(path) };
-        if self.is_named {
-            return Err(format!("{path} is not stored: only one file can be called {name}"));
-        }
-        if matches!(kind, Kind::Directory { .. }) {
-            // a tree comes: what was a name is the directory for it
-            let root = &self.destination.root;
-            let inner = root.make_directory(&name, 0o777).and_then(|()| root.below(&name));
-            self.destination.root = inner.map_err(|error| error.to_string())?;
-            self.destination.name = None;
-            return Ok(path);
-        }
-        self.is_named = true;
-        Ok(name)
     }
 
     fn seal_later(&mut self, path: &RelPath, mode: u32, mtime: Time) {

@@ -51,7 +51,7 @@ fn a_tree_is_the_same_there_and_back() {
         assert_eq!(put.moved, octets);
         assert_eq!(put.kept, 0);
 
-        let back = ground.here("back");
+        let back = ground.here("back/");
         let got = client.get(&[b"tree".to_vec()], &back, true, Arc::new(())).await;
         let got = got.expect("it is fetched");
         assert_eq!((got.stored, got.failed, got.moved), (put.stored, 0, octets));
@@ -127,13 +127,100 @@ fn one_file_gets_the_name_it_is_given() {
             assert_eq!(got.expect(place).stored, 1);
             assert_eq!(std::fs::read(ground.here(place)).expect(place), b"content");
         }
-        // a tree that is fetched under a name is put below it, each time alike
-        for _ in 0..2 {
-            let to = ground.here("tree");
-            let got = client.get(&[b"new".to_vec()], &to, false, Arc::new(())).await;
-            assert_eq!(got.expect("it is fetched").failed, 0);
-            assert_eq!(tree(&to).len(), 3);
-            assert!(to.join("new/deep/c").exists());
+    });
+}
+
+/// What the table in docs/files.md says, for both directions.
+#[test]
+fn a_source_becomes_the_destination_or_goes_into_it_as_with_cp() {
+    // source, destination, what of `file` and `d/x` lies where
+    let cases = [
+        ("file", "new", "new"),
+        ("file", "deep/er/new", "deep/er/new"),
+        ("file", "new/", "new/file"),
+        ("file", "there", "there/file"),
+        ("file", "old", "old"),
+        ("d", "new", "new/x"),
+        ("d", "deep/er/new", "deep/er/new/x"),
+        ("d/", "new", "new/x"),
+        ("d", "new/", "new/d/x"),
+        ("d", "there", "there/d/x"),
+        ("d/.", "new", "new/x"),
+        ("d/.", "deep/er/new", "deep/er/new/x"),
+        ("d/.", "new/", "new/x"),
+        ("d/.", "there", "there/x"),
+    ];
+    let ground = Ground::new();
+    for folder in [ground.here("from"), ground.served("from")] {
+        write(&folder.join("file"), b"content");
+        write(&folder.join("d/x"), b"content");
+    }
+    let prepare = |folder: &Path| {
+        std::fs::create_dir_all(folder.join("there")).expect("a folder");
+        write(&folder.join("old"), b"before");
+    };
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        for (n, (from, to, place)) in cases.into_iter().enumerate() {
+            let (put_to, get_to) = (ground.served(&format!("{n}")), ground.here(&format!("{n}")));
+            prepare(&put_to);
+            prepare(&get_to);
+            let (source, there) = ([ground.here("from").join(from)], format!("{n}/{to}"));
+            let put = client.put(&source, there.as_bytes(), false, Arc::new(())).await;
+            let put = put.unwrap_or_else(|error| panic!("{from} to {to}: {error}"));
+            let source = format!("from/{from}").into_bytes();
+            let got = client.get(&[source], &get_to.join(to), false, Arc::new(())).await;
+            let got = got.unwrap_or_else(|error| panic!("{from} to {to}: {error}"));
+            assert_eq!((put.failed, got.failed), (0, 0), "{from} to {to}");
+            for (way, folder) in [("put", put_to), ("get", get_to)] {
+                let found = std::fs::read(folder.join(place)).unwrap_or_default();
+                assert_eq!(found, b"content", "{way} {from} to {to}: {:?}", tree(&folder));
+                let others = tree(&folder).into_iter().filter(|(_, what)| !what.contains("dir"));
+                let most = if place == "old" { 1 } else { 2 };
+                assert_eq!(others.count(), most, "{way} {from} to {to}: {:?}", tree(&folder));
+            }
+        }
+        // several, and all of the root
+        let both = [ground.here("from/file"), ground.here("from/d")];
+        let put = client.put(&both, b"both", false, Arc::new(())).await.expect("it is sent");
+        let both = [b"both/file".to_vec(), b"both/d/.".to_vec()];
+        let got = client.get(&both, &ground.here("both"), false, Arc::new(())).await;
+        assert_eq!((put.failed, got.expect("it is fetched").failed), (0, 0));
+        assert!(ground.here("both/file").is_file() && ground.here("both/x").is_file());
+        let got = client.get(&[Vec::new()], &ground.here("all"), false, Arc::new(())).await;
+        assert_eq!(got.expect("it is fetched").failed, 0);
+        assert!(ground.here("all/from/d/x").is_file() && ground.here("all/both/file").is_file());
+    });
+}
+
+#[test]
+fn a_tree_whose_name_is_taken_by_a_file_is_refused_once() {
+    let ground = Ground::new();
+    for n in 0..300 {
+        write(&ground.here(&format!("d/{n}")), b"content");
+        write(&ground.served(&format!("d/{n}")), b"content");
+    }
+    write(&ground.here("taken"), b"before");
+    write(&ground.served("taken"), b"before");
+    run(async {
+        let server = ground.start();
+        for put in [true, false] {
+            let mut client = ground.connect(&server).await.expect("a connection");
+            let notes = Notes::new();
+            let outcome = match put {
+                true => client.put(&[ground.here("d")], b"taken", false, notes.clone()).await,
+                false => {
+                    let to = ground.here("taken");
+                    client.get(&[b"d".to_vec()], &to, false, notes.clone()).await
+                }
+            };
+            let error = outcome.expect_err("a file has the name").to_string();
+            assert!(error.contains("a file is here under that name"), "put {put}: {error}");
+            assert!(!notes.has(&["failed"]), "{:?}", notes.0.lock());
+        }
+        for path in [ground.here("taken"), ground.served("taken")] {
+            assert_eq!(std::fs::read(path).expect("a file"), b"before");
         }
     });
 }

@@ -10,27 +10,31 @@ use crate::files::{self, Root, What, Why};
 #[derive(Debug)]
 pub(crate) struct Destination {
     pub(super) root: Root,
-    /// What one file or link is to be called.
-    pub(super) name: Option<RelPath>,
+    /// What the one source that comes is to be called: a file, or a directory with all
+    /// that is in it.
+    name: Option<RelPath>,
+    /// What that source calls itself, once it has come.
+    source: Option<Vec<u8>>,
     /// The first components of names that were asked for, where only those may come.
     asked: Option<HashSet<Vec<u8>>>,
 }
 
 impl Destination {
-    /// Below a root: into `to` if it is a directory; else, where that is wished, it
-    /// is the name of the one file that comes; else it is made.
+    /// Resolves `to` below a root: into it if it is a directory; else, with `rename`,
+    /// it is the name of the one source that comes; else it is made. Missing
+    /// directories on the way to it are made.
     pub(crate) fn resolve(
         root: &Root,
         to: Option<&RelPath>,
         rename: bool,
     ) -> Result<Self, files::Error> {
-        let Some(to) = to else { return Ok(Self { root: root.clone(), name: None, asked: None }) };
+        let Some(to) = to else { return Ok(Self::into(root.clone())) };
         let here = match root.look(to) {
             Err(error) if matches!(error.why(), Why::Missing) => None,
             looked => looked?,
         };
         if here.is_some_and(|here| here.what == What::Directory) {
-            return Ok(Self { root: root.below(to)?, name: None, asked: None });
+            return Ok(Self::into(root.below(to)?));
         }
         let directory = if rename { to.parent() } else { Some(to.clone()) };
         let inner = match &directory {
@@ -41,7 +45,12 @@ impl Destination {
             None => root.clone(),
         };
         let name = rename.then(|| RelPath::single(to.name()).ok()).flatten();
-        Ok(Self { root: inner, name, asked: None })
+        Ok(Self { name, ..Self::into(inner) })
+    }
+
+    /// Everything goes into this directory under its own name.
+    fn into(root: Root) -> Self {
+        Self { root, name: None, source: None, asked: None }
     }
 
     /// What one file is to be called, and where; none if that is a directory.
@@ -57,17 +66,44 @@ impl Destination {
         make: bool,
     ) -> Result<(Self, bool), files::Error> {
         let Some(to) = to else {
-            return Ok((Self { root: root.clone(), name: None, asked: None }, false));
+            return Ok((Self::into(root.clone()), false));
         };
         if make {
             make_directories(root, to)?;
         }
         match root.below(to) {
             Err(error) if !make && matches!(error.why(), Why::Missing) => {
-                Ok((Self { root: root.clone(), name: None, asked: None }, true))
+                Ok((Self::into(root.clone()), true))
             }
-            below => Ok((Self { root: below?, name: None, asked: None }, false)),
+            below => Ok((Self::into(below?), false)),
         }
+    }
+
+    /// Returns the path that an entry gets here.
+    ///
+    /// # Errors
+    /// A second source came where one was to be called so, or the path is too long.
+    pub(super) fn renamed(&mut self, path: RelPath) -> Result<RelPath, String> {
+        let Some(name) = &self.name else { return Ok(path) };
+        let (first, rest) = path.split_first();
+        match &self.source {
+            None => self.source = Some(first.to_vec()),
+            Some(source) if source == first => {}
+            Some(_) => {
+                return Err(format!(
+                    "{path} is not stored: only one file or directory can be called {name}"
+                ));
+            }
+        }
+        match rest {
+            Some(rest) => name.join(&rest).map_err(|error| format!("{path} is not stored: {error}")),
+            None => Ok(name.clone()),
+        }
+    }
+
+    /// Whether a path here is that of the one source that was to be called so.
+    pub(super) fn is_named(&self, path: &RelPath) -> bool {
+        self.name.as_ref() == Some(path)
     }
 
     /// Takes in only what has one of these names, or is below it: a peer chooses what
