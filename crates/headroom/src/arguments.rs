@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Ipsec(crate::tunnel::Ipsec),
     /// Let others send files to a directory of this machine, and fetch from it
     #[command(
-        after_help = "Runs until Ctrl-C. Clients are known by their keys: a line of the file of authorized keys is\n[OPTIONS] KEY [COMMENT], with the key as their `headroom identity show` prints it, and the options\nread-only, root=\"/DIR\" and rate=100mbit, separated by commas.\n\nExamples:\n  headroom serve --root /srv/files\n  headroom serve --root /srv/files --listen 192.0.2.1:4860 --anonymous read"
+        after_help = "Runs until Ctrl-C. Clients are known by their keys: a line of the file of authorized keys is\n[OPTIONS] KEY [COMMENT], with the key as their `headroom identity show` prints it, and the options\nread-only, root=\"/DIR\" and rate=100mbit, separated by commas. The root of a key is a directory below\n--root: with --root /srv, root=\"/alice\" is /srv/alice.\n\nExamples:\n  headroom serve --root /srv/files\n  headroom serve --root /srv/files --listen 192.0.2.1:4860 --anonymous read"
     )]
     Serve(crate::transfer::Serve),
     /// Send files and directories to a host where `headroom serve` runs, or that ssh reaches

@@ -1,8 +1,7 @@
 //! The door of a server: who is let in, and who is inside. Both can change while it
 //! is open.
 
-use std::collections::{BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use quinn::Connection;
@@ -53,11 +52,6 @@ pub(crate) struct Guest {
 impl Door {
     pub(crate) fn new(gate: Gate) -> Arc<Self> {
         Arc::new(Self { gate: RwLock::new(Arc::new(gate)), inside: Mutex::default() })
-    }
-
-    /// The directories that keys see in place of the server's.
-    pub(crate) fn roots(&self) -> BTreeSet<PathBuf> {
-        self.gate.read().unwrap_or_else(PoisonError::into_inner).keys.roots()
     }
 
     /// Lets somebody in, if they may come.

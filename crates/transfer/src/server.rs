@@ -180,7 +180,8 @@ impl Server {
                     tracing::warn!("{error}. Who was let in by it before still is");
                 }
                 Some(Ok((keys, wrong))) => {
-                    for error in wrong {
+                    let (keys, nowhere) = keys.with_roots_below(&self.shared.root, file.path());
+                    for error in wrong.into_iter().chain(nowhere) {
                         tracing::warn!("{error}. Nobody is let in by this line");
                     }
                     self.change_gate(Gate { keys, ..gate.clone() });
@@ -390,7 +391,7 @@ impl Shared {
         let guest = self.door.admit(connection, who)?;
         tracing::debug!("{} is {}", connection.remote_address(), guest.name());
         let root = match &guest.access.root {
-            Some(root) => Root::open(root)?,
+            Some(root) => self.root.below(root)?,
             None => self.root.clone(),
         };
         widen(connection);

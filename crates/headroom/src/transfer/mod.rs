@@ -8,10 +8,13 @@ mod settings;
 
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use headroom_gateway::control::notify;
+use headroom_transfer::files::Root;
 use headroom_transfer::server::{Limits, Named, Options};
 use headroom_transfer::trust::{AuthorizedKeys, Followed, Gate};
 use headroom_transfer::{
@@ -144,6 +147,14 @@ fn gate(arguments: &Serve) -> anyhow::Result<(Gate, Option<Followed>)> {
         Ok(path) if named || path.exists() => AuthorizedKeys::read(&path).map_err(Error::from)?,
         _ => AuthorizedKeys::default(),
     };
+    let keys = match &followed {
+        Some(file) => {
+            let root = Root::open(&arguments.root).map_err(Error::from)?;
+            let (keys, wrong) = keys.with_roots_below(&root, file.path());
+            wrong.into_iter().next().map_or(Ok(keys), |wrong| Err(Error::from(wrong)))?
+        }
+        None => keys,
+    };
     if keys.is_empty() && authority.is_none() && !anonymous_read {
         bail!(Usage(
             "nobody could come in: put the keys of those who may, as their `headroom identity show` prints them, into \
@@ -208,7 +219,8 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
     }
     let from: Vec<_> = places.into_iter().map(|place| place.path).collect();
     let Moving { connect, over_ssh, rate, compress, fsync, streams, json } = &arguments.moving;
-    let is_pipe = is_pipe(arguments.to.as_os_str());
+    let is_pipe = is_pipe(arguments.to.as_os_str()) || is_stdout(&arguments.to);
+    let is_written_into = is_written_into(&arguments.to);
     if is_pipe && (from.len() > 1 || *json) {
         bail!(Usage("one file is written to `-`, and no JSON beside it".to_owned()));
     }
@@ -227,6 +239,10 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
         let observer = progress.clone();
         let summary = match from.as_slice() {
             [from] if is_pipe => client.get_stream(from, std::io::stdout(), observer).await?,
+            [from] if is_written_into => {
+                let to = open_for_writing(&arguments.to)?;
+                client.get_stream(from, to, observer).await?
+            }
             _ => client.get(&from, &arguments.to, *fsync, observer).await?,
         };
         progress.done();
@@ -323,6 +339,29 @@ pub(crate) fn trust(arguments: &Trust) -> anyhow::Result<ExitCode> {
 /// Whether standard input or output is meant.
 fn is_pipe(text: &OsStr) -> bool {
     text == "-"
+}
+
+/// Whether a path is that of this program's own standard output, which may be a file.
+fn is_stdout(path: &Path) -> bool {
+    ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name))
+}
+
+/// Whether a file that comes is written into what has the name, and does not replace it: a
+/// character device, a named pipe, or an open file of this program.
+fn is_written_into(path: &Path) -> bool {
+    let is_open = path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd");
+    let is_special =
+        |meta: std::fs::Metadata| meta.file_type().is_char_device() || meta.file_type().is_fifo();
+    path == Path::new("/dev/stderr")
+        || is_open && !path.is_dir()
+        || std::fs::metadata(path).is_ok_and(is_special)
+}
+
+fn open_for_writing(path: &Path) -> Result<std::fs::File, Error> {
+    std::fs::File::options()
+        .write(true)
+        .open(path)
+        .map_err(|cause| Error::System { doing: format!("write to {}", path.display()), cause })
 }
 
 fn place(text: &OsStr) -> Result<Place, Usage> {

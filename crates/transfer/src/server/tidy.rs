@@ -7,14 +7,13 @@ use headroom_units::size;
 use tokio::task::spawn_blocking;
 
 use super::{Server, Shared};
-use crate::files::{Root, Tidied};
+use crate::files::Tidied;
 
 const DAY: Duration = Duration::from_hours(24);
 
 impl Server {
     /// Removes unfinished files to which nothing was written for a time, now and then
-    /// once a day: below the server's root and those of keys. Files that are being
-    /// written stay. It must be called within a tokio runtime.
+    /// once a day, below the server's root. Files that are being written stay. It must be called within a tokio runtime.
     pub fn remove_unfinished(&self, age: Duration) {
         let shared = Arc::downgrade(&self.shared);
         tokio::spawn(async move {
@@ -29,15 +28,12 @@ impl Server {
 
 impl Shared {
     fn tidy(&self, age: Duration) {
-        let of_keys = self.door.roots();
-        let of_keys = of_keys.iter().filter_map(|root| Root::open(root).ok());
-        for root in std::iter::once(self.root.clone()).chain(of_keys) {
-            let Tidied { removed, octets, left } = root.remove_unfinished(age);
-            tracing::debug!(
-                "{}: {removed} unfinished files of {} were removed, {left} stay",
-                root.path().display(),
-                size(octets)
-            );
-        }
+        let root = &self.root;
+        let Tidied { removed, octets, left } = root.remove_unfinished(age);
+        tracing::debug!(
+            "{}: {removed} unfinished files of {} were removed, {left} stay",
+            root.path().display(),
+            size(octets)
+        );
     }
 }

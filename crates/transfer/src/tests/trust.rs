@@ -10,6 +10,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
 
 use headroom_transfer_proto::message::Message;
+use headroom_transfer_proto::path::RelPath;
 
 use super::*;
 use crate::control::{Hearer, Speaker, hello};
@@ -122,7 +123,8 @@ fn a_key_has_its_own_root_and_may_be_read_only() {
     write(&ground.served("own/a"), b"content");
     run(async {
         let mut options = ground.options();
-        let access = Access { root: Some(ground.served("own")), read_only: true, rate_bps: None };
+        let own = RelPath::parse(b"own").ok();
+        let access = Access { root: own, read_only: true, rate_bps: None };
         options.gate.keys.insert(ground.client.public(), access);
         let server = start(&ground.server, options);
         let mut client = ground.connect(&server).await.expect("it is let in");
@@ -495,7 +497,7 @@ fn who_was_known_in_the_handshake_and_may_not_come_in_is_told_why() {
     std::fs::create_dir(&own).expect("a folder");
     run(async {
         let mut options = ground.options();
-        let access = Access { root: Some(own.clone()), ..Access::default() };
+        let access = Access { root: RelPath::parse(b"own").ok(), ..Access::default() };
         options.gate.keys.insert(ground.client.public(), access);
         let server = start(&ground.server, options);
         std::fs::remove_dir(&own).expect("it was there");

@@ -1,25 +1,36 @@
 //! `authorized_keys`: who is let in, and what for.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use headroom_transfer_proto::path::RelPath;
 
 use super::Error;
+use crate::files::Root;
 use crate::key::PublicKey;
 
 /// A file of lines `[OPTIONS] headroom-ed25519 BASE64 [COMMENT]`, whose options are
 /// `read-only`, `root="DIR"` and `rate=RATE`, separated by commas. Empty lines and those that
 /// begin with `#` say nothing.
 #[derive(Debug, Clone, Default)]
-pub struct AuthorizedKeys(HashMap<PublicKey, Access>);
+pub struct AuthorizedKeys(HashMap<PublicKey, Line>);
+
+/// What a line says of its key.
+#[derive(Debug, Clone, Default)]
+struct Line {
+    access: Access,
+    /// From 1; 0 if it is of no file.
+    number: usize,
+}
 
 /// What somebody may do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
-    /// The directory that they see in place of the server's.
-    pub root: Option<PathBuf>,
+    /// The directory that they see in place of the server's, below that.
+    pub root: Option<RelPath>,
     /// Whether they may only read.
     pub read_only: bool,
     /// What all their connections together may move each way, in bits per second.
@@ -59,8 +70,7 @@ impl AuthorizedKeys {
         text: &str,
         mut wrong: impl FnMut((usize, String)) -> Result<(), E>,
     ) -> Result<Self, E> {
-        let mut keys: HashMap<PublicKey, Access> = HashMap::new();
-        let mut lines: HashMap<PublicKey, usize> = HashMap::new();
+        let mut keys: HashMap<PublicKey, Line> = HashMap::new();
         for (line, content) in (1..).zip(text.lines()) {
             let content = content.trim();
             if content.is_empty() || content.starts_with('#') {
@@ -68,16 +78,12 @@ impl AuthorizedKeys {
             }
             match parse_line(content) {
                 Err(cause) => wrong((line, cause))?,
-                Ok((key, access)) => match lines.get(&key) {
-                    Some(earlier) => {
-                        wrong((
-                            line,
-                            format!("this key is already in line {earlier}: remove one"),
-                        ))?;
+                Ok((key, access)) => match keys.get(&key) {
+                    Some(Line { number, .. }) => {
+                        wrong((line, format!("this key is already in line {number}: remove one")))?;
                     }
                     None => {
-                        lines.insert(key, line);
-                        keys.insert(key, access);
+                        keys.insert(key, Line { access, number: line });
                     }
                 },
             }
@@ -87,17 +93,34 @@ impl AuthorizedKeys {
 
     /// Lets this key in, too.
     pub fn insert(&mut self, key: PublicKey, access: Access) {
-        self.0.insert(key, access);
+        self.0.insert(key, Line { access, number: 0 });
+    }
+
+    /// Returns the keys whose `root` is a directory below the server's root, and an
+    /// error for each line of `path` that names another.
+    pub fn with_roots_below(mut self, root: &Root, path: &Path) -> (Self, Vec<Error>) {
+        let mut wrong = Vec::new();
+        self.0.retain(|_, line| {
+            let Some(inner) = &line.access.root else { return true };
+            let Err(error) = root.below(inner) else { return true };
+            let cause = format!(
+                "`root` is `/{inner}`, a directory below {}: {}",
+                root.path().display(),
+                error.why()
+            );
+            wrong.push(Error::Line { path: path.to_owned(), line: line.number, cause });
+            false
+        });
+        wrong.sort_by_key(|error| match error {
+            Error::Line { line, .. } => *line,
+            _ => 0,
+        });
+        (self, wrong)
     }
 
     /// What the holder of this key may do, if anything.
     pub fn access(&self, key: &PublicKey) -> Option<&Access> {
-        self.0.get(key)
-    }
-
-    /// The directories that keys see in place of the server's, each once.
-    pub(crate) fn roots(&self) -> BTreeSet<PathBuf> {
-        self.0.values().filter_map(|access| access.root.clone()).collect()
+        self.0.get(key).map(|line| &line.access)
     }
 
     /// How many keys there are.
@@ -127,10 +150,15 @@ fn text(path: &Path) -> Result<String, Error> {
 
 fn parse_line(line: &str) -> Result<(PublicKey, Access), String> {
     let mut access = Access::default();
-    let mut rest = line;
+    let (mut rest, mut given) = (line, Vec::new());
     if !line.starts_with("headroom-ed25519 ") {
         loop {
-            rest = option(rest, &mut access)?;
+            let name = &rest[..rest.find([',', ' ', '\t', '=']).unwrap_or(rest.len())];
+            if given.contains(&name) {
+                return Err(format!("`{name}` is given twice: remove one"));
+            }
+            given.push(name);
+            rest = option(name, &rest[name.len()..], &mut access)?;
             match rest.strip_prefix(',') {
                 Some(next) => rest = next,
                 None => break,
@@ -144,10 +172,8 @@ fn parse_line(line: &str) -> Result<(PublicKey, Access), String> {
     Ok((key, access))
 }
 
-/// Takes one option from the beginning of the text, and returns the rest.
-fn option<'t>(text: &'t str, access: &mut Access) -> Result<&'t str, String> {
-    let end = text.find([',', ' ', '\t', '=']).unwrap_or(text.len());
-    let (name, rest) = text.split_at(end);
+/// Takes what follows an option's name from the beginning of the text, and returns the rest.
+fn option<'t>(name: &str, rest: &'t str, access: &mut Access) -> Result<&'t str, String> {
     match name {
         "read-only" if !rest.starts_with('=') => {
             access.read_only = true;
@@ -159,9 +185,12 @@ fn option<'t>(text: &'t str, access: &mut Access) -> Result<&'t str, String> {
                 .and_then(|value| value.split_once('"'))
                 .ok_or_else(|| "`root` is written root=\"/a/directory\"".to_owned())?;
             if !value.starts_with('/') {
-                return Err(format!("`root` is `{value}`, but must begin with `/`"));
+                return Err(format!(
+                    "`root` is `{value}`, but must begin with `/`, which is the server's root"
+                ));
             }
-            access.root = Some(PathBuf::from(value));
+            access.root = RelPath::typed(value.as_bytes())
+                .map_err(|error| format!("`root` is `{value}`: {error}"))?;
             Ok(rest)
         }
         "rate" => {
@@ -197,14 +226,14 @@ mod tests {
         let keys = AuthorizedKeys::parse(&text).expect("the text is right");
         assert_eq!(keys.len(), 5);
         let access = |root: Option<&str>, read_only| Access {
-            root: root.map(PathBuf::from),
+            root: root.map(|root| RelPath::parse(root.as_bytes()).expect("a path")),
             read_only,
             rate_bps: None,
         };
         assert_eq!(keys.access(&plain), Some(&access(None, false)));
         assert_eq!(keys.access(&reader), Some(&access(None, true)));
-        assert_eq!(keys.access(&placed), Some(&access(Some("/a b/c,d"), false)));
-        assert_eq!(keys.access(&both), Some(&access(Some("/e"), true)));
+        assert_eq!(keys.access(&placed), Some(&access(Some("a b/c,d"), false)));
+        assert_eq!(keys.access(&both), Some(&access(Some("e"), true)));
         let limited = Access { rate_bps: Some(2_500_000), ..access(None, true) };
         assert_eq!(keys.access(&slow), Some(&limited));
         assert_eq!(keys.access(&key()), None);
@@ -220,6 +249,9 @@ mod tests {
             (format!("root=/srv {key}"), 1, "root="),
             (format!("root=\"srv\" {key}"), 1, "begin with"),
             (format!("root=\"/srv {key}"), 1, "root="),
+            (format!("\nroot=\"/a/../b\" {key}"), 2, "`..`"),
+            (format!("root=\"/a\",root=\"/b\" {key}"), 1, "`root` is given twice"),
+            (format!("read-only,read-only {key}"), 1, "given twice"),
             (format!("rate {key}"), 1, "a rate such as"),
             (format!("rate=fast,read-only {key}"), 1, "fast"),
             ("headroom-ed25519".to_owned(), 1, "headroom-ed25519"),
@@ -231,5 +263,32 @@ mod tests {
             assert_eq!(found, line, "{text}");
             assert!(cause.contains(word), "{text}: {cause}");
         }
+    }
+
+    #[test]
+    fn a_root_that_is_no_directory_below_the_servers_is_named_with_its_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let served = folder.path().join("served");
+        std::fs::create_dir_all(served.join("inner")).expect("folders");
+        std::fs::create_dir(folder.path().join("outside")).expect("a folder");
+        std::fs::write(served.join("file"), "a file").expect("a file");
+        std::os::unix::fs::symlink("../outside", served.join("link")).expect("a link");
+        let [inner, whole, missing, file, link, outside] = [(); 6].map(|()| key());
+        let outside_path = folder.path().join("outside");
+        let text = format!(
+            "root=\"/inner/\" {inner}\nroot=\"/\" {whole}\nroot=\"/missing\" {missing}\nroot=\"/file\" {file}\n\
+             root=\"/link\" {link}\nroot=\"{}\" {outside}\n",
+            outside_path.display()
+        );
+        let root = Root::open(&served).expect("a root");
+        let keys = AuthorizedKeys::parse(&text).expect("the text is right");
+        let (keys, wrong) = keys.with_roots_below(&root, Path::new("keys"));
+        let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
+        for (line, wrong) in (3..).zip(&wrong) {
+            assert!(wrong.starts_with(&format!("keys:{line}: `root`")), "{wrong}");
+            assert!(wrong.contains(&format!("below {}", served.display())), "{wrong}");
+        }
+        assert_eq!((wrong.len(), keys.len()), (4, 2), "{wrong:?}");
+        assert!(keys.access(&inner).is_some() && keys.access(&whole).is_some());
     }
 }

@@ -33,6 +33,11 @@ impl Followed {
         Self { path: path.to_owned(), read: stamp, seen: stamp }
     }
 
+    /// Returns the file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// What the file says, if that has changed, and lines that are left out because
     /// they say something wrong. A change counts when the file was in one state for
     /// two looks: it may be just being written. A file that is gone lets nobody in.
