@@ -54,7 +54,7 @@ fn files_go_where_ssh_goes_and_nothing_stays_there() {
 
     // by an absolute path, IPv6, another user's word for the same one, and a port
     let place = format!("root@far6:4999:{}", hosts.home("link/new/tree").display());
-    succeed(&hosts, &["get", "--ssh", &place, "back"]);
+    succeed(&hosts, &["get", "--ssh", &place, "back/"]);
     assert_eq!(fs::read(hosts.ground.path("back/tree/large")).expect("a file"), large);
     let listed = succeed(&hosts, &["ls", "--ssh", "Far:~/data/../link/new/tree"]);
     assert_eq!(listed, "empty/\nlarge\nsmall\n");

@@ -78,6 +78,25 @@ impl Hosts {
         line["fingerprint"].as_str().expect("its fingerprint").to_owned()
     }
 
+    /// Starts the server again as a user who may do little.
+    fn restart_as_nobody(&mut self) {
+        self.kill_server();
+        // who must be able to read the program
+        let program = self.ground.path("headroom");
+        fs::copy(HEADROOM, &program).expect("a program");
+        for (path, mode) in
+            [("", 0o755), ("server", 0o777), ("served", 0o755), ("authorized_keys", 0o644)]
+        {
+            let permissions = fs::Permissions::from_mode(mode);
+            let _ = fs::create_dir(self.ground.path("server"));
+            fs::set_permissions(self.ground.path(path), permissions).expect("chmod");
+        }
+        give_to_nobody(&self.ground.path("server/.config"));
+        self.program = program;
+        self.is_nobody = true;
+        self.start();
+    }
+
     fn kill_server(&mut self) {
         let mut server = self.server.take().expect("it runs");
         server.kill().expect("it runs");
@@ -216,6 +235,52 @@ fn what_is_wrong_is_told_by_words_and_exit_codes() {
 }
 
 #[test]
+fn a_device_or_pipe_that_was_named_is_written_into() {
+    let hosts = Hosts::new("devices");
+    fs::write(hosts.ground.path("served/f"), "content").expect("a file");
+    let from = hosts.place("f");
+    for to in ["/dev/null", "/dev/stdout", "/dev/fd/1"] {
+        let output = hosts.succeed(&["get", &from, to]);
+        let written = if to == "/dev/null" { "" } else { "content" };
+        assert_eq!(String::from_utf8_lossy(&output.stdout), written, "{to}");
+    }
+    let meta = fs::metadata("/dev/null").expect("a device");
+    assert!(!meta.is_file(), "it was replaced");
+    // standard output is a file, whose name others have for it
+    let file = hosts.ground.path("here/out");
+    let mut command = hosts.client(&["get", &from, "/dev/stdout"]);
+    let status = command.stdout(fs::File::create(&file).expect("a file")).status();
+    assert!(status.expect("it starts").success());
+    assert_eq!(fs::read_to_string(&file).expect("a file"), "content");
+    assert!(fs::symlink_metadata("/dev/stdout").is_ok_and(|meta| meta.is_symlink()));
+
+    let pipe = hosts.ground.path("here/pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    let reading = pipe.clone();
+    let reader = std::thread::spawn(move || fs::read_to_string(reading).expect("a pipe"));
+    hosts.succeed(&["get", &from, &pipe.display().to_string()]);
+    assert_eq!(reader.join().expect("it ends"), "content");
+}
+
+#[test]
+fn a_server_does_not_start_where_a_keys_root_is_missing() {
+    let hosts = Hosts::new("roots");
+    let key = hosts.succeed(&["identity", "show"]).stdout;
+    let key = String::from_utf8(key).expect("a text");
+    let keys = hosts.ground.path("other_keys");
+    let line = format!("# keys\nroot=\"/inner\" {}\n", key.lines().next().expect("the key"));
+    hosts.ground.write("other_keys", &line);
+    let mut command = hosts.headroom("other");
+    command.arg("serve").arg("--root").arg(hosts.ground.path("served"));
+    command.arg("--authorized-keys").arg(&keys).args(["--listen", "127.0.0.1:0"]);
+    let output = command.output().expect("it starts");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    let line = format!("{}:2: `root` is `/inner`, a directory below", keys.display());
+    assert!(told.contains(&line), "{told}");
+}
+
+#[test]
 fn what_comes_through_a_pipe_is_stored_whole_or_not_at_all() {
     use std::io::{Read, Write};
     let mut hosts = Hosts::new("pipe");
@@ -235,6 +300,9 @@ fn what_comes_through_a_pipe_is_stored_whole_or_not_at_all() {
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     let stored = hosts.ground.path("served/deep/file");
     assert_eq!(fs::read(&stored).expect("it is there"), content);
+    fs::write(hosts.ground.path("here/any"), "a new file").expect("a file");
+    let mode = |path: &Path| fs::metadata(path).expect("a file").permissions().mode();
+    assert_eq!(mode(&stored), mode(&hosts.ground.path("here/any")), "as any new file's");
     let got = hosts.succeed(&["get", &to, "-"]);
     assert!(got.stdout == content);
     let empty = hosts.place("empty");
@@ -400,23 +468,7 @@ fn a_server_that_may_not_write_leaves_nothing_half_written() {
         return;
     }
     let mut hosts = Hosts::new("rights");
-    hosts.kill_server();
-    // it runs as nobody, who must be able to read it
-    let program = hosts.ground.path("headroom");
-    fs::copy(HEADROOM, &program).expect("a program");
-    for (path, mode) in
-        [("", 0o755), ("server", 0o777), ("served", 0o755), ("authorized_keys", 0o644)]
-    {
-        let permissions = fs::Permissions::from_mode(mode);
-        let _ = fs::create_dir(hosts.ground.path("server"));
-        fs::set_permissions(hosts.ground.path(path), permissions).expect("chmod");
-    }
-    let config = hosts.ground.path("server/.config");
-    let chown = Command::new("chown").args(["-R", "65534:65534"]).arg(&config).status();
-    assert!(chown.expect("chown").success());
-    hosts.program = program;
-    hosts.is_nobody = true;
-    hosts.start();
+    hosts.restart_as_nobody();
     fs::write(hosts.ground.path("served/large"), "before").expect("a file");
     let large = hosts.ground.path("here/large");
     fs::write(&large, vec![7; 3 << 20]).expect("a file");
@@ -440,6 +492,81 @@ fn a_server_that_may_not_write_leaves_nothing_half_written() {
     let refused = refused.expect("it starts");
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(!here.join("secret").exists());
+}
+
+/// Go's module cache and Nix's store are made of such directories.
+#[test]
+fn read_only_directories_are_updated_by_whoever_owns_them() {
+    if !privileged() {
+        return;
+    }
+    let mut hosts = Hosts::new("readonly");
+    hosts.restart_as_nobody();
+    let (tree, served) = (hosts.ground.path("here/tree"), hosts.ground.path("served"));
+    give_to_nobody(&served);
+    fs::create_dir_all(tree.join("a/b")).expect("folders");
+    for name in ["a/one", "a/b/two", "a/b/large"] {
+        fs::write(tree.join(name), vec![7; 100_000 * name.len()]).expect("a file");
+    }
+    let lock = |mode: u32| {
+        for name in ["a/b", "a"] {
+            let mode = fs::Permissions::from_mode(mode);
+            fs::set_permissions(tree.join(name), mode).expect("chmod");
+        }
+    };
+    let modes = |folder: &Path| {
+        ["a", "a/b"].map(|name| {
+            fs::metadata(folder.join(name)).expect("a folder").permissions().mode() & 0o7777
+        })
+    };
+    let (from, to) = (tree.display().to_string(), hosts.place("tree"));
+    let there = served.join("tree");
+    lock(0o555);
+    hosts.succeed(&["put", &from, &to]);
+    assert_eq!(modes(&there), [0o555, 0o555]);
+
+    // changed, added and removed, by put and by sync
+    lock(0o755);
+    fs::write(tree.join("a/one"), "changed").expect("a file");
+    fs::write(tree.join("a/b/three"), vec![3; 300_000]).expect("a file");
+    fs::create_dir(tree.join("a/b/c")).expect("a folder");
+    lock(0o555);
+    let contents = format!("{from}/.");
+    hosts.succeed(&["put", &contents, &to]);
+    assert_eq!(hashes(&tree), hashes(&there));
+    lock(0o755);
+    fs::remove_file(tree.join("a/b/three")).expect("a file");
+    fs::remove_dir(tree.join("a/b/c")).expect("a folder");
+    std::os::unix::fs::symlink("two", tree.join("a/b/link")).expect("a link");
+    lock(0o555);
+    hosts.succeed(&["sync", "--delete", &from, &to]);
+    assert_eq!(hashes(&tree), hashes(&there));
+    assert!(there.join("a/b/link").is_symlink() && !there.join("a/b/c").exists());
+    assert_eq!(modes(&there), [0o555, 0o555]);
+
+    // what fails changes no mode: something is in the way, and no directory is sent
+    give_to_nobody(&there);
+    let one = tree.join("a/one").display().to_string();
+    let output = hosts.client(&["put", &one, &hosts.place("tree/a/b")]).output();
+    assert!(output.expect("it starts").status.success());
+    assert!(there.join("a/b/one").exists());
+    let output = hosts.client(&["put", &one, &hosts.place("tree/a/b/two/x")]).output();
+    assert!(!output.expect("it starts").status.success());
+    assert_eq!(modes(&there), [0o555, 0o555]);
+
+    // one of another user's stays as it is
+    let chown = Command::new("chown").arg("0:0").arg(there.join("a")).status();
+    assert!(chown.expect("chown").success());
+    let output = hosts.client(&["put", &one, &hosts.place("tree/a/new")]).output();
+    let output = output.expect("it starts");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("permission"), "{told}");
+    assert_eq!(modes(&there), [0o555, 0o555]);
+}
+
+fn give_to_nobody(path: &Path) {
+    let chown = Command::new("chown").args(["-R", "65534:65534"]).arg(path).status();
+    assert!(chown.expect("chown").success());
 }
 
 /// Runs the client until `enough` octets lie in a folder, then kills it, or the

@@ -12,12 +12,13 @@ use nix::fcntl::renameat;
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
+use super::change::change;
 use super::partial::{leads_to, open_locked, replaceable, sync_directory};
 use super::seen::Identity;
 use super::{Error, Root, Time, Why, temporary};
 
-/// Who has no other file's permissions to go by gives none to anybody else.
-const MODE: u32 = 0o600;
+/// Permissions of a new file, of which the umask takes some away.
+const MODE: u32 = 0o666;
 
 /// A file of unknown length on its way. It is removed when it is dropped before
 /// [`Self::finish`].
@@ -72,7 +73,7 @@ impl Growing {
     }
 
     /// Gives it its name, in place of the file or link that has it, and the
-    /// permissions of that file; else nobody but its owner has any.
+    /// permissions of that file; else those that any program's new files have.
     ///
     /// # Errors
     /// The name was given to something that is not replaced, or the disk refuses.
@@ -82,8 +83,8 @@ impl Growing {
 
     fn rename(&mut self, fsync: bool) -> Result<(), Why> {
         let here = replaceable(&self.directory, self.path.name())?;
-        let mode =
-            here.filter(|here| here.what == super::What::File).map_or(MODE, |here| here.mode);
+        let here = here.filter(|here| here.what == super::What::File);
+        let mode = here.map_or_else(|| MODE & !umask(), |here| here.mode);
         fchmod(&self.file, Mode::from_bits_truncate(mode & 0o777))?;
         if fsync {
             self.file.sync_all().map_err(Why::of)?;
@@ -91,10 +92,20 @@ impl Growing {
         if !leads_to(&self.directory, &self.temporary, self.identity)? {
             return Err(Why::Moved);
         }
-        renameat(&self.directory, &*self.temporary, &self.directory, self.path.name())?;
+        change(&self.directory, || {
+            renameat(&self.directory, &*self.temporary, &self.directory, self.path.name())
+        })?;
         self.is_finished = true;
         if fsync { sync_directory(&self.directory) } else { Ok(()) }
     }
+}
+
+/// The umask of this process. To ask for it by `umask` would set it for a moment, for all
+/// threads. Where the kernel does not tell, nobody but the owner gets permissions.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0o077)
 }
 
 impl Drop for Growing {
@@ -102,7 +113,9 @@ impl Drop for Growing {
         let is_there = leads_to(&self.directory, &self.temporary, self.identity);
         if !self.is_finished && is_there.unwrap_or(false) {
             // nobody goes on with it; what cannot be removed is removed as unfinished later
-            let _ = unlinkat(&self.directory, &*self.temporary, UnlinkatFlags::NoRemoveDir);
+            let _ = change(&self.directory, || {
+                unlinkat(&self.directory, &*self.temporary, UnlinkatFlags::NoRemoveDir)
+            });
         }
     }
 }

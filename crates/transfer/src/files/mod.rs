@@ -9,6 +9,7 @@
 //! BLAKE3 hash is the sender's.
 
 mod beneath;
+mod change;
 mod compare;
 mod content;
 mod error;

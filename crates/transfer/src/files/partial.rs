@@ -16,6 +16,7 @@ use nix::sys::stat::{Mode, fchmod};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
+use super::change::change;
 use super::progress::Progress;
 use super::seen::{Identity, Seen, set_mtime};
 use super::{Error, Time, What, Why, content, temporary};
@@ -420,7 +421,9 @@ impl Partial {
             return Err(Why::Moved);
         }
         let replaced = replaceable(&self.directory, self.path.name())?.is_some();
-        renameat(&self.directory, &*self.temporary, &self.directory, self.path.name())?;
+        change(&self.directory, || {
+            renameat(&self.directory, &*self.temporary, &self.directory, self.path.name())
+        })?;
         *state = State::Ended;
         if seal.fsync {
             sync_directory(&self.directory)?;
@@ -431,7 +434,9 @@ impl Partial {
     fn remove(&self) -> Result<(), Why> {
         let mut state = self.state();
         if *state != State::Ended && leads_to(&self.directory, &self.temporary, self.identity)? {
-            unlinkat(&self.directory, &*self.temporary, UnlinkatFlags::NoRemoveDir)?;
+            change(&self.directory, || {
+                unlinkat(&self.directory, &*self.temporary, UnlinkatFlags::NoRemoveDir)
+            })?;
         }
         *state = State::Ended;
         Ok(())
@@ -479,7 +484,8 @@ pub(super) fn open_locked(directory: &OwnedFd, name: &[u8]) -> Result<(File, See
     // each time round, another transfer ended between two steps of this one
     for _ in 0..16 {
         let made = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | HARMLESS;
-        let (file, is_new) = match openat(directory, name, made, Mode::from_bits_truncate(0o600)) {
+        let mode = Mode::from_bits_truncate(0o600);
+        let (file, is_new) = match change(directory, || openat(directory, name, made, mode)) {
             Ok(file) => (File::from(file), true),
             Err(Errno::EEXIST) => match open_ordinary(directory, name, OFlag::O_RDWR) {
                 Ok((file, _)) => (file, false),
@@ -491,7 +497,7 @@ pub(super) fn open_locked(directory: &OwnedFd, name: &[u8]) -> Result<(File, See
                     if Seen::at(directory, name, false)?.owner != geteuid().as_raw() {
                         return Err(foreign(name));
                     }
-                    unlinkat(directory, name, UnlinkatFlags::NoRemoveDir)?;
+                    change(directory, || unlinkat(directory, name, UnlinkatFlags::NoRemoveDir))?;
                     continue;
                 }
                 Err(why) => return Err(why),

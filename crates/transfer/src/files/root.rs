@@ -13,6 +13,7 @@ use nix::sys::stat::{Mode, fchmod, mkdirat};
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 
 use super::beneath::Beneath;
+use super::change::change;
 use super::names::Names;
 use super::partial::{Partial, free_space, replaceable, sync_directory};
 use super::seen::{Seen, set_mtime};
@@ -169,7 +170,7 @@ impl Root {
                 What::Directory => UnlinkatFlags::RemoveDir,
                 _ => UnlinkatFlags::NoRemoveDir,
             };
-            unlinkat(&directory, path.name(), flag)
+            change(&directory, || unlinkat(&*directory, path.name(), flag))
         };
         remove().map_err(error(path, "removed"))
     }
@@ -203,7 +204,8 @@ impl Root {
             return Err(Why::Reserved);
         }
         let directory = self.parent(path)?;
-        match mkdirat(&directory, path.name(), permissions(mode | 0o700)) {
+        let make = || mkdirat(&*directory, path.name(), permissions(mode | 0o700));
+        match change(&directory, make) {
             Err(Errno::EEXIST) => match Seen::at(&directory, path.name(), false)?.what {
                 What::Directory => Ok(()),
                 here => Err(Why::Clash { here }),
@@ -219,7 +221,7 @@ impl Root {
         let (directory, name) = (self.parent(path)?, path.name());
         let here = replaceable(&directory, name)?;
         if here.is_none() {
-            match symlinkat(target, &directory, name) {
+            match change(&directory, || symlinkat(target, &*directory, name)) {
                 Err(Errno::EEXIST) => {}
                 outcome => return Ok(outcome.map(|()| Stored { replaced: false })?),
             }
@@ -230,7 +232,7 @@ impl Root {
         }
         let temporary = temporary::of_link(name, target);
         // what an earlier attempt left has the same target
-        match symlinkat(target, &directory, &*temporary) {
+        match change(&directory, || symlinkat(target, &*directory, &*temporary)) {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(error) => return Err(error.into()),
         }
@@ -240,7 +242,7 @@ impl Root {
             return Err(Why::Moved);
         }
         replaceable(&directory, name)?;
-        renameat(&directory, &*temporary, &directory, name)?;
+        change(&directory, || renameat(&*directory, &*temporary, &*directory, name))?;
         Ok(Stored { replaced: true })
     }
 

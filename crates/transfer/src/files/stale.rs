@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
+use super::change::change;
 use super::names::Names;
 use super::partial::open_ordinary;
 use super::{Root, Seen, What, temporary};
@@ -86,7 +87,7 @@ fn remove(directory: &OwnedFd, name: &[u8], before: SystemTime) -> Result<Option
     }
     if seen.what == What::Symlink {
         // the temporary name of a link, which was killed before it was renamed
-        unlinkat(directory, name, UnlinkatFlags::NoRemoveDir)?;
+        change(directory, || unlinkat(directory, name, UnlinkatFlags::NoRemoveDir))?;
         return Ok(Some(0));
     }
     let (file, seen) = open_ordinary(directory, name, OFlag::O_RDONLY)?;
@@ -100,7 +101,7 @@ fn remove(directory: &OwnedFd, name: &[u8], before: SystemTime) -> Result<Option
     if now.identity != seen.identity || !now.is_older(before) {
         return Ok(None);
     }
-    match unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
+    match change(directory, || unlinkat(directory, name, UnlinkatFlags::NoRemoveDir)) {
         Ok(()) => Ok(Some(now.allocated)),
         Err(Errno::ENOENT) => Ok(None),
         Err(error) => Err(error.into()),
