@@ -275,9 +275,9 @@ impl Client {
         if from.len() > MOST_SOURCES {
             return Err(Error::Usage(format!("no more than {MOST_SOURCES} paths at once")));
         }
-        let wanted = from.iter().map(|path| {
-            Ok(Wanted { path: self.below(path)?, contents: names_contents(path) })
-        });
+        let wanted = from
+            .iter()
+            .map(|path| Ok(Wanted { path: self.below(path)?, contents: names_contents(path) }));
         let from = wanted.collect::<Result<Vec<_>, Error>>()?;
         let has_name = |wanted: &Wanted| !wanted.contents && wanted.path.is_some();
         let (to, alone) = (to.to_owned(), from.len() == 1 && from.iter().all(has_name));

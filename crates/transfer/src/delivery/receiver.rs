@@ -98,6 +98,7 @@ impl Receiver {
             files: HashMap::new(),
             directories: Vec::new(),
             directory_octets: 0,
+            next_id: Some(0),
             is_end: false,
         };
         let worker = spawn_blocking(move || worker.run(doing));
@@ -172,6 +173,8 @@ struct Worker {
     /// Directories that get mode and time when all that is in them is there.
     directories: Vec<(RelPath, u32, Time)>,
     directory_octets: usize,
+    /// The lowest number that the next entry may have; none after the highest that there is.
+    next_id: Option<u64>,
     is_end: bool,
 }
 
@@ -244,8 +247,22 @@ impl Worker {
         if let Some(reason) = self.connection.close_reason() {
             return Err(reason.into());
         }
-        if self.is_end || self.files.contains_key(&id) {
-            return Err(Error::Protocol("it offers something twice, or after the end".to_owned()));
+        if self.is_end {
+            return Err(Error::Protocol("it offers something after the end".to_owned()));
+        }
+        if self.next_id.is_none_or(|next| id < next) {
+            return Err(Error::Protocol(format!(
+                "it numbers an entry {id}, which is not above the one before"
+            )));
+        }
+        self.next_id = id.checked_add(1);
+        if let Kind::File { size, inline: Some(inline), .. } = &kind
+            && inline.content.len() as u64 != *size
+        {
+            return Err(Error::Protocol(format!(
+                "it sends {} bytes of {path} and says that they are {size}",
+                inline.content.len()
+            )));
         }
         if !self.destination.is_asked_for(&path) {
             return Err(Error::Protocol(format!("it sends {path}, which was not asked for")));

@@ -15,6 +15,8 @@ pub struct Error {
     why: Box<Why>,
     /// The name that it would be sent under.
     name: Option<Box<RelPath>>,
+    /// Whether somebody named just this, and did not only meet it in a directory.
+    is_asked_for: bool,
 }
 
 /// Why something could not be done with a file.
@@ -157,12 +159,17 @@ impl Error {
     /// `path` cannot be `done`, which is a participle.
     pub(super) fn new(path: &[u8], done: &'static str, why: impl Into<Why>) -> Self {
         let path = shown(path).to_string().into();
-        Self { path, done, why: Box::new(why.into()), name: None }
+        Self { path, done, why: Box::new(why.into()), name: None, is_asked_for: false }
     }
 
     /// It is about something that would be sent under a name.
     pub(super) fn about(self, name: Option<&RelPath>) -> Self {
         Self { name: name.cloned().map(Box::new), ..self }
+    }
+
+    /// It is about something that was itself asked for.
+    pub(super) fn asked_for(self) -> Self {
+        Self { is_asked_for: true, ..self }
     }
 
     /// The name that it would be sent under, where that is known.
@@ -177,11 +184,12 @@ impl Error {
         &self.why
     }
 
-    /// Whether this is how it should be, and only worth a remark: what was left
-    /// out is never sent, or was asked to be left out.
+    /// Whether this is how it should be, and only worth a remark: it is never sent, or
+    /// was asked to be left out, and nobody asked for just this.
     #[must_use]
     pub fn is_remark(&self) -> bool {
-        matches!(*self.why, Why::Special(_) | Why::LinkLeftOut | Why::Unfinished)
+        let never_sent = matches!(*self.why, Why::Special(_) | Why::LinkLeftOut | Why::Unfinished);
+        never_sent && !self.is_asked_for
     }
 }
 

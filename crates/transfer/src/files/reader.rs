@@ -111,6 +111,31 @@ impl Reader {
         Ok(len)
     }
 
+    /// Reads from the beginning to the end, whatever size the file says that it has, but
+    /// no more than `most` bytes.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read_to_end(&self, most: usize) -> Result<Vec<u8>, Error> {
+        let (mut content, mut len) = (Vec::new(), 0);
+        loop {
+            // a file of a size takes two reads: one for it, and one that finds its end
+            let size = usize::try_from(self.size()).unwrap_or(most);
+            content.resize((len + 4096).max(size + 1).min(most), 0);
+            if len == content.len() {
+                return Ok(content);
+            }
+            match self.file.read_at(&mut content[len..], len as u64) {
+                Ok(0) => break,
+                Ok(read) => len += read,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.error(error)),
+            }
+        }
+        content.truncate(len);
+        Ok(content)
+    }
+
     /// The next octets from `from` on that are no hole; none up to the end.
     ///
     /// # Errors

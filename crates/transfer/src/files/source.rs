@@ -280,7 +280,7 @@ impl Iterator for Source {
                 }
                 None => {
                     let start = self.starts.pop_front()?;
-                    self.begin(start)
+                    self.begin(start).map_err(Error::asked_for)
                 }
             };
             if let Some(found) = found.transpose() {

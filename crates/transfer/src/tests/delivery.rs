@@ -195,6 +195,52 @@ fn a_source_becomes_the_destination_or_goes_into_it_as_with_cp() {
 }
 
 #[test]
+fn a_pipe_that_was_named_is_a_failure_and_one_that_was_met_is_not() {
+    let ground = Ground::new();
+    for folder in [ground.here("d"), ground.served("d")] {
+        write(&folder.join("file"), b"content");
+        let mode = nix::sys::stat::Mode::S_IRWXU;
+        nix::unistd::mkfifo(&folder.join("pipe"), mode).expect("a pipe");
+    }
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let notes = Notes::new();
+        let put = client.put(&[ground.here("d")], b"", false, notes.clone()).await;
+        assert_eq!(put.expect("it is sent").failed, 0);
+        assert!(notes.has(&["left out", "d/pipe", "a named pipe"]));
+        let put = client.put(&[ground.here("d/pipe")], b"", false, notes.clone()).await;
+        assert_eq!(put.expect("nothing is sent").failed, 1);
+        assert!(notes.has(&["failed", "d/pipe", "a named pipe"]), "{:?}", notes.0.lock());
+        let notes = Notes::new();
+        let got = client.get(&[b"d/pipe".to_vec()], &ground.here(""), false, notes.clone()).await;
+        assert_eq!(got.expect("nothing comes").failed, 1);
+        assert!(notes.has(&["failed", "d/pipe", "a named pipe"]), "{:?}", notes.0.lock());
+    });
+}
+
+/// Files of `/proc` say that they are empty.
+#[test]
+fn a_file_is_what_can_be_read_from_it_not_what_its_size_says() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        let version = std::fs::read("/proc/version").expect("it is there");
+        let put = client.put(&["/proc/version".into()], b"", false, Arc::new(())).await;
+        let put = put.expect("it is sent");
+        assert_eq!((put.stored, put.moved), (1, version.len() as u64));
+        assert_eq!(std::fs::read(ground.served("version")).expect("a file"), version);
+        // more of it than travels within a message: it has no size to go by
+        let notes = Notes::new();
+        let put = client.put(&["/proc/kallsyms".into()], b"", false, notes.clone()).await;
+        assert_eq!(put.expect("nothing is sent").failed, 1);
+        assert!(notes.has(&["failed", "kallsyms", "put -"]), "{:?}", notes.0.lock());
+        assert!(!ground.served("kallsyms").exists());
+    });
+}
+
+#[test]
 fn a_tree_whose_name_is_taken_by_a_file_is_refused_once() {
     let ground = Ground::new();
     for n in 0..300 {

@@ -272,7 +272,7 @@ fn times_of_a_clock_that_was_wrong_are_kept() {
         let mut client = ground.connect(&server).await.expect("a connection");
         let put = client.put(&[ground.here("clock")], b"", false, Arc::new(())).await;
         assert_eq!(put.expect("they are sent").failed, 0);
-        let to = ground.here("back");
+        let to = ground.here("back/");
         let got = client.get(&[b"clock".to_vec()], &to, false, Arc::new(())).await;
         assert_eq!(got.expect("they come").failed, 0);
     });

@@ -4,7 +4,7 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use headroom_transfer_proto::message::{DataHeader, Kind, MOST_OPEN_FILES, Message, Time};
+use headroom_transfer_proto::message::{DataHeader, Inline, Kind, MOST_OPEN_FILES, Message, Time};
 use headroom_transfer_proto::path::RelPath;
 use quinn::{Connection, Endpoint};
 
@@ -244,6 +244,39 @@ fn answers_that_nobody_hears_stop_the_offers() {
             }
         }
         assert!(!is_heard, "all of them were taken");
+        assert_others_go_on(&ground, &server).await;
+    });
+}
+
+#[test]
+fn a_small_file_of_another_size_and_a_number_that_was_used_are_against_the_rules() {
+    let ground = Ground::new();
+    let small = |id, size| {
+        let content = b"four".to_vec();
+        let inline = Inline { root: *blake3::hash(&content).as_bytes(), content };
+        let Message::Entry { path, .. } = file(id, &format!("f{id}"), size) else { panic!() };
+        let inline = Some(inline);
+        let kind = Kind::File { size, mode: 0o644, mtime: MTIME, inline, hash: None };
+        Message::Entry { id, path, kind }
+    };
+    run(async {
+        let server = ground.start();
+        for (wrong, words) in [
+            (small(8, 400), "4 bytes of f8 and says that they are 400"),
+            (small(8, 0), "4 bytes of f8"),
+            (small(7, 4), "numbers an entry 7"),
+            (small(6, 4), "numbers an entry 6"),
+            (file(7, "f7", 1 << 20), "numbers an entry 7"),
+        ] {
+            let raw = Raw::connect(&ground, &server).await;
+            let (mut speaker, mut hearer) = raw.put().await;
+            speaker.say(&small(7, 4)).await.expect("it is open");
+            assert!(matches!(hearer.expect().await, Ok(Message::Stored { id: 7 })));
+            speaker.say(&wrong).await.expect("it is open");
+            let reason = raw.end().await;
+            assert!(reason.contains(words), "{reason}");
+        }
+        assert!(!ground.served("f8").exists() && !ground.served("f6").exists());
         assert_others_go_on(&ground, &server).await;
     });
 }

@@ -25,7 +25,7 @@ fn big_files_go_on_lanes_there_and_back() {
         assert_eq!((put.stored, put.failed), (3, 0));
         assert_eq!((put.moved, put.on_lanes), ((2 * OCTETS + 12_345) as u64, put.moved));
         assert_eq!(tree(&ground.here("tree")), tree(&ground.served("tree")));
-        let back = ground.here("back");
+        let back = ground.here("back/");
         let got = client.get(&[b"tree".to_vec()], &back, false, Arc::new(())).await;
         let got = got.expect("it is fetched");
         assert_eq!((got.moved, got.on_lanes), (put.moved, put.moved));

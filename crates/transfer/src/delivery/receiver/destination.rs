@@ -96,7 +96,9 @@ impl Destination {
             }
         }
         match rest {
-            Some(rest) => name.join(&rest).map_err(|error| format!("{path} is not stored: {error}")),
+            Some(rest) => {
+                name.join(&rest).map_err(|error| format!("{path} is not stored: {error}"))
+            }
             None => Ok(name.clone()),
         }
     }

@@ -70,9 +70,6 @@ impl Worker {
         while self.files.len() < MOST_OPEN_FILES {
             let next = self.sync.as_mut().and_then(|sync| sync.waiting.pop_front());
             let Some((id, path, kind)) = next else { return Ok(()) };
-            if self.files.contains_key(&id) {
-                return Err(twice());
-            }
             self.store(id, &path, kind)?;
         }
         Ok(())
@@ -256,9 +253,6 @@ impl Worker {
                 "it offers more than {MOST_UNANSWERED} files without an answer"
             )));
         }
-        if sync.wanted.contains_key(&id) {
-            return Err(twice());
-        }
         if size <= MOST_INLINE as u64 {
             sync.wanted.insert(id, Small { path: path.clone(), mode, mtime });
             self.say(Message::Wanted { id });
@@ -291,8 +285,4 @@ impl Worker {
         }
         self.say(Message::Left { reason: reason.to_owned(), failed });
     }
-}
-
-fn twice() -> Error {
-    Error::Protocol("it offers something twice".to_owned())
 }

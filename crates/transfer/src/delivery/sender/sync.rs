@@ -7,7 +7,7 @@ use headroom_transfer_proto::message::{MOST_INLINE, Message};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use super::walk::content;
+use super::walk::{Size, content};
 use super::{Event, Offering, Shared, plain};
 use crate::control::unexpected;
 use crate::error::Error;
@@ -79,7 +79,7 @@ impl Shared {
 
     /// Whether the delivery goes on.
     fn send_content(&self, id: u64, file: &SourceFile, say: &mpsc::Sender<Message>) -> bool {
-        let message = match content(file) {
+        let message = match content(file, Size::AsOffered) {
             Ok(inline) => {
                 let octets = inline.content.len() as u64;
                 let take = self.pace.take(inline.content.len());

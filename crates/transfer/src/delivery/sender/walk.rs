@@ -27,11 +27,8 @@ impl Walk {
         for found in source {
             let offered = match found {
                 Ok(Found { path, kind }) => {
-                    if let Kind::File(file) = &kind {
-                        files += 1;
-                        bytes += file.seen().size;
-                    }
-                    self.offer(path, kind)
+                    files += u64::from(matches!(kind, Kind::File(_)));
+                    self.offer(path, kind).map(|octets| bytes += octets)
                 }
                 Err(error) if error.is_remark() => {
                     let reason = error.to_string();
@@ -52,7 +49,8 @@ impl Walk {
         self.id
     }
 
-    fn offer(&mut self, path: RelPath, kind: Kind) -> Result<(), Ended> {
+    /// Offers something, and returns how many bytes it has.
+    fn offer(&mut self, path: RelPath, kind: Kind) -> Result<u64, Ended> {
         let mut octets = 0;
         let mut open = None;
         let kind = match kind {
@@ -61,25 +59,25 @@ impl Walk {
             Kind::File(file) => {
                 let seen = *file.seen();
                 octets = seen.size;
-                self.shared.observer.event(Event::Offered { octets });
                 let mut hash = None;
                 let inline = if self.shared.offering != Offering::Content {
                     if self.shared.offering == Offering::Hash {
                         match whole_hash(&file) {
                             Ok(whole) => hash = Some(whole),
-                            Err(reason) => return self.unreadable(reason),
+                            Err(reason) => return self.unreadable(reason).map(|()| 0),
                         }
                     }
                     open = Some((file, None));
                     None
                 } else if octets <= MOST_INLINE as u64 {
-                    match content(&file) {
+                    match content(&file, Size::AsRead) {
                         Ok(inline) => {
+                            octets = inline.content.len() as u64;
                             let take = self.shared.pace.take(inline.content.len());
                             tokio::runtime::Handle::current().block_on(take);
                             Some(inline)
                         }
-                        Err(reason) => return self.unreadable(reason),
+                        Err(reason) => return self.unreadable(reason).map(|()| 0),
                     }
                 } else {
                     self.shared.lanes.iter().for_each(|lane| lane.start(None));
@@ -87,6 +85,7 @@ impl Walk {
                     open = Some((file, Some(room)));
                     None
                 };
+                self.shared.observer.event(Event::Offered { octets });
                 Sent::File { size: octets, mode: seen.mode, mtime: seen.mtime, inline, hash }
             }
         };
@@ -108,7 +107,7 @@ impl Walk {
             self.shared.counts.add(|counts| counts.moved += octets);
             self.shared.observer.event(Event::Moved { octets });
         }
-        Ok(())
+        Ok(octets)
     }
 
     fn unreadable(&self, reason: String) -> Result<(), Ended> {
@@ -134,17 +133,35 @@ fn whole_hash(file: &SourceFile) -> Result<[u8; 32], String> {
     }
 }
 
-/// A small file's content, of one state of it.
-pub(super) fn content(file: &SourceFile) -> Result<Inline, String> {
+/// How many bytes a small file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Size {
+    /// Those that can be read: files of `/proc` say that they have none.
+    AsRead,
+    /// Those that were offered.
+    AsOffered,
+}
+
+/// Reads a small file's content, of one state of it.
+pub(super) fn content(file: &SourceFile, size: Size) -> Result<Inline, String> {
     let read = || {
         let reader = file.open()?;
-        let mut content = vec![0; usize::try_from(reader.size()).unwrap_or(0)];
-        reader.read_at(0, &mut content)?;
+        let content = reader.read_to_end(MOST_INLINE + 1)?;
         Ok::<_, files::Error>((content, reader.is_unchanged()?))
     };
-    match read().map_err(|error| error.to_string())? {
-        (content, true) => Ok(Inline { root: *blake3::hash(&content).as_bytes(), content }),
-        (_, false) => Err(changed(file.path())),
+    let (content, is_unchanged) = read().map_err(|error| error.to_string())?;
+    let is_whole = match size {
+        Size::AsRead => content.len() <= MOST_INLINE,
+        Size::AsOffered => content.len() as u64 == file.seen().size,
+    };
+    match is_unchanged {
+        false => Err(changed(file.path())),
+        true if !is_whole => Err(format!(
+            "{} was not sent: it has other bytes than its size of {} says; send what can be read from it with `put -`",
+            file.path(),
+            file.seen().size
+        )),
+        true => Ok(Inline { root: *blake3::hash(&content).as_bytes(), content }),
     }
 }
 

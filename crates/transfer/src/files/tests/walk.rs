@@ -174,7 +174,7 @@ fn what_is_never_sent_is_a_remark_with_its_name() {
         ),
     );
     // `/dev/null`, which every machine has
-    assert_eq!(lines(Source::new(["/dev/null".into()], Links::Keep)), ["- Special(Device)"]);
+    assert_eq!(lines(Source::new(["/dev/null".into()], Links::Keep)), ["! Special(Device)"]);
 }
 
 #[test]
