@@ -7,7 +7,12 @@ use clap::{Args, Parser, Subcommand};
 
 /// What is left of a link once security has taken its share: measured.
 #[derive(Debug, Parser)]
-#[command(name = "headroom", version, max_term_width = 100)]
+#[command(
+    name = "headroom",
+    version,
+    max_term_width = 100,
+    after_help = "A reader of standard output that goes away (`| head`) is no error: the command does the rest and\nexits as it would have. Output that cannot be written for another reason (a full disk) is reported, with\nexit code 1."
+)]
 pub(crate) struct Arguments {
     /// Print every command that is run, and more
     #[arg(short, long, global = true)]

@@ -14,6 +14,7 @@ use headroom_gateway::decode::capture::{Capture, Writer};
 use headroom_gateway::decode::{Decoder, Outcome, Packet, Search};
 use serde_json::json;
 
+use crate::output::Buffered;
 use crate::tunnel::{Decode, Ipsec, known};
 
 /// Wrong arguments, configuration or capture.
@@ -42,7 +43,7 @@ fn decode(arguments: &Decode) -> anyhow::Result<ExitCode> {
     let mut clear = out.transpose()?;
     let capture = Capture::new(BufReader::with_capacity(1 << 20, input))
         .with_context(|| format!("cannot read {shown}"))?;
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = Buffered::new();
     let mut failure = None;
     let summary = decoder.capture(capture, &mut |packet: &Packet, inside: Option<&[u8]>| {
         let told = tell(arguments, packet, &mut out);
@@ -50,7 +51,8 @@ fn decode(arguments: &Decode) -> anyhow::Result<ExitCode> {
             (Some(clear), Some(inside)) => clear.write(packet.captured, inside),
             _ => Ok(()),
         };
-        // a reader that has gone is no reason to stop writing the other file
+        // what is wrong with standard output is reported by `output`, and is no reason to stop
+        // writing the other file
         failure = failure.take().or(kept.err());
         drop(told);
     });

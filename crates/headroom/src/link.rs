@@ -1,7 +1,7 @@
 //! `headroom link`: the emulator as a process.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::os::unix::fs::FileTypeExt;
 use std::process::ExitCode;
 use std::sync::mpsc::{Sender, channel};
@@ -11,6 +11,7 @@ use headroom_emulator::{Counters, DOWN, Emulator, Error, LinkSpec, Settings, Sha
 use serde_json::json;
 
 use crate::arguments::Link;
+use crate::output::print_line;
 
 /// What this command waits for.
 enum Event {
@@ -94,7 +95,7 @@ fn listen(events: Sender<Event>) {
 
 fn greet(settings: &Settings, as_json: bool) {
     let Settings { a, b, spec, seed } = settings;
-    say(&if as_json {
+    print_line(&if as_json {
         json!({ "ready": true, "a": a, "b": b, "spec": spec.to_string(), "seed": seed }).to_string()
     } else {
         format!("{a} <-> {b}: {spec} (seed {seed}); forwarding until interrupted")
@@ -104,7 +105,7 @@ fn greet(settings: &Settings, as_json: bool) {
 fn report(shared: &Shared, as_json: bool) {
     let counters = shared.counters();
     for (index, name) in [(UP, "up"), (DOWN, "down")] {
-        say(&if as_json {
+        print_line(&if as_json {
             as_line(name, &counters[index])
         } else {
             in_words(name, &counters[index])
@@ -137,10 +138,4 @@ fn in_words(name: &str, counters: &Counters) -> String {
         }
     }
     words
-}
-
-/// Prints a line at once; a reader that has gone is no reason to stop.
-fn say(line: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

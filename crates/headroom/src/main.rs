@@ -1,5 +1,17 @@
 //! The command: arguments, output, exit codes. No logic.
 
+// In this crate, the standard library's macros of these names are replaced: those panic
+// where they cannot write (`| head`, a full disk).
+macro_rules! println {
+    ($($arguments:tt)*) => {{ crate::output::print_line(&format!($($arguments)*)); }};
+}
+macro_rules! print {
+    ($($arguments:tt)*) => {{ crate::output::print(&format!($($arguments)*)); }};
+}
+macro_rules! eprintln {
+    ($($arguments:tt)*) => {{ crate::output::print_error_line(&format!($($arguments)*)); }};
+}
+
 mod arguments;
 mod fetch;
 mod folder;
@@ -7,10 +19,12 @@ mod ipsec;
 mod lab;
 mod link;
 mod load;
+mod output;
 mod progress;
 mod transfer;
 mod tunnel;
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -20,7 +34,26 @@ use clap::{CommandFactory, Parser};
 use arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    output::exit_code(match Arguments::try_parse() {
+        Ok(arguments) => run(arguments),
+        Err(error) => explain(&error),
+    })
+}
+
+/// Prints what clap has to say: help and version are output, mistakes are not.
+fn explain(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        // a terminal shows it in colour
+        let _ = error.print();
+    } else {
+        let text = error.render();
+        let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        print!("{}", if colour { text.ansi().to_string() } else { text.to_string() });
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
+}
+
+fn run(arguments: Arguments) -> ExitCode {
     start_log(arguments.verbose);
     let outcome = match arguments.command {
         Command::Lab(command) => lab::run(command),
@@ -36,12 +69,9 @@ fn main() -> ExitCode {
         Command::Identity(arguments) => transfer::identity(&arguments),
         Command::Trust(arguments) => transfer::trust(&arguments),
         Command::Completions { shell } => {
-            clap_complete::generate(
-                shell,
-                &mut Arguments::command(),
-                "headroom",
-                &mut std::io::stdout(),
-            );
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "headroom", &mut script);
+            print!("{}", String::from_utf8_lossy(&script));
             Ok(ExitCode::SUCCESS)
         }
         Command::Man { folder } => manual(folder.as_deref()),
@@ -71,7 +101,11 @@ fn main() -> ExitCode {
 /// folder.
 fn manual(folder: Option<&Path>) -> anyhow::Result<ExitCode> {
     match folder {
-        None => clap_mangen::Man::new(Arguments::command()).render(&mut std::io::stdout())?,
+        None => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Arguments::command()).render(&mut page)?;
+            print!("{}", String::from_utf8_lossy(&page));
+        }
         Some(folder) => {
             std::fs::create_dir_all(folder)
                 .and_then(|()| clap_mangen::generate_to(Arguments::command(), folder))

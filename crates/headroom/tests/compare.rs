@@ -3,6 +3,7 @@
 mod common;
 
 use common::Ground;
+use common::made_up::results;
 use serde_json::{Value, json};
 
 #[test]
@@ -83,39 +84,4 @@ fn what_cannot_be_compared() {
         let ended = ground.end_of(ground.headroom(arguments));
         ended.assert_says(2, &[fragment]);
     }
-}
-
-/// Results of one cell with these times.
-fn results(seconds: [f64; 5], kernel: &str) -> Value {
-    let sample = |(block, seconds): (usize, &f64)| {
-        json!({
-            "link": "unshaped", "stack": "http", "workload": "download", "size_bytes": 1024,
-            "files": 1, "block": block, "ok": true, "seconds": seconds,
-            "session_seconds": seconds, "client_seconds": null, "process_seconds": null,
-            "transfers": 1, "phases": null, "cpu_seconds": null, "cpu_idle_pct": null,
-            "steal_pct": null, "foreign_pct": null, "wire": null, "peak_memory_bytes": null,
-            "marked": null, "not_shaped": false, "error": null
-        })
-    };
-    json!({
-        "schema": 2, "answer": [],
-        "plan": {
-            "name": "p", "question": "?", "stacks": [{"name": "http", "baseline": null}],
-            "workloads": [{"kind": "download", "sizes_bytes": [1024], "stacks": ["http"],
-                           "files": 1, "clients": 1, "commands": null}],
-            "repetitions": 5, "warmup": 1, "family": "ipv6", "mtu": 1500, "offload": "offload",
-            "congestion_control": "cubic", "link": "unshaped", "check_links": [],
-            "check_size_bytes": 1024, "seed": 1
-        },
-        "environment": {
-            "started": "", "finished": "", "headroom": "0.1.0", "kernel": kernel,
-            "distribution": "", "cpu": "", "cores": 2, "memory_bytes": 1, "programs": [],
-            "stacks": {}, "settings": {}
-        },
-        "link": {"name": "unshaped", "backend": "veth", "offload": "offload", "rate_bps": null,
-                 "delay_ms": 0.0, "jitter_ms": 0.0, "loss_pct": 0.0, "queue_packets": null,
-                 "rtt_us": null, "self_test": null},
-        "check_links": [], "samples": seconds.iter().enumerate().map(sample).collect::<Vec<_>>(),
-        "summary": [], "portable": [], "timelines": [], "warnings": [], "complete": true
-    })
 }

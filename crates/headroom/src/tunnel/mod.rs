@@ -4,13 +4,13 @@ mod arguments;
 mod background;
 mod trace;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use headroom_gateway::config::keygen;
 use headroom_gateway::control::{self, Client, Options, RunFolder};
 
+pub(crate) use crate::output::print_line as say;
 pub(crate) use arguments::{Decode, Ipsec, Tunnel};
 use arguments::{Keygen, Mode, Protocol, Up};
 
@@ -111,10 +111,4 @@ fn generate(arguments: Keygen) -> anyhow::Result<()> {
 /// What should be known, on standard error.
 pub(crate) fn known(warnings: &[String]) {
     warnings.iter().for_each(|warning| eprintln!("headroom: warning: {warning}"));
-}
-
-/// Prints at once; a reader that has gone is no reason to fail.
-pub(crate) fn say(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }

@@ -1,14 +1,12 @@
 //! A record of a trace, as a line for people.
 
-use std::io::Write;
-
 use serde_json::Value;
+
+use crate::output::print_line;
 
 /// Prints a record; false when nobody reads any more.
 pub(crate) fn show(record: &Value, json: bool) -> bool {
-    let line = if json { record.to_string() } else { in_words(record) };
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).is_ok()
+    print_line(&if json { record.to_string() } else { in_words(record) })
 }
 
 fn in_words(record: &Value) -> String {
