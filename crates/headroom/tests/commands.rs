@@ -152,6 +152,47 @@ fn what_cannot_be_typed() {
     ground.end_of(nothing).assert_says(2, &["names no plan and no stack"]);
 }
 
+/// A string that goes on in the next line without a `\\` has the blanks before it inside.
+#[test]
+fn no_sentence_has_a_gap() {
+    let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..")];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for path in
+            std::fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").path())
+        {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files += 1;
+                let code = std::fs::read_to_string(&path).expect("code");
+                for (number, line) in code.lines().enumerate() {
+                    assert!(!has_gap(line), "{}:{}: {line}", path.display(), number + 1);
+                }
+            }
+        }
+    }
+    assert!(files > 100, "{files}");
+    assert!(has_gap(&format!("let a = \"no netem;{}it takes\";", " ".repeat(21))));
+}
+
+/// Nine blanks or more between a word's end and a word's beginning, in quotes.
+fn has_gap(line: &str) -> bool {
+    let inside = line.split_once('"').and_then(|(_, rest)| rest.rsplit_once('"'));
+    let Some((inside, _)) = inside else { return false };
+    let mut rest = inside;
+    while let Some((before, after)) = rest.split_once("         ") {
+        let ends = before.ends_with(|c: char| c.is_ascii_lowercase() || ",;:".contains(c));
+        let is_new_line = before.ends_with("\\n");
+        let begins = after.trim_start().starts_with(|c: char| c.is_ascii_lowercase());
+        if ends && !is_new_line && begins {
+            return true;
+        }
+        rest = after.trim_start();
+    }
+    false
+}
+
 #[test]
 fn a_folder_without_results_has_no_report() {
     let ground = Ground::new("none");

@@ -59,7 +59,8 @@ fn links(kernel: testbed::Kernel) -> [Finding; 3] {
     } else {
         "missing (sch_netem): links with delay, jitter or loss are made by the emulator"
     };
-    let emulator = "links of any kind (link backend emulator), where the kernel has no netem;                     it takes part of one core";
+    let emulator = "links of any kind (link backend emulator), where the kernel has no netem; \
+                    it takes part of one core";
     [
         finding("kernel: htb", kernel.htb, htb),
         finding("kernel: netem", kernel.netem, netem),
