@@ -15,7 +15,7 @@ pub(crate) fn rendered(ground: &Ground, browser: &Path, folder: &str) -> String 
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
         .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
         .arg(format!("--user-data-dir={}", home.join("profile").display()))
-        .args(["--virtual-time-budget=10000", "--dump-dom"])
+        .args(["--virtual-time-budget=10000", "--hide-scrollbars", "--dump-dom"])
         .arg(format!("file://{}", page.display()))
         .env("HOME", &home)
         .stderr(Stdio::piped());

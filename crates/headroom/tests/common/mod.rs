@@ -6,6 +6,7 @@
 
 pub(crate) mod browser;
 pub(crate) mod gateways;
+pub(crate) mod layout;
 pub(crate) mod made_up;
 pub(crate) mod sshd;
 

@@ -41,10 +41,10 @@ function heatMap(report, workload, link, rows, clock) {
     const row = rows.find((candidate) => candidate.stack === stack.name && number(candidate.size_bytes) === size);
     return make('td', {}, row ? heatCell(report, row, clock) : 'not run');
   })));
-  return make('table', { class: 'heat' },
+  return make('div', { class: 'scroll' }, make('table', { class: 'heat' },
     make('caption', {}, make('b', {}, workloadTitle(workload)), ` on link ${asText(link)}`),
     make('thead', {}, make('tr', {}, columnHead('Stack', { class: 'text' }), ...sizes.map((size) => columnHead(formatSize(size))))),
-    make('tbody', {}, ...lines));
+    make('tbody', {}, ...lines)));
 }
 
 function heatCell(report, row, clock) {

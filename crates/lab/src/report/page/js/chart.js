@@ -1,6 +1,8 @@
 /* Draws the picture: lines on a canvas, marks and labels over it. */
 
 const ASINH_THRESHOLD_PCT = 0.5;
+/** What an axis is called that is linear around 0 and logarithmic on both sides of it. */
+const SYMMETRIC_LOG = 'symmetric-log scale';
 const PLOT_HEIGHT = 420;
 const NARROW = 560;
 const MOST_FULL_LABELS = 5;
@@ -21,7 +23,7 @@ function makeChart(model, state, view) {
     },
     axes: [
       chartAxis({ label: 'Link rate', size: 34, splits: () => rateTicks(model.domain), values: rateLabels }),
-      chartAxis({ label: 'Overhead', size: 62, splits: overheadTicks, values: (_, ticks) => ticks.map((tick) => `${signed(tick, format3)} %`.replace('±', '')) }),
+      chartAxis({ label: `Overhead (${SYMMETRIC_LOG})`, size: 62, splits: overheadTicks, values: (_, ticks) => ticks.map((tick) => `${signed(tick, format3)} %`.replace('±', '')) }),
     ],
     series: [{}, ...model.lines.map((line) => ({
       label: line.name, width: 2.5, dash: dashOf(line.index), stroke: () => cssColour(colourOf(line.index)), points: { show: false }, pxAlign: 0,
@@ -34,7 +36,7 @@ function makeChart(model, state, view) {
   chart.over.append(overlay);
   makeReadable(chart, model);
   new ResizeObserver(() => { if (size().width !== chart.width) chart.setSize(size()); }).observe(view.plot);
-  onThemeChange(() => chart.redraw(false, true));
+  onAppearanceChange(() => { chart.setSize(size()); chart.redraw(false, true); });
   return chart;
 }
 
@@ -151,13 +153,35 @@ function spreadMarks(points, width, x, y) {
 function drawSites(overlay, marks, area) {
   const sites = new Map();
   for (const mark of marks) sites.set(mark.point.shaped ? linkName(mark.point.link) : `${linkName(mark.point.link)} (${mark.point.line.baseline})`, mark.site);
-  const taken = [];
-  for (const [name, at] of [...sites].sort((a, b) => a[1] - b[1])) {
-    const text = shorten(name), width = textWidth(text, '12px');
-    const row = [0, 1].find((candidate) => !taken.some((other) => other.row === candidate && Math.abs(other.at - at) < (other.width + width) / 2 + 12)) ?? 1;
-    taken.push({ row, at, width });
-    overlay.append(drawing('line', { class: 'site', x1: at, x2: at, y1: -5 - row * 16, y2: area.height }), drawing('text', { x: at, y: -9 - row * 16, 'text-anchor': 'middle' }, text));
+  const labels = siteLabels([...sites].sort((a, b) => a[1] - b[1]), area);
+  for (const at of sites.values()) overlay.append(drawing('line', { class: 'site', x1: at, x2: at, y1: -5, y2: area.height }));
+  for (const { row, x, text } of labels) overlay.append(drawing('text', { class: 'halo site-label', x, y: -9 - row * 16, 'text-anchor': 'middle' }, text));
+}
+
+/** Two rows of names above the plot; a name without a place of its own joins that of its neighbour. */
+function siteLabels(sites, area) {
+  const labels = [];
+  for (const [name, at] of sites) {
+    const own = siteLabel([shorten(name)], at, area);
+    const row = [0, 1].find((candidate) => labels.every((other) => other.row !== candidate || isApart(own, other)));
+    if (row !== undefined) { labels.push({ ...own, row }); continue; }
+    const last = labels.pop();
+    const joined = { ...siteLabel([...last.names, shorten(name)], (last.x + at) / 2, area), row: last.row };
+    // what it has grown into joins it as well
+    const hit = labels.filter((other) => other.row === joined.row && !isApart(joined, other));
+    labels.splice(0, labels.length, ...labels.filter((other) => !hit.includes(other)),
+      hit.length ? { ...siteLabel([...hit.flatMap((other) => other.names), ...joined.names], joined.x, area), row: joined.row } : joined);
   }
+  return labels;
+}
+
+function siteLabel(names, at, area) {
+  const text = names.join(' · '), width = textWidth(text, '12px');
+  return { names, text, width, x: Math.min(Math.max(at, width / 2 - 40), area.width + 60 - width / 2) };
+}
+
+function isApart(one, other) {
+  return Math.abs(other.x - one.x) >= (other.width + one.width) / 2 + 12;
 }
 
 function drawMark(overlay, { point, x, y: centre }, area, y) {
@@ -290,9 +314,18 @@ function spreadVertically(labels, gap, height) {
   }
 }
 
-function onThemeChange(redraw) {
+/** Calls `redraw` when colours or the width of the page change without an observer noticing in time. */
+function onAppearanceChange(redraw) {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
-  // The canvas keeps its pixels when the page goes to paper, so it is redrawn in the light colours first.
-  addEventListener('beforeprint', () => { document.documentElement.dataset.printing = ''; redraw(); });
-  addEventListener('afterprint', () => { delete document.documentElement.dataset.printing; redraw(); });
+  // A canvas keeps its pixels when the page goes to paper, so it is drawn again first, in light
+  // colours and as wide as the paper: `data-printing` makes the page so.
+  addEventListener('beforeprint', redraw);
+  addEventListener('afterprint', redraw);
 }
+
+// Listeners are called in their order: this one comes before those of any chart.
+addEventListener('beforeprint', () => {
+  document.documentElement.dataset.printing = '';
+  for (const tools of document.querySelectorAll('.tools')) writeChoices(tools);
+});
+addEventListener('afterprint', () => { delete document.documentElement.dataset.printing; });

@@ -2,6 +2,14 @@
 
 const MOST_SIZES_IN_COST_TABLE = 4;
 
+const COST_COLUMNS = [
+  ['Overhead', 'Time of the stack divided by that of its baseline in the same block, less 1, and its 95 % interval. A lighter figure: the interval holds 0 %, so this run cannot tell the two apart.'],
+  ['Round trips before first byte', 'How often one side had to wait for the other before the first byte of the file was sent.'],
+  ['Extra bytes per MB', 'Bytes on the wire beyond the file, in its direction, for each megabyte of file.'],
+  ['CPU-seconds per GB', 'CPU time of client and server together for each gigabyte of file.'],
+  ['Limited by', 'What held the transfer back at each size: the link, a processor, a window, or waiting for the other side.'],
+];
+
 function renderCosts(body, report) {
   const rows = findRows(report, { link: report.mainLink.name });
   const workloads = workloadsOf(rows);
@@ -15,7 +23,7 @@ function renderCosts(body, report) {
   addTools(body,
     segmented('Overhead of', 'cost-workload', workloads.map((kind) => [kind, workloadTitle(kind).toLowerCase()]), choice.workload, (kind) => { choice.workload = kind; draw(); }),
     segmented('Clock', 'cost-clock', Object.entries(CLOCKS), choice.clock, (clock) => { choice.clock = clock; draw(); }));
-  body.append(place);
+  body.append(place, columnNotes(COST_COLUMNS));
   draw();
 }
 
@@ -28,10 +36,10 @@ function costTable(report, linkRows, { workload, clock }) {
     `Link: ${describeLink(report.mainLink)}. Grey: plain baselines and their time. Small print: difference to the baseline, or 95 % interval.${left}`);
   const head = make('thead', {},
     make('tr', {},
-      columnHead('Stack', { rowspan: 2, class: 'text' }), columnHead('Baseline', { rowspan: 2, class: 'text' }),
+      columnHead('Stack', { rowspan: 2, class: 'text' }),
+      make('th', { scope: 'colgroup', colspan: Math.max(1, sizes.length), class: 'group' }, `Overhead, ${workloadTitle(workload).toLowerCase()}, ${CLOCKS[clock]}`),
       columnHead('Round trips before first byte', { rowspan: 2 }), columnHead('Extra bytes per MB', { rowspan: 2 }),
       columnHead('CPU-seconds per GB', { rowspan: 2 }),
-      make('th', { scope: 'colgroup', colspan: Math.max(1, sizes.length), class: 'group' }, `Overhead, ${workloadTitle(workload).toLowerCase()}, ${CLOCKS[clock]}`),
       columnHead('Limited by', { rowspan: 2, class: 'text' })),
     make('tr', {}, ...sizes.map((size) => columnHead(formatSize(size)))));
   const lines = report.stacks.map((stack) => costRow(report, stack, rows.filter((row) => row.stack === stack.name), sizes, clock));
@@ -43,12 +51,11 @@ function costRow(report, stack, rows, sizes, clock) {
   const base = record(report.costs.get(stack.baseline));
   const rowAt = (size) => rows.find((row) => number(row.size_bytes) === size);
   return make('tr', { class: stack.baseline === null ? 'baseline' : null },
-    rowHead(stack.name),
-    make('td', { class: 'base' }, ...breakable(stack.baseline ?? 'plain')),
+    make('th', { scope: 'row' }, ...breakable(asText(stack.name)), make('small', {}, ...breakable(stack.baseline === null ? 'baseline' : `over ${asText(stack.baseline)}`))),
+    ...sizes.map((size) => overheadCell(rowAt(size), clock)),
     costCell(cost.round_trips, base.round_trips),
     costCell(cost.extra_bytes_per_mb, base.extra_bytes_per_mb),
     costCell(cost.cpu_seconds_per_gb, base.cpu_seconds_per_gb),
-    ...sizes.map((size) => overheadCell(rowAt(size), clock)),
     make('td', { class: 'why' }, make('small', {}, limitedBy(rows.filter((row) => sizes.includes(number(row.size_bytes)))))));
 }
 

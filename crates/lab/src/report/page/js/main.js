@@ -30,7 +30,7 @@ function trustLine(report) {
 function renderReport() {
   const counts = { charts: 0, lines: 0, points: 0, strips: 0, cells: 0, models: 0, residuals: 0, crossings: 0, predictions: 0, wires: 0, rfc6349: 0, cleartext: 0, captures: 0, layers: 0, links: 0, errors: 0 };
   const sections = [
-    ['cost', renderCosts], ['models', renderModels], ['picture', renderPicture], ['time', renderTimelines], ['wire', renderWire],
+    ['picture', renderPicture], ['cost', renderCosts], ['models', renderModels], ['time', renderTimelines], ['wire', renderWire],
     ['cells', renderHeatMaps], ['link', renderLinks], ['machine', renderMachine], ['warnings', renderWarnings],
   ];
   let report = null;
@@ -39,7 +39,7 @@ function renderReport() {
     renderHead(report);
   } catch (error) {
     report = null;
-    reportFailure(document.querySelector('#cost .body'), 'The results inside this page could not be read', error, counts);
+    reportFailure(document.querySelector('#picture .body'), 'The results inside this page could not be read', error, counts);
   }
   if (report) {
     for (const [id, render] of sections) guarded(id, render, report, counts);

@@ -11,12 +11,13 @@ function renderModels(body, report, counts) {
   const names = (key) => [...new Set(report.models.map((model) => asText(model[key])))];
   const links = report.links.map(linkName).filter((name) => names('link').includes(name));
   const choice = { link: links[0] ?? names('link')[0], workload: names('workload')[0], clock: 'session', view: 'time' };
-  const place = make('div');
+  const place = make('div'), fit = document.querySelector('#fit .body');
   const plots = [];
   const draw = () => {
     plots.splice(0).forEach((plot) => plot.destroy());
     const models = modelsOf(report, choice);
     if (!models.length) {
+      fit.replaceChildren();
       place.replaceChildren(make('p', {}, `No model of ${workloadTitle(choice.workload).toLowerCase()}s on ${choice.link}.`));
       return;
     }
@@ -26,9 +27,11 @@ function renderModels(body, report, counts) {
       crossingList(models, crossings),
       make('div', { class: 'scroll' }, modelTable(models)),
       modelKey(models, crossings),
-      make('div', { class: 'plots' },
-        make('figure', {}, make('figcaption', {}, choice.view === 'time' ? 'Time of one transfer against the size of its file: lines are the models, marks were measured.' : 'Time of one transfer, divided by the fastest model at its size: the stack at 1 wins, and lines swap where one overtakes another.'), time),
-        make('figure', {}, make('figcaption', {}, 'Residuals: how far each run lies from its model. A cloud around 0 is noise; a bow means that the model misses something.'), residuals)));
+      make('figure', {}, make('figcaption', {}, choice.view === 'time' ? 'Time of one transfer against the size of its file: lines are the models, marks were measured.' : 'Time of one transfer, divided by the fastest model at its size: the stack at 1 wins, and lines swap where one overtakes another.'), time));
+    fit.replaceChildren(
+      make('p', { class: 'lead' }, `Residuals of the models of ${workloadTitle(choice.workload).toLowerCase()}s on ${choice.link}, ${CLOCKS[choice.clock]}: how far each run lies from its model. A cloud around 0 is noise; a bow means that the model misses something.`),
+      modelKey(models, []),
+      residuals);
     plots.push(timePlot(time, models, crossings, choice.view), residualPlot(residuals, models));
     counts.residuals = models.reduce((sum, model) => sum + model.residuals.length, 0);
     counts.crossings = crossings.length;
@@ -102,7 +105,7 @@ function modelTable(models) {
       make('td', { class: 'text' }, ...preferenceText(model)));
   });
   return make('table', { class: 'models' },
-    make('caption', {}, '± half of the 95 % interval. Fits within: the size whose mean lies furthest from the model (of three sizes or more). Which explains the overhead: this model, or a straight line over log(size) as in the studies, by AICc.'),
+    make('caption', {}, '± half of the 95 % interval. Fits within: the distance between the model and the mean of the size that lies furthest from it (of three sizes or more). Explains the overhead: this model, or a straight line over log(size) as in the studies, whichever has the lower AICc (Akaike, corrected for few runs).'),
     make('thead', {}, make('tr', {}, columnHead('Stack', { class: 'text' }), columnHead('Fixed cost per transfer, ms'), columnHead('Cost per GB, s'), columnHead('Fits within'), columnHead('Explains the overhead', { class: 'text' }))),
     make('tbody', {}, ...rows));
 }

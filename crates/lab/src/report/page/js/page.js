@@ -57,6 +57,28 @@ function addTools(body, ...tools) {
   body.parentElement.querySelector('.tools').append(...tools.filter((tool) => tool !== null));
 }
 
+/** Writes what is chosen in controls beside them: paper shows that in their place. */
+function writeChoices(tools) {
+  const controls = [...tools.querySelectorAll('fieldset, label:not(fieldset label), .scale')];
+  const texts = controls.map((control) => {
+    const chosen = control.querySelector('input:checked, select, input[type=number]');
+    if (!chosen) return '';
+    const value = chosen.type === 'radio' ? chosen.parentElement.textContent : chosen.selectedOptions?.[0]?.textContent ?? chosen.value;
+    const words = [...control.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE || node.nodeName === 'LEGEND').map((node) => node.textContent.trim());
+    const [name, unit] = words;
+    return [`${name}:`, value.trim(), unit].filter(Boolean).join(' ');
+  });
+  const choices = tools.parentElement.querySelector('.choices') ?? make('p', { class: 'choices' });
+  choices.textContent = texts.filter(Boolean).join(' · ');
+  tools.after(choices);
+}
+
+/** The meaning of a table's columns, folded away. */
+function columnNotes(notes) {
+  return make('details', { class: 'explain' }, make('summary', {}, 'What the columns mean'),
+    make('dl', {}, ...notes.flatMap(([name, text]) => [make('dt', {}, name), make('dd', {}, text)])));
+}
+
 function noteList(notes) {
   return make('ul', { class: 'notes' }, ...notes.map((note) => make('li', {}, note)));
 }

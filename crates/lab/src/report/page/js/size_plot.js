@@ -12,7 +12,7 @@ function sizePlot(place, { sizes, series, curves, axis, label, overlay }) {
   const columns = curveSizes(domain);
   const chart = new uPlot({
     ...size(),
-    padding: [22, 14, 0, 0],
+    padding: [22, 30, 0, 0],
     legend: { show: false },
     cursor: { show: false },
     scales: { x: { time: false, distr: 3, range: () => domain }, y: axis.scale },
@@ -32,7 +32,7 @@ function sizePlot(place, { sizes, series, curves, axis, label, overlay }) {
   chart.over.setAttribute('role', 'img');
   chart.over.setAttribute('aria-label', label);
   new ResizeObserver(() => { if (place.isConnected && size().width !== chart.width) chart.setSize(size()); }).observe(place);
-  onThemeChange(() => { if (place.isConnected) chart.redraw(false, true); });
+  onAppearanceChange(() => { if (place.isConnected) { chart.setSize(size()); chart.redraw(false, true); } });
   return chart;
 }
 
@@ -76,7 +76,7 @@ function timePlot(place, models, crossings, view) {
     series: models,
     curves: (columns) => models.map((model) => columns.map(curve(model))),
     axis: {
-      label: view === 'time' ? 'Time' : 'Times the fastest',
+      label: view === 'time' ? 'Time (log scale)' : 'Times the fastest (log scale)',
       scale: { distr: 3, range: () => range },
       splits: () => logTicks(range),
       values: (u, ticks) => logLabels(u, ticks, view === 'time' ? formatTime : (value) => `×${format3(value)}`),
@@ -133,7 +133,7 @@ function residualPlot(place, models) {
     sizes: residuals.length ? residuals.map((residual) => residual.octets) : [KIB, MIB],
     series: [],
     curves: () => [],
-    axis: { label: 'Measured − model', scale: { distr: 4, asinh: LEAST_RESIDUAL_PCT, range: () => [-reach, reach] }, splits: overheadTicks, values: (_, ticks) => ticks.map((tick) => `${signed(tick, format3)} %`.replace('±', '')) },
+    axis: { label: `Measured − model (${SYMMETRIC_LOG})`, scale: { distr: 4, asinh: LEAST_RESIDUAL_PCT, range: () => [-reach, reach] }, splits: overheadTicks, values: (_, ticks) => ticks.map((tick) => `${signed(tick, format3)} %`.replace('±', '')) },
     label: 'Residuals in per cent against size, one kind of mark each stack. They lie within the figures of the column "fits within" but for the noise of single runs.',
     overlay: (image, x, y, area) => {
       image.append(drawing('line', { class: 'zero', x1: 0, x2: area.clientWidth, y1: y(0), y2: y(0) }));

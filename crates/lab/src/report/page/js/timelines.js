@@ -102,6 +102,7 @@ function fitStripLabels(grid) {
     }
   };
   new ResizeObserver(fit).observe(grid);
+  onAppearanceChange(fit);
 }
 
 function phaseTable(timelines) {
