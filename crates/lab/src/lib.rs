@@ -21,6 +21,7 @@ pub mod scratch;
 pub mod service;
 pub mod stack;
 pub mod study;
+mod suggest;
 mod testbed;
 pub mod workload;
 

@@ -140,7 +140,7 @@ mod tests {
             ("headroom(cipher=des)", "`headroom` knows no `cipher=des`; the words are streams"),
             (
                 "sftp/tsl",
-                "no layer `tsl`; there are tls, wireguard, strongswan, openvpn, dtls, esp",
+                "no layer `tsl` (did you mean `tls`?); there are tls, wireguard, strongswan, openvpn, dtls, esp",
             ),
             ("ftp/esp(udp", "as in `esp(transport)`"),
             ("ftp/esp()", "`esp` knows no ``"),

@@ -17,9 +17,10 @@ use crate::error::Result;
 use crate::parts::Program;
 use crate::plan::Family;
 use crate::service::Service;
+use crate::suggest::suggestion;
 
 pub use place::Place;
-pub(crate) use place::{Ends, Instance, loopback};
+pub(crate) use place::{Ends, Instance, innermost_mtu, loopback};
 
 /// What a layer carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,7 +217,8 @@ pub(crate) fn parse(written: &str) -> std::result::Result<Arc<dyn Layer>, String
     };
     let layer = find(name).ok_or_else(|| {
         let known: Vec<&str> = ALL.iter().map(|layer| layer.name()).collect();
-        format!("there is no layer `{name}`; there are {}", known.join(", "))
+        let meant = suggestion(name, known.iter().copied());
+        format!("there is no layer `{name}`{meant}; there are {}", known.join(", "))
     })?;
     layer.with(&words)
 }

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::host::{Host, Role, last_lines};
 use crate::plan::Family;
 use crate::service::ServerSpec;
+use crate::stack::Stack;
 
 /// What a layer needs to come up; tens of milliseconds, on slow links seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -62,6 +63,42 @@ pub(crate) struct Instance {
     pub(crate) congestion_control: String,
 }
 
+/// Checks that packets fit through all layers of a stack, and returns their size inside
+/// the innermost one, in bytes.
+///
+/// # Errors
+/// A sentence that names the layer that leaves too little.
+pub(crate) fn innermost_mtu(
+    stack: &Stack,
+    link_mtu: u32,
+    family: Family,
+) -> std::result::Result<u32, String> {
+    let mut layers = stack.layers.iter().rev();
+    layers.try_fold(link_mtu, |mtu, layer| inner_mtu(layer.as_ref(), &stack.name, mtu, family))
+}
+
+/// The size of packets inside one layer, in bytes.
+fn inner_mtu(
+    layer: &dyn Layer,
+    stack: &str,
+    outer: u32,
+    family: Family,
+) -> std::result::Result<u32, String> {
+    if !layer.kind().is_network() {
+        return Ok(outer);
+    }
+    let (mtu, least) = (layer.inner_mtu(outer, family), family.smallest_mtu());
+    if mtu < least {
+        return Err(format!(
+            "`{stack}`: packets inside the layer `{}` have at most {mtu} bytes, and {} needs {least}: leave out \
+             layers, or choose a larger `mtu`",
+            layer.name(),
+            family.name(),
+        ));
+    }
+    Ok(mtu)
+}
+
 impl Instance {
     /// The instance of `layer` with this number, the `nth` of its layer from 0,
     /// between `outer`; `port` is that of the application or of the stream inside.
@@ -82,32 +119,23 @@ impl Instance {
             return Err(Error::Plan(format!("more than {MOST} layers in one plan")));
         }
         let family = family_of(outer.server);
-        let mtu = || layer.inner_mtu(outer.mtu, family);
+        let mtu = inner_mtu(layer.as_ref(), stack, outer.mtu, family).map_err(Error::Plan)?;
         let inner = match (layer.kind(), family) {
             (Kind::Stream, _) => {
                 let own = loopback(family);
                 Ends { client: own, server: own, ..outer }
             }
-            (Kind::InPlace, _) => Ends { mtu: mtu(), ..outer },
+            (Kind::InPlace, _) => Ends { mtu, ..outer },
             (Kind::Network, Family::Ipv4) => {
                 let address = |host| IpAddr::from(Ipv4Addr::new(10, 78, number as u8, host));
-                Ends { client: address(1), server: address(2), mtu: mtu(), ..outer }
+                Ends { client: address(1), server: address(2), mtu, ..outer }
             }
             (Kind::Network, Family::Ipv6) => {
                 let address =
                     |host| IpAddr::from(Ipv6Addr::new(0xfd78, number, 0, 0, 0, 0, 0, host));
-                Ends { client: address(1), server: address(2), mtu: mtu(), ..outer }
+                Ends { client: address(1), server: address(2), mtu, ..outer }
             }
         };
-        let least = if family == Family::Ipv6 { 1280 } else { 576 };
-        if inner.mtu < least {
-            return Err(Error::Plan(format!(
-                "`{stack}`: inside `{}` packets of {} octets are left, and {} needs {least}; choose a larger mtu",
-                layer.name(),
-                inner.mtu,
-                family.name(),
-            )));
-        }
         Ok(Self {
             layer: Arc::clone(layer),
             stack: stack.to_owned(),

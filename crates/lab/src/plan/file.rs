@@ -14,8 +14,10 @@ use super::scale::{Scales, Smaller};
 use super::testbed::TestbedFile;
 use super::{AS_IT_IS, Family, LinkBackend, Offload, Plan, PlannedStack, Resolver};
 use crate::analysis::stop::{self, Until};
+use crate::layer::innermost_mtu;
 use crate::link::LinkSpec;
 use crate::stack::{Stack, canonical};
+use crate::suggest::{suggestion, with_suggestion};
 use crate::units;
 use crate::workload::{Beside, CLIENTS, Filling, Kind, Pace, Workload};
 
@@ -23,7 +25,7 @@ use crate::workload::{Beside, CLIENTS, Filling, Kind, Pace, Workload};
 pub(super) fn read(text: &str, name: &str) -> Result<Plan, String> {
     let file: PlanFile = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_of(text, &span));
-        format!("{line}: {}", error.message().trim())
+        format!("{line}: {}", with_suggestion(error.message().trim()))
     })?;
     file.into_plan(name).map_err(|error| error.in_text(text))
 }
@@ -65,9 +67,8 @@ pub(crate) struct PlanFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct WorkloadFile {
     kind: Spanned<Kind>,
-    #[serde(default)]
-    sizes: Vec<Spanned<String>>,
-    stacks: Option<Vec<Spanned<String>>>,
+    sizes: Option<Spanned<Vec<Spanned<String>>>>,
+    stacks: Option<Spanned<Vec<Spanned<String>>>>,
     files: Option<Spanned<u32>>,
     clients: Option<Spanned<u32>>,
     commands: Option<Spanned<Vec<String>>>,
@@ -138,7 +139,7 @@ impl PlanFile {
         let mtu = match &self.mtu {
             None => 1500,
             Some(mtu) => {
-                let least = if family == Family::Ipv6 { 1280 } else { 576 };
+                let least = family.smallest_mtu();
                 if !(least..=65_535).contains(mtu.get_ref()) {
                     return Err(at(
                         mtu,
@@ -148,6 +149,9 @@ impl PlanFile {
                 *mtu.get_ref()
             }
         };
+        for (planned, written) in stacks.iter().zip(self.stacks.get_ref()) {
+            innermost_mtu(&planned.stack, mtu, family).map_err(|message| at(written, message))?;
+        }
         let link = self.link.as_ref().map_or(Ok(LinkSpec::default()), read_spanned)?;
         let check_links =
             self.check_links.iter().map(read_spanned).collect::<Result<Vec<LinkSpec>, _>>()?;
@@ -211,7 +215,9 @@ impl PlanFile {
         }
         self.baselines = baselines;
         for workload in self.workload.get_mut() {
-            workload.stacks = workload.stacks.as_deref().map(written_out).transpose()?;
+            if let Some(stacks) = &mut workload.stacks {
+                *stacks.get_mut() = written_out(stacks.get_ref())?;
+            }
         }
         Ok(())
     }
@@ -359,10 +365,7 @@ impl PlanFile {
             for (name, canonical) in [(stack, &canonical_names.0), (baseline, &canonical_names.1)] {
                 let none = baseline.get_ref() == NO_BASELINE && name == baseline;
                 if !none && !known(canonical) {
-                    return Err(at(
-                        name,
-                        format!("`{}` is not one of this plan's stacks", name.get_ref()),
-                    ));
+                    return Err(at(name, not_in_plan(canonical, &stacks)));
                 }
             }
             if canonical_names.0 == canonical_names.1 {
@@ -391,9 +394,8 @@ impl PlanFile {
                 return Err(at(
                     baseline,
                     format!(
-                        "`{}` has a baseline itself; compare `{}` with that",
-                        baseline.get_ref(),
-                        stack.get_ref()
+                        "`{of}` has a baseline itself: compare `{name}` with that, or compare `{of}` with \
+                         nothing, by `{of:?} = {NO_BASELINE:?}` in [baselines]"
                     ),
                 ));
             }
@@ -407,15 +409,19 @@ impl WorkloadFile {
         let kind = *self.kind.get_ref();
         let names: Vec<String> = match &self.stacks {
             None => all.iter().map(|planned| planned.stack.name.clone()).collect(),
-            Some(names) => names.iter().map(|name| canonical(name.get_ref())).collect(),
+            Some(names) if names.get_ref().is_empty() => {
+                return Err(at(
+                    names,
+                    "the list of stacks is empty: leave out `stacks` for all of them",
+                ));
+            }
+            Some(names) => names.get_ref().iter().map(|name| canonical(name.get_ref())).collect(),
         };
         for (index, name) in names.iter().enumerate() {
-            let here = self.stacks.as_ref().map_or(self.kind.span(), |names| names[index].span());
+            let here = self.stacks.as_ref().map(|names| names.get_ref()[index].span());
+            let here = here.unwrap_or(self.kind.span());
             let Some(planned) = all.iter().find(|planned| planned.stack.name == *name) else {
-                return Err(At {
-                    span: here,
-                    message: format!("`{name}` is not one of this plan's stacks"),
-                });
+                return Err(At { span: here, message: not_in_plan(name, all) });
             };
             if !planned.stack.accepts(kind) {
                 let message = format!(
@@ -426,21 +432,7 @@ impl WorkloadFile {
             }
         }
         self.check_keys(kind)?;
-        let sizes = if self.sizes.is_empty() {
-            kind.default_sizes()
-        } else {
-            let sizes = self.sizes.iter().map(read_size).collect::<Result<Vec<_>, _>>()?;
-            if let Some((written, _)) = self
-                .sizes
-                .iter()
-                .zip(&sizes)
-                .find(|(_, size)| kind.is_datagrams() && !DATAGRAMS.contains(size))
-            {
-                let (least, most) = (DATAGRAMS.start(), DATAGRAMS.end());
-                return Err(at(written, format!("datagrams go from {least} B to {most} B")));
-            }
-            sizes
-        };
+        let sizes = self.sizes(kind)?;
         let rate = self.rate(kind, &sizes)?;
         let seconds = bounded(self.seconds.as_ref(), kind.default_seconds(), 1..=60)?;
         let beside = self.beside.as_ref().map(read_spanned::<Beside>).transpose()?;
@@ -460,6 +452,28 @@ impl WorkloadFile {
             rate,
             beside,
         })
+    }
+
+    /// The sizes of its files or datagrams, in bytes.
+    fn sizes(&self, kind: Kind) -> Result<Vec<u64>, At> {
+        let Some(sizes) = &self.sizes else { return Ok(kind.default_sizes()) };
+        if sizes.get_ref().is_empty() {
+            let default: Vec<String> = kind.default_sizes().into_iter().map(units::size).collect();
+            let message = format!(
+                "the list of sizes is empty: leave out `sizes` for those of this workload by default ({})",
+                default.join(", ")
+            );
+            return Err(at(sizes, message));
+        }
+        let read = |written: &Spanned<String>| {
+            let size = read_size(written)?;
+            if kind.is_datagrams() && !DATAGRAMS.contains(&size) {
+                let (least, most) = (DATAGRAMS.start(), DATAGRAMS.end());
+                return Err(at(written, format!("datagrams go from {least} B to {most} B")));
+            }
+            Ok(size)
+        };
+        sizes.get_ref().iter().map(read).collect()
     }
 
     /// How fast it is sent, where that is told, or must be.
@@ -494,7 +508,7 @@ impl WorkloadFile {
             None => Ok(()),
         };
         if matches!(kind, Kind::Commands | Kind::Stream | Kind::Setup) {
-            wrong(self.sizes.first().map(Spanned::span), "sizes")?;
+            wrong(self.sizes.as_ref().map(Spanned::span), "sizes")?;
         }
         if kind != Kind::Commands {
             wrong(self.commands.as_ref().map(Spanned::span), "commands")?;
@@ -530,6 +544,12 @@ impl WorkloadFile {
             _ => Ok(()),
         }
     }
+}
+
+/// The sentence about a stack that the plan does not list.
+fn not_in_plan(name: &str, stacks: &[PlannedStack]) -> String {
+    let known = stacks.iter().map(|planned| planned.stack.name.as_str());
+    format!("`{name}` is not one of this plan's stacks{}", suggestion(name, known))
 }
 
 fn written_out(texts: &[Spanned<String>]) -> Result<Vec<Spanned<String>>, At> {

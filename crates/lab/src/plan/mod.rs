@@ -159,6 +159,14 @@ impl Offload {
 }
 
 impl Family {
+    /// The smallest MTU that a link may have, in bytes (RFC 791 and RFC 8200).
+    pub(crate) fn smallest_mtu(self) -> u32 {
+        match self {
+            Self::Ipv4 => 576,
+            Self::Ipv6 => 1280,
+        }
+    }
+
     /// The name in plans and results.
     pub fn name(self) -> &'static str {
         match self {
@@ -450,10 +458,46 @@ sizes = ["1KiB", "1MiB"]
         let cases = [
             (GOOD.replace("\"ftps\"", "\"ftsp\""), "3: there is no stack `ftsp`"),
             (GOOD.replace("\"ftps\"", "\"ftp\""), "3: `ftp` is listed twice"),
-            (GOOD.replace("repetitions", "repetitons"), "4: unknown field `repetitons`"),
+            (
+                GOOD.replace("\"ftps\"", "\"ftsp\""),
+                "3: there is no stack `ftsp` (did you mean `ftps`?)",
+            ),
+            (
+                GOOD.replace("repetitions", "repetitons"),
+                "4: unknown field `repetitons` (did you mean `repetitions`?), expected one of",
+            ),
+            (
+                GOOD.replace("[[workload]]", "[[workloads]]"),
+                "7: unknown field `workloads` (did you mean `workload`?)",
+            ),
+            (
+                GOOD.replace("sizes = [\"1KiB\", \"1MiB\"]", "sizes = []"),
+                "9: the list of sizes is empty: leave out `sizes` for those of this workload by default (1 KiB",
+            ),
+            (
+                GOOD.replace("sizes =", "stacks = []\nsizes ="),
+                "9: the list of stacks is empty: leave out `stacks`",
+            ),
+            (
+                GOOD.replace("sizes =", "stacks = [\"ftp\", \"fpts\"]\nsizes ="),
+                "9: `fpts` is not one of this plan's stacks (did you mean `ftps`?)",
+            ),
+            (
+                GOOD.replace("\"ftps\"", "\"ftp/esp/esp/esp/esp/esp\""),
+                "3: `ftp/esp/esp/esp/esp/esp`: packets inside the layer `esp` have at most",
+            ),
+            (
+                GOOD.replace("\"ftps\"", "\"ftps\", \"http\", \"https\"")
+                    + "[baselines]\nhttps = \"ftps\"\n",
+                "11: `ftps` has a baseline itself: compare `https` with that, or compare `ftps` with nothing, by \
+                 `\"ftps\" = \"none\"` in [baselines]",
+            ),
             (GOOD.replace("= 3", "= 1"), "4: repetitions must be"),
             (GOOD.replace("100mbit", "100"), "5: `100` is not a rate"),
-            (GOOD.replace("download", "downlod"), "8: unknown variant `downlod`"),
+            (
+                GOOD.replace("download", "downlod"),
+                "8: unknown variant `downlod` (did you mean `download`?)",
+            ),
             (
                 GOOD.replace("download", "commands"),
                 "8: the workload `commands` cannot run on `ftp`",
@@ -475,7 +519,7 @@ sizes = ["1KiB", "1MiB"]
             (GOOD.replace("link", "mtu = 100\nlink"), "5: the MTU for ipv6"),
             (
                 GOOD.replace("link", "link-backend = \"nettem\"\nlink"),
-                "5: unknown variant `nettem`, expected one of `netem`, `emulator`, `shaper`",
+                "5: unknown variant `nettem` (did you mean `netem`?), expected one of `netem`, `emulator`, `shaper`",
             ),
             (
                 GOOD.replace("link", "check-links = [\"unshaped\"]\nlink"),
@@ -517,7 +561,10 @@ sizes = ["1KiB", "1MiB"]
                 ),
                 "3: two real hosts have two clocks",
             ),
-            (format!("{GOOD}[testbed]\nkind = \"sshh\"\n"), "11: unknown variant `sshh`"),
+            (
+                format!("{GOOD}[testbed]\nkind = \"sshh\"\n"),
+                "11: unknown variant `sshh` (did you mean `ssh`?)",
+            ),
             (format!("{GOOD}[testbed]\nkind = \"netns\"\nclient = \"a\"\n"), "12: `client` goes"),
             (two_hosts("client = \"a\"\n"), "10: `server` is missing"),
             (two_hosts("client = \"a\"\nserver = \"-oX\"\n"), "13: `-oX` is no host"),

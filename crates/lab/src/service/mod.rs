@@ -32,6 +32,7 @@ use crate::measure::realtime::Realtime;
 use crate::measure::wire::{Login, Marks};
 use crate::parts::{self, Program};
 use crate::results::Load;
+use crate::suggest::suggestion;
 use crate::workload::{Kind, Task};
 
 pub(crate) use film::NAME as FILM;
@@ -203,7 +204,8 @@ pub fn parse(written: &str) -> std::result::Result<&'static dyn Service, String>
         }
         _ => {
             let names: Vec<&str> = ALL.iter().map(|service| service.name()).collect();
-            Err(format!("there is no stack `{written}`; there are {}", names.join(", ")))
+            let meant = suggestion(name, names.iter().copied());
+            Err(format!("there is no stack `{written}`{meant}; there are {}", names.join(", ")))
         }
     }
 }

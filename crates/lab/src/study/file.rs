@@ -10,6 +10,7 @@ use super::section::{CellTemplate, Chart, Column, Section};
 use super::template::{self, Row};
 use super::{Study, published};
 use crate::plan::{At, Plan, PlanFile, at, expand, line_of};
+use crate::suggest::with_suggestion;
 use crate::units;
 
 /// Where the texts of the tables that a study names come from.
@@ -19,7 +20,7 @@ pub(super) type Tables<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 pub(super) fn read(text: &str, name: &str, tables: Tables<'_>) -> Result<Study, String> {
     let file: StudyFile = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_of(text, &span));
-        format!("{line}: {}", error.message().trim())
+        format!("{line}: {}", with_suggestion(error.message().trim()))
     })?;
     let study = file.into_study(name, tables).map_err(|error| error.in_text(text))?;
     let tables = study.source.tables;
