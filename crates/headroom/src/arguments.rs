@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use headroom_lab::workload::{KINDS, Kind};
 
 /// What is left of a link once security has taken its share: measured.
 #[derive(Debug, Parser)]
@@ -110,9 +111,9 @@ pub(crate) enum Lab {
     List,
     /// Run a plan, or compare stacks without one
     #[command(
-        after_help = "Examples:\n  headroom lab run plans/demo.toml\n  headroom lab run ftp ftps https --link 100mbit --sizes 1KiB,1MiB\n  headroom lab run plans/demo.toml --only 'ftp*' --dry-run\n  headroom lab run --resume results/demo-1790000000\n  headroom lab run plans/studies/qesp.toml --scale quick"
+        after_help = "Examples:\n  headroom lab run plans/demo.toml\n  headroom lab run ftp ftps https --link 100mbit --sizes 1KiB,1MiB\n  headroom lab run sftp scp --workload many --family ipv4 --offload off\n  headroom lab run plans/demo.toml --only 'ftp*' --dry-run\n  headroom lab run --resume results/demo-1790000000\n  headroom lab run plans/studies/qesp.toml --scale quick"
     )]
-    Run(Run),
+    Run(Box<Run>),
     /// Rebuild the report of a folder, also of a run that was killed or still goes on
     Report {
         /// Folder of an earlier run or study, or one with several studies in it, for an index
@@ -163,9 +164,21 @@ pub(crate) struct Run {
     /// What makes the link, in place of what the plan says [default: the best there is]
     #[arg(long, value_name = "BACKEND", value_parser = ["netem", "emulator", "shaper"])]
     pub(crate) link_backend: Option<String>,
-    /// Sizes of the files, where no plan says them
+    /// Sizes of the files, where no plan says them [default: 1KiB,1MiB,64MiB]
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
     pub(crate) sizes: Vec<String>,
+    /// What the stacks do, where no plan says it: download, upload, many, …; `lab list` shows
+    /// all [default: download,upload]
+    #[arg(long, value_name = "WORKLOADS", value_delimiter = ',', hide_possible_values = true,
+        value_parser = KINDS.map(Kind::name))]
+    pub(crate) workload: Vec<String>,
+    /// The address family, where no plan says it [default: ipv6]
+    #[arg(long, value_name = "FAMILY", value_parser = ["ipv4", "ipv6"])]
+    pub(crate) family: Option<String>,
+    /// Segmentation and checksum offload of the interfaces (TSO, GSO, GRO), where no plan says
+    /// it; off: each packet is handled by itself [default: on]
+    #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
+    pub(crate) offload: Option<String>,
     /// Keep the packets that were counted, one pcap file for each stack, workload and size
     #[arg(long)]
     pub(crate) keep_captures: bool,
@@ -203,7 +216,8 @@ pub(crate) struct Link {
     /// Mean length of a burst of losses, in frames: 8
     #[arg(long)]
     pub(crate) burst: Option<String>,
-    /// What waits at the bottleneck: 200 (packets) or 64KiB [default: 50 ms]
+    /// What waits at the bottleneck: 200 (packets) or 64KiB [default: what the link sends in 50 ms,
+    /// at least 100 packets]
     #[arg(long)]
     pub(crate) queue: Option<String>,
     /// Frames that arrive twice: 0.1%

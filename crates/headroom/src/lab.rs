@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use headroom_lab::parts::Parts;
-use headroom_lab::plan::{LinkBackend, Plan, Scale};
+use headroom_lab::plan::{CommandLine, Family, LinkBackend, Offload, Plan, Scale};
 use headroom_lab::results::Results;
 use headroom_lab::run::{self, Options, Outcome, Resumption};
 use headroom_lab::study::{self, Study, StudyResults};
+use headroom_lab::workload::Kind;
 use headroom_lab::{Error, analysis, clean, doctor, layer, report, service, workload};
 
 use crate::arguments::{Compare, Lab, Run};
@@ -80,11 +81,10 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
     let plans_alone = [
         ("--repetitions", arguments.repetitions.is_some()),
         ("--only", arguments.only.is_some()),
-        ("--link", arguments.link.is_some()),
-        ("--sizes", !arguments.sizes.is_empty()),
         ("--link-backend", arguments.link_backend.is_some()),
     ];
-    if let Some((name, _)) = plans_alone.iter().find(|(_, given)| *given) {
+    let given = plans_alone.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
+    if let Some(name) = given.or(of_command_line(arguments)) {
         let sentence =
             format!("{name} goes with a plan; a study says it itself, part by part (see --scale)");
         return Err(Error::Plan(sentence).into());
@@ -144,11 +144,10 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
     let named = !arguments.what.is_empty();
     let changing = arguments.repetitions.is_some()
         || arguments.only.is_some()
-        || arguments.link.is_some()
-        || !arguments.sizes.is_empty();
+        || of_command_line(arguments).is_some();
     if changing && !named {
-        let sentence = "--resume goes on with the plan that was begun: leave out --repetitions, --only, --link and \
-                        --sizes, or name that plan as well";
+        let sentence = "--resume goes on with the plan that was begun: leave out --repetitions, --only, --link, \
+                        --sizes, --workload, --family and --offload, or name that plan as well";
         return Err(Error::Plan(sentence.to_owned()).into());
     }
     let plan = if named { Some(plan(arguments)?) } else { None };
@@ -216,17 +215,29 @@ fn plan(arguments: &Run) -> anyhow::Result<Plan> {
             return Err(Error::Plan(sentence).into());
         }
         [path] if is_plan(path) => {
-            if arguments.link.is_some() || !arguments.sizes.is_empty() {
+            if let Some(name) = of_command_line(arguments) {
                 return Err(Error::Plan(format!(
-                    "--link and --sizes go with names of stacks; the plan {path} says them itself"
+                    "{name} goes with names of stacks; the plan {path} says that itself"
                 ))
                 .into());
             }
             Plan::read(Path::new(path))?
         }
         names => {
-            let link = arguments.link.as_deref().unwrap_or("unshaped");
-            Plan::from_arguments(names, &arguments.sizes, link)?
+            let family = [Family::Ipv4, Family::Ipv6];
+            let kinds = arguments.workload.iter().filter_map(|name| Kind::of(name)).collect();
+            CommandLine {
+                stacks: names.to_vec(),
+                workloads: kinds,
+                sizes: arguments.sizes.clone(),
+                link: arguments.link.clone(),
+                family: family.into_iter().find(|f| arguments.family.as_deref() == Some(f.name())),
+                offload: arguments.offload.as_deref().map(|word| match word {
+                    "off" => Offload::PerPacket,
+                    _ => Offload::Offload,
+                }),
+            }
+            .plan()?
         }
     };
     if let Some(scale) =
@@ -252,6 +263,18 @@ fn plan(arguments: &Run) -> anyhow::Result<Plan> {
         }
     }
     Ok(plan)
+}
+
+/// The first option that only a run without a plan's file has.
+fn of_command_line(arguments: &Run) -> Option<&'static str> {
+    let options = [
+        ("--link", arguments.link.is_some()),
+        ("--sizes", !arguments.sizes.is_empty()),
+        ("--workload", !arguments.workload.is_empty()),
+        ("--family", arguments.family.is_some()),
+        ("--offload", arguments.offload.is_some()),
+    ];
+    options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
 }
 
 fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {

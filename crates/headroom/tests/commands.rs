@@ -127,6 +127,7 @@ fn completions_and_manual_pages() {
 #[test]
 fn what_cannot_be_typed() {
     let ground = Ground::new("typed");
+    ground.write("p.toml", PLAN);
     for (arguments, fragment) in [
         ("lab run", "PLAN|STACK"),
         ("lab run http --repetitions 1", "1 is not in 2"),
@@ -137,6 +138,12 @@ fn what_cannot_be_typed() {
         ("lab run tmp", "tmp is a folder: name the plan in it"),
         ("lab run ssh --sizes 1KiB", "leave out --sizes"),
         ("lab run ssh http", "measure them in two runs"),
+        ("lab run http --family ipv5", "ipv4, ipv6"),
+        ("lab run http --offload per-packet", "on, off"),
+        ("lab run http --workload downlod", "download"),
+        ("lab run http --workload commands", "can do none of the workloads commands"),
+        ("lab run htps", "there is no stack `htps` (did you mean `https`?)"),
+        ("lab run p.toml --family ipv4", "--family goes with names of stacks"),
         ("lab run --resume", "--resume"),
         ("lab run http --changed-too", "--resume"),
         ("lab run --resume tmp", "there is no journal.jsonl in this folder"),
@@ -150,6 +157,25 @@ fn what_cannot_be_typed() {
     let mut nothing = ground.headroom("lab run");
     nothing.arg("");
     ground.end_of(nothing).assert_says(2, &["names no plan and no stack"]);
+}
+
+#[test]
+fn a_run_without_a_plan_has_the_family_offload_and_workload_that_are_asked_for() {
+    let ground = Ground::new("asked");
+    let line = "lab run http --dry-run --workload upload --sizes 3KiB";
+    let as_usual = ground.end_of(ground.headroom(line));
+    assert_eq!(as_usual.code, Some(0), "{as_usual}");
+    assert!(
+        as_usual.stdout.contains("--upload") && as_usual.stdout.contains("fd77:"),
+        "{as_usual}"
+    );
+    let asked = ground.end_of(ground.headroom(&format!("{line} --family ipv4 --offload off")));
+    assert_eq!(asked.code, Some(0), "{asked}");
+    assert!(asked.stdout.contains("10.77.") && !asked.stdout.contains("fd77:"), "{asked}");
+    // for packets alone the clear-text check has offloads off; for everything, more often
+    let off = |ended: &common::Ended| ended.stdout.matches("tso off").count();
+    assert!(off(&asked) > off(&as_usual), "{asked}");
+    assert!(!asked.stdout.contains("downloads/d"), "{asked}");
 }
 
 /// A string that goes on in the next line without a `\\` has the blanks before it inside.

@@ -2,6 +2,7 @@
 //! or from the command line. A plan that exists can be run.
 
 mod braces;
+mod command_line;
 mod file;
 mod hosts;
 mod record;
@@ -18,9 +19,10 @@ use crate::link::LinkSpec;
 use crate::parts::{self, Parts, Program};
 use crate::stack::Stack;
 use crate::testbed::needs_rules;
-use crate::workload::{Kind, Workload};
+use crate::workload::Workload;
 
 pub(crate) use braces::expand;
+pub use command_line::CommandLine;
 pub(crate) use file::{At, PlanFile, at, line_of};
 pub use hosts::SshHosts;
 pub use scale::{Scale, Scales};
@@ -196,69 +198,6 @@ impl Plan {
     /// `LINE: sentence`.
     pub fn from_toml(text: &str, name: &str) -> std::result::Result<Self, String> {
         file::read(text, name)
-    }
-
-    /// The plan of a command line: stacks, sizes (none: a small, a middling and a
-    /// large one) and a link.
-    ///
-    /// # Errors
-    /// [`Error::Plan`] with a sentence.
-    pub fn from_arguments(stacks: &[String], sizes: &[String], link: &str) -> Result<Self> {
-        let quoted = |items: &[String]| {
-            items.iter().map(|item| format!("{item:?}")).collect::<Vec<_>>().join(", ")
-        };
-        // Baselines that the user did not name are measured too: an overhead
-        // over nothing is no answer.
-        let parsed = stacks.iter().map(|name| Stack::parse(name).map_err(Error::Plan));
-        let parsed = parsed.collect::<Result<Vec<_>>>()?;
-        let stacks: Vec<String> = parsed.iter().map(|stack| stack.name.clone()).collect();
-        let mut all: Vec<String> = Vec::new();
-        for (name, stack) in stacks.iter().zip(&parsed) {
-            let baselines = stack.baselines();
-            let named = baselines.iter().any(|b| stacks.contains(b));
-            let missing = baselines.last().filter(|b| !named && !all.contains(b));
-            all.extend(missing.cloned());
-            all.push(name.clone());
-        }
-        let accepts =
-            |name: &String, kind| Stack::parse(name).is_ok_and(|s| s.service.accepts(kind));
-        let ways = [Kind::Download, Kind::Upload];
-        let moves_files = |name: &&String| ways.iter().any(|&way| accepts(name, way));
-        let (files, commands): (Vec<&String>, Vec<&String>) = stacks.iter().partition(moves_files);
-        let workloads = if let Some(name) = commands.first() {
-            if let Some(other) = files.first() {
-                return Err(Error::Plan(format!(
-                    "`{name}` runs commands and `{other}` moves files, so they have nothing to compare: \
-                     measure them in two runs, or write a plan with a workload for each"
-                )));
-            }
-            if !sizes.is_empty() {
-                return Err(Error::Plan(format!(
-                    "`{name}` runs commands and moves no files: leave out --sizes"
-                )));
-            }
-            "[[workload]]\nkind = \"commands\"\n".to_owned()
-        } else {
-            let default = ["1KiB", "1MiB", "64MiB"].map(String::from);
-            let sizes = quoted(if sizes.is_empty() { &default } else { sizes });
-            let workload = |way: Kind| {
-                let able: Vec<String> =
-                    all.iter().filter(|name| accepts(name, way)).cloned().collect();
-                let kind = way.name();
-                let stacks = quoted(&able);
-                let text = format!(
-                    "[[workload]]\nkind = \"{kind}\"\nsizes = [{sizes}]\nstacks = [{stacks}]\n"
-                );
-                (!able.is_empty()).then_some(text)
-            };
-            ways.into_iter().filter_map(workload).collect()
-        };
-        let text = format!("stacks = [{}]\nlink = {link:?}\n{workloads}", quoted(&all));
-        Self::from_toml(&text, "adhoc").map_err(|error| {
-            Error::Plan(
-                error.split_once(": ").map_or(error.clone(), |(_line, rest)| rest.to_owned()),
-            )
-        })
     }
 
     /// Keeps the stacks whose name matches `pattern` (`*` stands for any text),
@@ -612,42 +551,6 @@ sizes = ["1KiB", "1MiB"]
         assert_eq!((plan.repetitions, until.most_blocks), (10, 40));
         assert!(plan.set_repetitions(12).is_ok());
         assert!(plan.set_repetitions(5).is_err() && plan.set_repetitions(41).is_err());
-    }
-
-    #[test]
-    fn a_command_line_brings_the_baselines_along() {
-        let strings = |s: &[&str]| s.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
-        let plan =
-            Plan::from_arguments(&strings(&["ftps", "https"]), &strings(&["1KiB"]), "unshaped")
-                .expect("a good command line");
-        let names: Vec<&str> = plan.stacks.iter().map(|p| p.stack.name.as_str()).collect();
-        assert_eq!(names, ["ftp", "ftps", "http", "https"]);
-        let plan =
-            Plan::from_arguments(&strings(&["sftp/tls/openvpn"]), &strings(&["1KiB"]), "unshaped")
-                .expect("a good command line");
-        assert_eq!(plan.stacks[0].stack.name, "sftp");
-        assert_eq!(plan.stacks[1].baseline.as_deref(), Some("sftp"));
-        let error = Plan::from_arguments(&strings(&["ftps"]), &strings(&["1K"]), "unshaped");
-        assert!(error.is_err_and(|e| e.to_string().starts_with("`1K` is not a size")));
-        let defaults = Plan::from_arguments(&strings(&["ftp"]), &[], "unshaped");
-        assert!(defaults.is_ok_and(|plan| plan.workloads[0].sizes == [1024, 1 << 20, 64 << 20]));
-    }
-
-    #[test]
-    fn a_command_line_of_commands_has_no_files() {
-        let strings = |s: &[&str]| s.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
-        let refused = |stacks: &[&str], sizes: &[&str]| {
-            let plan = Plan::from_arguments(&strings(stacks), &strings(sizes), "unshaped");
-            plan.expect_err("a mistake").to_string()
-        };
-        assert!(Plan::from_arguments(&strings(&["ssh"]), &[], "unshaped").is_ok());
-        assert_eq!(
-            refused(&["ssh"], &["1KiB"]),
-            "`ssh` runs commands and moves no files: leave out --sizes"
-        );
-        for stacks in [["ssh", "ftp"], ["ftp", "ssh"]] {
-            assert!(refused(&stacks, &[]).starts_with("`ssh` runs commands and `ftp` moves files"));
-        }
     }
 
     #[test]

@@ -1,0 +1,219 @@
+//! The plan of a command line: `headroom lab run ftp ftps --sizes 1MiB --family ipv4`.
+
+use super::{Family, Offload, Plan};
+use crate::error::{Error, Result};
+use crate::stack::Stack;
+use crate::workload::Kind;
+
+/// What a command line says of a plan that stands in no file; what is not said is as in a
+/// file that does not say it.
+#[derive(Debug, Clone, Default)]
+pub struct CommandLine {
+    /// Names of stacks.
+    pub stacks: Vec<String>,
+    /// What they do; none: downloads and uploads, or commands where they move no files.
+    pub workloads: Vec<Kind>,
+    /// Sizes of files and datagrams; none: a small, a middling and a large file.
+    pub sizes: Vec<String>,
+    /// The link.
+    pub link: Option<String>,
+    /// IPv4 or IPv6.
+    pub family: Option<Family>,
+    /// Whether the interfaces offload work from the processors.
+    pub offload: Option<Offload>,
+}
+
+/// Sizes of files where none are said.
+const SIZES: [&str; 3] = ["1KiB", "1MiB", "64MiB"];
+
+impl CommandLine {
+    /// Returns the plan, with the baselines that its stacks are compared with.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] with a sentence.
+    pub fn plan(&self) -> Result<Plan> {
+        let stacks = self.stacks_with_baselines()?;
+        let mut text = format!("stacks = [{}]\n", quoted(&stacks));
+        let link = self.link.as_deref().unwrap_or("unshaped");
+        text += &format!("link = {link:?}\n");
+        if let Some(family) = self.family {
+            text += &format!("family = {:?}\n", family.name());
+        }
+        if let Some(offload) = self.offload {
+            text += &format!("offload = {:?}\n", offload.name());
+        }
+        text += &self.workloads(&stacks)?;
+        Plan::from_toml(&text, "adhoc").map_err(|error| {
+            // the line is one of a text that nobody has seen
+            let sentence = error.split_once(": ").map_or(error.as_str(), |(_line, rest)| rest);
+            Error::Plan(sentence.to_owned())
+        })
+    }
+
+    /// Baselines that the user did not name are measured too: an overhead over nothing is
+    /// no answer.
+    fn stacks_with_baselines(&self) -> Result<Vec<String>> {
+        let parsed = self.stacks.iter().map(|name| Stack::parse(name).map_err(Error::Plan));
+        let parsed = parsed.collect::<Result<Vec<_>>>()?;
+        let named: Vec<String> = parsed.iter().map(|stack| stack.name.clone()).collect();
+        let mut all: Vec<String> = Vec::new();
+        for (name, stack) in named.iter().zip(&parsed) {
+            let baselines = stack.baselines();
+            let has_one = baselines.iter().any(|b| named.contains(b));
+            let missing = baselines.last().filter(|b| !has_one && !all.contains(b));
+            all.extend(missing.cloned());
+            all.push(name.clone());
+        }
+        Ok(all)
+    }
+
+    /// The workloads as a plan's file has them.
+    fn workloads(&self, stacks: &[String]) -> Result<String> {
+        let kinds = if self.workloads.is_empty() {
+            self.usual_kinds(stacks)?
+        } else {
+            self.workloads.clone()
+        };
+        if let Some(idle) =
+            stacks.iter().find(|name| !kinds.iter().any(|kind| accepts(name, *kind)))
+        {
+            let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+            return Err(Error::Plan(format!(
+                "`{idle}` can do none of the workloads {}; `headroom lab list` shows all of them",
+                names.join(", ")
+            )));
+        }
+        let has_sizes = |kind: &Kind| {
+            matches!(kind, Kind::Download | Kind::Upload | Kind::Parallel) || kind.is_datagrams()
+        };
+        if !self.sizes.is_empty()
+            && let Some(kind) = kinds.iter().find(|kind| !has_sizes(kind))
+        {
+            return Err(Error::Plan(format!(
+                "the workload `{}` has no sizes: leave out --sizes",
+                kind.name()
+            )));
+        }
+        Ok(kinds.iter().map(|kind| self.workload(*kind, stacks)).collect())
+    }
+
+    fn workload(&self, kind: Kind, stacks: &[String]) -> String {
+        let able: Vec<String> = stacks.iter().filter(|name| accepts(name, kind)).cloned().collect();
+        let mut text =
+            format!("[[workload]]\nkind = {:?}\nstacks = [{}]\n", kind.name(), quoted(&able));
+        let usual = SIZES.map(String::from);
+        let sizes = match kind {
+            _ if !self.sizes.is_empty() => &self.sizes[..],
+            Kind::Download | Kind::Upload => &usual,
+            _ => &[],
+        };
+        if !sizes.is_empty() {
+            text += &format!("sizes = [{}]\n", quoted(sizes));
+        }
+        text
+    }
+
+    /// What these stacks do where nobody says it.
+    fn usual_kinds(&self, stacks: &[String]) -> Result<Vec<Kind>> {
+        let ways = [Kind::Download, Kind::Upload];
+        let moves_files = |name: &&String| ways.iter().any(|&way| accepts(name, way));
+        let (files, commands): (Vec<&String>, Vec<&String>) = stacks.iter().partition(moves_files);
+        let Some(name) = commands.first() else {
+            let able = |way: &Kind| stacks.iter().any(|name| accepts(name, *way));
+            return Ok(ways.into_iter().filter(able).collect());
+        };
+        if let Some(other) = files.first() {
+            return Err(Error::Plan(format!(
+                "`{name}` runs commands and `{other}` moves files, so they have nothing to compare: \
+                 measure them in two runs, or write a plan with a workload for each"
+            )));
+        }
+        if !self.sizes.is_empty() {
+            return Err(Error::Plan(format!(
+                "`{name}` runs commands and moves no files: leave out --sizes"
+            )));
+        }
+        Ok(vec![Kind::Commands])
+    }
+}
+
+fn accepts(name: &str, kind: Kind) -> bool {
+    Stack::parse(name).is_ok_and(|stack| stack.accepts(kind))
+}
+
+fn quoted(items: &[String]) -> String {
+    items.iter().map(|item| format!("{item:?}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Workload;
+
+    fn strings(items: &[&str]) -> Vec<String> {
+        items.iter().map(|item| (*item).to_owned()).collect()
+    }
+
+    fn of(stacks: &[&str], sizes: &[&str]) -> CommandLine {
+        CommandLine { stacks: strings(stacks), sizes: strings(sizes), ..CommandLine::default() }
+    }
+
+    fn refused(line: &CommandLine) -> String {
+        line.plan().expect_err("a mistake").to_string()
+    }
+
+    #[test]
+    fn a_command_line_brings_the_baselines_along() {
+        let plan = of(&["ftps", "https"], &["1KiB"]).plan().expect("a good command line");
+        let names: Vec<&str> = plan.stacks.iter().map(|p| p.stack.name.as_str()).collect();
+        assert_eq!(names, ["ftp", "ftps", "http", "https"]);
+        let plan = of(&["sftp/tls/openvpn"], &["1KiB"]).plan().expect("a good command line");
+        assert_eq!(plan.stacks[0].stack.name, "sftp");
+        assert_eq!(plan.stacks[1].baseline.as_deref(), Some("sftp"));
+        assert!(refused(&of(&["ftps"], &["1K"])).starts_with("`1K` is not a size"));
+        let defaults = of(&["ftp"], &[]).plan();
+        assert!(defaults.is_ok_and(|plan| plan.workloads[0].sizes == [1024, 1 << 20, 64 << 20]));
+    }
+
+    #[test]
+    fn a_command_line_of_commands_has_no_files() {
+        assert!(of(&["ssh"], &[]).plan().is_ok());
+        assert_eq!(
+            refused(&of(&["ssh"], &["1KiB"])),
+            "`ssh` runs commands and moves no files: leave out --sizes"
+        );
+        for stacks in [["ssh", "ftp"], ["ftp", "ssh"]] {
+            let sentence = refused(&of(&stacks, &[]));
+            assert!(
+                sentence.starts_with("`ssh` runs commands and `ftp` moves files"),
+                "{sentence}"
+            );
+        }
+    }
+
+    #[test]
+    fn family_offload_and_workloads_are_said() {
+        let line = CommandLine {
+            workloads: vec![Kind::Upload, Kind::Many],
+            family: Some(Family::Ipv4),
+            offload: Some(Offload::PerPacket),
+            link: Some("100mbit".to_owned()),
+            ..of(&["https", "sftp"], &[])
+        };
+        let plan = line.plan().expect("a good command line");
+        assert_eq!((plan.family, plan.offload), (Family::Ipv4, Offload::PerPacket));
+        assert_eq!(plan.link.slowest_bps(), Some(100_000_000));
+        let names: Vec<String> = plan.workloads.iter().map(Workload::name).collect();
+        assert_eq!(names, ["upload", "many"]);
+        assert_eq!(plan.workloads[0].sizes, [1024, 1 << 20, 64 << 20]);
+    }
+
+    #[test]
+    fn a_workload_that_a_stack_cannot_do_is_refused() {
+        let commands = CommandLine { workloads: vec![Kind::Commands], ..of(&["https"], &[]) };
+        let sentence = refused(&commands);
+        assert!(sentence.contains("can do none of the workloads commands"), "{sentence}");
+        let sized = CommandLine { workloads: vec![Kind::Many], ..of(&["sftp"], &["1KiB"]) };
+        assert_eq!(refused(&sized), "the workload `many` has no sizes: leave out --sizes");
+    }
+}
