@@ -39,7 +39,9 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
     let plan = plan(arguments)?;
     let options =
         Options { keep_captures: arguments.keep_captures, ..options(arguments.scratch.clone())? };
+    let expected = run::sentence_on_time(run::expected_time(&plan), &plan);
     if arguments.dry_run {
+        println!("# {expected}");
         for line in run::dry_run(&plan, &options)? {
             println!("{line}");
         }
@@ -48,6 +50,7 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
     run::require(&plan)?;
     // An hour's results must not be lost to a folder that cannot be made.
     let out = Folder::new(arguments.out.as_deref(), &plan.name)?;
+    eprintln!("headroom: {expected}");
     let outcome = {
         let bar = Bar::new();
         run::run(&plan, &options, &out.path, &bar)
@@ -98,7 +101,7 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
         Options { keep_captures: arguments.keep_captures, ..options(arguments.scratch.clone())? };
     if arguments.dry_run {
         for part in &study.at_scale(scale)?.parts {
-            println!("# {}", part.name);
+            println!("# {}: {}", part.name, run::sentence_on_time(run::expected_time(part), part));
             run::dry_run(part, &options)?.iter().for_each(|line| println!("{line}"));
         }
         return Ok(ExitCode::SUCCESS);
@@ -108,6 +111,12 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
         None => Folder::new(arguments.out.as_deref(), &study.name)?.path,
     };
     study::keep(&study, scale, &folder)?;
+    let (time, parts) = (run::expected_time_of_study(&study, scale)?, study.parts.len());
+    eprintln!(
+        "headroom: this will take about {} (estimated from the {parts} parts of the study{})",
+        run::rounded(time),
+        if arguments.resume.is_some() { ", less what was measured before" } else { "" }
+    );
     let outcome = {
         let bar = Bar::new();
         study::run(&study, scale, &options, &folder, arguments.changed_too, &bar)

@@ -18,6 +18,9 @@ fn a_rehearsal_prints_what_a_run_would_do_and_does_nothing() {
     ground.write("p.toml", PLAN);
     let ended = ground.end_of(ground.headroom("lab run p.toml --dry-run --out out"));
     assert_eq!(ended.code, Some(0), "{ended}");
+    let first = ended.stdout.lines().next().unwrap_or_default();
+    assert!(first.starts_with("# this will take about "), "{first}");
+    assert!(first.contains("(estimated from 6 stacks, 2 repetitions, sizes from 1 KiB"), "{first}");
     for fragment in [
         "unshare --mount",
         "ip netns add hr-",

@@ -170,6 +170,59 @@ fn a_disk_that_fills_up_in_the_middle() {
 }
 
 #[test]
+fn an_output_folder_that_is_too_small_is_found_out_before_anything_is_measured() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("small-out");
+    let disk = Disk::mount(&ground, "1m");
+    let mut command = ground.headroom("lab run http --sizes 1KiB --repetitions 2 --out");
+    command.arg(disk.path.join("out"));
+    let ended = ground.end_of(command);
+    ended.assert_says(1, &["disk/out has 1 MiB free", "needs", "--out"]);
+    ended.assert_nothing_started();
+    assert!(!disk.path.join("out").exists());
+}
+
+#[test]
+fn results_that_a_full_disk_cut_short_are_rebuilt_from_the_journal() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("full-out");
+    let disk = Disk::mount(&ground, "16m");
+    ground.write("long.toml", &format!("stacks = [\"http\"]\n{LONG}").replace("100", "8"));
+    let out = ground.path("out");
+    std::os::unix::fs::symlink(disk.path.join("out"), &out).expect("a link");
+    std::fs::create_dir(disk.path.join("out")).expect("a folder");
+    let mut run = ground.start(ground.headroom("lab run long.toml --out out"));
+    run.until_block(1);
+    disk.shrink();
+    let ballast = disk.path.join("ballast");
+    let mut file = File::create(&ballast).expect("a file");
+    while run.lives() {
+        while file.write_all(&[0; 4096]).is_ok() {}
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let ended = run.end();
+    ended.assert_says(1, &["No space left on device", "journal.jsonl", "headroom lab report"]);
+    ended.assert_nothing_left();
+    let left = std::fs::read_dir(&out).expect("the folder").flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["journal.jsonl"], "nothing that is not whole");
+
+    // somebody makes room
+    let mut mount = ground.command("mount");
+    mount.args(["-o", "remount,size=32m"]).arg(&disk.path);
+    assert_eq!(output(mount).0, Some(0));
+    drop(file);
+    std::fs::remove_file(&ballast).expect("it was there");
+    let rebuilt = ground.end_of(ground.headroom("lab report out"));
+    assert_eq!(rebuilt.code, Some(0), "{rebuilt}");
+    assert!(!ground.results()["samples"].as_array().expect("samples").is_empty());
+}
+
+#[test]
 fn a_server_that_dies_in_the_middle() {
     if !privileged() {
         return;

@@ -9,6 +9,9 @@ mod models;
 pub mod study;
 pub mod terminal;
 
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 
 use crate::error::{Doing, Error, Result};
@@ -30,10 +33,25 @@ pub fn write(folder: &Path, results: &Results) -> Result<()> {
     ];
     let streams = csv::streams(results).map(|streams| ("streams.csv", streams));
     for (name, content) in files.into_iter().chain(streams) {
-        let path = folder.join(name);
-        std::fs::write(&path, content).doing(|| format!("write {}", path.display()))?;
+        write_whole(&folder.join(name), &content)?;
     }
     Ok(())
+}
+
+/// Writes a file that has its name only when all of it is on the disk: what a full disk cut
+/// short is not taken for results.
+fn write_whole(path: &Path, content: &str) -> Result<()> {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let written = File::create(&new)
+        .and_then(|mut file| file.write_all(content.as_bytes()).and_then(|()| file.sync_data()))
+        .and_then(|()| std::fs::rename(&new, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&new);
+    }
+    written.doing(|| format!("write {}", path.display()))
 }
 
 /// Reads `results.json` of a folder.

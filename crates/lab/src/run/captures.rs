@@ -22,6 +22,14 @@ pub(super) const FOLDER: &str = "captures";
 /// A transfer that moves more keeps only the heads of its frames.
 const LARGEST_WHOLE: u64 = 16 << 20;
 
+/// Bytes that the packets of a transfer of a file may take at most.
+pub(super) const fn largest_file(octets: u64) -> u64 {
+    const HEADERS: u64 = 64 << 10;
+    // whole frames with their headers, and acknowledgements; or heads alone
+    let frames = if octets <= LARGEST_WHOLE { octets + octets / 3 } else { octets / 4 };
+    HEADERS + frames
+}
+
 /// The packets of one transfer; its file is removed when dropped, unless it was kept.
 #[derive(Debug)]
 pub(super) struct Taken {

@@ -7,11 +7,13 @@ mod captures;
 mod cell;
 mod clear_text;
 mod environment;
+mod estimate;
 mod journal;
 mod record;
 mod resume;
 mod sample;
 mod set_up;
+mod space;
 mod transfer;
 mod wrapped;
 
@@ -19,7 +21,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
@@ -38,11 +40,13 @@ use crate::testbed::{Settings, Testbed};
 use crate::units;
 use crate::workload::{Kind, Workload};
 
+pub use estimate::{expected_time, expected_time_of_study, rounded, sentence as sentence_on_time};
 pub use journal::NAME as JOURNAL;
 pub use resume::{Resumption, measured, resume, unfinished};
 
 use bench::Bench;
 use cell::Cell;
+use estimate::Estimate;
 use journal::{Entry, Header, Journal};
 use record::{Block, Counted, LinkSet, Place, Record, Row};
 
@@ -82,11 +86,10 @@ impl Options {
 pub trait Progress {
     /// A stage begins.
     fn stage(&self, text: &str);
-    /// The work ahead, in milliseconds of expected time, was found to be more
-    /// by this much.
-    fn expect(&self, ms: u64);
-    /// So much of it is done.
-    fn advance(&self, ms: u64, what: &str);
+    /// What is left of the run will take about this long, as far as is known now.
+    fn left(&self, time: Duration);
+    /// Something was measured.
+    fn done(&self, what: &str);
 }
 
 /// What a run has come to.
@@ -111,6 +114,7 @@ pub fn run(
     progress: &dyn Progress,
 ) -> Result<Outcome> {
     require(plan)?;
+    space::require(plan, options, folder)?;
     let journal = Journal::create(folder)?;
     let begun =
         Begun { journal, header: None, record: Record::default(), folder, changed_too: false };
@@ -188,7 +192,8 @@ impl Begun<'_> {
             }
             (cut, _) => Outcome { results: analysed(&record, &header)?, cut },
         };
-        report::write(self.folder, &outcome.results)?;
+        report::write(self.folder, &outcome.results)
+            .map_err(|error| space::with_what_is_left(error, self.folder))?;
         if let Some(journal) = journal.filter(|_| outcome.cut.is_none()) {
             journal.remove()?;
         }
@@ -219,8 +224,8 @@ pub fn dry_run(plan: &Plan, options: &Options) -> Result<Vec<String>> {
     struct Silent;
     impl Progress for Silent {
         fn stage(&self, _: &str) {}
-        fn expect(&self, _: u64) {}
-        fn advance(&self, _: u64, _: &str) {}
+        fn left(&self, _: Duration) {}
+        fn done(&self, _: &str) {}
     }
     let executor = Arc::new(Executor::dry(Parts::from_environment()));
     let mut run = Run::up(plan, options, Arc::clone(&executor), &Silent)?;
@@ -241,7 +246,7 @@ pub(crate) fn longest_gap(
     let mut run = Run::up(plan, options, Arc::new(Executor::real(parts)), progress)?;
     run.bench.testbed.set_link(&plan.link, plan.offload)?;
     progress.stage("looking for sleeping clients");
-    let cells = run.blocks(&plan.link, &plan.workloads).cells;
+    let cells = Blocks::of(plan, &plan.link, &plan.workloads).cells;
     let mut longest: Option<f64> = None;
     for block in 0..trials {
         let row = run.bench.measure(&cells[0], block)?;
@@ -290,6 +295,25 @@ struct Blocks {
 }
 
 impl Blocks {
+    fn of(plan: &Plan, link: &LinkSpec, workloads: &[Workload]) -> Self {
+        let mut blocks = Self { cells: Vec::new(), groups: Vec::new() };
+        let real = plan.hosts.is_some();
+        let cell = |stack: &String, workload: &Workload, size: u64| {
+            let cell = Cell::new(link, stack, workload, size);
+            if real { cell.on_real_link() } else { cell }
+        };
+        for workload in workloads {
+            for &size in &workload.sizes {
+                let first = blocks.cells.len();
+                blocks
+                    .cells
+                    .extend(workload.stacks.iter().map(|stack| cell(stack, workload, size)));
+                blocks.groups.push((first..blocks.cells.len()).collect());
+            }
+        }
+        blocks
+    }
+
     /// Expected time of one block of these cells.
     fn expected_s(&self, cells: &[usize]) -> f64 {
         cells.iter().map(|&index| self.cells[index].expected_s()).sum()
@@ -301,6 +325,8 @@ struct Run<'a> {
     plan: &'a Plan,
     bench: Bench<'a>,
     progress: &'a dyn Progress,
+    /// Of what is left to do.
+    estimate: Estimate,
     /// What was done, and where it is written; a rehearsal writes nothing.
     record: Record,
     journal: Option<Journal>,
@@ -318,6 +344,8 @@ impl<'a> Run<'a> {
         if plan.hosts.is_some() {
             options.require_real_hosts()?;
         }
+        let mut estimate = Estimate::new(plan);
+        progress.left(estimate.left());
         progress.stage("building the testbed");
         let settings = Settings {
             scratch_parent: options.scratch.clone().unwrap_or_else(std::env::temp_dir),
@@ -330,7 +358,10 @@ impl<'a> Run<'a> {
         let mut bench = Bench::new(plan, testbed, Arc::clone(&options.interrupted))?;
         progress.stage("starting the servers");
         bench.start_servers()?;
-        Ok(Self { plan, bench, progress, record: Record::default(), journal: None, captures: None })
+        estimate.is_up();
+        progress.left(estimate.left());
+        let record = Record::default();
+        Ok(Self { plan, bench, progress, estimate, record, journal: None, captures: None })
     }
 
     /// Does all that the record does not have yet.
@@ -338,17 +369,17 @@ impl<'a> Run<'a> {
         let plan = self.plan;
         self.check_clear_text()?;
         self.on_link(0, &plan.link, &plan.workloads, plan.repetitions, plan.until)?;
-        let check = self.check_workload();
+        self.estimate.is_done(0);
+        let check = check_workload(plan);
         for (index, link) in plan.check_links.iter().enumerate() {
-            // where packets are lost at random no few blocks tell
-            let lossy = link.down.loss.average_pct() > 0.0;
-            let least = if lossy { plan.repetitions } else { CHECK_REPETITIONS };
-            match self.on_link(index + 1, link, &check, plan.repetitions.min(least), None) {
+            let repetitions = check_repetitions(plan, link);
+            match self.on_link(index + 1, link, &check, repetitions, None) {
                 Ok(()) => {}
                 // The answer stands without a point to check it against.
                 Err(Error::Link(why)) => self.keep(Entry::LeftOut { link: index + 1, why })?,
                 Err(error) => return Err(error),
             }
+            self.estimate.is_done(index + 1);
         }
         if plan.count_packets { self.account() } else { Ok(()) }
     }
@@ -387,47 +418,16 @@ impl<'a> Run<'a> {
                 self.bench.rehearse_clear_text(&planned.stack, &link)?;
             }
         }
-        let check = self.check_workload();
+        let check = check_workload(plan);
         let checks = plan.check_links.iter().map(|link| (link, &check[..]));
         for (link, workloads) in std::iter::once((&plan.link, &plan.workloads[..])).chain(checks) {
             self.bench.testbed.set_link(link, plan.offload)?;
             self.bench.testbed.forget_metrics()?;
-            for cell in self.blocks(link, workloads).cells {
+            for cell in Blocks::of(plan, link, workloads).cells {
                 self.bench.rehearse(&cell)?;
             }
         }
         Ok(())
-    }
-
-    /// Downloads, to compare predictions with.
-    fn check_workload(&self) -> Vec<Workload> {
-        let stacks: Vec<String> = self
-            .plan
-            .stacks
-            .iter()
-            .filter(|planned| planned.stack.service.accepts(Kind::Download))
-            .map(|planned| planned.stack.name.clone())
-            .collect();
-        vec![Workload::new(Kind::Download, self.plan.check_sizes.clone(), stacks)]
-    }
-
-    fn blocks(&self, link: &LinkSpec, workloads: &[Workload]) -> Blocks {
-        let mut blocks = Blocks { cells: Vec::new(), groups: Vec::new() };
-        let real = self.plan.hosts.is_some();
-        let cell = |stack: &String, workload: &Workload, size: u64| {
-            let cell = Cell::new(link, stack, workload, size);
-            if real { cell.on_real_link() } else { cell }
-        };
-        for workload in workloads {
-            for &size in &workload.sizes {
-                let first = blocks.cells.len();
-                blocks
-                    .cells
-                    .extend(workload.stacks.iter().map(|stack| cell(stack, workload, size)));
-                blocks.groups.push((first..blocks.cells.len()).collect());
-            }
-        }
-        blocks
     }
 
     /// Measures workloads on a link: warm-up, then shuffled blocks. Blocks that
@@ -440,7 +440,7 @@ impl<'a> Run<'a> {
         repetitions: u32,
         until: Option<Until>,
     ) -> Result<()> {
-        let mut blocks = self.blocks(spec, workloads);
+        let mut blocks = Blocks::of(self.plan, spec, workloads);
         let mut ready = false;
         let mut repeats_left = blocks.groups.len() as u32 * repetitions / 5;
         let mut active: Vec<usize> = (0..blocks.groups.len()).collect();
@@ -507,7 +507,8 @@ impl<'a> Run<'a> {
             let rounds = (repetitions as usize).saturating_sub(self.record.rounds(link, group));
             blocks.expected_s(cells) * rounds as f64
         });
-        self.progress.expect((ahead.sum::<f64>() * 1e3) as u64);
+        self.estimate.is_ready(link, ahead.sum());
+        self.progress.left(self.estimate.left());
         Ok(())
     }
 
@@ -542,7 +543,8 @@ impl<'a> Run<'a> {
             }
         }
         let ahead = wanted.iter().map(|&group| blocks.expected_s(&blocks.groups[group]));
-        self.progress.expect((ahead.sum::<f64>() * 1e3) as u64);
+        self.estimate.expects(link, ahead.sum());
+        self.progress.left(self.estimate.left());
         Ok(wanted)
     }
 
@@ -561,8 +563,11 @@ impl<'a> Run<'a> {
             let measured = self.bench.measure(cell, number)?;
             foreign = foreign.max(measured.sample.foreign_pct.unwrap_or(0.0));
             let again = if attempt > 0 { " again" } else { "" };
-            let done = if attempt > 0 { 0 } else { (cell.expected_s() * 1e3) as u64 };
-            self.progress.advance(done, &format!("{cell}{again}"));
+            if attempt == 0 {
+                self.estimate.measured(link, cell.expected_s());
+            }
+            self.progress.left(self.estimate.left());
+            self.progress.done(&format!("{cell}{again}"));
             rows.push(measured.into());
         }
         if foreign > MAX_FOREIGN_PCT {
@@ -614,8 +619,15 @@ impl<'a> Run<'a> {
         }
         self.progress.stage("counting packets");
         let mut shaped = false;
-        let cells = self.blocks(&self.plan.link, &self.plan.workloads).cells;
-        for cell in cells.into_iter().filter(|cell| !cell.workload.kind.is_timed()) {
+        let cells = Blocks::of(self.plan, &self.plan.link, &self.plan.workloads).cells;
+        let mut left = cells.len();
+        for cell in cells {
+            left -= 1;
+            self.estimate.counted(left);
+            self.progress.left(self.estimate.left());
+            if cell.workload.kind.is_timed() {
+                continue;
+            }
             if cell.octets() > LARGEST_ACCOUNTED {
                 self.remark(format!(
                     "the packets of {cell} were not counted: it moves more than {}.",
@@ -649,6 +661,20 @@ impl<'a> Run<'a> {
     fn remark(&mut self, text: String) -> Result<()> {
         if self.record.has_remark(&text) { Ok(()) } else { self.keep(Entry::Remark(text)) }
     }
+}
+
+/// Downloads on check links, to compare predictions with.
+fn check_workload(plan: &Plan) -> Vec<Workload> {
+    let able = plan.stacks.iter().filter(|planned| planned.stack.service.accepts(Kind::Download));
+    let stacks = able.map(|planned| planned.stack.name.clone()).collect();
+    vec![Workload::new(Kind::Download, plan.check_sizes.clone(), stacks)]
+}
+
+/// How many blocks are measured on a check link.
+fn check_repetitions(plan: &Plan, link: &LinkSpec) -> u32 {
+    // where packets are lost at random no few blocks tell
+    let lossy = link.down.loss.average_pct() > 0.0;
+    if lossy { plan.repetitions } else { plan.repetitions.min(CHECK_REPETITIONS) }
 }
 
 /// What is not done between two real machines, and why.

@@ -1,6 +1,7 @@
 //! The parts of a study, one after the other, and the report of them all.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::Study;
 use super::results::{PartResults, SCHEMA, StudyResults};
@@ -34,7 +35,9 @@ pub fn run(
     }
     let mut failed = None;
     for (number, part) in study.parts.iter().enumerate() {
-        let told = Told { progress, part: &part.name, number: number + 1, of: study.parts.len() };
+        let later = study.parts[number + 1..].iter().map(run::expected_time).sum();
+        let (number, of) = (number + 1, study.parts.len());
+        let told = Told { progress, part: &part.name, number, of, later };
         let home = folder.join(FOLDER_OF_PARTS).join(&part.name);
         match one(part, options, &home, changed_too, &told) {
             Ok(()) => {}
@@ -183,6 +186,8 @@ struct Told<'a> {
     part: &'a str,
     number: usize,
     of: usize,
+    /// What the parts after it will take.
+    later: Duration,
 }
 
 impl Progress for Told<'_> {
@@ -191,11 +196,11 @@ impl Progress for Told<'_> {
         self.progress.stage(&format!("part {number} of {of}, {part}: {text}"));
     }
 
-    fn expect(&self, ms: u64) {
-        self.progress.expect(ms);
+    fn left(&self, time: Duration) {
+        self.progress.left(time + self.later);
     }
 
-    fn advance(&self, ms: u64, what: &str) {
-        self.progress.advance(ms, what);
+    fn done(&self, what: &str) {
+        self.progress.done(what);
     }
 }
