@@ -1,4 +1,7 @@
-//! From a frame to the IP packet in it (tcpdump.org/linktypes.html).
+//! From a frame to the IP packet in it (tcpdump.org/linktypes.html), and from a
+//! packet of a tunnel that encrypts nothing to the one inside.
+
+use headroom_packet::{Ip, protocol, udp};
 
 /// What a frame carries.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,7 +16,18 @@ const IPV6: u16 = 0x86dd;
 const ARP: u16 = 0x0806;
 /// 802.1Q, 802.1ad, and what came before that.
 const VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-/// Tags that are followed.
+/// PPPoE's session stage (RFC 2516).
+const PPPOE: u16 = 0x8864;
+const PPPOE_LEN: usize = 6;
+/// MPLS, unicast and multicast (RFC 5332).
+const MPLS: [u16; 2] = [0x8847, 0x8848];
+/// Ethernet in something else.
+const BRIDGED: u16 = 0x6558;
+const GRE: u8 = 47;
+/// The port of VXLAN (RFC 7348).
+const VXLAN_PORT: u16 = 4789;
+const VXLAN_LEN: usize = 8;
+/// Tags or labels that are followed.
 const MOST_TAGS: usize = 4;
 
 /// The IP packet in a frame of a link type.
@@ -34,6 +48,19 @@ pub(super) fn carried(link: u32, frame: &[u8]) -> Carried<'_> {
         }
         match short(frame, kind_at) {
             Some(IPV4 | IPV6) => ip(at),
+            // PPP's numbers for IP (RFC 1332, RFC 5072)
+            Some(PPPOE) => match short(frame, at + PPPOE_LEN) {
+                Some(0x0021 | 0x0057) => ip(at + PPPOE_LEN + 2),
+                Some(_) => Carried::Other("PPPoE without IP"),
+                None => CUT,
+            },
+            // the last label has its lowest bit of the third byte set (RFC 3032)
+            Some(kind) if MPLS.contains(&kind) => {
+                let labels = (0..MOST_TAGS).map(|label| at + 4 * label);
+                let last = labels.take_while(|label| label + 2 < frame.len());
+                let last = last.into_iter().find(|label| frame[label + 2] & 1 == 1);
+                last.map_or(CUT, |label| ip(label + 4))
+            }
             Some(ARP) => Carried::Other("ARP"),
             Some(_) => Carried::Other("not IP"),
             None => CUT,
@@ -50,6 +77,40 @@ pub(super) fn carried(link: u32, frame: &[u8]) -> Carried<'_> {
         113 => typed(14, 16),
         276 => typed(0, 20),
         _ => Carried::Other("a link type that is not read here"),
+    }
+}
+
+/// The IP packet in a packet of GRE (RFC 2784, RFC 2890) or VXLAN (RFC 7348).
+pub(super) fn encapsulated<'a>(ip: &Ip<'a>) -> Option<&'a [u8]> {
+    let (kind, inner) = match ip.upper() {
+        GRE => {
+            let flags = short(ip.payload(), 0)?;
+            const OPTIONAL: [u16; 3] = [0x8000, 0x2000, 0x1000]; // checksum, key, number
+            const KNOWN: u16 = 0xb000;
+            if flags & !KNOWN != 0 {
+                return None; // another version, or source routes
+            }
+            let options = OPTIONAL.iter().filter(|option| flags & **option != 0).count();
+            (short(ip.payload(), 2)?, ip.payload().get(4 + 4 * options..)?)
+        }
+        protocol::UDP => {
+            let datagram = udp::Packet::new(ip.payload()).ok()?;
+            let valid = datagram.payload().first().is_some_and(|flags| flags & 0x08 != 0);
+            if datagram.destination_port() != VXLAN_PORT || !valid {
+                return None;
+            }
+            (BRIDGED, ip.payload().get(udp::HEADER_LEN + VXLAN_LEN..)?)
+        }
+        _ => return None,
+    };
+    let carried = match kind {
+        IPV4 | IPV6 => carried(101, inner),
+        BRIDGED => carried(1, inner),
+        _ => return None,
+    };
+    match carried {
+        Carried::Ip(packet) => Some(packet),
+        Carried::Other(_) => None,
     }
 }
 
@@ -76,6 +137,15 @@ mod tests {
             (228, frame(&[])),
             (113, frame(&[&[0; 14][..], &[8, 0]].concat())),
             (276, frame(&[&[8, 0][..], &[0; 18]].concat())),
+            (1, frame(&[&addresses[..], &[0x88, 0x64, 0x11, 0, 0, 9, 0, 6, 0, 0x21]].concat())),
+            (
+                1,
+                frame(
+                    &[&addresses[..], &[0x81, 0, 0, 5, 0x88, 0x64, 0x11, 0, 0, 9, 0, 6, 0, 0x57]]
+                        .concat(),
+                ),
+            ),
+            (1, frame(&[&addresses[..], &[0x88, 0x47, 0, 1, 0, 64, 0, 2, 1, 64]].concat())),
             (113, frame(&[&[0; 14][..], &[0x81, 0, 0, 5, 8, 0]].concat())),
             (113, frame(&[&[0; 14][..], &[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6, 8, 0]].concat())),
             (276, frame(&[&[0x81, 0][..], &[0; 18], &[0, 5, 8, 0]].concat())),

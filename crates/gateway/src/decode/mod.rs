@@ -23,7 +23,7 @@ use crate::config::Config;
 use attempt::{Sealed, rebuild};
 use capture::{Capture, Frame};
 use known::Known;
-use link::{Carried, carried};
+use link::{Carried, carried, encapsulated};
 use report::protocol_name;
 
 pub use report::{Clear, Inner, Layer, Outcome, Packet, Summary, Tally};
@@ -32,6 +32,8 @@ pub use report::{Clear, Inner, Layer, Outcome, Packet, Summary, Tally};
 const MOST_UNKNOWN: usize = 1000;
 /// Fragments that are kept until the others have come.
 const FRAGMENTS: Limits = Limits { datagrams: 4096, octets: 64 << 20 };
+/// Tunnels without encryption, one in the other, that are followed.
+const MOST_ENCAPSULATIONS: u32 = 4;
 /// The port of ESP in UDP (RFC 3948).
 const NAT_TRAVERSAL: u16 = 4500;
 
@@ -138,7 +140,8 @@ impl Decoder {
     /// Takes one frame.
     pub fn frame(&mut self, frame: &Frame<'_>, audience: &mut impl Audience) {
         self.summary.frames += 1;
-        let mut told = Told { frame: frame.number, time: frame.time, ends: None };
+        let (number, time) = (frame.number, frame.time);
+        let mut told = Told { frame: number, time, ends: None, encapsulations: 0 };
         let what = match carried(frame.link, frame.data) {
             Carried::Other(what) => what,
             Carried::Ip(packet) => match Ip::parse(packet) {
@@ -196,6 +199,13 @@ impl Decoder {
         match ours {
             Some(datagram) => self.datagram(ip, &datagram, told, audience),
             None => {
+                if told.encapsulations < MOST_ENCAPSULATIONS
+                    && let Some(inner) = encapsulated(ip)
+                    && let Ok(inner) = Ip::parse(inner)
+                {
+                    told.encapsulations += 1;
+                    return self.outer(&inner, told, audience);
+                }
                 let what = Inner::of(ip).to_string();
                 self.tell(told, Said::bare(Outcome::NotIpsec { what }), audience);
             }
@@ -330,6 +340,8 @@ struct Told {
     frame: u64,
     time: Duration,
     ends: Option<(IpAddr, IpAddr)>,
+    /// Tunnels without encryption around it.
+    encapsulations: u32,
 }
 
 fn seal<'a>(

@@ -350,6 +350,35 @@ fn esp_in_udp_on_other_ports_is_opened_and_told() {
 }
 
 #[test]
+fn esp_inside_gre_and_vxlan_is_opened() {
+    let sas = sa("a", "esp", "tunnel", GCM, "");
+    let sealed = seal(&sender(&sas), &packet(false, 100));
+    let header = &packet(false, 0)[..20];
+    let in_gre =
+        |gre: &[u8], packet: &[u8]| rebuild(header, 47, &[gre, packet].concat()).expect("a packet");
+    let frame = [&[0; 12][..], &[0x81, 0, 0, 7, 8, 0], &sealed].concat();
+    let vxlan = [&[8, 0, 0, 0, 0, 0, 5, 0][..], &frame].concat();
+    let mut datagram = vec![0; udp::HEADER_LEN];
+    udp::write(40_000, 4789, vxlan.len(), &mut datagram).expect("room");
+    let in_vxlan = rebuild(header, protocol::UDP, &[&datagram[..], &vxlan].concat());
+    let packets = [
+        in_gre(&[0, 0, 8, 0], &sealed),
+        in_gre(&[0xb0, 0, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], &sealed),
+        in_gre(&[0, 0, 0x65, 0x58], &frame),
+        in_gre(&[0, 0, 8, 0], &in_gre(&[0, 0, 8, 0], &sealed)),
+        in_vxlan.expect("a packet"),
+    ];
+    for packet_of in &packets {
+        let (said, inside, summary) = decode(&sas, std::slice::from_ref(packet_of));
+        assert!(summary.all_opened(), "{}", said[0]);
+        assert_eq!(inside[0], Some(packet(false, 100)));
+    }
+    // as deep as anybody builds, and no deeper
+    let deep = (0..6).fold(sealed, |inner, _| in_gre(&[0, 0, 8, 0], &inner));
+    assert_eq!(decode(&sas, &[deep]).2.others, 1);
+}
+
+#[test]
 fn a_capture_without_ipsec_is_not_all_opened() {
     let sas = sa("a", "esp", "tunnel", GCM, "");
     for packets in [vec![], vec![packet(false, 10)]] {
