@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use headroom_interop::kernel::{Emulators, EndToEnd, end_to_end_cases};
-use headroom_interop::peer::{Peers, kernel_required, required};
+use headroom_interop::kernel::{Emulators, EndToEnd, end_to_end_cases, ping_cases};
+use headroom_interop::peer::{BUSYBOX, Peers, kernel_required, required};
 use headroom_interop::strongswan::{Proposal, join};
 
 const HELPER: &str = env!("CARGO_BIN_EXE_headroom-interop");
@@ -46,5 +46,10 @@ fn files_cross_a_real_kernel_both_ways() {
         };
     for case in end_to_end_cases() {
         kernel.try_case(&headroom, &case).unwrap_or_else(|why| panic!("{why:#}"));
+    }
+    let busybox = Peers::from_environment().locate(BUSYBOX).expect("it was booted with");
+    for case in ping_cases() {
+        let pinged = kernel.try_pings(&headroom, &busybox.path, &case);
+        pinged.unwrap_or_else(|why| panic!("{case}: {why:#}"));
     }
 }

@@ -36,6 +36,14 @@ pub fn end_to_end_cases() -> Vec<Case> {
     Case::all().into_iter().filter(wanted).collect()
 }
 
+/// What is pinged through: packets that fill the path, in UDP and without.
+pub fn ping_cases() -> Vec<Case> {
+    const WANTED: [&str; 2] =
+        ["ESP aes-128-gcm, transport, IPv4, in UDP", "ESP aes-128-gcm, transport, IPv4"];
+    let wanted = |case: &Case| WANTED.contains(&case.to_string().as_str());
+    Case::all().into_iter().filter(wanted).collect()
+}
+
 /// A namespace for our gateway, and a machine at the other end of its wire.
 #[derive(Debug)]
 pub struct EndToEnd {
@@ -101,6 +109,45 @@ impl EndToEnd {
         Ok(())
     }
 
+    /// Pings both ways with packets around the longest that pass in one piece; every
+    /// one must be answered. `busybox` is the program.
+    ///
+    /// # Errors
+    /// Which was lost, with what ping, the kernel and the gateway said.
+    pub fn try_pings(&mut self, headroom: &Path, busybox: &Path, case: &Case) -> Result<()> {
+        /// Payloads; IP's and ICMP's headers are 28 bytes more.
+        const PAYLOADS: [usize; 5] = [1430, 56, 1429, 1431, 4000];
+        let folder = Folder::new()?;
+        self.machine.run(&xfrm::line(case, 1, Traffic::Echoes))?;
+        let configuration = Configuration::of(case);
+        let gateway = Gateway::start(headroom, &configuration, &folder.0, &self.namespace)?;
+        let [ours, theirs] = [Side::Ours, Side::Theirs].map(|side| case.inner_address(side));
+        let busybox = busybox.to_string_lossy().into_owned();
+        let mut lost = Vec::new();
+        for payload in PAYLOADS {
+            let line = |to: IpAddr, from: IpAddr| {
+                format!("ping -c 3 -W 10 -s {payload} -I {from} {to}; true")
+            };
+            let out = format!("{busybox} {}", line(theirs, ours));
+            let said = self.namespace.run(&["sh", "-c", &out])?;
+            let back = self.machine.run(&line(ours, theirs))?;
+            for (way, said) in [("out", said), ("back", back)] {
+                if !said.contains("3 packets received") {
+                    lost.push(format!("{payload} bytes {way}: {}", said.trim()));
+                }
+            }
+        }
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let counted = self.machine.run(COUNTERS)?;
+        bail!(
+            "{}\nthe kernel counted `{counted}`; our gateway said: {}",
+            lost.join("\n"),
+            gateway.said()
+        )
+    }
+
     fn outbound(&mut self, ours: IpAddr, theirs: IpAddr) -> Result<()> {
         let to = SocketAddr::new(theirs, self.port);
         self.machine.run(&format!("/helper --receive-at {to} >/tmp/sum 2>&1 </dev/null &"))?;
@@ -141,5 +188,6 @@ mod tests {
     #[test]
     fn all_that_is_wanted_exists() {
         assert_eq!(super::end_to_end_cases().len(), 4);
+        assert_eq!(super::ping_cases().len(), 2);
     }
 }

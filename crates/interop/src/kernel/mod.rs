@@ -10,7 +10,7 @@ mod machine;
 mod trial;
 mod xfrm;
 
-pub use end_to_end::{EndToEnd, end_to_end_cases};
+pub use end_to_end::{EndToEnd, end_to_end_cases, ping_cases};
 pub use frames::Frames;
 pub use machine::{Emulators, Machine};
 pub use trial::KernelPeer;
