@@ -6,3 +6,4 @@ pub mod datapath;
 pub mod decode;
 pub mod host;
 pub mod ledger;
+pub mod wireshark;

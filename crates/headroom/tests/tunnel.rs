@@ -186,6 +186,72 @@ fn a_refused_configuration_ends_with_2_in_background_too() {
 }
 
 #[test]
+fn a_check_says_what_can_be_known() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("check");
+    let hosts = link(&ground);
+    let words = ["--udp", "--local-net", "10.1.0.0/16", "--remote-net", "10.2.0.0/16"];
+    let files = keygen(&ground, &words);
+    let check = |host: usize, file: &Path| {
+        let output = hosts[host].tunnel(&["check", text(file)]);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), said + &String::from_utf8_lossy(&output.stderr))
+    };
+    let has = |said: &str, verdict: &str, words: &str| {
+        let found = said.lines().any(|line| line.starts_with(verdict) && line.contains(words));
+        assert!(found, "`{verdict}` with `{words}` is not in:\n{said}");
+    };
+    // before anything is up; the peer's host answers that nobody listens
+    let rules = hosts[0].ip("rule");
+    let (code, said) = check(0, &files[0]);
+    assert_eq!(code, Some(0), "{said}");
+    has(&said, "ok", "192.0.2.1 is this host's");
+    has(&said, "ok", "4500 is free");
+    has(&said, "ok", "knows the keys");
+    has(&said, "ok", "192.0.2.2: 1500 bytes");
+    has(&said, "ok", "bytes pass to 192.0.2.2");
+    has(&said, "warning", "nobody listens there");
+    has(&said, "not known", "whether the peer has these keys");
+    assert_eq!(hosts[0].ip("rule"), rules, "it changes nothing");
+
+    // the file of the other end, a port that is held, a ledger that is gone
+    let (_, said) = check(0, &files[1]);
+    has(&said, "warning", "does not have 192.0.2.2");
+    let held = hosts[0].socket("192.0.2.1:4500");
+    let (code, said) = check(0, &files[0]);
+    assert_eq!(code, Some(1), "{said}");
+    has(&said, "FAILURE", "4500 is held by another program");
+    drop(held);
+    let before = std::fs::read_to_string(&files[0]).expect("a configuration");
+    std::fs::write(
+        &files[0],
+        format!("mtu = 1500\n{}", before.replace("left.ledger", "no.ledger")),
+    )
+    .expect("written");
+    let (code, said) = check(0, &files[0]);
+    assert_eq!(code, Some(1), "{said}");
+    has(&said, "FAILURE", "there is no ledger");
+    has(&said, "warning", "`mtu` is 1500");
+    std::fs::write(&files[0], before.replace("action", "acton")).expect("written");
+    assert_eq!(check(0, &files[0]).0, Some(2));
+    std::fs::write(&files[0], before).expect("written");
+
+    // both up: what has arrived is known
+    for (host, file) in hosts.iter().zip(&files) {
+        host.up(file);
+    }
+    let (code, said) = check(0, &files[0]);
+    assert_eq!(code, Some(0), "{said}");
+    has(&said, "ok", "4500 is held by the gateway");
+    has(&said, "warning", "no packet of the peer has verified yet");
+    for host in &hosts {
+        host.must(&["down"]);
+    }
+}
+
+#[test]
 fn clear_packets_overwrite_neither_the_capture_nor_the_keys() {
     let ground = Ground::new("overwrite");
     let files = keygen(&ground, &[]);

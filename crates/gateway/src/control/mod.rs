@@ -1,7 +1,10 @@
-//! A tunnel's process and how it is talked to: up, status, trace, reload, down.
+//! A tunnel's process and how it is talked to: up, status, trace, reload, down; and
+//! what can be known before it is up.
 
+pub mod check;
 mod client;
 mod error;
+pub mod metrics;
 pub mod notify;
 mod protocol;
 mod run_folder;

@@ -51,6 +51,14 @@ impl Command {
     /// # Errors
     /// It is missing, or failed.
     pub fn run(&self) -> Result<(), Error> {
+        self.output().map(drop)
+    }
+
+    /// Runs it to its end and gives what it printed.
+    ///
+    /// # Errors
+    /// It is missing, or failed.
+    pub fn output(&self) -> Result<String, Error> {
         let name = self.argv.first().map_or("", String::as_str);
         let found = locate(name);
         let (path, libraries) =
@@ -58,7 +66,7 @@ impl Command {
         let start = |error| Error::Start(self.line(), error);
         let mut process = Process::new(path);
         process.args(&self.argv[1..]).stdin(Stdio::piped());
-        process.stdout(Stdio::null()).stderr(Stdio::piped());
+        process.stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(libraries) = libraries {
             process.env("LD_LIBRARY_PATH", libraries);
         }
@@ -69,7 +77,7 @@ impl Command {
         }
         let output = child.wait_with_output().map_err(start)?;
         if output.status.success() {
-            return Ok(());
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         Err(Error::Failed { command: self.line(), status: output.status, said })

@@ -169,6 +169,22 @@ impl Ledger<RealDisk> {
         Ok(ledger)
     }
 
+    /// Looks whether [`Ledger::open`] would accept the ledger, without a lock and
+    /// without writing it.
+    ///
+    /// # Errors
+    /// As [`Ledger::open`], except that it is in use.
+    pub fn look(place: &Place, needed: &[(Account, &str)]) -> Result<(), Error> {
+        let ledger = Self::read(RealDisk, place, needed, false, |_| Ok(()))?;
+        let absent = needed.iter().filter(|(account, _)| ledger.number(*account).is_none());
+        let mut absent = absent.map(|(_, sa)| *sa).peekable();
+        if absent.peek().is_none() {
+            return Ok(());
+        }
+        let sas = listed(absent);
+        Err(Error::UnknownKeys { path: ledger.ledger, sas })
+    }
+
     /// Writes the ledger of keys that were made just now: the first
     /// [`Ledger::open`] makes its witness.
     ///

@@ -24,6 +24,9 @@ pub(crate) enum Tunnel {
         /// Print JSON
         #[arg(long)]
         json: bool,
+        /// Print metrics as Prometheus reads them
+        #[arg(long, conflicts_with = "json")]
+        prometheus: bool,
     },
     /// Show packets with what was decided about each, and why
     Trace {
@@ -49,6 +52,22 @@ pub(crate) enum Tunnel {
         after_help = "Examples:\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --local-net 10.1.0.0/16 --remote-net 10.2.0.0/16\n  headroom tunnel keygen 192.0.2.1 192.0.2.2 --protocol qesp --out keys\n\nWrites left.toml and right.toml, each with its ledger. Copy right.* to the other host, over a\nchannel you trust, and remove them here: two gateways with one ledger would repeat nonces."
     )]
     Keygen(Keygen),
+    /// Look whether a tunnel can work here: addresses, ports, path, ledger, firewall, peer
+    #[command(
+        after_help = "Changes nothing. Each line is ok, not known (from here nobody can tell), a warning, or a FAILURE with\nwhat to do. It asks a peer of ESP in UDP with one keepalive packet whether its port is closed.\n\nExit codes: 0 no failure, 1 the tunnel cannot work so, 2 the configuration is refused"
+    )]
+    Check {
+        /// The configuration
+        file: PathBuf,
+    },
+    /// Print the keys of ESP and Q-ESP as Wireshark reads them (its table esp_sa)
+    #[command(
+        after_help = "Append the lines to the file esp_sa in Wireshark's personal configuration, and switch on \"Attempt to\ndetect/decode encrypted ESP payloads\" in the preferences of ESP. For Q-ESP also install\ncontrib/qesp.lua. The output is secret: whoever has it reads the traffic."
+    )]
+    Wireshark {
+        /// The configuration with the keys
+        file: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]

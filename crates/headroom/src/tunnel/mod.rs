@@ -4,11 +4,14 @@ mod arguments;
 mod background;
 mod trace;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use headroom_gateway::config::keygen;
-use headroom_gateway::control::{self, Client, Options, RunFolder};
+use headroom_gateway::config::{Config, Purpose, keygen};
+use headroom_gateway::control::check::{self, Verdict};
+use headroom_gateway::control::{self, Client, Error, Options, RunFolder, metrics};
+use headroom_gateway::wireshark;
 
 pub(crate) use crate::output::print_line as say;
 pub(crate) use arguments::{Decode, Ipsec, Tunnel};
@@ -24,9 +27,13 @@ pub(crate) fn run(command: Tunnel) -> anyhow::Result<ExitCode> {
             known(&client.down()?);
             say(&format!("{} is down", client.name()));
         }
-        Tunnel::Status { name, json } => {
+        Tunnel::Status { name, json, prometheus } => {
             let status = client(name)?.status()?;
-            say(&if json { serde_json::to_string_pretty(&status)? } else { status.to_string() });
+            say(&match (json, prometheus) {
+                (true, _) => serde_json::to_string_pretty(&status)?,
+                (_, true) => metrics::prometheus(&status).trim_end().to_owned(),
+                _ => status.to_string(),
+            });
         }
         Tunnel::Trace { name, json, count } => {
             known(&client(name)?.trace(count, |record| trace::show(record, json))?);
@@ -37,6 +44,13 @@ pub(crate) fn run(command: Tunnel) -> anyhow::Result<ExitCode> {
             say(&format!("{} has read its configuration", client.name()));
         }
         Tunnel::Keygen(arguments) => generate(arguments)?,
+        Tunnel::Check { file } => return check(&file, &folder),
+        Tunnel::Wireshark { file } => {
+            let config = Config::read(&file, Purpose::Decode).map_err(Error::from)?;
+            let (lines, notes) = wireshark::esp_keys(&config);
+            known(&notes);
+            say(lines.trim_end());
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -66,6 +80,17 @@ fn up(arguments: &Up) -> anyhow::Result<ExitCode> {
         },
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what can be known about a tunnel; the code is 1 if it cannot work.
+fn check(file: &Path, folder: &RunFolder) -> anyhow::Result<ExitCode> {
+    let file = std::path::absolute(file).context("cannot tell the current folder")?;
+    let findings = check::check(&file, folder)?;
+    for finding in &findings {
+        say(&finding.to_string());
+    }
+    let failed = findings.iter().any(|finding| finding.verdict == Verdict::Failure);
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn generate(arguments: Keygen) -> anyhow::Result<()> {

@@ -1,0 +1,408 @@
+//! What can be known about a tunnel before it is up, or while it does not work:
+//! `headroom tunnel check`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::time::Duration;
+
+use headroom_ipsec::spec::{Direction, Mode, Padding, SaSpec};
+use headroom_ipsec::{Bundle, Engine, Policy};
+use headroom_netio::route;
+
+use super::client::Client;
+use super::error::Error;
+use super::run_folder::RunFolder;
+use super::status::Status;
+use crate::config::{Config, Purpose, Source};
+use crate::datapath::DEFAULT_MARK;
+use crate::datapath::paths::LEAST;
+use crate::{host, ledger};
+
+/// How something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Nobody can tell from here.
+    Unknown,
+    /// It may be meant so.
+    Warning,
+    /// The tunnel cannot work so.
+    Failure,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How it is.
+    pub verdict: Verdict,
+    /// What was looked at, in a word or two.
+    pub what: &'static str,
+    /// What was found, and what to do.
+    pub sentence: String,
+}
+
+/// Looks at a configuration and at this host; changes nothing on it.
+///
+/// # Errors
+/// The configuration is refused.
+pub fn check(file: &Path, run: &RunFolder) -> Result<Vec<Finding>, Error> {
+    let source = Source::read(file)?;
+    let config = source.parse(Purpose::Tunnel)?;
+    let given = source.parse(Purpose::Tunnel)?;
+    let specs = given.associations.into_iter().map(|association| association.spec).collect();
+    let engine = Engine::new(specs, given.policies, None, Duration::ZERO)
+        .map_err(|cause| Error::Engine { origin: file.to_owned(), cause })?;
+    let status = Client::of(run, Some(&config.name)).ok().and_then(|client| client.status().ok());
+    let mut findings = Findings::default();
+    findings.configuration(file, &config);
+    findings.programs();
+    findings.addresses(&config);
+    findings.ports(&config, status.as_ref());
+    findings.ledger(&config);
+    findings.paths(&config, &engine);
+    findings.forwarding(&config, &engine);
+    findings.firewall(&config);
+    findings.peers(&config, status.as_ref());
+    Ok(findings.0)
+}
+
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, verdict: Verdict, what: &'static str, sentence: impl Into<String>) {
+        self.0.push(Finding { verdict, what, sentence: sentence.into() });
+    }
+
+    fn configuration(&mut self, file: &Path, config: &Config) {
+        let (sas, policies) = (config.associations.len(), config.policies.len());
+        let words = format!("{}: {sas} SAs, {policies} policies", file.display());
+        self.add(Verdict::Ok, "configuration", words);
+        for warning in &config.warnings {
+            self.add(Verdict::Warning, "configuration", warning);
+        }
+    }
+
+    fn programs(&mut self) {
+        for (program, line) in [("ip", "ip -V"), ("nft", "nft --version")] {
+            match host::Command::words(line).output() {
+                Ok(version) => {
+                    let version = version.lines().next().unwrap_or("").trim();
+                    self.add(Verdict::Ok, "programs", format!("{program}: {version}"));
+                }
+                Err(error) => self.add(Verdict::Failure, "programs", error.to_string()),
+            }
+        }
+        if !Path::new("/dev/net/tun").exists() {
+            let words = "there is no /dev/net/tun: `modprobe tun`, or give it to the container";
+            self.add(Verdict::Failure, "programs", words);
+        }
+    }
+
+    fn addresses(&mut self, config: &Config) {
+        for address in own_addresses(config) {
+            if host::is_here(address) {
+                self.add(Verdict::Ok, "own address", format!("{address} is this host's"));
+            } else {
+                let words = format!(
+                    "this host does not have {address}: correct `source` of \"out\" and `destination` of \"in\", or \
+                     add it (`ip addr add`). One that floats between hosts may be elsewhere now"
+                );
+                self.add(Verdict::Warning, "own address", words);
+            }
+        }
+    }
+
+    fn ports(&mut self, config: &Config, status: Option<&Status>) {
+        let specs = specs(config).filter(|spec| spec.direction == Direction::In);
+        let ports = specs.filter_map(|spec| Some((spec.destination, spec.udp?.destination)));
+        for (address, port) in ports.collect::<BTreeSet<_>>() {
+            match (UdpSocket::bind((address, port)), status) {
+                (Err(error), Some(status)) if error.kind() == ErrorKind::AddrInUse => {
+                    let words = format!("{port} is held by the gateway (process {})", status.pid);
+                    self.add(Verdict::Ok, "UDP port", words);
+                }
+                (Err(error), None) if error.kind() == ErrorKind::AddrInUse => {
+                    let words = format!(
+                        "{port} is held by another program, an IKE daemon or a tunnel: stop it (`ss -ulnp 'sport = \
+                         :{port}'` names it), or use another port at both ends"
+                    );
+                    self.add(Verdict::Failure, "UDP port", words);
+                }
+                // an address that is not here has its own line
+                (Err(error), _) if error.kind() == ErrorKind::AddrNotAvailable => {}
+                (Err(error), _) => {
+                    self.add(
+                        Verdict::Failure,
+                        "UDP port",
+                        format!("{port} cannot be used: {error}"),
+                    );
+                }
+                (Ok(_), _) => self.add(Verdict::Ok, "UDP port", format!("{port} is free")),
+            }
+        }
+    }
+
+    fn ledger(&mut self, config: &Config) {
+        let shown = config.ledger.ledger.display();
+        match ledger::Ledger::look(&config.ledger, &config.accounts()) {
+            Ok(()) => self.add(Verdict::Ok, "ledger", format!("{shown} knows the keys")),
+            Err(error) => self.add(Verdict::Failure, "ledger", error.to_string()),
+        }
+    }
+
+    fn paths(&mut self, config: &Config, engine: &Engine) {
+        let path_mtu = |peer: IpAddr| match config.path_mtu {
+            Some(mtu) => Ok(mtu as usize),
+            None => route::path_mtu(peer, Some(DEFAULT_MARK)),
+        };
+        let bundles = || engine.policies().iter().flat_map(Policy::bundles);
+        let peers: BTreeSet<IpAddr> = bundles().map(Bundle::destination).collect();
+        for peer in peers {
+            let mtu = match path_mtu(peer) {
+                Ok(mtu) => mtu,
+                Err(error) => {
+                    let words =
+                        format!("there is no route to {peer} ({error}): see `ip route get {peer}`");
+                    self.add(Verdict::Failure, "path", words);
+                    continue;
+                }
+            };
+            let known = match config.path_mtu {
+                Some(_) => "by `path_mtu`",
+                None => {
+                    "as far as this host knows; a narrower link further on shows when packets pass"
+                }
+            };
+            self.add(Verdict::Ok, "path", format!("{peer}: {mtu} bytes, {known}"));
+            let tunnels = bundles()
+                .filter(|bundle| bundle.destination() == peer && bundle.mode() == Mode::Tunnel);
+            let Some(passes) = tunnels.map(|bundle| bundle.inner_mtu(mtu, 0)).min() else {
+                continue;
+            };
+            self.mtu(config, peer, passes);
+        }
+        for spec in specs(config).filter(|spec| spec.padding != Padding::None) {
+            let words = match spec.padding {
+                Padding::Multiple(of) => {
+                    format!("`{}` fills to multiples of {of} bytes", spec.name)
+                }
+                _ => format!("`{}` fills to the path's MTU", spec.name),
+            };
+            self.add(Verdict::Ok, "padding", format!("{words}, never beyond what the path takes"));
+        }
+    }
+
+    /// `passes`: bytes of the longest packet through a tunnel in one piece.
+    fn mtu(&mut self, config: &Config, peer: IpAddr, passes: usize) {
+        match config.mtu {
+            Some(mtu) if mtu as usize > passes => {
+                let words = format!(
+                    "`mtu` is {mtu}, and {passes} bytes pass to {peer} in one packet: longer ones are answered \"too \
+                     big\" or fragmented. Leave `mtu` out, or set {passes}"
+                );
+                self.add(Verdict::Warning, "mtu", words);
+            }
+            Some(mtu) => self.add(Verdict::Ok, "mtu", format!("{mtu} of {passes} bytes to {peer}")),
+            None => self.add(Verdict::Ok, "mtu", format!("{passes} bytes pass to {peer}")),
+        }
+        if passes < LEAST {
+            let words = format!(
+                "IPv6 needs {LEAST} bytes, of which {passes} pass to {peer}: IPv6 through this tunnel leaves in outer \
+                 fragments"
+            );
+            self.add(Verdict::Warning, "mtu", words);
+        }
+        if !config.clamp_mss {
+            let words =
+                "`clamp_mss = false`: TCP depends on \"too big\" answers that reach the hosts";
+            self.add(Verdict::Warning, "mtu", words);
+        }
+    }
+
+    fn forwarding(&mut self, config: &Config, engine: &Engine) {
+        let mut bundles = engine.policies().iter().flat_map(Policy::bundles);
+        if !bundles.any(|bundle| bundle.mode() == Mode::Tunnel) {
+            return;
+        }
+        let inside = |v6: bool| {
+            let of = |policy: &headroom_ipsec::PolicySpec| match policy.selector.local {
+                headroom_ipsec::spec::Addresses::Range(first, last) => {
+                    first != last && first.is_ipv6() == v6
+                }
+                headroom_ipsec::spec::Addresses::Any => !v6,
+            };
+            config.policies.iter().any(of)
+        };
+        for (v6, name) in [(false, "net/ipv4/ip_forward"), (true, "net/ipv6/conf/all/forwarding")] {
+            let value = std::fs::read_to_string(Path::new("/proc/sys").join(name));
+            if inside(v6) && value.is_ok_and(|value| value.trim() == "0") {
+                let key = name.replace('/', ".");
+                let words = format!(
+                    "this host does not forward, so a network behind it does not reach the tunnel: `sysctl -w {key}=1`"
+                );
+                self.add(Verdict::Warning, "forwarding", words);
+            }
+        }
+    }
+
+    fn firewall(&mut self, config: &Config) {
+        let rules = match host::Command::words("nft list chains").output() {
+            Ok(rules) => rules,
+            Err(error) => {
+                let words = format!("other tables cannot be read, which needs root: {error}");
+                return self.add(Verdict::Unknown, "firewall", words);
+            }
+        };
+        let dropping = dropping_inputs(&rules);
+        if dropping.is_empty() {
+            let words = "no table of nftables drops all input; rules that drop some are not read";
+            return self.add(Verdict::Ok, "firewall", words);
+        }
+        let opens: BTreeSet<String> = specs(config)
+            .filter(|spec| spec.direction == Direction::In)
+            .map(|spec| {
+                let family = if spec.source.is_ipv4() { "ip" } else { "ip6" };
+                match spec.udp {
+                    Some(ports) => format!("udp dport {} accept", ports.destination),
+                    None => format!(
+                        "{family} saddr {} meta l4proto {} accept",
+                        spec.source,
+                        spec.protection.protocol().number()
+                    ),
+                }
+            })
+            .collect();
+        let opens = opens.into_iter().collect::<Vec<_>>().join("; ");
+        let words = format!(
+            "{} drops what it does not accept, and whether it accepts this is not read: it needs `{opens}`",
+            dropping.join(", ")
+        );
+        self.add(Verdict::Warning, "firewall", words);
+    }
+
+    fn peers(&mut self, config: &Config, status: Option<&Status>) {
+        let Some(status) = status else {
+            for (own, peer) in udp_peers(config) {
+                self.ask(own, peer);
+            }
+            let words = "whether the peer has these keys shows only when both ends are up: `headroom tunnel status`";
+            return self.add(Verdict::Unknown, "peer", words);
+        };
+        for one in status.associations.iter().filter(|one| one.direction == "in") {
+            let (name, packets) = (&one.name, one.packets);
+            if packets > 0 {
+                let words = format!("`{name}`: {packets} packets of the peer have verified");
+                self.add(Verdict::Ok, "peer", words);
+            } else {
+                let failures: Vec<String> =
+                    one.failures.iter().map(|(why, times)| format!("{times} {why}")).collect();
+                let failed = match failures.is_empty() {
+                    true => {
+                        "and none has failed: it sends nothing, or a firewall on the way drops it"
+                            .into()
+                    }
+                    false => format!("and these have failed: {}", failures.join(", ")),
+                };
+                let words = format!("`{name}`: no packet of the peer has verified yet, {failed}");
+                self.add(Verdict::Warning, "peer", words);
+            }
+        }
+    }
+
+    /// Sends a keepalive (RFC 3948, section 2.3), which no peer answers, to see
+    /// whether a host answers that nobody listens.
+    fn ask(&mut self, own: IpAddr, peer: SocketAddr) {
+        const PATIENCE: Duration = Duration::from_millis(700);
+        let answer = UdpSocket::bind((own, 0)).and_then(|socket| {
+            socket.set_read_timeout(Some(PATIENCE))?;
+            socket.connect(peer)?;
+            socket.send(&[0xff])?;
+            headroom_netio::retried(|| socket.recv(&mut [0; 16]))
+        });
+        let Err(error) = answer else { return };
+        let words = match error.kind() {
+            ErrorKind::ConnectionRefused => format!(
+                "{peer} answers that nobody listens there: bring the tunnel up at the other end, or correct the port"
+            ),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                let words = format!("{peer} does not say that it is closed, as an open port does");
+                return self.add(Verdict::Unknown, "peer", words);
+            }
+            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+                format!("{peer} cannot be reached: {error}")
+            }
+            // an address that is not here has its own line
+            _ => return,
+        };
+        self.add(Verdict::Warning, "peer", words);
+    }
+}
+
+fn specs(config: &Config) -> impl Iterator<Item = &SaSpec> {
+    config.associations.iter().map(|association| &association.spec)
+}
+
+fn own_addresses(config: &Config) -> BTreeSet<IpAddr> {
+    let own = |spec: &SaSpec| match spec.direction {
+        Direction::Out => spec.source,
+        Direction::In => spec.destination,
+    };
+    specs(config).map(own).collect()
+}
+
+/// Own address, and address and port of the peer, of ESP in UDP.
+fn udp_peers(config: &Config) -> BTreeSet<(IpAddr, SocketAddr)> {
+    let out = specs(config).filter(|spec| spec.direction == Direction::Out);
+    out.filter_map(|spec| {
+        Some((spec.source, SocketAddr::new(spec.destination, spec.udp?.destination)))
+    })
+    .collect()
+}
+
+/// Chains at the input hook whose policy is to drop, as `table chain`, in what
+/// `nft list chains` prints.
+fn dropping_inputs(listed: &str) -> Vec<String> {
+    let (mut table, mut chain, mut found) = ("", "", Vec::new());
+    for line in listed.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix("table ").and_then(|rest| rest.strip_suffix(" {")) {
+            table = name;
+        } else if let Some(name) =
+            line.strip_prefix("chain ").and_then(|rest| rest.strip_suffix(" {"))
+        {
+            chain = name;
+        } else if line.contains("hook input") && line.contains("policy drop") {
+            found.push(format!("`{table} {chain}`"));
+        }
+    }
+    found
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match self.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Unknown => "not known",
+            Verdict::Warning => "warning",
+            Verdict::Failure => "FAILURE",
+        };
+        write!(f, "{verdict:<9}  {:<13}  {}", self.what, self.sentence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::dropping_inputs;
+
+    #[test]
+    fn chains_that_drop_all_input_are_found() {
+        let listed = "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter; policy drop;\n\t}\n\
+                      \tchain output {\n\t\ttype filter hook output priority filter; policy drop;\n\t}\n}\n\
+                      table ip other {\n\tchain in {\n\t\ttype filter hook input priority 0; policy accept;\n\t}\n}\n";
+        assert_eq!(dropping_inputs(listed), ["`inet filter input`"]);
+    }
+}

@@ -1,0 +1,124 @@
+//! How a tunnel stands, in the text format that Prometheus reads (its exposition
+//! format, version 0.0.4).
+
+use std::fmt::{Display, Write};
+
+use super::status::{Association, Status};
+
+/// Gives all counters of a tunnel as metrics.
+pub fn prometheus(status: &Status) -> String {
+    let mut text = Metrics { text: String::new(), tunnel: &status.name };
+    text.metric("uptime_seconds", "gauge", "Seconds since the tunnel came up.");
+    text.sample("uptime_seconds", &[], status.uptime_seconds);
+    text.metric("warnings", "gauge", "Warnings in force.");
+    text.sample("warnings", &[], status.warnings.len());
+
+    let all = &status.associations;
+    let values: [(&str, &str, &str, Value); 4] = [
+        ("sa_packets_total", "counter", "Packets protected or authenticated.", |sa| sa.packets),
+        ("sa_bytes_total", "counter", "Bytes of these, without what protection adds.", |sa| {
+            sa.bytes
+        }),
+        ("sa_sequence", "gauge", "Highest sequence number sent or accepted.", |sa| sa.sequence),
+        ("sa_stage", "gauge", "0 young, 1 new keys are due, 2 expired.", |sa| {
+            match sa.stage.as_str() {
+                "expired" => 2,
+                "soft" => 1,
+                _ => 0,
+            }
+        }),
+    ];
+    for (name, kind, help, value) in values {
+        text.metric(name, kind, help);
+        for sa in all {
+            let labels =
+                [("sa", &sa.name), ("direction", &sa.direction), ("protocol", &sa.protocol)];
+            text.sample(name, &labels, value(sa));
+        }
+    }
+    text.metric("sa_failures_total", "counter", "Packets of an SA that failed, by reason.");
+    for sa in all {
+        for (reason, times) in &sa.failures {
+            text.sample("sa_failures_total", &[("sa", &sa.name), ("reason", reason)], times);
+        }
+    }
+    text.metric("drops_total", "counter", "Packets not passed on, by reason.");
+    for (reason, times) in &status.drops {
+        text.sample("drops_total", &[("reason", reason)], times);
+    }
+    text.metric(
+        "policy_hits_total",
+        "counter",
+        "Decisions of a policy: one for each packet or train.",
+    );
+    for policy in &status.policies {
+        let labels = [("policy", &policy.name), ("action", &policy.action)];
+        text.sample("policy_hits_total", &labels, policy.hits);
+    }
+    text.text
+}
+
+/// A number of an association.
+type Value = fn(&Association) -> u64;
+
+struct Metrics<'a> {
+    text: String,
+    tunnel: &'a str,
+}
+
+impl Metrics<'_> {
+    fn metric(&mut self, name: &str, kind: &str, help: &str) {
+        // a string takes all
+        let _ = write!(
+            self.text,
+            "# HELP headroom_tunnel_{name} {help}\n# TYPE headroom_tunnel_{name} {kind}\n"
+        );
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &String)], value: impl Display) {
+        let _ = write!(self.text, "headroom_tunnel_{name}{{tunnel=\"{}\"", escaped(self.tunnel));
+        for (label, text) in labels {
+            let _ = write!(self.text, ",{label}=\"{}\"", escaped(text));
+        }
+        let _ = writeln!(self.text, "}} {value}");
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_is_a_line() {
+        let status: Status = serde_json::from_value(serde_json::json!({
+            "name": "hr0", "version": "0", "pid": 1, "config": "f", "uptime_seconds": 7, "queues": 1,
+            "associations": [{
+                "name": "a\"b", "direction": "in", "protocol": "ESP", "mode": "tunnel", "spi": 256,
+                "source": "192.0.2.2", "destination": "192.0.2.1", "udp": null, "peer": null,
+                "suite": "aes-128-gcm", "extended_sequence": true, "sequence": 9, "packets": 8,
+                "bytes": 800, "packets_per_second": 0.0, "bits_per_second": 0.0, "age_seconds": 0,
+                "stage": "soft", "left": { "bytes": null, "packets": null, "seconds": null },
+                "failures": { "replay": 3 }
+            }],
+            "policies": [{ "name": "p", "action": "protect", "hits": 5, "out": [], "in": [] }],
+            "drops": { "too-big": 2 }, "warnings": ["one"]
+        }))
+        .expect("a status");
+        let text = prometheus(&status);
+        for line in [
+            "# TYPE headroom_tunnel_sa_packets_total counter",
+            "headroom_tunnel_uptime_seconds{tunnel=\"hr0\"} 7",
+            "headroom_tunnel_sa_packets_total{tunnel=\"hr0\",sa=\"a\\\"b\",direction=\"in\",protocol=\"ESP\"} 8",
+            "headroom_tunnel_sa_stage{tunnel=\"hr0\",sa=\"a\\\"b\",direction=\"in\",protocol=\"ESP\"} 1",
+            "headroom_tunnel_sa_failures_total{tunnel=\"hr0\",sa=\"a\\\"b\",reason=\"replay\"} 3",
+            "headroom_tunnel_drops_total{tunnel=\"hr0\",reason=\"too-big\"} 2",
+            "headroom_tunnel_policy_hits_total{tunnel=\"hr0\",policy=\"p\",action=\"protect\"} 5",
+        ] {
+            assert!(text.lines().any(|found| found == line), "`{line}` is not in:\n{text}");
+        }
+    }
+}
