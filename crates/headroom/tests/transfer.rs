@@ -25,6 +25,8 @@ struct Hosts {
     program: PathBuf,
     /// Whether the server runs as a user who may do little.
     is_nobody: bool,
+    /// What the server lets clients do, too.
+    allow: Option<&'static str>,
 }
 
 impl Hosts {
@@ -40,7 +42,8 @@ impl Hosts {
             fs::create_dir(ground.path(folder)).expect("a folder");
         }
         let (address, program) = (address.to_owned(), PathBuf::from(HEADROOM));
-        let mut hosts = Self { ground, address, server: None, program, is_nobody: false };
+        let mut hosts =
+            Self { ground, address, server: None, program, is_nobody: false, allow: None };
         let shown = hosts.client(&["identity", "show"]).output().expect("it starts");
         let key = String::from_utf8(shown.stdout).expect("a text");
         let key = key.lines().next().expect("the key").to_owned();
@@ -65,6 +68,9 @@ impl Hosts {
         command.arg("--authorized-keys").arg(self.ground.path("authorized_keys"));
         command.args(["--json", "--listen", &self.address]).stdout(Stdio::piped());
         command.env("NOTIFY_SOCKET", self.ground.path("notify"));
+        if let Some(allow) = self.allow {
+            command.args(["--allow", allow]);
+        }
         if self.is_nobody {
             command.uid(65534).gid(65534);
         }
@@ -562,6 +568,87 @@ fn read_only_directories_are_updated_by_whoever_owns_them() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && told.contains("permission"), "{told}");
     assert_eq!(modes(&there), [0o555, 0o555]);
+}
+
+/// A tree with hard links, attributes, owners and links, by the options of the command line.
+#[test]
+fn trees_are_kept_as_the_options_say() {
+    use std::os::unix::fs::{MetadataExt, symlink};
+    let mut hosts = Hosts::new("kept");
+    let tree = hosts.ground.path("here/tree");
+    fs::create_dir_all(tree.join("bin")).expect("folders");
+    fs::write(tree.join("one"), "content").expect("a file");
+    fs::hard_link(tree.join("one"), tree.join("two")).expect("a hard link");
+    xattr::set(tree.join("one"), "user.note", b"a note").expect("an attribute");
+    symlink("/usr/bin/python3", tree.join("bin/python3")).expect("a link");
+    symlink("../one", tree.join("bin/one")).expect("a link");
+    if privileged() {
+        std::os::unix::fs::chown(tree.join("one"), Some(1234), Some(4321)).expect("chown");
+    }
+    let from = tree.display().to_string();
+    let run = |hosts: &Hosts, arguments: &[&str]| {
+        let output = hosts.client(arguments).output().expect("it starts");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code().expect("it ends"), told)
+    };
+    let meta =
+        |hosts: &Hosts, name: &str| hosts.ground.path("served").join(name).symlink_metadata();
+
+    // a link that leads out is left out and told once, and nothing is made of the rest
+    let plain = hosts.place("plain");
+    fs::create_dir(hosts.ground.path("served/plain")).expect("a folder");
+    fs::write(hosts.ground.path("served/plain/surplus"), "").expect("a file");
+    let (code, told) = run(&hosts, &["sync", "--delete", &from, &plain]);
+    assert_eq!(code, 0, "{told}");
+    assert_eq!(told.matches("left out: ").count(), 1, "{told}");
+    assert!(told.contains("bin/python3") && told.contains("leads out"), "{told}");
+    assert!(meta(&hosts, "plain/surplus").is_err() && meta(&hosts, "plain/bin/python3").is_err());
+    assert!(meta(&hosts, "plain/bin/one").is_ok_and(|meta| meta.is_symlink()));
+    assert!(meta(&hosts, "plain/one").is_ok_and(|meta| meta.nlink() == 1));
+    let served = hosts.ground.path("served");
+    assert_eq!(xattr::get(served.join("plain/one"), "user.note").expect("it can be read"), None);
+    let (code, told) = run(&hosts, &["put", "--links", "refuse", &from, &hosts.place("refused")]);
+    assert_eq!(code, 1, "{told}");
+    let (code, told) = run(&hosts, &["put", "--links=follow", &from, &hosts.place("followed")]);
+    assert!(meta(&hosts, "followed/bin/one").is_ok_and(|meta| meta.is_file()), "{code} {told}");
+    let (code, _) = run(&hosts, &["put", "--links", "some", &from, &plain]);
+    assert_eq!(code, 2);
+
+    // the server keeps what it may keep, and says what it does not
+    let some = hosts.place("some");
+    let all = ["put", "-H", "-X", "-A", "--owner", "--group", "--links=skip", &from, &some];
+    let (code, told) = run(&hosts, &all);
+    assert_eq!(code, 0, "{told}");
+    assert!(told.contains("warning: the server does not keep owners, groups"), "{told}");
+    let one = meta(&hosts, "some/one").expect("it is there");
+    assert_eq!((one.nlink(), one.uid()), (2, meta(&hosts, "").expect("it is there").uid()));
+    let note = xattr::get(served.join("some/one"), "user.note").expect("it can be read");
+    assert_eq!(note.as_deref(), Some(&b"a note"[..]));
+    assert!(meta(&hosts, "some/bin/one").is_err());
+
+    // all of it where it allows that
+    hosts.kill_server();
+    hosts.allow = Some("owner,group,links");
+    hosts.start();
+    let all_there = hosts.place("all");
+    let all = ["put", "-HXA", "--owner", "--group", "--numeric-ids", "--links=keep", &from];
+    let (code, told) = run(&hosts, &[&all[..], &[&all_there]].concat());
+    assert!(code == 0 && told.is_empty(), "{told}");
+    let one = meta(&hosts, "all/two").expect("it is there");
+    if privileged() {
+        assert_eq!((one.nlink(), one.uid(), one.gid()), (2, 1234, 4321));
+    }
+    assert!(meta(&hosts, "all/bin/python3").is_ok_and(|meta| meta.is_symlink()));
+    // a client takes no more than it asked for
+    let back = hosts.ground.path("back").display().to_string();
+    let output = hosts.client(&["get", "--json", &all_there, &back]).output().expect("it starts");
+    let said = String::from_utf8(output.stdout).expect("a text");
+    let end: serde_json::Value =
+        serde_json::from_str(said.lines().last().expect("the end")).expect("JSON");
+    assert_eq!((&end["failed"], &end["left_out"]), (&0.into(), &1.into()), "{said}");
+    let one = fs::symlink_metadata(hosts.ground.path("back/one")).expect("it is there");
+    assert_eq!((one.nlink(), one.uid()), (1, meta(&hosts, "").expect("it is there").uid()));
+    assert!(!hosts.ground.path("back/bin/python3").is_symlink());
 }
 
 fn give_to_nobody(path: &Path) {

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use headroom_transfer_proto::message::{Compress, Listed, MOST_SOURCES, Message, Wanted};
+use headroom_transfer_proto::message::{
+    Compress, Listed, MOST_SOURCES, Message, TreeOptions, Wanted,
+};
 use headroom_transfer_proto::path::{RelPath, shown};
 use quinn::{Connection, Endpoint};
 use rustls::pki_types::CertificateDer;
@@ -17,7 +19,7 @@ use tokio::task::spawn_blocking;
 use crate::control::{Hearer, Speaker, hello, unexpected};
 use crate::delivery::{Destination, Event, Observer, Offering, Receiver, Sender, Summary};
 use crate::error::{Closing, Error};
-use crate::files::{Links, Root, Source};
+use crate::files::{Keep, Root, Source, settable};
 use crate::identity::Identity;
 use crate::key::{Fingerprint, PublicKey};
 use crate::lanes::{Carrier, LaneWishes, Proposal, Terms};
@@ -64,6 +66,7 @@ pub struct Client {
     parting: Option<Hearer>,
     lanes: bool,
     wishes: LaneWishes,
+    tree: TreeOptions,
 }
 
 impl Client {
@@ -99,6 +102,7 @@ impl Client {
             rate_bps: None,
             lanes: true,
             wishes: LaneWishes::default(),
+            tree: TreeOptions::default(),
             proof: None,
             far: Some(far),
             parting: None,
@@ -177,6 +181,7 @@ impl Client {
             rate_bps: None,
             lanes: true,
             wishes: LaneWishes::default(),
+            tree: TreeOptions::default(),
             proof: None,
             far: None,
             parting: None,
@@ -208,6 +213,11 @@ impl Client {
     /// From now on moves no more than so many bits of files per second.
     pub const fn limit(&mut self, rate_bps: Option<u64>) {
         self.rate_bps = rate_bps;
+    }
+
+    /// How trees are sent and stored from now on.
+    pub const fn set_tree(&mut self, tree: TreeOptions) {
+        self.tree = tree;
     }
 
     /// Whether big files may go on lanes, as they do unless this is said; else they go
@@ -247,14 +257,16 @@ impl Client {
         let rename = paths.len() == 1 && paths.iter().all(names_source) && !names_directory(to);
         let proposal = self.proposal();
         let lanes = proposal.as_ref().map(Proposal::offer);
-        let request = Message::Put { to: self.below(to)?, rename, fsync, lanes };
+        let tree = self.tree;
+        let request = Message::Put { to: self.below(to)?, rename, fsync, lanes, tree: Some(tree) };
         let (mut speaker, mut hearer, accepted) = self.request(&request, proposal).await?;
         let terms = accepted.tell_terms(&observer);
-        let source = Source::new(paths.iter().cloned(), Links::Keep);
+        let tree = accepted.limit(tree, &observer);
+        let source = Source::new(paths.iter().cloned(), tree.links).keeping(tree.keep);
         let pace = Pace::default().and(self.rate_bps).and(accepted.told_bps);
         let (connection, offering) = (self.connection.clone(), Offering::Content);
         let sender = Sender::new(connection, offering, observer, pace, accepted.lanes);
-        let sender = sender.compressing(self.compress);
+        let sender = sender.compressing(self.compress).of_tree(tree, false);
         let sent = sender.send(source, &mut self.next_id, &mut speaker, &mut hearer).await?;
         Ok(Summary { cipher: terms.map(|terms| terms.cipher), ..sent })
     }
@@ -293,9 +305,11 @@ impl Client {
         // what comes on a lane is not held back here
         let proposal = self.proposal().filter(|_| self.rate_bps.is_none());
         let lanes = proposal.as_ref().map(Proposal::offer);
-        let (mut speaker, mut hearer, accepted) =
-            self.request(&Message::Get { from, compress, lanes }, proposal).await?;
+        let (mut speaker, mut hearer, accepted) = self
+            .request(&Message::Get { from, compress, lanes, tree: Some(self.tree) }, proposal)
+            .await?;
         let terms = accepted.tell_terms(&observer);
+        let stored_as = limited(self.tree, settable(), "this user may not set", &observer);
         let receiver = Receiver {
             connection: self.connection.clone(),
             destination,
@@ -304,6 +318,7 @@ impl Client {
             claims: None,
             pace: Pace::default().and(self.rate_bps),
             sync: None,
+            tree: stored_as,
             lanes: accepted.lanes,
             acceptance: None,
         };
@@ -387,7 +402,9 @@ impl Client {
     }
 
     fn proposal(&self) -> Option<Proposal> {
-        let proposal = self.lanes.then(|| Proposal::new(&self.connection)).flatten();
+        // a lane sends again what it reads again: what changes meanwhile would not fit together
+        let lanes = self.lanes && !self.tree.changing;
+        let proposal = lanes.then(|| Proposal::new(&self.connection)).flatten();
         proposal.map(|proposal| proposal.wishing(self.wishes))
     }
 
@@ -414,7 +431,7 @@ impl Client {
         speaker.say(request).await?;
         let told_bps = hearer.greeting().await?;
         match hearer.expect().await? {
-            Message::Accepted { lanes } => {
+            Message::Accepted { lanes, keep } => {
                 let lanes = lanes.map(|answer| match proposal {
                     Some(proposal) => proposal.accepted(&answer),
                     None => Err(Error::Protocol("it takes lanes that were not offered".to_owned())),
@@ -424,7 +441,7 @@ impl Client {
                     let reason = "it takes no lanes, which alone have the cipher or the chunk that was chosen";
                     return Err(Error::Refused(reason.to_owned()));
                 }
-                Ok((speaker, hearer, Accepted { told_bps, lanes }))
+                Ok((speaker, hearer, Accepted { told_bps, lanes, keep }))
             }
             Message::Refused { reason } => Err(refused(&reason)),
             other => Err(unexpected(&other)),
@@ -437,9 +454,16 @@ struct Accepted {
     /// Bits of files per second that it takes at most.
     told_bps: Option<u64>,
     lanes: Option<Carrier>,
+    /// What it keeps of what it was asked to keep.
+    keep: Option<Keep>,
 }
 
 impl Accepted {
+    /// Leaves of what is to be kept what the server keeps, and warns of the rest.
+    fn limit(&self, tree: TreeOptions, observer: &Arc<dyn Observer>) -> TreeOptions {
+        limited(tree, self.keep.unwrap_or_default(), "the server does not keep", observer)
+    }
+
     /// Says how lanes are, if there are any.
     fn tell_terms(&self, observer: &Arc<dyn Observer>) -> Option<Terms> {
         let terms = self.lanes.as_ref().map(Carrier::terms)?;
@@ -447,6 +471,16 @@ impl Accepted {
         observer.event(Event::Lanes { cipher, chunk, port });
         Some(terms)
     }
+}
+
+/// Leaves of what is to be kept what can be, and warns of the rest.
+fn limited(tree: TreeOptions, keeps: Keep, why: &str, observer: &Arc<dyn Observer>) -> TreeOptions {
+    let missing: Vec<_> = tree.keep.without(keeps).names().collect();
+    if !missing.is_empty() {
+        let reason = format!("{why} {}: they are not kept", missing.join(", "));
+        observer.event(Event::Warning { reason: &reason });
+    }
+    TreeOptions { keep: tree.keep.and(keeps), ..tree }
 }
 
 /// Whether a path names what is in a directory, not the directory.

@@ -86,6 +86,7 @@ pub mod identity;
 mod key;
 mod lanes;
 mod named;
+mod owners;
 mod place;
 mod proof;
 mod rate;
@@ -104,7 +105,9 @@ pub use delivery::{Event, Observer, Summary};
 pub use error::Error;
 pub use files::{BadPattern, Excludes};
 pub use headroom_transfer_proto::lane::{Chunk, Cipher};
-pub use headroom_transfer_proto::message::{Compress, Listed, ListedKind, Time};
+pub use headroom_transfer_proto::message::{
+    Compress, Keep, Links, Listed, ListedKind, Time, TreeOptions,
+};
 pub use headroom_transfer_proto::path;
 pub use identity::Identity;
 pub use key::{Fingerprint, ParseError as KeyError, PublicKey};

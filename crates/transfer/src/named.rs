@@ -67,10 +67,16 @@ impl Named {
         Ok(Some((Root::open(&there)?, missing)))
     }
 
-    /// What is to be sent: of each, whether without its name.
-    pub(crate) fn source(self, root: &Root, wanted: Vec<(Option<RelPath>, bool)>) -> Source {
+    /// What is to be sent: of each, whether without its name; and what becomes of links in
+    /// it. None but a server that does what its client could do follows links.
+    pub(crate) fn source(
+        self,
+        root: &Root,
+        wanted: Vec<(Option<RelPath>, bool)>,
+        links: Links,
+    ) -> Source {
         match self {
-            Self::Below => Source::below(root, wanted, Links::Keep),
+            Self::Below => Source::below(root, wanted, links),
             Self::AsByUser => {
                 let paths = wanted.into_iter().map(|(path, contents)| {
                     let components = path.iter().flat_map(RelPath::components).collect::<Vec<_>>();
@@ -80,7 +86,7 @@ impl Named {
                     }
                     path
                 });
-                Source::new(paths, Links::Keep)
+                Source::new(paths, links)
             }
         }
     }

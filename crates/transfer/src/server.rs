@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headroom_transfer_proto::message::{
-    Compress, LanesAnswer, LanesOffer, Listed, ListedKind, MOST_LISTED, Message, Wanted,
+    Compress, Keep, LanesAnswer, LanesOffer, Links, Listed, ListedKind, MOST_LISTED, Message,
+    TreeOptions, Wanted,
 };
 use headroom_transfer_proto::path::RelPath;
 use quinn::{Connection, Endpoint, Incoming};
@@ -23,7 +24,7 @@ use crate::control::{Hearer, Speaker, hello, unexpected};
 use crate::delivery::{Mirror, Offering, Receiver, Sender, Summary};
 use crate::door::{Door, Guest, Who};
 use crate::error::{Closing, Error};
-use crate::files::{self, Excludes, Root, Seen, What};
+use crate::files::{self, Excludes, Root, Seen, Source, What, settable};
 use crate::identity::Identity;
 use crate::lanes::{Carrier, Names, Port, Terms};
 pub use crate::named::Named;
@@ -59,6 +60,9 @@ pub struct Options {
     /// UDP ports at which lanes are received, one for each transfer in turn; else they
     /// share the one at which the server listens.
     pub lane_ports: Option<RangeInclusive<u16>>,
+    /// What else than content, permissions and times clients may set of files, and whether
+    /// they may make symbolic links that lead out of the tree that they send.
+    pub allow: Allow,
     /// Whether clients may have lanes that are **not encrypted**, and others that are
     /// for measurement alone, if they allow it, too. Each such transfer is warned about.
     pub insecure_measurement: bool,
@@ -69,7 +73,7 @@ impl Options {
     /// that a server has unless it is told others.
     pub fn new(root: PathBuf, listen: SocketAddr, gate: Gate) -> Self {
         let (limits, named, rate_bps) = (Limits::default(), Named::default(), None);
-        let (lane_ports, insecure_measurement) = (None, false);
+        let (lane_ports, allow, insecure_measurement) = (None, Allow::default(), false);
         Self {
             root,
             listen,
@@ -79,8 +83,47 @@ impl Options {
             rate_bps,
             lanes: true,
             lane_ports,
+            allow,
             insecure_measurement,
         }
+    }
+}
+
+/// What clients that may write may do beyond content, permissions and times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allow {
+    /// What they may set of files. Owners are set only by root.
+    pub keep: Keep,
+    /// Whether they may make symbolic links that lead out of the tree that they send.
+    pub links: bool,
+}
+
+impl Default for Allow {
+    /// What changes nothing for other users of the machine: no owners, no groups, and no
+    /// links by which a program that reads the tree would leave it.
+    fn default() -> Self {
+        let keep = Keep::HARD_LINKS.or(Keep::XATTRS).or(Keep::ACLS).or(Keep::NUMERIC_IDS);
+        Self { keep, links: false }
+    }
+}
+
+impl Allow {
+    /// All that the user could do who runs the server.
+    pub const ALL: Self = Self {
+        keep: Keep::HARD_LINKS
+            .or(Keep::XATTRS)
+            .or(Keep::ACLS)
+            .or(Keep::OWNER)
+            .or(Keep::GROUP)
+            .or(Keep::NUMERIC_IDS),
+        links: true,
+    };
+
+    /// How a tree is stored that a client would have stored so.
+    fn limit(self, tree: Option<TreeOptions>) -> TreeOptions {
+        let keep = tree.unwrap_or_default().keep.and(self.keep).and(settable());
+        let links = if self.links { Links::Keep } else { Links::Refuse };
+        TreeOptions { keep, links, changing: false }
     }
 }
 
@@ -98,6 +141,7 @@ struct Shared {
     admission: Arc<Admission>,
     windows: Windows,
     named: Named,
+    allow: Allow,
     rates: Rates,
     lanes: Option<Port>,
     claims: All,
@@ -110,7 +154,7 @@ impl Server {
     /// The directory is none, or the address cannot be listened at.
     pub fn bind(identity: &Identity, options: Options) -> Result<Self, Error> {
         let Options { root, listen: address, gate, limits, named, rate_bps, .. } = options;
-        let Options { lanes, lane_ports, insecure_measurement, .. } = options;
+        let Options { lanes, lane_ports, allow, insecure_measurement, .. } = options;
         let door = Door::new(gate);
         let root = Root::open(&root)?;
         let windows = Windows::default();
@@ -122,6 +166,7 @@ impl Server {
             admission: Admission::new(limits),
             windows,
             named,
+            allow,
             rates: Rates::new(rate_bps),
             lanes: port.filter(|_| lanes).map(|port| port.measuring(insecure_measurement)),
             claims: All::default(),
@@ -281,6 +326,7 @@ impl Shared {
                         connection: &connection,
                         root: &visit.root,
                         named: self.named,
+                        allow: self.allow,
                         rates: &visit.rates,
                         told_bps,
                         client: &visit.guest,
@@ -412,6 +458,7 @@ struct Request<'a> {
     connection: &'a Connection,
     root: &'a Root,
     named: Named,
+    allow: Allow,
     rates: &'a OfClient,
     /// What the client takes at most, as it says.
     told_bps: Option<u64>,
@@ -430,15 +477,16 @@ impl Request<'_> {
         let moves = !matches!(request, Message::List { .. });
         let _open = moves.then(|| self.windows.open(self.connection));
         let summary = match request {
-            Message::Put { to, rename, fsync, lanes } => {
-                self.put(to, rename, fsync, lanes.as_ref()).await?
+            Message::Put { to, rename, fsync, lanes, tree } => {
+                self.put(to, rename, fsync, lanes.as_ref(), tree).await?
             }
-            Message::Get { from, compress, lanes } => {
-                self.get(from, compress.unwrap_or_default(), lanes.as_ref(), next_id).await?
+            Message::Get { from, compress, lanes, tree } => {
+                let compress = compress.unwrap_or_default();
+                self.get(from, compress, lanes.as_ref(), tree, next_id).await?
             }
             sync @ Message::Sync { .. } => self.sync(sync, next_id).await?,
             Message::PutStream { to, fsync } => self.put_stream(to, fsync).await?,
-            Message::GetStream { from } => self.get_stream(from).await?,
+            Message::GetStream { from, tree } => self.get_stream(from, tree).await?,
             Message::List { path } => return self.list(path).await,
             other => return Err(unexpected(&other)),
         };
@@ -459,6 +507,7 @@ impl Request<'_> {
         rename: bool,
         fsync: bool,
         lanes: Option<&LanesOffer>,
+        tree: Option<TreeOptions>,
     ) -> Result<Summary, Error> {
         if self.client.access.read_only {
             return Err(Error::Refused("this identity may only read".to_owned()));
@@ -469,6 +518,8 @@ impl Request<'_> {
         // what comes on a lane is not held back here
         let pace = self.rates.incoming();
         let (lanes, carrier) = self.accept(lanes.filter(|_| pace.rate_bps().is_none()))?;
+        let stored_as = self.allow.limit(tree);
+        let keep = tree.map(|_| stored_as.keep);
         let receiver = Receiver {
             connection: self.connection.clone(),
             destination,
@@ -477,27 +528,38 @@ impl Request<'_> {
             claims: self.client.key.map(|key| self.claims.of(key)),
             pace,
             sync: None,
+            tree: stored_as,
             lanes: carrier,
-            acceptance: Some(Message::Accepted { lanes }),
+            acceptance: Some(Message::Accepted { lanes, keep }),
         };
         receiver.receive(self.speaker, self.hearer).await
     }
 
     async fn sync(&mut self, request: Message, next_id: &mut u64) -> Result<Summary, Error> {
-        let Message::Sync { path, upload, delete, dry_run, checksum, fsync, exclude, compress } =
-            request
+        let Message::Sync {
+            path,
+            upload,
+            delete,
+            dry_run,
+            checksum,
+            fsync,
+            exclude,
+            compress,
+            tree,
+        } = request
         else {
             return Err(unexpected(&request));
         };
         let excludes = Excludes::new(exclude).map_err(|bad| Error::Refused(bad.to_string()))?;
         let excludes = Arc::new(excludes);
         if !upload {
-            let source = self.named.source(self.root, vec![(path, true)]).without(excludes);
-            self.speaker.say(&Message::Accepted { lanes: None }).await?;
+            let source = self.source(vec![(path, true)], tree)?.without(excludes);
+            self.speaker.say(&Message::Accepted { lanes: None, keep: None }).await?;
             let offering = if checksum { Offering::Hash } else { Offering::Name };
             let pace = self.rates.outgoing().and(self.told_bps);
             let sender = Sender::new(self.connection.clone(), offering, Arc::new(()), pace, None);
             let sender = sender.compressing(compress.unwrap_or_default());
+            let sender = sender.of_tree(tree.unwrap_or_default(), tree.is_some());
             return sender.send(source, next_id, self.speaker, self.hearer).await;
         }
         if self.client.access.read_only {
@@ -507,7 +569,9 @@ impl Request<'_> {
         let resolve = move || named.directory(&root, path.as_ref(), !dry_run);
         let resolved = spawn_blocking(resolve).await.map_err(|error| Error::task(&error))??;
         let (destination, is_missing) = resolved;
-        self.speaker.say(&Message::Accepted { lanes: None }).await?;
+        let stored_as = self.allow.limit(tree);
+        let keep = tree.map(|_| stored_as.keep);
+        self.speaker.say(&Message::Accepted { lanes: None, keep }).await?;
         let receiver = Receiver {
             connection: self.connection.clone(),
             destination,
@@ -516,6 +580,7 @@ impl Request<'_> {
             claims: self.client.key.map(|key| self.claims.of(key)),
             pace: self.rates.incoming(),
             sync: Some(Mirror::new(delete, dry_run, is_missing, excludes)),
+            tree: stored_as,
             lanes: None,
             acceptance: None,
         };
@@ -527,10 +592,11 @@ impl Request<'_> {
         from: Vec<Wanted>,
         compress: Compress,
         lanes: Option<&LanesOffer>,
+        tree: Option<TreeOptions>,
         next_id: &mut u64,
     ) -> Result<Summary, Error> {
         let wanted = from.into_iter().map(|wanted| (wanted.path, wanted.contents));
-        let source = self.named.source(self.root, wanted.collect());
+        let source = self.source(wanted.collect(), tree)?;
         let (lanes, carrier) = self.accept(lanes)?;
         let pace = self.rates.outgoing().and(self.told_bps);
         // before the client knows of it: its first packet must find the lane open
@@ -538,11 +604,29 @@ impl Request<'_> {
             lane.limit(pace.rate_bps());
             lane.start(None);
         }
-        self.speaker.say(&Message::Accepted { lanes }).await?;
+        self.speaker.say(&Message::Accepted { lanes, keep: None }).await?;
         let (connection, offering) = (self.connection.clone(), Offering::Content);
         let sender = Sender::new(connection, offering, Arc::new(()), pace, carrier);
         let sender = sender.compressing(compress);
+        let sender = sender.of_tree(tree.unwrap_or_default(), tree.is_some());
         sender.send(source, next_id, self.speaker, self.hearer).await
+    }
+
+    /// What a client gets, as it would have it sent.
+    fn source(
+        &self,
+        wanted: Vec<(Option<RelPath>, bool)>,
+        tree: Option<TreeOptions>,
+    ) -> Result<Source, Error> {
+        // a client of an older version has a policy of its own
+        let links = tree.map_or(Links::Keep, |tree| tree.links);
+        if links == Links::Follow && self.named == Named::Below {
+            return Err(Error::Refused(
+                "it follows no symbolic link below its root: --links=follow is for put, and for --ssh".to_owned(),
+            ));
+        }
+        let keep = tree.unwrap_or_default().keep;
+        Ok(self.named.source(self.root, wanted, links).keeping(keep))
     }
 
     /// Takes lanes, if the client offers some and they are allowed here.
@@ -573,7 +657,7 @@ impl Request<'_> {
             let (root, path) = named.listed(&root, path)?;
             list(&root, path.as_ref(), &say)
         });
-        self.speaker.say(&Message::Accepted { lanes: None }).await?;
+        self.speaker.say(&Message::Accepted { lanes: None, keep: None }).await?;
         while let Some(entries) = said.recv().await {
             self.speaker.say(&Message::Listing { entries, last: false }).await?;
         }

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use headroom_transfer::{Chunk, Cipher, Fingerprint};
+use headroom_transfer::server::Allow;
+use headroom_transfer::{Chunk, Cipher, Fingerprint, Keep, TreeOptions};
 
 /// The exit codes of all of these commands.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 all is stored, 1 some files failed (each is named), 2 wrong arguments or configuration,\n3 the host cannot be reached or the connection was lost, 4 the host is not trusted, 5 the server\nrefuses, 130 interrupted";
@@ -36,6 +37,10 @@ pub(crate) struct Serve {
     /// day: days or hours, such as 30d or 12h, or never
     #[arg(long, value_name = "AGE", default_value = "30d", value_parser = age)]
     pub(crate) keep_partial: Age,
+    /// Let clients that may write also do this, separated by commas: owner and group give files
+    /// away, links lead out of the tree that is sent
+    #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',')]
+    pub(crate) allow: Vec<Allowed>,
     /// The server's key, made where it is missing [default: ~/.config/headroom/identity]
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
@@ -53,6 +58,28 @@ pub(crate) struct Serve {
     /// Print a JSON line when it listens
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What clients that may write may do beyond content, permissions and times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Allowed {
+    /// Give files to other users (--owner)
+    Owner,
+    /// Give files to other groups (--group)
+    Group,
+    /// Make symbolic links that lead out of the tree (--links keep)
+    Links,
+}
+
+impl Serve {
+    /// What clients may do.
+    pub(crate) fn allowed(&self) -> Allow {
+        self.allow.iter().fold(Allow::default(), |allow, allowed| match allowed {
+            Allowed::Owner => Allow { keep: allow.keep.or(Keep::OWNER), ..allow },
+            Allowed::Group => Allow { keep: allow.keep.or(Keep::GROUP), ..allow },
+            Allowed::Links => Allow { links: true, ..allow },
+        })
+    }
 }
 
 fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
@@ -161,9 +188,82 @@ impl From<&OnLanes> for headroom_transfer::LaneWishes {
     }
 }
 
+/// What becomes of symbolic links in a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Links {
+    /// Keep those that lead to a place within the tree, leave out others
+    Inside,
+    /// Keep all as they are
+    Keep,
+    /// Leave out all
+    Skip,
+    /// Keep those that lead to a place within the tree, fail for others
+    Refuse,
+    /// Send what they lead to
+    Follow,
+}
+
+/// What of trees is sent and kept; docs/files.md has a table.
+#[derive(Debug, Args)]
+pub(crate) struct Trees {
+    /// What becomes of symbolic links [default: keep for what goes to one's own account by --ssh,
+    /// else inside]
+    #[arg(long, value_enum, value_name = "WHICH")]
+    pub(crate) links: Option<Links>,
+    /// Keep several names of one file as hard links
+    #[arg(short = 'H', long)]
+    pub(crate) hard_links: bool,
+    /// Keep extended attributes (user.*)
+    #[arg(short = 'X', long)]
+    pub(crate) xattrs: bool,
+    /// Keep POSIX access control lists
+    #[arg(short = 'A', long)]
+    pub(crate) acls: bool,
+    /// Keep owners, where the receiver is root and allows it
+    #[arg(long)]
+    pub(crate) owner: bool,
+    /// Keep groups, where the receiver may set and allows them
+    #[arg(long)]
+    pub(crate) group: bool,
+    /// Keep owners and groups by number, not by name
+    #[arg(long)]
+    pub(crate) numeric_ids: bool,
+    /// Send a file that changes while it is read as it is read, and warn; big files go on QUIC
+    /// streams then
+    #[arg(long)]
+    pub(crate) allow_changing: bool,
+}
+
+impl Trees {
+    /// How trees are sent; `to_own_account` is whether they go where ssh lets the user in.
+    pub(crate) fn options(&self, to_own_account: bool) -> TreeOptions {
+        let kept = [
+            (self.hard_links, Keep::HARD_LINKS),
+            (self.xattrs, Keep::XATTRS),
+            (self.acls, Keep::ACLS),
+            (self.owner, Keep::OWNER),
+            (self.group, Keep::GROUP),
+            (self.numeric_ids, Keep::NUMERIC_IDS),
+        ];
+        let kept = kept.into_iter().filter(|(is_kept, _)| *is_kept);
+        let keep = kept.fold(Keep::NONE, |all, (_, kept)| all.or(kept));
+        let links = match self.links {
+            None if to_own_account => headroom_transfer::Links::Keep,
+            None | Some(Links::Inside) => headroom_transfer::Links::Inside,
+            Some(Links::Keep) => headroom_transfer::Links::Keep,
+            Some(Links::Skip) => headroom_transfer::Links::Skip,
+            Some(Links::Refuse) => headroom_transfer::Links::Refuse,
+            Some(Links::Follow) => headroom_transfer::Links::Follow,
+        };
+        TreeOptions { keep, links, changing: self.allow_changing }
+    }
+}
+
 /// How files are moved.
 #[derive(Debug, Args)]
 pub(crate) struct Moving {
+    #[command(flatten)]
+    pub(crate) trees: Trees,
     #[command(flatten)]
     pub(crate) connect: Connect,
     #[command(flatten)]

@@ -75,6 +75,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
             rate_bps: arguments.rate,
             lanes: !arguments.streams,
             lane_ports: arguments.lane_ports.clone(),
+            allow: arguments.allowed(),
             insecure_measurement: arguments.insecure_measurement,
         };
         let any = |address| SocketAddr::new(address, DEFAULT_PORT);
@@ -167,7 +168,8 @@ fn gate(arguments: &Serve) -> anyhow::Result<(Gate, Option<Followed>)> {
 
 pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     let place = place(&arguments.to)?;
-    let Moving { connect, over_ssh, rate, compress, fsync, streams, json } = &arguments.moving;
+    let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json } =
+        &arguments.moving;
     if let Some(path) = arguments.paths.iter().find(|path| Place::is_meant(path.as_os_str())) {
         bail!(Usage(format!(
             "{} looks like a place on a host: `put` sends files of this machine. One that is called so is written ./{}",
@@ -188,6 +190,7 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
         let mut client = connector.connect(&place.host).await?;
         client.limit(*rate);
         client.compress((*compress).into());
+        client.set_tree(trees.options(over_ssh.ssh));
         progress.connected();
         client.set_lanes(!streams);
         client.wish(wishes)?;
@@ -218,7 +221,8 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
         bail!(Usage("one command fetches from one host".to_owned()));
     }
     let from: Vec<_> = places.into_iter().map(|place| place.path).collect();
-    let Moving { connect, over_ssh, rate, compress, fsync, streams, json } = &arguments.moving;
+    let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json } =
+        &arguments.moving;
     let is_pipe = is_pipe(arguments.to.as_os_str()) || is_stdout(&arguments.to);
     let is_written_into = is_written_into(&arguments.to);
     if is_pipe && (from.len() > 1 || *json) {
@@ -233,6 +237,7 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
         let mut client = connector.connect(&host).await?;
         client.limit(*rate);
         client.compress((*compress).into());
+        client.set_tree(trees.options(false));
         progress.connected();
         client.set_lanes(!streams);
         client.wish(wishes)?;
@@ -264,7 +269,7 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
         )),
     };
     let excludes = Excludes::new(exclude.clone()).map_err(|bad| Usage(bad.to_string()))?;
-    let Moving { connect, over_ssh, rate, compress, fsync, streams, json } = moving;
+    let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json } = moving;
     let options = SyncOptions {
         delete: *delete,
         dry_run: *dry_run,
@@ -279,6 +284,7 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
         let mut client = connector.connect(&remote.host).await?;
         client.limit(*rate);
         client.compress((*compress).into());
+        client.set_tree(trees.options(upload && over_ssh.ssh));
         client.set_lanes(!streams);
         progress.connected();
         let observer = progress.clone();

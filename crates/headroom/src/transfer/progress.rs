@@ -118,6 +118,7 @@ impl Progress {
         let Summary {
             stored,
             failed,
+            left_out,
             moved,
             kept,
             holes,
@@ -137,6 +138,7 @@ impl Progress {
                 "event": "end",
                 "stored": stored,
                 "failed": failed,
+                "left_out": left_out,
                 "moved": moved,
                 "kept": kept,
                 "holes": holes,
@@ -192,6 +194,9 @@ impl Progress {
             }
             if lost > 0 {
                 let _ = write!(text, ", {} sent again", HumanBytes(lost));
+            }
+            if left_out > 0 {
+                let _ = write!(text, ", {left_out} left out");
             }
             if failed > 0 {
                 let _ = write!(text, ", {failed} FAILED");
@@ -298,6 +303,10 @@ impl Observer for Progress {
                 let text =
                     "nobody answers on lanes: what is left goes on streams, which are slower";
                 self.tell(&json!({"event": "lanes_given_up"}), Some(text));
+            }
+            Event::Warning { reason } => {
+                let text = format!("warning: {reason}");
+                self.tell(&json!({"event": "warning", "reason": reason}), Some(&text));
             }
             Event::LeftOut { reason } => {
                 let text = format!("left out: {reason}");

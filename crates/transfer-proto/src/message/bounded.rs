@@ -4,6 +4,7 @@ use minicbor::data::Type;
 use minicbor::decode::{Decoder, Error};
 use minicbor::encode::{self, Encoder, Write};
 
+use super::attributes::{MOST_ATTRIBUTE_BYTES, MOST_XATTRS, Xattr};
 use super::{
     Listed, MOST_INLINE, MOST_LANES, MOST_LISTED, MOST_PATTERNS, MOST_SOURCES, MOST_SUITES,
     MOST_VALUES, Wanted,
@@ -17,6 +18,8 @@ const MOST_NAME: usize = 64;
 const MOST_TEXT: usize = 8192;
 /// Octets of a pattern.
 const MOST_PATTERN: usize = 1024;
+/// Bytes of an extended attribute's name, as Linux has it.
+const MOST_XATTR_NAME: usize = 255;
 /// Octets of a link's target, as Linux has it.
 const MOST_TARGET: usize = 4095;
 
@@ -267,6 +270,71 @@ pub(super) mod suites {
 
     pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<u32>, Error> {
         list(d, MOST_SUITES)
+    }
+}
+
+/// Extended attributes, if there are any.
+pub(super) mod xattrs {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        value: &Option<Vec<Xattr>>,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Written<W> {
+        e.encode(value)?.ok()
+    }
+
+    pub(in super::super) fn decode<C>(
+        d: &mut Decoder<'_>,
+        _: &mut C,
+    ) -> Result<Option<Vec<Xattr>>, Error> {
+        if d.datatype()? == Type::Null {
+            d.null()?;
+            return Ok(None);
+        }
+        let xattrs: Vec<Xattr> = list(d, MOST_XATTRS)?;
+        let bytes: usize = xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum();
+        if bytes > MOST_ATTRIBUTE_BYTES {
+            return Err(Error::message("extended attributes are too long"));
+        }
+        Ok(Some(xattrs))
+    }
+}
+
+pub(super) mod xattr_name {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        value: &[u8],
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Written<W> {
+        e.bytes(value)?.ok()
+    }
+
+    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<u8>, Error> {
+        let name = octets(d, MOST_XATTR_NAME)?;
+        match name.strip_prefix(b"user.") {
+            Some(rest) if !rest.is_empty() && !rest.contains(&0) => Ok(name),
+            _ => Err(Error::message("this is no extended attribute of a user's")),
+        }
+    }
+}
+
+pub(super) mod attribute {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        value: &[u8],
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Written<W> {
+        e.bytes(value)?.ok()
+    }
+
+    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<u8>, Error> {
+        octets(d, MOST_ATTRIBUTE_BYTES)
     }
 }
 

@@ -5,6 +5,7 @@
 //! Everything is bounded: a message by [`MOST_OCTETS`], each list by what its
 //! field says.
 
+mod attributes;
 mod bounded;
 mod frame;
 #[cfg(test)]
@@ -12,6 +13,9 @@ mod tests;
 
 use minicbor::{Decode, Encode};
 
+pub use attributes::{
+    Acls, Attributes, Keep, Links, MOST_ATTRIBUTE_BYTES, MOST_XATTRS, Owner, TreeOptions, Xattr,
+};
 pub use frame::{Error, MOST_OCTETS, body_len};
 
 use crate::path::RelPath;
@@ -72,6 +76,9 @@ pub enum Message {
         /// The client can also send data on lanes.
         #[n(8)]
         lanes: Option<LanesOffer>,
+        /// How trees are sent.
+        #[n(9)]
+        tree: Option<TreeOptions>,
     },
     /// Client to server: it asks for files.
     #[n(2)]
@@ -85,6 +92,9 @@ pub enum Message {
         /// The client can also take data on lanes.
         #[n(8)]
         lanes: Option<LanesOffer>,
+        /// How trees are sent.
+        #[n(9)]
+        tree: Option<TreeOptions>,
     },
     /// Client to server: what is there?
     #[n(3)]
@@ -99,6 +109,9 @@ pub enum Message {
         /// It does so with lanes, too; only where the client offered them.
         #[n(0)]
         lanes: Option<LanesAnswer>,
+        /// Of what the client asked to be kept, what the server keeps.
+        #[n(1)]
+        keep: Option<Keep>,
     },
     /// The server does not, or not any longer.
     #[n(5)]
@@ -212,6 +225,9 @@ pub enum Message {
         /// Its name and what was found: a sentence.
         #[cbor(n(0), with = "bounded::text")]
         reason: String,
+        /// In a sync, the name of a file. Without it, nobody knows what is below it.
+        #[cbor(n(1), with = "bounded::place")]
+        path: Option<RelPath>,
     },
     /// Client to server: one directory's content is to become another's.
     #[n(16)]
@@ -241,6 +257,9 @@ pub enum Message {
         /// Whether data is to be compressed; not, if nothing is said.
         #[n(7)]
         compress: Option<Compress>,
+        /// How trees are sent.
+        #[n(9)]
+        tree: Option<TreeOptions>,
     },
     /// Sender to receiver, in a sync: it has something of this name, which is not sent.
     #[n(17)]
@@ -316,6 +335,17 @@ pub enum Message {
         #[n(2)]
         len: u64,
     },
+    /// Sender to receiver, where the request has [`TreeOptions`]: something that the user
+    /// is to know.
+    #[n(27)]
+    Remark {
+        /// A sentence.
+        #[cbor(n(0), with = "bounded::text")]
+        text: String,
+        /// So much was left out, as it should be.
+        #[n(1)]
+        left_out: u64,
+    },
     /// Client to server: one file of unknown length comes, on one stream.
     #[n(24)]
     PutStream {
@@ -332,6 +362,9 @@ pub enum Message {
         /// Its name, below the root.
         #[cbor(n(0), with = "bounded::path")]
         from: RelPath,
+        /// How it is sent.
+        #[n(1)]
+        tree: Option<TreeOptions>,
     },
     /// Client to server, where it showed no certificate: it holds this key.
     #[n(32)]
@@ -436,6 +469,9 @@ pub enum Kind {
         /// When it was changed.
         #[n(1)]
         mtime: Time,
+        /// What else is kept.
+        #[n(2)]
+        more: Option<Box<Attributes>>,
     },
     /// A symbolic link.
     #[n(1)]
@@ -443,6 +479,12 @@ pub enum Kind {
         /// What it holds: at most 4095 octets, none of them zero.
         #[cbor(n(0), with = "bounded::target")]
         target: Vec<u8>,
+        /// When it was made.
+        #[n(1)]
+        mtime: Option<Time>,
+        /// What else is kept.
+        #[n(2)]
+        more: Option<Box<Attributes>>,
     },
     /// A file.
     #[n(2)]
@@ -462,6 +504,20 @@ pub enum Kind {
         /// Its BLAKE3 hash, in a sync that compares files by it.
         #[cbor(n(4), with = "minicbor::bytes")]
         hash: Option<[u8; 32]>,
+        /// Bytes of it that are no holes, as far as the sender's file system says.
+        #[n(5)]
+        data: Option<u64>,
+        /// What else is kept.
+        #[n(6)]
+        more: Option<Box<Attributes>>,
+    },
+    /// Another name of a file that an earlier entry of the request offered, whose
+    /// [`Attributes`] say that it has others.
+    #[n(3)]
+    HardLink {
+        /// The name in that entry.
+        #[cbor(n(0), with = "bounded::path")]
+        to: RelPath,
     },
 }
 

@@ -63,7 +63,7 @@ fn unknown_fields_are_passed_over() {
 #[test]
 fn an_octet_too_many_is_refused() {
     let mut octets = Vec::new();
-    Message::Accepted { lanes: None }.frame(&mut octets).expect("a short message");
+    Message::Accepted { lanes: None, keep: None }.frame(&mut octets).expect("a short message");
     octets.push(0);
     assert_eq!(Message::parse(&octets[4..]), Err(Error::Trailing(1)));
 }
@@ -97,6 +97,7 @@ fn lengths_and_lists_are_bounded() {
         fsync: false,
         exclude: vec!["x".repeat(octets); count],
         compress: None,
+        tree: None,
     };
     assert!(Message::parse(&body(sync(MOST_PATTERNS, 1024))).is_ok());
     assert!(Message::parse(&body(sync(MOST_PATTERNS + 1, 1))).is_err());
@@ -106,6 +107,7 @@ fn lengths_and_lists_are_bounded() {
         from: vec![Wanted { path: None, contents: true }; count],
         compress: None,
         lanes: None,
+        tree: None,
     };
     assert!(Message::parse(&body(get(MOST_SOURCES))).is_ok());
     assert!(Message::parse(&body(get(MOST_SOURCES + 1))).is_err());
@@ -124,12 +126,15 @@ fn the_greatest_messages_fit() {
         mtime: time,
         inline: Some(inline),
         hash: Some([7; 32]),
+        data: Some(u64::MAX),
+        more: Some(Box::new(greatest_attributes())),
     };
     let mut out = Vec::new();
     Message::Entry { id: u64::MAX, path, kind }.frame(&mut out).expect("it fits");
     // lists of the longest names are cut by whoever makes them
     let wanted = vec![wanted; MOST_SOURCES];
-    let error = Message::Get { from: wanted, compress: None, lanes: None }.frame(&mut out);
+    let error =
+        Message::Get { from: wanted, compress: None, lanes: None, tree: None }.frame(&mut out);
     assert!(matches!(error, Err(Error::TooLong(_))));
     assert!(Message::parse(&out[4..]).is_ok(), "the message before is still whole");
 }
@@ -160,17 +165,30 @@ fn message() -> impl Strategy<Value = Message> {
     prop_oneof![
         (any::<u32>(), "[a-z0-9. ]{0,64}", option::of(any::<u64>()))
             .prop_map(|(version, program, rate_bps)| Message::Hello { version, program, rate_bps }),
-        (option::of(path()), any::<bool>(), any::<bool>(), option::of(offer()))
-            .prop_map(|(to, rename, fsync, lanes)| Message::Put { to, rename, fsync, lanes }),
-        (vec(wanted(), 0..5), compress(), option::of(offer()))
-            .prop_map(|(from, compress, lanes)| Message::Get { from, compress, lanes }),
+        (
+            option::of(path()),
+            any::<bool>(),
+            any::<bool>(),
+            option::of(offer()),
+            option::of(tree_options())
+        )
+            .prop_map(|(to, rename, fsync, lanes, tree)| Message::Put {
+                to,
+                rename,
+                fsync,
+                lanes,
+                tree
+            }),
+        (vec(wanted(), 0..5), compress(), option::of(offer()), option::of(tree_options()))
+            .prop_map(|(from, compress, lanes, tree)| Message::Get { from, compress, lanes, tree }),
         (id(), id(), id()).prop_map(|(id, offset, len)| Message::Hole { id, offset, len }),
         option::of(path()).prop_map(|path| Message::List { path }),
         option::of(
             (any::<u32>(), option::of(id()), option::of(any::<u32>()), option::of(any::<u16>()))
                 .prop_map(|(suite, room, chunk, port)| LanesAnswer { suite, room, chunk, port })
         )
-        .prop_map(|lanes| Message::Accepted { lanes }),
+        .prop_flat_map(|lanes| (Just(lanes), option::of(any::<u32>().prop_map(Keep))))
+        .prop_map(|(lanes, keep)| Message::Accepted { lanes, keep }),
         (any::<[u8; 32]>(), any::<[u8; 32]>()).prop_map(|(key, half)| {
             let mut signature = [0; 64];
             signature[..32].copy_from_slice(&half);
@@ -197,7 +215,9 @@ fn message() -> impl Strategy<Value = Message> {
         (id(), id()).prop_map(|(stored, failed)| Message::End { stored, failed }),
         (vec(listed(), 0..5), any::<bool>())
             .prop_map(|(entries, last)| Message::Listing { entries, last }),
-        ".{0,100}".prop_map(|reason| Message::Unreadable { reason }),
+        (".{0,100}", option::of(path()))
+            .prop_map(|(reason, path)| Message::Unreadable { reason, path }),
+        (".{0,100}", id()).prop_map(|(text, left_out)| Message::Remark { text, left_out }),
         of_a_sync(),
     ]
 }
@@ -211,20 +231,31 @@ fn of_a_sync() -> impl Strategy<Value = Message> {
     let inline = (vec(any::<u8>(), 0..100), any::<[u8; 32]>())
         .prop_map(|(content, root)| Inline { content, root });
     prop_oneof![
-        (option::of(path()), any::<[bool; 5]>(), vec(".{0,30}", 0..5), compress()).prop_map(
-            |(path, [upload, delete, dry_run, checksum, fsync], exclude, compress)| Message::Sync {
-                compress,
-                path,
-                upload,
-                delete,
-                dry_run,
-                checksum,
-                fsync,
-                exclude
-            }
-        ),
+        (
+            option::of(path()),
+            any::<[bool; 5]>(),
+            vec(".{0,30}", 0..5),
+            compress(),
+            option::of(tree_options())
+        )
+            .prop_map(
+                |(path, [upload, delete, dry_run, checksum, fsync], exclude, compress, tree)| {
+                    Message::Sync {
+                        compress,
+                        tree,
+                        path,
+                        upload,
+                        delete,
+                        dry_run,
+                        checksum,
+                        fsync,
+                        exclude,
+                    }
+                }
+            ),
         (path(), any::<bool>()).prop_map(|(to, fsync)| Message::PutStream { to, fsync }),
-        path().prop_map(|from| Message::GetStream { from }),
+        (path(), option::of(tree_options()))
+            .prop_map(|(from, tree)| Message::GetStream { from, tree }),
         path().prop_map(|path| Message::Passed { path }),
         id().prop_map(|id| Message::Wanted { id }),
         (id(), inline).prop_map(|(id, inline)| Message::Content { id, inline }),
@@ -251,13 +282,110 @@ fn kind() -> impl Strategy<Value = Kind> {
     let inline = (vec(any::<u8>(), 0..100), any::<[u8; 32]>())
         .prop_map(|(content, root)| Inline { content, root });
     prop_oneof![
-        (any::<u32>(), time()).prop_map(|(mode, mtime)| Kind::Directory { mode, mtime }),
-        vec(1..=u8::MAX, 1..50).prop_map(|target| Kind::Symlink { target }),
-        (any::<u64>(), any::<u32>(), time(), option::of(inline), option::of(any::<[u8; 32]>()))
-            .prop_map(|(size, mode, mtime, inline, hash)| {
-                Kind::File { size, mode, mtime, inline, hash }
+        (any::<u32>(), time(), more()).prop_map(|(mode, mtime, more)| Kind::Directory {
+            mode,
+            mtime,
+            more
+        }),
+        (vec(1..=u8::MAX, 1..50), option::of(time()), more())
+            .prop_map(|(target, mtime, more)| Kind::Symlink { target, mtime, more }),
+        (
+            any::<u64>(),
+            any::<u32>(),
+            time(),
+            (option::of(inline), option::of(any::<[u8; 32]>())),
+            option::of(any::<u64>()),
+            more()
+        )
+            .prop_map(|(size, mode, mtime, (inline, hash), data, more)| {
+                Kind::File { size, mode, mtime, inline, hash, data, more }
             }),
+        path().prop_map(|to| Kind::HardLink { to }),
     ]
+}
+
+fn tree_options() -> impl Strategy<Value = TreeOptions> {
+    let links = prop_oneof![
+        Just(Links::Inside),
+        Just(Links::Keep),
+        Just(Links::Skip),
+        Just(Links::Refuse),
+        Just(Links::Follow)
+    ];
+    (any::<u32>(), links, any::<bool>()).prop_map(|(keep, links, changing)| TreeOptions {
+        keep: Keep(keep),
+        links,
+        changing,
+    })
+}
+
+fn more() -> impl Strategy<Value = Option<Box<Attributes>>> {
+    let owner =
+        || option::of((any::<u32>(), "[a-z]{0,20}").prop_map(|(id, name)| Owner { id, name }));
+    let octets = || vec(any::<u8>(), 0..60);
+    let xattr = ("user.[a-z]{1,20}", octets())
+        .prop_map(|(name, value)| Xattr { name: name.into_bytes(), value });
+    let acls = (octets(), octets()).prop_map(|(access, default)| Acls { access, default });
+    let all = (
+        option::of(any::<bool>()),
+        owner(),
+        owner(),
+        option::of(vec(xattr, 0..5)),
+        option::of(acls),
+    )
+        .prop_map(|(linked, owner, group, xattrs, acls)| Attributes {
+            linked,
+            owner,
+            group,
+            xattrs,
+            acls,
+        });
+    option::of(all.prop_map(Box::new))
+}
+
+fn greatest_attributes() -> Attributes {
+    let owner = || Some(Owner { id: u32::MAX, name: "x".repeat(64) });
+    let xattr = |n| Xattr { name: format!("user.{n:0>250}").into_bytes(), value: vec![7] };
+    Attributes {
+        linked: Some(true),
+        owner: owner(),
+        group: owner(),
+        xattrs: Some((0..attributes::MOST_XATTRS).map(xattr).collect()),
+        acls: Some(Acls {
+            access: vec![7; attributes::MOST_ATTRIBUTE_BYTES],
+            default: vec![7; attributes::MOST_ATTRIBUTE_BYTES],
+        }),
+    }
+}
+
+#[test]
+fn attributes_are_bounded_and_only_a_users() {
+    let entry = |more: Attributes| {
+        let time = Time { seconds: 0, nanoseconds: 0 };
+        let kind = Kind::Directory { mode: 0, mtime: time, more: Some(Box::new(more)) };
+        let path = RelPath::parse(b"x").expect("a path");
+        let mut octets = Vec::new();
+        Message::Entry { id: 0, path, kind }.frame(&mut octets).expect("within a frame");
+        Message::parse(&octets[4..])
+    };
+    let xattrs = |names: &[&str], bytes: usize| {
+        let xattr = |name: &&str| Xattr { name: name.as_bytes().to_vec(), value: vec![7; bytes] };
+        entry(Attributes {
+            xattrs: Some(names.iter().map(xattr).collect()),
+            ..Attributes::default()
+        })
+    };
+    assert!(entry(greatest_attributes()).is_ok());
+    assert!(xattrs(&["user.a"; attributes::MOST_XATTRS], 1).is_ok());
+    assert!(xattrs(&["user.a"; attributes::MOST_XATTRS + 1], 1).is_err());
+    assert!(xattrs(&["user.a"; 2], attributes::MOST_ATTRIBUTE_BYTES / 2 - 6).is_ok());
+    assert!(xattrs(&["user.a"; 2], attributes::MOST_ATTRIBUTE_BYTES / 2).is_err());
+    for name in ["security.capability", "trusted.a", "system.posix_acl_access", "user.", "user.a\0"]
+    {
+        assert!(xattrs(&[name], 1).is_err(), "{name}");
+    }
+    let acls = Acls { access: vec![0; attributes::MOST_ATTRIBUTE_BYTES + 1], default: Vec::new() };
+    assert!(entry(Attributes { acls: Some(acls), ..Attributes::default() }).is_err());
 }
 
 fn wanted() -> impl Strategy<Value = Wanted> {

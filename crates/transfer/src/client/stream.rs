@@ -74,7 +74,7 @@ impl Client {
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
         let name = self.file(from)?;
-        let request = Message::GetStream { from: name.clone() };
+        let request = Message::GetStream { from: name.clone(), tree: Some(self.tree) };
         let (_speaker, mut hearer, _) = self.request(&request, None).await?;
         let pace = Pace::default().and(self.rate_bps);
         let stream = self.connection.accept_uni().await?;

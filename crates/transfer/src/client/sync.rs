@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::{Compress, Message};
+use headroom_transfer_proto::message::{Compress, Message, TreeOptions};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
-use super::{Client, make_directories};
+use super::{Client, limited, make_directories};
 use crate::delivery::{Destination, Mirror, Observer, Offering, Receiver, Sender, Summary};
 use crate::error::Error;
-use crate::files::{Excludes, Links, Root, Source};
+use crate::files::{Excludes, Root, Source, settable};
 use crate::rate::Pace;
 
 /// How one directory's content becomes another's.
@@ -41,11 +41,17 @@ impl SyncOptions {
         if self.checksum { Offering::Hash } else { Offering::Name }
     }
 
-    fn request(&self, path: Option<RelPath>, upload: bool, compress: Compress) -> Message {
+    fn request(
+        &self,
+        path: Option<RelPath>,
+        upload: bool,
+        compress: Compress,
+        tree: TreeOptions,
+    ) -> Message {
         let &Self { delete, dry_run, checksum, fsync, ref excludes } = self;
         let exclude = excludes.patterns().to_vec();
-        let compress = Some(compress);
-        Message::Sync { path, upload, delete, dry_run, checksum, fsync, exclude, compress }
+        let (compress, tree) = (Some(compress), Some(tree));
+        Message::Sync { path, upload, delete, dry_run, checksum, fsync, exclude, compress, tree }
     }
 }
 
@@ -69,11 +75,13 @@ impl Client {
                 from.display()
             )));
         }
-        let request = options.request(self.below(to)?, true, self.compress);
+        let request = options.request(self.below(to)?, true, self.compress, self.tree);
         let (mut speaker, mut hearer, accepted) = self.request(&request, None).await?;
         let excludes = Arc::new(options.excludes.clone());
         let pace = Pace::default().and(self.rate_bps).and(accepted.told_bps);
-        let source = Source::new([from.join(".")], Links::Keep).without(excludes);
+        let tree = accepted.limit(self.tree, &observer);
+        let source = Source::new([from.join(".")], tree.links).keeping(tree.keep);
+        let source = source.without(excludes);
         let sender = Sender::new(
             self.connection.clone(),
             options.offering(),
@@ -81,7 +89,7 @@ impl Client {
             pace,
             accepted.lanes,
         );
-        let sender = sender.compressing(self.compress);
+        let sender = sender.compressing(self.compress).of_tree(tree, false);
         sender.send(source, &mut self.next_id, &mut speaker, &mut hearer).await
     }
 
@@ -97,7 +105,7 @@ impl Client {
         options: &SyncOptions,
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
-        let request = options.request(self.below(from)?, false, self.compress);
+        let request = options.request(self.below(from)?, false, self.compress, self.tree);
         let (to, make) = (to.to_owned(), !options.dry_run);
         let destination = spawn_blocking(move || here(&to, make));
         let (destination, is_missing) =
@@ -105,6 +113,7 @@ impl Client {
         let (mut speaker, mut hearer, accepted) = self.request(&request, None).await?;
         let SyncOptions { delete, dry_run, fsync, .. } = *options;
         let excludes = Arc::new(options.excludes.clone());
+        let stored_as = limited(self.tree, settable(), "this user may not set", &observer);
         let receiver = Receiver {
             connection: self.connection.clone(),
             destination,
@@ -113,6 +122,7 @@ impl Client {
             claims: None,
             pace: Pace::default().and(self.rate_bps),
             sync: Some(Mirror::new(delete, dry_run, is_missing, excludes)),
+            tree: stored_as,
             lanes: accepted.lanes,
             acceptance: None,
         };

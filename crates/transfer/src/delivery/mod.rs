@@ -21,6 +21,8 @@ pub struct Summary {
     pub stored: u64,
     /// Those that do not.
     pub failed: u64,
+    /// Links, devices, pipes and sockets that were left out, as they should be.
+    pub left_out: u64,
     /// Octets of files that went over the network; of a dry run, the most that would.
     pub moved: u64,
     /// Octets that the receiver had.
@@ -114,6 +116,11 @@ pub enum Event<'a> {
     },
     /// Nobody answers on lanes: what is not there goes on streams.
     LanesGivenUp,
+    /// Something was sent or stored, and not quite as it might be expected.
+    Warning {
+        /// A sentence that names it.
+        reason: &'a str,
+    },
     /// Something is left out, as it should be.
     LeftOut {
         /// A sentence that names it.

@@ -5,16 +5,19 @@
 
 mod destination;
 mod incoming;
+mod links;
 mod streams;
 mod sync;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use headroom_transfer_proto::message::{
-    Inline, Kind, MOST_HOLE, MOST_OPEN_FILES, MOST_VALUES, Message, Time,
+    Attributes, Inline, Kind, Links, MOST_HOLE, MOST_OPEN_FILES, MOST_VALUES, Message, Time,
+    TreeOptions,
 };
 use headroom_transfer_proto::path::{RelPath, shown};
 use headroom_transfer_proto::span::Hash;
@@ -23,6 +26,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 use self::incoming::{Incoming, LaneSink, Lanes};
+use self::links::Linked;
 use self::streams::take_streams;
 use super::{Counts, Event, Observer, Summary};
 use crate::claims::{Claim, Claims};
@@ -30,6 +34,7 @@ use crate::control::{Hearer, Speaker, unexpected};
 use crate::error::Error;
 use crate::files::{self, Offer, Partial, Seal, Why};
 use crate::lanes::Carrier;
+use crate::owners::Owners;
 use crate::rate::Pace;
 
 pub(crate) use destination::Destination;
@@ -55,6 +60,9 @@ pub(crate) struct Receiver {
     pub(crate) pace: Pace,
     /// What is there becomes what is sent, and only that is sent which is not there.
     pub(crate) sync: Option<Mirror>,
+    /// What is taken over of what is sent. Links that lead out of the tree are made with
+    /// [`Links::Keep`], and failures with [`Links::Refuse`].
+    pub(crate) tree: TreeOptions,
     /// What may bring data beside streams.
     pub(crate) lanes: Option<Carrier>,
     /// What is said first, when data may come.
@@ -94,6 +102,10 @@ impl Receiver {
             fsync: self.fsync,
             claims: self.claims,
             sync: self.sync,
+            tree: self.tree,
+            owners: Owners::default(),
+            linked: Linked::default(),
+            removes_nothing: Cell::new(false),
             answer,
             files: HashMap::new(),
             directories: Vec::new(),
@@ -154,10 +166,19 @@ struct File {
     incoming: Arc<Incoming>,
     mode: u32,
     mtime: Time,
+    attributes: Option<Box<Attributes>>,
     /// Its hash.
     sealed: Option<[u8; 32]>,
     /// Octets of holes.
     holes: u64,
+}
+
+/// A directory that is there, and is not yet as it is to be.
+struct Directory {
+    path: RelPath,
+    mode: u32,
+    mtime: Time,
+    attributes: Option<Box<Attributes>>,
 }
 
 struct Worker {
@@ -168,10 +189,15 @@ struct Worker {
     fsync: bool,
     claims: Option<Claims>,
     sync: Option<Mirror>,
+    tree: TreeOptions,
+    owners: Owners,
+    linked: Linked,
+    /// Whether something failed after which a sync removes nothing.
+    removes_nothing: Cell<bool>,
     answer: mpsc::Sender<Message>,
     files: HashMap<u64, File>,
-    /// Directories that get mode and time when all that is in them is there.
-    directories: Vec<(RelPath, u32, Time)>,
+    /// Directories that get mode, time and attributes when all that is in them is there.
+    directories: Vec<Directory>,
     directory_octets: usize,
     /// The lowest number that the next entry may have; none after the highest that there is.
     next_id: Option<u64>,
@@ -196,9 +222,8 @@ impl Worker {
             self.begin_waiting()?;
         }
         self.end_sync();
-        for (path, mode, mtime) in std::mem::take(&mut self.directories).into_iter().rev() {
-            let sealed = self.destination.root.seal_directory(&path, mode, mtime, self.fsync);
-            if let Err(error) = sealed {
+        for directory in std::mem::take(&mut self.directories).into_iter().rev() {
+            if let Err(error) = self.seal(&directory) {
                 // its content is there: that counts
                 self.shared.observer.event(Event::LeftOut { reason: &error.to_string() });
             }
@@ -225,14 +250,33 @@ impl Worker {
                 if let Some(file) = self.close(id) {
                     let _ = file.incoming.partial.abandon();
                     self.count_failed(&reason);
+                    self.answer_links(id, false);
                 } else if self.is_withdrawn(id) {
                     self.count_failed(&reason);
+                    self.answer_links(id, false);
                 }
             }
             Message::Hole { id, offset, len } => self.hole(id, offset, len)?,
             Message::Content { id, inline } => self.content(id, &inline)?,
             Message::Passed { path } => self.passed(&path)?,
-            Message::Unreadable { reason } => self.count_failed(&reason),
+            Message::Unreadable { reason, path: Some(path) } => {
+                self.count_failed(&reason);
+                self.passed(&path)?;
+            }
+            Message::Unreadable { reason, path: None } => {
+                self.removes_nothing.set(true);
+                self.count_failed(&reason);
+            }
+            Message::Remark { text, left_out } => {
+                let reason = shown(text.as_bytes()).to_string();
+                self.shared.counts.add(|counts| {
+                    counts.left_out = counts.left_out.saturating_add(left_out);
+                });
+                self.shared.observer.event(match left_out {
+                    0 => Event::Warning { reason: &reason },
+                    _ => Event::LeftOut { reason: &reason },
+                });
+            }
             Message::EntriesEnd { files, bytes } => {
                 self.is_end = true;
                 self.shared.observer.event(Event::AllOffered { files, octets: bytes });
@@ -277,6 +321,16 @@ impl Worker {
                 return Ok(());
             }
         };
+        let kind = match kind {
+            Kind::HardLink { to } => return self.hard_link(id, &path, &to),
+            kind => self.limited(kind),
+        };
+        if let Kind::Symlink { target, .. } = &kind
+            && let Some(why) = self.refuses_link(&path, target)
+        {
+            return self.leave_out_link(id, &path, &why);
+        }
+        self.note_linked(id, &path, &kind)?;
         let Some(kind) = self.compare(id, &path, kind)? else { return Ok(()) };
         self.store(id, &path, kind)
     }
@@ -285,32 +339,49 @@ impl Worker {
     fn store(&mut self, id: u64, path: &RelPath, kind: Kind) -> Result<(), Error> {
         let root = &self.destination.root;
         let done = match kind {
-            Kind::Directory { mode, mtime } => {
+            Kind::Directory { mode, mtime, more } => {
                 let made = root.make_directory(path, mode);
                 match made {
-                    Ok(()) => self.seal_later(path, mode, mtime),
+                    Ok(()) => self.seal_later(path, mode, mtime, more),
                     // nothing of the tree could be stored: say so once
                     Err(error) if self.destination.is_named(path) => return Err(error.into()),
                     Err(_) => {}
                 }
                 made
             }
-            Kind::Symlink { target } => root.make_symlink(path, &target).map(drop),
-            Kind::File { mode, mtime, inline: Some(inline), .. } => {
-                self.store_small(path, &inline, mode, mtime)
+            Kind::Symlink { target, mtime, more } => {
+                let made = match self.tree.links {
+                    Links::Keep => root.make_any_symlink(path, &target),
+                    _ => root.make_symlink(path, &target),
+                };
+                // the link is there: that counts
+                if made.is_ok()
+                    && let Err(error) = root.seal_symlink(path, mtime, more.as_deref())
+                {
+                    self.shared.observer.event(Event::Warning { reason: &error.to_string() });
+                }
+                made.map(drop)
             }
-            Kind::File { size, mode, mtime, inline: None, .. } => {
+            Kind::File { mode, mtime, inline: Some(inline), more, .. } => {
+                self.store_small(path, &inline, mode, mtime, more.as_deref())
+            }
+            // `entry` has made it
+            Kind::HardLink { .. } => return Ok(()),
+            Kind::File { size, mode, mtime, inline: None, data, more, .. } => {
                 if self.files.len() >= MOST_OPEN_FILES {
                     return Err(Error::Protocol(format!(
                         "it offers more than {MOST_OPEN_FILES} files at once"
                     )));
                 }
                 self.lanes.iter().for_each(Lanes::start);
-                let offer = Offer { size, mtime, data: 0, reuse: true };
+                let data = data.unwrap_or_default();
+                let offer = Offer { size, mtime, data, reuse: true };
                 match self.begin(path, &offer).and_then(|begun| self.have(id, begun)) {
                     Ok(incoming) => {
-                        self.files
-                            .insert(id, File { incoming, mode, mtime, sealed: None, holes: 0 });
+                        let attributes = more;
+                        let (sealed, holes) = (None, 0);
+                        let file = File { incoming, mode, mtime, attributes, sealed, holes };
+                        self.files.insert(id, file);
                         return Ok(());
                     }
                     Err(error) => Err(error),
@@ -330,23 +401,39 @@ impl Worker {
         inline: &Inline,
         mode: u32,
         mtime: Time,
+        attributes: Option<&Attributes>,
     ) -> Result<(), files::Error> {
         let octets = inline.content.len() as u64;
         let seal = seal(inline.root, mode, mtime, self.fsync);
-        let stored = self.destination.root.store(path, &inline.content, &seal).map(drop);
+        let root = &self.destination.root;
+        let stored = root.store_with(path, &inline.content, &seal, attributes).map(drop);
         self.shared.counts.add(|counts| counts.moved += octets);
         self.shared.observer.event(Event::Moved { octets });
         stored
     }
 
-    fn seal_later(&mut self, path: &RelPath, mode: u32, mtime: Time) {
-        let octets = path.as_bytes().len() + size_of::<(RelPath, u32, Time)>();
+    fn seal_later(
+        &mut self,
+        path: &RelPath,
+        mode: u32,
+        mtime: Time,
+        attributes: Option<Box<Attributes>>,
+    ) {
+        let more = attributes.as_deref().map_or(0, |of| of.bytes() + size_of::<Attributes>());
+        let octets = path.as_bytes().len() + size_of::<Directory>() + more;
+        let directory = Directory { path: path.clone(), mode, mtime, attributes };
         if self.directory_octets + octets <= MOST_DIRECTORY_OCTETS {
             self.directory_octets += octets;
-            self.directories.push((path.clone(), mode, mtime));
+            self.directories.push(directory);
         } else {
-            let _ = self.destination.root.seal_directory(path, mode | 0o700, mtime, self.fsync);
+            let _ = self.seal(&Directory { mode: mode | 0o700, ..directory });
         }
+    }
+
+    fn seal(&self, directory: &Directory) -> Result<(), files::Error> {
+        let Directory { path, mode, mtime, attributes } = directory;
+        let root = &self.destination.root;
+        root.seal_directory(path, *mode, *mtime, self.fsync, attributes.as_deref())
     }
 
     /// Begins a file. One that an older session of the same client still has is
@@ -438,7 +525,8 @@ impl Worker {
         let size = file.incoming.partial.spans().size();
         let kept = size.saturating_sub(came);
         let seal = seal(root, file.mode, file.mtime, self.fsync);
-        let finished = file.incoming.partial.finish(&seal);
+        let attributes = file.attributes.as_deref();
+        let finished = file.incoming.partial.finish_with(&seal, attributes);
         let path = file.incoming.partial.path().clone();
         self.close(id);
         match finished {
@@ -459,15 +547,18 @@ impl Worker {
         self.files.remove(&id)
     }
 
-    fn stored(&self, id: u64, path: &RelPath) {
+    fn stored(&mut self, id: u64, path: &RelPath) {
         self.shared.counts.add(|counts| counts.stored += 1);
         self.shared.observer.event(Event::Stored { path });
         self.say(Message::Stored { id });
+        self.answer_links(id, true);
     }
 
-    fn failed(&self, id: u64, reason: &str) {
+    fn failed(&mut self, id: u64, reason: &str) {
+        self.removes_nothing.set(true);
         self.count_failed(reason);
         self.say(Message::Failed { id, reason: reason.to_owned() });
+        self.answer_links(id, false);
     }
 
     fn count_failed(&self, reason: &str) {
@@ -507,6 +598,7 @@ async fn hear(hearer: &mut Hearer, pace: &Pace, to_do: mpsc::Sender<ToDo>) -> Er
             | Message::Withdrawn { .. }
             | Message::Passed { .. }
             | Message::Hole { .. }
+            | Message::Remark { .. }
             | Message::Unreadable { .. } => {}
             Message::Refused { reason } => {
                 return Error::Refused(shown(reason.as_bytes()).to_string());

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headroom_transfer_proto::message::{
-    Compress, DataHeader, MOST_OPEN_FILES, MOST_UNANSWERED, Message,
+    Compress, DataHeader, MOST_OPEN_FILES, MOST_UNANSWERED, Message, TreeOptions,
 };
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, SPAN_OCTETS, Spans};
@@ -20,7 +20,8 @@ use tokio::sync::mpsc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinSet, spawn_blocking};
 
-use self::opened::{Opened, Stretch};
+use self::opened::{Opened, Sealed, Stretch};
+pub(crate) use self::walk::MOST_LINKED_BYTES;
 use self::walk::Walk;
 use super::squeeze::Squeezer;
 use super::{Counts, Event, Observer, Summary};
@@ -62,6 +63,9 @@ pub(crate) enum Offering {
 struct Shared {
     connection: Connection,
     offering: Offering,
+    tree: TreeOptions,
+    /// Whether the receiver's user is to know what is left out.
+    tells_remarks: bool,
     observer: Arc<dyn Observer>,
     pace: Pace,
     offered: Mutex<HashMap<u64, Offered>>,
@@ -103,6 +107,8 @@ impl Sender {
         let shared = Shared {
             connection,
             offering,
+            tree: TreeOptions::default(),
+            tells_remarks: false,
             observer,
             pace,
             offered: Mutex::default(),
@@ -125,6 +131,16 @@ impl Sender {
         self
     }
 
+    /// The same for trees that are sent so, to a receiver whose user is told what is left
+    /// out, or not.
+    pub(crate) fn of_tree(mut self, tree: TreeOptions, tells_remarks: bool) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.tree = tree;
+            shared.tells_remarks = tells_remarks;
+        }
+        self
+    }
+
     /// Delivers all of it. Entries are numbered from `first_id` on.
     pub(crate) async fn send(
         self,
@@ -135,7 +151,7 @@ impl Sender {
     ) -> Result<Summary, Error> {
         let shared = &self.shared;
         let (say, said) = mpsc::channel(WAITING);
-        let walk = Walk { shared: Arc::clone(shared), say: say.clone(), id: *first_id };
+        let walk = Walk::new(Arc::clone(shared), say.clone(), *first_id);
         let walker = spawn_blocking(move || walk.run(source));
         let speaking = speak(said, speaker);
         let answers = async {
@@ -220,6 +236,13 @@ impl Shared {
         entry.ok_or_else(|| Error::Protocol("it answers what was not offered".to_owned()))
     }
 
+    /// Warns this side's user, and returns the message for the other's, which none of an
+    /// older version gets.
+    fn warn(&self, text: String) -> Option<Message> {
+        self.observer.event(Event::Warning { reason: &text });
+        self.tells_remarks.then_some(Message::Remark { text, left_out: 0 })
+    }
+
     fn failed(&self, reason: &str) {
         self.counts.add(|counts| counts.failed += 1);
         self.observer.event(Event::Failed { reason });
@@ -300,7 +323,8 @@ impl Shared {
         held: Vec<(u64, ChainingValue)>,
         say: &mpsc::Sender<Message>,
     ) -> Result<Result<([u8; 32], u64), String>, Error> {
-        let opened = blocking(move || Opened::new(&file, &held)).await?;
+        let changing = self.tree.changing;
+        let opened = blocking(move || Opened::new(&file, &held, changing)).await?;
         let opened = match opened {
             Ok(opened) => Arc::new(opened),
             Err(error) => return Ok(Err(error.to_string())),
@@ -357,8 +381,15 @@ impl Shared {
                 return Ok(Err(reason));
             }
         }
-        let sealed = blocking(move || opened.seal()).await?;
-        Ok(sealed.map(|root| (root, bytes)))
+        Ok(match blocking(move || opened.seal()).await? {
+            Ok(Sealed { root, warning }) => {
+                if let Some(remark) = warning.and_then(|text| self.warn(text)) {
+                    let _ = say.send(remark).await;
+                }
+                Ok((root, bytes))
+            }
+            Err(reason) => Err(reason),
+        })
     }
 
     /// Sends some spans on a lane, where one is open, and says which of them it did

@@ -3,21 +3,22 @@
 
 use std::os::unix::ffi::OsStringExt;
 
+use headroom_transfer_proto::message::Attributes;
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Hash;
 use nix::fcntl::{OFlag, readlinkat};
-use nix::sys::stat::{Mode, fchmod};
+use nix::sys::stat::Mode;
 
 use super::partial::open_ordinary;
-use super::seen::set_mtime;
-use super::{Error, Root, Time, What, Why, content};
+use super::seen::{kept_mode, set_mtime};
+use super::{Error, Root, Time, What, Why, attributes, content};
 
 /// What a sender has under a name.
 #[derive(Debug, Clone, Copy)]
 pub enum Sent<'a> {
     /// A directory.
     Directory {
-        /// Permission bits.
+        /// Mode bits.
         mode: u32,
     },
     /// A symbolic link.
@@ -35,6 +36,8 @@ pub enum Sent<'a> {
         mtime: Time,
         /// Its hash, if files are compared by that and not by size and time.
         hash: Option<Hash>,
+        /// Its attributes, where any are kept.
+        attributes: Option<&'a Attributes>,
     },
 }
 
@@ -68,40 +71,62 @@ impl Root {
         };
         let sealed = |same| if same { Standing::Same } else { Standing::Resealed };
         Ok(match (sent, here.what) {
-            (Sent::Directory { mode }, What::Directory) => sealed(mode & 0o777 == here.mode),
+            (Sent::Directory { mode }, What::Directory) => {
+                sealed(mode & kept_mode(What::Directory) == here.mode)
+            }
             (Sent::Symlink { target }, What::Symlink) => {
                 let held = self.held_by_link(path)?;
                 if held == *target { Standing::Same } else { Standing::Other }
             }
             (Sent::File { size, .. }, What::File) if *size != here.size => Standing::Other,
-            (Sent::File { mode, mtime, hash: None, .. }, What::File) => {
-                match is_time(here.mtime, *mtime) {
-                    true => sealed(mode & 0o777 == here.mode),
-                    false => Standing::Other,
+            (Sent::File { mode, mtime, hash, attributes, .. }, What::File) => {
+                let is_time = is_time(here.mtime, *mtime);
+                let is_same = match hash {
+                    Some(hash) => self.hash(path)? == *hash,
+                    None => is_time,
+                };
+                if !is_same {
+                    return Ok(Standing::Other);
                 }
-            }
-            (Sent::File { mode, mtime, hash: Some(hash), .. }, What::File) => {
-                match self.hash(path)? == *hash {
-                    true => sealed(mode & 0o777 == here.mode && is_time(here.mtime, *mtime)),
-                    false => Standing::Other,
-                }
+                let is_sealed = is_time && mode & 0o777 == here.mode;
+                sealed(is_sealed && self.has_attributes(path, *attributes)?)
             }
             (_, what) => Standing::Clash(what),
         })
     }
 
-    /// Gives a file that is there permissions and time.
+    /// Gives a file that is there permissions, time and attributes.
     ///
     /// # Errors
     /// It is no file, or not this user's.
-    pub fn reseal(&self, path: &RelPath, mode: u32, mtime: Time) -> Result<(), Error> {
+    pub fn reseal(
+        &self,
+        path: &RelPath,
+        mode: u32,
+        mtime: Time,
+        attributes: Option<&Attributes>,
+    ) -> Result<(), Error> {
         let reseal = || -> Result<(), Why> {
             let directory = self.parent(path)?;
             let (file, _) = open_ordinary(&directory, path.name(), OFlag::O_RDONLY)?;
-            fchmod(&file, Mode::from_bits_truncate(mode & 0o777))?;
+            attributes::set(&file, Mode::from_bits_truncate(mode & 0o777), attributes)?;
             Ok(set_mtime(&file, mtime)?)
         };
         reseal().map_err(|why| Error::new(path.as_bytes(), "given its mode and time", why))
+    }
+
+    fn has_attributes(
+        &self,
+        path: &RelPath,
+        attributes: Option<&Attributes>,
+    ) -> Result<bool, Error> {
+        let Some(attributes) = attributes else { return Ok(true) };
+        let are_set = || {
+            let directory = self.parent(path)?;
+            let (file, seen) = open_ordinary(&directory, path.name(), OFlag::O_RDONLY)?;
+            attributes::are_set(&seen, &file, attributes)
+        };
+        are_set().map_err(|why| Error::new(path.as_bytes(), "read", why))
     }
 
     fn held_by_link(&self, path: &RelPath) -> Result<Vec<u8>, Error> {

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use headroom_transfer_proto::message::{MOST_ATTRIBUTE_BYTES, MOST_XATTRS};
 use headroom_transfer_proto::path::{PathError, RelPath, shown};
 use headroom_units::size;
 use nix::errno::Errno;
@@ -79,6 +80,20 @@ pub enum Why {
     /// A link, and the policy leaves links out.
     #[error("it is a symbolic link, and links were asked to be left out")]
     LinkLeftOut,
+    /// A link that leads out of the tree, and the policy leaves those out.
+    #[error("it is a symbolic link that leads out of the tree, or could")]
+    LinkLeavesTree,
+    /// A link that leads out of the tree, and the policy refuses those.
+    #[error(
+        "it is a symbolic link that leads out of the tree, or could, and --links=refuse takes none"
+    )]
+    LinkRefused,
+    /// More attributes than an entry has room for.
+    #[error(
+        "its extended attributes and access control lists are more than {MOST_XATTRS}, or more than {}",
+        size(MOST_ATTRIBUTE_BYTES as u64)
+    )]
+    Attributes,
     /// A directory that is its own ancestor by a link.
     #[error("it leads back to a directory that it is in")]
     Loop,
@@ -92,7 +107,7 @@ pub enum Why {
     #[error("its path is not one that can be sent: {0}")]
     Path(#[from] PathError),
     /// The source is not what it was.
-    #[error("it changed while it was read; send it again")]
+    #[error("it changed while it was read; send it again, or with --allow-changing as it is read")]
     Changed,
     /// The partial file is not where it was.
     #[error("its partial file was moved or removed by somebody else; send it again")]
@@ -188,8 +203,14 @@ impl Error {
     /// was asked to be left out, and nobody asked for just this.
     #[must_use]
     pub fn is_remark(&self) -> bool {
-        let never_sent = matches!(*self.why, Why::Special(_) | Why::LinkLeftOut | Why::Unfinished);
-        never_sent && !self.is_asked_for
+        let never_sent = matches!(*self.why, Why::Special(_) | Why::Unfinished);
+        self.is_policy() || never_sent && !self.is_asked_for
+    }
+
+    /// Whether a policy for links left it out.
+    #[must_use]
+    pub fn is_policy(&self) -> bool {
+        matches!(*self.why, Why::LinkLeftOut | Why::LinkLeavesTree)
     }
 }
 

@@ -8,6 +8,7 @@
 //! any order, resumes what an earlier transfer left, and gets its name when its
 //! BLAKE3 hash is the sender's.
 
+mod attributes;
 mod beneath;
 mod change;
 mod compare;
@@ -29,16 +30,20 @@ mod temporary;
 #[cfg(test)]
 mod tests;
 
+pub use attributes::settable;
 pub use compare::{Sent, Standing};
 pub use error::{Error, What, Why};
 pub use exclude::{BadPattern, Excludes};
 pub use growing::Growing;
-pub use headroom_transfer_proto::message::Time;
+pub use headroom_transfer_proto::message::{Attributes, Keep, Links, Time};
 pub use partial::{Offer, Partial, Seal, Stored};
 pub(crate) use ranges::Ranges;
 pub use reader::{Reader, SourceFile};
 pub use root::{Listing, Root};
+pub use seen::Identity;
 pub use seen::Seen;
-pub use source::{Found, Kind, Links, Source};
+#[cfg(test)]
+pub(crate) use seen::set_mtime_at;
+pub use source::{Found, Kind, Source};
 pub use stale::Tidied;
 pub use surplus::{Fate, Surplus, Unequal};

@@ -8,18 +8,19 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use headroom_transfer_proto::message::Attributes;
 use headroom_transfer_proto::path::{RelPath, shown};
 use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_OCTETS, Spans};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};
-use nix::sys::stat::{Mode, fchmod};
+use nix::sys::stat::Mode;
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::change::change;
 use super::progress::Progress;
 use super::seen::{Identity, Seen, set_mtime};
-use super::{Error, Time, What, Why, content, temporary};
+use super::{Error, Time, What, Why, attributes, content, temporary};
 
 /// Zeros of which so many stand together, at a multiple of it, become a hole.
 const HOLE: usize = 64 << 10;
@@ -221,7 +222,19 @@ impl Partial {
     /// removed. The name was given to something that is not replaced, or the
     /// disk refuses: what came stays.
     pub fn finish(&self, seal: &Seal) -> Result<Stored, Error> {
-        self.seal(seal).map_err(|why| self.error("stored", why))
+        self.finish_with(seal, None)
+    }
+
+    /// Does what [`Self::finish`] does, and gives it its attributes.
+    ///
+    /// # Errors
+    /// As those of [`Self::finish`].
+    pub fn finish_with(
+        &self,
+        seal: &Seal,
+        attributes: Option<&Attributes>,
+    ) -> Result<Stored, Error> {
+        self.seal(seal, attributes).map_err(|why| self.error("stored", why))
     }
 
     /// Removes what came.
@@ -401,7 +414,7 @@ impl Partial {
         Ok(!self.is_blank.load(Relaxed) && content::has_data(&self.file, range).map_err(Why::of)?)
     }
 
-    fn seal(&self, seal: &Seal) -> Result<Stored, Why> {
+    fn seal(&self, seal: &Seal, attributes: Option<&Attributes>) -> Result<Stored, Why> {
         let root = self.progress().root()?;
         if root != seal.root {
             self.remove()?;
@@ -411,7 +424,7 @@ impl Partial {
         if *state == State::Ended {
             return Err(Why::Moved);
         }
-        fchmod(&self.file, Mode::from_bits_truncate(seal.mode & 0o777))?;
+        attributes::set(&self.file, Mode::from_bits_truncate(seal.mode & 0o777), attributes)?;
         set_mtime(&self.file, seal.mtime)?;
         if seal.fsync {
             self.file.sync_all().map_err(Why::of)?;

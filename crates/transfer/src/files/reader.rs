@@ -43,6 +43,18 @@ impl SourceFile {
     /// # Errors
     /// It cannot be read, or is not what was found.
     pub fn open(&self) -> Result<Reader, Error> {
+        self.open_as(Seen::is_unchanged)
+    }
+
+    /// Opens the file that was found, whether or not its content has changed since.
+    ///
+    /// # Errors
+    /// It cannot be read, is another file, or is shorter than it was.
+    pub fn open_changed(&self) -> Result<Reader, Error> {
+        self.open_as(|found, now| found.identity == now.identity && found.size <= now.size)
+    }
+
+    fn open_as(&self, is_it: impl Fn(&Seen, &Seen) -> bool) -> Result<Reader, Error> {
         let open = || {
             let directory = self.beneath.directory(self.directory.as_deref())?;
             let (file, seen) = if self.beneath.follows() {
@@ -60,7 +72,7 @@ impl SourceFile {
                     outcome => outcome?,
                 }
             };
-            if !self.seen.is_unchanged(&seen) {
+            if !is_it(&self.seen, &seen) {
                 return Err(Why::Changed);
             }
             Ok(file)

@@ -6,18 +6,19 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use headroom_transfer_proto::message::Attributes;
 use headroom_transfer_proto::path::RelPath;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat, readlinkat, renameat};
-use nix::sys::stat::{Mode, fchmod, mkdirat};
-use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
+use nix::fcntl::{AtFlags, OFlag, openat, readlinkat, renameat};
+use nix::sys::stat::{Mode, mkdirat};
+use nix::unistd::{UnlinkatFlags, fchownat, linkat, symlinkat, unlinkat};
 
 use super::beneath::Beneath;
 use super::change::change;
 use super::names::Names;
 use super::partial::{Partial, free_space, replaceable, sync_directory};
-use super::seen::{Seen, set_mtime};
-use super::{Error, Offer, Seal, Stored, Time, What, Why, temporary};
+use super::seen::{Seen, kept_mode, set_mtime, set_mtime_at};
+use super::{Error, Offer, Seal, Stored, Time, What, Why, attributes, temporary};
 
 /// A directory that peers may name files in. Whatever they name, and whatever
 /// other programs do in it meanwhile: nothing outside is read, made, changed or
@@ -93,7 +94,7 @@ impl Root {
         self.mkdir(path, mode).map_err(|why| Error::new(path.as_bytes(), "made", why))
     }
 
-    /// Gives a directory mode and time when all that belongs in it is there.
+    /// Gives a directory mode, time and attributes when all that belongs in it is there.
     ///
     /// # Errors
     /// There is no such directory, or it is not this user's.
@@ -103,12 +104,13 @@ impl Root {
         mode: u32,
         mtime: Time,
         fsync: bool,
+        attributes: Option<&Attributes>,
     ) -> Result<(), Error> {
         let seal = || -> Result<(), Why> {
             let looked_up = self.beneath.directory(Some(path.as_bytes()))?;
             let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
             let directory = File::from(openat(&looked_up, ".", flags, Mode::empty())?);
-            fchmod(&directory, permissions(mode))?;
+            attributes::set(&directory, permissions(mode), attributes)?;
             set_mtime(&directory, mtime)?;
             if fsync {
                 directory.sync_all().map_err(Why::of)?;
@@ -125,7 +127,67 @@ impl Root {
     /// It leads elsewhere or could (see [`RelPath::holds_link_to`]); something
     /// else has the name; it may not be made.
     pub fn make_symlink(&self, path: &RelPath, target: &[u8]) -> Result<Stored, Error> {
+        if !path.holds_link_to(target) {
+            return Err(Error::new(path.as_bytes(), "made", Why::LeavesRoot));
+        }
+        self.make_any_symlink(path, target)
+    }
+
+    /// Makes a symbolic link that may lead anywhere: nothing here follows it, but other
+    /// programs may.
+    ///
+    /// # Errors
+    /// Something else has the name; it may not be made.
+    pub fn make_any_symlink(&self, path: &RelPath, target: &[u8]) -> Result<Stored, Error> {
         self.symlink(path, target).map_err(|why| Error::new(path.as_bytes(), "made", why))
+    }
+
+    /// Gives a symbolic link time and owner. What has the name by now is not followed.
+    ///
+    /// # Errors
+    /// Nothing has the name, or it is not this user's.
+    pub fn seal_symlink(
+        &self,
+        path: &RelPath,
+        mtime: Option<Time>,
+        attributes: Option<&Attributes>,
+    ) -> Result<(), Error> {
+        let seal = || -> Result<(), Why> {
+            let directory = self.parent(path)?;
+            if let Some((user, group)) = attributes.map(attributes::to_whom)
+                && (user.is_some() || group.is_some())
+            {
+                match fchownat(&*directory, path.name(), user, group, AtFlags::AT_SYMLINK_NOFOLLOW)
+                {
+                    // who is not root gives to groups that they are in, and to no others
+                    Err(Errno::EPERM) if user.is_none() => {}
+                    outcome => outcome?,
+                }
+            }
+            if let Some(mtime) = mtime {
+                set_mtime_at(&directory, path.name(), mtime)?;
+            }
+            Ok(())
+        };
+        seal().map_err(|why| Error::new(path.as_bytes(), "given its time and owner", why))
+    }
+
+    /// Makes a hard link to a file below this directory, in place of the file or link that
+    /// has its name.
+    ///
+    /// # Errors
+    /// `to` is no ordinary file; something else has the name; the file system refuses.
+    pub fn make_hard_link(&self, path: &RelPath, to: &RelPath) -> Result<(), Error> {
+        self.hard_link(path, to).map_err(|why| Error::new(path.as_bytes(), "made", why))
+    }
+
+    /// Whether two names are those of one file.
+    ///
+    /// # Errors
+    /// A directory on the way to one is missing or may not be entered.
+    pub fn is_hard_link(&self, path: &RelPath, to: &RelPath) -> Result<bool, Error> {
+        let (one, other) = (self.look(path)?, self.look(to)?);
+        Ok(one.zip(other).is_some_and(|(one, other)| one.identity == other.identity))
     }
 
     /// Begins to receive a file, or goes on with it where an earlier transfer of
@@ -144,13 +206,28 @@ impl Root {
     /// # Errors
     /// As those of [`Self::begin`] and [`Partial::finish`]. Nothing stays.
     pub fn store(&self, path: &RelPath, content: &[u8], seal: &Seal) -> Result<Stored, Error> {
+        self.store_with(path, content, seal, None)
+    }
+
+    /// Stores a file whose whole content is here, with its attributes.
+    ///
+    /// # Errors
+    /// As those of [`Self::store`].
+    pub fn store_with(
+        &self,
+        path: &RelPath,
+        content: &[u8],
+        seal: &Seal,
+        attributes: Option<&Attributes>,
+    ) -> Result<Stored, Error> {
         if blake3::hash(content) != seal.root {
             return Err(Error::new(path.as_bytes(), "stored", Why::Mismatch));
         }
         let size = content.len() as u64;
         let partial =
             self.begin(path, &Offer { size, mtime: seal.mtime, data: size, reuse: false })?;
-        let stored = partial.write_at(0, content).and_then(|_| partial.finish(seal));
+        let stored =
+            partial.write_at(0, content).and_then(|_| partial.finish_with(seal, attributes));
         if stored.is_err() {
             // the error that made it fail is the one to tell
             let _ = partial.abandon();
@@ -204,7 +281,9 @@ impl Root {
             return Err(Why::Reserved);
         }
         let directory = self.parent(path)?;
-        let make = || mkdirat(&*directory, path.name(), permissions(mode | 0o700));
+        // set-group-id and sticky come with the rest, at the end
+        let mode = permissions(mode & 0o777 | 0o700);
+        let make = || mkdirat(&*directory, path.name(), mode);
         match change(&directory, make) {
             Err(Errno::EEXIST) => match Seen::at(&directory, path.name(), false)?.what {
                 What::Directory => Ok(()),
@@ -215,9 +294,6 @@ impl Root {
     }
 
     fn symlink(&self, path: &RelPath, target: &[u8]) -> Result<Stored, Why> {
-        if !path.holds_link_to(target) {
-            return Err(Why::LeavesRoot);
-        }
         let (directory, name) = (self.parent(path)?, path.name());
         let here = replaceable(&directory, name)?;
         if here.is_none() {
@@ -244,6 +320,43 @@ impl Root {
         replaceable(&directory, name)?;
         change(&directory, || renameat(&*directory, &*temporary, &*directory, name))?;
         Ok(Stored { replaced: true })
+    }
+
+    fn hard_link(&self, path: &RelPath, to: &RelPath) -> Result<(), Why> {
+        let (from_directory, from) = (self.parent(to)?, to.name());
+        let (directory, name) = (self.parent(path)?, path.name());
+        let linked = Seen::at(&from_directory, from, false)?;
+        if linked.what != What::File || temporary::is_temporary(from) {
+            return Err(Why::Clash { here: linked.what });
+        }
+        let here = replaceable(&directory, name)?;
+        if here.is_some_and(|here| here.identity == linked.identity) {
+            return Ok(());
+        }
+        let link = |name: &[u8]| {
+            change(&directory, || {
+                linkat(&*from_directory, from, &*directory, name, AtFlags::empty())
+            })
+        };
+        let made = if here.is_some() { temporary::of_link(name, from) } else { name.to_vec() };
+        match link(&made) {
+            // an earlier attempt left it
+            Err(Errno::EEXIST) if here.is_some() => {
+                change(&directory, || unlinkat(&*directory, &*made, UnlinkatFlags::NoRemoveDir))?;
+                link(&made)?;
+            }
+            outcome => outcome?,
+        }
+        // another program may have put something else there
+        if Seen::at(&directory, &made, false)?.identity != linked.identity {
+            let _ =
+                change(&directory, || unlinkat(&*directory, &*made, UnlinkatFlags::NoRemoveDir));
+            return Err(Why::Moved);
+        }
+        if here.is_some() {
+            change(&directory, || renameat(&*directory, &*made, &*directory, name))?;
+        }
+        Ok(())
     }
 
     /// Makes the names in the directory of a path durable.
@@ -290,7 +403,7 @@ impl Iterator for Listing {
 }
 
 fn permissions(mode: u32) -> Mode {
-    Mode::from_bits_truncate(mode & 0o777)
+    Mode::from_bits_truncate(mode & kept_mode(What::Directory))
 }
 
 /// Makes an error of the system's.

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use nix::fcntl::AtFlags;
-use nix::sys::stat::{FileStat, SFlag, fstat, fstatat, futimens};
+use nix::sys::stat::{FileStat, SFlag, UtimensatFlags, fstat, fstatat, futimens, utimensat};
 use nix::sys::time::TimeSpec;
 
 use super::{Time, What};
@@ -15,21 +15,22 @@ pub struct Seen {
     pub what: What,
     /// Octets, of a file.
     pub size: u64,
-    /// Permission bits, at most `0o777`.
+    /// Permission bits, at most `0o777`; of a directory also set-group-id and sticky.
     pub mode: u32,
     /// When its content was changed.
     pub mtime: Time,
     /// Octets that it takes on the disk.
-    pub(super) allocated: u64,
-    pub(super) links: u64,
+    pub(crate) allocated: u64,
+    pub(crate) links: u64,
     pub(super) owner: u32,
-    pub(super) identity: Identity,
+    pub(super) group: u32,
+    pub(crate) identity: Identity,
     ctime: Time,
 }
 
 /// Which file it is, whatever its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity {
     device: u64,
     inode: u64,
 }
@@ -66,25 +67,40 @@ impl Seen {
     #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
     fn of_stat(stat: FileStat) -> Self {
         let time = |seconds, nanoseconds| Time { seconds, nanoseconds: nanoseconds as u32 };
+        let what = match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
+            SFlag::S_IFREG => What::File,
+            SFlag::S_IFDIR => What::Directory,
+            SFlag::S_IFLNK => What::Symlink,
+            SFlag::S_IFIFO => What::Pipe,
+            SFlag::S_IFSOCK => What::Socket,
+            _ => What::Device,
+        };
         Self {
-            what: match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
-                SFlag::S_IFREG => What::File,
-                SFlag::S_IFDIR => What::Directory,
-                SFlag::S_IFLNK => What::Symlink,
-                SFlag::S_IFIFO => What::Pipe,
-                SFlag::S_IFSOCK => What::Socket,
-                _ => What::Device,
-            },
+            what,
             size: stat.st_size as u64,
-            mode: stat.st_mode & 0o777,
+            mode: stat.st_mode & kept_mode(what),
             mtime: time(stat.st_mtime, stat.st_mtime_nsec),
             allocated: stat.st_blocks as u64 * 512,
             links: stat.st_nlink as u64,
             owner: stat.st_uid,
+            group: stat.st_gid,
             identity: Identity { device: stat.st_dev as u64, inode: stat.st_ino as u64 },
             ctime: time(stat.st_ctime, stat.st_ctime_nsec),
         }
     }
+}
+
+/// Sets when the content of what has a name was changed. A link is the link itself.
+pub(crate) fn set_mtime_at(directory: impl AsFd, name: &[u8], mtime: Time) -> nix::Result<()> {
+    let mtime = TimeSpec::new(mtime.seconds, i64::from(mtime.nanoseconds.min(999_999_999)));
+    let flags = UtimensatFlags::NoFollowSymlink;
+    utimensat(directory, name, &TimeSpec::UTIME_OMIT, &mtime, flags)
+}
+
+/// The mode bits that are kept. Of a file, set-user-id, set-group-id and sticky are not: a
+/// program with them would run with the rights of whoever received it.
+pub(super) const fn kept_mode(what: What) -> u32 {
+    if matches!(what, What::Directory) { 0o3777 } else { 0o777 }
 }
 
 /// Sets when the content of something that is open was changed.

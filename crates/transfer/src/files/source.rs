@@ -7,37 +7,30 @@
 //! at the end of a link's name makes it the directory that it leads to.
 //!
 //! Directories come before what is in them, and names in the order of their
-//! octets. Hard links are sent as files of their own. Pipes, sockets, devices
+//! octets. Pipes, sockets, devices
 //! and what unfinished transfers left are passed over with a remark, and what
 //! cannot be read is an error that does not end the walk.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headroom_transfer_proto::path::RelPath;
-use nix::fcntl::readlinkat;
+use nix::fcntl::{OFlag, openat, readlinkat};
+use nix::sys::stat::Mode;
 
 use super::beneath::Beneath;
 use super::names::Names;
+use super::partial::HARMLESS;
 use super::seen::Identity;
-use super::{Error, Excludes, Root, Seen, SourceFile, What, Why, temporary};
-
-/// What becomes of symbolic links in a tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Links {
-    /// They are sent as links, which the receiver makes if they lead to a place
-    /// below where it puts the tree.
-    #[default]
-    Keep,
-    /// What they lead to is sent in their place.
-    Follow,
-    /// They are passed over with a remark.
-    LeaveOut,
-}
+use super::{
+    Attributes, Error, Excludes, Keep, Links, Root, Seen, SourceFile, What, Why, attributes,
+    temporary,
+};
 
 /// Something to be sent.
 #[derive(Debug)]
@@ -46,6 +39,8 @@ pub struct Found {
     pub path: RelPath,
     /// What it is.
     pub kind: Kind,
+    /// What is kept of it, if anything is.
+    pub attributes: Option<Box<Attributes>>,
 }
 
 /// What it is that is to be sent.
@@ -57,6 +52,8 @@ pub enum Kind {
     Symlink {
         /// What it holds, whatever that leads to.
         target: Vec<u8>,
+        /// What was found.
+        seen: Seen,
     },
     /// A file.
     File(SourceFile),
@@ -70,6 +67,7 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct Source {
     links: Links,
+    keep: Keep,
     excludes: Arc<Excludes>,
     starts: VecDeque<Start>,
     levels: Vec<Level>,
@@ -149,13 +147,20 @@ impl Source {
 
     fn of(starts: VecDeque<Start>, links: Links) -> Self {
         let (excludes, levels, given) = (Arc::new(Excludes::none()), Vec::new(), HashSet::new());
-        Self { links, excludes, starts, levels, given, parent: None }
+        let keep = Keep::NONE;
+        Self { links, keep, excludes, starts, levels, given, parent: None }
     }
 
     /// The same without what is excluded, of which nothing is said.
     #[must_use]
     pub fn without(self, excludes: Arc<Excludes>) -> Self {
         Self { excludes, ..self }
+    }
+
+    /// The same with what is to be kept of what is found.
+    #[must_use]
+    pub fn keeping(self, keep: Keep) -> Self {
+        Self { keep, ..self }
     }
 
     fn begin(&mut self, start: Start) -> Result<Option<Found>, Error> {
@@ -232,23 +237,46 @@ impl Source {
         if temporary::is_temporary(name) {
             return Err(place.error(Why::Unfinished));
         }
+        let attributes = match seen.what {
+            What::File | What::Symlink => self.attributes(&place, &seen)?,
+            _ => None,
+        };
         let kind = match seen.what {
             What::File => {
                 let (directory, name) = (directory.map(Box::from), name.into());
                 let (path, beneath) = (path.clone(), place.beneath);
                 Kind::File(SourceFile { path, beneath, directory, name, seen })
             }
-            What::Symlink if self.links == Links::LeaveOut => {
+            What::Symlink if self.links == Links::Skip => {
                 return Err(place.error(Why::LinkLeftOut));
             }
             What::Symlink => {
                 let read = || readlinkat(place.beneath.directory(directory)?, name);
                 let target = read().map_err(|errno| place.error(errno))?.into_vec();
-                Kind::Symlink { target }
+                if self.links != Links::Keep && !path.holds_link_to(&target) {
+                    return Err(place.error(match self.links {
+                        Links::Refuse => Why::LinkRefused,
+                        _ => Why::LinkLeavesTree,
+                    }));
+                }
+                Kind::Symlink { target, seen }
             }
             special => return Err(place.error(Why::Special(special))),
         };
-        Ok(Some(Found { path, kind }))
+        Ok(Some(Found { path, kind, attributes }))
+    }
+
+    /// Reads what is to be kept of something that was looked at.
+    fn attributes(&self, place: &Place, seen: &Seen) -> Result<Option<Box<Attributes>>, Error> {
+        if self.keep.without(Keep::HARD_LINKS) == Keep::NONE {
+            return Ok(None);
+        }
+        let is_opened = attributes::takes_an_open_file(self.keep) && seen.what != What::Symlink;
+        let read = || -> Result<Attributes, Why> {
+            let file = is_opened.then(|| place.open(seen)).transpose()?;
+            attributes::read(seen, file.as_ref(), self.keep)
+        };
+        read().map(|attributes| Some(Box::new(attributes))).map_err(|why| place.error(why))
     }
 
     /// Begins to walk a directory, and gives it if it has a name.
@@ -260,7 +288,13 @@ impl Source {
         if let Some(level) = self.levels.last_mut() {
             level.state = State::Closed;
         }
-        let found = place.path.clone().map(|path| Found { path, kind: Kind::Directory(seen) });
+        let found = match place.path.clone() {
+            Some(path) => {
+                let attributes = self.attributes(&place, &seen)?;
+                Some(Found { path, kind: Kind::Directory(seen), attributes })
+            }
+            None => None,
+        };
         self.levels.push(Level { place, state: State::Closed, identity, names: Names::new() });
         Ok(found)
     }
@@ -347,6 +381,19 @@ impl Place {
         match place.iter().rposition(|octet| *octet == b'/') {
             Some(at) => (Some(&place[..at]), &place[at + 1..]),
             None => (None, place),
+        }
+    }
+
+    /// Opens it, if it is still what was looked at.
+    fn open(&self, seen: &Seen) -> Result<File, Why> {
+        let (directory, name) = self.split();
+        let directory = self.beneath.directory(directory)?;
+        let follow = if self.beneath.follows() { OFlag::O_NOFOLLOW } else { OFlag::empty() };
+        let flags = (OFlag::O_RDONLY | HARMLESS).difference(follow);
+        let file = File::from(openat(&*directory, name, flags, Mode::empty())?);
+        match Seen::of(&file)?.identity == seen.identity {
+            true => Ok(file),
+            false => Err(Why::Changed),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use headroom_transfer_proto::message::Message;
+use headroom_transfer_proto::message::{Links, Message, TreeOptions};
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Hash;
 use tokio::task::spawn_blocking;
@@ -32,7 +32,7 @@ impl Request<'_> {
             Ok(root.grow(&name)?)
         };
         let file = spawn_blocking(begin).await.map_err(|error| Error::task(&error))??;
-        self.speaker.say(&Message::Accepted { lanes: None }).await?;
+        self.speaker.say(&Message::Accepted { lanes: None, keep: None }).await?;
         let stream = self.connection.accept_uni().await?;
         let nobody: Arc<dyn Observer> = Arc::new(());
         let (came, file) = pipe::receive(stream, file, &self.rates.incoming(), &nobody).await;
@@ -77,17 +77,26 @@ impl Request<'_> {
     }
 
     /// Sends a file from its beginning to its end, and then its hash.
-    pub(super) async fn get_stream(&mut self, from: RelPath) -> Result<Summary, Error> {
+    pub(super) async fn get_stream(
+        &mut self,
+        from: RelPath,
+        tree: Option<TreeOptions>,
+    ) -> Result<Summary, Error> {
+        let changing = tree.is_some_and(|tree| tree.changing);
         let (root, named) = (self.root.clone(), self.named);
         let open = move || {
-            let found = named.source(&root, vec![(Some(from.clone()), false)]).next();
+            let wanted = vec![(Some(from.clone()), false)];
+            let found = named.source(&root, wanted, Links::Keep).next();
             match found.transpose()?.map(|found| found.kind) {
-                Some(Kind::File(file)) => Ok(Arc::new(file.open()?)),
+                Some(Kind::File(file)) => {
+                    let reader = if changing { file.open_changed()? } else { file.open()? };
+                    Ok(Arc::new(reader))
+                }
                 _ => Err(Error::Refused(format!("{from} is no file"))),
             }
         };
         let reader = spawn_blocking(open).await.map_err(|error| Error::task(&error))??;
-        self.speaker.say(&Message::Accepted { lanes: None }).await?;
+        self.speaker.say(&Message::Accepted { lanes: None, keep: None }).await?;
         let mut stream = self.connection.open_uni().await?;
         let nobody: Arc<dyn Observer> = Arc::new(());
         let octets = Octets { reader: Arc::clone(&reader), at: 0 };
@@ -96,12 +105,14 @@ impl Request<'_> {
             Ok(passed) => {
                 let unchanged = spawn_blocking(move || reader.is_unchanged()).await;
                 match unchanged.map_err(|error| Error::task(&error))? {
-                    Ok(true) => {
+                    Ok(is_unchanged) if is_unchanged || changing => {
                         let (root, bytes) = (*passed.root.as_bytes(), passed.octets);
                         self.speaker.say(&Message::Sealed { id: 0, root, bytes }).await?;
                         return Ok(Summary { stored: 1, moved: bytes, ..Summary::default() });
                     }
-                    Ok(false) => "it changed while it was read; fetch it again".to_owned(),
+                    Ok(_) => {
+                        "it changed while it was read; fetch it again, or with --allow-changing as it is read".to_owned()
+                    }
                     Err(error) => error.to_string(),
                 }
             }

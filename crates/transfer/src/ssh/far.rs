@@ -14,7 +14,7 @@ use super::script::WORD;
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::key::PublicKey;
-use crate::server::{Limits, Named, Options, Server};
+use crate::server::{Allow, Limits, Named, Options, Server};
 use crate::trust::{Access, AuthorizedKeys, Gate};
 
 /// A server to which nobody is connected ends after so long.
@@ -93,6 +93,7 @@ fn bind(identity: &Identity, once: &Once) -> Result<(Server, u16), Error> {
                 gate: Gate { keys, ..Gate::default() },
                 limits: Limits { connections: CONNECTIONS, ..Limits::default() },
                 named: Named::AsByUser,
+                allow: Allow::ALL,
                 rate_bps: None,
                 lanes: true,
                 lane_ports: None,

@@ -284,9 +284,10 @@ fn what_fails_is_named_and_the_rest_is_stored() {
         let notes = Notes::new();
         let paths = [ground.here("tree"), ground.here("missing")];
         let put = client.put(&paths, b"", false, notes.clone()).await.expect("it is sent");
-        assert_eq!((put.stored, put.failed), (2, 3), "{:?}", notes.0.lock());
+        assert_eq!((put.stored, put.failed), (2, 2), "{:?}", notes.0.lock());
+        assert_eq!(put.left_out, 1, "{:?}", notes.0.lock());
         assert!(notes.has(&["failed", "tree/clash", "a directory is here"]));
-        assert!(notes.has(&["failed", "tree/out", "leads out"]));
+        assert!(notes.has(&["left out", "tree/out", "leads out"]));
         assert!(notes.has(&["failed", "missing"]));
         assert!(notes.has(&["stored: tree/fine"]));
         assert!(ground.served("tree/out").symlink_metadata().is_err());

@@ -1,7 +1,7 @@
 //! What goes wrong on the way, and what is left of it.
 
 use std::net::UdpSocket;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use headroom_testing::privileged;
@@ -64,10 +64,11 @@ fn a_server_that_never_ends_is_not_waited_for() {
         let inline = Some(Inline { root: *blake3::hash(&content).as_bytes(), content });
         let mtime = Time { seconds: 0, nanoseconds: 0 };
         let path = RelPath::parse(b"file").expect("a name");
-        let kind = Kind::File { size: 5, mode: 0o644, mtime, inline, hash: None };
+        let kind =
+            Kind::File { size: 5, mode: 0o644, mtime, inline, hash: None, data: None, more: None };
         let said = vec![
             crate::control::hello(None),
-            Message::Accepted { lanes: None },
+            Message::Accepted { lanes: None, keep: None },
             Message::Entry { id: 0, path, kind },
             Message::EntriesEnd { files: 1, bytes: 5 },
         ];
@@ -89,7 +90,8 @@ fn a_list_that_does_not_end_is_ended() {
         for (entries, most, taken) in
             [(vec![], 50, 50), (vec![listed.clone()], 50, 50), (vec![listed; 20], 50, 2)]
         {
-            let mut said = vec![crate::control::hello(None), Message::Accepted { lanes: None }];
+            let mut said =
+                vec![crate::control::hello(None), Message::Accepted { lanes: None, keep: None }];
             said.extend(vec![Message::Listing { entries: entries.clone(), last: false }; 60]);
             let mut client = answering(&ground, said).await;
             let mut names = 0;
@@ -119,15 +121,24 @@ fn a_server_cannot_send_what_was_not_asked_for() {
         ] {
             let path = RelPath::parse(name.as_bytes()).expect("a name");
             let mtime = Time { seconds: 0, nanoseconds: 0 };
-            let kind = Kind::Directory { mode: 0o755, mtime };
+            let kind = Kind::Directory { mode: 0o755, mtime, more: None };
             let content = b"evil".to_vec();
             let root = *blake3::hash(&content).as_bytes();
             let inline = Some(Inline { content, root });
-            let mut said = vec![crate::control::hello(None), Message::Accepted { lanes: None }];
+            let mut said =
+                vec![crate::control::hello(None), Message::Accepted { lanes: None, keep: None }];
             if let Some(path) = path.parent() {
                 said.push(Message::Entry { id: 0, path, kind });
             }
-            let kind = Kind::File { size: 4, mode: 0o644, mtime, inline, hash: None };
+            let kind = Kind::File {
+                size: 4,
+                mode: 0o644,
+                mtime,
+                inline,
+                hash: None,
+                data: None,
+                more: None,
+            };
             said.push(Message::Entry { id: 1, path, kind });
             said.push(Message::EntriesEnd { files: 1, bytes: 4 });
             let mut client = answering(&ground, said).await;
@@ -300,7 +311,7 @@ fn a_full_disk_keeps_what_came_and_its_names() {
         write(&ground.served("file"), b"what was there before");
         write(&ground.here("file"), &content(12 * MIB));
         write(&ground.here("small"), b"it has room");
-        run(fill(&ground, || disk(MsFlags::MS_REMOUNT, "size=60m")));
+        run(fill(&ground, || disk(MsFlags::MS_REMOUNT, "size=30m")));
     });
     disk.join().expect("no panic");
 }
@@ -308,18 +319,52 @@ fn a_full_disk_keeps_what_came_and_its_names() {
 async fn fill(ground: &Ground, make_room: impl Fn()) {
     let server = ground.start();
     let mut client = ground.connect(&server).await.expect("a connection");
-    // the small one first: the other leaves no room for it
     let paths = [ground.here("small"), ground.here("file")];
     let notes = Notes::new();
     let put = client.put(&paths, b"", false, notes.clone()).await.expect("the rest is sent");
-    assert_eq!((put.stored, put.failed), (1, 1), "{:?}", notes.0);
-    assert!(notes.has(&["failed: file", "disk is full", "goes on"]), "{:?}", notes.0);
-    assert_eq!(std::fs::read(ground.served("file")).expect("a file"), b"what was there before");
+    assert_eq!((put.stored, put.failed, put.moved), (1, 1, 11), "{:?}", notes.0);
+    assert!(notes.has(&["failed: file", "needs 12", "are free"]), "{:?}", notes.0);
+    let names = || std::fs::read_dir(ground.served("")).expect("a folder").count();
+    assert_eq!(names(), 2, "nothing that has no room takes any");
+
+    // there is room for it, until somebody else takes that
     make_room();
+    let ballast = Arc::new(Ballast {
+        path: ground.served("ballast"),
+        moved: AtomicU64::new(0),
+        notes: Notes::default(),
+    });
+    client.limit(Some(50_000_000));
+    let put = client.put(&paths, b"", false, ballast.clone()).await.expect("the rest is sent");
+    client.limit(None);
+    assert_eq!((put.stored, put.failed), (1, 1), "{:?}", ballast.notes.0);
+    assert!(ballast.notes.has(&["failed: file", "disk is full", "goes on"]));
+    assert_eq!(std::fs::read(ground.served("file")).expect("a file"), b"what was there before");
+    std::fs::remove_file(ground.served("ballast")).expect("it is there");
     let put = client.put(&paths, b"", false, Arc::new(())).await.expect("all is sent");
     assert_eq!((put.stored, put.failed), (2, 0));
     assert!(put.kept > 0, "what came stayed");
     assert!(std::fs::read(ground.served("file")).expect("a file") == content(12 * MIB));
-    let names = std::fs::read_dir(ground.served("")).expect("a folder").count();
-    assert_eq!(names, 2, "nothing unfinished is left");
+    assert_eq!(names(), 2, "nothing unfinished is left");
+}
+
+/// Takes all the room there is, once a file has begun to come.
+struct Ballast {
+    path: std::path::PathBuf,
+    moved: AtomicU64,
+    notes: Notes,
+}
+
+impl Observer for Ballast {
+    fn event(&self, event: Event<'_>) {
+        let moved = match event {
+            Event::Moved { octets } => self.moved.fetch_add(octets, Ordering::Relaxed) + octets,
+            _ => 0,
+        };
+        if moved > 4 * MIB as u64 && !self.path.exists() {
+            let mut ballast = std::fs::File::create(&self.path).expect("a file");
+            while std::io::Write::write_all(&mut ballast, &[7; 1 << 16]).is_ok() {}
+        }
+        self.notes.event(event);
+    }
 }

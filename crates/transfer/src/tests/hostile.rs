@@ -4,7 +4,9 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use headroom_transfer_proto::message::{DataHeader, Inline, Kind, MOST_OPEN_FILES, Message, Time};
+use headroom_transfer_proto::message::{
+    DataHeader, Inline, Keep, Kind, MOST_OPEN_FILES, Message, Time, TreeOptions,
+};
 use headroom_transfer_proto::path::RelPath;
 use quinn::{Connection, Endpoint};
 
@@ -46,7 +48,8 @@ impl Raw {
     }
 
     async fn put(&self) -> (Speaker, Hearer) {
-        self.ask(Message::Put { to: None, rename: false, fsync: false, lanes: None }).await
+        self.ask(Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None })
+            .await
     }
 
     /// Why the server ends the connection.
@@ -60,7 +63,15 @@ fn file(id: u64, name: &str, size: u64) -> Message {
     Message::Entry {
         id,
         path,
-        kind: Kind::File { size, mode: 0o644, mtime: MTIME, inline: None, hash: None },
+        kind: Kind::File {
+            size,
+            mode: 0o644,
+            mtime: MTIME,
+            inline: None,
+            hash: None,
+            data: None,
+            more: None,
+        },
     }
 }
 
@@ -235,7 +246,7 @@ fn answers_that_nobody_hears_stop_the_offers() {
         let path = RelPath::parse(&name.join(&b'/')).expect("a name");
         let mut is_heard = true;
         for id in 0..200_000 {
-            let kind = Kind::Symlink { target: b"x".to_vec() };
+            let kind = Kind::Symlink { target: b"x".to_vec(), mtime: None, more: None };
             let link = Message::Entry { id, path: path.clone(), kind };
             let said = tokio::time::timeout(Duration::from_secs(2), speaker.add(&link)).await;
             is_heard = said.is_ok();
@@ -256,7 +267,15 @@ fn a_small_file_of_another_size_and_a_number_that_was_used_are_against_the_rules
         let inline = Inline { root: *blake3::hash(&content).as_bytes(), content };
         let Message::Entry { path, .. } = file(id, &format!("f{id}"), size) else { panic!() };
         let inline = Some(inline);
-        let kind = Kind::File { size, mode: 0o644, mtime: MTIME, inline, hash: None };
+        let kind = Kind::File {
+            size,
+            mode: 0o644,
+            mtime: MTIME,
+            inline,
+            hash: None,
+            data: None,
+            more: None,
+        };
         Message::Entry { id, path, kind }
     };
     run(async {
@@ -277,6 +296,43 @@ fn a_small_file_of_another_size_and_a_number_that_was_used_are_against_the_rules
             assert!(reason.contains(words), "{reason}");
         }
         assert!(!ground.served("f8").exists() && !ground.served("f6").exists());
+        assert_others_go_on(&ground, &server).await;
+    });
+}
+
+/// Neither to what was there before, nor to what it did not announce, nor unasked.
+#[test]
+fn hard_links_lead_only_to_files_of_the_same_transfer() {
+    let ground = Ground::new();
+    write(&ground.served("before"), b"what was there");
+    std::os::unix::fs::symlink("before", ground.served("link")).expect("a link");
+    let link = |id, to: &[u8]| {
+        let to = RelPath::parse(to).expect("a name");
+        let path = RelPath::parse(b"new").expect("a name");
+        Message::Entry { id, path, kind: Kind::HardLink { to } }
+    };
+    let put = |keep| {
+        let tree = TreeOptions { keep, ..TreeOptions::default() };
+        Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: Some(tree) }
+    };
+    run(async {
+        let server = ground.start();
+        for (keep, to) in [
+            (Keep::HARD_LINKS, &b"before"[..]),
+            (Keep::HARD_LINKS, b"link"),
+            (Keep::HARD_LINKS, b"f1"),
+            (Keep::NONE, b"f1"),
+        ] {
+            let raw = Raw::connect(&ground, &server).await;
+            let (mut speaker, mut hearer) = raw.ask(put(keep)).await;
+            // it does not say that others follow
+            speaker.say(&file(1, "f1", 1 << 20)).await.expect("it is open");
+            assert!(matches!(hearer.expect().await, Ok(Message::Have { id: 1, .. })));
+            speaker.say(&link(2, to)).await.expect("it is open");
+            let reason = raw.end().await;
+            assert!(reason.contains("hard link to"), "{reason}");
+        }
+        assert!(ground.served("new").symlink_metadata().is_err());
         assert_others_go_on(&ground, &server).await;
     });
 }

@@ -206,13 +206,14 @@ fn a_lane_of_a_name_that_came_before_is_not_taken() {
             let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
             let path = RelPath::parse(b"missing").ok();
             let from = vec![Wanted { path, contents: false }];
-            let get = Message::Get { from, compress: None, lanes: Some(proposal.offer()) };
+            let get =
+                Message::Get { from, compress: None, lanes: Some(proposal.offer()), tree: None };
             for message in [hello(None), get, Message::End { stored: 0, failed: 1 }] {
                 speaker.say(&message).await.expect("it is sent");
             }
             hearer.greeting().await.expect("it greets");
             let answer = hearer.expect().await.expect("an answer");
-            let Message::Accepted { lanes } = answer else { panic!("{answer:?}") };
+            let Message::Accepted { lanes, .. } = answer else { panic!("{answer:?}") };
             assert_eq!(lanes.is_some(), is_new, "keys and numbers would come again");
             while hearer.hear().await.expect("it goes on").is_some() {}
         }
@@ -234,13 +235,13 @@ fn who_knows_the_name_of_a_lane_does_nothing_to_it() {
         let (send, receive) = other.connection().open_bi().await.expect("a stream");
         let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
         let get = Wanted { path: RelPath::parse(b"missing").ok(), contents: false };
-        let get = Message::Get { from: vec![get], compress: None, lanes: Some(offer) };
+        let get = Message::Get { from: vec![get], compress: None, lanes: Some(offer), tree: None };
         for message in [hello(None), get, Message::End { stored: 0, failed: 1 }] {
             speaker.say(&message).await.expect("it is sent");
         }
         hearer.greeting().await.expect("it greets");
         let answer = hearer.expect().await.expect("an answer");
-        assert!(matches!(answer, Message::Accepted { lanes: Some(_) }), "{answer:?}");
+        assert!(matches!(answer, Message::Accepted { lanes: Some(_), .. }), "{answer:?}");
         while hearer.hear().await.expect("it goes on").is_some() {}
         drop((speaker, hearer));
         other.close().await;
@@ -265,17 +266,25 @@ async fn hostile_offer(client: &Client, size: u64) -> (Carrier, Speaker, Hearer)
     let path = RelPath::parse(b"file").expect("a name");
     for message in [
         hello(None),
-        Message::Put { to: None, rename: false, fsync: false, lanes },
+        Message::Put { to: None, rename: false, fsync: false, lanes, tree: None },
         Message::Entry {
             id: 1,
             path,
-            kind: Kind::File { size, mode: 0, mtime, inline: None, hash: None },
+            kind: Kind::File {
+                size,
+                mode: 0,
+                mtime,
+                inline: None,
+                hash: None,
+                data: None,
+                more: None,
+            },
         },
     ] {
         speaker.say(&message).await.expect("it is sent");
     }
     hearer.greeting().await.expect("it greets");
-    let Message::Accepted { lanes: Some(answer) } = hearer.expect().await.expect("an answer")
+    let Message::Accepted { lanes: Some(answer), .. } = hearer.expect().await.expect("an answer")
     else {
         panic!("it takes no lanes")
     };

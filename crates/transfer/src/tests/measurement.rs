@@ -148,7 +148,7 @@ async fn offered(client: &Client, change: impl FnOnce(&mut LanesOffer)) -> Messa
     let mut offer = Proposal::new(client.connection()).expect("names").offer();
     change(&mut offer);
     let from = vec![Wanted { path: RelPath::parse(b"missing").ok(), contents: false }];
-    let get = Message::Get { from, compress: None, lanes: Some(offer) };
+    let get = Message::Get { from, compress: None, lanes: Some(offer), tree: None };
     for message in [hello(None), get, Message::End { stored: 0, failed: 1 }] {
         speaker.say(&message).await.expect("it is sent");
     }
@@ -177,7 +177,7 @@ fn a_client_that_names_no_encryption_among_others_does_not_get_it() {
         let insecure = start(&ground.server, options);
         let client = ground.connect(&insecure).await.expect("a connection");
         let answer = offered(&client, |offer| offer.suites = vec![bare[0], bare[1], 1]).await;
-        let Message::Accepted { lanes: Some(answer) } = answer else { panic!("{answer:?}") };
+        let Message::Accepted { lanes: Some(answer), .. } = answer else { panic!("{answer:?}") };
         assert_eq!((answer.suite, answer.chunk, answer.port), (1, None, None));
         for wrong in [0, 199, 4001, u32::MAX] {
             let answer = offered(&client, |offer| offer.chunk = Some(wrong)).await;

@@ -9,6 +9,7 @@ mod rate;
 mod resume;
 mod sync;
 mod thrift;
+mod trees;
 mod trust;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::client::Trust;
-use crate::server::{Limits, Named, Options};
+use crate::server::{Allow, Limits, Named, Options};
 use crate::trust::{Access, AuthorizedKeys, Gate, KnownHosts};
 use crate::{Client, Error, Event, Host, Identity, Observer, Server};
 
@@ -59,6 +60,7 @@ impl Ground {
             rate_bps: None,
             lanes: true,
             lane_ports: None,
+            allow: Allow::default(),
             insecure_measurement: false,
         }
     }
@@ -123,6 +125,7 @@ impl Observer for Notes {
         let mut notes = self.0.lock().expect("nobody panicked");
         match event {
             Event::Failed { reason } => notes.push(format!("failed: {reason}")),
+            Event::Warning { reason } => notes.push(format!("warning: {reason}")),
             Event::LeftOut { reason } => notes.push(format!("left out: {reason}")),
             Event::Stored { path } => notes.push(format!("stored: {path}")),
             Event::Removed { path } => notes.push(format!("removed: {path}")),

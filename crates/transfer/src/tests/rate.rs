@@ -122,14 +122,26 @@ fn a_server_reads_no_faster_than_its_limit() {
         let (send, receive) = connection.open_bi().await.expect("a stream");
         let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
         speaker.add(&hello(None)).await.expect("it is said");
-        let request = Message::Put { to: None, rename: false, fsync: false, lanes: None };
+        let request =
+            Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None };
         speaker.say(&request).await.expect("it is said");
         assert_eq!(hearer.greeting().await.expect("a greeting"), Some(RATE_BPS));
-        assert_eq!(hearer.expect().await.expect("an answer"), Message::Accepted { lanes: None });
+        assert_eq!(
+            hearer.expect().await.expect("an answer"),
+            Message::Accepted { lanes: None, keep: None }
+        );
         let content = content(OCTETS);
         let path = RelPath::parse(b"file").expect("a name");
         let mtime = Time { seconds: 0, nanoseconds: 0 };
-        let kind = Kind::File { size: OCTETS as u64, mode: 0o600, mtime, inline: None, hash: None };
+        let kind = Kind::File {
+            size: OCTETS as u64,
+            mode: 0o600,
+            mtime,
+            inline: None,
+            hash: None,
+            data: None,
+            more: None,
+        };
         speaker.say(&Message::Entry { id: 0, path, kind }).await.expect("it is said");
         assert!(matches!(hearer.expect().await, Ok(Message::Have { last: true, .. })));
         let start = Instant::now();

@@ -227,7 +227,7 @@ fn of_many_who_put_the_same_file_at_once_one_has_it() {
 async fn begin_put(client: &mut Client) -> (Speaker, Hearer) {
     let (send, receive) = client.connection().open_bi().await.expect("a stream");
     let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
-    let put = Message::Put { to: None, rename: false, fsync: false, lanes: None };
+    let put = Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None };
     for message in [hello(None), put] {
         speaker.say(&message).await.expect("it is sent");
     }
@@ -242,7 +242,8 @@ async fn offer(speaker: &mut Speaker, name: &str, size: u64, path: &Path) {
     let meta = path.metadata().expect("it is there");
     let nanoseconds = u32::try_from(meta.mtime_nsec()).expect("a part of a second");
     let mtime = Time { seconds: meta.mtime(), nanoseconds };
-    let kind = Kind::File { size, mode: 0o644, mtime, inline: None, hash: None };
+    let kind =
+        Kind::File { size, mode: 0o644, mtime, inline: None, hash: None, data: None, more: None };
     let path = RelPath::parse(name.as_bytes()).expect("a name");
     let id = name.len() as u64;
     speaker.say(&Message::Entry { id, path, kind }).await.expect("it is sent");

@@ -314,7 +314,7 @@ fn a_sender_out_of_order_removes_nothing() {
     let entry = |id, path: &[u8]| {
         let mtime = Time { seconds: 0, nanoseconds: 0 };
         let path = RelPath::parse(path).expect("a name");
-        Message::Entry { id, path, kind: Kind::Directory { mode: 0o755, mtime } }
+        Message::Entry { id, path, kind: Kind::Directory { mode: 0o755, mtime, more: None } }
     };
     let request = Message::Sync {
         path: None,
@@ -325,6 +325,7 @@ fn a_sender_out_of_order_removes_nothing() {
         fsync: false,
         exclude: Vec::new(),
         compress: None,
+        tree: None,
     };
     run(async {
         let server = ground.start();

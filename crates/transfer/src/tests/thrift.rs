@@ -113,6 +113,8 @@ fn a_frame_that_gives_more_than_its_span_ends_the_connection() {
             mtime: Time { seconds: 1, nanoseconds: 0 },
             inline: None,
             hash: None,
+            data: None,
+            more: None,
         },
     };
     run(async {
@@ -122,7 +124,8 @@ fn a_frame_that_gives_more_than_its_span_ends_the_connection() {
             let client = ground.connect(&server).await.expect("a connection");
             let (send, receive) = client.connection().open_bi().await.expect("a stream");
             let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
-            let put = Message::Put { to: None, rename: false, fsync: false, lanes: None };
+            let put =
+                Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None };
             for message in [hello(None), put, entry.clone()] {
                 speaker.say(&message).await.expect("it is sent");
             }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use headroom_transfer_proto::message::{
-    Inline, Kind, MOST_INLINE, MOST_OPEN_FILES, MOST_UNANSWERED, Message, Time,
+    Attributes, Inline, Kind, MOST_INLINE, MOST_OPEN_FILES, MOST_UNANSWERED, Message, Time,
 };
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Hash;
@@ -33,8 +33,10 @@ pub(crate) struct Mirror {
 #[derive(Debug)]
 struct Small {
     path: RelPath,
+    size: u64,
     mode: u32,
     mtime: Time,
+    attributes: Option<Box<Attributes>>,
 }
 
 impl Mirror {
@@ -84,19 +86,16 @@ impl Worker {
         kind: Kind,
     ) -> Result<Option<Kind>, Error> {
         let Some(sync) = &self.sync else { return Ok(Some(kind)) };
-        // a sender must not write where this side said that it leaves all alone
-        // (rsync's did, CVE-2022-29154)
-        if sync.excludes.cover(path, matches!(kind, Kind::Directory { .. })) {
-            return Err(Error::Protocol(format!("it sends {path}, which is excluded")));
-        }
+        self.check_excluded(path, matches!(kind, Kind::Directory { .. }))?;
         let (dry_run, is_missing) = (sync.dry_run, sync.is_missing);
         let sent = match &kind {
             Kind::Directory { mode, .. } => Sent::Directory { mode: *mode },
-            Kind::Symlink { target } => Sent::Symlink { target },
-            Kind::File { size, mode, mtime, hash, .. } => {
-                let hash = hash.map(Hash::from_bytes);
-                Sent::File { size: *size, mode: *mode, mtime: *mtime, hash }
+            Kind::Symlink { target, .. } => Sent::Symlink { target },
+            Kind::File { size, mode, mtime, hash, more, .. } => {
+                let (hash, attributes) = (hash.map(Hash::from_bytes), more.as_deref());
+                Sent::File { size: *size, mode: *mode, mtime: *mtime, hash, attributes }
             }
+            Kind::HardLink { .. } => return Ok(Some(kind)),
         };
         let standing = match is_missing {
             true => Ok(Standing::Missing),
@@ -111,8 +110,16 @@ impl Worker {
             }
         };
         if standing == Standing::Same {
-            if let (false, Kind::Directory { mode, mtime }) = (dry_run, &kind) {
-                self.seal_later(path, *mode, *mtime);
+            match &kind {
+                _ if dry_run => {}
+                Kind::Directory { mode, mtime, more } => {
+                    self.seal_later(path, *mode, *mtime, more.clone());
+                }
+                Kind::Symlink { mtime, more, .. } => {
+                    // who owns it may have set another time since
+                    let _ = self.destination.root.seal_symlink(path, *mtime, more.as_deref());
+                }
+                _ => {}
             }
             self.current(id, &kind);
             return Ok(None);
@@ -127,8 +134,8 @@ impl Worker {
             self.planned(id, path, &kind, standing);
             return Ok(None);
         }
-        if let (Standing::Resealed, Kind::File { mode, mtime, .. }) = (standing, &kind) {
-            match self.destination.root.reseal(path, *mode, *mtime) {
+        if let (Standing::Resealed, Kind::File { mode, mtime, more, .. }) = (standing, &kind) {
+            match self.destination.root.reseal(path, *mode, *mtime, more.as_deref()) {
                 Ok(()) => self.current(id, &kind),
                 Err(error) => self.failed(id, &error.to_string()),
             }
@@ -140,10 +147,15 @@ impl Worker {
     /// The content of a small file has come.
     pub(super) fn content(&mut self, id: u64, inline: &Inline) -> Result<(), Error> {
         let wanted = self.sync.as_mut().and_then(|sync| sync.wanted.remove(&id));
-        let Some(Small { path, mode, mtime }) = wanted else {
+        let Some(Small { path, size, mode, mtime, attributes }) = wanted else {
             return Err(Error::Protocol("it sends the content of a file unasked".to_owned()));
         };
-        match self.store_small(&path, inline, mode, mtime) {
+        if inline.content.len() as u64 != size {
+            return Err(Error::Protocol(format!(
+                "it sends {path} with another length than it said"
+            )));
+        }
+        match self.store_small(&path, inline, mode, mtime, attributes.as_deref()) {
             Ok(()) => self.stored(id, &path),
             Err(error) => self.failed(id, &error.to_string()),
         }
@@ -168,7 +180,7 @@ impl Worker {
         let Some(sync) = &mut self.sync else { return };
         let (excludes, dry_run) = (Arc::clone(&sync.excludes), sync.dry_run);
         let Some(surplus) = sync.surplus.take() else { return };
-        if self.shared.counts.get().failed > 0 {
+        if self.removes_nothing.get() {
             let reason = "nothing was removed at the destination, because not everything could be read or stored";
             return self.not_removed(reason, false);
         }
@@ -199,7 +211,27 @@ impl Worker {
         }
     }
 
-    fn current(&self, id: u64, kind: &Kind) {
+    /// Ends the connection where a sender writes what this side said that it leaves alone
+    /// (rsync's did, CVE-2022-29154).
+    pub(super) fn check_excluded(&self, path: &RelPath, is_directory: bool) -> Result<(), Error> {
+        let covers = |sync: &Mirror| sync.excludes.cover(path, is_directory);
+        match self.sync.as_ref().is_some_and(covers) {
+            true => Err(Error::Protocol(format!("it sends {path}, which is excluded"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the directory is not there, in a dry run.
+    pub(super) fn is_missing(&self) -> bool {
+        self.sync.as_ref().is_some_and(|sync| sync.is_missing)
+    }
+
+    /// Whether nothing is changed.
+    pub(super) fn is_dry_run(&self) -> bool {
+        self.sync.as_ref().is_some_and(|sync| sync.dry_run)
+    }
+
+    pub(super) fn current(&mut self, id: u64, kind: &Kind) {
         let octets = if let Kind::File { size, .. } = kind { *size } else { 0 };
         self.shared.counts.add(|counts| {
             counts.unchanged += 1;
@@ -207,26 +239,36 @@ impl Worker {
         });
         self.shared.observer.event(Event::Kept { octets });
         self.say(Message::Current { id });
+        self.answer_links(id, true);
     }
 
-    fn planned(&self, id: u64, path: &RelPath, kind: &Kind, standing: Standing) {
+    fn planned(&mut self, id: u64, path: &RelPath, kind: &Kind, standing: Standing) {
         let octets = match (standing, kind) {
             (Standing::Resealed, _) => 0,
             (_, Kind::File { size, .. }) => *size,
             _ => 0,
         };
-        let new = standing == Standing::Missing;
+        self.tell_planned(id, path, octets, standing == Standing::Missing);
+    }
+
+    /// Plans something that takes no bytes to be sent.
+    pub(super) fn plan(&mut self, id: u64, path: &RelPath, is_new: bool) {
+        self.tell_planned(id, path, 0, is_new);
+    }
+
+    fn tell_planned(&mut self, id: u64, path: &RelPath, octets: u64, new: bool) {
         self.shared.counts.add(|counts| {
             counts.stored += 1;
             counts.moved += octets;
         });
         self.shared.observer.event(Event::Planned { path, octets, new });
         self.say(Message::Planned { id, octets, new });
+        self.answer_links(id, true);
     }
 
     /// Removes what is of another kind than what comes: a file for a directory, and
     /// a directory, if that may be removed, for a file. Whether it may be.
-    fn clear_way(&self, path: &RelPath, here: What, kind: &Kind) -> bool {
+    pub(super) fn clear_way(&self, path: &RelPath, here: What, kind: &Kind) -> bool {
         let Some(sync) = &self.sync else { return false };
         let (delete, dry_run, excludes) = (sync.delete, sync.dry_run, Arc::clone(&sync.excludes));
         let is_directory = matches!(kind, Kind::Directory { .. });
@@ -254,7 +296,9 @@ impl Worker {
             )));
         }
         if size <= MOST_INLINE as u64 {
-            sync.wanted.insert(id, Small { path: path.clone(), mode, mtime });
+            let Kind::File { more: attributes, .. } = kind else { return Ok(None) };
+            let small = Small { path: path.clone(), size, mode, mtime, attributes };
+            sync.wanted.insert(id, small);
             self.say(Message::Wanted { id });
         } else {
             sync.waiting.push_back((id, path.clone(), kind));
@@ -280,6 +324,7 @@ impl Worker {
     fn not_removed(&self, reason: &str, failed: bool) {
         if failed {
             self.count_failed(reason);
+            self.removes_nothing.set(true);
         } else {
             self.shared.observer.event(Event::LeftOut { reason });
         }

@@ -29,6 +29,17 @@ pub(super) struct Opened {
     /// Octets that are known to be no hole: some file systems look at every page to
     /// say so.
     data: Mutex<Range<u64>>,
+    /// Whether it is sent as it was read if it changes meanwhile. Each span is read once
+    /// then, so that its hash is that of what was sent.
+    changing: bool,
+}
+
+/// What was sent of a file.
+pub(super) struct Sealed {
+    /// Its hash.
+    pub(super) root: [u8; 32],
+    /// What its user is to know.
+    pub(super) warning: Option<String>,
 }
 
 impl Opened {
@@ -36,8 +47,9 @@ impl Opened {
     pub(super) fn new(
         file: &SourceFile,
         held: &[(u64, ChainingValue)],
+        changing: bool,
     ) -> Result<Self, files::Error> {
-        let reader = file.open()?;
+        let reader = if changing { file.open_changed()? } else { file.open()? };
         let mut tree = Tree::new(reader.spans());
         let mut has = Vec::new();
         let mut kept = 0;
@@ -51,12 +63,16 @@ impl Opened {
                 kept += reader.spans().range(*span).map_or(0, |range| range.end - range.start);
             }
         }
-        Ok(Self { reader, tree: Mutex::new(tree), has, kept, data: Mutex::default() })
+        Ok(Self { reader, tree: Mutex::new(tree), has, kept, data: Mutex::default(), changing })
     }
 
     /// What the spans of a piece begin with: those that have data, or a hole, which
     /// may be longer. A hole is hashed here, and is not read.
     pub(super) fn stretch(&self, piece: Range<u64>) -> Result<Stretch, files::Error> {
+        // somebody may write where a hole was
+        if self.changing {
+            return Ok(Stretch::Data(piece));
+        }
         let data = self.next_data(piece.start * SPAN_OCTETS)?;
         let first = data.as_ref().map_or(u64::MAX, |data| data.start / SPAN_OCTETS);
         if first <= piece.start {
@@ -154,16 +170,18 @@ impl Opened {
         Ok(range.end - range.start)
     }
 
-    /// The file's hash, if it is still what was read.
-    pub(super) fn seal(&self) -> Result<[u8; 32], String> {
+    /// Returns the file's hash, if it is still what was read, or need not be.
+    pub(super) fn seal(&self) -> Result<Sealed, String> {
         let path = self.reader.source().path();
-        match self.reader.is_unchanged() {
-            Ok(true) => {}
+        let warning = match self.reader.is_unchanged() {
+            Ok(true) => None,
+            Ok(false) if self.changing => Some(sent_changed(path)),
             Ok(false) => return Err(changed(path)),
             Err(error) => return Err(error.to_string()),
-        }
+        };
         let tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
-        tree.root().map(|root| *root.as_bytes()).ok_or_else(|| changed(path))
+        let root = tree.root().map(|root| *root.as_bytes()).ok_or_else(|| changed(path))?;
+        Ok(Sealed { root, warning })
     }
 }
 
@@ -179,5 +197,12 @@ impl lanes::Source for Opened {
 
 /// Says that a file is not the one that was found any more.
 pub(super) fn changed(path: &RelPath) -> String {
-    format!("{path} was not sent: it changed while it was read; send it again")
+    format!(
+        "{path} was not sent: it changed while it was read; send it again, or with --allow-changing as it is read"
+    )
+}
+
+/// Says that a file was sent that is not the one that was found any more.
+pub(super) fn sent_changed(path: &RelPath) -> String {
+    format!("{path} changed while it was read; it was sent as it was read")
 }

@@ -79,8 +79,13 @@ impl Shared {
 
     /// Whether the delivery goes on.
     fn send_content(&self, id: u64, file: &SourceFile, say: &mpsc::Sender<Message>) -> bool {
-        let message = match content(file, Size::AsOffered) {
-            Ok(inline) => {
+        let message = match content(file, Size::AsOffered, self.tree.changing) {
+            Ok((inline, warning)) => {
+                if let Some(remark) = warning.and_then(|text| self.warn(text))
+                    && say.blocking_send(remark).is_err()
+                {
+                    return false;
+                }
                 let octets = inline.content.len() as u64;
                 let take = self.pace.take(inline.content.len());
                 tokio::runtime::Handle::current().block_on(take);

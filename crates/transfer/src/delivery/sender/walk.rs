@@ -1,48 +1,76 @@
 //! Walks what is to be sent, and offers it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use headroom_transfer_proto::message::{Inline, Kind as Sent, MOST_INLINE, Message};
 use headroom_transfer_proto::path::RelPath;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::opened::changed;
+use super::opened::{changed, sent_changed};
 use super::{Event, Offered, Offering, Shared};
-use crate::files::{self, Found, Kind, Source, SourceFile};
+use crate::files::{self, Attributes, Found, Identity, Keep, Kind, Source, SourceFile};
+use crate::owners::Owners;
 
 /// On its way through what is to be sent.
 pub(super) struct Walk {
     pub(super) shared: Arc<Shared>,
     pub(super) say: mpsc::Sender<Message>,
     pub(super) id: u64,
+    /// Files that have other names, by what they are.
+    linked: HashMap<Identity, RelPath>,
+    linked_bytes: usize,
+    owners: Owners,
+    /// How many were left out, and the first that a policy left out.
+    left_out: u64,
+    by_policy: Option<(u64, String)>,
 }
+
+/// Bytes of the names of files that have others. Further ones are sent as files of their
+/// own.
+pub(crate) const MOST_LINKED_BYTES: usize = 16 << 20;
 
 /// The delivery has ended; there is nobody to offer to.
 struct Ended;
 
 impl Walk {
+    pub(super) fn new(shared: Arc<Shared>, say: mpsc::Sender<Message>, id: u64) -> Self {
+        let (linked, owners) = (HashMap::new(), Owners::default());
+        Self { shared, say, id, linked, linked_bytes: 0, owners, left_out: 0, by_policy: None }
+    }
+
     /// The number of the next entry.
     pub(super) fn run(mut self, source: Source) -> u64 {
         let (mut files, mut bytes) = (0, 0);
         for found in source {
             let offered = match found {
-                Ok(Found { path, kind }) => {
-                    files += u64::from(matches!(kind, Kind::File(_)));
-                    self.offer(path, kind).map(|octets| bytes += octets)
+                Ok(found) => {
+                    files += u64::from(matches!(found.kind, Kind::File(_)));
+                    self.offer(found).map(|octets| bytes += octets)
                 }
                 Err(error) if error.is_remark() => {
+                    self.left_out += 1;
                     let reason = error.to_string();
-                    self.shared.observer.event(Event::LeftOut { reason: &reason });
+                    if !error.is_policy() {
+                        self.shared.observer.event(Event::LeftOut { reason: &reason });
+                    } else if let Some((count, _)) = &mut self.by_policy {
+                        *count += 1;
+                    } else {
+                        self.by_policy = Some((1, reason));
+                    }
                     match error.name().filter(|_| self.shared.offering != Offering::Content) {
                         Some(path) => self.say(Message::Passed { path: path.clone() }),
                         None => Ok(()),
                     }
                 }
-                Err(error) => self.unreadable(error.to_string()),
+                Err(error) => self.unreadable(error.to_string(), None),
             };
             if offered.is_err() {
                 return self.id;
             }
+        }
+        if self.tell_left_out().is_err() {
+            return self.id;
         }
         self.shared.observer.event(Event::AllOffered { files, octets: bytes });
         let _ = self.say(Message::EntriesEnd { files, bytes });
@@ -50,34 +78,60 @@ impl Walk {
     }
 
     /// Offers something, and returns how many bytes it has.
-    fn offer(&mut self, path: RelPath, kind: Kind) -> Result<u64, Ended> {
+    fn offer(&mut self, found: Found) -> Result<u64, Ended> {
+        let Found { path, kind, attributes } = found;
+        let mut more = attributes;
+        if let Some(attributes) = &mut more {
+            self.name_owners(attributes);
+        }
         let mut octets = 0;
         let mut open = None;
+        let mut identity = None;
         let kind = match kind {
-            Kind::Directory(seen) => Sent::Directory { mode: seen.mode, mtime: seen.mtime },
-            Kind::Symlink { target } => Sent::Symlink { target },
+            Kind::Directory(seen) => Sent::Directory { mode: seen.mode, mtime: seen.mtime, more },
+            Kind::Symlink { target, seen } => {
+                Sent::Symlink { target, mtime: Some(seen.mtime), more }
+            }
             Kind::File(file) => {
                 let seen = *file.seen();
+                if self.shared.tree.keep.has(Keep::HARD_LINKS) && seen.links > 1 {
+                    if let Some(to) = self.linked.get(&seen.identity) {
+                        let to = to.clone();
+                        return self.entry(path, Sent::HardLink { to }, 0, None).map(|()| 0);
+                    }
+                    let bytes = path.as_bytes().len() + size_of::<(Identity, RelPath)>();
+                    if self.linked_bytes + bytes <= MOST_LINKED_BYTES {
+                        self.linked_bytes += bytes;
+                        more.get_or_insert_default().linked = Some(true);
+                        identity = Some(seen.identity);
+                    }
+                }
+                let changing = self.shared.tree.changing;
                 octets = seen.size;
                 let mut hash = None;
                 let inline = if self.shared.offering != Offering::Content {
                     if self.shared.offering == Offering::Hash {
-                        match whole_hash(&file) {
+                        match whole_hash(&file, changing) {
                             Ok(whole) => hash = Some(whole),
-                            Err(reason) => return self.unreadable(reason).map(|()| 0),
+                            Err(reason) => {
+                                return self.unreadable(reason, Some(path)).map(|()| 0);
+                            }
                         }
                     }
                     open = Some((file, None));
                     None
                 } else if octets <= MOST_INLINE as u64 {
-                    match content(&file, Size::AsRead) {
-                        Ok(inline) => {
+                    match content(&file, Size::AsRead, changing) {
+                        Ok((inline, warning)) => {
+                            if let Some(remark) = warning.and_then(|text| self.shared.warn(text)) {
+                                self.say(remark)?;
+                            }
                             octets = inline.content.len() as u64;
                             let take = self.shared.pace.take(inline.content.len());
                             tokio::runtime::Handle::current().block_on(take);
                             Some(inline)
                         }
-                        Err(reason) => return self.unreadable(reason).map(|()| 0),
+                        Err(reason) => return self.unreadable(reason, None).map(|()| 0),
                     }
                 } else {
                     self.shared.lanes.iter().for_each(|lane| lane.start(None));
@@ -86,9 +140,25 @@ impl Walk {
                     None
                 };
                 self.shared.observer.event(Event::Offered { octets });
-                Sent::File { size: octets, mode: seen.mode, mtime: seen.mtime, inline, hash }
+                let data = (octets > 0).then(|| octets.min(seen.allocated));
+                let (mode, mtime) = (seen.mode, seen.mtime);
+                Sent::File { size: octets, mode, mtime, inline, hash, data, more }
             }
         };
+        if let Some(identity) = identity {
+            self.linked.insert(identity, path.clone());
+        }
+        self.entry(path, kind, octets, open)?;
+        Ok(octets)
+    }
+
+    fn entry(
+        &mut self,
+        path: RelPath,
+        kind: Sent,
+        octets: u64,
+        open: Option<(SourceFile, Option<OwnedSemaphorePermit>)>,
+    ) -> Result<(), Ended> {
         let unanswered = room(&self.shared.unanswered)?;
         let (file, open_room) = open.unzip();
         let is_inline = file.is_none() && octets > 0;
@@ -107,12 +177,48 @@ impl Walk {
             self.shared.counts.add(|counts| counts.moved += octets);
             self.shared.observer.event(Event::Moved { octets });
         }
-        Ok(octets)
+        Ok(())
     }
 
-    fn unreadable(&self, reason: String) -> Result<(), Ended> {
+    /// Gives owner and group the names that they have here, by which the receiver knows
+    /// its own.
+    fn name_owners(&mut self, attributes: &mut Attributes) {
+        if self.shared.tree.keep.has(Keep::NUMERIC_IDS) {
+            return;
+        }
+        if let Some(owner) = &mut attributes.owner {
+            owner.name = self.owners.user(owner.id);
+        }
+        if let Some(group) = &mut attributes.group {
+            group.name = self.owners.group(group.id);
+        }
+    }
+
+    /// Tells once what a policy left out, and the receiver's user all that was.
+    fn tell_left_out(&mut self) -> Result<(), Ended> {
+        let left_out = std::mem::take(&mut self.left_out);
+        if left_out == 0 {
+            return Ok(());
+        }
+        self.shared.counts.add(|counts| counts.left_out += left_out);
+        let mut text = format!("{left_out} in all");
+        if let Some((count, first)) = self.by_policy.take() {
+            text = match count {
+                1 => first,
+                more => format!("{first}; {} more are left out by --links, too", more - 1),
+            };
+            self.shared.observer.event(Event::LeftOut { reason: &text });
+        }
+        match self.shared.tells_remarks {
+            true => self.say(Message::Remark { text, left_out }),
+            false => Ok(()),
+        }
+    }
+
+    fn unreadable(&self, reason: String, path: Option<RelPath>) -> Result<(), Ended> {
         self.shared.failed(&reason);
-        self.say(Message::Unreadable { reason })
+        let path = path.filter(|_| self.shared.offering != Offering::Content);
+        self.say(Message::Unreadable { reason, path })
     }
 
     fn say(&self, message: Message) -> Result<(), Ended> {
@@ -120,16 +226,16 @@ impl Walk {
     }
 }
 
-/// A file's hash, of one state of it.
-fn whole_hash(file: &SourceFile) -> Result<[u8; 32], String> {
+/// A file's hash, of one state of it unless it may change meanwhile.
+fn whole_hash(file: &SourceFile, changing: bool) -> Result<[u8; 32], String> {
     let read = || {
-        let reader = file.open()?;
+        let reader = if changing { file.open_changed()? } else { file.open()? };
         let hash = reader.hash()?;
         Ok::<_, files::Error>((hash, reader.is_unchanged()?))
     };
     match read().map_err(|error| error.to_string())? {
-        (hash, true) => Ok(*hash.as_bytes()),
-        (_, false) => Err(changed(file.path())),
+        (hash, is_unchanged) if is_unchanged || changing => Ok(*hash.as_bytes()),
+        _ => Err(changed(file.path())),
     }
 }
 
@@ -142,26 +248,37 @@ pub(super) enum Size {
     AsOffered,
 }
 
-/// Reads a small file's content, of one state of it.
-pub(super) fn content(file: &SourceFile, size: Size) -> Result<Inline, String> {
+/// Reads a small file's content, of one state of it unless it may change meanwhile, of
+/// which it then warns.
+pub(super) fn content(
+    file: &SourceFile,
+    size: Size,
+    changing: bool,
+) -> Result<(Inline, Option<String>), String> {
     let read = || {
-        let reader = file.open()?;
-        let content = reader.read_to_end(MOST_INLINE + 1)?;
-        Ok::<_, files::Error>((content, reader.is_unchanged()?))
+        let reader = if changing { file.open_changed()? } else { file.open()? };
+        let mut content = reader.read_to_end(MOST_INLINE + 1)?;
+        let is_unchanged = reader.is_unchanged()?;
+        if !is_unchanged {
+            // what was appended since is not sent
+            content.truncate(usize::try_from(file.seen().size).unwrap_or(usize::MAX));
+        }
+        Ok::<_, files::Error>((content, is_unchanged))
     };
     let (content, is_unchanged) = read().map_err(|error| error.to_string())?;
+    let warning = (!is_unchanged).then(|| sent_changed(file.path()));
     let is_whole = match size {
         Size::AsRead => content.len() <= MOST_INLINE,
         Size::AsOffered => content.len() as u64 == file.seen().size,
     };
-    match is_unchanged {
+    match is_unchanged || changing {
         false => Err(changed(file.path())),
         true if !is_whole => Err(format!(
             "{} was not sent: it has other bytes than its size of {} says; send what can be read from it with `put -`",
             file.path(),
             file.seen().size
         )),
-        true => Ok(Inline { root: *blake3::hash(&content).as_bytes(), content }),
+        true => Ok((Inline { root: *blake3::hash(&content).as_bytes(), content }, warning)),
     }
 }
 

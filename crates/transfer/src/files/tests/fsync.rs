@@ -68,7 +68,7 @@ fn what_is_not_on_the_disk_does_not_get_its_name() {
             assert!(error.contains("cannot be stored"), "{error}");
         }
         assert!(grow("safe pipe", true).is_err());
-        assert!(root.seal_directory(&path("d"), 0o700, TIME, true).is_err());
+        assert!(root.seal_directory(&path("d"), 0o700, TIME, true, None).is_err());
         for stored in store("quick", false) {
             stored.expect("nobody asked for the disk");
         }

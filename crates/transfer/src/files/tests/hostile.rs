@@ -88,7 +88,7 @@ fn no_operation_goes_through_a_link_to_the_outside() {
             refused(root.remove(&file).expect_err("removed"));
             refused(root.list(Some(&link)).expect_err("listed"));
             refused(root.below(&link).expect_err("opened"));
-            refused(root.seal_directory(&link, 0o777, TIME, false).expect_err("sealed"));
+            refused(root.seal_directory(&link, 0o777, TIME, false, None).expect_err("sealed"));
         }
     }
     beside.assert_untouched();
@@ -182,7 +182,7 @@ fn a_directory_that_becomes_a_link_again_and_again() {
                 // either outcome is right, as long as nothing happens outside
                 let _ = root.store(&secret, b"after", &seal(b"after"));
                 let _ = root.make_directory(&made, 0o777);
-                let _ = root.seal_directory(&made, 0o777, TIME, false);
+                let _ = root.seal_directory(&made, 0o777, TIME, false, None);
                 let _ = root.make_symlink(&path(&format!("a/dir/l{n}")), b"x");
                 let _ = root.remove(&secret);
                 let _ = root.list(Some(&path("a/dir"))).map(Iterator::count);

@@ -131,10 +131,10 @@ fn directories_get_mode_and_time_at_the_end() {
     root.make_directory(&path("d"), 0o500).expect("made");
     root.make_directory(&path("d"), 0o500).expect("it is there");
     root.store(&path("d/file"), b"x", &seal(b"x")).expect("stored");
-    root.seal_directory(&path("d"), 0o2555, TIME, true).expect("sealed");
+    root.seal_directory(&path("d"), 0o2555, TIME, true, None).expect("sealed");
     let seen = root.look(&path("d")).expect("an answer").expect("a directory");
-    assert_eq!((seen.mode, seen.mtime), (0o555, TIME));
-    root.seal_directory(&path("d"), 0o755, TIME, false).expect("sealed");
+    assert_eq!((seen.mode, seen.mtime), (0o2555, TIME));
+    root.seal_directory(&path("d"), 0o755, TIME, false, None).expect("sealed");
     assert!(root.remove(&path("d")).is_err(), "it is not empty");
     let error = root.make_directory(&path("a/b"), 0o755).expect_err("made");
     assert!(matches!(error.why(), Why::Missing), "{error}");

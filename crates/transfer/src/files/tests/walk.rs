@@ -17,12 +17,12 @@ use super::*;
 fn lines(source: Source) -> Vec<String> {
     source
         .map(|found| match found {
-            Ok(Found { path, kind: Kind::Directory(_) }) => format!("d {path}"),
-            Ok(Found { path, kind: Kind::File(file) }) => {
+            Ok(Found { path, kind: Kind::Directory(_), .. }) => format!("d {path}"),
+            Ok(Found { path, kind: Kind::File(file), .. }) => {
                 assert_eq!(*file.path(), path);
                 format!("f {path} {}", file.seen().size)
             }
-            Ok(Found { path, kind: Kind::Symlink { target } }) => {
+            Ok(Found { path, kind: Kind::Symlink { target, .. }, .. }) => {
                 format!("l {path} {}", target.escape_ascii())
             }
             Err(error) if error.is_remark() => format!("- {:?}", error.why()),
@@ -100,9 +100,13 @@ fn mode_and_time_are_the_files_own() {
 #[test]
 fn links_by_policy() {
     let folder = tree();
-    let left_out = walk(&folder, "top", Links::LeaveOut);
+    let left_out = walk(&folder, "top", Links::Skip);
     assert_eq!(left_out.iter().filter(|line| *line == "- LinkLeftOut").count(), 2);
     assert_eq!(left_out.len(), 10);
+    let inside = walk(&folder, "top", Links::Inside);
+    assert_eq!((&*inside[2], &*inside[4]), ("- LinkLeavesTree", "l top/link sub"));
+    let refused = walk(&folder, "top", Links::Refuse);
+    assert_eq!((&*refused[2], &*refused[4]), ("! LinkRefused", "l top/link sub"));
     let followed = walk(&folder, "top", Links::Follow);
     assert_eq!(followed[2], "! Missing", "a link that leads nowhere");
     assert_eq!(

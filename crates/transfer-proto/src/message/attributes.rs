@@ -1,0 +1,188 @@
+//! What of files is kept beside content, permissions and times, and what becomes of
+//! symbolic links.
+
+use minicbor::{Decode, Encode};
+
+use super::bounded;
+
+/// The most extended attributes of one entry.
+pub const MOST_XATTRS: usize = 64;
+/// The most bytes of all attributes of one entry, names and values.
+pub const MOST_ATTRIBUTE_BYTES: usize = 16 << 10;
+
+/// How the trees of a request are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[cbor(map)]
+pub struct TreeOptions {
+    /// What is kept of files.
+    #[n(0)]
+    pub keep: Keep,
+    /// What becomes of symbolic links.
+    #[n(1)]
+    pub links: Links,
+    /// Whether a file that changes while it is read is sent as it was read.
+    #[n(2)]
+    pub changing: bool,
+}
+
+/// What of files is kept beside content, permissions and times: a set, as bits. Bits that
+/// are not known mean nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Keep(#[n(0)] pub u32);
+
+impl Keep {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Files that have several names have them at the receiver's, too.
+    pub const HARD_LINKS: Self = Self(1);
+    /// Extended attributes `user.*`.
+    pub const XATTRS: Self = Self(2);
+    /// POSIX access control lists.
+    pub const ACLS: Self = Self(4);
+    /// The owner.
+    pub const OWNER: Self = Self(8);
+    /// The group.
+    pub const GROUP: Self = Self(16);
+    /// Owner and group by number, not by name.
+    pub const NUMERIC_IDS: Self = Self(32);
+
+    /// What is in either set.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// What is in both sets.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// What is in this set and not in the other.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether all of another set is in it.
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// What is in it, in words.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let names = [
+            (Self::HARD_LINKS, "hard links"),
+            (Self::XATTRS, "extended attributes"),
+            (Self::ACLS, "access control lists"),
+            (Self::OWNER, "owners"),
+            (Self::GROUP, "groups"),
+        ];
+        names.into_iter().filter_map(move |(keep, name)| self.has(keep).then_some(name))
+    }
+}
+
+/// What becomes of symbolic links in a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Links {
+    /// Those that lead to a place within the tree are sent as links, others are left out.
+    #[default]
+    #[n(0)]
+    Inside,
+    /// All are sent as links.
+    #[n(1)]
+    Keep,
+    /// All are left out.
+    #[n(2)]
+    Skip,
+    /// As `Inside`, but others are failures.
+    #[n(3)]
+    Refuse,
+    /// What they lead to is sent in their place.
+    #[n(4)]
+    Follow,
+}
+
+/// What is kept of an entry. What its request does not keep is not in it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+#[cbor(map)]
+pub struct Attributes {
+    /// Whether hard links to this file may follow.
+    #[n(0)]
+    pub linked: Option<bool>,
+    /// The owner.
+    #[n(1)]
+    pub owner: Option<Owner>,
+    /// The group.
+    #[n(2)]
+    pub group: Option<Owner>,
+    /// All extended attributes `user.*`, at most [`MOST_XATTRS`].
+    #[cbor(n(3), with = "bounded::xattrs")]
+    pub xattrs: Option<Vec<Xattr>>,
+    /// The access control lists.
+    #[n(4)]
+    pub acls: Option<Acls>,
+}
+
+/// A user or group.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Owner {
+    /// Its number at the sender's.
+    #[n(0)]
+    pub id: u32,
+    /// Its name there: the receiver takes its own number for that, if it has one. Empty
+    /// where the number is to be taken.
+    #[cbor(n(1), with = "bounded::name")]
+    pub name: String,
+}
+
+/// An extended attribute.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[cbor(map)]
+pub struct Xattr {
+    /// Its name, which begins with `user.`: at most 255 bytes, none of them zero.
+    #[cbor(n(0), with = "bounded::xattr_name")]
+    pub name: Vec<u8>,
+    /// Its value.
+    #[cbor(n(1), with = "bounded::attribute")]
+    pub value: Vec<u8>,
+}
+
+/// The POSIX access control lists of a file or directory, as Linux keeps them in
+/// `system.posix_acl_access` and `system.posix_acl_default`. Empty ones are none.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+#[cbor(map)]
+pub struct Acls {
+    /// Who has access.
+    #[cbor(n(0), with = "bounded::attribute")]
+    pub access: Vec<u8>,
+    /// Of a directory, what new files in it get.
+    #[cbor(n(1), with = "bounded::attribute")]
+    pub default: Vec<u8>,
+}
+
+impl Attributes {
+    /// How many bytes its lists have.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let xattrs = self.xattrs.iter().flatten().map(|xattr| xattr.name.len() + xattr.value.len());
+        let acls = self.acls.iter().map(|acls| acls.access.len() + acls.default.len());
+        xattrs.chain(acls).sum()
+    }
+
+    /// What of it is in a set.
+    #[must_use]
+    pub fn limited(self, keep: Keep) -> Self {
+        Self {
+            linked: self.linked.filter(|_| keep.has(Keep::HARD_LINKS)),
+            owner: self.owner.filter(|_| keep.has(Keep::OWNER)),
+            group: self.group.filter(|_| keep.has(Keep::GROUP)),
+            xattrs: self.xattrs.filter(|_| keep.has(Keep::XATTRS)),
+            acls: self.acls.filter(|_| keep.has(Keep::ACLS)),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What the receiver makes of symbolic and hard links, and of what else is kept.
+
+use std::collections::HashMap;
+
+use headroom_transfer_proto::message::{Keep, Kind, Links, Message};
+use headroom_transfer_proto::path::RelPath;
+
+use super::super::sender::MOST_LINKED_BYTES;
+use super::{Event, Worker};
+use crate::error::Error;
+use crate::files::{What, Why};
+
+/// Files that may have other names, which follow.
+#[derive(Default)]
+pub(super) struct Linked {
+    files: HashMap<RelPath, State>,
+    /// Those that have no answer yet.
+    unanswered: HashMap<u64, RelPath>,
+    bytes: usize,
+}
+
+/// A file that may have other names.
+enum State {
+    /// It is on its way, and these names wait for it.
+    Coming(Vec<(u64, RelPath)>),
+    Stored,
+    Failed,
+}
+
+impl Linked {
+    fn take_room(&mut self, path: &RelPath) -> Result<(), Error> {
+        self.bytes += path.as_bytes().len();
+        match self.bytes > 2 * MOST_LINKED_BYTES {
+            true => Err(Error::Protocol("it names too many files with other names".to_owned())),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Worker {
+    /// Leaves of an entry what is kept here, with the numbers that owners have here.
+    pub(super) fn limited(&mut self, mut kind: Kind) -> Kind {
+        let more = match &mut kind {
+            Kind::Directory { more, .. } | Kind::Symlink { more, .. } | Kind::File { more, .. } => {
+                more
+            }
+            Kind::HardLink { .. } => return kind,
+        };
+        if let Some(sent) = more.take() {
+            let mut kept = Box::new(sent.limited(self.tree.keep));
+            if let Some(owner) = &mut kept.owner {
+                self.owners.set_user(owner);
+            }
+            if let Some(group) = &mut kept.group {
+                self.owners.set_group(group);
+            }
+            *more = Some(kept);
+        }
+        kind
+    }
+
+    /// Why a symbolic link is not made here, where a policy forbids it.
+    pub(super) fn refuses_link(&self, path: &RelPath, target: &[u8]) -> Option<Why> {
+        match self.tree.links {
+            Links::Keep => None,
+            Links::Skip => Some(Why::LinkLeftOut),
+            _ if path.holds_link_to(target) => None,
+            Links::Refuse => Some(Why::LeavesRoot),
+            Links::Inside | Links::Follow => Some(Why::LinkLeavesTree),
+        }
+    }
+
+    /// Answers a symbolic link that is not made: one that this side left out is no failure.
+    pub(super) fn leave_out_link(
+        &mut self,
+        id: u64,
+        path: &RelPath,
+        why: &Why,
+    ) -> Result<(), Error> {
+        let reason = format!("{path} cannot be made: {why}");
+        if self.sync.is_some() {
+            self.passed(path)?;
+        }
+        if matches!(why, Why::LeavesRoot) {
+            self.failed(id, &reason);
+            return Ok(());
+        }
+        self.shared.counts.add(|counts| counts.left_out += 1);
+        self.shared.observer.event(Event::LeftOut { reason: &reason });
+        self.say(Message::Failed { id, reason });
+        Ok(())
+    }
+
+    /// Notes a file to which hard links may follow.
+    pub(super) fn note_linked(
+        &mut self,
+        id: u64,
+        path: &RelPath,
+        kind: &Kind,
+    ) -> Result<(), Error> {
+        let Kind::File { more: Some(more), .. } = kind else { return Ok(()) };
+        if more.linked == Some(true) {
+            self.linked.take_room(path)?;
+            self.linked.files.insert(path.clone(), State::Coming(Vec::new()));
+            self.linked.unanswered.insert(id, path.clone());
+        }
+        Ok(())
+    }
+
+    /// A file has its answer: names that waited for it get theirs.
+    pub(super) fn answer_links(&mut self, id: u64, is_stored: bool) {
+        let Some(to) = self.linked.unanswered.remove(&id) else { return };
+        let state = if is_stored { State::Stored } else { State::Failed };
+        let waited = self.linked.files.insert(to.clone(), state);
+        if let Some(State::Coming(names)) = waited {
+            for (id, path) in names {
+                self.make_hard_link(id, &path, &to, is_stored);
+            }
+        }
+    }
+
+    /// Makes another name of a file that came before, or notes it until that has come.
+    pub(super) fn hard_link(&mut self, id: u64, path: &RelPath, to: &RelPath) -> Result<(), Error> {
+        let unknown = || Error::Protocol(format!("it sends a hard link to {to}, which it did not"));
+        if !self.tree.keep.has(Keep::HARD_LINKS) || !self.destination.is_asked_for(to) {
+            return Err(unknown());
+        }
+        let Ok(to) = self.destination.renamed(to.clone()) else { return Err(unknown()) };
+        self.check_excluded(path, false)?;
+        if self.sync.is_some() {
+            self.passed(path)?;
+        }
+        let is_stored = match self.linked.files.get_mut(&to) {
+            None => return Err(unknown()),
+            Some(State::Coming(names)) => {
+                names.push((id, path.clone()));
+                return self.linked.take_room(path);
+            }
+            Some(State::Stored) => true,
+            Some(State::Failed) => false,
+        };
+        self.make_hard_link(id, path, &to, is_stored);
+        Ok(())
+    }
+
+    fn make_hard_link(&mut self, id: u64, path: &RelPath, to: &RelPath, is_stored: bool) {
+        if !is_stored {
+            return self.failed(
+                id,
+                &format!("{path} cannot be made: {to}, which it is a hard link to, was not stored"),
+            );
+        }
+        let kind = Kind::HardLink { to: to.clone() };
+        let root = self.destination.root.clone();
+        let here = match root.look(path) {
+            // another directory stands in the place of the one that is to be made
+            _ if self.is_missing() => None,
+            Err(error) if !matches!(error.why(), Why::Missing) => {
+                return self.failed(id, &error.to_string());
+            }
+            here => here.ok().flatten(),
+        };
+        let is_there = here.is_some() && root.is_hard_link(path, to).unwrap_or(false);
+        if self.sync.is_some() && is_there {
+            return self.current(id, &kind);
+        }
+        if here.is_some_and(|here| here.what == What::Directory) {
+            self.clear_way(path, What::Directory, &kind);
+        }
+        if self.is_dry_run() {
+            return self.plan(id, path, here.is_none());
+        }
+        match root.make_hard_link(path, to) {
+            Ok(()) => self.stored(id, path),
+            Err(error) => self.failed(id, &error.to_string()),
+        }
+    }
+}

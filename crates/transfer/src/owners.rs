@@ -1,0 +1,74 @@
+//! Names of users and groups, each looked up once.
+
+use std::collections::HashMap;
+
+use headroom_transfer_proto::message::Owner;
+use nix::unistd::{Gid, Group, Uid, User};
+
+/// So many names or numbers are remembered; a peer may make them up.
+const MOST: usize = 1 << 12;
+
+/// Users and groups of this machine.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    names: HashMap<(Kind, u32), String>,
+    ids: HashMap<(Kind, String), Option<u32>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    User,
+    Group,
+}
+
+impl Owners {
+    /// Returns a user's name; none is empty.
+    pub(crate) fn user(&mut self, id: u32) -> String {
+        self.name(Kind::User, id)
+    }
+
+    /// Returns a group's name; none is empty.
+    pub(crate) fn group(&mut self, id: u32) -> String {
+        self.name(Kind::Group, id)
+    }
+
+    /// Gives a user the number that its name has here, if it has one.
+    pub(crate) fn set_user(&mut self, owner: &mut Owner) {
+        self.set(Kind::User, owner);
+    }
+
+    /// Gives a group the number that its name has here, if it has one.
+    pub(crate) fn set_group(&mut self, owner: &mut Owner) {
+        self.set(Kind::Group, owner);
+    }
+
+    fn name(&mut self, kind: Kind, id: u32) -> String {
+        if self.names.len() >= MOST {
+            self.names.clear();
+        }
+        let look_up = || match kind {
+            Kind::User => User::from_uid(Uid::from_raw(id)).ok()?.map(|user| user.name),
+            Kind::Group => Group::from_gid(Gid::from_raw(id)).ok()?.map(|group| group.name),
+        };
+        self.names.entry((kind, id)).or_insert_with(|| look_up().unwrap_or_default()).clone()
+    }
+
+    fn set(&mut self, kind: Kind, owner: &mut Owner) {
+        // who is 0 is called root everywhere, and nobody else is it
+        if owner.name.is_empty() || owner.id == 0 {
+            return;
+        }
+        if self.ids.len() >= MOST {
+            self.ids.clear();
+        }
+        let name = std::mem::take(&mut owner.name);
+        let look_up = |name: &str| match kind {
+            Kind::User => User::from_name(name).ok()?.map(|user| user.uid.as_raw()),
+            Kind::Group => Group::from_name(name).ok()?.map(|group| group.gid.as_raw()),
+        };
+        let id = self.ids.entry((kind, name)).or_insert_with_key(|(_, name)| look_up(name));
+        if let Some(id) = *id {
+            owner.id = id;
+        }
+    }
+}
