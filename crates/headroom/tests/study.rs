@@ -84,8 +84,10 @@ fn a_study_is_run_resumed_and_told_beside_the_paper() {
     assert_eq!(rows[0]["values"][0]["published"], 10.0);
     assert!(rows[0]["values"][0]["measured"]["value"].is_f64(), "{}", rows[0]);
     assert!(rows[1]["values"][0]["measured"].is_null(), "too large at this scale");
-    assert!(text(&study, "answer").contains("(not measured) for HTTPS"), "{study}");
-    assert!(text(&study["sections"][0], "compared").contains("the paper 10 %"), "{study}");
+    assert!(!text(&study, "answer").contains("HTTPS"), "a sentence without its figure: {study}");
+    assert!(text(&study, "answer").contains("was not measured"), "{study}");
+    assert!(quick.stdout.contains("! This is a run at the scale quick"), "{quick}");
+    assert!(text(&study["sections"][0], "compared").contains("rest on 2 runs"), "{study}");
     let page = std::fs::read_to_string(ground.path("all/s/report.html")).expect("a report");
     for shown in ["scale quick", "&lt;cost&gt;", "&lt;b&gt;router", "<svg", "parts/ftp/report.html"]
     {

@@ -44,6 +44,11 @@ impl Estimate {
         Self { value, ci95, ..self }
     }
 
+    /// The ends of its interval; of what has none the value itself.
+    pub fn ends(&self) -> [f64; 2] {
+        self.ci95.unwrap_or([self.value; 2])
+    }
+
     /// The same with the ends of its interval exchanged, after a function that falls.
     #[must_use]
     pub fn turned(self) -> Self {

@@ -4,9 +4,10 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
 
+use super::claim::{Claim, Comparison};
 use super::kept::Source;
 use super::measure::{self, Form};
-use super::section::{CellTemplate, Chart, Column, Section};
+use super::section::{CellTemplate, Chart, Column, LineTemplate, PublishedSource, Section, Shows};
 use super::template::{self, Row};
 use super::{Study, published};
 use crate::plan::{At, Plan, PlanFile, at, expand, line_of};
@@ -40,6 +41,27 @@ struct StudyFile {
     part: Spanned<Vec<Spanned<PlanFile>>>,
     #[serde(default)]
     section: Vec<Spanned<SectionFile>>,
+    /// Sentences that the figures choose.
+    #[serde(default)]
+    claim: Vec<Spanned<ClaimFile>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClaimFile {
+    id: String,
+    compare: Vec<Spanned<String>>,
+    holds: Spanned<String>,
+    fails: Spanned<String>,
+    unknown: Spanned<String>,
+}
+
+/// One part, or several, of which the first that has measured a cell is shown.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum PartNames {
+    One(String),
+    Several(Vec<String>),
 }
 
 #[derive(Debug, Deserialize)]
@@ -58,12 +80,18 @@ struct SectionFile {
     /// Rows without such a table; each is `{row}`.
     #[serde(default)]
     rows: Vec<Spanned<String>>,
-    /// The label of a row.
+    /// What the published columns are, where the paper did not print them.
+    #[serde(default)]
+    source: PublishedSource,
+    /// The name of a row.
     row: Option<Spanned<String>>,
+    /// What the report calls rows, where that is not their name.
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
     chart: Option<Chart>,
     column: Vec<Spanned<ColumnFile>>,
     // what columns have that do not say it themselves
-    part: Option<String>,
+    part: Option<PartNames>,
     stack: Option<String>,
     workload: Option<String>,
     size: Option<String>,
@@ -82,7 +110,14 @@ struct ColumnFile {
     id: String,
     title: String,
     published: Option<String>,
-    part: Option<String>,
+    #[serde(default = "yes")]
+    drawn: bool,
+    panel: Option<String>,
+    /// The mean of these figures.
+    mean: Option<Vec<Spanned<String>>>,
+    /// A line through another column.
+    line: Option<Spanned<LineTemplate>>,
+    part: Option<PartNames>,
     stack: Option<String>,
     workload: Option<String>,
     size: Option<String>,
@@ -130,9 +165,12 @@ impl StudyFile {
             }
             sections.push(section);
         }
-        let known = |reference: &str| {
-            let found = find(&sections, reference).map(|_| String::new());
-            found.ok_or_else(|| format!("there is no `{reference}`: write section/column/row"))
+        let claims = self.claim.into_iter().map(|claim| claim.into_inner().into_claim(&sections));
+        let claims = claims.collect::<Result<Vec<_>, At>>()?;
+        let known = |reference: &str| match reference.strip_prefix('?') {
+            Some(id) if claims.iter().any(|claim: &Claim| claim.id == id) => Ok(String::new()),
+            Some(id) => Err(format!("there is no claim `{id}`")),
+            None => figure(&sections, reference),
         };
         for text in &figured {
             template::fill_with(text.get_ref(), known).map_err(|message| at(text, message))?;
@@ -147,9 +185,61 @@ impl StudyFile {
             differs: self.differs,
             parts,
             sections,
+            claims,
             source,
         })
     }
+}
+
+impl ClaimFile {
+    fn into_claim(self, sections: &[Section]) -> Result<Claim, At> {
+        let compare = self.compare.iter().map(|text| {
+            let comparison =
+                Comparison::parse(text.get_ref()).map_err(|message| at(text, message))?;
+            for side in comparison.references() {
+                if !has_cells(sections, side) {
+                    return Err(at(
+                        text,
+                        format!("there is no `{side}`: write section/column/row"),
+                    ));
+                }
+            }
+            Ok(comparison)
+        });
+        let compare = compare.collect::<Result<Vec<_>, At>>()?;
+        let texts = [self.holds, self.fails, self.unknown];
+        for text in &texts {
+            let known = |name: &str| {
+                let counts = ["#holds", "#fails", "#unknown", "#all"];
+                if counts.contains(&name) { Ok(String::new()) } else { figure(sections, name) }
+            };
+            template::fill_with(text.get_ref(), known).map_err(|message| at(text, message))?;
+        }
+        let [holds, fails, unknown] = texts.map(Spanned::into_inner);
+        Ok(Claim { id: self.id, compare, holds, fails, unknown })
+    }
+}
+
+/// Nothing, where the reference is to a figure.
+fn figure(sections: &[Section], reference: &str) -> Result<String, String> {
+    let found = find(sections, reference).map(|_| String::new());
+    found.ok_or_else(|| format!("there is no `{reference}`: write section/column/row"))
+}
+
+/// Whether a reference, in which `*` is every column or row, is to anything.
+fn has_cells(sections: &[Section], reference: &str) -> bool {
+    let mut names = reference.splitn(3, '/');
+    let (Some(section), Some(column), Some(row)) = (names.next(), names.next(), names.next())
+    else {
+        return false;
+    };
+    let Some(section) = sections.iter().find(|known| known.id == section) else { return false };
+    (column == "*" || section.columns.iter().any(|known| known.id == column))
+        && (row == "*" || section.rows.iter().any(|(known, _)| known == row))
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Section, column and row of a reference.
@@ -182,6 +272,8 @@ impl SectionFile {
             paper: self.paper,
             note: self.note,
             because: self.because.map(Spanned::into_inner),
+            labels: self.labels,
+            source: self.source,
             chart: self.chart,
         })
     }
@@ -192,21 +284,49 @@ impl SectionFile {
         parts: &[Plan],
         told: &dyn Fn(String) -> At,
     ) -> Result<Column, At> {
-        let said = |key: &str, own: &Option<String>, section: &Option<String>| {
-            let value = own.as_ref().or(section.as_ref()).cloned();
-            value.ok_or_else(|| told(format!("say which `{key}` the column is of")))
+        let shows = match (&column.mean, &column.line) {
+            (Some(references), None) => {
+                Shows::Mean(references.iter().map(|text| text.get_ref().clone()).collect())
+            }
+            (None, Some(line)) => Shows::Line(line.get_ref().clone()),
+            (None, None) => self.cell_of(column, parts, told)?,
+            (Some(_), Some(_)) => {
+                return Err(told("a column is a `mean` or a `line`, not both".to_owned()));
+            }
         };
-        let only = || Some(parts.first().filter(|_| parts.len() == 1)?.name.clone());
-        let measure = said("measure", &column.measure, &self.measure)?;
-        let names = self.names.iter().chain(&column.names);
         Ok(Column {
             id: column.id.clone(),
             title: column.title.clone(),
             published: column.published.clone(),
+            drawn: column.drawn,
+            panel: column.panel.clone(),
+            shows,
+        })
+    }
+
+    fn cell_of(
+        &self,
+        column: &ColumnFile,
+        parts: &[Plan],
+        told: &dyn Fn(String) -> At,
+    ) -> Result<Shows, At> {
+        let missing = |key: &str| told(format!("say which `{key}` the column is of"));
+        let said = |key: &str, own: &Option<String>, section: &Option<String>| {
+            own.as_ref().or(section.as_ref()).cloned().ok_or_else(|| missing(key))
+        };
+        let only =
+            || Some(PartNames::One(parts.first().filter(|_| parts.len() == 1)?.name.clone()));
+        let named = column.part.clone().or_else(|| self.part.clone()).or_else(only);
+        let measure = said("measure", &column.measure, &self.measure)?;
+        let names = self.names.iter().chain(&column.names);
+        Ok(Shows::Cell {
             measure: measure::find(&measure).map_err(told)?,
             form: column.form.or(self.form).unwrap_or(Form::Value),
             cell: CellTemplate {
-                part: said("part", &column.part, &self.part.clone().or_else(only))?,
+                parts: match named.ok_or_else(|| missing("part"))? {
+                    PartNames::One(name) => vec![name],
+                    PartNames::Several(names) => names,
+                },
                 stack: said("stack", &column.stack, &self.stack)?,
                 workload: said("workload", &column.workload, &self.workload)?,
                 size: column.size.clone().or_else(|| self.size.clone()),

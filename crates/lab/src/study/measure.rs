@@ -65,6 +65,8 @@ pub const ALL: &[Measure] = &[
     Measure { name: "cpu-s-per-gb", unit: "s/GB", source: Each(cpu_s_per_gb) },
     Measure { name: "packet-octets", unit: "B", source: Each(largest_packet) },
     Measure { name: "link-octets-pct", unit: "%", source: Each(link_octets_pct) },
+    Measure { name: "link-bytes-per-packet", unit: "B", source: Each(link_bytes_per_packet) },
+    Measure { name: "packets-per-s", unit: "1/s", source: Each(packets_per_s) },
     Measure { name: "fairness", unit: "", source: Each(|s| s.fairness) },
     Measure { name: "client-cpu-low", unit: "%", source: Run(|r, c| low(r, c, |u| u.client_pct)) },
     Measure {
@@ -127,14 +129,11 @@ pub const ALL: &[Measure] = &[
     Measure { name: "setup-octets", unit: "B", source: Run(|r, c| exact(setup(r, c)?.bytes)) },
     Measure { name: "model-fixed", unit: "s", source: Run(|r, c| fixed(model(r, c)?)) },
     Measure { name: "model-per-gb", unit: "s/GB", source: Run(|r, c| per_gb(model(r, c)?)) },
-    Measure { name: "log-intercept", unit: "%", source: Run(|r, c| intercept(model(r, c)?)) },
-    Measure { name: "log-slope", unit: "%", source: Run(|r, c| slope(model(r, c)?)) },
-    Measure { name: "log-line", unit: "%", source: Run(log_line_pct) },
     Measure { name: "cost-model", unit: "%", source: Run(cost_model_pct) },
 ];
 
 /// In which form a quantity is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
     /// As it is.
@@ -181,6 +180,14 @@ impl Measure {
     /// Whether it is told of a second, not of the whole.
     pub(super) fn is_over_time(&self) -> bool {
         matches!(self.source, Second(_))
+    }
+
+    /// Whether it is a time, or a rate made of one: what a link that does not shape falsifies.
+    pub(super) fn is_of_time(&self) -> bool {
+        let times =
+            ["session", "transfer", "mbit-per-s", "kbyte-per-s", "handshake", "data-handshake"];
+        times.contains(&self.name)
+            || ["model-fixed", "model-per-gb", "cost-model"].contains(&self.name)
     }
 
     /// The values that it can have.
@@ -281,13 +288,18 @@ fn link_octets_pct(sample: &Sample) -> Option<f64> {
 
 /// Of all bins of a cell's samples the lowest, and the highest.
 fn low(results: &Results, cell: &Cell, of: fn(Usage) -> Option<[f64; 2]>) -> Option<Estimate> {
-    let lowest = ranges(results, cell, of).map(|[low, _]| low).reduce(f64::min)?;
-    Some(Estimate::exact(lowest))
+    let lows = ranges(results, cell, of).map(|[low, _]| low);
+    extreme(&lows.collect::<Vec<_>>(), f64::min)
 }
 
 fn high(results: &Results, cell: &Cell, of: fn(Usage) -> Option<[f64; 2]>) -> Option<Estimate> {
-    let highest = ranges(results, cell, of).map(|[_, high]| high).reduce(f64::max)?;
-    Some(Estimate::exact(highest))
+    let highs = ranges(results, cell, of).map(|[_, high]| high);
+    extreme(&highs.collect::<Vec<_>>(), f64::max)
+}
+
+fn extreme(values: &[f64], which: fn(f64, f64) -> f64) -> Option<Estimate> {
+    let value = values.iter().copied().reduce(which)?;
+    Some(Estimate { value, ci95: None, n: Some(values.len()) })
 }
 
 fn ranges<'a>(
@@ -334,6 +346,19 @@ fn loss_pct(sample: &Sample) -> Option<f64> {
     }
     let (arrived, lost) = (sample.load?.packets? as f64, sample.load?.lost? as f64);
     (arrived + lost > 0.0).then(|| 100.0 * lost / (arrived + lost))
+}
+
+/// What left the link towards the server, Ethernet headers and control traffic included,
+/// for each datagram that arrived.
+fn link_bytes_per_packet(sample: &Sample) -> Option<f64> {
+    let packets = sample.load?.packets.filter(|packets| *packets > 0)?;
+    Some(sample.usage?.to_server_bytes / packets as f64)
+}
+
+/// Datagrams that arrived.
+fn packets_per_s(sample: &Sample) -> Option<f64> {
+    let load = sample.load?;
+    Some(load.packets? as f64 / load.measured_s.filter(|seconds| *seconds > 0.0)?)
 }
 
 fn lost_pct(bin: &Bin) -> Option<f64> {
@@ -398,24 +423,6 @@ fn per_gb(model: &Model) -> Option<Estimate> {
         ci95: model.seconds_per_gb_ci95,
         n: Some(model.n),
     })
-}
-
-/// At one KiB, from which the studies count.
-fn intercept(model: &Model) -> Option<Estimate> {
-    let line = model.log_line?;
-    let value = line.intercept_pct + line.slope_pct * 1024f64.ln();
-    Some(Estimate::exact(value))
-}
-
-fn slope(model: &Model) -> Option<Estimate> {
-    Some(Estimate::exact(model.log_line?.slope_pct))
-}
-
-/// The overhead at a size by the studies' line.
-fn log_line_pct(results: &Results, cell: &Cell) -> Option<Estimate> {
-    let line = model(results, cell)?.log_line?;
-    let value = line.intercept_pct + line.slope_pct * (cell.size_bytes? as f64).ln();
-    Some(Estimate::exact(value))
 }
 
 /// The overhead at a size by the two cost models: of the stack and of its baseline.

@@ -2,11 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::section::Chart;
+use super::claim::ClaimResults;
+use super::measure::Form;
+use super::section::{Chart, PublishedSource};
+use super::sentence::Sentence;
 use crate::analysis::measured::Estimate;
+use crate::analysis::stats::LEAST_RUNS;
 
 /// Version of the schema.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// What a study found.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -34,6 +38,12 @@ pub struct StudyResults {
     pub missing: Vec<String>,
     /// The report's sections.
     pub sections: Vec<SectionResults>,
+    /// The claims of answer and reasons, and how they came out.
+    pub claims: Vec<ClaimResults>,
+    /// The sentences of answer and reasons.
+    pub sentences: Vec<Sentence>,
+    /// Sentences that a figure of the page contradicts, each with that figure.
+    pub contradicted: Vec<String>,
 }
 
 /// A part, whose results lie in a folder of their own.
@@ -45,6 +55,8 @@ pub struct PartResults {
     /// Beside `study.json`.
     pub folder: String,
     pub link: String,
+    /// `offload` or `per-packet`.
+    pub offload: String,
     pub family: String,
     pub started: String,
     pub finished: String,
@@ -56,6 +68,8 @@ pub struct PartResults {
     pub warnings: Vec<String>,
     /// Why it is not complete; null: it is.
     pub incomplete: Option<String>,
+    /// Stacks that have a layer in user space.
+    pub user_space: Vec<String>,
 }
 
 /// A section.
@@ -74,6 +88,8 @@ pub struct SectionResults {
     /// Ours beside the paper's in a sentence, made of the figures; null where the paper
     /// has none here.
     pub compared: Option<String>,
+    /// What its published columns are.
+    pub source: PublishedSource,
     /// The columns.
     pub columns: Vec<ColumnResults>,
     /// The rows.
@@ -108,11 +124,21 @@ pub struct ColumnResults {
     pub signed: bool,
     /// Whether the paper has such a column.
     pub published: bool,
+    /// What is measured.
+    pub measure: String,
+    /// In which form.
+    pub form: Form,
+    /// Whether the chart has it.
+    pub drawn: bool,
+    /// The part of the chart that has it.
+    pub panel: Option<String>,
 }
 
 /// A row: a value for each column.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RowResults {
+    /// As the study calls it.
+    pub name: String,
     /// As shown.
     pub label: String,
     /// Its place on the chart's horizontal axis.
@@ -122,12 +148,66 @@ pub struct RowResults {
 }
 
 /// What the paper printed and what we measured.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Value {
     /// As printed; null: nothing.
     pub published: Option<f64>,
     /// Null: not measured, at this scale or on this machine.
     pub measured: Option<Estimate>,
+    /// Whether it is the time of a transfer that was too short for the link's token
+    /// bucket to delay.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_shaped: bool,
+    /// The cell that was measured; null of what is made of other figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+/// A cell that was measured, and the part that has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Name of the part.
+    pub part: String,
+    /// Name of the stack.
+    pub stack: String,
+    /// Name of the workload.
+    pub workload: String,
+    /// Bytes; null: whatever the workload has.
+    pub size_bytes: Option<u64>,
+    /// The stack that it is compared with.
+    pub against: Option<String>,
+}
+
+impl Value {
+    /// Whether it rests on enough runs, and on a link that shaped it, for a comparison.
+    pub(super) fn supports_comparison(&self, column: &ColumnResults) -> bool {
+        self.measured.is_some() && !self.has_few_runs(column) && !self.not_shaped
+    }
+
+    /// Whether it rests on fewer runs than a comparison needs. A count that was the same
+    /// in every run does not.
+    pub(super) fn has_few_runs(&self, column: &ColumnResults) -> bool {
+        let Some(Estimate { ci95, n: Some(n), .. }) = self.measured else { return false };
+        let is_same_count = n > 1 && ci95.is_none() && column.counts();
+        n < LEAST_RUNS && !is_same_count
+    }
+
+    /// Ours in its unit, with what a reader must know of it: `3.2 [2.9, 3.5] ms (n = 3)`.
+    pub fn told(&self, column: &ColumnResults) -> Option<String> {
+        let measured = self.measured?;
+        let few = measured.n.filter(|_| self.has_few_runs(column)).map(|n| format!("n = {n}"));
+        let marks: Vec<String> =
+            few.into_iter().chain(self.not_shaped.then(|| "not shaped".to_owned())).collect();
+        let figure = measured.told(&column.unit);
+        Some(if marks.is_empty() { figure } else { format!("{figure} ({})", marks.join(", ")) })
+    }
+}
+
+impl ColumnResults {
+    /// Whether it has counts and not times or rates.
+    fn counts(&self) -> bool {
+        self.unit.is_empty() || self.unit == "B"
+    }
 }
 
 /// How a section is drawn: a line for each column.
@@ -138,13 +218,77 @@ pub struct ChartResults {
     pub y_title: String,
     pub log_x: bool,
     pub log_y: bool,
+    #[serde(default)]
+    pub symlog_y: bool,
+    #[serde(default)]
+    pub free_y: bool,
+    #[serde(default)]
+    pub bars: bool,
     pub x_is_octets: bool,
 }
 
 impl From<&Chart> for ChartResults {
     fn from(chart: &Chart) -> Self {
         let (x_title, y_title) = (chart.x_title.clone(), chart.y_title.clone());
-        let Chart { log_x, log_y, x_is_octets, .. } = *chart;
-        Self { x_title, y_title, log_x, log_y, x_is_octets }
+        let Chart { log_x, log_y, symlog_y, free_y, bars, x_is_octets, .. } = *chart;
+        Self { x_title, y_title, log_x, log_y, symlog_y, free_y, bars, x_is_octets }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    //! Sections for tests.
+
+    use super::*;
+
+    pub(in crate::study) fn column(id: &str) -> ColumnResults {
+        ColumnResults {
+            id: id.into(),
+            title: id.to_uppercase(),
+            unit: "s".into(),
+            signed: false,
+            published: false,
+            measure: "session".into(),
+            form: Form::Value,
+            drawn: true,
+            panel: None,
+        }
+    }
+
+    /// A value, the half of its interval, and the number of runs.
+    pub(in crate::study) type Figure = (f64, f64, usize);
+
+    /// A section of columns and rows.
+    pub(in crate::study) fn section(
+        id: &str,
+        columns: &[&str],
+        rows: &[(&str, &[Figure])],
+    ) -> SectionResults {
+        let value = |&(value, half, n): &Figure| Value {
+            measured: Some(Estimate {
+                value,
+                ci95: Some([value - half, value + half]),
+                n: Some(n),
+            }),
+            ..Value::default()
+        };
+        let row = |(name, values): &(&str, &[Figure])| RowResults {
+            name: (*name).into(),
+            label: (*name).into(),
+            x: None,
+            values: values.iter().map(value).collect(),
+        };
+        SectionResults {
+            id: id.into(),
+            title: id.into(),
+            paper: None,
+            note: None,
+            because: None,
+            compared: None,
+            source: PublishedSource::Paper,
+            columns: columns.iter().map(|id| column(id)).collect(),
+            rows: rows.iter().map(row).collect(),
+            chart: None,
+        }
     }
 }

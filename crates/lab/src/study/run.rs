@@ -1,15 +1,16 @@
 //! The parts of a study, one after the other, and the report of them all.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use super::Study;
 use super::results::{PartResults, SCHEMA, StudyResults};
 use super::table::{self, Parts};
+use super::{Study, check};
 use crate::error::{Doing, Error, Result};
 use crate::plan::{Plan, Scale};
 use crate::report;
-use crate::results::Results;
+use crate::results::{Environment, Results};
 use crate::run::{self, JOURNAL, Options, Progress, Resumption};
 
 /// In a study's folder: the folders of its parts.
@@ -118,14 +119,14 @@ fn write(study: &Study, scale: Scale, folder: &Path) -> Result<StudyResults> {
             study.name
         )));
     }
-    let sections = table::sections(study, &parts);
-    let results = StudyResults {
+    let page = table::page(study, &parts);
+    let mut results = StudyResults {
         schema: SCHEMA,
         name: study.name.clone(),
         question: study.question.clone(),
         paper: study.paper.clone(),
         says: study.says.clone(),
-        answer: table::figured(&study.answer, study, &sections).0,
+        answer: page.answer,
         differs: study.differs.clone(),
         scale: scale.name().to_owned(),
         parts: study
@@ -139,8 +140,12 @@ fn write(study: &Study, scale: Scale, folder: &Path) -> Result<StudyResults> {
             .filter(|part| !parts.contains_key(&part.name))
             .map(|part| part.name.clone())
             .collect(),
-        sections,
+        sections: page.sections,
+        claims: page.claims,
+        sentences: page.sentences,
+        contradicted: Vec::new(),
     };
+    results.contradicted = check::contradictions(&results);
     report::study::write(folder, &results)?;
     Ok(results)
 }
@@ -167,6 +172,7 @@ fn told_of(name: &str, results: &Results) -> PartResults {
         question: results.plan.question.clone(),
         folder: format!("{FOLDER_OF_PARTS}/{name}"),
         link: results.link.name.clone(),
+        offload: results.link.offload.clone(),
         family: results.plan.family.clone(),
         started: environment.started.clone(),
         finished: environment.finished.clone(),
@@ -177,7 +183,15 @@ fn told_of(name: &str, results: &Results) -> PartResults {
         failed: results.samples.iter().filter(|sample| !sample.ok).count(),
         warnings: results.warnings.clone(),
         incomplete: results.incomplete(),
+        user_space: user_space(environment),
     }
+}
+
+/// Stacks that say of a layer that it is in user space.
+fn user_space(environment: &Environment) -> Vec<String> {
+    let says = |facts: &BTreeMap<String, String>| facts.values().any(|f| f.contains("user space"));
+    let stacks = environment.stacks.iter().filter(|(_, facts)| says(facts));
+    stacks.map(|(name, _)| name.clone()).collect()
 }
 
 /// Says which part a stage is of.

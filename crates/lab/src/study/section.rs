@@ -1,6 +1,10 @@
 //! A section of a study's report: a table of what the paper printed beside what was
 //! measured, row by row, perhaps drawn.
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
 use super::measure::{Cell, Form, Measure};
 use super::template::{Row, fill};
 use crate::plan::Plan;
@@ -21,8 +25,12 @@ pub struct Section {
     pub note: Option<String>,
     /// Why ours differ, with places for figures of any section, as in the answer.
     pub because: Option<String>,
-    /// Label and variables of each row.
+    /// Name and variables of each row.
     pub(super) rows: Vec<(String, Row)>,
+    /// What the report calls rows, where that is not their name.
+    pub(super) labels: BTreeMap<String, String>,
+    /// What the published columns are.
+    pub source: PublishedSource,
     /// What stands in each.
     pub columns: Vec<Column>,
     /// How it is drawn, if it is.
@@ -38,17 +46,76 @@ pub struct Column {
     pub title: String,
     /// The published column that stands beside it.
     pub published: Option<String>,
-    /// What is shown.
-    pub measure: &'static Measure,
-    /// In which form.
-    pub form: Form,
-    pub(super) cell: CellTemplate,
+    /// Whether the chart has it.
+    pub drawn: bool,
+    /// The part of the chart that has it, where a chart has several.
+    pub panel: Option<String>,
+    pub(super) shows: Shows,
+}
+
+/// What the published columns of a section are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PublishedSource {
+    /// Printed by the paper.
+    #[default]
+    Paper,
+    /// Computed by a formula that the section names.
+    Formula,
+}
+
+/// What a column shows.
+#[derive(Debug, Clone)]
+pub(super) enum Shows {
+    /// What a cell of a part has measured.
+    Cell { measure: &'static Measure, form: Form, cell: CellTemplate },
+    /// The mean of figures of the page: references, filled by a row's variables.
+    Mean(Vec<String>),
+    /// A straight line through another column of the page.
+    Line(LineTemplate),
+}
+
+/// A straight line over the logarithm of the size in KiB, through a column of overheads.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct LineTemplate {
+    /// `section/column`, filled by a row's variables.
+    pub(super) over: String,
+    pub(super) show: LineValue,
+    #[serde(default)]
+    pub(super) weights: Weights,
+    /// The size at which the line is read.
+    pub(super) at: Option<String>,
+}
+
+/// What of a line is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum LineValue {
+    /// Its value at 1 KiB.
+    Intercept,
+    /// What it changes for each factor e of size.
+    Slope,
+    /// Its value at a size.
+    At,
+}
+
+/// How a line weighs its points.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Weights {
+    /// All alike.
+    #[default]
+    Equal,
+    /// By 1/ratio²: errors proportional to the time.
+    Ratio,
 }
 
 /// Which cell a column shows: names in braces are those of a row.
 #[derive(Debug, Clone)]
 pub(super) struct CellTemplate {
-    pub(super) part: String,
+    /// Parts, of which the first that has measured the cell is shown.
+    pub(super) parts: Vec<String>,
     pub(super) stack: String,
     pub(super) workload: String,
     pub(super) size: Option<String>,
@@ -56,7 +123,7 @@ pub(super) struct CellTemplate {
     /// Which second, of what is told over time.
     pub(super) at: Option<String>,
     /// Stacks that are called otherwise in the published table.
-    pub(super) names: std::collections::BTreeMap<String, String>,
+    pub(super) names: BTreeMap<String, String>,
 }
 
 /// A cell, and the part of the study that has it.
@@ -67,16 +134,26 @@ pub(super) struct Place {
     pub(super) against: Option<String>,
 }
 
-/// A line for each column over the rows.
-#[derive(Debug, Clone, serde::Deserialize)]
+/// A line for each column over the rows, or bars.
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Chart {
-    /// Each row's place: a number, or a template of one.
-    pub(super) x: String,
+    /// Each row's place: a number, or a template of one. Bars have none.
+    pub(super) x: Option<String>,
     /// What the horizontal axis says.
+    #[serde(default)]
     pub x_title: String,
-    /// What the vertical axis says.
+    /// What the axis of values says: the vertical one, of bars the horizontal one.
     pub y_title: String,
+    /// Whether each row is a group of horizontal bars.
+    #[serde(default)]
+    pub bars: bool,
+    /// Whether y is linear within ±1 and logarithmic beyond.
+    #[serde(default)]
+    pub symlog_y: bool,
+    /// Whether y need not begin at 0.
+    #[serde(default)]
+    pub free_y: bool,
     /// Whether x is drawn on a logarithmic scale.
     #[serde(default)]
     pub log_x: bool,
@@ -89,8 +166,8 @@ pub struct Chart {
 }
 
 impl CellTemplate {
-    /// The cell of a row.
-    pub(super) fn of(&self, row: &Row) -> Result<Place, String> {
+    /// The cell of a row in each of the parts that may have it.
+    pub(super) fn places(&self, row: &Row) -> Result<Vec<Place>, String> {
         let stack = |template: &str| {
             let written = fill(template, row)?;
             Ok::<_, String>(canonical(self.names.get(&written).unwrap_or(&written)))
@@ -100,57 +177,73 @@ impl CellTemplate {
             let text = fill(at, row)?;
             text.parse::<u32>().map_err(|_| format!("`{text}` is no whole second"))
         });
-        Ok(Place {
-            part: fill(&self.part, row)?,
-            cell: Cell {
-                stack: stack(&self.stack)?,
-                workload: workload::canonical(&fill(&self.workload, row)?),
-                size_bytes: size.transpose()?,
-                at_s: at.transpose()?,
-            },
-            against: self.against.as_deref().map(stack).transpose()?,
-        })
+        let cell = Cell {
+            stack: stack(&self.stack)?,
+            workload: workload::canonical(&fill(&self.workload, row)?),
+            size_bytes: size.transpose()?,
+            at_s: at.transpose()?,
+        };
+        let against = self.against.as_deref().map(stack).transpose()?;
+        let place = |part: &String| {
+            Ok(Place { part: fill(part, row)?, cell: cell.clone(), against: against.clone() })
+        };
+        self.parts.iter().map(place).collect()
     }
 }
 
 impl Chart {
-    pub(super) fn x_of(&self, row: &Row) -> Result<f64, String> {
-        let text = fill(&self.x, row)?;
+    pub(super) fn x_of(&self, row: &Row) -> Result<Option<f64>, String> {
+        let Some(x) = self.x.as_ref().filter(|_| !self.bars) else {
+            return if self.bars { Ok(None) } else { Err("a chart of lines needs `x`".to_owned()) };
+        };
+        let text = fill(x, row)?;
         let number = text.parse::<f64>().ok().filter(|x| x.is_finite());
         number
-            .or_else(|| units::parse_size(&text).ok().map(|octets| octets as f64))
+            .or_else(|| units::parse_size(&text).ok().map(|bytes| bytes as f64))
+            .map(Some)
             .ok_or_else(|| format!("`{text}` is no place on an axis"))
     }
 }
 
 impl Section {
+    /// What the report calls a row.
+    pub(super) fn label<'a>(&'a self, name: &'a str) -> &'a str {
+        self.labels.get(name).map_or(name, String::as_str)
+    }
+
     /// Refuses a section that no run of these parts could fill.
     pub(super) fn check(&self, parts: &[Plan]) -> Result<(), String> {
+        if let Some(unknown) =
+            self.labels.keys().find(|name| self.rows.iter().all(|(row, _)| row != *name))
+        {
+            return Err(format!("`labels` names the row `{unknown}`, which is not there"));
+        }
         for (label, row) in &self.rows {
             if let Some(chart) = &self.chart {
                 chart.x_of(row)?;
             }
             for column in &self.columns {
-                let place = column.cell.of(row)?;
                 let told = |why: &str| format!("row {label}, column {}: {why}", column.id);
-                require(parts, &place).map_err(|why| told(&why))?;
-                if column.form != Form::Value && !column.measure.is_of_samples() {
-                    return Err(told(&format!(
-                        "`form` compares what single samples measure, and `{}` is of the whole run or of a second",
-                        column.measure.name
-                    )));
-                }
-                if place.cell.at_s.is_some() != column.measure.is_over_time() {
-                    let name = column.measure.name;
-                    return Err(told(&format!(
-                        "`at` says which second of a stream, for the measures that end in `-at`, and `{name}` is one \
-                         that has none, or lacks it"
-                    )));
-                }
                 if let Some(name) =
                     column.published.as_ref().filter(|name| !row.contains_key(*name))
                 {
                     return Err(told(&format!("the published table has no column `{name}`")));
+                }
+                let Shows::Cell { measure, form, cell } = &column.shows else { continue };
+                let places = cell.places(row)?;
+                require_any(parts, &places).map_err(|why| told(&why))?;
+                if *form != Form::Value && !measure.is_of_samples() {
+                    return Err(told(&format!(
+                        "`form` compares what single samples measure, and `{}` is of the whole run or of a second",
+                        measure.name
+                    )));
+                }
+                if cell.at.is_some() != measure.is_over_time() {
+                    let name = measure.name;
+                    return Err(told(&format!(
+                        "`at` says which second of a stream, for the measures that end in `-at`, and `{name}` is one \
+                         that has none, or lacks it"
+                    )));
                 }
             }
         }
@@ -158,8 +251,20 @@ impl Section {
     }
 }
 
+/// Refuses a cell that none of its parts measures.
+pub(super) fn require_any(parts: &[Plan], places: &[Place]) -> Result<(), String> {
+    let mut first = None;
+    for place in places {
+        match require(parts, place) {
+            Ok(()) => return Ok(()),
+            Err(why) => first = first.or(Some(why)),
+        }
+    }
+    Err(first.unwrap_or_else(|| "it names no part".to_owned()))
+}
+
 /// Refuses a cell that its part does not measure.
-pub(super) fn require(parts: &[Plan], place: &Place) -> Result<(), String> {
+fn require(parts: &[Plan], place: &Place) -> Result<(), String> {
     let Place { part, cell: Cell { stack, workload, size_bytes, .. }, against } = place;
     let part = parts
         .iter()

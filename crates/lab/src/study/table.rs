@@ -2,88 +2,172 @@
 
 use std::collections::BTreeMap;
 
-use super::measure::Form;
-use super::results::{ChartResults, ColumnResults, RowResults, SectionResults, Value};
-use super::section::{Column, Section};
+use super::claim::ClaimResults;
+use super::measure::{Form, Measure};
+use super::results::{ChartResults, ColumnResults, Origin, RowResults, SectionResults, Value};
+use super::section::{CellTemplate, Column, Place, Section, Shows};
+use super::sentence::{self, Sentence};
 use super::template::{self, Row};
-use super::{Study, file, verdict};
+use super::{Study, derived, file, verdict};
 use crate::results::Results;
 
 /// The results of the parts that were run, by name.
 pub(super) type Parts = BTreeMap<String, Results>;
 
-/// The sections of a study, each with the figures of any in its reasons; a reason of
-/// which one was not measured is left out.
-pub(super) fn sections(study: &Study, parts: &Parts) -> Vec<SectionResults> {
-    let mut all: Vec<_> = study.sections.iter().map(|one| section(one, parts)).collect();
-    let reason = |because: &String| {
-        let (text, is_complete) = figured(because, study, &all);
-        is_complete.then_some(text)
-    };
-    let reasons: Vec<Option<String>> =
-        study.sections.iter().map(|section| section.because.as_ref().and_then(reason)).collect();
-    for (section, because) in all.iter_mut().zip(reasons) {
-        section.because = because;
+/// A study's page: figures first, then the sentences that they support.
+pub(super) struct Page {
+    pub(super) sections: Vec<SectionResults>,
+    pub(super) claims: Vec<ClaimResults>,
+    pub(super) sentences: Vec<Sentence>,
+    pub(super) answer: String,
+}
+
+/// Fills a study with figures. A reason of which a figure was not measured is left out, of
+/// the answer the sentences that lack one.
+pub(super) fn page(study: &Study, parts: &Parts) -> Page {
+    let mut sections: Vec<_> = study.sections.iter().map(|one| section(one, parts)).collect();
+    derive(study, &mut sections);
+    for section in &mut sections {
+        section.compared = verdict::sentence(section);
     }
-    all
+    let claims: Vec<_> = study.claims.iter().map(|claim| claim.judge(&sections)).collect();
+    let reason = |section: &Section| {
+        let because = section.because.as_ref()?;
+        let filled = sentence::filled(&section.id, because, study, &sections, &claims);
+        (!filled.lacks_some && !filled.sentences.is_empty()).then_some(filled)
+    };
+    let reasons: Vec<_> = study.sections.iter().map(reason).collect();
+    let answer = sentence::filled("answer", &study.answer, study, &sections, &claims);
+    let mut text = answer.text();
+    if answer.lacks_some {
+        let rest = "What else the answer speaks of was not measured in this run.";
+        text = [text.as_str(), rest].join(" ").trim().to_owned();
+    }
+    let mut sentences = answer.sentences;
+    for (section, filled) in sections.iter_mut().zip(reasons) {
+        section.because = filled.as_ref().map(sentence::Filled::text);
+        sentences.extend(filled.into_iter().flat_map(|filled| filled.sentences));
+    }
+    Page { sections, claims, sentences, answer: text }
 }
 
 fn section(section: &Section, parts: &Parts) -> SectionResults {
-    let columns: Vec<ColumnResults> = section
-        .columns
-        .iter()
-        .map(|column| ColumnResults {
+    let columns = section.columns.iter().map(|column| {
+        let (measure, unit, form) = match &column.shows {
+            Shows::Cell { measure, form, .. } => (measure.name, measure.unit_as(*form), *form),
+            // taken from what it is made of
+            Shows::Mean(_) => ("mean", "", Form::Value),
+            Shows::Line(_) => ("line", "%", Form::OverheadPct),
+        };
+        ColumnResults {
             id: column.id.clone(),
             title: column.title.clone(),
-            unit: column.measure.unit_as(column.form).to_owned(),
-            signed: matches!(column.form, Form::OverheadPct | Form::LossPct),
+            unit: unit.to_owned(),
+            signed: matches!(form, Form::OverheadPct | Form::LossPct),
             published: column.published.is_some(),
-        })
-        .collect();
-    let rows: Vec<RowResults> = section
-        .rows
-        .iter()
-        .map(|(label, row)| RowResults {
-            label: label.clone(),
-            x: section.chart.as_ref().and_then(|chart| chart.x_of(row).ok()),
-            values: section.columns.iter().map(|column| value(column, row, parts)).collect(),
-        })
-        .collect();
+            measure: measure.to_owned(),
+            form,
+            drawn: column.drawn,
+            panel: column.panel.clone(),
+        }
+    });
+    let rows = section.rows.iter().map(|(name, row)| RowResults {
+        name: name.clone(),
+        label: section.label(name).to_owned(),
+        x: section.chart.as_ref().and_then(|chart| chart.x_of(row).ok().flatten()),
+        values: section.columns.iter().map(|column| value(column, row, parts)).collect(),
+    });
     SectionResults {
         id: section.id.clone(),
         title: section.title.clone(),
         paper: section.paper.clone(),
         note: section.note.clone(),
-        because: None, // until all sections have figures
-        compared: verdict::sentence(&columns, &rows),
+        because: None,  // until all sections have figures
+        compared: None, // the same
+        source: section.source,
+        columns: columns.collect(),
+        rows: rows.collect(),
         chart: section.chart.as_ref().map(ChartResults::from),
-        columns,
-        rows,
     }
 }
 
 fn value(column: &Column, row: &Row, parts: &Parts) -> Value {
     let printed = column.published.as_ref().and_then(|name| row.get(name));
-    let measured = || {
-        let place = column.cell.of(row).ok()?;
-        let results = parts.get(&place.part)?;
-        column.measure.of(results, &place.cell, column.form, place.against.as_deref())
+    let ours = match &column.shows {
+        Shows::Cell { measure, form, cell } => measured(measure, *form, cell, row, parts),
+        Shows::Mean(_) | Shows::Line(_) => None,
     };
-    Value { published: printed.and_then(|text| text.parse().ok()), measured: measured() }
+    let published = printed.and_then(|text| text.parse().ok());
+    Value { published, ..ours.unwrap_or_default() }
 }
 
-/// A text of the study with our figures in it, and whether none was missing.
-pub(super) fn figured(text: &str, study: &Study, sections: &[SectionResults]) -> (String, bool) {
-    let mut is_complete = true;
-    let shown = |reference: &str| {
-        let (section, column, row) = file::find(&study.sections, reference)
-            .ok_or_else(|| format!("there is no {reference}"))?;
-        let section = &sections[section];
-        let unit = &section.columns[column].unit;
-        let value = section.rows[row].values[column].measured;
-        is_complete &= value.is_some();
-        Ok(value.map_or_else(|| "(not measured)".to_owned(), |value| value.told(unit)))
-    };
-    let filled = template::fill_with(text, shown).unwrap_or_else(|why| why);
-    (filled, is_complete)
+/// What the first part has that measured the cell.
+fn measured(
+    measure: &Measure,
+    form: Form,
+    cell: &CellTemplate,
+    row: &Row,
+    parts: &Parts,
+) -> Option<Value> {
+    cell.places(row).ok()?.into_iter().find_map(|place| {
+        let results = parts.get(&place.part)?;
+        let measured = measure.of(results, &place.cell, form, place.against.as_deref())?;
+        Some(Value {
+            published: None,
+            measured: Some(measured),
+            not_shaped: measure.is_of_time() && was_not_shaped(results, &place),
+            origin: Some(Origin {
+                part: place.part,
+                stack: place.cell.stack,
+                workload: place.cell.workload,
+                size_bytes: place.cell.size_bytes,
+                against: place.against,
+            }),
+        })
+    })
+}
+
+/// Whether the lab marked a sample of the cell.
+fn was_not_shaped(results: &Results, place: &Place) -> bool {
+    let is_main = |link: &String| *link == results.link.name;
+    results.samples.iter().any(|sample| {
+        sample.not_shaped
+            && is_main(&sample.link)
+            && sample.stack == place.cell.stack
+            && sample.workload == place.cell.workload
+            && place.cell.size_bytes.is_none_or(|size| sample.size_bytes == size)
+    })
+}
+
+/// Fills columns that are made of others.
+fn derive(study: &Study, sections: &mut [SectionResults]) {
+    for (index, section) in study.sections.iter().enumerate() {
+        for (nth, column) in section.columns.iter().enumerate() {
+            let found = |row: &Row| match &column.shows {
+                Shows::Cell { .. } => None,
+                Shows::Mean(references) => derived::mean(study, sections, references, row),
+                Shows::Line(line) => derived::line(sections, line, row),
+            };
+            let values: Vec<_> = section.rows.iter().map(|(_, row)| found(row)).collect();
+            if let Shows::Mean(references) = &column.shows
+                && let Some((_, row)) = section.rows.first()
+            {
+                let like = references.first().and_then(|reference| {
+                    let name = template::fill(reference, row).ok()?;
+                    let (section, column, _) = file::find(&study.sections, &name)?;
+                    Some(sections[section].columns[column].clone())
+                });
+                if let Some(like) = like {
+                    let column = &mut sections[index].columns[nth];
+                    (column.unit, column.signed, column.form) = (like.unit, like.signed, like.form);
+                }
+            }
+            for (row, value) in sections[index].rows.iter_mut().zip(values) {
+                if let Some(value) = value {
+                    let published = row.values[nth].published;
+                    row.values[nth] = Value { published, ..value };
+                }
+            }
+        }
+    }
 }

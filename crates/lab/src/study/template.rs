@@ -37,6 +37,26 @@ pub(super) fn fill_with(
     Ok(filled + rest)
 }
 
+/// A piece of a text.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Piece<'a> {
+    Text(&'a str),
+    /// What stands in braces.
+    Name(&'a str),
+}
+
+/// The pieces of a text whose braces are known to be closed.
+pub(super) fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let (mut pieces, mut rest) = (Vec::new(), text);
+    while let Some((before, behind)) = rest.split_once('{') {
+        let Some((name, after)) = behind.split_once('}') else { break };
+        pieces.extend([Piece::Text(before), Piece::Name(name)]);
+        rest = after;
+    }
+    pieces.push(Piece::Text(rest));
+    pieces
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,35 +1,85 @@
 //! What the paper printed beside what was measured, in a sentence.
 
-use super::results::{ColumnResults, RowResults, Value};
+use super::results::{ColumnResults, RowResults, SectionResults, Value};
+use super::section::PublishedSource;
 use crate::analysis::measured::Estimate;
 use crate::analysis::stats::median;
 use crate::units::three;
 
-/// The sentence of a section; none where nothing is both printed and measured.
-pub(super) fn sentence(columns: &[ColumnResults], rows: &[RowResults]) -> Option<String> {
-    let of = |signed: bool| -> Vec<Both<'_>> {
-        let with = columns.iter().enumerate().filter(|(_, column)| column.signed == signed);
-        with.flat_map(|(index, column)| {
-            rows.iter().filter_map(move |row| Both::of(row, column, row.values[index]))
-        })
-        .collect()
+/// The sentence of a section; none where nothing is both printed and measured. Figures of
+/// few runs, and of a link that did not shape them, are counted and not compared.
+pub(super) fn sentence(section: &SectionResults) -> Option<String> {
+    let printed = match section.source {
+        PublishedSource::Paper => "the paper",
+        PublishedSource::Formula => "the formula",
     };
-    let sentences: Vec<String> =
-        [quantities(&of(false)), overheads(&of(true))].into_iter().flatten().collect();
-    (!sentences.is_empty()).then(|| sentences.join(" "))
+    let all: Vec<Both<'_>> = section
+        .columns
+        .iter()
+        .enumerate()
+        .flat_map(|(index, column)| {
+            let both = move |row| Both::of(row, column, index, printed);
+            section.rows.iter().filter_map(both)
+        })
+        .collect();
+    if all.is_empty() {
+        return None;
+    }
+    let (usable, left): (Vec<_>, Vec<_>) = all.into_iter().partition(Both::supports_comparison);
+    let (signed, absolute): (Vec<_>, Vec<_>) =
+        usable.into_iter().partition(|both| both.column.signed);
+    let sentences: Vec<String> = [quantities(&absolute), overheads(&signed), not_compared(&left)]
+        .into_iter()
+        .flatten()
+        .collect();
+    Some(sentences.join(" "))
+}
+
+/// Why figures are not compared, and how many.
+fn not_compared(left: &[Both<'_>]) -> Option<String> {
+    let few: Vec<usize> = left
+        .iter()
+        .filter(|both| both.value.has_few_runs(both.column))
+        .filter_map(|both| both.value.measured?.n)
+        .collect();
+    let not_shaped = left.len() - few.len();
+    let mut whys = Vec::new();
+    if let (Some(least), Some(most)) = (few.iter().min(), few.iter().max()) {
+        let runs = if least == most { format!("{least}") } else { format!("{least} to {most}") };
+        whys.push(format!("{} rest on {runs} runs, too few for a comparison", few.len()));
+    }
+    if not_shaped > 0 {
+        whys.push(format!(
+            "{not_shaped} are times too short for the link to shape and wait for a new measurement"
+        ));
+    }
+    (!whys.is_empty()).then(|| format!("Not compared: {}.", whys.join("; ")))
 }
 
 /// A figure that the paper has and we have.
 struct Both<'a> {
     row: &'a RowResults,
     column: &'a ColumnResults,
+    value: &'a Value,
     printed: f64,
+    printed_by: &'static str,
     ours: Estimate,
 }
 
 impl<'a> Both<'a> {
-    fn of(row: &'a RowResults, column: &'a ColumnResults, value: Value) -> Option<Self> {
-        Some(Self { row, column, printed: value.published?, ours: value.measured? })
+    fn of(
+        row: &'a RowResults,
+        column: &'a ColumnResults,
+        index: usize,
+        printed_by: &'static str,
+    ) -> Option<Self> {
+        let value = &row.values[index];
+        let (printed, ours) = (value.published?, value.measured?);
+        Some(Self { row, column, value, printed, printed_by, ours })
+    }
+
+    fn supports_comparison(&self) -> bool {
+        self.value.supports_comparison(self.column)
     }
 
     /// `1 KiB, FTPS download: 9 %, the paper 23 %`
@@ -37,10 +87,11 @@ impl<'a> Both<'a> {
         let unit = &self.column.unit;
         let printed = Estimate::exact(self.printed);
         format!(
-            "{}, {}: {}, the paper {}",
+            "{}, {}: {}, {} {}",
             self.row.label,
             self.column.title,
             self.ours.told(unit),
+            self.printed_by,
             printed.told(unit)
         )
     }
@@ -63,19 +114,23 @@ fn quantities(all: &[Both<'_>]) -> Option<String> {
         (1, Some(others)) => format!("{others}; the last is {} of the printed one.", times(middle)),
         (n, others) => {
             let which = match others {
-                None => format!("Of {n} figures ours are"),
-                Some(others) => format!("{others}; of the other {n} ours are"),
+                None => format!("{n} values"),
+                Some(others) => format!("{others}; the other {n} values"),
             };
+            let by = all.first().map_or("the paper", |both| both.printed_by);
             format!(
-                "{which} {} to {} of the printed ones, in the middle {}.",
-                times(lo),
-                times(hi),
-                times(middle)
+                "{which}, ratio to {by} {}–{} (median {}).",
+                three(lo),
+                three(hi),
+                three(middle)
             )
         }
     };
     let spread = hi / lo > 1.05 && ratios.len() > 2;
-    let mut sentence = sentence + &order(all).unwrap_or_default();
+    let mut sentence = sentence;
+    if ordered_alike(all) {
+        sentence += " They are ordered alike.";
+    }
     if spread {
         sentence += &format!(" Farthest from that: {}.", farthest.told());
     }
@@ -99,44 +154,28 @@ fn times(ratio: f64) -> String {
     format!("{} ×", three(ratio))
 }
 
-/// Whether ours order rows and columns of one unit as the paper does, as far as our
-/// intervals tell them apart.
-fn order(all: &[Both<'_>]) -> Option<String> {
-    let (mut alike, mut against, mut unsure) = (0, 0, 0);
+/// Whether ours order rows and columns of one unit as the paper does, every pair of them.
+fn ordered_alike(all: &[Both<'_>]) -> bool {
+    let mut pairs = 0;
     for (index, a) in all.iter().enumerate() {
         for b in &all[index + 1..] {
-            let neighbours = a.column.id == b.column.id || a.row.label == b.row.label;
+            let neighbours = a.column.id == b.column.id || a.row.name == b.row.name;
             if !neighbours || a.column.unit != b.column.unit || a.printed == b.printed {
                 continue;
             }
-            let ours = a.ours.value < b.ours.value;
-            match (apart(a.ours, b.ours), ours == (a.printed < b.printed)) {
-                (false, _) => unsure += 1,
-                (true, true) => alike += 1,
-                (true, false) => against += 1,
+            let alike = (a.ours.value < b.ours.value) == (a.printed < b.printed);
+            if !alike || !apart(a.ours, b.ours) {
+                return false;
             }
+            pairs += 1;
         }
     }
-    let pairs = alike + against + unsure;
-    if pairs < 3 {
-        return None;
-    }
-    if alike == pairs {
-        return Some(" They are ordered alike.".to_owned());
-    }
-    let mut text = format!(" Of {pairs} pairs in a row or column {alike} are ordered alike");
-    if against > 0 {
-        text += &format!(", {against} the other way");
-    }
-    if unsure > 0 {
-        text += &format!(", {unsure} cannot be told apart here");
-    }
-    Some(text + ".")
+    pairs >= 3
 }
 
 /// Whether two figures differ by more than their intervals.
 fn apart(a: Estimate, b: Estimate) -> bool {
-    let [a, b] = [a, b].map(|one| one.ci95.unwrap_or([one.value; 2]));
+    let [a, b] = [a.ends(), b.ends()];
     a[1] < b[0] || b[1] < a[0]
 }
 
@@ -175,64 +214,59 @@ fn overheads(all: &[Both<'_>]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::study::results::testing;
 
-    fn column(signed: bool) -> ColumnResults {
-        let unit = if signed { "%" } else { "s" }.to_owned();
-        ColumnResults { id: "a".into(), title: "A".into(), unit, signed, published: true }
-    }
-
-    fn rows(values: &[(f64, f64, f64)]) -> Vec<RowResults> {
-        let row = |(index, &(printed, value, half)): (usize, &(f64, f64, f64))| RowResults {
-            label: format!("r{index}"),
-            x: None,
-            values: vec![Value {
-                published: Some(printed),
-                measured: Some(Estimate {
-                    value,
-                    ci95: Some([value - half, value + half]),
-                    n: None,
-                }),
-            }],
-        };
-        values.iter().enumerate().map(row).collect()
+    /// A section of one column, each row printed, measured, half of the interval and runs.
+    fn section(signed: bool, values: &[(f64, f64, f64, usize)]) -> SectionResults {
+        let names: Vec<String> = (0..values.len()).map(|index| format!("r{index}")).collect();
+        let ours: Vec<_> = values.iter().map(|&(_, value, half, n)| [(value, half, n)]).collect();
+        let rows: Vec<_> =
+            names.iter().zip(&ours).map(|(name, ours)| (name.as_str(), &ours[..])).collect();
+        let mut section = testing::section("s", &["a"], &rows);
+        for (row, (printed, ..)) in section.rows.iter_mut().zip(values) {
+            row.values[0].published = Some(*printed);
+        }
+        section.columns[0].signed = signed;
+        section.columns[0].unit = if signed { "%" } else { "s" }.to_owned();
+        section
     }
 
     #[test]
-    fn quantities_are_compared_by_ratio_and_order() {
-        let said =
-            sentence(&[column(false)], &rows(&[(1.0, 0.5, 0.1), (2.0, 1.0, 0.1), (3.0, 0.6, 0.1)]));
+    fn quantities_are_compared_by_ratio() {
+        let said = sentence(&section(
+            false,
+            &[(1.0, 0.5, 0.1, 5), (2.0, 1.0, 0.1, 5), (3.0, 0.6, 0.1, 5)],
+        ));
         assert_eq!(
             said.as_deref(),
             Some(
-                "Of 3 figures ours are 0.2 × to 0.5 × of the printed ones, in the middle 0.5 ×. Of 3 pairs in a row \
-                 or column 1 are ordered alike, 1 the other way, 1 cannot be told apart here. Farthest from that: r2, \
-                 A: 600 [500, 700] ms, the paper 3 s."
+                "3 values, ratio to the paper 0.2–0.5 (median 0.5). Farthest from that: r2, A: 600 [500, 700] ms, the \
+                 paper 3 s."
             )
         );
     }
 
     #[test]
     fn what_no_ratio_is_of_is_counted() {
-        let said = |printed: &[(f64, f64, f64)]| sentence(&[column(false)], &rows(printed));
+        let said = |printed: &[(f64, f64, f64, usize)]| sentence(&section(false, printed));
         assert_eq!(
-            said(&[(1.0, -2.0, 0.1), (2.0, 4.0, 0.1), (3.0, 0.0, 0.1)]).as_deref(),
+            said(&[(1.0, -2.0, 0.1, 5), (2.0, 4.0, 0.1, 5), (3.0, 0.0, 0.1, 5)]).as_deref(),
             Some(
-                "Of 3 figures 1 have the other sign, 1 are 0 on one side; the last is 2 × of the printed one. Of 3 \
-                 pairs in a row or column 2 are ordered alike, 1 the other way."
+                "Of 3 figures 1 have the other sign, 1 are 0 on one side; the last is 2 × of the printed one."
             )
         );
         assert_eq!(
-            said(&[(2.0, 1.0, 0.1)]).as_deref(),
+            said(&[(2.0, 1.0, 0.1, 5)]).as_deref(),
             Some("Ours is 0.5 × of the printed figure: r0, A: 1.00 [0.90, 1.10] s, the paper 2 s.")
         );
     }
 
     #[test]
     fn overheads_are_compared_by_sign_and_difference() {
-        let said = sentence(
-            &[column(true)],
-            &rows(&[(10.0, 5.0, 1.0), (4.0, -2.0, 1.0), (3.0, 1.0, 2.0)]),
-        );
+        let said = sentence(&section(
+            true,
+            &[(10.0, 5.0, 1.0, 5), (4.0, -2.0, 1.0, 5), (3.0, 1.0, 2.0, 5)],
+        ));
         assert_eq!(
             said.as_deref(),
             Some(
@@ -243,9 +277,29 @@ mod tests {
     }
 
     #[test]
+    fn few_runs_and_unshaped_times_support_no_verdict() {
+        let mut few = section(false, &[(1.0, 0.5, 0.1, 3), (2.0, 1.0, 0.1, 4), (3.0, 3.0, 0.1, 5)]);
+        assert_eq!(
+            sentence(&few).as_deref(),
+            Some(
+                "Ours is 1 × of the printed figure: r2, A: 3.00 [2.90, 3.10] s, the paper 3 s. Not compared: 2 rest on 3 \
+                 to 4 runs, too few for a comparison."
+            )
+        );
+        few.rows[2].values[0].not_shaped = true;
+        assert_eq!(
+            sentence(&few).as_deref(),
+            Some(
+                "Not compared: 2 rest on 3 to 4 runs, too few for a comparison; 1 are times too short for the link to \
+                 shape and wait for a new measurement."
+            )
+        );
+    }
+
+    #[test]
     fn nothing_in_common_is_no_sentence() {
-        let mut rows = rows(&[(1.0, 1.0, 0.0)]);
-        rows[0].values[0].published = None;
-        assert_eq!(sentence(&[column(false)], &rows), None);
+        let mut section = section(false, &[(1.0, 1.0, 0.0, 5)]);
+        section.rows[0].values[0].published = None;
+        assert_eq!(sentence(&section), None);
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::page::{around, both, notices};
-use super::{JSON, chart, read};
+use super::page::{around, both, notices as notices_shown};
+use super::{JSON, chart, notices, read};
 use crate::error::{Doing, Error, Result};
 use crate::report::html::escaped;
 use crate::study::results::StudyResults;
@@ -49,8 +49,8 @@ fn markdown(studies: &[(String, StudyResults)]) -> String {
             "## {}\n\n{}\n\nThe paper: {}\n\nMeasured again: {}\n",
             study.question, study.paper, study.says, study.answer
         );
-        if study.scale != "full" {
-            let _ = writeln!(text, "This is a run at the scale {}.\n", study.scale);
+        for notice in notices(study) {
+            let _ = writeln!(text, "> {notice}\n");
         }
         if let Some(drawn) = study.sections.iter().find(|section| chart::alone(section).is_some()) {
             let _ = writeln!(text, "![{}]({folder}/{}.svg)\n", drawn.title, drawn.id);
@@ -84,7 +84,7 @@ fn page(studies: &[(String, StudyResults)]) -> String {
             escaped(folder),
             escaped(&study.question),
             escaped(&study.paper),
-            notices(study),
+            notices_shown(study),
             both(study)
         );
         let drawn = study.sections.iter().find_map(|s| Some((s, chart::inline(s)?)));

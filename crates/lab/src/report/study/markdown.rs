@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{NOT_MEASURED, chart, machines, measured, period, published};
+use super::{NOT_MEASURED, chart, figures, machines, notices, period};
 use crate::report::markdown::Table;
 use crate::study::results::{SectionResults, StudyResults};
 
@@ -11,18 +11,11 @@ pub(super) fn summary(study: &StudyResults) -> String {
     let _ = writeln!(text, "{}\n", study.paper);
     let _ = writeln!(text, "The paper: {}\n", study.says);
     let _ = writeln!(text, "Measured again: {}\n", study.answer);
-    if study.scale != "full" {
-        let _ = writeln!(
-            text,
-            "This is a run at the scale {}: fewer and smaller samples.\n",
-            study.scale
-        );
-    }
-    if !study.missing.is_empty() {
-        let _ = writeln!(text, "Not measured yet: {}.\n", study.missing.join(", "));
+    for notice in notices(study) {
+        let _ = writeln!(text, "> {notice}\n");
     }
     for one in &study.sections {
-        section(&mut text, one);
+        section(&mut text, study, one);
     }
     text += "## How the set-up differs\n\n";
     for difference in &study.differs {
@@ -38,7 +31,7 @@ pub(super) fn summary(study: &StudyResults) -> String {
     text
 }
 
-fn section(text: &mut String, section: &SectionResults) {
+fn section(text: &mut String, study: &StudyResults, section: &SectionResults) {
     let _ = writeln!(text, "## {}\n", section.title);
     let said = [
         ("The paper: ", &section.paper),
@@ -58,27 +51,34 @@ fn section(text: &mut String, section: &SectionResults) {
         let _ = writeln!(text, "{NOT_MEASURED}\n");
     }
     if section.filled().next().is_some() {
-        let _ = writeln!(text, "{}", table(section).markdown());
+        for columns in figures::tables(section) {
+            let _ = writeln!(text, "{}", table(section, &columns).markdown());
+        }
+        if let Some(note) = figures::note(study, section) {
+            let _ = writeln!(text, "{}\n", note.replace('*', "\\*"));
+        }
     }
 }
 
-fn table(section: &SectionResults) -> Table {
+fn table(section: &SectionResults, columns: &[usize]) -> Table {
     let mut header = vec![String::new()];
-    for column in &section.columns {
+    for column in columns.iter().map(|index| &section.columns[*index]) {
         let unit =
             if column.unit.is_empty() { String::new() } else { format!(", {}", column.unit) };
+        let title = figures::title(column);
         if column.published {
-            header.push(format!("{}{unit}: paper", column.title));
+            header.push(format!("{title}{unit}: {}", figures::source(section)));
             header.push("measured".to_owned());
         } else {
-            header.push(format!("{}{unit}", column.title));
+            header.push(format!("{title}{unit}"));
         }
     }
     let rows = section.filled().map(|row| {
         let mut cells = vec![row.label.clone()];
-        for (column, value) in section.columns.iter().zip(&row.values) {
-            cells.extend(column.published.then(|| published(value)));
-            cells.push(measured(value));
+        for index in columns {
+            let (column, value) = (&section.columns[*index], &row.values[*index]);
+            cells.extend(column.published.then(|| figures::published(value)));
+            cells.push(figures::measured(section, value).replace('*', "\\*"));
         }
         cells
     });

@@ -1,6 +1,7 @@
 //! What a study leaves for people and programs.
 
 mod chart;
+mod figures;
 mod index;
 mod markdown;
 mod page;
@@ -10,7 +11,7 @@ use std::path::Path;
 
 use super::terminal::wrapped;
 use crate::error::{Doing, Error, Result};
-use crate::study::results::{SCHEMA, StudyResults, Value};
+use crate::study::results::{SCHEMA, StudyResults};
 
 pub use index::write as write_index;
 
@@ -63,6 +64,9 @@ pub fn read(folder: &Path) -> Result<StudyResults> {
 /// The answer, and how ours compares section by section, for a terminal.
 pub fn terminal(study: &StudyResults, width: usize) -> String {
     let mut text = wrapped(&study.question, width);
+    for notice in notices(study) {
+        text += &wrapped(&format!("! {notice}"), width);
+    }
     text += &wrapped(&format!("The paper: {}", study.says), width);
     text += &wrapped(&format!("Measured again: {}", study.answer), width);
     for section in &study.sections {
@@ -70,9 +74,6 @@ pub fn terminal(study: &StudyResults, width: usize) -> String {
             text += "\n";
             text += &wrapped(&format!("{}. {compared}", section.title), width);
         }
-    }
-    for part in study.parts.iter().filter_map(|part| part.incomplete.as_ref()) {
-        text += &wrapped(part, width);
     }
     text
 }
@@ -85,7 +86,8 @@ pub fn has_studies(folder: &Path) -> bool {
 
 /// One line for each figure.
 fn csv(study: &StudyResults) -> String {
-    let mut text = "section,row,column,unit,published,measured,ci95_low,ci95_high\n".to_owned();
+    let mut text =
+        "section,row,column,unit,published,measured,ci95_low,ci95_high,n,not_shaped\n".to_owned();
     let quoted = |field: &str| format!("\"{}\"", field.replace('"', "\"\""));
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     for section in &study.sections {
@@ -95,12 +97,14 @@ fn csv(study: &StudyResults) -> String {
                 let fields = [
                     section.id.clone(),
                     quoted(&row.label),
-                    quoted(&column.title),
+                    quoted(&figures::title(column)),
                     quoted(&column.unit),
                     number(value.published),
                     number(value.measured.map(|measured| measured.value)),
                     number(ends.map(|[lo, _]| lo)),
                     number(ends.map(|[_, hi]| hi)),
+                    value.measured.and_then(|m| m.n).map_or_else(String::new, |n| n.to_string()),
+                    value.not_shaped.to_string(),
                 ];
                 let _ = writeln!(text, "{}", fields.join(","));
             }
@@ -138,14 +142,27 @@ fn period(study: &StudyResults) -> Option<(&str, &str)> {
     Some((from, to))
 }
 
-/// Ours as it stands in a table.
-fn measured(value: &Value) -> String {
-    value.measured.map_or_else(|| "–".to_owned(), |measured| measured.rounded())
-}
-
-/// The paper's, as it printed it.
-fn published(value: &Value) -> String {
-    value.published.map_or_else(|| "–".to_owned(), |published| published.to_string())
+/// What the reader should know before all else.
+fn notices(study: &StudyResults) -> Vec<String> {
+    let mut all = Vec::new();
+    match study.scale.as_str() {
+        "full" => {}
+        "cut" => all.push("This run shows that the study runs. Its figures say nothing.".to_owned()),
+        scale => all.push(format!(
+            "This is a run at the scale {scale}: fewer and smaller samples than the paper's. The full one takes hours."
+        )),
+    }
+    if !study.missing.is_empty() {
+        all.push(format!("Not measured yet: {}.", study.missing.join(", ")));
+    }
+    for part in &study.parts {
+        all.extend(part.incomplete.as_ref().map(|why| format!("{}: {why}", part.name)));
+    }
+    let contradicted = study.contradicted.iter();
+    all.extend(
+        contradicted.map(|why| format!("A figure of this page contradicts a sentence. {why}")),
+    );
+    all
 }
 
 #[cfg(test)]
@@ -155,16 +172,17 @@ mod tests {
     fn measured_on(kernels: &[&str]) -> StudyResults {
         let part = |(number, kernel): (usize, &&str)| {
             serde_json::json!({
-                "name": format!("part-{number}"), "question": "", "folder": "", "link": "", "family": "",
+                "name": format!("part-{number}"), "question": "", "folder": "", "link": "", "offload": "", "family": "",
                 "started": format!("2026-11-2{number}"), "finished": format!("2026-11-2{}", number + 1),
                 "cpu": "A CPU", "cores": 2, "kernel": kernel, "samples": 1, "failed": 0, "warnings": [],
-                "incomplete": null
+                "incomplete": null, "user_space": []
             })
         };
         let parts: Vec<_> = kernels.iter().enumerate().map(part).collect();
         serde_json::from_value(serde_json::json!({
             "schema": SCHEMA, "name": "", "question": "", "paper": "", "says": "", "answer": "", "differs": [],
-            "scale": "full", "parts": parts, "sections": []
+            "scale": "full", "parts": parts, "sections": [], "claims": [], "sentences": [],
+            "contradicted": []
         }))
         .expect("a study")
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{NOT_MEASURED, chart, machines, measured, published};
+use super::{NOT_MEASURED, chart, figures, machines, notices as all_notices};
 use crate::report::html::escaped;
 use crate::study::results::{SectionResults, StudyResults};
 
@@ -36,7 +36,7 @@ pub(super) fn page(study: &StudyResults) -> String {
         both(study)
     );
     for one in &study.sections {
-        section(&mut body, one);
+        section(&mut body, study, one);
     }
     setup(&mut body, study);
     body += "</main>\n";
@@ -62,29 +62,13 @@ pub(super) fn both(study: &StudyResults) -> String {
 
 /// What the reader should know before all else.
 pub(super) fn notices(study: &StudyResults) -> String {
-    let mut text = String::new();
-    let mut notice = |sentence: &str| {
-        let _ = writeln!(text, "<p class=\"notice\" role=\"alert\">{}</p>", escaped(sentence));
+    let notice = |sentence: &String| {
+        format!("<p class=\"notice\" role=\"alert\">{}</p>\n", escaped(sentence))
     };
-    match study.scale.as_str() {
-        "full" => {}
-        "cut" => notice("This run shows that the study runs. Its figures say nothing."),
-        scale => notice(&format!(
-            "This is a run at the scale {scale}: fewer and smaller samples than the paper's. The full one takes hours."
-        )),
-    }
-    if !study.missing.is_empty() {
-        notice(&format!("Not measured yet: {}.", study.missing.join(", ")));
-    }
-    for part in &study.parts {
-        if let Some(why) = &part.incomplete {
-            notice(&format!("{}: {why}", part.name));
-        }
-    }
-    text
+    all_notices(study).iter().map(notice).collect()
 }
 
-fn section(body: &mut String, section: &SectionResults) {
+fn section(body: &mut String, study: &StudyResults, section: &SectionResults) {
     let _ = write!(
         body,
         "<section id=\"{}\">\n<h2>{}</h2>\n",
@@ -104,7 +88,12 @@ fn section(body: &mut String, section: &SectionResults) {
         let _ = writeln!(body, "<p class=\"notes\">{NOT_MEASURED}</p>");
     }
     if section.filled().next().is_some() {
-        table(body, section);
+        for columns in figures::tables(section) {
+            table(body, section, &columns);
+        }
+        if let Some(note) = figures::note(study, section) {
+            let _ = writeln!(body, "<p class=\"notes\">{}</p>", escaped(&note));
+        }
     }
     for (what, text) in [("Checked", &section.note), ("Why", &section.because)] {
         if let Some(text) = text {
@@ -114,33 +103,36 @@ fn section(body: &mut String, section: &SectionResults) {
     *body += "</section>\n";
 }
 
-fn table(body: &mut String, section: &SectionResults) {
+fn table(body: &mut String, section: &SectionResults, columns: &[usize]) {
+    let columns: Vec<_> = columns.iter().map(|index| (*index, &section.columns[*index])).collect();
     let unit = |unit: &str| {
         if unit.is_empty() { String::new() } else { format!("<small>{}</small>", escaped(unit)) }
     };
     *body += "<div class=\"scroll\"><table><thead><tr><th rowspan=\"2\"></th>";
-    for column in &section.columns {
-        let (span, title) =
-            (if column.published { " colspan=\"2\"" } else { " rowspan=\"2\"" }, &column.title);
+    for (_, column) in &columns {
+        let span = if column.published { " colspan=\"2\"" } else { " rowspan=\"2\"" };
+        let title = figures::title(column);
         let _ = write!(
             body,
             "<th scope=\"col\"{span} class=\"group\">{}{}</th>",
-            escaped(title),
+            escaped(&title),
             unit(&column.unit)
         );
     }
     *body += "</tr><tr>";
-    for _ in section.columns.iter().filter(|column| column.published) {
-        *body += "<th scope=\"col\">paper</th><th scope=\"col\">measured</th>";
+    for _ in columns.iter().filter(|(_, column)| column.published) {
+        let source = figures::source(section);
+        let _ = write!(body, "<th scope=\"col\">{source}</th><th scope=\"col\">measured</th>");
     }
     *body += "</tr></thead><tbody>\n";
     for row in section.filled() {
         let _ = write!(body, "<tr><th scope=\"row\">{}</th>", escaped(&row.label));
-        for (column, value) in section.columns.iter().zip(&row.values) {
+        for (index, column) in &columns {
+            let value = &row.values[*index];
             if column.published {
-                let _ = write!(body, "<td class=\"printed\">{}</td>", published(value));
+                let _ = write!(body, "<td class=\"printed\">{}</td>", figures::published(value));
             }
-            let text = measured(value);
+            let text = figures::measured(section, value);
             let (figure, interval) = match text.split_once(" [") {
                 Some((figure, interval)) => (figure, format!("<small>[{interval}</small>")),
                 None => (text.as_str(), String::new()),

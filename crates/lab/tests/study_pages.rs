@@ -1,0 +1,149 @@
+//! The pages in docs/studies: made again from the samples that are published, no sentence of
+//! theirs is contradicted by a figure beside it; and what is published shows runs and marks.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use headroom_lab::plan::Scale;
+use headroom_lab::study::{self, Study, StudyResults};
+
+const STUDIES: [&str; 5] = ["fmft", "ftps-ipsec-ipv6", "ipsec-study", "layering", "qesp"];
+
+/// The published samples in a folder of their own, which goes when this does.
+struct Samples(PathBuf);
+
+impl Samples {
+    fn unpacked(purpose: &str) -> Self {
+        let name = format!("headroom-pages-{purpose}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let archive = root().join("docs/studies/samples.tar.xz");
+        let mut command = Command::new("tar");
+        command.arg("-xJf").arg(archive).arg("-C").arg(&folder);
+        assert!(command.status().expect("tar runs").success());
+        Self(folder)
+    }
+
+    fn page(&self, study: &Study) -> StudyResults {
+        study::rebuild(study, Scale::Full, &self.0.join(&study.name)).expect("a page")
+    }
+}
+
+impl Drop for Samples {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn no_sentence_is_contradicted_by_a_figure_of_its_page() {
+    let samples = Samples::unpacked("now");
+    let index = published("index.md");
+    for name in STUDIES {
+        let page = samples.page(&read(name));
+        assert_eq!(page.contradicted, [""; 0], "{name}");
+        assert!(page.sentences.len() > 2, "{name}: sentences were looked at");
+        let shown = published(&format!("{name}/study.md"));
+        let told = page.sections.iter().filter_map(|section| section.because.as_ref());
+        for sentence in told.chain([&page.answer]) {
+            assert!(
+                shown.contains(sentence),
+                "{name}: scripts/remake-studies was not run: {sentence}"
+            );
+        }
+        assert!(index.contains(&page.answer), "the index has another answer of {name}");
+    }
+}
+
+#[test]
+fn sentences_that_leave_out_what_they_depend_on_are_contradicted() {
+    let samples = Samples::unpacked("before");
+    // the answers of pages that were published before sentences were checked
+    for (name, answer, why) in [
+        (
+            "ipsec-study",
+            "DES with SHA-1 takes {table-3-loss/offload/des-cbc, hmac-sha1}, AES-128-GCM {suites/loss/aes-128-gcm}.",
+            "is of the profile `offload`",
+        ),
+        (
+            "layering",
+            "A download takes {table-2/base/sftp/ipsec, download} over IPsec.",
+            "is of a layer in user space",
+        ),
+        (
+            "qesp",
+            "Q-ESP carries {figure-8/gcm/1024} of ESP's packets of 1024 bytes.",
+            "AES-128-GCM has",
+        ),
+        (
+            "fmft",
+            "Sixteen clients get {clients/one/16} from one thread, {clients/cores/16} from one for each core.",
+            "cannot be told apart",
+        ),
+        (
+            "ipsec-study",
+            "Here DES with SHA-1 is faster than with MD5, as in the paper.",
+            "no claim chose it",
+        ),
+    ] {
+        let mut study = read(name);
+        answer.clone_into(&mut study.answer);
+        let page = samples.page(&study);
+        let found =
+            page.contradicted.iter().any(|said| said.starts_with("answer") && said.contains(why));
+        assert!(found, "{name}: {answer}: {:?}", page.contradicted);
+    }
+}
+
+#[test]
+fn what_is_published_has_positive_intervals_runs_and_marks() {
+    let positive = ["s", "ms", "Mbit/s", "kbit/s", "kB/s", "s/GB", "B", "1/s"];
+    for name in STUDIES {
+        let (csv, page) =
+            (published(&format!("{name}/study.csv")), published(&format!("{name}/study.md")));
+        let mut marked = 0;
+        for line in csv.lines().skip(1) {
+            let fields = fields(line);
+            let [_, _, _, unit, _, measured, low, high, n, not_shaped] = &fields[..] else {
+                panic!("{name}: {line}")
+            };
+            marked += usize::from(not_shaped == "true" && !measured.is_empty());
+            if low.is_empty() {
+                continue;
+            }
+            let [low, high]: [f64; 2] = [low, high].map(|end| end.parse().expect("a number"));
+            assert!(low <= high && !n.is_empty(), "{name}: {line}");
+            assert!(low >= 0.0 || !positive.contains(&unit.as_str()), "{name}: {line}");
+        }
+        let shown: usize =
+            page.lines().filter(|l| l.starts_with('|')).map(|l| l.matches('†').count()).sum();
+        assert_eq!(shown, marked, "{name}: cells that are marked as not shaped");
+        for section in page.split("\n## ").skip(1).filter(|section| section.contains("] |")) {
+            assert!(section.contains("\nn = "), "{name}: no number of runs: {section}");
+        }
+    }
+}
+
+fn fields(line: &str) -> Vec<String> {
+    let (mut fields, mut quoted) = (vec![String::new()], false);
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            _ => fields.last_mut().expect("a field").push(c),
+        }
+    }
+    fields
+}
+
+fn read(name: &str) -> Study {
+    Study::read(&root().join(format!("plans/studies/{name}.toml"))).expect("a study")
+}
+
+fn published(name: &str) -> String {
+    std::fs::read_to_string(root().join("docs/studies").join(name)).expect("a published file")
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
