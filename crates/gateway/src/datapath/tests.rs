@@ -51,6 +51,25 @@ fn a_packet_goes_in_and_the_same_packet_comes_out() {
     }
 }
 
+/// A VPN through a VPN: what is inside is none of the gateway's business.
+#[test]
+fn ipsec_of_somebody_else_passes_a_tunnel_as_any_other_packet() {
+    for between in all().filter(|between| between.mode == Mode::Tunnel) {
+        for protocol in [50, 51, 253] {
+            let (mut here, mut there) = pair(between);
+            let mut packet = datagram(0, true, 200);
+            packet[9] = protocol;
+            header::refresh_checksum(&mut packet).expect("a header");
+            here.tun.send(Offload::default(), &packet);
+            here.send_all();
+            there.receive_all();
+            let received = there.tun.received();
+            let passed: Vec<_> = received.iter().map(|(_, packet)| &packet[..]).collect();
+            assert_eq!(passed, [&packet[..]], "{between:?} {protocol}: {:?}", there.drops());
+        }
+    }
+}
+
 #[test]
 fn a_train_of_datagrams_leaves_as_one_and_arrives_as_one() {
     let (mut here, mut there) = pair(ESP_IN_UDP);
