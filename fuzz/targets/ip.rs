@@ -3,7 +3,7 @@
 #![no_main]
 
 use headroom_packet::ip::Ip;
-use headroom_packet::{header, icmp, udp};
+use headroom_packet::{header, icmp, mss, udp};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|octets: &[u8]| {
@@ -25,6 +25,9 @@ fuzz_target!(|octets: &[u8]| {
         header::set_tos(&mut changed, 0x55).expect("a packet");
         header::set_total_len(&mut changed, ip.total_len().min(65_535)).expect("a packet");
         let _ = header::decrement_hop_limit(&mut changed);
+        let before = changed.clone();
+        let clamped = mss::clamp(&mut changed, 1000);
+        assert_eq!(clamped, changed != before, "and nothing else is written");
         let again = Ip::parse_train(&changed).expect("still a packet");
         assert_eq!((again.tos(), again.upper(), again.upper_offset()), (0x55, upper, at));
     }
