@@ -165,7 +165,8 @@ impl Tunnel {
         let settings = settings_of(&config);
         if format!("{settings:?}") != format!("{:?}", self.settings) {
             said.push(
-                "keepalive, path_mtu, clamp_mss and dummy packets change when the tunnel is brought up anew"
+                "keepalive, path_mtu, clamp_mss (also what it takes of mtu) and dummy packets change when the tunnel is \
+                 brought up anew"
                     .into(),
             );
         }
@@ -331,7 +332,8 @@ fn settings_of(config: &Config) -> Settings {
     Settings {
         path_mtu: config.path_mtu.map(|mtu| mtu as usize),
         keepalive: Duration::from_secs(config.keepalive_seconds),
-        clamp_mss: config.clamp_mss,
+        // the interface takes no longer packet than `mtu`, where that is given
+        clamp_mss: config.clamp_mss.then(|| config.mtu.map_or(usize::MAX, |mtu| mtu as usize)),
         dummies_per_second: config
             .associations
             .iter()

@@ -53,9 +53,9 @@ pub struct Settings {
     /// Dummy packets a second on each association while it has nothing else to
     /// send, by name; those that are not named have none.
     pub dummies_per_second: Vec<(String, u32)>,
-    /// Whether the segment size that TCP announces through a tunnel is lowered to
-    /// what passes.
-    pub clamp_mss: bool,
+    /// TCP announces no larger segments through a tunnel than fit what passes, nor
+    /// than fit packets of so many bytes; none: its SYNs are left alone.
+    pub clamp_mss: Option<usize>,
     /// Whether each queue's threads are kept on one CPU.
     pub pinned: bool,
 }
@@ -67,7 +67,7 @@ impl Default for Settings {
             path_mtu: None,
             keepalive: Duration::from_secs(20),
             dummies_per_second: Vec::new(),
-            clamp_mss: true,
+            clamp_mss: Some(usize::MAX),
             pinned: false,
         }
     }
@@ -103,13 +103,13 @@ impl Shared {
         path_mtu: usize,
     ) -> Option<u16> {
         let opens = ip.upper() == protocol::TCP && mss::may_be_syn(ip.payload());
-        let applies = opens && self.settings.clamp_mss && bundle.mode() == Mode::Tunnel;
-        applies.then(|| {
-            let passes = bundle.inner_mtu(path_mtu, 0);
-            // IPv6's least goes through every path, in outer fragments if it must
-            let least = if ip.version() == Version::V6 { LEAST } else { 0 };
-            mss::of_mtu(ip.version(), passes.max(least))
-        })
+        if !opens || bundle.mode() != Mode::Tunnel {
+            return None;
+        }
+        let passes = bundle.inner_mtu(path_mtu, 0).min(self.settings.clamp_mss?);
+        // IPv6's least goes through every path, in outer fragments if it must
+        let least = if ip.version() == Version::V6 { LEAST } else { 0 };
+        Some(mss::of_mtu(ip.version(), passes.max(least)))
     }
 }
 

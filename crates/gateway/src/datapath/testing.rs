@@ -210,7 +210,7 @@ pub(super) fn pair(between: Between) -> (Gateway, Gateway) {
     let addresses = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
     let engines = [0, 1].map(|me| engine(between, addresses, me));
     let kind = if between.udp { Kind::Udp(4500) } else { Kind::Ip(between.protocol.number()) };
-    joined(engines, addresses, kind, PATH_MTU, [true; 2])
+    joined(engines, addresses, kind, PATH_MTU, [Some(usize::MAX); 2])
 }
 
 /// Two gateways with these engines and outer addresses, on a path that takes
@@ -220,7 +220,7 @@ pub(super) fn joined(
     addresses: [IpAddr; 2],
     kind: Kind,
     path_mtu: usize,
-    clamp_mss: [bool; 2],
+    clamp_mss: [Option<usize>; 2],
 ) -> (Gateway, Gateway) {
     let wires = [FakeWire::default(), FakeWire::default()];
     let make = |me: usize, engine: Engine| {
