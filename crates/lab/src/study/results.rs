@@ -204,6 +204,14 @@ impl Value {
 }
 
 impl ColumnResults {
+    /// What it is called, with its panel.
+    pub fn heading(&self) -> String {
+        match &self.panel {
+            Some(panel) => format!("{panel}: {}", self.title),
+            None => self.title.clone(),
+        }
+    }
+
     /// Whether it has counts and not times or rates.
     fn counts(&self) -> bool {
         self.unit.is_empty() || self.unit == "B"

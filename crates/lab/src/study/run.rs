@@ -1,7 +1,7 @@
 //! The parts of a study, one after the other, and the report of them all.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::results::{PartResults, SCHEMA, StudyResults};
@@ -31,16 +31,16 @@ pub fn run(
     progress: &dyn Progress,
 ) -> Result<StudyResults> {
     let study = study.clone().at_scale(scale)?;
-    for part in &study.parts {
+    for part in study.parts.iter().filter(|part| !is_measured(part, folder)) {
         run::require(part)?;
     }
     let mut failed = None;
     for (number, part) in study.parts.iter().enumerate() {
-        let later = study.parts[number + 1..].iter().map(run::expected_time).sum();
+        let later = study.parts[number + 1..].iter().filter(|part| !is_measured(part, folder));
+        let later = later.map(run::expected_time).sum();
         let (number, of) = (number + 1, study.parts.len());
         let told = Told { progress, part: &part.name, number, of, later };
-        let home = folder.join(FOLDER_OF_PARTS).join(&part.name);
-        match one(part, options, &home, changed_too, &told) {
+        match one(part, options, folder, changed_too, &told) {
             Ok(()) => {}
             Err(Error::Interrupted) => {
                 failed = Some(Error::Interrupted);
@@ -68,14 +68,26 @@ pub fn rebuild(study: &Study, scale: Scale, folder: &Path) -> Result<StudyResult
     write(&study.clone().at_scale(scale)?, scale, folder)
 }
 
+/// Where a part's results are.
+fn home_of(part: &Plan, folder: &Path) -> PathBuf {
+    folder.join(FOLDER_OF_PARTS).join(&part.name)
+}
+
+/// Whether a part is complete, so that its programs are needed no more.
+fn is_measured(part: &Plan, folder: &Path) -> bool {
+    let home = home_of(part, folder);
+    home.join("results.json").exists() && !home.join(JOURNAL).exists()
+}
+
 fn one(
     part: &Plan,
     options: &Options,
-    home: &Path,
+    folder: &Path,
     changed_too: bool,
     progress: &dyn Progress,
 ) -> Result<()> {
-    if home.join("results.json").exists() && !home.join(JOURNAL).exists() {
+    let home = &home_of(part, folder);
+    if is_measured(part, folder) {
         let there = report::read(home)?;
         let differences = there.plan.differences(part);
         if !differences.is_empty() {
@@ -103,7 +115,7 @@ fn one(
 fn write(study: &Study, scale: Scale, folder: &Path) -> Result<StudyResults> {
     let mut parts = Parts::new();
     for part in &study.parts {
-        let home = folder.join(FOLDER_OF_PARTS).join(&part.name);
+        let home = home_of(part, folder);
         if let Some(results) = read_part(&home)? {
             // samples alone are what is published, and those of a cut part become more
             if results.incomplete().is_some() || !home.join("report.html").exists() {
@@ -216,5 +228,28 @@ impl Progress for Told<'_> {
 
     fn done(&self, what: &str) {
         self.progress.done(what);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_measured_once_its_results_are_there_and_its_journal_is_gone() {
+        let folder = std::env::temp_dir().join(format!("headroom-parts-{}", std::process::id()));
+        let plan =
+            "[[part]]\nstacks = [\"ftp\"]\nname = \"p\"\n[[part.workload]]\nkind = \"download\"\n";
+        let text = format!("question = \"\"\npaper = \"\"\nsays = \"\"\nanswer = \"\"\n{plan}");
+        let study = Study::from_toml(&text, "s", &|_| Err(String::new())).expect("a study");
+        let part = &study.parts[0];
+        let home = home_of(part, &folder);
+        assert!(!is_measured(part, &folder));
+        std::fs::create_dir_all(&home).expect("a folder");
+        for (file, expected) in [("results.json", true), (JOURNAL, false)] {
+            std::fs::write(home.join(file), "").expect("a file");
+            assert_eq!(is_measured(part, &folder), expected, "with {file}");
+        }
+        std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

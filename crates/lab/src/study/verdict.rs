@@ -89,7 +89,7 @@ impl<'a> Both<'a> {
         format!(
             "{}, {}: {}, {} {}",
             self.row.label,
-            self.column.title,
+            self.column.heading(),
             self.ours.told(unit),
             self.printed_by,
             printed.told(unit)

@@ -29,14 +29,6 @@ pub(super) fn tables(section: &SectionResults) -> Vec<Vec<usize>> {
     tables.into_iter().map(|(_, table)| table).collect()
 }
 
-/// What a column is called, with its panel.
-pub(super) fn title(column: &ColumnResults) -> String {
-    match &column.panel {
-        Some(panel) => format!("{panel}: {}", column.title),
-        None => column.title.clone(),
-    }
-}
-
 /// Whose the published column is.
 pub(super) fn source(section: &SectionResults) -> &'static str {
     match section.source {

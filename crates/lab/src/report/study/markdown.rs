@@ -65,7 +65,7 @@ fn table(section: &SectionResults, columns: &[usize]) -> Table {
     for column in columns.iter().map(|index| &section.columns[*index]) {
         let unit =
             if column.unit.is_empty() { String::new() } else { format!(", {}", column.unit) };
-        let title = figures::title(column);
+        let title = column.heading();
         if column.published {
             header.push(format!("{title}{unit}: {}", figures::source(section)));
             header.push("measured".to_owned());

@@ -97,7 +97,7 @@ fn csv(study: &StudyResults) -> String {
                 let fields = [
                     section.id.clone(),
                     quoted(&row.label),
-                    quoted(&figures::title(column)),
+                    quoted(&column.heading()),
                     quoted(&column.unit),
                     number(value.published),
                     number(value.measured.map(|measured| measured.value)),

@@ -111,7 +111,7 @@ fn table(body: &mut String, section: &SectionResults, columns: &[usize]) {
     *body += "<div class=\"scroll\"><table><thead><tr><th rowspan=\"2\"></th>";
     for (_, column) in &columns {
         let span = if column.published { " colspan=\"2\"" } else { " rowspan=\"2\"" };
-        let title = figures::title(column);
+        let title = column.heading();
         let _ = write!(
             body,
             "<th scope=\"col\"{span} class=\"group\">{}{}</th>",
