@@ -191,6 +191,20 @@ pub fn shown(octets: &[u8]) -> impl fmt::Display {
     })
 }
 
+/// Escapes a peer's sentence for a terminal as [`shown`] does, but leaves backslashes
+/// alone: names within it were escaped by whoever wrote it. Escaping the result again
+/// changes nothing.
+#[must_use]
+pub fn printable(sentence: &str) -> String {
+    let mut printable = String::with_capacity(sentence.len());
+    for piece in sentence.split_inclusive(['\'', '"', '\\']) {
+        let text = piece.strip_suffix(['\'', '"', '\\']).unwrap_or(piece);
+        printable.extend(text.escape_debug());
+        printable.push_str(&piece[text.len()..]);
+    }
+    printable
+}
+
 fn is_slash(octet: &u8) -> bool {
     *octet == b'/'
 }
@@ -330,6 +344,23 @@ mod tests {
         assert_eq!(path(b"a\n/b").to_string(), "a\\n/b");
     }
 
+    #[test]
+    fn a_sentence_keeps_escapes_of_its_writer_and_loses_controls() {
+        for (text, printed) in [
+            ("a\\nb cannot be stored: it's \"full\"", "a\\nb cannot be stored: it's \"full\""),
+            ("\u{202e}gpj.exe\u{200b}\u{feff}", "\\u{202e}gpj.exe\\u{200b}\\u{feff}"),
+            ("\x1b[31m\u{9b}2J\r\n", "\\u{1b}[31m\\u{9b}2J\\r\\n"),
+            ("größe, 日本, u\u{308}", "größe, 日本, u\u{308}"),
+        ] {
+            assert_eq!(printable(text), printed);
+        }
+    }
+
+    /// Whether a character joins the one before it, and may stand behind one.
+    fn is_grapheme_extender(c: char) -> bool {
+        format!("x{c}").escape_debug().to_string() == format!("x{c}")
+    }
+
     proptest! {
         #[test]
         fn whatever_is_taken_stays_below(octets in prop::collection::vec(
@@ -346,6 +377,14 @@ mod tests {
             if let Ok(Some(path)) = RelPath::typed(&octets) {
                 prop_assert_eq!(RelPath::parse(path.as_bytes()), Ok(path.clone()));
             }
+        }
+
+        #[test]
+        fn a_printable_sentence_has_no_control_or_format_character(text in any::<String>()) {
+            let printed = printable(&text);
+            prop_assert!(printed.chars().all(|c| c == '\'' || c == '"' || c == '\\'
+                || c.escape_debug().count() == 1 || is_grapheme_extender(c)));
+            prop_assert_eq!(printable(&printed), printed);
         }
 
         #[test]

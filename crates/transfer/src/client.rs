@@ -357,7 +357,7 @@ impl Client {
                         return Ok(());
                     }
                 }
-                Message::Refused { reason } => return Err(refused(&reason)),
+                Message::Refused { reason } => return Err(Error::Refused(reason)),
                 other => return Err(unexpected(&other)),
             }
         }
@@ -443,7 +443,7 @@ impl Client {
                 }
                 Ok((speaker, hearer, Accepted { told_bps, lanes, keep }))
             }
-            Message::Refused { reason } => Err(refused(&reason)),
+            Message::Refused { reason } => Err(Error::Refused(reason)),
             other => Err(unexpected(&other)),
         }
     }
@@ -517,8 +517,4 @@ fn make_directories(path: &Path) -> Result<(), Error> {
         doing: format!("make the directory {}", path.display()),
         cause,
     })
-}
-
-fn refused(reason: &str) -> Error {
-    Error::Refused(shown(reason.as_bytes()).to_string())
 }

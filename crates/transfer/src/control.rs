@@ -119,9 +119,8 @@ impl Hearer {
         match self.expect().await? {
             Message::Hello { version: VERSION, rate_bps, .. } => Ok(rate_bps),
             Message::Hello { version, program, .. } => Err(Error::Protocol(format!(
-                "it is {} and speaks version {version} of it, this program version {VERSION}. Use the same version \
-                 of headroom on both sides",
-                program.escape_debug()
+                "it is {program} and speaks version {version} of it, this program version {VERSION}. Use the same \
+                 version of headroom on both sides"
             ))),
             other => Err(unexpected(&other)),
         }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use headroom_transfer_proto::message;
+use headroom_transfer_proto::path::printable;
 use quinn::{ConnectionError, TransportErrorCode, VarInt};
 
 use crate::key::PublicKey;
@@ -177,14 +178,15 @@ impl From<ConnectionError> for Error {
             ConnectionError::TimedOut => Self::Lost("nothing came for too long".to_owned()),
             ConnectionError::Reset => Self::Lost("the other side was started anew".to_owned()),
             ConnectionError::LocallyClosed => Self::Lost("this side ended it".to_owned()),
-            other => Self::Lost(other.to_string()),
+            // the peer may have said why
+            other => Self::Lost(printable(&other.to_string())),
         }
     }
 }
 
 /// What a peer says for a reason, as it can be printed.
 fn said(reason: &[u8]) -> String {
-    String::from_utf8_lossy(reason).escape_debug().to_string()
+    printable(&String::from_utf8_lossy(reason))
 }
 
 impl From<message::Error> for Error {

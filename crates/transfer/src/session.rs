@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
+use headroom_transfer_proto::path::printable;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
     ClientConfig, Connection, ConnectionId, ConnectionIdGenerator, Endpoint, EndpointConfig,
@@ -115,7 +116,8 @@ pub(crate) async fn connect_to(
             return Err(match (seen.key, seen.authority) {
                 (_, Some(cause)) => Error::NotTrusted {
                     host,
-                    cause: format!("the authority does not vouch for it ({cause})"),
+                    // it quotes names of the certificate
+                    cause: format!("the authority does not vouch for it ({})", printable(&cause)),
                 },
                 (Some(key), None) => Error::UnknownHost { host, key },
                 (None, None) => {

@@ -9,7 +9,7 @@ use super::{
     Listed, MOST_INLINE, MOST_LANES, MOST_LISTED, MOST_PATTERNS, MOST_SOURCES, MOST_SUITES,
     MOST_VALUES, Wanted,
 };
-use crate::path::RelPath;
+use crate::path::{RelPath, printable};
 use crate::span::ChainingValue;
 
 /// Octets of a program's name.
@@ -25,6 +25,7 @@ const MOST_TARGET: usize = 4095;
 
 type Written<W> = Result<(), encode::Error<<W as Write>::Error>>;
 
+/// What people read: whatever a peer says here, it is safe for a terminal once it is parsed.
 pub(super) mod name {
     use super::*;
 
@@ -41,6 +42,7 @@ pub(super) mod name {
     }
 }
 
+/// What people read, as [`name`].
 pub(super) mod text {
     use super::*;
 
@@ -346,7 +348,7 @@ fn shortened(text: &str, most: usize) -> &str {
 fn string(d: &mut Decoder<'_>, most: usize) -> Result<String, Error> {
     match d.str()? {
         text if text.len() > most => Err(Error::message("a text is too long")),
-        text => Ok(text.to_owned()),
+        text => Ok(shortened(&printable(text), most).to_owned()),
     }
 }
 

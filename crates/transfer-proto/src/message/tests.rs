@@ -5,6 +5,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
+use crate::path::printable;
 
 proptest! {
     #[test]
@@ -150,6 +151,44 @@ fn a_long_sentence_is_cut_between_characters() {
 }
 
 #[test]
+fn a_sentence_that_would_control_a_terminal_is_escaped_as_it_is_parsed() {
+    let hostile = "\u{202e}gpj.exe\u{200b} \x1b[2J";
+    let escaped = "\\u{202e}gpj.exe\\u{200b} \\u{1b}[2J";
+    let reason = || hostile.to_owned();
+    let program = reason();
+    for message in [
+        Message::Refused { reason: reason() },
+        Message::Withdrawn { id: 1, reason: reason() },
+        Message::Failed { id: 1, reason: reason() },
+        Message::Unreadable { reason: reason(), path: None },
+        Message::Remark { text: reason(), left_out: 0 },
+        Message::Left { reason: reason(), failed: true },
+        Message::Hello { version: VERSION, program, rate_bps: None },
+    ] {
+        let mut octets = Vec::new();
+        message.frame(&mut octets).expect("a short message");
+        let text = match Message::parse(&octets[4..]).expect("a message") {
+            Message::Refused { reason }
+            | Message::Withdrawn { reason, .. }
+            | Message::Failed { reason, .. }
+            | Message::Unreadable { reason, .. }
+            | Message::Remark { text: reason, .. }
+            | Message::Left { reason, .. } => reason,
+            Message::Hello { program, .. } => program,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(text, escaped);
+    }
+    // however long it becomes, it keeps to its bound
+    let mut octets = Vec::new();
+    Message::Refused { reason: "\x1b".repeat(8192) }.frame(&mut octets).expect("it fits");
+    let Ok(Message::Refused { reason }) = Message::parse(&octets[4..]) else {
+        panic!("a refusal was sent");
+    };
+    assert!(reason.len() <= 8192 && reason.starts_with("\\u{1b}\\u{1b}"), "{}", reason.len());
+}
+
+#[test]
 fn names_that_lead_out_are_no_message() {
     for name in ["../x", "/etc/passwd", "a/../../b", "", "a//b", "a\0b", "."] {
         let mut octets = Vec::new();
@@ -194,7 +233,7 @@ fn message() -> impl Strategy<Value = Message> {
             signature[..32].copy_from_slice(&half);
             Message::Proof { key, signature }
         }),
-        ".{0,100}".prop_map(|reason| Message::Refused { reason }),
+        sentence().prop_map(|reason| Message::Refused { reason }),
         (id(), path(), kind()).prop_map(|(id, path, kind)| Message::Entry { id, path, kind }),
         (id(), id()).prop_map(|(files, bytes)| Message::EntriesEnd { files, bytes }),
         (id(), id(), vec(any::<[u8; 32]>().prop_map(ChainingValue), 0..40), any::<bool>())
@@ -209,17 +248,22 @@ fn message() -> impl Strategy<Value = Message> {
             root,
             bytes
         }),
-        (id(), ".{0,100}").prop_map(|(id, reason)| Message::Withdrawn { id, reason }),
+        (id(), sentence()).prop_map(|(id, reason)| Message::Withdrawn { id, reason }),
         id().prop_map(|id| Message::Stored { id }),
-        (id(), ".{0,100}").prop_map(|(id, reason)| Message::Failed { id, reason }),
+        (id(), sentence()).prop_map(|(id, reason)| Message::Failed { id, reason }),
         (id(), id()).prop_map(|(stored, failed)| Message::End { stored, failed }),
         (vec(listed(), 0..5), any::<bool>())
             .prop_map(|(entries, last)| Message::Listing { entries, last }),
-        (".{0,100}", option::of(path()))
+        (sentence(), option::of(path()))
             .prop_map(|(reason, path)| Message::Unreadable { reason, path }),
-        (".{0,100}", id()).prop_map(|(text, left_out)| Message::Remark { text, left_out }),
+        (sentence(), id()).prop_map(|(text, left_out)| Message::Remark { text, left_out }),
         of_a_sync(),
     ]
+}
+
+/// A sentence that a terminal may see: others do not arrive as they are.
+fn sentence() -> impl Strategy<Value = String> {
+    ".{0,100}".prop_map(|text| printable(&text))
 }
 
 fn compress() -> impl Strategy<Value = Option<Compress>> {
@@ -266,7 +310,7 @@ fn of_a_sync() -> impl Strategy<Value = Message> {
             new
         }),
         path().prop_map(|path| Message::Removed { path }),
-        (".{0,100}", any::<bool>()).prop_map(|(reason, failed)| Message::Left { reason, failed }),
+        (sentence(), any::<bool>()).prop_map(|(reason, failed)| Message::Left { reason, failed }),
     ]
 }
 

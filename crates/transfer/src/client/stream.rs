@@ -7,7 +7,7 @@ use headroom_transfer_proto::message::Message;
 use headroom_transfer_proto::path::{RelPath, shown};
 use headroom_transfer_proto::span::Hash;
 
-use super::{Client, refused};
+use super::Client;
 use crate::control::unexpected;
 use crate::delivery::pipe::{self, Cut};
 use crate::delivery::{Event, Observer, Summary};
@@ -52,11 +52,10 @@ impl Client {
                 Ok(Summary { stored: 1, moved, ..Summary::default() })
             }
             Message::Failed { reason, .. } => {
-                let reason = shown(reason.as_bytes()).to_string();
                 observer.event(Event::Failed { reason: &reason });
                 Ok(Summary { failed: 1, moved, ..Summary::default() })
             }
-            Message::Refused { reason } => Err(refused(&reason)),
+            Message::Refused { reason } => Err(Error::Refused(reason)),
             other => Err(unexpected(&other)),
         }
     }
@@ -101,10 +100,9 @@ impl Client {
                 )
             }
             (Message::Withdrawn { reason, .. }, _) => {
-                let reason = shown(reason.as_bytes());
                 format!("{name} did not come as a whole, do not use what was written: {reason}")
             }
-            (Message::Refused { reason }, _) => return Err(refused(&reason)),
+            (Message::Refused { reason }, _) => return Err(Error::Refused(reason)),
             (other, _) => return Err(unexpected(&other)),
         };
         observer.event(Event::Failed { reason: &failed });

@@ -19,7 +19,7 @@ use headroom_transfer_proto::message::{
     Attributes, Inline, Kind, Links, MOST_HOLE, MOST_OPEN_FILES, MOST_VALUES, Message, Time,
     TreeOptions,
 };
-use headroom_transfer_proto::path::{RelPath, shown};
+use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Hash;
 use quinn::Connection;
 use tokio::sync::mpsc;
@@ -267,8 +267,7 @@ impl Worker {
                 self.removes_nothing.set(true);
                 self.count_failed(&reason);
             }
-            Message::Remark { text, left_out } => {
-                let reason = shown(text.as_bytes()).to_string();
+            Message::Remark { text: reason, left_out } => {
                 self.shared.counts.add(|counts| {
                     counts.left_out = counts.left_out.saturating_add(left_out);
                 });
@@ -563,7 +562,7 @@ impl Worker {
 
     fn count_failed(&self, reason: &str) {
         self.shared.counts.add(|counts| counts.failed += 1);
-        self.shared.observer.event(Event::Failed { reason: &shown(reason.as_bytes()).to_string() });
+        self.shared.observer.event(Event::Failed { reason });
     }
 
     /// Nobody hears it where the connection has ended.
@@ -600,9 +599,7 @@ async fn hear(hearer: &mut Hearer, pace: &Pace, to_do: mpsc::Sender<ToDo>) -> Er
             | Message::Hole { .. }
             | Message::Remark { .. }
             | Message::Unreadable { .. } => {}
-            Message::Refused { reason } => {
-                return Error::Refused(shown(reason.as_bytes()).to_string());
-            }
+            Message::Refused { reason } => return Error::Refused(reason),
             other => return unexpected(&other),
         }
         if to_do.send(ToDo::Said(message)).await.is_err() {

@@ -209,9 +209,9 @@ impl Sender {
                 }
                 Message::Failed { id, reason } => {
                     shared.answered(id)?;
-                    shared.failed(&plain(&reason));
+                    shared.failed(&reason);
                 }
-                Message::Refused { reason } => return Err(Error::Refused(plain(&reason))),
+                Message::Refused { reason } => return Err(Error::Refused(reason)),
                 Message::End { .. } => break,
                 message => shared.hear_of_sync(message, &wanted)?,
             }
@@ -580,9 +580,4 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
     spawn_blocking(work).await.map_err(|error| Error::task(&error))
-}
-
-/// What a peer says, safe for a terminal.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

@@ -247,7 +247,9 @@ impl Talk {
         } else {
             if !is_like_this(system, machine) {
                 return Err(self.refused(&format!(
-                    "it is {system} on {machine}, and this program runs on {} on {} only. Install headroom {} there",
+                    "it is {} on {}, and this program runs on {} on {} only. Install headroom {} there",
+                    crate::path::printable(system),
+                    crate::path::printable(machine),
                     std::env::consts::OS,
                     std::env::consts::ARCH,
                     env!("CARGO_PKG_VERSION")
@@ -294,7 +296,7 @@ impl Talk {
             let Some(said) = text.trim_end().strip_prefix(script::WORD) else { continue };
             let said = said.trim_start();
             return match said.strip_prefix("cannot: ") {
-                Some(why) => Err(self.refused(&crate::path::shown(why.as_bytes()).to_string())),
+                Some(why) => Err(self.refused(&crate::path::printable(why))),
                 None => Ok(said.to_owned()),
             };
         }
@@ -372,6 +374,7 @@ mod tests {
             ("Welcome!\\n", "nothing"),
             ("headroom-ssh cannot: \\033[31m no room\\n", "no room"),
             ("headroom-ssh Plan9 mips\\n", "Plan9 on mips"),
+            ("headroom-ssh \\033[31mPlan9 mips\\n", "[31mPlan9 on mips"),
         ] {
             let ssh = ssh_that(&format!("printf \"{said}\""));
             let Err(Error::Refused(reason)) = ssh.start(&host("h")) else { panic!("{said}") };

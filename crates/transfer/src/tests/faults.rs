@@ -57,6 +57,55 @@ fn a_server_of_another_version_is_told_apart() {
 }
 
 #[test]
+fn what_a_server_says_of_put_sync_get_and_ls_cannot_turn_round_a_terminals_writing() {
+    let hostile = || "\u{202e}gpj.exe\u{200b}\x1b[2J".to_owned();
+    let escaped = "\\u{202e}gpj.exe\\u{200b}\\u{1b}[2J";
+    let ground = Ground::new();
+    write(&ground.here("tree/a"), b"content");
+    let greet = |then: Vec<Message>| [vec![crate::control::hello(None)], then].concat();
+    let accept =
+        |then: Vec<Message>| greet([vec![Message::Accepted { lanes: None }], then].concat());
+    let failed = || Message::Failed { id: 0, reason: hostile() };
+    let end = Message::End { stored: 0, failed: 1 };
+    run(async {
+        let notes = Notes::new();
+        let mut client = answering(&ground, accept(vec![failed(), end.clone()])).await;
+        let put = client.put(&[ground.here("tree/a")], b"", false, notes.clone()).await;
+        assert_eq!(put.expect("it ends").failed, 1);
+        assert!(notes.has(&["failed: ", escaped]), "{notes:?}");
+
+        let left = [false, true].map(|failed| Message::Left { reason: hostile(), failed });
+        let said = [&[failed()], &left[..], &[end]].concat();
+        let (notes, options) = (Notes::new(), crate::SyncOptions::default());
+        let mut client = answering(&ground, accept(said)).await;
+        let sync = client.sync_to(&ground.here("tree"), b"", &options, notes.clone()).await;
+        assert_eq!(sync.expect("it ends").failed, 2);
+        assert!(notes.has(&["failed: ", escaped]), "{notes:?}");
+        assert!(notes.has(&["left out: ", escaped]), "{notes:?}");
+
+        let said = vec![
+            Message::Unreadable { reason: hostile(), path: None },
+            Message::EntriesEnd { files: 0, bytes: 0 },
+        ];
+        let notes = Notes::new();
+        let mut client = answering(&ground, accept(said)).await;
+        let got = client.get(&[b"a".to_vec()], &ground.here(""), false, notes.clone()).await;
+        assert_eq!(got.expect("it ends").failed, 1);
+        assert!(notes.has(&["failed: ", escaped]), "{notes:?}");
+
+        let said = greet(vec![Message::Refused { reason: hostile() }]);
+        let mut client = answering(&ground, said.clone()).await;
+        let listed = client.list(b"", |_| {}).await.expect_err("refused");
+        let mut client = answering(&ground, said).await;
+        let put = client.put(&[ground.here("tree")], b"", false, Arc::new(())).await;
+        for error in [listed, put.expect_err("refused")] {
+            let text = error.to_string();
+            assert!(text.contains(escaped) && !text.contains('\u{202e}'), "{text}");
+        }
+    });
+}
+
+#[test]
 fn a_server_that_never_ends_is_not_waited_for() {
     let ground = Ground::new();
     run(async {

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 use super::walk::{Size, content};
-use super::{Event, Offering, Shared, plain};
+use super::{Event, Offering, Shared};
 use crate::control::unexpected;
 use crate::error::Error;
 use crate::files::SourceFile;
@@ -68,9 +68,9 @@ impl Shared {
                 self.counts.add(|counts| counts.removed += 1);
                 self.observer.event(Event::Removed { path: &path });
             }
-            Message::Left { reason, failed: true } => self.failed(&plain(&reason)),
+            Message::Left { reason, failed: true } => self.failed(&reason),
             Message::Left { reason, failed: false } => {
-                self.observer.event(Event::LeftOut { reason: &plain(&reason) });
+                self.observer.event(Event::LeftOut { reason: &reason });
             }
             other => return Err(unexpected(&other)),
         }
