@@ -11,7 +11,7 @@ use std::time::Duration;
 use headroom_transfer_proto::message::{
     Compress, Listed, MOST_SOURCES, Message, TreeOptions, Wanted,
 };
-use headroom_transfer_proto::path::{RelPath, shown};
+use headroom_transfer_proto::path::{PathError, RelPath, shown};
 use quinn::{Connection, Endpoint};
 use rustls::pki_types::CertificateDer;
 use tokio::task::spawn_blocking;
@@ -389,11 +389,9 @@ impl Client {
     fn below(&self, path: &[u8]) -> Result<Option<RelPath>, Error> {
         let read = match &self.far {
             Some(far) => from_home(far.home(), path),
-            None => RelPath::typed(path),
+            None => return below_root(path),
         };
-        read.map_err(|error| {
-            Error::Usage(format!("`{}` is no path on a server: {error}", shown(path)))
-        })
+        read.map_err(|error| no_path(path, error))
     }
 
     #[cfg(test)]
@@ -447,6 +445,26 @@ impl Client {
             other => Err(unexpected(&other)),
         }
     }
+}
+
+/// Reads a path as it is written behind `HOST:`, below a server's root; none is the root.
+///
+/// # Errors
+/// It has a component `..` or a NUL, is too long, or begins with `~`, which a server's root
+/// has not ([`Error::Usage`]).
+pub fn below_root(path: &[u8]) -> Result<Option<RelPath>, Error> {
+    if matches!(path, b"~" | [b'~', b'/', ..]) {
+        return Err(Error::Usage(format!(
+            "`{}`: there is no home where `headroom serve` runs, paths begin at its root. With --ssh `~` is your home \
+             there; what is called `~` is written ./~",
+            shown(path)
+        )));
+    }
+    RelPath::typed(path).map_err(|error| no_path(path, error))
+}
+
+fn no_path(path: &[u8], error: PathError) -> Error {
+    Error::Usage(format!("`{}` is no path on a server: {error}", shown(path)))
 }
 
 /// How a server does what was asked.

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
+use headroom_transfer_proto::path::shown;
+
 /// Where a server listens unless it is told otherwise; no other service has it at IANA.
 pub const DEFAULT_PORT: u16 = 4860;
 
@@ -33,6 +35,17 @@ pub enum ParseError {
         "`{0}` names no place on a host: write HOST:PATH, HOST:PORT:PATH or [ADDRESS]:PORT:PATH"
     )]
     Place(String),
+    /// A word stands where a port would, and is none.
+    #[error(
+        "`{place}` has a colon behind `{word}`, which is no port from 1 to 65535. A path with a colon in it is written \
+         HOST:./PATH"
+    )]
+    Port {
+        /// The place.
+        place: String,
+        /// What is no port.
+        word: String,
+    },
     /// There is no host.
     #[error("`{0}` is no host: write HOST, HOST:PORT or [ADDRESS]:PORT")]
     Host(String),
@@ -96,16 +109,23 @@ impl fmt::Display for Host {
 }
 
 impl Place {
-    /// Reads `[USER@]HOST[:PORT]:PATH`.
+    /// Reads `[USER@]HOST[:PORT]:PATH`. A colon before any slash of what follows the host
+    /// ends a port: a mistyped port must not become the name of a file.
     pub fn parse(text: &OsStr) -> Result<Self, ParseError> {
         let wrong = || ParseError::Place(text.to_string_lossy().into_owned());
         let (user, name, rest) = split_name(text.as_bytes()).ok_or_else(wrong)?;
         let rest = rest.strip_prefix(b":").ok_or_else(wrong)?;
-        let with_port = rest.iter().position(|octet| *octet == b':').and_then(|colon| {
-            let port = parse_port(&rest[..colon])?;
-            Some((port, &rest[colon + 1..]))
-        });
-        let (port, path) = with_port.unwrap_or((DEFAULT_PORT, rest));
+        let end = rest.iter().position(|byte| matches!(byte, b':' | b'/'));
+        let (port, path) = match end.filter(|end| rest[*end] == b':') {
+            None => (DEFAULT_PORT, rest),
+            Some(colon) => {
+                let port = parse_port(&rest[..colon]).ok_or_else(|| ParseError::Port {
+                    place: shown(text.as_bytes()).to_string(),
+                    word: shown(&rest[..colon]).to_string(),
+                })?;
+                (port, &rest[colon + 1..])
+            }
+        };
         Ok(Self { host: Host { user, name: name.to_owned(), port }, path: path.to_vec() })
     }
 
@@ -170,8 +190,9 @@ mod tests {
             ("host:77:a", "host", 77, "a"),
             ("host:77:", "host", 77, ""),
             ("host:4860:77:a", "host", 4860, "77:a"),
-            ("host:a:b", "host", DEFAULT_PORT, "a:b"),
-            ("host:70000:b", "host", DEFAULT_PORT, "70000:b"),
+            ("host:./a:b", "host", DEFAULT_PORT, "./a:b"),
+            ("host:/70000:b", "host", DEFAULT_PORT, "/70000:b"),
+            ("host:a/b:c", "host", DEFAULT_PORT, "a/b:c"),
             ("192.0.2.1:x", "192.0.2.1", DEFAULT_PORT, "x"),
             ("[2001:db8::1]:x", "2001:db8::1", DEFAULT_PORT, "x"),
             ("[2001:db8::1]:77:x", "2001:db8::1", 77, "x"),
@@ -192,6 +213,17 @@ mod tests {
             "-u@host:a",
         ] {
             assert_eq!(place(text), None, "{text}");
+        }
+        for (text, word) in [
+            ("host:99999:", "`99999`"),
+            ("host:abc:", "`abc`"),
+            ("host:abc:x", "`abc`"),
+            ("host:0:x", "`0`"),
+            ("host::x", "``"),
+            ("[::1]:48 60:x", "`48 60`"),
+        ] {
+            let error = Place::parse(OsStr::new(text)).expect_err(text).to_string();
+            assert!(error.contains(word) && error.contains("HOST:./PATH"), "{error}");
         }
         for text in ["user@host:a", "user@[::1]:a", "user@host:77:a"] {
             let host = Place::parse(OsStr::new(text)).expect(text).host;

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use headroom_gateway::control::notify;
+use headroom_transfer::client::below_root;
 use headroom_transfer::files::Root;
 use headroom_transfer::server::{Limits, Named, Options};
 use headroom_transfer::trust::{AuthorizedKeys, Followed, Gate};
@@ -23,7 +24,7 @@ use headroom_transfer::{
 use serde_json::json;
 
 pub(crate) use arguments::{EXIT_CODES, Get, Identity, Ls, Put, Serve, ServeOnce, Sync, Trust};
-use arguments::{IdentityCommand, Moving};
+use arguments::{IdentityCommand, Moving, OverSsh};
 use connect::{Connector, Known};
 use progress::Progress;
 
@@ -167,7 +168,7 @@ fn gate(arguments: &Serve) -> anyhow::Result<(Gate, Option<Followed>)> {
 }
 
 pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
-    let place = place(&arguments.to)?;
+    let place = place(&arguments.to, &arguments.moving.over_ssh)?;
     let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json } =
         &arguments.moving;
     if let Some(path) = arguments.paths.iter().find(|path| Place::is_meant(path.as_os_str())) {
@@ -207,7 +208,8 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
-    let places = arguments.from.iter().map(|from| place(from)).collect::<Result<Vec<_>, _>>()?;
+    let places = arguments.from.iter().map(|from| place(from, &arguments.moving.over_ssh));
+    let places = places.collect::<Result<Vec<_>, _>>()?;
     if Place::is_meant(arguments.to.as_os_str()) {
         bail!(Usage(format!(
             "{} looks like a place on a host: `get` fetches to this machine, `put` sends from it",
@@ -260,8 +262,8 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
 pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
     let Sync { from, to, delete, exclude, dry_run, checksum, moving } = arguments;
     let (upload, remote) = match (Place::is_meant(from), Place::is_meant(to)) {
-        (false, true) => (true, place(to)?),
-        (true, false) => (false, place(from)?),
+        (false, true) => (true, place(to, &moving.over_ssh)?),
+        (true, false) => (false, place(from, &moving.over_ssh)?),
         _ => bail!(Usage(
             "of the two directories, one is here and one is HOST[:PORT]:PATH. One of this machine whose name has a \
              colon is written ./NAME"
@@ -300,7 +302,7 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn ls(arguments: &Ls) -> anyhow::Result<ExitCode> {
-    let place = place(&arguments.place)?;
+    let place = place(&arguments.place, &arguments.over_ssh)?;
     let mut connector = Connector::new(&arguments.connect, &arguments.over_ssh)?;
     block_on(async {
         let mut client = connector.connect(&place.host).await?;
@@ -370,8 +372,13 @@ fn open_for_writing(path: &Path) -> Result<std::fs::File, Error> {
         .map_err(|cause| Error::System { doing: format!("write to {}", path.display()), cause })
 }
 
-fn place(text: &OsStr) -> Result<Place, Usage> {
-    Place::parse(text).map_err(|error| Usage(error.to_string()))
+/// Reads a place, and refuses before anything is connected what can be no path there.
+fn place(text: &OsStr, over_ssh: &OverSsh) -> anyhow::Result<Place> {
+    let place = Place::parse(text).map_err(|error| Usage(error.to_string()))?;
+    if !over_ssh.ssh {
+        below_root(&place.path)?;
+    }
+    Ok(place)
 }
 
 /// Ctrl-C ends the program; what has arrived stays where it is.
