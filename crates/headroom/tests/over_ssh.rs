@@ -125,7 +125,8 @@ fn what_cannot_be_is_said() {
     let hosts = OverSsh::new("ssh-not");
     for (arguments, code, words) in [
         (vec!["ls", "--ssh", "nobody:"], 3, vec!["cannot reach nobody", "ssh cannot"]),
-        (vec!["ls", "--ssh", "Far:missing"], 5, vec!["missing"]),
+        (vec!["ls", "--ssh", "Far:missing"], 1, vec!["/missing cannot be listed"]),
+        (vec!["ls", "--ssh", "Far:/nonexist"], 1, vec!["on the server: /nonexist cannot"]),
         (vec!["ls", "--ssh", "--fingerprint", "x", "Far:"], 2, vec!["--fingerprint"]),
         (vec!["ls", "u@192.0.2.2:"], 2, vec!["--ssh"]),
         (vec!["ls", "--ssh", "--ssh-command", "no-such-ssh", "Far:"], 1, vec!["no-such-ssh"]),

@@ -210,7 +210,7 @@ fn what_is_wrong_is_told_by_words_and_exit_codes() {
         (vec!["put", "missing", &to], 1, "missing"),
         (vec!["get", &hosts.place("missing"), "got"], 1, "missing"),
         (vec!["get", &hosts.place("../a"), "got"], 2, "../a"),
-        (vec!["ls", &hosts.place("missing")], 5, "missing"),
+        (vec!["ls", &hosts.place("missing")], 1, "missing"),
     ] {
         let (found, text) = run(&hosts, &arguments);
         assert_eq!(found, code, "{arguments:?}: {text}");

@@ -357,7 +357,9 @@ impl Client {
                         return Ok(());
                     }
                 }
-                Message::Refused { reason } => return Err(Error::Refused(reason)),
+                Message::Refused { reason, about_files } => {
+                    return Err(Error::refused(reason, about_files));
+                }
                 other => return Err(unexpected(&other)),
             }
         }
@@ -441,7 +443,7 @@ impl Client {
                 }
                 Ok((speaker, hearer, Accepted { told_bps, lanes, keep }))
             }
-            Message::Refused { reason } => Err(Error::Refused(reason)),
+            Message::Refused { reason, about_files } => Err(Error::refused(reason, about_files)),
             other => Err(unexpected(&other)),
         }
     }

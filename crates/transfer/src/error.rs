@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use headroom_transfer_proto::message;
 use headroom_transfer_proto::path::printable;
-use quinn::{ConnectionError, TransportErrorCode, VarInt};
+use quinn::{Connection, ConnectionError, Side, TransportErrorCode, VarInt};
 
 use crate::key::PublicKey;
 use crate::{files, identity, trust};
@@ -80,6 +80,9 @@ pub enum Error {
     /// The server does not do it.
     #[error("the server refuses: {0}")]
     Refused(String),
+    /// What was named on the server is missing there, or cannot be read or written.
+    #[error("on the server: {0}")]
+    OnServer(String),
     /// The connection ended.
     #[error(
         "the connection was lost: {0}. What has arrived stays: the same command goes on from there"
@@ -93,6 +96,14 @@ pub enum Error {
     /// The peer broke the rules.
     #[error("the peer breaks the protocol: {0}")]
     Protocol(String),
+}
+
+/// Names the side that says something, for whoever reads it on the other.
+pub(crate) fn from_peer(connection: &Connection, reason: &str) -> String {
+    match connection.side() {
+        Side::Client => format!("on the server: {reason}"),
+        Side::Server => format!("at the client: {reason}"),
+    }
 }
 
 /// Why a connection is closed, as the peer is told.
@@ -221,6 +232,14 @@ impl Error {
              added to its authorized keys"
                 .to_owned(),
         )
+    }
+
+    /// What a server says instead of doing what it was asked.
+    pub(crate) const fn refused(reason: String, about_files: Option<bool>) -> Self {
+        match about_files {
+            Some(true) => Self::OnServer(reason),
+            _ => Self::Refused(reason),
+        }
     }
 
     /// What a peer is told that is turned away for it.

@@ -350,7 +350,8 @@ impl Shared {
                     connection.close(Closing::Rules.into(), reason.as_bytes());
                 } else {
                     // the client hears it where it still hears anything
-                    let _ = speaker.say(&Message::Refused { reason }).await;
+                    let about_files = matches!(error, Error::Files(_)).then_some(true);
+                    let _ = speaker.say(&Message::Refused { reason, about_files }).await;
                 }
             }
             let goes_on = visit
@@ -437,7 +438,10 @@ impl Shared {
         let guest = self.door.admit(connection, who)?;
         tracing::debug!("{} is {}", connection.remote_address(), guest.name());
         let root = match &guest.access.root {
-            Some(root) => self.root.below(root)?,
+            // not what the client named: it is not let in
+            Some(root) => {
+                self.root.below(root).map_err(|error| Error::Refused(error.to_string()))?
+            }
             None => self.root.clone(),
         };
         widen(connection);
@@ -654,8 +658,11 @@ impl Request<'_> {
         let (root, named) = (self.root.clone(), self.named);
         let (say, mut said) = tokio::sync::mpsc::channel(2);
         let lister = spawn_blocking(move || {
-            let (root, path) = named.listed(&root, path)?;
-            list(&root, path.as_ref(), &say)
+            let (there, path) = named.listed(&root, path)?;
+            list(&there, path.as_ref(), &say).map_err(|error| match named {
+                Named::Below => error,
+                Named::AsByUser => error.below(there.path()),
+            })
         });
         self.speaker.say(&Message::Accepted { lanes: None, keep: None }).await?;
         while let Some(entries) = said.recv().await {

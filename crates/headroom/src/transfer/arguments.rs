@@ -11,7 +11,15 @@ use headroom_transfer::server::Allow;
 use headroom_transfer::{Chunk, Cipher, Fingerprint, Keep, TreeOptions};
 
 /// The exit codes of all of these commands.
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 all is stored, 1 some files failed (each is named), 2 wrong arguments or configuration,\n3 the host cannot be reached or the connection was lost, 4 the host is not trusted, 5 the server\nrefuses, 130 interrupted";
+pub(crate) const EXIT_CODES: &str = "Exit codes:
+    0  everything asked for was done
+    1  something was not: a file or directory, here or on the server, is missing or cannot be read or
+       written (each is named)
+    2  wrong arguments or configuration
+    3  the host cannot be reached, or the connection was lost
+    4  the host is not trusted
+    5  the server refuses: it does not know this key, or the key may not do this
+  130  interrupted";
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {

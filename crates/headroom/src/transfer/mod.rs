@@ -56,7 +56,7 @@ pub(crate) const fn exit_code(error: &Error) -> u8 {
         Error::Unreachable { .. } | Error::Lost(_) | Error::Cut(_) | Error::Protocol(_) => 3,
         Error::UnknownHost { .. } | Error::ChangedHost { .. } | Error::NotTrusted { .. } => 4,
         Error::Refused(_) => 5,
-        Error::Identity(_) | Error::Files(_) | Error::System { .. } => 1,
+        Error::Identity(_) | Error::Files(_) | Error::OnServer(_) | Error::System { .. } => 1,
     }
 }
 

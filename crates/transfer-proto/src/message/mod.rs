@@ -119,6 +119,10 @@ pub enum Message {
         /// A sentence.
         #[cbor(n(0), with = "bounded::text")]
         reason: String,
+        /// Whether it is about what was named: that is missing, or cannot be read or
+        /// written. Else it is about the client's rights or how it asks.
+        #[n(1)]
+        about_files: Option<bool>,
     },
     /// Sender to receiver: something to store.
     #[n(6)]

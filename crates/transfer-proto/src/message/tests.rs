@@ -143,8 +143,10 @@ fn the_greatest_messages_fit() {
 #[test]
 fn a_long_sentence_is_cut_between_characters() {
     let mut octets = Vec::new();
-    Message::Refused { reason: "ä".repeat(5000) }.frame(&mut octets).expect("it is cut");
-    let Ok(Message::Refused { reason }) = Message::parse(&octets[4..]) else {
+    Message::Refused { reason: "ä".repeat(5000), about_files: None }
+        .frame(&mut octets)
+        .expect("it is cut");
+    let Ok(Message::Refused { reason, .. }) = Message::parse(&octets[4..]) else {
         panic!("a refusal was sent");
     };
     assert_eq!(reason, "ä".repeat(4096));
@@ -157,7 +159,7 @@ fn a_sentence_that_would_control_a_terminal_is_escaped_as_it_is_parsed() {
     let reason = || hostile.to_owned();
     let program = reason();
     for message in [
-        Message::Refused { reason: reason() },
+        Message::Refused { reason: reason(), about_files: Some(true) },
         Message::Withdrawn { id: 1, reason: reason() },
         Message::Failed { id: 1, reason: reason() },
         Message::Unreadable { reason: reason(), path: None },
@@ -168,7 +170,7 @@ fn a_sentence_that_would_control_a_terminal_is_escaped_as_it_is_parsed() {
         let mut octets = Vec::new();
         message.frame(&mut octets).expect("a short message");
         let text = match Message::parse(&octets[4..]).expect("a message") {
-            Message::Refused { reason }
+            Message::Refused { reason, .. }
             | Message::Withdrawn { reason, .. }
             | Message::Failed { reason, .. }
             | Message::Unreadable { reason, .. }
@@ -181,8 +183,10 @@ fn a_sentence_that_would_control_a_terminal_is_escaped_as_it_is_parsed() {
     }
     // however long it becomes, it keeps to its bound
     let mut octets = Vec::new();
-    Message::Refused { reason: "\x1b".repeat(8192) }.frame(&mut octets).expect("it fits");
-    let Ok(Message::Refused { reason }) = Message::parse(&octets[4..]) else {
+    Message::Refused { reason: "\x1b".repeat(8192), about_files: None }
+        .frame(&mut octets)
+        .expect("it fits");
+    let Ok(Message::Refused { reason, .. }) = Message::parse(&octets[4..]) else {
         panic!("a refusal was sent");
     };
     assert!(reason.len() <= 8192 && reason.starts_with("\\u{1b}\\u{1b}"), "{}", reason.len());
@@ -233,7 +237,8 @@ fn message() -> impl Strategy<Value = Message> {
             signature[..32].copy_from_slice(&half);
             Message::Proof { key, signature }
         }),
-        sentence().prop_map(|reason| Message::Refused { reason }),
+        (sentence(), option::of(any::<bool>()))
+            .prop_map(|(reason, about_files)| Message::Refused { reason, about_files }),
         (id(), path(), kind()).prop_map(|(id, path, kind)| Message::Entry { id, path, kind }),
         (id(), id()).prop_map(|(files, bytes)| Message::EntriesEnd { files, bytes }),
         (id(), id(), vec(any::<[u8; 32]>().prop_map(ChainingValue), 0..40), any::<bool>())

@@ -11,7 +11,7 @@ use super::Client;
 use crate::control::unexpected;
 use crate::delivery::pipe::{self, Cut};
 use crate::delivery::{Event, Observer, Summary};
-use crate::error::Error;
+use crate::error::{Error, from_peer};
 use crate::rate::Pace;
 
 impl Client {
@@ -52,10 +52,11 @@ impl Client {
                 Ok(Summary { stored: 1, moved, ..Summary::default() })
             }
             Message::Failed { reason, .. } => {
+                let reason = from_peer(&self.connection, &reason);
                 observer.event(Event::Failed { reason: &reason });
                 Ok(Summary { failed: 1, moved, ..Summary::default() })
             }
-            Message::Refused { reason } => Err(Error::Refused(reason)),
+            Message::Refused { reason, about_files } => Err(Error::refused(reason, about_files)),
             other => Err(unexpected(&other)),
         }
     }
@@ -100,9 +101,13 @@ impl Client {
                 )
             }
             (Message::Withdrawn { reason, .. }, _) => {
-                format!("{name} did not come as a whole, do not use what was written: {reason}")
+                format!(
+                    "{name} did not come as a whole, do not use what was written. On the server: {reason}"
+                )
             }
-            (Message::Refused { reason }, _) => return Err(Error::Refused(reason)),
+            (Message::Refused { reason, about_files }, _) => {
+                return Err(Error::refused(reason, about_files));
+            }
             (other, _) => return Err(unexpected(&other)),
         };
         observer.event(Event::Failed { reason: &failed });

@@ -3,6 +3,7 @@
 //! where these are not open, in pieces on streams of their own; none waits for
 //! another.
 
+mod follow_ups;
 pub(crate) mod pipe;
 mod receiver;
 mod sender;

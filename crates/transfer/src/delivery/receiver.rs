@@ -28,10 +28,11 @@ use tokio::task::spawn_blocking;
 use self::incoming::{Incoming, LaneSink, Lanes};
 use self::links::Linked;
 use self::streams::take_streams;
+use super::follow_ups::FollowUps;
 use super::{Counts, Event, Observer, Summary};
 use crate::claims::{Claim, Claims};
 use crate::control::{Hearer, Speaker, unexpected};
-use crate::error::Error;
+use crate::error::{Error, from_peer};
 use crate::files::{self, Offer, Partial, Seal, Why};
 use crate::lanes::Carrier;
 use crate::owners::Owners;
@@ -111,6 +112,7 @@ impl Receiver {
             directories: Vec::new(),
             directory_octets: 0,
             next_id: Some(0),
+            follow_ups: FollowUps::default(),
             is_end: false,
         };
         let worker = spawn_blocking(move || worker.run(doing));
@@ -201,6 +203,7 @@ struct Worker {
     directory_octets: usize,
     /// The lowest number that the next entry may have; none after the highest that there is.
     next_id: Option<u64>,
+    follow_ups: FollowUps,
     is_end: bool,
 }
 
@@ -228,6 +231,9 @@ impl Worker {
                 self.shared.observer.event(Event::LeftOut { reason: &error.to_string() });
             }
         }
+        if let Some(reason) = self.follow_ups.summary() {
+            self.shared.observer.event(Event::Failed { reason: &reason });
+        }
         let Summary { stored, failed, .. } = self.shared.counts.get();
         self.say(Message::End { stored, failed });
         Ok(())
@@ -249,10 +255,10 @@ impl Worker {
             Message::Withdrawn { id, reason } => {
                 if let Some(file) = self.close(id) {
                     let _ = file.incoming.partial.abandon();
-                    self.count_failed(&reason);
+                    self.failed_there(&reason);
                     self.answer_links(id, false);
                 } else if self.is_withdrawn(id) {
-                    self.count_failed(&reason);
+                    self.failed_there(&reason);
                     self.answer_links(id, false);
                 }
             }
@@ -260,14 +266,15 @@ impl Worker {
             Message::Content { id, inline } => self.content(id, &inline)?,
             Message::Passed { path } => self.passed(&path)?,
             Message::Unreadable { reason, path: Some(path) } => {
-                self.count_failed(&reason);
+                self.failed_there(&reason);
                 self.passed(&path)?;
             }
             Message::Unreadable { reason, path: None } => {
                 self.removes_nothing.set(true);
-                self.count_failed(&reason);
+                self.failed_there(&reason);
             }
-            Message::Remark { text: reason, left_out } => {
+            Message::Remark { text, left_out } => {
+                let reason = from_peer(&self.connection, &text);
                 self.shared.counts.add(|counts| {
                     counts.left_out = counts.left_out.saturating_add(left_out);
                 });
@@ -330,6 +337,14 @@ impl Worker {
             return self.leave_out_link(id, &path, &why);
         }
         self.note_linked(id, &path, &kind)?;
+        if self.follow_ups.follows(&path) {
+            self.removes_nothing.set(true);
+            self.shared.counts.add(|counts| counts.failed += 1);
+            let reason = format!("{path} cannot be stored: its directory could not be made");
+            self.say(Message::Failed { id, reason });
+            self.answer_links(id, false);
+            return Ok(());
+        }
         let Some(kind) = self.compare(id, &path, kind)? else { return Ok(()) };
         self.store(id, &path, kind)
     }
@@ -337,6 +352,7 @@ impl Worker {
     /// Stores an entry, or begins to.
     fn store(&mut self, id: u64, path: &RelPath, kind: Kind) -> Result<(), Error> {
         let root = &self.destination.root;
+        let is_directory = matches!(kind, Kind::Directory { .. });
         let done = match kind {
             Kind::Directory { mode, mtime, more } => {
                 let made = root.make_directory(path, mode);
@@ -389,7 +405,12 @@ impl Worker {
         };
         match done {
             Ok(()) => self.stored(id, path),
-            Err(error) => self.failed(id, &error.to_string()),
+            Err(error) => {
+                if is_directory {
+                    self.follow_ups.note(path);
+                }
+                self.failed(id, &error.to_string());
+            }
         }
         Ok(())
     }
@@ -560,6 +581,11 @@ impl Worker {
         self.answer_links(id, false);
     }
 
+    /// Something cannot be sent, as its sender says.
+    fn failed_there(&self, reason: &str) {
+        self.count_failed(&from_peer(&self.connection, reason));
+    }
+
     fn count_failed(&self, reason: &str) {
         self.shared.counts.add(|counts| counts.failed += 1);
         self.shared.observer.event(Event::Failed { reason });
@@ -599,7 +625,9 @@ async fn hear(hearer: &mut Hearer, pace: &Pace, to_do: mpsc::Sender<ToDo>) -> Er
             | Message::Hole { .. }
             | Message::Remark { .. }
             | Message::Unreadable { .. } => {}
-            Message::Refused { reason } => return Error::Refused(reason),
+            Message::Refused { reason, about_files } => {
+                return Error::refused(reason, about_files);
+            }
             other => return unexpected(&other),
         }
         if to_do.send(ToDo::Said(message)).await.is_err() {

@@ -23,10 +23,11 @@ use tokio::task::{JoinSet, spawn_blocking};
 use self::opened::{Opened, Sealed, Stretch};
 pub(crate) use self::walk::MOST_LINKED_BYTES;
 use self::walk::Walk;
+use super::follow_ups::FollowUps;
 use super::squeeze::Squeezer;
 use super::{Counts, Event, Observer, Summary};
 use crate::control::{Hearer, Speaker};
-use crate::error::Error;
+use crate::error::{Error, from_peer};
 use crate::files::{self, Source, SourceFile};
 use crate::lanes::Carrier;
 use crate::rate::Pace;
@@ -75,6 +76,7 @@ struct Shared {
     pieces: Arc<Semaphore>,
     squeezer: Arc<Squeezer>,
     counts: Counts,
+    follow_ups: Mutex<FollowUps>,
     lanes: Option<Carrier>,
     /// Whether somebody was told that lanes are of no use.
     told: AtomicBool,
@@ -83,6 +85,7 @@ struct Shared {
 /// Something that was offered and has no answer yet.
 struct Offered {
     path: RelPath,
+    is_directory: bool,
     octets: u64,
     /// The file, until it is sent.
     file: Option<SourceFile>,
@@ -117,6 +120,7 @@ impl Sender {
             pieces: Arc::new(Semaphore::new(PIECES)),
             squeezer: Arc::new(Squeezer::new(Compress::Never)),
             counts: Counts::default(),
+            follow_ups: Mutex::default(),
             lanes,
             told: AtomicBool::new(false),
         };
@@ -208,13 +212,19 @@ impl Sender {
                     shared.observer.event(Event::Stored { path: &entry.path });
                 }
                 Message::Failed { id, reason } => {
-                    shared.answered(id)?;
-                    shared.failed(&reason);
+                    let entry = shared.answered(id)?;
+                    shared.failed_there(&entry, &reason);
                 }
-                Message::Refused { reason } => return Err(Error::Refused(reason)),
+                Message::Refused { reason, about_files } => {
+                    return Err(Error::refused(reason, about_files));
+                }
                 Message::End { .. } => break,
                 message => shared.hear_of_sync(message, &wanted)?,
             }
+        }
+        if let Some(reason) = shared.follow_ups().summary() {
+            let reason = from_peer(&shared.connection, &reason);
+            shared.observer.event(Event::Failed { reason: &reason });
         }
         match shared.offered().len() {
             0 => Ok(()),
@@ -241,6 +251,24 @@ impl Shared {
     fn warn(&self, text: String) -> Option<Message> {
         self.observer.event(Event::Warning { reason: &text });
         self.tells_remarks.then_some(Message::Remark { text, left_out: 0 })
+    }
+
+    fn follow_ups(&self) -> MutexGuard<'_, FollowUps> {
+        self.follow_ups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The receiver could not store an entry. What fails because the directory above it
+    /// did is told once for all.
+    fn failed_there(&self, entry: &Offered, reason: &str) {
+        let mut follow_ups = self.follow_ups();
+        if follow_ups.follows(&entry.path) {
+            return self.counts.add(|counts| counts.failed += 1);
+        }
+        if entry.is_directory {
+            follow_ups.note(&entry.path);
+        }
+        drop(follow_ups);
+        self.failed(&from_peer(&self.connection, reason));
     }
 
     fn failed(&self, reason: &str) {

@@ -27,11 +27,23 @@ pub enum Why {
     #[error("there is no such file or directory")]
     Missing,
     /// Permission is denied.
-    #[error("permission is denied to the user that this program runs as")]
+    #[error("permission is denied to {}, as whom headroom runs", this_user())]
     Denied,
+    /// The file system takes no changes.
+    #[error("its file system is read-only")]
+    ReadOnly,
+    /// It is a directory, and a file's name is needed.
+    #[error("it is a directory; say what the file in it is to be called")]
+    NoName,
+    /// It is no file, and only a file goes through a pipe.
+    #[error("it is no file")]
+    NoFile,
     /// The disk or a quota is full.
     #[error("the disk is full; make room and start it again: it goes on where this ended")]
     Full,
+    /// The same of what is not resumed.
+    #[error("the disk is full; make room and send it again, from its beginning")]
+    FullOnce,
     /// The disk would be full.
     #[error(
         "it needs {} of disk, and {} are free; make room and start it again",
@@ -177,6 +189,27 @@ impl Error {
         Self { path, done, why: Box::new(why.into()), name: None, is_asked_for: false }
     }
 
+    /// A path that a file's name is needed for is a directory's.
+    pub(crate) fn no_name(path: &RelPath) -> Self {
+        Self::new(path.as_bytes(), "stored", Why::NoName)
+    }
+
+    /// What is to go through a pipe is no file.
+    pub(crate) fn no_file(path: &RelPath) -> Self {
+        Self::new(path.as_bytes(), "sent", Why::NoFile)
+    }
+
+    /// The same about a path that is read from `directory` on.
+    pub(crate) fn below(self, directory: &std::path::Path) -> Self {
+        use std::os::unix::ffi::OsStrExt;
+        let directory = shown(directory.as_os_str().as_bytes()).to_string();
+        let path = match &*self.path {
+            "." => directory,
+            path => format!("{}/{path}", directory.trim_end_matches('/')),
+        };
+        Self { path: path.into(), ..self }
+    }
+
     /// It is about something that would be sent under a name.
     pub(super) fn about(self, name: Option<&RelPath>) -> Self {
         Self { name: name.cloned().map(Box::new), ..self }
@@ -214,6 +247,13 @@ impl Error {
     }
 }
 
+/// The user as whom this program runs.
+fn this_user() -> String {
+    let id = nix::unistd::geteuid();
+    let user = nix::unistd::User::from_uid(id).ok().flatten();
+    user.map_or_else(|| format!("user {id}"), |user| format!("user `{}`", user.name))
+}
+
 impl From<Errno> for Why {
     fn from(errno: Errno) -> Self {
         match errno {
@@ -222,6 +262,7 @@ impl From<Errno> for Why {
             Errno::ENOSPC | Errno::EDQUOT => Self::Full,
             Errno::ELOOP | Errno::ENOTDIR | Errno::EXDEV => Self::Detour,
             Errno::ENOTEMPTY => Self::NotEmpty,
+            Errno::EROFS => Self::ReadOnly,
             other => Self::System(other.into()),
         }
     }

@@ -69,7 +69,11 @@ impl Growing {
     /// What could not be written, as a sentence.
     #[must_use]
     pub fn error(&self, error: io::Error) -> Error {
-        Error::new(self.path.as_bytes(), "stored", Why::of(error))
+        let why = match Why::of(error) {
+            Why::Full => Why::FullOnce,
+            why => why,
+        };
+        Error::new(self.path.as_bytes(), "stored", why)
     }
 
     /// Gives it its name, in place of the file or link that has it, and the

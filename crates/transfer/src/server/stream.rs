@@ -13,7 +13,7 @@ use crate::control::unexpected;
 use crate::delivery::Observer;
 use crate::delivery::pipe::{self, Cut};
 use crate::error::Error;
-use crate::files::{Kind, Reader};
+use crate::files::{self, Kind, Reader};
 
 impl Request<'_> {
     /// Stores what comes, if it is what was sent.
@@ -25,9 +25,7 @@ impl Request<'_> {
         let begin = move || {
             let destination = named.destination(&root, Some(&to), true)?;
             let Some((root, name)) = destination.file() else {
-                return Err(Error::Refused(format!(
-                    "{to} is a directory: say what the file in it is to be called"
-                )));
+                return Err(Error::from(files::Error::no_name(&to)));
             };
             Ok(root.grow(&name)?)
         };
@@ -92,7 +90,7 @@ impl Request<'_> {
                     let reader = if changing { file.open_changed()? } else { file.open()? };
                     Ok(Arc::new(reader))
                 }
-                _ => Err(Error::Refused(format!("{from} is no file"))),
+                _ => Err(Error::from(files::Error::no_file(&from))),
             }
         };
         let reader = spawn_blocking(open).await.map_err(|error| Error::task(&error))??;

@@ -19,6 +19,11 @@ const MIB: usize = 1 << 20;
 
 /// A server that answers the first request with these messages, and a client of it.
 async fn answering(ground: &Ground, messages: Vec<Message>) -> Client {
+    answering_later(ground, messages, Vec::new()).await
+}
+
+/// The same, where the server says some messages only when it knows all entries.
+async fn answering_later(ground: &Ground, first: Vec<Message>, later: Vec<Message>) -> Client {
     let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let door = Door::new(ground.options().gate);
     let (endpoint, _lanes) =
@@ -29,10 +34,16 @@ async fn answering(ground: &Ground, messages: Vec<Message>) -> Client {
         let (send, receive) = connection.accept_bi().await.expect("a request");
         let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
         hearer.greeting().await.expect("a greeting");
-        for message in messages {
+        for message in first {
             speaker.add(&message).await.expect("it is said");
         }
         speaker.flush().await.expect("it is said");
+        if !later.is_empty() {
+            while !matches!(hearer.expect().await.expect("more"), Message::EntriesEnd { .. }) {}
+        }
+        for message in later {
+            speaker.say(&message).await.expect("it is said");
+        }
         connection.closed().await;
     });
     let host = Host::new(&address.ip().to_string(), address.port());
@@ -69,7 +80,8 @@ fn what_a_server_says_of_put_sync_get_and_ls_cannot_turn_round_a_terminals_writi
     let end = Message::End { stored: 0, failed: 1 };
     run(async {
         let notes = Notes::new();
-        let mut client = answering(&ground, accept(vec![failed(), end.clone()])).await;
+        let said = vec![failed(), end.clone()];
+        let mut client = answering_later(&ground, accept(), said).await;
         let put = client.put(&[ground.here("tree/a")], b"", false, notes.clone()).await;
         assert_eq!(put.expect("it ends").failed, 1);
         assert!(notes.has(&["failed: ", escaped]), "{notes:?}");
@@ -77,7 +89,7 @@ fn what_a_server_says_of_put_sync_get_and_ls_cannot_turn_round_a_terminals_writi
         let left = [false, true].map(|failed| Message::Left { reason: hostile(), failed });
         let said = [&[failed()], &left[..], &[end]].concat();
         let (notes, options) = (Notes::new(), crate::SyncOptions::default());
-        let mut client = answering(&ground, accept(said)).await;
+        let mut client = answering_later(&ground, accept(), said).await;
         let sync = client.sync_to(&ground.here("tree"), b"", &options, notes.clone()).await;
         assert_eq!(sync.expect("it ends").failed, 2);
         assert!(notes.has(&["failed: ", escaped]), "{notes:?}");
@@ -88,12 +100,12 @@ fn what_a_server_says_of_put_sync_get_and_ls_cannot_turn_round_a_terminals_writi
             Message::EntriesEnd { files: 0, bytes: 0 },
         ];
         let notes = Notes::new();
-        let mut client = answering(&ground, accept(said)).await;
+        let mut client = answering(&ground, [accept(), said].concat()).await;
         let got = client.get(&[b"a".to_vec()], &ground.here(""), false, notes.clone()).await;
         assert_eq!(got.expect("it ends").failed, 1);
         assert!(notes.has(&["failed: ", escaped]), "{notes:?}");
 
-        let said = greet(vec![Message::Refused { reason: hostile() }]);
+        let said = greet(vec![Message::Refused { reason: hostile(), about_files: None }]);
         let mut client = answering(&ground, said.clone()).await;
         let listed = client.list(b"", |_| {}).await.expect_err("refused");
         let mut client = answering(&ground, said).await;
@@ -372,7 +384,7 @@ async fn fill(ground: &Ground, make_room: impl Fn()) {
     let notes = Notes::new();
     let put = client.put(&paths, b"", false, notes.clone()).await.expect("the rest is sent");
     assert_eq!((put.stored, put.failed, put.moved), (1, 1, 11), "{:?}", notes.0);
-    assert!(notes.has(&["failed: file", "needs 12", "are free"]), "{:?}", notes.0);
+    assert!(notes.has(&["failed: on the server: file", "needs 12", "are free"]), "{:?}", notes.0);
     let names = || std::fs::read_dir(ground.served("")).expect("a folder").count();
     assert_eq!(names(), 2, "nothing that has no room takes any");
 
@@ -387,7 +399,7 @@ async fn fill(ground: &Ground, make_room: impl Fn()) {
     let put = client.put(&paths, b"", false, ballast.clone()).await.expect("the rest is sent");
     client.limit(None);
     assert_eq!((put.stored, put.failed), (1, 1), "{:?}", ballast.notes.0);
-    assert!(ballast.notes.has(&["failed: file", "disk is full", "goes on"]));
+    assert!(ballast.notes.has(&["failed: on the server: file", "disk is full", "goes on"]));
     assert_eq!(std::fs::read(ground.served("file")).expect("a file"), b"what was there before");
     std::fs::remove_file(ground.served("ballast")).expect("it is there");
     let put = client.put(&paths, b"", false, Arc::new(())).await.expect("all is sent");

@@ -394,7 +394,7 @@ fn a_proof_that_is_wrong_or_of_another_session_is_refused() {
             for wrong in [of_there, by_mallory, damaged] {
                 let (_endpoint, connection) = reach().await;
                 let answer = ask(&connection, &[wrong, LOOK]).await.expect("an answer");
-                let Message::Refused { reason } = answer else { panic!("{answer:?}") };
+                let Message::Refused { reason, .. } = answer else { panic!("{answer:?}") };
                 assert!(reason.contains("proof of its key"), "{reason}");
                 // not even as anybody: the connection is over
                 assert!(ask(&connection, &[LOOK]).await.is_err());

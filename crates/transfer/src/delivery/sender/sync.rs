@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use super::walk::{Size, content};
 use super::{Event, Offering, Shared};
 use crate::control::unexpected;
-use crate::error::Error;
+use crate::error::{Error, from_peer};
 use crate::files::SourceFile;
 
 /// Files whose content is to be sent. They are no more than have no answer.
@@ -68,8 +68,11 @@ impl Shared {
                 self.counts.add(|counts| counts.removed += 1);
                 self.observer.event(Event::Removed { path: &path });
             }
-            Message::Left { reason, failed: true } => self.failed(&reason),
+            Message::Left { reason, failed: true } => {
+                self.failed(&from_peer(&self.connection, &reason));
+            }
             Message::Left { reason, failed: false } => {
+                let reason = from_peer(&self.connection, &reason);
                 self.observer.event(Event::LeftOut { reason: &reason });
             }
             other => return Err(unexpected(&other)),

@@ -164,6 +164,7 @@ impl Walk {
         let is_inline = file.is_none() && octets > 0;
         let offered = Offered {
             path: path.clone(),
+            is_directory: matches!(kind, Sent::Directory { .. }),
             octets,
             file,
             held: Vec::new(),

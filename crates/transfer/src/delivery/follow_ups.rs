@@ -1,0 +1,86 @@
+//! Failures that follow from another: when a directory cannot be made, nothing in it can
+//! be stored, and nobody needs a line for each file to know that.
+
+use std::collections::HashSet;
+
+use headroom_transfer_proto::path::RelPath;
+
+/// Bytes of names of directories that are kept. What fails below others is told one by one.
+const MOST_BYTES: usize = 1 << 20;
+
+/// The directories that failed, and how much failed below them.
+#[derive(Debug, Default)]
+pub(super) struct FollowUps {
+    directories: HashSet<RelPath>,
+    bytes: usize,
+    count: u64,
+}
+
+impl FollowUps {
+    /// Notes a directory that could not be made.
+    pub(super) fn note(&mut self, directory: &RelPath) {
+        let bytes = directory.as_bytes().len() + size_of::<RelPath>();
+        if self.bytes + bytes <= MOST_BYTES {
+            self.bytes += bytes;
+            self.directories.insert(directory.clone());
+        }
+    }
+
+    /// Whether a path lies below a directory that was noted; if so it is counted.
+    pub(super) fn follows(&mut self, path: &RelPath) -> bool {
+        if self.directories.is_empty() {
+            return false;
+        }
+        let mut above = path.parent();
+        while let Some(directory) = above {
+            if self.directories.contains(&directory) {
+                self.count += 1;
+                return true;
+            }
+            above = directory.parent();
+        }
+        false
+    }
+
+    /// Sums up what was counted, if anything was.
+    pub(super) fn summary(&self) -> Option<String> {
+        match self.count {
+            0 => None,
+            1 => Some("1 more in a directory that could not be made is not stored".to_owned()),
+            count => {
+                Some(format!("{count} more in directories that could not be made are not stored"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_below_a_failed_directory_is_counted_and_told_once() {
+        let path = |text: &str| RelPath::parse(text.as_bytes()).expect("a path");
+        let mut follow_ups = FollowUps::default();
+        assert!(!follow_ups.follows(&path("a/b")));
+        assert_eq!(follow_ups.summary(), None);
+        follow_ups.note(&path("a/b"));
+        for (name, follows) in
+            [("a/b/c", true), ("a/b/c/d", true), ("a/b", false), ("a/bc/d", false), ("a", false)]
+        {
+            assert_eq!(follow_ups.follows(&path(name)), follows, "{name}");
+        }
+        let summary = follow_ups.summary().expect("two followed");
+        assert_eq!(summary, "2 more in directories that could not be made are not stored");
+    }
+
+    #[test]
+    fn a_peer_that_fails_directory_after_directory_fills_little_memory() {
+        let mut follow_ups = FollowUps::default();
+        for n in 0..100_000 {
+            let name = format!("{n:0>200}");
+            follow_ups.note(&RelPath::parse(name.as_bytes()).expect("a path"));
+        }
+        assert!(follow_ups.bytes <= MOST_BYTES && follow_ups.directories.len() > 1000);
+    }
+}
