@@ -32,6 +32,8 @@ use crate::trust::{Authority, KnownHosts, Pins, Standing};
 
 pub use sync::SyncOptions;
 
+/// How long a host is given to answer, unless that is said.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// Entries of one directory that are listed.
 const MOST_ENTRIES: usize = 1 << 24;
 /// So long a client stays to say that it goes.
@@ -75,15 +77,16 @@ impl Client {
     ///
     /// # Errors
     /// Those of [`Ssh::start`]; or ssh reaches the host, but UDP does not
-    /// ([`Error::Unreachable`]).
-    pub async fn over_ssh(host: &Host, ssh: &Ssh) -> Result<Self, Error> {
+    /// within `timeout` ([`Error::Unreachable`]).
+    pub async fn over_ssh(host: &Host, ssh: &Ssh, timeout: Duration) -> Result<Self, Error> {
         let (ssh, named) = (ssh.clone(), host.clone());
         let started = spawn_blocking(move || ssh.start(&named)).await;
         let far = started.map_err(|error| Error::task(&error))??;
         let (addresses, pins) = (far.addresses().await?, Pins::Keys(vec![far.key()]));
         let port = far.host().port();
+        let (host_there, identity) = (far.host(), far.identity());
         let connected =
-            session::connect_to(&far.host(), addresses, Some(far.identity()), pins, None).await;
+            session::connect_to(&host_there, addresses, Some(identity), pins, None, timeout).await;
         let (endpoint, connection) = connected.map_err(|error| match error {
             Error::Unreachable { cause, .. } => Error::Unreachable {
                 host: host.to_string(),
@@ -120,7 +123,21 @@ impl Client {
         identity: &Identity,
         trust: Trust<'_>,
     ) -> Result<Self, Error> {
-        Self::connect_by(Proves::InHandshake, host, identity, trust).await
+        Self::connect_within(TIMEOUT, host, identity, trust).await
+    }
+
+    /// The same, where the host is given this time to answer, at each of its addresses.
+    /// After 30 s QUIC gives it up in any case.
+    ///
+    /// # Errors
+    /// As those of [`Self::connect`].
+    pub async fn connect_within(
+        timeout: Duration,
+        host: &Host,
+        identity: &Identity,
+        trust: Trust<'_>,
+    ) -> Result<Self, Error> {
+        Self::connect_by(Proves::InHandshake, timeout, host, identity, trust).await
     }
 
     /// The same without a certificate, which clients in browsers cannot show: the
@@ -133,13 +150,15 @@ impl Client {
         identity: &Identity,
         trust: Trust<'_>,
     ) -> Result<Self, Error> {
-        let mut client = Self::connect_by(Proves::ByMessage, host, identity, trust).await?;
+        let mut client =
+            Self::connect_by(Proves::ByMessage, TIMEOUT, host, identity, trust).await?;
         client.proof = Some(proof::make(identity, &client.connection)?);
         Ok(client)
     }
 
     async fn connect_by(
         proves: Proves,
+        timeout: Duration,
         host: &Host,
         identity: &Identity,
         trust: Trust<'_>,
@@ -151,7 +170,7 @@ impl Client {
             (Standing::Unknown, None) => Pins::none(),
         };
         let connected =
-            session::connect(host, identity, proves, pins, trust.authority.cloned()).await;
+            session::connect(host, identity, proves, pins, trust.authority.cloned(), timeout).await;
         let (endpoint, connection) = connected.map_err(|error| match (error, &standing) {
             (Error::UnknownHost { host, key }, Standing::Known { line, .. }) => {
                 let path = trust.hosts.path().to_owned();

@@ -1,5 +1,7 @@
 //! Sessions: QUIC (RFC 9000) with TLS 1.3 inside, both ends authenticated.
 
+mod refusal;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
@@ -18,6 +20,7 @@ use rustls::server::NoServerSessionStorage;
 use rustls::version::TLS13;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use self::refusal::refusal;
 use crate::door::Door;
 use crate::error::Error;
 use crate::identity::Identity;
@@ -71,10 +74,11 @@ pub(crate) async fn connect(
     proves: Proves,
     pins: Pins,
     authority: Option<Authority>,
+    timeout: Duration,
 ) -> Result<(Endpoint, Connection), Error> {
     let addresses = addresses(host).await?;
     let identity = (proves == Proves::InHandshake).then_some(identity);
-    connect_to(host, addresses, identity, pins, authority).await
+    connect_to(host, addresses, identity, pins, authority, timeout).await
 }
 
 /// The addresses that a host has by its name.
@@ -85,14 +89,16 @@ pub(crate) async fn addresses(host: &Host) -> Result<Vec<SocketAddr>, Error> {
     Ok(looked_up.map_err(unreachable)?.collect())
 }
 
-/// Connects to a server at the first of these addresses that answers, with a
-/// certificate of this identity if there is one.
+/// Connects to a server at the first of these addresses that answers within `timeout`,
+/// with a certificate of this identity if there is one. Where the network says that
+/// nobody is there, it is not waited for.
 pub(crate) async fn connect_to(
     host: &Host,
     addresses: Vec<SocketAddr>,
     identity: Option<&Identity>,
     pins: Pins,
     authority: Option<Authority>,
+    timeout: Duration,
 ) -> Result<(Endpoint, Connection), Error> {
     let unreachable = |cause: String| Error::Unreachable { host: host.to_string(), cause };
     let verifier = Arc::new(ServerVerifier::new(pins, authority));
@@ -110,7 +116,13 @@ pub(crate) async fn connect_to(
                 continue;
             }
         };
-        let outcome = tokio::time::timeout(HANDSHAKE, connecting).await;
+        let outcome = tokio::select! {
+            outcome = tokio::time::timeout(timeout, connecting) => outcome,
+            refusal = refusal(address) => {
+                last = unreachable(no_answer(address, &refusal));
+                continue;
+            }
+        };
         if let Some(seen) = verifier.refused() {
             let host = host.known_as();
             return Err(match (seen.key, seen.authority) {
@@ -188,6 +200,25 @@ fn range(bound: SocketAddr, ports: RangeInclusive<u16>) -> Result<Port, Error> {
         doing: format!("receive lanes at any of the UDP ports {first}-{last}"),
         cause,
     })
+}
+
+/// Says why nobody answers at an address, where the network gave the reason.
+fn no_answer(address: SocketAddr, refusal: &io::Error) -> String {
+    let (ip, port) = (address.ip(), address.port());
+    match refusal.kind() {
+        io::ErrorKind::ConnectionRefused => format!(
+            "{ip} says that nothing listens at its UDP port {port}. Does `headroom serve` run there, and at that port?"
+        ),
+        io::ErrorKind::PermissionDenied => {
+            format!("a firewall of this machine lets nothing out to UDP port {port} of {ip}")
+        }
+        io::ErrorKind::HostUnreachable => {
+            format!(
+                "there is no host {ip}, or a firewall lets nothing through to its UDP port {port}"
+            )
+        }
+        _ => format!("this machine has no way to {ip} ({refusal})"),
+    }
 }
 
 fn client_config(
@@ -309,12 +340,16 @@ impl ConnectionIdGenerator for RandomIds {
     }
 }
 
+/// All addresses of this machine, of the same family.
+fn any_address(towards: SocketAddr) -> IpAddr {
+    match towards {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
 fn client_endpoint(towards: SocketAddr) -> io::Result<Endpoint> {
-    let any: IpAddr = match towards.ip() {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = socket(SocketAddr::new(any, 0), false)?;
+    let socket = socket(SocketAddr::new(any_address(towards), 0), false)?;
     let mut config = EndpointConfig::default();
     config.grease_quic_bit(false);
     Endpoint::new(config, None, socket, Arc::new(TokioRuntime))

@@ -152,6 +152,19 @@ pub(crate) struct Connect {
     /// Trust hosts whose certificate for their name is signed by one of these (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
+    /// Give up when the host does not answer for this long, at each of its addresses; up to 30s.
+    /// A closed port and a host that is not there are told at once
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = timeout)]
+    pub(crate) timeout: Duration,
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    let longest = Duration::from_secs(30);
+    match headroom_units::parse_duration(text)? {
+        Duration::ZERO => Err("nobody answers in no time: say 10s, for example".to_owned()),
+        time if time > longest => Err(format!("`{text}` is longer than {longest:?}")),
+        time => Ok(time),
+    }
 }
 
 /// A server for this transfer alone.
@@ -421,6 +434,15 @@ mod tests {
         assert_eq!(chunk("4000").map(Chunk::octets), Ok(4000));
         for wrong in ["", "199", "4001", "1k", "-200"] {
             assert!(chunk(wrong).is_err_and(|error| error.contains("200 to 4000")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_a_time_up_to_thirty_seconds() {
+        assert_eq!(timeout("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(timeout("30s"), Ok(Duration::from_secs(30)));
+        for wrong in ["", "10", "0s", "31s", "-1s", "1h"] {
+            assert!(timeout(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! A connection to a host that is trusted, or is asked about.
 
 use std::io::{BufRead, IsTerminal, Write};
+use std::time::Duration;
 
 use headroom_transfer::client::{Client, Trust};
 use headroom_transfer::ssh::Ssh;
@@ -15,7 +16,7 @@ pub(crate) enum Connector {
     /// A server runs there.
     Server(Known),
     /// One is started there.
-    Ssh(Ssh),
+    Ssh { ssh: Ssh, timeout: Duration },
 }
 
 /// Whom to be, and whom to trust.
@@ -24,6 +25,7 @@ pub(crate) struct Known {
     authority: Option<Authority>,
     fingerprint: Option<Fingerprint>,
     hosts: KnownHosts,
+    timeout: Duration,
     /// Whether nothing is said of a host that was added.
     is_quiet: bool,
 }
@@ -35,7 +37,8 @@ impl Connector {
         }
         let environment = std::env::var("HEADROOM_SSH").ok().filter(|command| !command.is_empty());
         let command = over_ssh.ssh_command.clone().or(environment);
-        Ok(Self::Ssh(command.map_or_else(|| Ok(Ssh::default()), |command| Ssh::new(&command))?))
+        let ssh = command.map_or_else(|| Ok(Ssh::default()), |command| Ssh::new(&command))?;
+        Ok(Self::Ssh { ssh, timeout: arguments.timeout })
     }
 
     /// Connects. A host that is met for the first time is asked about where
@@ -43,7 +46,7 @@ impl Connector {
     pub(crate) async fn connect(&mut self, host: &Host) -> Result<Client, Error> {
         match self {
             Self::Server(known) => known.connect(host).await,
-            Self::Ssh(ssh) => Client::over_ssh(host, ssh).await,
+            Self::Ssh { ssh, timeout } => Client::over_ssh(host, ssh, *timeout).await,
         }
     }
 }
@@ -55,6 +58,7 @@ impl Known {
             authority: settings::authority(arguments.ca.as_deref())?,
             fingerprint: arguments.fingerprint,
             hosts: settings::known_hosts()?,
+            timeout: arguments.timeout,
             is_quiet: false,
         })
     }
@@ -88,7 +92,7 @@ impl Known {
         fingerprint: Option<Fingerprint>,
     ) -> Result<Client, Error> {
         let trust = Trust { hosts: &self.hosts, authority: self.authority.as_ref(), fingerprint };
-        let client = Client::connect(host, &self.identity, trust).await?;
+        let client = Client::connect_within(self.timeout, host, &self.identity, trust).await?;
         if let (Some(_), Some(key)) = (fingerprint, client.key()) {
             self.remember(host, key)?;
         }

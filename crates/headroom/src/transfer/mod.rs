@@ -8,19 +8,23 @@ mod settings;
 
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use headroom_gateway::control::notify;
 use headroom_transfer::client::below_root;
-use headroom_transfer::files::Root;
+use headroom_transfer::files::{Root, Why};
+use headroom_transfer::path::shown;
 use headroom_transfer::server::{Limits, Named, Options};
 use headroom_transfer::trust::{AuthorizedKeys, Followed, Gate};
 use headroom_transfer::{
-    DEFAULT_PORT, Error, Excludes, Host, LaneWishes, Place, Server, Summary, SyncOptions, block_on,
+    DEFAULT_PORT, Error, Event, Excludes, Host, LaneWishes, Observer, Place, Server, Summary,
+    SyncOptions, block_on,
 };
+use nix::errno::Errno;
 use serde_json::json;
 
 pub(crate) use arguments::{EXIT_CODES, Get, Identity, Ls, Put, Serve, ServeOnce, Sync, Trust};
@@ -184,8 +188,11 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     }
     let wishes = LaneWishes::from(&arguments.on_lanes);
     wishes.check()?;
-    let mut connector = Connector::new(connect, over_ssh)?;
     let progress = Progress::new(*json);
+    if !is_pipe && none_is_there(&arguments.paths, &progress) {
+        return Ok(ExitCode::FAILURE);
+    }
+    let mut connector = Connector::new(connect, over_ssh)?;
     interruptible(&progress)?;
     let summary = block_on(async {
         let mut client = connector.connect(&place.host).await?;
@@ -279,6 +286,12 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
         fsync: *fsync,
         excludes,
     };
+    if upload && !Path::new(from).is_dir() {
+        bail!(Usage(format!(
+            "{} is no directory: `sync` makes one directory like another, `put` sends files",
+            Path::new(from).display()
+        )));
+    }
     let mut connector = Connector::new(connect, over_ssh)?;
     let progress = Progress::of_sync(*json, *dry_run);
     interruptible(&progress)?;
@@ -379,6 +392,21 @@ fn place(text: &OsStr, over_ssh: &OverSsh) -> anyhow::Result<Place> {
         below_root(&place.path)?;
     }
     Ok(place)
+}
+
+/// Whether nothing of what is to be sent is here, which is told: nobody need be reached to
+/// know that. Where only some of it is missing, the rest is sent.
+fn none_is_there(paths: &[PathBuf], progress: &Progress) -> bool {
+    let looked = paths.iter().map(|path| path.symlink_metadata().err().map(|error| (path, error)));
+    let Some(missing) = looked.collect::<Option<Vec<_>>>() else { return false };
+    for (path, error) in missing {
+        let path = shown(path.as_os_str().as_bytes());
+        let why = error
+            .raw_os_error()
+            .map_or_else(|| error.to_string(), |code| Why::from(Errno::from_raw(code)).to_string());
+        progress.event(Event::Failed { reason: &format!("{path} cannot be sent: {why}") });
+    }
+    true
 }
 
 /// Ctrl-C ends the program; what has arrived stays where it is.

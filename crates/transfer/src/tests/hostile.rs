@@ -17,6 +17,8 @@ use crate::session::{self, Proves};
 use crate::trust::Pins;
 
 const MTIME: Time = Time { seconds: 1_700_000_000, nanoseconds: 0 };
+/// A server is given so long to answer.
+const A_TIME: Duration = Duration::from_secs(60);
 /// Nothing happens for so long: something waits.
 const A_WHILE: Duration = Duration::from_millis(300);
 
@@ -29,8 +31,15 @@ struct Raw {
 impl Raw {
     async fn connect(ground: &Ground, server: &Server) -> Self {
         let pins = Pins::Keys(vec![ground.server.public()]);
-        let connected =
-            session::connect(&host(server), &ground.client, Proves::InHandshake, pins, None).await;
+        let connected = session::connect(
+            &host(server),
+            &ground.client,
+            Proves::InHandshake,
+            pins,
+            None,
+            A_TIME,
+        )
+        .await;
         let (endpoint, connection) = connected.expect("a connection");
         Self { _endpoint: endpoint, connection }
     }

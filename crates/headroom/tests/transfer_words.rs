@@ -1,0 +1,205 @@
+//! What the transfer's commands say, and by which code they end.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Command, Output, Stdio};
+
+use common::{Ground, HEADROOM};
+
+/// A server that lets two keys in, one of which may only read, and their clients.
+struct Hosts {
+    ground: Ground,
+    address: String,
+    fingerprint: String,
+    server: Child,
+}
+
+impl Hosts {
+    fn new(name: &str, options: &[&str]) -> Self {
+        let ground = Ground::new(name);
+        fs::create_dir(ground.path("served")).expect("a folder");
+        let key = |home: &str| {
+            let shown = command(&ground, home, &["identity"]).output().expect("it starts");
+            let shown = String::from_utf8(shown.stdout).expect("a text");
+            shown.lines().next().expect("the key").to_owned()
+        };
+        let keys = format!("{} writer@laptop\nread-only {} reader\n", key("client"), key("reader"));
+        ground.write("authorized_keys", &keys);
+        let mut serve = command(&ground, "server", &["serve", "--json", "--listen", "127.0.0.1:0"]);
+        serve.arg("--root").arg(ground.path("served"));
+        serve.arg("--authorized-keys").arg(ground.path("authorized_keys")).args(options);
+        let mut server = serve.stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut line = String::new();
+        let stdout = server.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("it listens");
+        let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        let [address, fingerprint] =
+            ["address", "fingerprint"].map(|key| line[key].as_str().expect("a text").to_owned());
+        let hosts = Self { ground, address, fingerprint, server };
+        for home in ["client", "reader"] {
+            let trusted = hosts.run_of(home, &["trust", &hosts.address]);
+            assert_eq!(trusted.status.code(), Some(0), "{trusted:?}");
+        }
+        hosts
+    }
+
+    fn place(&self, path: &str) -> String {
+        format!("{}:{path}", self.address)
+    }
+
+    /// Runs a command of the client that may write.
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.run_of("client", arguments)
+    }
+
+    fn run_of(&self, home: &str, arguments: &[&str]) -> Output {
+        let mut command = command(&self.ground, home, arguments);
+        command.args(["--fingerprint", &self.fingerprint]).stdin(Stdio::null());
+        command.output().expect("it starts")
+    }
+
+    fn succeed(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("a text")
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+fn command(ground: &Ground, home: &str, arguments: &[&str]) -> Command {
+    let mut command = ground.command(HEADROOM);
+    command.env("HOME", ground.path(home)).env_remove("XDG_CONFIG_HOME").args(arguments);
+    command
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn exit_codes_are_those_of_the_table() {
+    let hosts = Hosts::new("codes", &[]);
+    fs::write(hosts.ground.path("served/file"), "content").expect("a file");
+    fs::write(hosts.ground.path("own"), "content").expect("a file");
+    let (file, missing) = (hosts.place("file"), hosts.place("missing"));
+    let here = hosts.ground.path("here").display().to_string();
+    let synced = hosts.ground.path("synced").display().to_string();
+    let own = hosts.ground.path("own").display().to_string();
+    let nowhere = hosts.ground.path("nowhere").display().to_string();
+    for (code, arguments) in [
+        (0, vec!["ls", &file]),
+        (0, vec!["get", &file, &here]),
+        (0, vec!["put", &own, &file]),
+        // what is missing, there or here, is the same whichever command finds it
+        (1, vec!["ls", &missing]),
+        (1, vec!["get", &missing, &here]),
+        (1, vec!["get", &missing, "-"]),
+        (1, vec!["sync", &missing, &synced]),
+        (1, vec!["put", &nowhere, &file]),
+        (2, vec!["sync", &nowhere, &file]),
+        (2, vec!["ls", "host:99999:"]),
+        (2, vec!["put", &own, "host:abc:"]),
+        (2, vec!["put", &own, "host:~/x"]),
+        (2, vec!["ls", "host:a/../b"]),
+        (2, vec!["ls", &file, "--timeout", "1h"]),
+    ] {
+        let output = hosts.run(&arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
+        assert_eq!(told(&output).is_empty(), code == 0, "{arguments:?}: {output:?}");
+    }
+    let refused = hosts.run_of("reader", &["put", &own, &file]);
+    assert_eq!(refused.status.code(), Some(5), "{refused:?}");
+    let stranger = hosts.run_of("stranger", &["ls", &file]);
+    assert_eq!(stranger.status.code(), Some(5), "{stranger:?}");
+    let mut unknown = command(&hosts.ground, "other", &["ls", &file]);
+    let unknown = unknown.stdin(Stdio::null()).output().expect("it starts");
+    assert_eq!(unknown.status.code(), Some(4), "{unknown:?}");
+    // the table that people read is this one
+    let mut help = command(&hosts.ground, "client", &["put", "--help"]);
+    let help = String::from_utf8(help.output().expect("it starts").stdout).expect("a text");
+    let table = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/transfer.md"));
+    let table = table.expect("the document");
+    for code in ["0", "1", "2", "3", "4", "5", "130"] {
+        assert!(help.contains(&format!("\n{code:>5}  ")), "{code}: {help}");
+        assert!(table.contains(&format!("\n| {code} | ")), "{code}");
+    }
+}
+
+#[test]
+fn a_closed_port_and_a_missing_file_are_told_without_waiting() {
+    let hosts = Hosts::new("closed", &[]);
+    // longer than a machine takes that is busy, shorter than the wait for an answer
+    let closed = UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("a port");
+    let begun = std::time::Instant::now();
+    let output = hosts.run(&["ls", &format!("{closed}:"), "--timeout", "30s"]);
+    let took = begun.elapsed();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(told(&output).contains("nothing listens at its UDP port"), "{output:?}");
+    assert!(took < std::time::Duration::from_secs(25), "{took:?}");
+
+    // nobody listens, and nobody says so: only the timeout ends it
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let silent_place = format!("{}:", silent.local_addr().expect("a port"));
+    let output = hosts.run(&["ls", &silent_place, "--timeout", "500ms"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(told(&output).contains("nothing answers"), "{output:?}");
+
+    // what is to be sent is looked at first: this host is never asked
+    silent.set_nonblocking(true).expect("a socket");
+    while silent.recv(&mut [0; 2048]).is_ok() {}
+    let nowhere = hosts.ground.path("nowhere").display().to_string();
+    let output = hosts.run(&["put", &nowhere, &nowhere, &silent_place]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = told(&output);
+    assert_eq!(said.matches("cannot be sent: there is no such file").count(), 2, "{said}");
+    assert!(silent.recv(&mut [0; 2048]).is_err(), "it was asked");
+}
+
+#[test]
+fn a_message_says_which_side_it_is_about_and_once_for_a_whole_directory() {
+    let hosts = Hosts::new("sides", &[]);
+    let tree = hosts.ground.path("tree/sub/deep");
+    fs::create_dir_all(&tree).expect("a folder");
+    for n in 0..20 {
+        fs::write(tree.join(n.to_string()), "content").expect("a file");
+    }
+    fs::create_dir(hosts.ground.path("served/tree")).expect("a folder");
+    // a file is where a directory would be
+    fs::write(hosts.ground.path("served/tree/sub"), "a file").expect("a file");
+    let tree = hosts.ground.path("tree").display().to_string();
+    let output = hosts.run(&["put", &tree, &hosts.place("")]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = told(&output);
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    assert!(lines[0].starts_with("headroom: on the server: tree/sub cannot be made: "), "{said}");
+    assert!(lines[1].contains("21 more in directories that could not be made"), "{said}");
+
+    // the other way it is this side's
+    let here = hosts.ground.path("here");
+    fs::create_dir_all(here.join("other")).expect("a folder");
+    fs::write(here.join("other/sub"), "a file").expect("a file");
+    fs::create_dir_all(hosts.ground.path("served/other/sub/inner")).expect("a folder");
+    let output = hosts.run(&["get", &hosts.place("other"), &here.display().to_string()]);
+    let said = told(&output);
+    assert!(said.starts_with("headroom: other/sub cannot be made: "), "{said}");
+    assert!(said.contains("1 more in a directory"), "{said}");
+
+    // a path that cannot be listed, and a name that would control the terminal
+    let output = hosts.run(&["ls", &hosts.place("no\u{202e}where")]);
+    let said = told(&output);
+    assert!(said.starts_with("headroom: on the server: no\\u{202e}where cannot be"), "{said}");
+    let name = std::ffi::OsStr::from_bytes(b"\x1b[31m\xff");
+    fs::write(hosts.ground.path("served").join(name), "x").expect("a file");
+    assert!(hosts.succeed(&["ls", &hosts.place("")]).contains("\\u{1b}[31m\\xff\n"));
+}
