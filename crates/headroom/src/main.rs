@@ -19,6 +19,7 @@ mod ipsec;
 mod lab;
 mod link;
 mod load;
+mod log;
 mod output;
 mod progress;
 mod transfer;
@@ -54,7 +55,7 @@ fn explain(error: &clap::Error) -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> ExitCode {
-    start_log(arguments.verbose);
+    log::start(arguments.verbose, matches!(arguments.command, Command::Serve(_)));
     let outcome = match arguments.command {
         Command::Lab(command) => lab::run(command),
         Command::Link(arguments) => link::run(arguments),
@@ -113,13 +114,4 @@ fn manual(folder: Option<&Path>) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn start_log(verbose: bool) {
-    let level = if verbose { tracing::Level::DEBUG } else { tracing::Level::WARN };
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_max_level(level)
-        .without_time()
-        .init();
 }

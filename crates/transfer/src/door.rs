@@ -43,6 +43,8 @@ pub(crate) enum Who {
 pub(crate) struct Guest {
     /// Their key.
     pub(crate) key: Option<PublicKey>,
+    /// What `authorized_keys` calls them.
+    pub(crate) called: Option<String>,
     /// What they may do.
     pub(crate) access: Access,
     door: Arc<Door>,
@@ -62,12 +64,14 @@ impl Door {
     ) -> Result<Guest, Error> {
         // looked up with the list locked: no change of the gate can miss them
         let mut inside = self.inside();
-        let access = who.access(&self.gate()).ok_or_else(Error::not_let_in)?;
+        let gate = self.gate();
+        let access = who.access(&gate).ok_or_else(Error::not_let_in)?;
         let (id, key) = (connection.stable_id(), who.key());
+        let called = key.and_then(|key| gate.keys.comment(&key).map(str::to_owned));
         let entry = Inside { connection: connection.clone(), who, access: access.clone() };
         inside.insert(id, entry);
         drop(inside);
-        Ok(Guest { key, access, door: Arc::clone(self), id })
+        Ok(Guest { key, called, access, door: Arc::clone(self), id })
     }
 
     /// From now on this gate says who comes in. Connections of those who may not any

@@ -1,5 +1,6 @@
 //! The server: who may connect, and what becomes of their requests.
 
+mod record;
 mod stream;
 mod tidy;
 
@@ -7,7 +8,8 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
 
 use headroom_transfer_proto::message::{
     Compress, Keep, LanesAnswer, LanesOffer, Links, Listed, ListedKind, MOST_LISTED, Message,
@@ -17,6 +19,7 @@ use headroom_transfer_proto::path::RelPath;
 use quinn::{Connection, Endpoint, Incoming};
 use tokio::task::spawn_blocking;
 
+use self::record::Tally;
 use crate::admission::{Admission, Place, Turn, Waiting};
 pub use crate::admission::{Limits, Turned};
 use crate::claims::All;
@@ -33,6 +36,7 @@ use crate::rate::{OfClient, Rates};
 use crate::session::{HANDSHAKE, listen, widen};
 use crate::trust::{Followed, Gate};
 use crate::windows::Windows;
+pub use record::{Log, Outcome, Record};
 
 /// So long a client may take to say what it wants.
 const REQUEST: Duration = Duration::from_secs(10);
@@ -66,6 +70,8 @@ pub struct Options {
     /// Whether clients may have lanes that are **not encrypted**, and others that are
     /// for measurement alone, if they allow it, too. Each such transfer is warned about.
     pub insecure_measurement: bool,
+    /// Who is told of each request when it has ended.
+    pub log: Option<Arc<dyn Log>>,
 }
 
 impl Options {
@@ -85,6 +91,7 @@ impl Options {
             lane_ports,
             allow,
             insecure_measurement,
+            log: None,
         }
     }
 }
@@ -145,6 +152,7 @@ struct Shared {
     rates: Rates,
     lanes: Option<Port>,
     claims: All,
+    log: Option<Arc<dyn Log>>,
 }
 
 impl Server {
@@ -154,7 +162,7 @@ impl Server {
     /// The directory is none, or the address cannot be listened at.
     pub fn bind(identity: &Identity, options: Options) -> Result<Self, Error> {
         let Options { root, listen: address, gate, limits, named, rate_bps, .. } = options;
-        let Options { lanes, lane_ports, allow, insecure_measurement, .. } = options;
+        let Options { lanes, lane_ports, allow, insecure_measurement, log, .. } = options;
         let door = Door::new(gate);
         let root = Root::open(&root)?;
         let windows = Windows::default();
@@ -170,6 +178,7 @@ impl Server {
             rates: Rates::new(rate_bps),
             lanes: port.filter(|_| lanes).map(|port| port.measuring(insecure_measurement)),
             claims: All::default(),
+            log,
         };
         Ok(Self { endpoint, shared: Arc::new(shared) })
     }
@@ -334,6 +343,8 @@ impl Shared {
                         lanes: self.lanes.as_ref(),
                         names: &mut names,
                         windows: &self.windows,
+                        log: self.log.as_deref(),
+                        tally: Arc::default(),
                         speaker: &mut speaker,
                         hearer: &mut hearer,
                     };
@@ -471,12 +482,42 @@ struct Request<'a> {
     lanes: Option<&'a Port>,
     names: &'a mut Names,
     windows: &'a Windows,
+    log: Option<&'a dyn Log>,
+    /// What it moves.
+    tally: Arc<Tally>,
     speaker: &'a mut Speaker,
     hearer: &'a mut Hearer,
 }
 
 impl Request<'_> {
+    /// Does what the client asks for, and notes in the log how that ended.
     async fn answer(&mut self, request: Message, next_id: &mut u64) -> Result<(), Error> {
+        let (began, clock) = (SystemTime::now(), Instant::now());
+        let (operation, paths) = record::named(&request);
+        let outcome = self.perform(request, next_id).await;
+        if let Some(log) = self.log {
+            let count = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
+            let failed = count(&self.tally.failed);
+            let reason = outcome.as_ref().err().map(Error::reason);
+            log.ended(&Record {
+                began,
+                took: clock.elapsed(),
+                client: self.client.called.as_deref(),
+                key: self.client.key.map(|key| key.fingerprint()),
+                address: self.connection.remote_address(),
+                operation,
+                paths: &paths,
+                bytes: count(&self.tally.bytes),
+                stored: count(&self.tally.stored),
+                failed,
+                outcome: Outcome::of(&outcome, failed),
+                reason: reason.as_deref(),
+            });
+        }
+        outcome
+    }
+
+    async fn perform(&mut self, request: Message, next_id: &mut u64) -> Result<(), Error> {
         self.speaker.flush().await?;
         let moves = !matches!(request, Message::List { .. });
         let _open = moves.then(|| self.windows.open(self.connection));
@@ -494,14 +535,7 @@ impl Request<'_> {
             Message::List { path } => return self.list(path).await,
             other => return Err(unexpected(&other)),
         };
-        tracing::debug!(
-            "{}: {} stored, {} failed, {} octets moved, {} kept",
-            self.client.name(),
-            summary.stored,
-            summary.failed,
-            summary.moved,
-            summary.kept
-        );
+        self.tally.failed.store(summary.failed, Ordering::Relaxed);
         Ok(())
     }
 
@@ -528,7 +562,7 @@ impl Request<'_> {
             connection: self.connection.clone(),
             destination,
             fsync,
-            observer: Arc::new(()),
+            observer: self.tally.clone(),
             claims: self.client.key.map(|key| self.claims.of(key)),
             pace,
             sync: None,
@@ -561,7 +595,8 @@ impl Request<'_> {
             self.speaker.say(&Message::Accepted { lanes: None, keep: None }).await?;
             let offering = if checksum { Offering::Hash } else { Offering::Name };
             let pace = self.rates.outgoing().and(self.told_bps);
-            let sender = Sender::new(self.connection.clone(), offering, Arc::new(()), pace, None);
+            let sender =
+                Sender::new(self.connection.clone(), offering, self.tally.clone(), pace, None);
             let sender = sender.compressing(compress.unwrap_or_default());
             let sender = sender.of_tree(tree.unwrap_or_default(), tree.is_some());
             return sender.send(source, next_id, self.speaker, self.hearer).await;
@@ -580,7 +615,7 @@ impl Request<'_> {
             connection: self.connection.clone(),
             destination,
             fsync,
-            observer: Arc::new(()),
+            observer: self.tally.clone(),
             claims: self.client.key.map(|key| self.claims.of(key)),
             pace: self.rates.incoming(),
             sync: Some(Mirror::new(delete, dry_run, is_missing, excludes)),
@@ -610,7 +645,7 @@ impl Request<'_> {
         }
         self.speaker.say(&Message::Accepted { lanes, keep: None }).await?;
         let (connection, offering) = (self.connection.clone(), Offering::Content);
-        let sender = Sender::new(connection, offering, Arc::new(()), pace, carrier);
+        let sender = Sender::new(connection, offering, self.tally.clone(), pace, carrier);
         let sender = sender.compressing(compress);
         let sender = sender.of_tree(tree.unwrap_or_default(), tree.is_some());
         sender.send(source, next_id, self.speaker, self.hearer).await

@@ -63,6 +63,12 @@ pub(crate) struct Serve {
     /// (--cipher none and simplecrypt), and in packets of a given length (--chunk). For measurement
     #[arg(long)]
     pub(crate) insecure_measurement: bool,
+    /// Append a line to this file for each request that has ended [default: standard error]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
+    /// How these lines are written
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
     /// Print a JSON line when it listens
     #[arg(long)]
     pub(crate) json: bool,
@@ -88,6 +94,14 @@ impl Serve {
             Allowed::Links => Allow { links: true, ..allow },
         })
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Words KEY=VALUE behind the time, what clients choose in quotes and escaped
+    Text,
+    /// An object a line
+    Json,
 }
 
 fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {

@@ -3,7 +3,9 @@
 mod arguments;
 mod connect;
 mod ls;
+mod names;
 mod progress;
+mod request_log;
 mod settings;
 
 use std::ffi::OsStr;
@@ -12,6 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use headroom_gateway::control::notify;
@@ -31,6 +34,7 @@ pub(crate) use arguments::{EXIT_CODES, Get, Identity, Ls, Put, Serve, ServeOnce,
 use arguments::{IdentityCommand, Moving, OverSsh};
 use connect::{Connector, Known};
 use progress::Progress;
+use request_log::RequestLog;
 
 use crate::tunnel::say;
 
@@ -70,6 +74,7 @@ const INTERRUPTED: i32 = 130;
 pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
     let identity = settings::identity(arguments.identity.as_deref())?;
     let (gate, followed) = gate(arguments)?;
+    let log = Arc::new(RequestLog::open(arguments.log.as_deref(), arguments.log_format)?);
     block_on(async {
         let options = |listen| Options {
             root: arguments.root.clone(),
@@ -82,6 +87,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
             lane_ports: arguments.lane_ports.clone(),
             allow: arguments.allowed(),
             insecure_measurement: arguments.insecure_measurement,
+            log: Some(log.clone()),
         };
         let any = |address| SocketAddr::new(address, DEFAULT_PORT);
         let server = match arguments.listen {

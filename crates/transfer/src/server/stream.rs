@@ -32,8 +32,8 @@ impl Request<'_> {
         let file = spawn_blocking(begin).await.map_err(|error| Error::task(&error))??;
         self.speaker.say(&Message::Accepted { lanes: None, keep: None }).await?;
         let stream = self.connection.accept_uni().await?;
-        let nobody: Arc<dyn Observer> = Arc::new(());
-        let (came, file) = pipe::receive(stream, file, &self.rates.incoming(), &nobody).await;
+        let tally: Arc<dyn Observer> = self.tally.clone();
+        let (came, file) = pipe::receive(stream, file, &self.rates.incoming(), &tally).await;
         let came = match (came, file) {
             (Ok(came), Some(file)) => Ok((came, file)),
             (Err(Cut::Here(error)), Some(file)) => Err(file.error(error).to_string()),
@@ -96,10 +96,10 @@ impl Request<'_> {
         let reader = spawn_blocking(open).await.map_err(|error| Error::task(&error))??;
         self.speaker.say(&Message::Accepted { lanes: None, keep: None }).await?;
         let mut stream = self.connection.open_uni().await?;
-        let nobody: Arc<dyn Observer> = Arc::new(());
+        let tally: Arc<dyn Observer> = self.tally.clone();
         let octets = Octets { reader: Arc::clone(&reader), at: 0 };
         let pace = self.rates.outgoing().and(self.told_bps);
-        let withdrawn = match pipe::send(octets, &mut stream, &pace, &nobody).await {
+        let withdrawn = match pipe::send(octets, &mut stream, &pace, &tally).await {
             Ok(passed) => {
                 let unchanged = spawn_blocking(move || reader.is_unchanged()).await;
                 match unchanged.map_err(|error| Error::task(&error))? {

@@ -98,6 +98,7 @@ fn bind(identity: &Identity, once: &Once) -> Result<(Server, u16), Error> {
                 lanes: true,
                 lane_ports: None,
                 insecure_measurement: false,
+                log: None,
             };
             match Server::bind(identity, options) {
                 Ok(server) => {

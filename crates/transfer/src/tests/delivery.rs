@@ -357,6 +357,7 @@ fn a_peer_of_another_version_is_told_so() {
             crate::session::Proves::InHandshake,
             pins,
             None,
+            crate::client::TIMEOUT,
         )
         .await
         .expect("a connection");

@@ -74,7 +74,7 @@ fn what_a_server_says_of_put_sync_get_and_ls_cannot_turn_round_a_terminals_writi
     let ground = Ground::new();
     write(&ground.here("tree/a"), b"content");
     let greet = |then: Vec<Message>| [vec![crate::control::hello(None)], then].concat();
-    let accept = || greet(vec![Message::Accepted { lanes: None }]);
+    let accept = || greet(vec![Message::Accepted { lanes: None, keep: None }]);
     let failed = || Message::Failed { id: 0, reason: hostile() };
     let end = Message::End { stored: 0, failed: 1 };
     run(async {

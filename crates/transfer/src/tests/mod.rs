@@ -62,6 +62,7 @@ impl Ground {
             lane_ports: None,
             allow: Allow::default(),
             insecure_measurement: false,
+            log: None,
         }
     }
 

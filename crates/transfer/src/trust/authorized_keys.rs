@@ -24,6 +24,8 @@ struct Line {
     access: Access,
     /// From 1; 0 if it is of no file.
     number: usize,
+    /// What it calls the key.
+    comment: Option<String>,
 }
 
 /// What somebody may do.
@@ -83,7 +85,8 @@ impl AuthorizedKeys {
                         wrong((line, format!("this key is already in line {number}: remove one")))?;
                     }
                     None => {
-                        keys.insert(key, Line { access, number: line });
+                        let comment = comment(content, &key);
+                        keys.insert(key, Line { access, number: line, comment });
                     }
                 },
             }
@@ -93,7 +96,7 @@ impl AuthorizedKeys {
 
     /// Lets this key in, too.
     pub fn insert(&mut self, key: PublicKey, access: Access) {
-        self.0.insert(key, Line { access, number: 0 });
+        self.0.insert(key, Line { access, number: 0, comment: None });
     }
 
     /// Returns the keys whose `root` is a directory below the server's root, and an
@@ -121,6 +124,11 @@ impl AuthorizedKeys {
     /// What the holder of this key may do, if anything.
     pub fn access(&self, key: &PublicKey) -> Option<&Access> {
         self.0.get(key).map(|line| &line.access)
+    }
+
+    /// What the file calls this key.
+    pub fn comment(&self, key: &PublicKey) -> Option<&str> {
+        self.0.get(key)?.comment.as_deref()
     }
 
     /// How many keys there are.
@@ -170,6 +178,12 @@ fn parse_line(line: &str) -> Result<(PublicKey, Access), String> {
     let (word, key) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let key = format!("{word} {key}").parse().map_err(|error| format!("{error}"))?;
     Ok((key, access))
+}
+
+/// What follows the key in its line.
+fn comment(line: &str, key: &PublicKey) -> Option<String> {
+    let (_, comment) = line.split_once(&key.to_string())?;
+    Some(comment.trim().to_owned()).filter(|comment| !comment.is_empty())
 }
 
 /// Takes what follows an option's name from the beginning of the text, and returns the rest.
@@ -225,6 +239,8 @@ mod tests {
         );
         let keys = AuthorizedKeys::parse(&text).expect("the text is right");
         assert_eq!(keys.len(), 5);
+        assert_eq!(keys.comment(&plain), Some("alice@laptop, of course"));
+        assert_eq!((keys.comment(&placed), keys.comment(&reader)), (Some("x"), None));
         let access = |root: Option<&str>, read_only| Access {
             root: root.map(|root| RelPath::parse(root.as_bytes()).expect("a path")),
             read_only,

@@ -1,0 +1,45 @@
+//! Names for programs: a name is bytes, and JSON has only text.
+
+use data_encoding::BASE64;
+use serde_json::{Map, Value};
+
+/// Adds a name to an event: `KEY` has it as text, and where it is not UTF-8, in which case
+/// some of that text stands for other bytes, `KEY_base64` has its bytes.
+pub(super) fn insert(event: &mut Map<String, Value>, key: &str, name: &[u8]) {
+    if str::from_utf8(name).is_err() {
+        event.insert(format!("{key}_base64"), BASE64.encode(name).into());
+    }
+    event.insert(key.to_owned(), String::from_utf8_lossy(name).into());
+}
+
+/// Makes an object of an event with one name more.
+pub(super) fn with(mut event: Value, key: &str, name: &[u8]) -> Value {
+    if let Some(event) = event.as_object_mut() {
+        insert(event, key, name);
+    }
+    event
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_can_be_given_back_as_they_are() {
+        for (name, event) in [
+            (&b"back\\slash\n\x1b"[..], json!({"path": "back\\slash\n\u{1b}"})),
+            ("größe/日本".as_bytes(), json!({"path": "größe/日本"})),
+            (
+                b"\xff\xfe-latin",
+                json!({"path": "\u{fffd}\u{fffd}-latin", "path_base64": "//4tbGF0aW4="}),
+            ),
+        ] {
+            let written = with(json!({}), "path", name);
+            assert_eq!(written, event);
+            // whatever stands in it, a line of JSON is printable
+            assert!(!written.to_string().contains(|c: char| c.is_control()));
+        }
+    }
+}

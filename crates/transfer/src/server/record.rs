@@ -1,0 +1,126 @@
+//! What a server did for a client, for its log.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use headroom_transfer_proto::message::Message;
+use headroom_transfer_proto::path::RelPath;
+
+use crate::delivery::{Event, Observer};
+use crate::error::Error;
+use crate::key::Fingerprint;
+
+/// Receives a record of each request when it has ended. Called from several threads.
+pub trait Log: Send + Sync + std::fmt::Debug {
+    /// A request has ended.
+    fn ended(&self, record: &Record<'_>);
+}
+
+/// One request of a client.
+#[derive(Debug, Clone)]
+pub struct Record<'a> {
+    /// When it began.
+    pub began: SystemTime,
+    /// How long it took.
+    pub took: Duration,
+    /// What `authorized_keys` calls the client's key.
+    pub client: Option<&'a str>,
+    /// The client's key; none of one who showed none.
+    pub key: Option<Fingerprint>,
+    /// Where the client is.
+    pub address: SocketAddr,
+    /// What was done.
+    pub operation: &'static str,
+    /// What the client named, as it names it: below its root, from `/` on.
+    pub paths: &'a [Vec<u8>],
+    /// Bytes of files that went over the network.
+    pub bytes: u64,
+    /// Files, directories and links that were stored, on either side.
+    pub stored: u64,
+    /// Those that were not.
+    pub failed: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why it did not end well: a sentence.
+    pub reason: Option<&'a str>,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All was done.
+    Done,
+    /// Some files failed, or what was named is missing or cannot be read or written.
+    Failed,
+    /// The client may not do this.
+    Refused,
+    /// The connection was lost.
+    Lost,
+    /// The client broke the protocol.
+    Protocol,
+}
+
+impl Outcome {
+    /// Names it in one word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+            Self::Lost => "lost",
+            Self::Protocol => "protocol",
+        }
+    }
+
+    pub(super) fn of(outcome: &Result<(), Error>, failed: u64) -> Self {
+        match outcome {
+            Ok(()) if failed == 0 => Self::Done,
+            Ok(()) => Self::Failed,
+            Err(Error::Refused(_)) => Self::Refused,
+            Err(Error::Lost(_) | Error::Cut(_)) => Self::Lost,
+            Err(Error::Protocol(_)) => Self::Protocol,
+            Err(_) => Self::Failed,
+        }
+    }
+}
+
+/// Counts what a request moves, also of one that does not end well.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) bytes: AtomicU64,
+    pub(super) stored: AtomicU64,
+    pub(super) failed: AtomicU64,
+}
+
+impl Observer for Tally {
+    fn event(&self, event: Event<'_>) {
+        let (count, by) = match event {
+            Event::Moved { octets } => (&self.bytes, octets),
+            Event::Stored { .. } => (&self.stored, 1),
+            _ => return,
+        };
+        count.fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+/// Names a request, and the paths in it.
+pub(super) fn named(request: &Message) -> (&'static str, Vec<Vec<u8>>) {
+    let one = |path: Option<&RelPath>| {
+        vec![path.map_or_else(|| b"/".to_vec(), |path| [b"/", path.as_bytes()].concat())]
+    };
+    match request {
+        Message::Put { to, .. } => ("put", one(to.as_ref())),
+        Message::Get { from, .. } => {
+            let paths = from.iter().flat_map(|wanted| one(wanted.path.as_ref()));
+            ("get", paths.collect())
+        }
+        Message::Sync { path, upload: true, .. } => ("sync-to", one(path.as_ref())),
+        Message::Sync { path, .. } => ("sync-from", one(path.as_ref())),
+        Message::PutStream { to, .. } => ("put", one(Some(to))),
+        Message::GetStream { from, .. } => ("get", one(Some(from))),
+        Message::List { path } => ("ls", one(path.as_ref())),
+        _ => ("unknown", Vec::new()),
+    }
+}
