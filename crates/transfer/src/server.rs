@@ -41,6 +41,9 @@ pub use record::{Log, Outcome, Record};
 /// So long a client may take to say what it wants.
 const REQUEST: Duration = Duration::from_secs(10);
 
+/// A message of a list has no more bytes of names and targets than these and one entry's.
+const LISTED_BYTES: usize = 512 << 10;
+
 /// How often a file that is followed is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -717,29 +720,35 @@ fn list(
     let seen = path.map(|path| root.look(path)).transpose()?.flatten();
     if let Some((path, seen)) = path.zip(seen).filter(|(_, seen)| seen.what != What::Directory) {
         if let Ok(name) = RelPath::single(path.name()) {
-            let _ = say.blocking_send(vec![listed(name, &seen)]);
+            let target = root.target(path).ok().filter(|_| seen.what == What::Symlink);
+            let _ = say.blocking_send(vec![listed(name, &seen, target)]);
         }
         return Ok(());
     }
-    let mut entries = Vec::new();
-    for found in root.list(path)? {
+    let (mut entries, mut bytes) = (Vec::new(), 0);
+    let mut listing = root.list(path)?;
+    while let Some(found) = listing.next() {
         let (name, seen) = found?;
-        entries.push(listed(name, &seen));
-        if entries.len() == MOST_LISTED && say.blocking_send(std::mem::take(&mut entries)).is_err()
-        {
-            return Ok(());
+        let target = (seen.what == What::Symlink).then(|| listing.target(&name)).flatten();
+        bytes += name.as_bytes().len() + target.as_ref().map_or(0, Vec::len);
+        entries.push(listed(name, &seen, target));
+        if entries.len() == MOST_LISTED || bytes > LISTED_BYTES {
+            bytes = 0;
+            if say.blocking_send(std::mem::take(&mut entries)).is_err() {
+                return Ok(());
+            }
         }
     }
     let _ = say.blocking_send(entries);
     Ok(())
 }
 
-fn listed(path: RelPath, seen: &Seen) -> Listed {
+fn listed(path: RelPath, seen: &Seen, target: Option<Vec<u8>>) -> Listed {
     let kind = match seen.what {
         What::File => ListedKind::File,
         What::Directory => ListedKind::Directory,
         What::Symlink => ListedKind::Symlink,
         What::Pipe | What::Socket | What::Device => ListedKind::Other,
     };
-    Listed { path, kind, size: seen.size, mode: seen.mode, mtime: seen.mtime }
+    Listed { path, kind, size: seen.size, mode: seen.mode, mtime: seen.mtime, target }
 }

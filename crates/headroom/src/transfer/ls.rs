@@ -1,14 +1,20 @@
 //! `headroom ls`: names, safe for a terminal.
 
+use headroom_transfer::path::shown;
 use headroom_transfer::{Listed, ListedKind, Time};
 use serde_json::json;
+
+use super::names;
 
 /// The line of one entry.
 pub(crate) fn line(listed: &Listed, long: bool) -> String {
     let end = if listed.kind == ListedKind::Directory { "/" } else { "" };
-    let name = format!("{}{end}", listed.path);
+    let mut name = format!("{}{end}", listed.path);
     if !long {
         return name;
+    }
+    if let Some(target) = &listed.target {
+        name = format!("{name} -> {}", shown(target));
     }
     format!(
         "{}{} {:>14} {} {name}",
@@ -27,14 +33,16 @@ pub(crate) fn json(listed: &Listed) -> String {
         ListedKind::Symlink => "link",
         ListedKind::Other => "other",
     };
-    json!({
-        "path": listed.path.to_string(),
-        "kind": kind,
-        "size": listed.size,
-        "mode": format!("{:04o}", listed.mode & 0o7777),
-        "mtime": utc(listed.mtime),
-    })
-    .to_string()
+    let Time { seconds, nanoseconds } = listed.mtime;
+    let mode = format!("{:04o}", listed.mode & 0o7777);
+    let mtime = jiff::Timestamp::new(seconds, nanoseconds.cast_signed());
+    let mtime = mtime.map_or_else(|_| utc(listed.mtime), |mtime| mtime.to_string());
+    let entry = json!({"kind": kind, "size": listed.size, "mode": mode, "mtime": mtime});
+    let mut entry = names::with(entry, "path", listed.path.as_bytes());
+    if let Some(target) = &listed.target {
+        entry = names::with(entry, "target", target);
+    }
+    names::line(&entry)
 }
 
 const fn letter(kind: ListedKind) -> char {
@@ -69,10 +77,25 @@ mod tests {
     }
 
     #[test]
+    fn a_link_shows_its_target_and_json_has_all_of_a_time() {
+        let path = headroom_transfer::path::RelPath::parse(b"link").expect("a name");
+        let mtime = Time { seconds: 1_000_000_000, nanoseconds: 5 };
+        let target = Some(b"../\x1b[2J\xff".to_vec());
+        let listed =
+            Listed { path, kind: ListedKind::Symlink, size: 7, mode: 0o777, mtime, target };
+        insta::assert_snapshot!(line(&listed, true), @r"lrwxrwxrwx              7 2001-09-09T01:46:40Z link -> ../\u{1b}[2J\xff");
+        assert_eq!(line(&listed, false), "link");
+        let entry: serde_json::Value = serde_json::from_str(&json(&listed)).expect("JSON");
+        assert_eq!(entry["mtime"], "2001-09-09T01:46:40.000000005Z");
+        assert_eq!(entry["target_base64"], "Li4vG1sySv8=");
+    }
+
+    #[test]
     fn a_name_cannot_write_to_the_terminal() {
         let path = headroom_transfer::path::RelPath::parse(b"a\n\x1b[31m\xff").expect("a name");
         let mtime = Time { seconds: 0, nanoseconds: 0 };
-        let listed = Listed { path, kind: ListedKind::Directory, size: 7, mode: 0o750, mtime };
+        let kind = ListedKind::Directory;
+        let listed = Listed { path, kind, size: 7, mode: 0o750, mtime, target: None };
         for text in [line(&listed, true), line(&listed, false), json(&listed)] {
             assert!(!text.contains(|c: char| c.is_control()), "{text:?}");
         }

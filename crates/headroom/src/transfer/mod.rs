@@ -2,6 +2,7 @@
 
 mod arguments;
 mod connect;
+mod frame;
 mod ls;
 mod names;
 mod progress;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use headroom_gateway::control::notify;
 use headroom_transfer::client::below_root;
-use headroom_transfer::files::{Root, Why};
+use headroom_transfer::files::{Kind, Root, Source, Why};
 use headroom_transfer::path::shown;
 use headroom_transfer::server::{Limits, Named, Options};
 use headroom_transfer::trust::{AuthorizedKeys, Followed, Gate};
@@ -208,6 +209,10 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
         progress.connected();
         client.set_lanes(!streams);
         client.wish(wishes)?;
+        if !is_pipe {
+            let links = trees.options(over_ssh.ssh).links;
+            look_ahead(Source::new(arguments.paths.clone(), links), &progress);
+        }
         let observer = progress.clone();
         let summary = match is_pipe {
             true => client.put_stream(std::io::stdin(), &place.path, *fsync, observer).await?,
@@ -413,6 +418,21 @@ fn none_is_there(paths: &[PathBuf], progress: &Progress) -> bool {
         progress.event(Event::Failed { reason: &format!("{path} cannot be sent: {why}") });
     }
     true
+}
+
+/// Counts what is to be sent while it is being sent, where somebody sees how far that is.
+fn look_ahead(source: Source, progress: &Arc<Progress>) {
+    if !progress.is_shown() {
+        return;
+    }
+    let progress = Arc::clone(progress);
+    std::thread::spawn(move || {
+        let sizes = source.flatten().map(|found| match found.kind {
+            Kind::File(file) => file.seen().size,
+            _ => 0,
+        });
+        progress.expect(sizes.sum());
+    });
 }
 
 /// Ctrl-C ends the program; what has arrived stays where it is.

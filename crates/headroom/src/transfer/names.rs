@@ -20,6 +20,22 @@ pub(super) fn with(mut event: Value, key: &str, name: &[u8]) -> Value {
     event
 }
 
+/// Writes an event as a line that programs read as it is and terminals show safely: what
+/// would turn the writing round, or shows nothing, is escaped as JSON does.
+pub(super) fn line(event: &Value) -> String {
+    let mut line = String::new();
+    for c in event.to_string().chars() {
+        // such characters stand within texts alone
+        if c == '\x7f' || (!c.is_ascii() && c.escape_debug().len() > 1) {
+            let units = &mut [0; 2];
+            line.extend(c.encode_utf16(units).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            line.push(c);
+        }
+    }
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -38,8 +54,15 @@ mod tests {
         ] {
             let written = with(json!({}), "path", name);
             assert_eq!(written, event);
-            // whatever stands in it, a line of JSON is printable
-            assert!(!written.to_string().contains(|c: char| c.is_control()));
         }
+    }
+
+    #[test]
+    fn a_line_is_printable_and_read_as_what_was_written() {
+        let name = "\u{202e}gpj\u{200b}\x7f\x1b\u{9b}\u{e0001} größe \\ \"";
+        let event = with(json!({}), "path", name.as_bytes());
+        let line = line(&event);
+        assert_eq!(line, r#"{"path":"\u202egpj\u200b\u007f\u001b\u009b\udb40\udc01 größe \\ \""}"#);
+        assert_eq!(serde_json::from_str::<Value>(&line).expect("JSON"), event);
     }
 }

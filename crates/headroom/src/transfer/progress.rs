@@ -1,15 +1,17 @@
 //! What is seen of a transfer: a bar on a terminal, or JSON, or only what fails.
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use headroom_transfer::path::RelPath;
 use headroom_transfer::{Chunk, Cipher, Event, Observer, Summary};
-use indicatif::{
-    HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
-};
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde_json::json;
+
+use super::frame::Frame;
+use super::names;
 
 use crate::tunnel::say;
 
@@ -38,14 +40,27 @@ enum Kind {
     DryRun,
 }
 
-#[derive(Default)]
 struct Counts {
+    started: Instant,
+    files: AtomicU64,
     offered: AtomicU64,
     kept: AtomicU64,
     moved: AtomicU64,
-    all_is_offered: AtomicBool,
+    /// Bytes of all files; [`UNKNOWN`] until that is known.
+    total: AtomicU64,
     pace: Mutex<Option<Pace>>,
+    latest: Mutex<Latest>,
 }
+
+/// What happened last.
+struct Latest {
+    at: Instant,
+    /// The file that was begun or stored last.
+    name: Option<String>,
+}
+
+/// A total that nobody knows yet.
+const UNKNOWN: u64 = u64::MAX;
 
 /// How fast it goes: what was there before does not count.
 #[derive(Clone, Copy)]
@@ -67,17 +82,17 @@ impl Progress {
 
     fn of(json: bool, kind: Kind) -> Arc<Self> {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
-        let counts = Arc::<Counts>::default();
-        let shown = Arc::clone(&counts);
-        let tail = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
-            let _ = out.write_str(&shown.tail());
-        };
-        let style =
-            ProgressStyle::with_template("{elapsed_precise} {bar:30} {percent:>3} % · {tail}");
-        bar.set_style(
-            style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("tail", tail),
-        );
         let started = Instant::now();
+        let counts = Arc::new(Counts::new(started));
+        let shown = Arc::clone(&counts);
+        let frame = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+            let width = usize::from(console::Term::stderr().size().1);
+            let _ = out.write_str(&shown.render(width.saturating_sub(1)));
+        };
+        let style = ProgressStyle::with_template("{frame}");
+        bar.set_style(
+            style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("frame", frame),
+        );
         Arc::new(Self {
             bar,
             json,
@@ -98,6 +113,17 @@ impl Progress {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
             self.bar.enable_steady_tick(Duration::from_millis(200));
         }
+    }
+
+    /// Whether somebody sees the bar.
+    pub(crate) fn is_shown(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+
+    /// So many bytes belong to it, as whoever looked ahead has found.
+    pub(crate) fn expect(&self, total: u64) {
+        let total_of = &self.counts.total;
+        let _ = total_of.compare_exchange(UNKNOWN, total, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// All is stored, and known to be; what is left is to say goodbye.
@@ -212,15 +238,13 @@ impl Progress {
 
     fn tell(&self, event: &serde_json::Value, else_say: Option<&str>) {
         if self.json {
-            say(&event.to_string());
+            say(&names::line(event));
         } else if let Some(text) = else_say {
             self.bar.suspend(|| eprintln!("headroom: {text}"));
         }
     }
 
     fn tell_progress(&self) {
-        self.bar.set_length(self.counts.offered.load(Ordering::Relaxed));
-        self.bar.set_position(self.counts.done());
         if !self.json {
             return;
         }
@@ -244,34 +268,37 @@ impl Observer for Progress {
             to.fetch_add(octets, Ordering::Relaxed);
             self.tell_progress();
         };
+        self.counts.touch();
         match event {
-            Event::Offered { octets } => add(&self.counts.offered, octets),
-            Event::AllOffered { .. } => self.counts.all_is_offered.store(true, Ordering::Relaxed),
+            Event::Offered { octets } => {
+                self.counts.files.fetch_add(1, Ordering::Relaxed);
+                add(&self.counts.offered, octets);
+            }
+            Event::AllOffered { octets, .. } => self.counts.total.store(octets, Ordering::Relaxed),
+            Event::Begun { path } => self.counts.begin(path),
             Event::Kept { octets } => add(&self.counts.kept, octets),
             // it is done with, and nothing of it is moved
             Event::Hole { octets } => add(&self.counts.kept, octets),
             Event::Saved { .. } => {}
             Event::Moved { octets } => add(&self.counts.moved, octets),
             Event::Stored { path } => {
+                self.counts.begin(path);
                 if self.json {
-                    self.tell(&json!({"event": "stored", "path": path.to_string()}), None);
+                    self.tell(&about(json!({"event": "stored"}), path), None);
                 }
             }
             Event::Planned { path, octets, new } => {
                 let word = if new { "new" } else { "change" };
                 if self.json {
-                    let path = path.to_string();
-                    self.tell(
-                        &json!({"event": "planned", "path": path, "octets": octets, "new": new}),
-                        None,
-                    );
+                    let event = json!({"event": "planned", "octets": octets, "new": new});
+                    self.tell(&about(event, path), None);
                 } else {
                     say(&format!("{word:<7} {octets:>14} {path}"));
                 }
             }
             Event::Removed { path } => {
                 if self.json {
-                    self.tell(&json!({"event": "removed", "path": path.to_string()}), None);
+                    self.tell(&about(json!({"event": "removed"}), path), None);
                 } else if self.kind == Kind::DryRun {
                     say(&format!("{:<7} {:>14} {path}", "remove", ""));
                 }
@@ -327,16 +354,47 @@ impl Counts {
         self.kept.load(Ordering::Relaxed) + self.moved.load(Ordering::Relaxed)
     }
 
-    /// Rate and time left: of what still has to be moved, at the pace of what was.
-    fn tail(&self) -> String {
-        let rate = self.octets_per_s();
-        let left = self.offered.load(Ordering::Relaxed).saturating_sub(self.done());
-        let mut text = format!("{} · {}", HumanBytes(self.done()), per_second(rate));
-        if self.all_is_offered.load(Ordering::Relaxed) && rate >= 1.0 && left > 0 {
-            let left = Duration::try_from_secs_f64(left as f64 / rate).unwrap_or(Duration::MAX);
-            let _ = write!(text, " · {} left", HumanDuration(left));
+    fn new(started: Instant) -> Self {
+        Self {
+            started,
+            files: AtomicU64::new(0),
+            offered: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
+            total: AtomicU64::new(UNKNOWN),
+            pace: Mutex::new(None),
+            latest: Mutex::new(Latest { at: started, name: None }),
         }
-        text
+    }
+
+    fn latest(&self) -> MutexGuard<'_, Latest> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something happens.
+    fn touch(&self) {
+        self.latest().at = Instant::now();
+    }
+
+    /// A file is begun, or was just stored.
+    fn begin(&self, path: &RelPath) {
+        self.latest().name = Some(path.to_string());
+    }
+
+    fn render(&self, width: usize) -> String {
+        let latest = self.latest();
+        let total = self.total.load(Ordering::Relaxed);
+        let frame = Frame {
+            elapsed: self.started.elapsed(),
+            files: self.files.load(Ordering::Relaxed),
+            offered: self.offered.load(Ordering::Relaxed),
+            done: self.done(),
+            total: Some(total).filter(|total| *total != UNKNOWN),
+            bytes_per_s: self.octets_per_s(),
+            quiet: latest.at.elapsed(),
+            name: latest.name.as_deref(),
+        };
+        frame.render(width)
     }
 
     fn octets_per_s(&self) -> f64 {
@@ -356,6 +414,11 @@ impl Counts {
         *pace = Some(Pace { at: now, moved, octets_per_s });
         octets_per_s
     }
+}
+
+/// An event that is about a name.
+fn about(event: serde_json::Value, path: &RelPath) -> serde_json::Value {
+    names::with(event, "path", path.as_bytes())
 }
 
 /// Wall clock, nanoseconds since 1970.

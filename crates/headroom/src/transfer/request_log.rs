@@ -36,7 +36,7 @@ impl Log for RequestLog {
     fn ended(&self, record: &Record<'_>) {
         let mut line = match self.format {
             LogFormat::Text => text(record),
-            LogFormat::Json => object(record).to_string(),
+            LogFormat::Json => names::line(&object(record)),
         };
         line.push('\n');
         let written = match &self.file {

@@ -122,6 +122,33 @@ pub(super) mod target {
     }
 }
 
+/// A link's target, if there is one.
+pub(super) mod link {
+    use super::*;
+
+    pub(in super::super) fn encode<C, W: Write>(
+        value: &Option<Vec<u8>>,
+        e: &mut Encoder<W>,
+        context: &mut C,
+    ) -> Written<W> {
+        match value {
+            Some(target) => super::target::encode(target, e, context),
+            None => e.null()?.ok(),
+        }
+    }
+
+    pub(in super::super) fn decode<C>(
+        d: &mut Decoder<'_>,
+        context: &mut C,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        if d.datatype()? == Type::Null {
+            d.null()?;
+            return Ok(None);
+        }
+        super::target::decode(d, context).map(Some)
+    }
+}
+
 pub(super) mod content {
     use super::*;
 

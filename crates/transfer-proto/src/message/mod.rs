@@ -580,6 +580,9 @@ pub struct Listed {
     /// When it was changed.
     #[n(4)]
     pub mtime: Time,
+    /// What a symbolic link holds, where it could be read.
+    #[cbor(n(5), with = "bounded::link")]
+    pub target: Option<Vec<u8>>,
 }
 
 /// What a listed name is.

@@ -448,8 +448,10 @@ fn listed() -> impl Strategy<Value = Listed> {
         Just(ListedKind::Symlink),
         Just(ListedKind::Other)
     ];
-    (path(), kind, any::<u64>(), any::<u32>(), time())
-        .prop_map(|(path, kind, size, mode, mtime)| Listed { path, kind, size, mode, mtime })
+    let target = option::of(vec(1..=u8::MAX, 1..50));
+    (path(), kind, any::<u64>(), any::<u32>(), time(), target).prop_map(
+        |(path, kind, size, mode, mtime, target)| Listed { path, kind, size, mode, mtime, target },
+    )
 }
 
 fn time() -> impl Strategy<Value = Time> {

@@ -80,6 +80,11 @@ pub enum Event<'a> {
         /// How many.
         octets: u64,
     },
+    /// The content of a file begins to move.
+    Begun {
+        /// Its name.
+        path: &'a RelPath,
+    },
     /// Something lies under its name, verified.
     Stored {
         /// Its name.

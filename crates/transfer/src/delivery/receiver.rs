@@ -393,6 +393,7 @@ impl Worker {
                 let offer = Offer { size, mtime, data, reuse: true };
                 match self.begin(path, &offer).and_then(|begun| self.have(id, begun)) {
                     Ok(incoming) => {
+                        self.shared.observer.event(Event::Begun { path });
                         let attributes = more;
                         let (sealed, holes) = (None, 0);
                         let file = File { incoming, mode, mtime, attributes, sealed, holes };

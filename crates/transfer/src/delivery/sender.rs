@@ -322,6 +322,10 @@ impl Shared {
         held: Vec<(u64, ChainingValue)>,
         say: mpsc::Sender<Message>,
     ) -> Result<(), Error> {
+        let begun = self.offered().get(&id).map(|entry| entry.path.clone());
+        if let Some(path) = begun {
+            self.observer.event(Event::Begun { path: &path });
+        }
         let outcome = self.send_spans(id, file, held, &say).await?;
         let last = match outcome {
             Ok((root, bytes)) => Message::Sealed { id, root, bytes },

@@ -70,6 +70,15 @@ impl Root {
         look().map_err(error(path, "read"))
     }
 
+    /// What a symbolic link holds.
+    ///
+    /// # Errors
+    /// There is no such link.
+    pub fn target(&self, path: &RelPath) -> Result<Vec<u8>, Error> {
+        let read = || readlinkat(self.parent(path)?, path.name());
+        read().map(OsStringExt::into_vec).map_err(error(path, "read"))
+    }
+
     /// What is in a directory, none being this one, sorted by the names' octets.
     /// Unfinished files are not in it.
     ///
@@ -375,6 +384,14 @@ pub struct Listing {
     directory: Arc<OwnedFd>,
     names: Names,
     shown: Box<[u8]>,
+}
+
+impl Listing {
+    /// What a symbolic link of the directory holds, if it still is one.
+    #[must_use]
+    pub fn target(&self, name: &RelPath) -> Option<Vec<u8>> {
+        readlinkat(&self.directory, name.name()).ok().map(OsStringExt::into_vec)
+    }
 }
 
 impl Iterator for Listing {

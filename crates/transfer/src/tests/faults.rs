@@ -146,7 +146,8 @@ fn a_list_that_does_not_end_is_ended() {
     run(async {
         let path = RelPath::parse(b"name").expect("a name");
         let mtime = Time { seconds: 0, nanoseconds: 0 };
-        let listed = Listed { path, kind: ListedKind::File, size: 1, mode: 0o644, mtime };
+        let kind = ListedKind::File;
+        let listed = Listed { path, kind, size: 1, mode: 0o644, mtime, target: None };
         for (entries, most, taken) in
             [(vec![], 50, 50), (vec![listed.clone()], 50, 50), (vec![listed; 20], 50, 2)]
         {
