@@ -50,7 +50,7 @@ pub(crate) enum Command {
     Put(crate::transfer::Put),
     /// Fetch files and directories from a host where `headroom serve` runs, or that ssh reaches
     #[command(
-        after_help = format!("Examples:\n  headroom get host:data.tar .\n  headroom get host:photos host:notes.txt backup/\n  headroom get --ssh host:/var/log/syslog .\n  headroom get host:db.sql - | psql db\n\nWhat was cut goes on with the same command: only what is missing is sent, and all is verified.\nWhat goes through `-` is verified, too, but not resumed: an exit code other than 0 means that what was\nwritten is not the file.\n\n{}", crate::transfer::EXIT_CODES)
+        after_help = format!("Examples:\n  headroom get host:data.tar .\n  headroom get host:photos host:notes.txt backup/\n  headroom get 'host:logs/2026-*.log' .\n  headroom get --ssh host:/var/log/syslog .\n  headroom get host:db.sql - | psql db\n\nWhat was cut goes on with the same command: only what is missing is sent, and all is verified.\nWhat goes through `-` is verified, too, but not resumed: an exit code other than 0 means that what was\nwritten is not the file.\n\n{}", crate::transfer::EXIT_CODES)
     )]
     Get(crate::transfer::Get),
     /// Make one directory's content like another's, of which one is on a host where `headroom serve` runs, or that ssh reaches
@@ -61,6 +61,15 @@ pub(crate) enum Command {
     /// Say what is in a directory of a host where `headroom serve` runs, or that ssh reaches
     #[command(after_help = crate::transfer::EXIT_CODES)]
     Ls(crate::transfer::Ls),
+    /// Make directories on a host where `headroom serve` runs, or that ssh reaches
+    #[command(after_help = crate::transfer::EXIT_CODES)]
+    Mkdir(crate::transfer::Mkdir),
+    /// Rename a file or directory on a host where `headroom serve` runs, or that ssh reaches
+    #[command(after_help = crate::transfer::EXIT_CODES)]
+    Mv(crate::transfer::Mv),
+    /// Remove files and directories on a host where `headroom serve` runs, or that ssh reaches
+    #[command(after_help = crate::transfer::EXIT_CODES)]
+    Rm(crate::transfer::Rm),
     /// Show the key that others know you by; it is made where there is none
     Identity(crate::transfer::Identity),
     /// Trust a host from now on, after comparing its fingerprint

@@ -59,7 +59,7 @@ impl<S: Subscriber> Layer<S> for SendFailures {
         if let Some(text) = failure(&message.0)
             && !self.said.swap(true, Ordering::Relaxed)
         {
-            eprintln!("headroom: {text}");
+            crate::output::print_error_line(&format!("headroom: {text}"));
         }
     }
 }

@@ -67,6 +67,9 @@ fn run(arguments: Arguments) -> ExitCode {
         Command::Get(arguments) => transfer::get(&arguments),
         Command::Sync(arguments) => transfer::sync(&arguments),
         Command::Ls(arguments) => transfer::ls(&arguments),
+        Command::Mkdir(arguments) => transfer::mkdir(&arguments),
+        Command::Mv(arguments) => transfer::mv(&arguments),
+        Command::Rm(arguments) => transfer::rm(&arguments),
         Command::Identity(arguments) => transfer::identity(&arguments),
         Command::Trust(arguments) => transfer::trust(&arguments),
         Command::Completions { shell } => {

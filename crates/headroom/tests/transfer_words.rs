@@ -203,3 +203,144 @@ fn a_message_says_which_side_it_is_about_and_once_for_a_whole_directory() {
     fs::write(hosts.ground.path("served").join(name), "x").expect("a file");
     assert!(hosts.succeed(&["ls", &hosts.place("")]).contains("\\u{1b}[31m\\xff\n"));
 }
+
+#[test]
+fn each_request_has_its_line_in_the_log_of_the_server() {
+    let ground = Ground::new("log-place");
+    let log = ground.path("requests.log");
+    let log_text = log.display().to_string();
+    let hosts = Hosts::new("log", &["--log", &log_text]);
+    let own = hosts.ground.path("own").display().to_string();
+    fs::write(&own, vec![7; 70_000]).expect("a file");
+    hosts.succeed(&["put", &own, &hosts.place("a\u{202e}\nb")]);
+    let missing = hosts.run(&["ls", &hosts.place("missing")]);
+    assert_eq!(missing.status.code(), Some(1), "{missing:?}");
+    let refused = hosts.run_of("reader", &["put", &own, &hosts.place("b")]);
+    assert_eq!(refused.status.code(), Some(5), "{refused:?}");
+    common::wait_for("three lines", || {
+        fs::read_to_string(&log).is_ok_and(|text| text.lines().count() >= 3)
+    });
+    let text = fs::read_to_string(&log).expect("the log");
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    for (line, words) in lines.iter().zip([
+        [
+            " put done ",
+            "client=\"writer@laptop\"",
+            "path=\"/a\\u{202e}\\nb\"",
+            "bytes=70000 stored=1 failed=0",
+        ],
+        [" ls failed ", "key=SHA256:", "path=\"/missing\"", "reason=\""],
+        [" put refused ", "client=\"reader\"", "path=\"/b\"", "may only read"],
+    ]) {
+        assert!(words.iter().all(|word| line.contains(word)), "{line}");
+        let (time, _) = line.split_once(' ').expect("a time");
+        assert!(time.len() == 20 && time.ends_with('Z') && time.starts_with("20"), "{line}");
+        assert!(line.contains(" address=127.0.0.1:") && line.contains(" seconds="), "{line}");
+        assert!(!line.contains('\x1b'), "{line}");
+    }
+}
+
+#[test]
+fn names_come_back_from_json_as_they_are() {
+    let hosts = Hosts::new("json", &[]);
+    let served = hosts.ground.path("served");
+    let odd = std::ffi::OsStr::from_bytes(b"\xff\xfe-latin");
+    fs::write(served.join(odd), "1").expect("a file");
+    fs::write(served.join("back\\slash"), "2").expect("a file");
+    std::os::unix::fs::symlink("back\\slash", served.join("link")).expect("a link");
+    let listed = hosts.succeed(&["ls", "--json", &hosts.place("")]);
+    let entries: Vec<serde_json::Value> =
+        listed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let find = |path: &str| entries.iter().find(|entry| entry["path"] == path).expect(path);
+    assert_eq!(find("link")["target"], "back\\slash");
+    assert!(find("back\\slash")["mtime"].as_str().expect("a time").ends_with('Z'));
+    assert_eq!(find("\u{fffd}\u{fffd}-latin")["path_base64"], "//4tbGF0aW4=");
+    let long = hosts.succeed(&["ls", "-l", &hosts.place("")]);
+    assert!(long.contains(" link -> back\\\\slash\n"), "{long}");
+}
+
+#[test]
+fn names_are_made_changed_and_removed_where_a_key_may_write() {
+    let hosts = Hosts::new("names", &[]);
+    let served = hosts.ground.path("served");
+    fs::write(served.join("b.log"), "b").expect("a file");
+    fs::write(served.join("a.log"), "a").expect("a file");
+    fs::write(served.join(".hidden.log"), "h").expect("a file");
+    fs::create_dir(served.join("c.log")).expect("a folder");
+    fs::write(served.join("c.log/1.txt"), "1").expect("a file");
+    fs::write(served.join("c.log/x*y"), "star").expect("a file");
+    let place = |path: &str| hosts.place(path);
+
+    // patterns are matched by what is there
+    let here = hosts.ground.path("here").display().to_string();
+    hosts.succeed(&["get", &place("*.log"), &place("*.log/?.txt"), &here]);
+    for name in ["a.log", "b.log", "c.log/1.txt", "1.txt"] {
+        assert!(hosts.ground.path("here").join(name).is_file(), "{name}");
+    }
+    assert!(!hosts.ground.path("here/.hidden.log").exists());
+    assert_eq!(hosts.succeed(&["get", &place("c.log/x\\*y"), "-"]), "star");
+    for (pattern, code) in [("*.nothing", 1), ("[", 2)] {
+        let output = hosts.run(&["get", &place(pattern), &here]);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+    }
+
+    hosts.succeed(&["mkdir", &place("d")]);
+    hosts.succeed(&["mkdir", "-p", &place("d/e/f"), &place("d")]);
+    assert!(served.join("d/e/f").is_dir());
+    hosts.succeed(&["mv", &place("a.log"), &place("d")]);
+    hosts.succeed(&["mv", &place("d/a.log"), &place("d/e/z")]);
+    assert_eq!(fs::read(served.join("d/e/z")).expect("it is there"), b"a");
+    hosts.succeed(&["mv", "--force", &place("b.log"), &place("d/e/z")]);
+    assert_eq!(fs::read(served.join("d/e/z")).expect("it is there"), b"b");
+
+    // what is refused changes nothing
+    fs::write(served.join("other"), "other").expect("a file");
+    fs::create_dir(hosts.ground.path("outside")).expect("a folder");
+    fs::write(hosts.ground.path("outside/file"), "outside").expect("a file");
+    std::os::unix::fs::symlink("../outside", served.join("way-out")).expect("a link");
+    std::os::unix::fs::symlink("../../other", served.join("d/e/up")).expect("a link");
+    for (arguments, word) in [
+        (vec!["mkdir", "d"], "a directory is here"),
+        (vec!["mkdir", "no/where"], "no such file"),
+        (vec!["mv", "other", "d/e/z"], "a file is here"),
+        (vec!["mv", "missing", "x"], "no such file"),
+        (vec!["mv", "d", "d/e/inside"], "cannot be moved into itself"),
+        // it would lead out
+        (vec!["mv", "d/e/up", "up"], "leads out"),
+        (vec!["mv", "d/e", "e"], "moved higher up"),
+        (vec!["rm", "missing"], "no such file"),
+        (vec!["rm", "d"], "something is in it"),
+        (vec!["rm", "-r", "way-out/file"], "links are not followed"),
+        (vec!["mv", "way-out/file", "x"], "links are not followed"),
+        (vec!["mkdir", "way-out/x"], "links are not followed"),
+    ] {
+        let arguments: Vec<_> = (0..arguments.len())
+            .map(|at| match arguments[at] {
+                word if at == 0 || word.starts_with('-') => word.to_owned(),
+                path => place(path),
+            })
+            .collect();
+        let output = hosts.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
+        assert!(told(&output).contains(word), "{arguments:?}: {output:?}");
+    }
+    assert_eq!(fs::read(hosts.ground.path("outside/file")).expect("it is there"), b"outside");
+    for arguments in [vec!["mkdir", "x"], vec!["mv", "other", "x"], vec!["rm", "other"]] {
+        let mut arguments: Vec<_> = arguments.into_iter().map(str::to_owned).collect();
+        arguments[1..].iter_mut().for_each(|path| *path = place(path));
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let refused = hosts.run_of("reader", &arguments);
+        assert_eq!(refused.status.code(), Some(5), "{refused:?}");
+    }
+    assert!(served.join("other").exists() && !served.join("x").exists());
+
+    // a link is removed, not what it leads to
+    hosts.succeed(&["rm", &place("way-out"), &place("other")]);
+    let events = hosts.succeed(&["rm", "-r", "--json", &place("d")]);
+    assert!(events.contains(r#"{"event":"removed","path":"d/e/z"}"#), "{events}");
+    assert!(!served.join("d").exists() && !served.join("way-out").is_symlink());
+    assert!(hosts.ground.path("outside/file").exists());
+    let root = hosts.run(&["rm", "-r", &place("")]);
+    assert_eq!(root.status.code(), Some(2), "{root:?}");
+}

@@ -1,5 +1,6 @@
 //! The client: put, get, sync and list over one connection.
 
+mod names;
 mod stream;
 mod sync;
 
@@ -433,7 +434,15 @@ impl Client {
         request: &Message,
         proposal: Option<Proposal>,
     ) -> Result<(Speaker, Hearer, Accepted), Error> {
-        let is_wish = self.wishes.is_any() && !matches!(request, Message::List { .. });
+        let moves = matches!(
+            request,
+            Message::Put { .. }
+                | Message::Get { .. }
+                | Message::Sync { .. }
+                | Message::PutStream { .. }
+                | Message::GetStream { .. }
+        );
+        let is_wish = self.wishes.is_any() && moves;
         if is_wish && (proposal.is_none() || self.compress != Compress::Never) {
             return Err(Error::Usage(
                 "a cipher or a chunk was chosen, which lanes alone have. What goes through a pipe, a sync, a get with a \

@@ -91,6 +91,24 @@ impl Named {
         }
     }
 
+    /// Where a name is that is made, changed or removed: links on the way to it may be
+    /// followed, one that has it is not.
+    pub(crate) fn name(self, root: &Root, path: RelPath) -> Result<(Root, RelPath), Error> {
+        if self == Self::Below {
+            return Ok((root.clone(), path));
+        }
+        let components: Vec<_> = path.components().collect();
+        let found = (0..components.len()).rev().find_map(|count| {
+            let above = on_disk(root, &components[..count]);
+            above.is_dir().then_some((above, count))
+        });
+        let Some((above, count)) = found else { return Ok((root.clone(), path)) };
+        match RelPath::parse(&components[count..].join(&b'/')) {
+            Ok(name) => Ok((Root::open(&above)?, name)),
+            Err(_) => Ok((root.clone(), path.clone())),
+        }
+    }
+
     /// What is to be listed: a directory, or the one name in it.
     pub(crate) fn listed(
         self,

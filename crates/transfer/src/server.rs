@@ -1,5 +1,6 @@
 //! The server: who may connect, and what becomes of their requests.
 
+mod names;
 mod record;
 mod stream;
 mod tidy;
@@ -522,7 +523,13 @@ impl Request<'_> {
 
     async fn perform(&mut self, request: Message, next_id: &mut u64) -> Result<(), Error> {
         self.speaker.flush().await?;
-        let moves = !matches!(request, Message::List { .. });
+        let moves = !matches!(
+            request,
+            Message::List { .. }
+                | Message::MakeDirectory { .. }
+                | Message::Rename { .. }
+                | Message::Remove { .. }
+        );
         let _open = moves.then(|| self.windows.open(self.connection));
         let summary = match request {
             Message::Put { to, rename, fsync, lanes, tree } => {
@@ -536,10 +543,21 @@ impl Request<'_> {
             Message::PutStream { to, fsync } => self.put_stream(to, fsync).await?,
             Message::GetStream { from, tree } => self.get_stream(from, tree).await?,
             Message::List { path } => return self.list(path).await,
+            Message::MakeDirectory { path, parents } => self.make_directory(path, parents).await?,
+            Message::Rename { from, to, replace } => self.rename(from, to, replace).await?,
+            Message::Remove { path, recursive } => self.remove(path, recursive).await?,
             other => return Err(unexpected(&other)),
         };
         self.tally.failed.store(summary.failed, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Fails where the client's key may only read.
+    fn may_write(&self) -> Result<(), Error> {
+        match self.client.access.read_only {
+            true => Err(Error::Refused("this identity may only read".to_owned())),
+            false => Ok(()),
+        }
     }
 
     async fn put(
@@ -550,9 +568,7 @@ impl Request<'_> {
         lanes: Option<&LanesOffer>,
         tree: Option<TreeOptions>,
     ) -> Result<Summary, Error> {
-        if self.client.access.read_only {
-            return Err(Error::Refused("this identity may only read".to_owned()));
-        }
+        self.may_write()?;
         let (root, named) = (self.root.clone(), self.named);
         let resolved = spawn_blocking(move || named.destination(&root, to.as_ref(), rename));
         let destination = resolved.await.map_err(|error| Error::task(&error))??;
@@ -604,9 +620,7 @@ impl Request<'_> {
             let sender = sender.of_tree(tree.unwrap_or_default(), tree.is_some());
             return sender.send(source, next_id, self.speaker, self.hearer).await;
         }
-        if self.client.access.read_only {
-            return Err(Error::Refused("this identity may only read".to_owned()));
-        }
+        self.may_write()?;
         let (root, named) = (self.root.clone(), self.named);
         let resolve = move || named.directory(&root, path.as_ref(), !dry_run);
         let resolved = spawn_blocking(resolve).await.map_err(|error| Error::task(&error))??;

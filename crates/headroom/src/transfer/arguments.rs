@@ -337,7 +337,8 @@ pub(crate) struct Put {
 
 #[derive(Debug, Args)]
 pub(crate) struct Get {
-    /// Files and directories below the server's root; of DIR/. what is in it
+    /// Files and directories below the server's root; of DIR/. what is in it. `*`, `?`, `[a-z]` and
+    /// `{a,b}` match names there; a backslash before one takes it as it is
     #[arg(required = true, value_name = "HOST[:PORT]:PATH")]
     pub(crate) from: Vec<OsString>,
     /// Where to; `-` is standard output, for one file
@@ -386,6 +387,54 @@ pub(crate) struct Ls {
     #[command(flatten)]
     pub(crate) over_ssh: OverSsh,
     /// Print JSON, an entry a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Mkdir {
+    /// Make the directories above it, too, and do not mind one that is there
+    #[arg(short, long)]
+    pub(crate) parents: bool,
+    /// Directories to be made, below the server's root
+    #[arg(required = true, value_name = "HOST[:PORT]:PATH")]
+    pub(crate) places: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    #[command(flatten)]
+    pub(crate) over_ssh: OverSsh,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Mv {
+    /// Replace a file or link that has the new name
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    /// What is to be renamed, below the server's root
+    #[arg(value_name = "HOST[:PORT]:PATH")]
+    pub(crate) from: OsString,
+    /// Its new name on the same host, or the directory that it is moved into
+    #[arg(value_name = "HOST[:PORT]:NEW")]
+    pub(crate) to: OsString,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    #[command(flatten)]
+    pub(crate) over_ssh: OverSsh,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Rm {
+    /// Remove directories with all that is in them; without it, files, links and empty directories
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+    /// What is to be removed, below the server's root; no patterns
+    #[arg(required = true, value_name = "HOST[:PORT]:PATH")]
+    pub(crate) places: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    #[command(flatten)]
+    pub(crate) over_ssh: OverSsh,
+    /// Print JSON: what happens, an event a line
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -6,6 +6,7 @@ mod frame;
 mod ls;
 mod names;
 mod progress;
+mod remote;
 mod request_log;
 mod settings;
 
@@ -31,10 +32,13 @@ use headroom_transfer::{
 use nix::errno::Errno;
 use serde_json::json;
 
-pub(crate) use arguments::{EXIT_CODES, Get, Identity, Ls, Put, Serve, ServeOnce, Sync, Trust};
+pub(crate) use arguments::{
+    EXIT_CODES, Get, Identity, Ls, Mkdir, Mv, Put, Rm, Serve, ServeOnce, Sync, Trust,
+};
 use arguments::{IdentityCommand, Moving, OverSsh};
 use connect::{Connector, Known};
 use progress::Progress;
+pub(crate) use remote::{mkdir, mv, rm};
 use request_log::RequestLog;
 
 use crate::tunnel::say;
@@ -226,21 +230,13 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
-    let places = arguments.from.iter().map(|from| place(from, &arguments.moving.over_ssh));
-    let places = places.collect::<Result<Vec<_>, _>>()?;
     if Place::is_meant(arguments.to.as_os_str()) {
         bail!(Usage(format!(
             "{} looks like a place on a host: `get` fetches to this machine, `put` sends from it",
             arguments.to.display()
         )));
     }
-    let Some(host) = places.first().map(|place| place.host.clone()) else {
-        bail!(Usage("nothing is named to be fetched".to_owned()));
-    };
-    if places.iter().any(|place| place.host != host) {
-        bail!(Usage("one command fetches from one host".to_owned()));
-    }
-    let from: Vec<_> = places.into_iter().map(|place| place.path).collect();
+    let (host, from) = places_on_one_host(&arguments.from, &arguments.moving.over_ssh)?;
     let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json } =
         &arguments.moving;
     let is_pipe = is_pipe(arguments.to.as_os_str()) || is_stdout(&arguments.to);
@@ -262,6 +258,11 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
         client.set_lanes(!streams);
         client.wish(wishes)?;
         let observer = progress.clone();
+        let mut matching = Vec::new();
+        for path in &from {
+            matching.extend(client.matching(path).await?);
+        }
+        let from = matching;
         let summary = match from.as_slice() {
             [from] if is_pipe => client.get_stream(from, std::io::stdout(), observer).await?,
             [from] if is_written_into => {
@@ -394,6 +395,22 @@ fn open_for_writing(path: &Path) -> Result<std::fs::File, Error> {
         .write(true)
         .open(path)
         .map_err(|cause| Error::System { doing: format!("write to {}", path.display()), cause })
+}
+
+/// Reads places that are all on one host.
+fn places_on_one_host(
+    texts: &[std::ffi::OsString],
+    over_ssh: &OverSsh,
+) -> anyhow::Result<(Host, Vec<Vec<u8>>)> {
+    let places = texts.iter().map(|text| place(text, over_ssh));
+    let places = places.collect::<Result<Vec<_>, _>>()?;
+    let Some(host) = places.first().map(|place| place.host.clone()) else {
+        bail!(Usage("no place on a host is named".to_owned()));
+    };
+    if places.iter().any(|place| place.host != host) {
+        bail!(Usage("one command is about one host".to_owned()));
+    }
+    Ok((host, places.into_iter().map(|place| place.path).collect()))
 }
 
 /// Reads a place, and refuses before anything is connected what can be no path there.

@@ -370,6 +370,41 @@ pub enum Message {
         #[n(1)]
         tree: Option<TreeOptions>,
     },
+    /// Client to server: make a directory.
+    #[n(28)]
+    MakeDirectory {
+        /// Its name, below the root.
+        #[cbor(n(0), with = "bounded::path")]
+        path: RelPath,
+        /// Make those above it, too, and take one that is there for made.
+        #[n(1)]
+        parents: bool,
+    },
+    /// Client to server: give something another name.
+    #[n(29)]
+    Rename {
+        /// Its name, below the root.
+        #[cbor(n(0), with = "bounded::path")]
+        from: RelPath,
+        /// The other name. If that is a directory, it keeps its own name in there; nothing is
+        /// the root.
+        #[cbor(n(1), with = "bounded::place")]
+        to: Option<RelPath>,
+        /// Replace a file or link of that name.
+        #[n(2)]
+        replace: bool,
+    },
+    /// Client to server: remove something. Answered by [`Self::Removed`] and [`Self::Left`],
+    /// then [`Self::End`], as the other two are.
+    #[n(30)]
+    Remove {
+        /// Its name, below the root.
+        #[cbor(n(0), with = "bounded::path")]
+        path: RelPath,
+        /// With all that is in it, if it is a directory.
+        #[n(1)]
+        recursive: bool,
+    },
     /// Client to server, where it showed no certificate: it holds this key.
     #[n(32)]
     Proof {

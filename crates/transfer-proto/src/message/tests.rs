@@ -200,7 +200,22 @@ fn names_that_lead_out_are_no_message() {
         let map = e.array(2).and_then(|e| e.u32(3)).and_then(|e| e.map(1)).expect("a vector");
         map.u32(0).and_then(|e| e.bytes(name.as_bytes())).expect("a vector");
         assert!(Message::parse(&octets).is_err(), "{name:?}");
+        for number in [28, 29, 30] {
+            assert!(Message::parse(&about_name(number, name)).is_err(), "{number}: {name:?}");
+            assert!(Message::parse(&about_name(number, "name")).is_ok(), "{number}");
+        }
     }
+}
+
+/// A message that makes, renames or removes this name.
+fn about_name(number: u32, name: &str) -> Vec<u8> {
+    let mut octets = Vec::new();
+    let mut e = minicbor::Encoder::new(&mut octets);
+    let flag = if number == 29 { 2 } else { 1 };
+    let map = e.array(2).and_then(|e| e.u32(number)).and_then(|e| e.map(2));
+    let map = map.and_then(|e| e.u32(0)).and_then(|e| e.bytes(name.as_bytes()));
+    map.and_then(|e| e.u32(flag)).and_then(|e| e.bool(true)).expect("a vector");
+    octets
 }
 
 fn message() -> impl Strategy<Value = Message> {
@@ -257,6 +272,11 @@ fn message() -> impl Strategy<Value = Message> {
         id().prop_map(|id| Message::Stored { id }),
         (id(), sentence()).prop_map(|(id, reason)| Message::Failed { id, reason }),
         (id(), id()).prop_map(|(stored, failed)| Message::End { stored, failed }),
+        (path(), any::<bool>())
+            .prop_map(|(path, parents)| Message::MakeDirectory { path, parents }),
+        (path(), option::of(path()), any::<bool>())
+            .prop_map(|(from, to, replace)| Message::Rename { from, to, replace }),
+        (path(), any::<bool>()).prop_map(|(path, recursive)| Message::Remove { path, recursive }),
         (vec(listed(), 0..5), any::<bool>())
             .prop_map(|(entries, last)| Message::Listing { entries, last }),
         (sentence(), option::of(path()))

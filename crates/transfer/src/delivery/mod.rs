@@ -12,7 +12,7 @@ mod squeeze;
 use headroom_transfer_proto::lane::{Chunk, Cipher};
 use headroom_transfer_proto::path::RelPath;
 
-pub(crate) use receiver::{Destination, Mirror, Receiver};
+pub(crate) use receiver::{Destination, Mirror, Receiver, make_directories};
 pub(crate) use sender::{Offering, Sender};
 
 /// What was delivered; of a dry run, what would be.

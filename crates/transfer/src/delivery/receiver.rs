@@ -38,7 +38,7 @@ use crate::lanes::Carrier;
 use crate::owners::Owners;
 use crate::rate::Pace;
 
-pub(crate) use destination::Destination;
+pub(crate) use destination::{Destination, make_directories};
 pub(crate) use sync::Mirror;
 
 /// Things to be done, and answers, that wait.

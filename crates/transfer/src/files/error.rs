@@ -32,6 +32,17 @@ pub enum Why {
     /// The file system takes no changes.
     #[error("its file system is read-only")]
     ReadOnly,
+    /// A directory would get a name with fewer directories above it.
+    #[error(
+        "directories are not moved higher up: links in it that lead to `..` could then lead out of what is served"
+    )]
+    MovesUp,
+    /// A directory would get a name within itself.
+    #[error("a directory cannot be moved into itself")]
+    IntoItself,
+    /// A name would be given across file systems.
+    #[error("both names are not on one file system; send it again and remove it here")]
+    OtherFileSystem,
     /// It is a directory, and a file's name is needed.
     #[error("it is a directory; say what the file in it is to be called")]
     NoName,
@@ -192,6 +203,16 @@ impl Error {
     /// A path that a file's name is needed for is a directory's.
     pub(crate) fn no_name(path: &RelPath) -> Self {
         Self::new(path.as_bytes(), "stored", Why::NoName)
+    }
+
+    /// There is nothing of this name.
+    pub(crate) fn missing(path: &RelPath) -> Self {
+        Self::new(path.as_bytes(), "removed", Why::Missing)
+    }
+
+    /// A name cannot be given.
+    pub(crate) fn path(path: &RelPath, error: PathError) -> Self {
+        Self::new(path.as_bytes(), "renamed", Why::Path(error))
     }
 
     /// What is to go through a pipe is no file.

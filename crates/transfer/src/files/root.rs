@@ -9,7 +9,7 @@ use std::sync::Arc;
 use headroom_transfer_proto::message::Attributes;
 use headroom_transfer_proto::path::RelPath;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat, readlinkat, renameat};
+use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, readlinkat, renameat, renameat2};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, fchownat, linkat, symlinkat, unlinkat};
 
@@ -261,6 +261,86 @@ impl Root {
         remove().map_err(error(path, "removed"))
     }
 
+    /// Makes a directory that is not there yet. What it belongs in is there.
+    ///
+    /// # Errors
+    /// Something has the name, or it may not be made.
+    pub fn create_directory(&self, path: &RelPath) -> Result<(), Error> {
+        let create = || -> Result<(), Why> {
+            if temporary::is_temporary(path.name()) {
+                return Err(Why::Reserved);
+            }
+            let directory = self.parent(path)?;
+            match mkdirat(&directory, path.name(), permissions(0o777)) {
+                Err(Errno::EEXIST) => Err(clash(&directory, path.name())?),
+                made => Ok(made?),
+            }
+        };
+        create().map_err(|why| Error::new(path.as_bytes(), "made", why))
+    }
+
+    /// Gives what has a name in this directory another name in `there`, in place of a
+    /// file or link only where `replace` says so. A link itself is renamed.
+    ///
+    /// With `confined`, links stay within the root as [`RelPath::holds_link_to`] has it: a
+    /// link must hold it under its new name too, and a directory, in which links may be,
+    /// moves no higher up, where their `..` would lead out.
+    ///
+    /// # Errors
+    /// There is no such name; something has the other one; they are on two file systems;
+    /// a link would lead out.
+    pub fn rename(
+        &self,
+        from: &RelPath,
+        (there, to): (&Self, &RelPath),
+        replace: bool,
+        confined: bool,
+    ) -> Result<(), Error> {
+        let rename = || -> Result<(), Why> {
+            if [from, to].iter().any(|path| temporary::is_temporary(path.name())) {
+                return Err(Why::Reserved);
+            }
+            let (source, target) = (self.parent(from)?, there.parent(to)?);
+            let seen = Seen::at(&source, from.name(), false)?;
+            match seen.what {
+                What::Directory if confined && depth(to) < depth(from) => {
+                    return Err(Why::MovesUp);
+                }
+                What::Symlink if confined => {
+                    let held = readlinkat(&source, from.name())?.into_vec();
+                    if !to.holds_link_to(&held) {
+                        return Err(Why::LeavesRoot);
+                    }
+                }
+                _ => {}
+            }
+            if replace {
+                replaceable(&target, to.name())?;
+                return Ok(renameat(&source, from.name(), &target, to.name())?);
+            }
+            let only_new = RenameFlags::RENAME_NOREPLACE;
+            match renameat2(&source, from.name(), &target, to.name(), only_new) {
+                Err(Errno::EEXIST) => Err(clash(&target, to.name())?),
+                Err(Errno::EINVAL) if is_within(from, to) => Err(Why::IntoItself),
+                // this file system cannot see to that
+                Err(Errno::EINVAL | Errno::ENOSYS) => match Seen::at(&target, to.name(), false) {
+                    Err(Errno::ENOENT) => Ok(renameat(&source, from.name(), &target, to.name())?),
+                    seen => Err(Why::Clash { here: seen?.what }),
+                },
+                renamed => Ok(renamed?),
+            }
+        };
+        rename().map_err(|why| {
+            let why = match why {
+                Why::Detour if self.parent(from).is_ok() && there.parent(to).is_ok() => {
+                    Why::OtherFileSystem
+                }
+                why => why,
+            };
+            Error::new(from.as_bytes(), "renamed", why)
+        })
+    }
+
     /// Octets that may still be written below this directory.
     ///
     /// # Errors
@@ -417,6 +497,21 @@ impl Iterator for Listing {
             }
         }
     }
+}
+
+/// Why a name cannot be taken: what has it.
+fn clash(directory: impl std::os::fd::AsFd, name: &[u8]) -> Result<Why, Why> {
+    Ok(Why::Clash { here: Seen::at(directory, name, false)?.what })
+}
+
+fn depth(path: &RelPath) -> usize {
+    path.components().count()
+}
+
+/// Whether a name is another one's own, or below it.
+fn is_within(directory: &RelPath, path: &RelPath) -> bool {
+    let rest = path.as_bytes().strip_prefix(directory.as_bytes());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 fn permissions(mode: u32) -> Mode {

@@ -121,6 +121,9 @@ pub(super) fn named(request: &Message) -> (&'static str, Vec<Vec<u8>>) {
         Message::PutStream { to, .. } => ("put", one(Some(to))),
         Message::GetStream { from, .. } => ("get", one(Some(from))),
         Message::List { path } => ("ls", one(path.as_ref())),
+        Message::MakeDirectory { path, .. } => ("mkdir", one(Some(path))),
+        Message::Rename { from, to, .. } => ("mv", [one(Some(from)), one(to.as_ref())].concat()),
+        Message::Remove { path, .. } => ("rm", one(Some(path))),
         _ => ("unknown", Vec::new()),
     }
 }

@@ -18,9 +18,7 @@ use crate::files::{self, Kind, Reader};
 impl Request<'_> {
     /// Stores what comes, if it is what was sent.
     pub(super) async fn put_stream(&mut self, to: RelPath, fsync: bool) -> Result<Summary, Error> {
-        if self.client.access.read_only {
-            return Err(Error::Refused("this identity may only read".to_owned()));
-        }
+        self.may_write()?;
         let (root, named) = (self.root.clone(), self.named);
         let begin = move || {
             let destination = named.destination(&root, Some(&to), true)?;

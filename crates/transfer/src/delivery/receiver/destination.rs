@@ -121,7 +121,7 @@ impl Destination {
 }
 
 /// Makes a directory, and those it is in.
-fn make_directories(root: &Root, path: &RelPath) -> Result<(), files::Error> {
+pub(crate) fn make_directories(root: &Root, path: &RelPath) -> Result<(), files::Error> {
     match root.make_directory(path, 0o777) {
         Err(error) if matches!(error.why(), Why::Missing) => {
             let Some(parent) = path.parent() else { return Err(error) };

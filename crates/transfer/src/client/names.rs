@@ -1,0 +1,180 @@
+//! Names on the server: made, changed, removed, and found by a pattern.
+
+use std::sync::Arc;
+
+use globset::{GlobBuilder, GlobMatcher};
+use headroom_transfer_proto::message::{ListedKind, MOST_SOURCES, Message};
+use headroom_transfer_proto::path::{RelPath, shown};
+
+use super::Client;
+use crate::control::{Hearer, unexpected};
+use crate::delivery::{Event, Observer, Summary};
+use crate::error::{Error, from_peer};
+
+impl Client {
+    /// Makes a directory below the server's root; with `parents` also those above it, and
+    /// then one that is there is taken for made.
+    ///
+    /// # Errors
+    /// It cannot be made, or the key may not write.
+    pub async fn make_directory(&mut self, path: &[u8], parents: bool) -> Result<(), Error> {
+        let path = self.name(path)?;
+        let request = Message::MakeDirectory { path, parents };
+        let (_speaker, mut hearer, _) = self.request(&request, None).await?;
+        self.hear_fates(&mut hearer, &()).await.map(drop)
+    }
+
+    /// Gives something below the server's root another name there, in place of a file or
+    /// link only where `replace` says so; in a directory it keeps its own name.
+    ///
+    /// # Errors
+    /// It is missing, or the name cannot be given, or the key may not write.
+    pub async fn rename(&mut self, from: &[u8], to: &[u8], replace: bool) -> Result<(), Error> {
+        let request = Message::Rename { from: self.name(from)?, to: self.below(to)?, replace };
+        let (_speaker, mut hearer, _) = self.request(&request, None).await?;
+        self.hear_fates(&mut hearer, &()).await.map(drop)
+    }
+
+    /// Removes a file, a link or an empty directory below the server's root; with
+    /// `recursive`, a directory with all that is in it. Links are removed, not followed.
+    ///
+    /// # Errors
+    /// It is missing, or the key may not write. What stays of a directory is counted as
+    /// failed, and `observer` is told.
+    pub async fn remove(
+        &mut self,
+        path: &[u8],
+        recursive: bool,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
+        let request = Message::Remove { path: self.name(path)?, recursive };
+        let (_speaker, mut hearer, _) = self.request(&request, None).await?;
+        self.hear_fates(&mut hearer, &*observer).await
+    }
+
+    /// Finds what a path names whose components may be patterns (`*`, `?`, `[a-z]`,
+    /// `{a,b}`), in the order of names. A pattern matches no slash, and no name that begins with
+    /// a dot unless it does so itself. A path without patterns is given back as it is.
+    ///
+    /// # Errors
+    /// Nothing matches, or more than 1024 names do; a directory on the way cannot be listed.
+    pub async fn matching(&mut self, path: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        if !path.iter().copied().any(is_special) {
+            return Ok(vec![path.to_vec()]);
+        }
+        let parts: Vec<_> = path.split(|byte| *byte == b'/').collect();
+        let mut found: Vec<Vec<u8>> = vec![Vec::new()];
+        for (at, part) in parts.iter().enumerate() {
+            let is_last = at + 1 == parts.len();
+            let slash: &[u8] = if is_last { b"" } else { b"/" };
+            let Some(pattern) = pattern(part)? else {
+                found.iter_mut().for_each(|path| path.extend([part, slash].concat()));
+                continue;
+            };
+            let mut longer = Vec::new();
+            for directory in found {
+                let mut names = Vec::new();
+                let taken = longer.len();
+                let place = directory_of(&directory);
+                let listed = self.list(&place, |listed| {
+                    let name = listed.path.name();
+                    let may = is_last || listed.kind == ListedKind::Directory;
+                    let hidden = name.starts_with(b".") && !part.starts_with(b".");
+                    if may
+                        && !hidden
+                        && names.len() + taken <= MOST_SOURCES
+                        && matches(&pattern, name)
+                    {
+                        names.push(name.to_vec());
+                    }
+                });
+                match listed.await {
+                    // what matched a moment ago, or has no directory of this name in it
+                    Err(Error::OnServer(_)) if at > 0 => {}
+                    listed => listed?,
+                }
+                names.sort();
+                longer.extend(names.into_iter().map(|name| [&*directory, &name, slash].concat()));
+                if longer.len() > MOST_SOURCES {
+                    return Err(Error::Usage(format!(
+                        "`{}` matches more than {MOST_SOURCES} names: fetch the directory, or name fewer",
+                        shown(path)
+                    )));
+                }
+            }
+            found = longer;
+        }
+        match found.is_empty() {
+            true => Err(Error::OnServer(format!("nothing matches `{}`", shown(path)))),
+            false => Ok(found),
+        }
+    }
+
+    /// Hears what became of names, until that is all.
+    async fn hear_fates(
+        &self,
+        hearer: &mut Hearer,
+        observer: &dyn Observer,
+    ) -> Result<Summary, Error> {
+        let mut summary = Summary::default();
+        loop {
+            match hearer.expect().await? {
+                Message::Removed { path } => {
+                    summary.removed += 1;
+                    observer.event(Event::Removed { path: &path });
+                }
+                Message::Left { reason, .. } => {
+                    summary.failed += 1;
+                    let reason = from_peer(&self.connection, &reason);
+                    observer.event(Event::Failed { reason: &reason });
+                }
+                Message::End { .. } => return Ok(summary),
+                Message::Refused { reason, about_files } => {
+                    return Err(Error::refused(reason, about_files));
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    fn name(&self, path: &[u8]) -> Result<RelPath, Error> {
+        self.below(path)?.ok_or_else(|| {
+            Error::Usage(format!(
+                "`{}` is the root itself, which is neither made, renamed nor removed",
+                shown(path)
+            ))
+        })
+    }
+}
+
+/// A directory as it can be listed; nothing before the first name is where paths begin.
+fn directory_of(path: &[u8]) -> Vec<u8> {
+    if path.is_empty() { b".".to_vec() } else { path.to_vec() }
+}
+
+const fn is_special(byte: u8) -> bool {
+    matches!(byte, b'*' | b'?' | b'[' | b'{')
+}
+
+/// A component as a pattern, if it is one.
+fn pattern(part: &[u8]) -> Result<Option<GlobMatcher>, Error> {
+    if !part.iter().copied().any(is_special) {
+        return Ok(None);
+    }
+    let wrong = |cause: String| {
+        Error::Usage(format!(
+            "`{}` is no pattern: {cause}. A name with `*`, `?`, `[` or `{{` in it is written with a backslash before that",
+            shown(part)
+        ))
+    };
+    let text = str::from_utf8(part).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
+    let glob = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
+    let glob =
+        glob.map_err(|error| wrong(shown(error.kind().to_string().as_bytes()).to_string()))?;
+    Ok(Some(glob.compile_matcher()))
+}
+
+fn matches(pattern: &GlobMatcher, name: &[u8]) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    pattern.is_match(std::ffi::OsStr::from_bytes(name))
+}
