@@ -344,3 +344,26 @@ fn names_are_made_changed_and_removed_where_a_key_may_write() {
     let root = hosts.run(&["rm", "-r", &place("")]);
     assert_eq!(root.status.code(), Some(2), "{root:?}");
 }
+
+#[test]
+fn a_name_of_the_users_stands_for_host_port_and_key() {
+    let hosts = Hosts::new("aliases", &[]);
+    fs::write(hosts.ground.path("served/file"), "content").expect("a file");
+    let (host, port) = hosts.address.rsplit_once(':').expect("a port");
+    let key = hosts.ground.path("reader/.config/headroom/identity");
+    let file =
+        format!("[nas]\nhost = \"{host}\"\nport = {port}\nidentity = \"{}\"\n", key.display());
+    fs::write(hosts.ground.path("client/.config/headroom/hosts.toml"), &file).expect("a file");
+    assert_eq!(hosts.succeed(&["ls", "nas:"]), "file\n");
+    // it is the other key that is shown, unless one is named
+    let own = hosts.ground.write("own", "own").display().to_string();
+    let refused = hosts.run(&["put", &own, "nas:"]);
+    assert_eq!(refused.status.code(), Some(5), "{refused:?}");
+    let identity = hosts.ground.path("client/.config/headroom/identity").display().to_string();
+    hosts.succeed(&["put", "--identity", &identity, &own, "nas:"]);
+    fs::write(hosts.ground.path("client/.config/headroom/hosts.toml"), "[nas]\nprot = 1")
+        .expect("a file");
+    let wrong = hosts.run(&["ls", "nas:"]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    assert!(told(&wrong).contains("hosts.toml") && told(&wrong).contains("prot"), "{wrong:?}");
+}

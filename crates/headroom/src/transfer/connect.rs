@@ -9,12 +9,13 @@ use headroom_transfer::trust::{Authority, KnownHosts};
 use headroom_transfer::{Error, Fingerprint, Host, Identity, PublicKey};
 
 use super::arguments::{Connect, OverSsh};
-use super::settings;
+use super::hosts::Hosts;
+use super::{Usage, settings};
 
 /// How a host is reached.
 pub(crate) enum Connector {
     /// A server runs there.
-    Server(Known),
+    Server(Box<Known>),
     /// One is started there.
     Ssh { ssh: Ssh, timeout: Duration },
 }
@@ -22,6 +23,9 @@ pub(crate) enum Connector {
 /// Whom to be, and whom to trust.
 pub(crate) struct Known {
     identity: Identity,
+    /// Whether the key was named, and so counts for every host.
+    is_named: bool,
+    names: Hosts,
     authority: Option<Authority>,
     fingerprint: Option<Fingerprint>,
     hosts: KnownHosts,
@@ -33,7 +37,7 @@ pub(crate) struct Known {
 impl Connector {
     pub(crate) fn new(arguments: &Connect, over_ssh: &OverSsh) -> anyhow::Result<Self> {
         if !over_ssh.ssh {
-            return Known::new(arguments).map(Self::Server);
+            return Known::new(arguments).map(|known| Self::Server(Box::new(known)));
         }
         let environment = std::env::var("HEADROOM_SSH").ok().filter(|command| !command.is_empty());
         let command = over_ssh.ssh_command.clone().or(environment);
@@ -55,6 +59,8 @@ impl Known {
     pub(crate) fn new(arguments: &Connect) -> anyhow::Result<Self> {
         Ok(Self {
             identity: settings::identity(arguments.identity.as_deref())?,
+            is_named: arguments.identity.is_some(),
+            names: Hosts::read(&settings::file("hosts.toml")?).map_err(Usage)?,
             authority: settings::authority(arguments.ca.as_deref())?,
             fingerprint: arguments.fingerprint,
             hosts: settings::known_hosts()?,
@@ -74,6 +80,11 @@ impl Known {
                 "`{user}@` is for --ssh: where `headroom serve` runs, your key says who you are"
             )));
         }
+        let (host, identity) = self.names.resolve(host);
+        if let Some(identity) = identity.filter(|_| !self.is_named) {
+            self.identity = Identity::read_or_create(&identity)?;
+        }
+        let host = &host;
         match self.attempt(host, self.fingerprint).await {
             Err(Error::UnknownHost { host: known_as, key }) => {
                 if !is_trusted(&known_as, &key) {

@@ -3,6 +3,7 @@
 mod arguments;
 mod connect;
 mod frame;
+mod hosts;
 mod ls;
 mod names;
 mod progress;
