@@ -392,7 +392,7 @@ fn more() -> impl Strategy<Value = Option<Box<Attributes>>> {
     let owner =
         || option::of((any::<u32>(), "[a-z]{0,20}").prop_map(|(id, name)| Owner { id, name }));
     let octets = || vec(any::<u8>(), 0..60);
-    let xattr = ("user.[a-z]{1,20}", octets())
+    let xattr = ("user\\.[a-z]{1,20}", octets())
         .prop_map(|(name, value)| Xattr { name: name.into_bytes(), value });
     let acls = (octets(), octets()).prop_map(|(access, default)| Acls { access, default });
     let all = (
