@@ -45,6 +45,8 @@ pub struct Options {
     pub tls13_cipher: Option<String>,
     /// TLS 1.2 cipher suite to offer in place of TLS 1.3, in OpenSSL's notation.
     pub tls12_cipher: Option<String>,
+    /// TLS key exchange groups to offer, in OpenSSL's notation; none: OpenSSL's own.
+    pub tls_groups: Option<String>,
     /// `name:password` for FTP.
     pub user: Option<String>,
 }
@@ -122,12 +124,16 @@ fn configure(easy: &mut Easy2<Transfer>, options: &Options) -> Result<(), curl::
             if options.tls12_cipher.is_some() { SslVersion::Tlsv12 } else { SslVersion::Tlsv13 };
         easy.ssl_min_max_version(version, version)?;
         option::require_tls(easy)?;
+        option::auth_tls(easy)?;
     }
     if let Some(cipher) = &options.tls12_cipher {
         easy.ssl_cipher_list(cipher)?;
     }
     if let Some(cipher) = &options.tls13_cipher {
         option::tls13_ciphers(easy, cipher)?;
+    }
+    if let Some(groups) = &options.tls_groups {
+        option::groups(easy, groups)?;
     }
     if let Some(user) = &options.user {
         let (name, password) = user.split_once(':').unwrap_or((user, ""));

@@ -369,4 +369,7 @@ pub(crate) struct Fetch {
     /// TLS 1.2 cipher suite, in place of TLS 1.3
     #[arg(long, conflicts_with = "tls13_cipher")]
     pub(crate) tls12_cipher: Option<String>,
+    /// TLS key exchange groups, the first of which a ClientHello brings a share of
+    #[arg(long)]
+    pub(crate) tls_groups: Option<String>,
 }

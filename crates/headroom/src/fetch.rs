@@ -23,6 +23,7 @@ pub(crate) fn run(arguments: Fetch) -> anyhow::Result<ExitCode> {
         ca: arguments.ca,
         tls13_cipher: arguments.tls13_cipher,
         tls12_cipher: arguments.tls12_cipher,
+        tls_groups: arguments.tls_groups,
         user: arguments.user,
     };
     let report = headroom_fetch::run(&requests, &options);

@@ -419,6 +419,10 @@ pub struct Wire {
     pub handshakes: u32,
     /// Handshakes that took a round trip more, for another key share.
     pub hello_retries: u32,
+    /// Commands that the server refused in the clear (FTP's 5xx replies), each a round
+    /// trip for nothing.
+    #[serde(default)]
+    pub refused_commands: u32,
     /// The handshake on the connection to the service,
     #[serde(default)]
     pub first_handshake: Option<SetUp>,

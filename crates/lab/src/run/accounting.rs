@@ -117,6 +117,7 @@ fn row(cell: &Cell, captures: u32, record: &Record, totals: &Totals) -> Wire {
         connections: record.connections,
         handshakes: record.handshakes,
         hello_retries: record.hello_retries,
+        refused_commands: record.refused_commands,
         first_handshake: record.handshake,
         data_handshake: record.data_handshake,
     }

@@ -20,6 +20,8 @@ pub(super) struct Account<'a> {
     pub(super) user: Option<(&'a str, &'a str)>,
     /// What is demanded of the server, whose certificate is checked; none: no TLS.
     pub(super) tls: Option<&'a Tls>,
+    /// Key exchange groups to offer, in OpenSSL's notation; none: OpenSSL's own.
+    pub(super) groups: Option<&'a str>,
 }
 
 pub(super) fn client(site: &Site<'_>, account: &Account<'_>, task: &Task) -> Result<Invocation> {
@@ -29,6 +31,9 @@ pub(super) fn client(site: &Site<'_>, account: &Account<'_>, task: &Task) -> Res
     }
     if let Some(tls) = account.tls {
         argv.extend(tls.client_options(site)?);
+    }
+    if let Some(groups) = account.groups {
+        argv.extend(["--tls-groups".to_owned(), groups.to_owned()]);
     }
     let url = |remote: &str| {
         format!("{}://{}:{}/{remote}", account.scheme, site.server_host(), site.server.port())

@@ -44,7 +44,11 @@ impl Service for Ftp {
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
-        fetch::client(site, &Account { scheme: "ftp", user: Some(FTP_USER), tls: None }, task)
+        fetch::client(
+            site,
+            &Account { scheme: "ftp", user: Some(FTP_USER), tls: None, groups: None },
+            task,
+        )
     }
 
     fn data_connections(&self) -> bool {

@@ -43,7 +43,7 @@ impl Service for Http {
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
-        fetch::client(site, &Account { scheme: "http", user: None, tls: None }, task)
+        fetch::client(site, &Account { scheme: "http", user: None, tls: None, groups: None }, task)
     }
 
     fn client_report(&self, outcome: &Outcome) -> ClientReport {

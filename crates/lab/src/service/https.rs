@@ -44,7 +44,11 @@ impl Service for Https {
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
-        fetch::client(site, &Account { scheme: "https", user: None, tls: Some(&Tls::MODERN) }, task)
+        fetch::client(
+            site,
+            &Account { scheme: "https", user: None, tls: Some(&Tls::MODERN), groups: None },
+            task,
+        )
     }
 
     fn client_report(&self, outcome: &Outcome) -> ClientReport {

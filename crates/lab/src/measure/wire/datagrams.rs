@@ -50,6 +50,7 @@ pub(super) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
         connections: connections + u32::from(udp().next().is_some()),
         handshakes: key_exchanges + u32::from(quic),
         hello_retries: 0,
+        refused_commands: 0,
         handshake: None,
         data_handshake: None,
         phases: Phases::of(&segments),

@@ -26,6 +26,7 @@ pub use phases::{Phase, Phases, Stretch};
 pub use setup::SetUp;
 pub use tcp::Tcp;
 pub(crate) use totals::{ClientSide, Totals};
+use trace::Head;
 pub(crate) use trace::{Framing, Packet, Trace};
 
 /// What has to be known about a transfer to read its trace.
@@ -101,6 +102,9 @@ pub(crate) struct Record {
     pub(crate) handshakes: u32,
     /// TLS handshakes in which the server asked for another key share.
     pub(crate) hello_retries: u32,
+    /// Commands that the server refused in the clear.
+    #[serde(default)]
+    pub(crate) refused_commands: u32,
     /// The handshake of the connection to the service's own port, TCP's left out,
     pub(crate) handshake: Option<SetUp>,
     /// and of the first data connection.
@@ -153,6 +157,7 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
         connections: trace.connections.len() as u32,
         handshakes: states.iter().filter(|state| state.opens_handshake).count() as u32,
         hello_retries: states.iter().filter(|state| state.retries_hello).count() as u32,
+        refused_commands: refused_commands(trace, expected),
         handshake: handshake(false),
         data_handshake: handshake(true),
         phases: Phases::of(&segments),
@@ -163,17 +168,33 @@ pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
 }
 
 /// Times that the direction changed from client to server's answer, counting
-/// only what must be waited for: SYN and payload.
+/// only what must be waited for: SYN and payload. A server's `SSH_MSG_KEXINIT` answers
+/// nothing: whether it passes before the client's or after it is chance.
 fn round_trips(packets: &[Packet]) -> u32 {
     let mut client_spoke = false;
     let mut count = 0;
-    for packet in packets.iter().filter(|p| p.syn || p.payload_len > 0) {
+    let waited_for =
+        |p: &&Packet| (p.syn || p.payload_len > 0) && (p.from_client || p.head != Head::SshKexInit);
+    for packet in packets.iter().filter(waited_for) {
         if client_spoke && !packet.from_client {
             count += 1;
         }
         client_spoke = packet.from_client;
     }
     count
+}
+
+/// Replies of an FTP server on its control connection that refuse a command (RFC 959
+/// §4.2.1: 5yz).
+fn refused_commands(trace: &Trace, expected: &Expectation) -> u32 {
+    let refused = |packet: &&Packet| {
+        let port = trace.connections[packet.connection as usize];
+        !packet.from_client && port == expected.port && packet.head == Head::FtpRefusal
+    };
+    if !expected.data_connections {
+        return 0;
+    }
+    trace.packets.iter().filter(refused).count() as u32
 }
 
 fn longest_gap(times_ns: impl Iterator<Item = u64>) -> f64 {
@@ -291,6 +312,43 @@ mod tests {
             let expected = (seen > 5).then_some((3, 1));
             assert_eq!(set_up.map(|s| (s.packets, s.round_trips)), expected, "{seen} packets");
         }
+    }
+
+    #[test]
+    fn key_exchange_offers_that_cross_are_no_round_trip() {
+        let offer = [0, 0, 4, 0, 6, 20, 1, 2];
+        let reply = [0, 0, 2, 0, 6, 31, 1, 2];
+        let count = |offers_cross: bool| {
+            let offers =
+                if offers_cross { [(4, false), (5, true)] } else { [(4, true), (5, false)] };
+            let lines: Vec<(u64, u32, bool, &[u8])> = [
+                (0, 0, true, SYN),
+                (1, 0, false, SYN),
+                (2, 0, true, b"SSH-2.0-client".as_slice()),
+                (3, 0, false, b"SSH-2.0-server".as_slice()),
+            ]
+            .into_iter()
+            .chain(offers.map(|(ms, from_client)| (ms, 0, from_client, offer.as_slice())))
+            .chain([(6, 0, true, reply.as_slice()), (7, 0, false, reply.as_slice())])
+            .collect();
+            round_trips(&trace(&[22], &lines).packets)
+        };
+        assert_eq!((count(true), count(false)), (3, 3));
+    }
+
+    #[test]
+    fn commands_that_an_ftp_server_refuses_are_counted() {
+        let lines: [(u64, u32, bool, &[u8]); 8] = [
+            (0, 0, true, SYN),
+            (1, 0, false, SYN),
+            (2, 0, false, b"220 welcome"),
+            (3, 0, true, b"AUTH SSL"),
+            (4, 0, false, b"500 This security scheme is not implemented"),
+            (5, 0, true, b"AUTH TLS"),
+            (6, 0, false, b"234 AUTH TLS OK."),
+            (7, 1, false, b"500 bytes of a file begin so"),
+        ];
+        assert_eq!(refused_commands(&trace(&[21, 40_000], &lines), &expect(21, true)), 1);
     }
 
     #[test]

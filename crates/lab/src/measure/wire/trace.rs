@@ -223,8 +223,13 @@ pub(super) enum Head {
     TlsData,
     /// `SSH-2.0-…`, which opens a key exchange.
     SshVersion,
+    /// `SSH_MSG_KEXINIT`, which each side sends without waiting for the other's (RFC 4253
+    /// §7.1).
+    SshKexInit,
     /// `SSH_MSG_NEWKEYS` (RFC 4253 §7.3), which ends it.
     SshNewKeys,
+    /// A line that begins as an FTP server's refusal does: `500 …` (RFC 959 §4.2.1).
+    FtpRefusal,
 }
 
 pub(super) fn classify(payload: &[u8]) -> Head {
@@ -237,7 +242,9 @@ pub(super) fn classify(payload: &[u8]) -> Head {
         [23, 3, 3, ..] => Head::TlsData,
         _ if payload.starts_with(b"SSH-2.0-") => Head::SshVersion,
         // RFC 4253 §6: length (4), padding length, then the message number
+        [0, 0, _, _, _, 20, ..] => Head::SshKexInit,
         [0, 0, _, _, _, 21, ..] => Head::SshNewKeys,
+        [b'5', b'0'..=b'5', b'0'..=b'9', b' ', ..] => Head::FtpRefusal,
         _ => Head::Plain,
     }
 }
