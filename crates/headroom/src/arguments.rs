@@ -120,13 +120,16 @@ pub(crate) enum Lab {
     List,
     /// Run a plan, or compare stacks without one
     #[command(
-        after_help = "Examples:\n  headroom lab run plans/demo.toml\n  headroom lab run ftp ftps https --link 100mbit --sizes 1KiB,1MiB\n  headroom lab run sftp scp --workload many --family ipv4 --offload off\n  headroom lab run plans/demo.toml --only 'ftp*' --dry-run\n  headroom lab run --resume results/demo-1790000000\n  headroom lab run plans/studies/qesp.toml --scale quick"
+        after_help = "Examples:\n  headroom lab run plans/demo.toml\n  headroom lab run ftp ftps https --link 100mbit --sizes 1KiB,1MiB\n  headroom lab run sftp scp --workload many --family ipv4 --offload off\n  headroom lab run plans/demo.toml --only 'ftp*' --dry-run\n  headroom lab run --resume results/demo-1790000000\n  headroom lab run plans/studies/qesp.toml --scale quick\n\nExit codes:\n  0    measured\n  1    something failed; what was measured is kept\n  2    wrong arguments or plan\n  3    something is missing on this machine\n  4    --strict was given, and background load disturbed most blocks\n  130  interrupted"
     )]
     Run(Box<Run>),
     /// Rebuild the report of a folder, also of a run that was killed or still goes on
     Report {
         /// Folder of an earlier run or study, or one with several studies in it, for an index
         dir: PathBuf,
+        /// Print all tables of a run, not only its answer and what was measured
+        #[arg(long)]
+        full: bool,
     },
     /// Compare two runs: what became slower, what faster
     #[command(
@@ -197,6 +200,12 @@ pub(crate) struct Run {
     /// Print results.json instead of the answer
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print all tables, not only the answer and what was measured
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) full: bool,
+    /// End with exit code 4 where background load disturbed most blocks
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Folder for temporary files [default: $TMPDIR or /tmp]
     #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use headroom_lab::analysis::disturbance::Disturbance;
 use headroom_lab::parts::Parts;
 use headroom_lab::plan::{CommandLine, Family, LinkBackend, Offload, Plan, Scale};
+use headroom_lab::report::terminal::Detail;
 use headroom_lab::results::Results;
 use headroom_lab::run::{self, Options, Outcome, Resumption};
 use headroom_lab::study::{self, Study, StudyResults};
@@ -23,7 +25,7 @@ pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
         Lab::Doctor { json, scratch } => examine(json, scratch),
         Lab::List => list(),
         Lab::Run(arguments) => measure(&arguments),
-        Lab::Report { dir } => rebuild(&dir),
+        Lab::Report { dir, full } => rebuild(&dir, Detail::of(full)),
         Lab::Compare(arguments) => compare(&arguments),
         Lab::Clean { scratch } => remove(scratch),
     }
@@ -56,7 +58,7 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
         run::run(&plan, &options, &out.path, &bar)
     };
     match outcome {
-        Ok(outcome) => tell(outcome, &out.path, arguments.json),
+        Ok(outcome) => tell(outcome, &out.path, arguments),
         Err(error) => {
             out.remove();
             Err(anyhow::Error::new(error))
@@ -85,6 +87,8 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
         ("--repetitions", arguments.repetitions.is_some()),
         ("--only", arguments.only.is_some()),
         ("--link-backend", arguments.link_backend.is_some()),
+        ("--strict", arguments.strict),
+        ("--full", arguments.full),
     ];
     let given = plans_alone.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
     if let Some(name) = given.or(of_command_line(arguments)) {
@@ -169,7 +173,7 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
         run::resume(&folder, how, &options, &bar)?
     };
     match outcome {
-        Some(outcome) => tell(outcome, &folder, arguments.json),
+        Some(outcome) => tell(outcome, &folder, arguments),
         None => {
             println!(
                 "The run in {} is complete: there is nothing to go on with.",
@@ -181,16 +185,20 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
 }
 
 /// Says what a run has found, and why that is not all, if it is not.
-fn tell(outcome: Outcome, folder: &Path, json: bool) -> anyhow::Result<ExitCode> {
+fn tell(outcome: Outcome, folder: &Path, arguments: &Run) -> anyhow::Result<ExitCode> {
     let Outcome { results, cut } = outcome;
-    if json {
+    if arguments.json {
         println!("{}", serde_json::to_string_pretty(&results)?);
     } else {
-        print!("{}", report::terminal::answer(&results, width()));
+        print!("{}", report::terminal::answer(&results, width(), Detail::of(arguments.full)));
         println!("\nReport: {}", folder.join("report.html").display());
     }
     match cut {
-        None => fail_if_any_failed(&results),
+        None => {
+            fail_if_any_failed(&results)?;
+            let disturbed = arguments.strict && Disturbance::of(&results.samples).is_severe();
+            Ok(if disturbed { ExitCode::from(DISTURBED) } else { ExitCode::SUCCESS })
+        }
         Some(error) => Err(anyhow::Error::new(error).context(format!(
             "what was measured is kept; continue with `headroom lab run --resume {}`",
             folder.display()
@@ -198,11 +206,14 @@ fn tell(outcome: Outcome, folder: &Path, json: bool) -> anyhow::Result<ExitCode>
     }
 }
 
+/// Exit code of a run whose blocks were mostly disturbed, where `--strict` asks for it.
+const DISTURBED: u8 = 4;
+
 /// A run with failed samples has results worth reading, and an exit code that
 /// says so.
-fn fail_if_any_failed(results: &Results) -> anyhow::Result<ExitCode> {
+fn fail_if_any_failed(results: &Results) -> anyhow::Result<()> {
     let failed: Vec<_> = results.samples.iter().filter(|sample| !sample.ok).collect();
-    let Some(first) = failed.first() else { return Ok(ExitCode::SUCCESS) };
+    let Some(first) = failed.first() else { return Ok(()) };
     let why = first.error.as_deref().unwrap_or("no reason given");
     let all = results.samples.len();
     Err(Error::Failed(format!("{} of {all} samples failed; the first: {why}", failed.len())).into())
@@ -320,7 +331,7 @@ fn width() -> usize {
         .clamp(60, 140)
 }
 
-fn rebuild(dir: &Path) -> anyhow::Result<ExitCode> {
+fn rebuild(dir: &Path, detail: Detail) -> anyhow::Result<ExitCode> {
     if let Some((study, scale)) = study::kept(dir)? {
         let results = study::rebuild(&study, scale, dir)?;
         tell_study(&results, &std::path::absolute(dir)?, false)?;
@@ -345,7 +356,7 @@ fn rebuild(dir: &Path) -> anyhow::Result<ExitCode> {
         }
     };
     report::write(dir, &results)?;
-    print!("{}", report::terminal::answer(&results, width()));
+    print!("{}", report::terminal::answer(&results, width(), detail));
     println!("\nReport: {}", std::path::absolute(dir.join("report.html"))?.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -567,7 +567,7 @@ fn assert_summary(results: &Value) {
         assert_eq!(row["n"], counted, "{row}");
         assert_eq!(row["failed"], 0, "{row}");
         assert!(number(row, "mean_s") > 0.0, "{row}");
-        let limits = ["link", "CPU", "window", "waiting"];
+        let limits = ["link", "CPU", "window", "background load", "waiting"];
         assert!(limits.contains(&text(row, "limited_by")), "{row}");
         let stacks = array(&results["plan"], "stacks");
         let planned = stacks.iter().find(|s| s["name"] == row["stack"]).expect("a planned stack");

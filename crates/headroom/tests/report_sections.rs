@@ -155,7 +155,7 @@ fn assert_models(ground: &Ground, page: &str, results: &Value) {
     let fit = section(page, "fit");
     let summary = std::fs::read_to_string(ground.path("known/summary.md")).expect("a summary");
     let table = summary
-        .split("fixed cost/transfer")
+        .split("fixed cost, ms")
         .nth(1)
         .unwrap_or_else(|| panic!("no table of models: {summary}"));
     let rows: Vec<Vec<&str>> = table
@@ -166,7 +166,7 @@ fn assert_models(ground: &Ground, page: &str, results: &Value) {
         .collect();
     assert_eq!(rows.len(), 2, "{summary}");
     for row in &rows {
-        for figure in &row[2..5] {
+        for figure in &row[2..6] {
             assert!(shown.contains(&format!("<td>{figure}</td>")), "{figure} of {row:?}: {shown}");
         }
     }
@@ -174,13 +174,21 @@ fn assert_models(ground: &Ground, page: &str, results: &Value) {
     // both stacks on the main link, by one clock
     assert_eq!(count(page, "data-residuals"), 2 * 3 * 6);
     assert!(fit.contains("class=\"outlier\""), "marked, not dropped: {fit}");
-    let answer = array(results, "answer").iter().filter_map(Value::as_str);
-    let crossing: Vec<&str> = answer.filter_map(|s| s.split(" below ").nth(1)).collect();
-    let [crossing] = crossing.iter().filter(|s| s.contains('[')).collect::<Vec<_>>()[..] else {
-        panic!("one crossing: {results}")
+    let crossings = array(results, "crossovers").iter();
+    let session = crossings.filter(|row| {
+        let sure = row["clock"] == "session" && row["significant"] == true;
+        sure && row["link"] == results["link"]["name"]
+    });
+    let [crossing] = session.collect::<Vec<_>>()[..] else { panic!("one crossing: {results}") };
+    let told = shown.split("http is cheaper than https below ").nth(1);
+    let mut words = told.unwrap_or_else(|| panic!("no crossing: {shown}")).split([' ', '\u{a0}']);
+    let value: f64 = words.next().and_then(|word| word.parse().ok()).expect("a size");
+    let scale = match words.next() {
+        Some("MB") => 1e6,
+        Some("kB") => 1e3,
+        unit => panic!("a crossing in {unit:?}"),
     };
-    let sentence = format!("http is cheaper than https below {}", crossing.trim_end_matches('.'));
-    assert!(shown.contains(&sentence), "{sentence}: {shown}");
+    assert!((value * scale / number(crossing, "size_bytes") - 1.0).abs() < 0.01, "{crossing}");
     assert_eq!(count(page, "data-crossings"), 1);
 }
 

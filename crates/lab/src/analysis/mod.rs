@@ -5,6 +5,7 @@ pub mod answer;
 pub mod compare;
 pub mod cost;
 pub mod crossover;
+pub mod disturbance;
 pub mod fit;
 pub mod limits;
 pub mod measured;
@@ -13,6 +14,7 @@ pub mod outliers;
 pub mod portable;
 pub mod predict;
 pub mod rfc6349;
+pub mod sentence;
 pub mod simulate;
 pub mod slow_start;
 pub mod stats;
@@ -24,8 +26,9 @@ use std::collections::BTreeMap;
 use crate::results::{LinkReport, Results};
 
 /// Fills in all that follows from the samples. `windows` are the octets that a
-/// stack may have in flight beside TCP's own window.
-pub fn derive(results: &mut Results, windows: &BTreeMap<String, u64>) {
+/// stack may have in flight beside TCP's own window. Returns notes on sentences that the
+/// run's own cells contradict.
+pub fn derive(results: &mut Results, windows: &BTreeMap<String, u64>) -> Vec<String> {
     outliers::flag(&mut results.samples);
     let links: Vec<LinkReport> =
         std::iter::once(&results.link).chain(&results.check_links).cloned().collect();
@@ -47,7 +50,7 @@ pub fn derive(results: &mut Results, windows: &BTreeMap<String, u64>) {
         &results.plan.congestion_control,
     );
     results.accounting = accounting::accounting(samples);
-    results.answer = answer::sentences(&results.portable, &results.summary, &results.link.name);
-    results.answer.extend(answer::crossings(&results.crossovers, &results.link.name));
-    results.answer.extend(answer::prediction(&results.predictions));
+    let (answer, notes) = answer::answer(results);
+    results.answer = answer;
+    notes
 }

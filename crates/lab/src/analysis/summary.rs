@@ -86,6 +86,7 @@ fn one(key: &Key<'_>, cells: &BTreeMap<Key<'_>, Vec<&Sample>>, context: Context<
         }),
         goodput_bps,
         idle_pct: share(|s| s.cpu_idle_pct),
+        foreign_pct: share(|s| s.foreign_pct),
         cpu_share: share(|s| Some(s.cpu_seconds?.both_sides() / s.process_seconds?)),
         window_bytes: context.windows.get(stack).copied(),
         rtt_s: report.and_then(|report| report.rtt_us).map(|us| us / 1e6),

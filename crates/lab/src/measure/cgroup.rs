@@ -107,6 +107,18 @@ pub(crate) fn of_runs(root: &Path) -> Vec<(String, PathBuf)> {
         .collect()
 }
 
+/// Whether processes of another run live on this machine: one whose group is not `own`.
+pub(crate) fn another_run_is_alive(own: &str) -> bool {
+    let Some(root) = mounted() else { return false };
+    of_runs(&root).iter().any(|(id, path)| id != own && is_populated(path))
+}
+
+/// Whether a process lives in a group or below it.
+fn is_populated(group: &Path) -> bool {
+    let events = std::fs::read_to_string(group.join("cgroup.events")).unwrap_or_default();
+    events.lines().any(|line| line == "populated 1")
+}
+
 /// Where cgroup v2 is mounted. Where it is not, it is mounted on a folder that is
 /// made for it, in this process's own mount namespace.
 pub(crate) fn mounted_or_at(folder: &Path) -> Result<PathBuf> {

@@ -1,5 +1,5 @@
 //! Tables beside the answer's own: what a transfer costs at any size, where its
-//! octets go, what setting up a layer takes, how far predictions were off.
+//! bytes go, what setting up a layer takes, how far predictions were off.
 
 use super::markdown::Table;
 use crate::analysis::{predict, stats};
@@ -23,9 +23,10 @@ fn costs(results: &Results) -> Table {
             vec![
                 model.stack.clone(),
                 model.workload.clone(),
-                milliseconds(model),
+                model.n.to_string(),
+                with_half(model.fixed_s * 1e3, model.fixed_ci95_s.map(|ci| ci.map(|s| s * 1e3))),
                 with_half(model.seconds_per_gb, model.seconds_per_gb_ci95),
-                worst_point_pct(model).map_or_else(dash, |pct| format!("{} %", units::three(pct))),
+                worst_point_pct(model).map_or_else(dash, fit),
                 model.preferred.clone().unwrap_or_else(dash),
             ]
         });
@@ -33,17 +34,14 @@ fn costs(results: &Results) -> Table {
         header: words(&[
             "session = fixed + size",
             "",
-            "fixed cost/transfer, ms",
+            "n",
+            "fixed cost, ms",
             "cost/GB, s",
-            "fits within",
+            "off by at most, %",
             "AICc prefers",
         ]),
         rows: rows.collect(),
     }
-}
-
-fn milliseconds(model: &Model) -> String {
-    with_half(model.fixed_s * 1e3, model.fixed_ci95_s.map(|ci| ci.map(|s| s * 1e3)))
 }
 
 /// A value with half of its interval, in as many digits as the half deserves.
@@ -53,6 +51,15 @@ fn with_half(value: f64, interval: Option<[f64; 2]>) -> String {
     let decimals = if half > 0.0 { (1 - half.log10().floor() as i32).clamp(0, 6) } else { 3 };
     let decimals = decimals as usize;
     format!("{value:.decimals$} ± {half:.decimals$}")
+}
+
+/// A model that is off by more than this at a size is no description of it, however
+/// narrow the intervals of its coefficients.
+const USELESS_PCT: f64 = 33.0;
+
+fn fit(worst_pct: f64) -> String {
+    let verdict = if worst_pct > USELESS_PCT { ": of no use" } else { "" };
+    format!("{}{verdict}", units::three(worst_pct))
 }
 
 /// The largest distance of a size's mean from the model, per cent; none for two
@@ -89,7 +96,7 @@ fn wire(results: &Results) -> Table {
             format!("{} {}", row.workload, units::size(row.size_bytes)),
             wire.packets.to_string(),
             wire.bytes.to_string(),
-            wire.payload_efficiency_pct.map_or_else(dash, |pct| format!("{pct:.2} %")),
+            wire.payload_efficiency_pct.map_or_else(dash, |pct| format!("{pct:.2}")),
             wire.header_bytes_per_packet.map_or_else(dash, |octets| format!("{octets:.1}")),
             content(results, &row.stack),
         ])
@@ -99,8 +106,8 @@ fn wire(results: &Results) -> Table {
             "on the wire",
             "",
             "packets",
-            "octets",
-            "payload efficiency",
+            "bytes",
+            "payload efficiency, %",
             "headers/packet",
             "content",
         ]),
@@ -117,11 +124,18 @@ fn set_ups(results: &Results) -> Table {
             row.round_trips.to_string(),
             row.packets.to_string(),
             row.bytes.to_string(),
-            median.map_or_else(dash, units::seconds),
+            median.map_or_else(dash, |seconds| units::three(seconds * 1e3)),
         ]
     });
     Table {
-        header: words(&["set-up of a layer", "layer", "round trips", "packets", "octets", "time"]),
+        header: words(&[
+            "set-up of a layer",
+            "layer",
+            "round trips",
+            "packets",
+            "bytes",
+            "time, ms",
+        ]),
         rows: rows.collect(),
     }
 }
@@ -144,12 +158,12 @@ fn predictions(results: &Results) -> Table {
         vec![
             error.link,
             error.cells.to_string(),
-            format!("{} %", units::three(error.median_pct)),
-            format!("{} %", units::three(error.largest_pct)),
+            units::three(error.median_pct),
+            units::three(error.largest_pct),
         ]
     });
     Table {
-        header: words(&["predicted for", "cells", "median error", "largest error"]),
+        header: words(&["predicted for", "cells", "median error, %", "largest error, %"]),
         rows: rows.collect(),
     }
 }
@@ -166,6 +180,19 @@ fn dash() -> String {
 mod tests {
     use super::*;
     use crate::results::ModelPoint;
+
+    #[test]
+    fn says_that_a_model_which_is_wrong_by_half_is_of_no_use() {
+        assert_eq!((fit(54.8).as_str(), fit(4.2).as_str()), ("54.8: of no use", "4.2"));
+    }
+
+    #[test]
+    fn digits_follow_the_interval() {
+        assert_eq!(with_half(12.3456, Some([12.1, 12.6])), "12.35 ± 0.25");
+        assert_eq!(with_half(1234.5, Some([1200.0, 1269.0])), "1234 ± 34");
+        assert_eq!(with_half(5.0, None), "5");
+        assert_eq!(with_half(5.0, Some([5.0, 5.0])), "5.000 ± 0.000");
+    }
 
     #[test]
     fn two_sizes_say_nothing_of_the_fit() {
@@ -195,13 +222,5 @@ mod tests {
         assert_eq!(worst_point_pct(&model), None);
         model.points.push(point(3, 0.8));
         assert!(worst_point_pct(&model).is_some_and(|pct| (pct - 20.0).abs() < 1e-9));
-    }
-
-    #[test]
-    fn digits_follow_the_interval() {
-        assert_eq!(with_half(12.3456, Some([12.1, 12.6])), "12.35 ± 0.25");
-        assert_eq!(with_half(1234.5, Some([1200.0, 1269.0])), "1234 ± 34");
-        assert_eq!(with_half(5.0, None), "5");
-        assert_eq!(with_half(5.0, Some([5.0, 5.0])), "5.000 ± 0.000");
     }
 }

@@ -1,42 +1,74 @@
-//! The answer on the terminal: sentences, then a table.
+//! The answer on the terminal: question, answer, what was measured, notes.
 
-use super::markdown::{Table, tables};
+use super::markdown::{LEGEND, Table, further_tables, tables};
 use crate::results::Results;
 
-/// The answer, `width` columns wide where that is possible.
-pub fn answer(results: &Results, width: usize) -> String {
+/// How much is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// The answer, the first workloads' tables, and notes; the rest is in the report.
+    Main,
+    /// Every table, and what each link's test found.
+    Full,
+}
+
+impl Detail {
+    /// The detail that `--full` asks for, or not.
+    pub fn of(full: bool) -> Self {
+        if full { Self::Full } else { Self::Main }
+    }
+}
+
+/// Tables of workloads that are printed without `--full`: downloads and uploads, mostly.
+const MAIN_TABLES: usize = 2;
+
+/// Prints the answer, `width` columns wide where that is possible.
+pub fn answer(results: &Results, width: usize, detail: Detail) -> String {
+    let interrupted = results.incomplete();
     let mut text = String::new();
-    let cut = results.incomplete();
-    if let Some(sentence) = &cut {
+    for sentence in interrupted.iter().chain([&results.plan.question]) {
         text += &wrapped(sentence, width);
-        text += "\n";
+        text.push('\n');
     }
     for sentence in &results.answer {
         text += &wrapped(sentence, width);
     }
-    for table in tables(results) {
-        text += "\n";
-        text += &aligned(&table);
+    let (mut shown, mut hidden) = (tables(results), 0);
+    if detail == Detail::Main {
+        hidden = shown.len().saturating_sub(MAIN_TABLES);
+        shown.truncate(MAIN_TABLES);
+    } else {
+        shown.extend(further_tables(results));
     }
-    text += "\n";
-    text += &wrapped(
-        "Round trips: before the file's first octet. Bytes: octets on the wire beyond the file, per MB of \
-         file, in its direction. Overhead: time from the first data command to completion against \
-         the baseline, ± half of its 95 % interval; a baseline shows its time. Limited by: at the largest size. Fixed cost and cost per GB: of the whole \
-         session, login included, ± half of the 95 % interval; fits within: the worst size; AICc prefers: \
-         that model of the overhead, or a line over log(size). Payload \
-         efficiency: octets of file for each octet on the wire in its direction; headers: octets of a full packet that are \
-         not the file's; content: whether a marker in a file could be read on the wire.",
-        width,
-    );
-    for link in super::links::sentences(results) {
-        text += &wrapped(&link, width);
+    for table in &shown {
+        text.push('\n');
+        text += &aligned(table);
     }
-    for warning in results.warnings.iter().filter(|warning| Some(*warning) != cut.as_ref()) {
+    text.push('\n');
+    if hidden > 0 {
+        let tables = if hidden == 1 { "table is" } else { "tables are" };
+        text += &wrapped(&format!("{hidden} more {tables} in the report, or with --full."), width);
+    }
+    text += &wrapped(LEGEND, width);
+    if detail == Detail::Full {
+        text += &wrapped(FULL_LEGEND, width);
+        for link in super::links::sentences(results) {
+            text += &wrapped(&link, width);
+        }
+    }
+    for warning in results.warnings.iter().filter(|warning| Some(*warning) != interrupted.as_ref())
+    {
         text += &wrapped(&format!("Note: {warning}"), width);
     }
     text
 }
+
+const FULL_LEGEND: &str = "Round trips: before the first byte of the file. +bytes/MB: on the wire beyond the file, in \
+                           its direction, per MB of it. Fixed cost and cost per GB: of the whole session, with the \
+                           95 % interval; AICc prefers: that model of the overhead, or a line over log(size). Payload \
+                           efficiency: bytes of file for each byte on the wire in its direction; headers: bytes of a \
+                           full packet that are not the file's; content: whether a marker in a file could be read on \
+                           the wire.";
 
 pub(super) fn aligned(table: &Table) -> String {
     let columns = table.header.len();

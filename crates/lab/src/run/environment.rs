@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::bench::Bench;
+use crate::analysis::disturbance::Disturbance;
 use crate::host::Host;
 use crate::machine::Machine;
 use crate::parts::Program;
@@ -196,23 +197,25 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
             results.samples.len()
         ));
     }
-    let marked: BTreeSet<u32> =
-        results.samples.iter().filter(|s| s.marked.is_some()).map(|s| s.block).collect();
-    if !marked.is_empty() {
-        warnings.push(format!(
-            "{} block(s) had more than 5 % foreign load and were repeated where time allowed; both are kept, and the \
-             unmarked ones count where they are the larger part.",
-            marked.len()
-        ));
-    }
+    warnings.extend(Disturbance::of(&results.samples).note());
     let steal = results.samples.iter().filter_map(|s| s.steal_pct).fold(0.0, f64::max);
     if steal > 5.0 {
         warnings.push(format!(
             "The hypervisor took up to {steal:.0} % of this machine away during a sample."
         ));
     }
-    let limited =
-        results.summary.iter().filter(|row| row.limited_by.as_deref() == Some("CPU")).count();
+    let limited_by = |what: &str| {
+        results.summary.iter().filter(|row| row.limited_by.as_deref() == Some(what)).count()
+    };
+    let crowded = limited_by("background load");
+    if crowded > 0 {
+        warnings.push(format!(
+            "{crowded} of {} cells were limited by background load: other programs took more of this machine than was \
+             left idle.",
+            results.summary.len()
+        ));
+    }
+    let limited = limited_by("CPU");
     if limited > 0 {
         let whose = match results.environment.hosts.as_slice() {
             [] => format!(

@@ -32,6 +32,7 @@ use crate::analysis::stop::{self, Decision, Until, Width};
 use crate::command::Executor;
 use crate::error::{Error, Result};
 use crate::link::{LinkSpec, Queue, Way};
+use crate::measure::cgroup;
 use crate::parts::Parts;
 use crate::plan::{Offload, Plan};
 use crate::report;
@@ -263,8 +264,9 @@ pub(crate) fn longest_gap(
 /// models, predictions, answer, warnings.
 pub fn reanalyse(results: &mut Results) {
     let windows = windows(results.plan.stacks.iter().map(|stack| stack.name.as_str()));
-    analysis::derive(results, &windows);
+    let notes = analysis::derive(results, &windows);
     results.warnings = environment::warnings(results);
+    results.warnings.extend(notes);
 }
 
 /// Whether this machine can run a plan at all.
@@ -457,6 +459,7 @@ impl<'a> Run<'a> {
                             ready = true;
                         }
                         let block = self.block(&blocks, place)?;
+                        self.look_for_other_runs()?;
                         self.keep(Entry::Block(block))?;
                     }
                     let marked = self.record.block(place).is_some_and(Block::is_marked);
@@ -657,11 +660,24 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Notes that another lab measured at the same time, on one machine.
+    fn look_for_other_runs(&mut self) -> Result<()> {
+        let testbed = &self.bench.testbed;
+        if testbed.one_machine() && cgroup::another_run_is_alive(testbed.id()) {
+            return self.remark(OTHER_RUN.to_owned());
+        }
+        Ok(())
+    }
+
     /// Notes what the reader should know, once.
     fn remark(&mut self, text: String) -> Result<()> {
         if self.record.has_remark(&text) { Ok(()) } else { self.keep(Entry::Remark(text)) }
     }
 }
+
+/// Two labs at once measure each other.
+const OTHER_RUN: &str = "Another lab run went on on this machine at the same time, and each disturbs the other: measure \
+                         again when it is alone.";
 
 /// Downloads on check links, to compare predictions with.
 fn check_workload(plan: &Plan) -> Vec<Workload> {
@@ -681,8 +697,8 @@ fn check_repetitions(plan: &Plan, link: &LinkSpec) -> u32 {
 const ONLY_HERE: &str = "Between two real machines packets are not counted and clear text is not looked for: their \
                          interfaces carry other traffic too, and their offloads stay as they are.";
 
-/// A link that is full leaves little to chance: three blocks tell enough.
-const CHECK_REPETITIONS: u32 = 3;
+/// A link that is full leaves little to chance: as many blocks as a comparison needs.
+const CHECK_REPETITIONS: u32 = analysis::stats::LEAST_RUNS as u32;
 
 /// METHOD 11: above this share of the machine a block is marked and repeated.
 const MAX_FOREIGN_PCT: f64 = 5.0;

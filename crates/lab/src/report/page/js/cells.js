@@ -1,7 +1,8 @@
 /* Every stack at every size, and the runs of each cell. */
 
 const LIMITS = {
-  CPU: 'Limited by the CPU: the machine was less than 10 % idle, so this is a result of the processor and not of the network',
+  CPU: 'Limited by the CPU: client and server computed nearly all of the time, or took all but a tenth of the machine, so this is a result of the processor and not of the network',
+  'background load': 'Limited by background load: other programs took more of the machine than was left idle, so this is a result of what else ran',
   link: 'Limited by the link: the network was full',
   window: 'Limited by a window: a TCP or SSH window, or the client\'s outstanding requests, held the sender back',
   waiting: 'Limited by waiting: most of the time nothing moved, the two sides waited for each other',
@@ -84,7 +85,8 @@ function heatOf(pct) {
 
 function heatNotes(rows) {
   const notes = [];
-  if (rows.some((row) => row.limited_by === 'CPU')) notes.push('▲ CPU: CPU-limited on shared cores. The machine was less than 10 % idle, so the cell tells about this processor, not about the network.');
+  if (rows.some((row) => row.limited_by === 'CPU')) notes.push('▲ CPU: CPU-limited on shared cores. Client and server took nearly all of the time or of the machine, so the cell tells about this processor, not about the network.');
+  if (rows.some((row) => row.limited_by === 'background load')) notes.push('▲ background load: other programs took more of the machine than was left idle, so the cell tells about them.');
   if (rows.some((row) => row.not_shaped === true)) notes.push('◇ not shaped: the transfer took less than 100 ms and slipped through the shaper\'s bucket; its link rate was not in force.');
   if (rows.some((row) => number(row.outliers) > 0)) notes.push('○ outlier: a run further from the median of its cell than 3.5 robust standard deviations. It is marked and counts all the same.');
   if (rows.some((row) => number(row.failed) > 0)) notes.push('✕ failed: runs that ended in an error. They are counted and left out of the mean, never retried.');

@@ -100,13 +100,13 @@ function modelTable(models) {
     // a line through two points always fits
     const worst = model.points.length < 3 ? NaN : Math.max(...model.points.map((point) => 100 * Math.abs(point.measured_s / point.modelled_s - 1)));
     return make('tr', { class: model.index < 0 ? 'baseline' : null }, rowHead(model.name),
-      make('td', {}, withHalf(model.fixed_s, model.fixed_ci95_s, 1e3)), make('td', {}, withHalf(model.seconds_per_gb, model.seconds_per_gb_ci95)),
-      make('td', {}, Number.isFinite(worst) ? `${format3(worst)} %` : '–'),
+      make('td', {}, asText(model.n)), make('td', {}, withHalf(model.fixed_s, model.fixed_ci95_s, 1e3)), make('td', {}, withHalf(model.seconds_per_gb, model.seconds_per_gb_ci95)),
+      make('td', {}, Number.isFinite(worst) ? `${format3(worst)}${worst > 33 ? ': of no use' : ''}` : '–'),
       make('td', { class: 'text' }, ...preferenceText(model)));
   });
   return make('table', { class: 'models' },
-    make('caption', {}, '± half of the 95 % interval. Fits within: the distance between the model and the mean of the size that lies furthest from it (of three sizes or more). Explains the overhead: this model, or a straight line over log(size) as in the studies, whichever has the lower AICc (Akaike, corrected for few runs).'),
-    make('thead', {}, make('tr', {}, columnHead('Stack', { class: 'text' }), columnHead('Fixed cost per transfer, ms'), columnHead('Cost per GB, s'), columnHead('Fits within'), columnHead('Explains the overhead', { class: 'text' }))),
+    make('caption', {}, 'n: blocks of the size with the fewest. ± half of the 95 % interval, which ends at 0. Off by at most: the distance between the model and the mean of the size that lies furthest from it (of three sizes or more). Explains the overhead: this model, or a straight line over log(size) as in the studies, whichever has the lower AICc (Akaike, corrected for few runs).'),
+    make('thead', {}, make('tr', {}, columnHead('Stack', { class: 'text' }), columnHead('n'), columnHead('Fixed cost per transfer, ms'), columnHead('Cost per GB, s'), columnHead('Off by at most, %'), columnHead('Explains the overhead', { class: 'text' }))),
     make('tbody', {}, ...rows));
 }
 

@@ -35,7 +35,7 @@ function renderLines(body, report, counts) {
   };
   addTools(body, ...pictureControls(report, model, state, redraw));
   const lead = model.atMost_bps === null
-    ? 'Predicted overhead of one download, connecting included, on a link you choose. Left of its dot a stack still fills the link; right of it this machine is the limit.'
+    ? 'Predicted overhead of one download, connecting included, on a link you choose. Left of its dot a stack still fills the link once a large file is under way (its fixed time stays, and is what the line shows there); right of it this machine is the limit.'
     : `Predicted overhead of one download, connecting included, on a link you choose. It ends at ${formatRate(model.atMost_bps)}, where this was measured: what this machine would do on a faster link was not seen.`;
   body.append(
     make('p', { class: 'lead' }, lead),
@@ -98,7 +98,7 @@ function seriesKey(model, state, view) {
     return make('li', {}, make('label', {}, box, lineSwatch(line), `${line.name} over ${line.baseline}`));
   });
   return make('ul', { class: 'series', 'aria-label': 'Lines of the picture' }, ...items,
-    model.lines.some((line) => line.knee_bps !== null) ? make('li', {}, kneeSwatch(), 'fastest link it still fills with large files') : null,
+    model.lines.some((line) => line.knee_bps !== null) ? make('li', {}, kneeSwatch(), 'fastest link it still fills once a large file is under way') : null,
     make('li', {}, markSwatch(), 'measured, with 95 % interval'));
 }
 

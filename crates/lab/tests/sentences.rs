@@ -1,0 +1,101 @@
+//! Sentences of a run against its rows. `data/disturbed-demo.json` is a run of
+//! `plans/demo.toml` by an earlier version on a machine that compiled meanwhile, less what
+//! no sentence rests on; its sentences said what one "will not notice".
+
+use std::path::Path;
+
+use headroom_lab::analysis::sentence::read;
+use headroom_lab::report;
+use headroom_lab::report::terminal::Detail;
+use headroom_lab::results::Results;
+use headroom_lab::run;
+
+fn disturbed_demo() -> Results {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/disturbed-demo.json");
+    report::read_file(&path).expect("the kept results")
+}
+
+fn analysed(mut results: Results) -> Results {
+    run::reanalyse(&mut results);
+    results
+}
+
+#[test]
+fn finds_the_rows_that_contradict_an_earlier_version() {
+    let results = disturbed_demo();
+    let found = read::contradictions(&results);
+    for (stack, row) in
+        [("FTPS adds 8", "on 250mbit"), ("SFTP adds 7", "1 KiB download on 250mbit")]
+    {
+        let told =
+            found.iter().any(|one| one.starts_with(&format!("\"{stack}")) && one.contains(row));
+        assert!(told, "{stack}: {found:#?}");
+    }
+}
+
+#[test]
+fn says_nothing_that_a_row_contradicts() {
+    let results = analysed(disturbed_demo());
+    assert_eq!(read::contradictions(&results), Vec::<String>::new());
+    let answer = results.answer.join("\n");
+    assert!(answer.starts_with("46 of "), "{answer}");
+    assert!(answer.contains("do not quote this run"), "{answer}");
+    for stack in ["FTPS", "HTTPS", "SFTP"] {
+        assert!(answer.contains(&format!("\n{stack} adds ")), "{answer}");
+    }
+    assert!(!answer.contains("notice"), "{answer}");
+}
+
+#[test]
+fn holds_every_figure_of_a_sentence_against_rows() {
+    let results = analysed(disturbed_demo());
+    // a figure that is changed is contradicted, whichever it is
+    let sftp = results.answer.iter().find(|one| one.starts_with("SFTP adds")).expect("SFTP");
+    let https = results.answer.iter().find(|one| one.starts_with("HTTPS adds")).expect("HTTPS");
+    let numbers = |text: &str| {
+        let word = |word: &&str| word.parse::<f64>().is_ok();
+        text.split(' ').filter(word).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(numbers(sftp).len() >= 3, "{sftp}");
+    let changed = |sentence: &str, from: &str, to: &str| {
+        let mut results = results.clone();
+        results.answer = vec![sentence.replacen(from, to, 1)];
+        assert_ne!(results.answer[0], sentence, "`{from}` is in it");
+        assert!(!read::contradictions(&results).is_empty(), "{}", results.answer[0]);
+    };
+    changed(sftp, " round trips", "0 round trips");
+    changed(sftp, " ms per session", "0 ms per session");
+    changed(https, " % more bytes", " % fewer bytes");
+    let compared = results.answer.iter().find(|one| one.starts_with("A session")).expect("one");
+    changed(compared, "takes ", "takes 1");
+    let mut unknown = results.clone();
+    unknown.answer = vec!["Nobody needs to encrypt.".to_owned()];
+    assert_eq!(read::contradictions(&unknown).len(), 1, "what no rule reads is no true sentence");
+}
+
+#[test]
+fn compares_nothing_on_three_runs() {
+    let mut results = disturbed_demo();
+    let mut kept = std::collections::BTreeMap::new();
+    results.samples.retain(|sample| {
+        let cell =
+            (sample.link.clone(), sample.stack.clone(), sample.workload.clone(), sample.size_bytes);
+        let count = kept.entry(cell).or_insert(0);
+        *count += 1;
+        *count <= 3
+    });
+    let results = analysed(results);
+    let answer = results.answer.join("\n");
+    assert!(answer.contains("SFTP adds "), "what was counted stands: {answer}");
+    assert!(answer.contains("3 runs support no comparison, 5 are needed"), "{answer}");
+    for timed in [" ms ", "A session", "fill"] {
+        assert!(!answer.contains(timed), "{timed}: {answer}");
+    }
+    assert_eq!(read::contradictions(&results), Vec::<String>::new());
+}
+
+#[test]
+fn prints_question_answer_tables_and_notes() {
+    let results = analysed(disturbed_demo());
+    insta::assert_snapshot!(report::terminal::answer(&results, 100, Detail::Main));
+}
