@@ -545,7 +545,9 @@ fn names_directory(path: &[u8]) -> bool {
 /// `alone` is whether a single file or directory comes under its name.
 fn here(to: &Path, alone: bool) -> Result<Destination, Error> {
     let name = to.file_name().and_then(|name| RelPath::single(name.as_bytes()).ok());
-    let is_directory = to.is_dir() || names_directory(to.as_os_str().as_bytes());
+    let is_link = to.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
+    let leads_to_directory = is_link && to.is_dir();
+    let is_directory = leads_to_directory || names_directory(to.as_os_str().as_bytes());
     match name.filter(|_| alone && !is_directory) {
         Some(name) => {
             let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());

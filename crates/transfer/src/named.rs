@@ -29,7 +29,7 @@ impl Named {
         to: Option<&RelPath>,
         rename: bool,
     ) -> Result<Destination, Error> {
-        match self.found(root, to)? {
+        match self.found(root, to, rename)? {
             Some((there, missing)) => Destination::resolve(&there, missing.as_ref(), rename),
             None => Destination::resolve(root, to, rename),
         }
@@ -43,22 +43,29 @@ impl Named {
         to: Option<&RelPath>,
         make: bool,
     ) -> Result<(Destination, bool), Error> {
-        match self.found(root, to)? {
+        match self.found(root, to, false)? {
             Some((there, missing)) => Destination::directory(&there, missing.as_ref(), make),
             None => Destination::directory(root, to, make),
         }
     }
 
     /// Where what is named is looked up by links: the directory that is there, and
-    /// what of the path is not.
+    /// what of the path is not; the last component too, with `by_name`, if no link leads
+    /// to it.
     fn found(
         self,
         root: &Root,
         to: Option<&RelPath>,
+        by_name: bool,
     ) -> Result<Option<(Root, Option<RelPath>)>, Error> {
         let (Self::AsByUser, Some(to)) = (self, to) else { return Ok(None) };
         let components: Vec<_> = to.components().collect();
-        let there = (0..=components.len()).rev().find_map(|count| {
+        let is_link = |path: PathBuf| path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
+        let most = match by_name && !is_link(on_disk(root, &components)) {
+            true => components.len() - 1,
+            false => components.len(),
+        };
+        let there = (0..=most).rev().find_map(|count| {
             let path = on_disk(root, &components[..count]);
             path.is_dir().then_some((path, count))
         });

@@ -225,6 +225,12 @@ impl Worker {
             self.begin_waiting()?;
         }
         self.end_sync();
+        // with failures it is not complete: the same command mends them
+        if self.shared.counts.get().failed == 0
+            && let Err(error) = self.destination.finish_tree()
+        {
+            self.shared.observer.event(Event::Warning { reason: &error.to_string() });
+        }
         for directory in std::mem::take(&mut self.directories).into_iter().rev() {
             if let Err(error) = self.seal(&directory) {
                 // its content is there: that counts
@@ -355,7 +361,10 @@ impl Worker {
         let is_directory = matches!(kind, Kind::Directory { .. });
         let done = match kind {
             Kind::Directory { mode, mtime, more } => {
-                let made = root.make_directory(path, mode);
+                let mut made = root.make_directory(path, mode);
+                if made.is_ok() && self.destination.is_named(path) {
+                    made = self.destination.begin_tree();
+                }
                 match made {
                     Ok(()) => self.seal_later(path, mode, mtime, more),
                     // nothing of the tree could be stored: say so once

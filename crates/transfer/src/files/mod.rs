@@ -29,6 +29,7 @@ mod surplus;
 mod temporary;
 #[cfg(test)]
 mod tests;
+mod unfinished;
 
 pub use attributes::settable;
 pub use compare::{Sent, Standing};

@@ -29,6 +29,11 @@ pub(super) fn of_link(name: &[u8], target: &[u8]) -> Vec<u8> {
     temporary(name, target)
 }
 
+/// The name of a file in a directory that says that the tree `source` is becoming it.
+pub(super) fn of_tree(source: &[u8]) -> Vec<u8> {
+    temporary(source, b"a tree")
+}
+
 fn temporary(name: &[u8], offer: &[u8]) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new();
     // the length keeps name and offer apart

@@ -86,6 +86,46 @@ fn a_put_goes_on_where_it_was_cut() {
     assert_eq!(tree(&ground.served("")).len(), 1, "no partial file is left");
 }
 
+/// Though the name that it was to get is that of a directory now.
+#[test]
+fn a_tree_goes_on_under_the_name_that_it_was_given() {
+    let ground = Ground::new();
+    for folder in [ground.here("d"), ground.served("d")] {
+        write(&folder.join("a"), b"a small file, which comes first");
+        write(&folder.join("file"), &content(OCTETS));
+    }
+    run(async {
+        for named in [Named::Below, Named::AsByUser] {
+            let server = start(&ground.server, Options { named, ..ground.options() });
+            for put in [true, false] {
+                let name = format!("{named:?} {put}");
+                let folder = if put { ground.served(&name) } else { ground.here(&name) };
+                for nth in 0..4 {
+                    let mut client = ground.connect(&server).await.expect("a connection");
+                    let cut = Cut::after(4 * SPAN, &client, (folder.clone(), SPAN));
+                    let observer: Arc<dyn Observer> = if nth < 2 { cut } else { Arc::new(()) };
+                    let moved = match put {
+                        true => {
+                            let from = [ground.here("d")];
+                            client.put(&from, name.as_bytes(), false, observer).await
+                        }
+                        false => client.get(&[b"d".to_vec()], &folder, false, observer).await,
+                    };
+                    assert_eq!(moved.is_err(), nth < 2, "{name} {nth}: {moved:?}");
+                    let is_whole = folder.join("file").is_file();
+                    assert_eq!(is_whole, nth >= 2, "{name} {nth}: {:?}", tree(&folder));
+                    // who has become it goes into it the next time, as with cp
+                    assert_eq!(folder.join("d").exists(), nth == 3, "{name} {nth}");
+                }
+                let source = if put { ground.here("d") } else { ground.served("d") };
+                assert_eq!(tree(&folder.join("d")), tree(&source), "{name}: nothing hidden stays");
+                std::fs::remove_dir_all(folder.join("d")).expect("it is there");
+                assert_eq!(tree(&folder).len(), tree(&source).len(), "{name}");
+            }
+        }
+    });
+}
+
 #[test]
 fn a_get_goes_on_where_it_was_cut() {
     let ground = Ground::new();

@@ -15,6 +15,9 @@ pub(crate) struct Destination {
     name: Option<RelPath>,
     /// What that source calls itself, once it has come.
     source: Option<Vec<u8>>,
+    /// The directory that `root` is in, and its name there: what the source is called if it
+    /// is a tree that an earlier transfer began to store so.
+    begun: Option<(Root, RelPath)>,
     /// The first components of names that were asked for, where only those may come.
     asked: Option<HashSet<Vec<u8>>>,
 }
@@ -23,6 +26,9 @@ impl Destination {
     /// Resolves `to` below a root: into it if it is a directory; else, with `rename`,
     /// it is the name of the one source that comes; else it is made. Missing
     /// directories on the way to it are made.
+    ///
+    /// A tree that became `to` in an earlier transfer, which was interrupted, becomes it
+    /// again: the same command resumes.
     pub(crate) fn resolve(
         root: &Root,
         to: Option<&RelPath>,
@@ -33,8 +39,11 @@ impl Destination {
             Err(error) if matches!(error.why(), Why::Missing) => None,
             looked => looked?,
         };
+        let name = rename.then(|| RelPath::single(to.name()).ok()).flatten();
         if here.is_some_and(|here| here.what == What::Directory) {
-            return Ok(Self::into(root.below(to)?));
+            let outer = to.parent().map_or_else(|| Ok(root.clone()), |outer| root.below(&outer))?;
+            let begun = name.map(|name| (outer, name));
+            return Ok(Self { begun, ..Self::into(root.below(to)?) });
         }
         let directory = if rename { to.parent() } else { Some(to.clone()) };
         let inner = match &directory {
@@ -44,13 +53,12 @@ impl Destination {
             }
             None => root.clone(),
         };
-        let name = rename.then(|| RelPath::single(to.name()).ok()).flatten();
         Ok(Self { name, ..Self::into(inner) })
     }
 
     /// Everything goes into this directory under its own name.
     fn into(root: Root) -> Self {
-        Self { root, name: None, source: None, asked: None }
+        Self { root, name: None, source: None, begun: None, asked: None }
     }
 
     /// What one file is to be called, and where; none if that is a directory.
@@ -84,8 +92,13 @@ impl Destination {
     /// # Errors
     /// A second source came where one was to be called so, or the path is too long.
     pub(super) fn renamed(&mut self, path: RelPath) -> Result<RelPath, String> {
-        let Some(name) = &self.name else { return Ok(path) };
         let (first, rest) = path.split_first();
+        if let Some((outer, name)) = self.begun.take()
+            && outer.is_unfinished_tree(&name, first)
+        {
+            (self.root, self.name) = (outer, Some(name));
+        }
+        let Some(name) = &self.name else { return Ok(path) };
         match &self.source {
             None => self.source = Some(first.to_vec()),
             Some(source) if source == first => {}
@@ -100,6 +113,23 @@ impl Destination {
                 name.join(&rest).map_err(|error| format!("{path} is not stored: {error}"))
             }
             None => Ok(name.clone()),
+        }
+    }
+
+    /// Notes that the directory which the source has become is not complete, for the next
+    /// transfer of it.
+    pub(super) fn begin_tree(&self) -> Result<(), files::Error> {
+        match self.name.as_ref().zip(self.source.as_ref()) {
+            Some((name, source)) => self.root.begin_tree(name, source),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes that it is complete.
+    pub(super) fn finish_tree(&self) -> Result<(), files::Error> {
+        match self.name.as_ref().zip(self.source.as_ref()) {
+            Some((name, source)) => self.root.finish_tree(name, source),
+            None => Ok(()),
         }
     }
 

@@ -1,0 +1,61 @@
+//! Directories that a tree is becoming: a hidden file in them says so until all of it is
+//! there, so that the same transfer resumes instead of beginning beside what came.
+
+use headroom_transfer_proto::path::RelPath;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+
+use super::change::change;
+use super::partial::HARMLESS;
+use super::{Error, Root, Seen, What, temporary};
+
+impl Root {
+    /// Notes in a directory that the tree `source` is becoming it.
+    ///
+    /// # Errors
+    /// There is no such directory, or nothing can be made in it.
+    pub fn begin_tree(&self, path: &RelPath, source: &[u8]) -> Result<(), Error> {
+        let begin = || {
+            let directory = self.beneath().directory(Some(path.as_bytes()))?;
+            let flags = OFlag::O_WRONLY | OFlag::O_CREAT | HARMLESS;
+            let name = temporary::of_tree(source);
+            let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+            change(&directory, || openat(&*directory, &*name, flags, mode)).map(drop)
+        };
+        begin().map_err(|errno: Errno| Error::new(path.as_bytes(), "marked as unfinished", errno))
+    }
+
+    /// Whether the tree `source` has begun to become a directory, and not become it.
+    #[must_use]
+    pub fn is_unfinished_tree(&self, path: &RelPath, source: &[u8]) -> bool {
+        let look = || {
+            let directory = self.beneath().directory(Some(path.as_bytes()))?;
+            Seen::at(&directory, &temporary::of_tree(source), false)
+        };
+        look().is_ok_and(|seen| seen.what == What::File && seen.owner == geteuid().as_raw())
+    }
+
+    /// Notes that the tree `source` has become a directory.
+    ///
+    /// # Errors
+    /// There is no such directory, or nothing can be removed in it.
+    pub fn finish_tree(&self, path: &RelPath, source: &[u8]) -> Result<(), Error> {
+        let finish = || {
+            let directory = self.beneath().directory(Some(path.as_bytes()))?;
+            let name = temporary::of_tree(source);
+            let remove = || unlinkat(&*directory, &*name, UnlinkatFlags::NoRemoveDir);
+            match change(&directory, remove) {
+                // a file or link came, or somebody removed it
+                Err(Errno::ENOENT) => Ok(()),
+                outcome => outcome,
+            }
+        };
+        match finish() {
+            // a single file came, and has the name
+            Ok(()) | Err(Errno::ENOTDIR | Errno::ELOOP | Errno::ENOENT) => Ok(()),
+            Err(errno) => Err(Error::new(path.as_bytes(), "marked as complete", errno)),
+        }
+    }
+}
