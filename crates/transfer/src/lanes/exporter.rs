@@ -7,6 +7,7 @@ use headroom_transfer_proto::lane::{
     Bare, Cipher, Context, Derived, Keys, PacketKey, Refused, TAG_LEN,
 };
 use quinn::Connection;
+use zeroize::Zeroizing;
 
 const IV_LEN: usize = 12;
 /// Octets of the longest key.
@@ -24,7 +25,8 @@ impl Keys for Exporter {
     fn derive(&mut self, context: &Context) -> Result<Derived<Key>, Refused> {
         let making = Making::of(self.cipher);
         let key_len = making.key_len();
-        let mut secret = [0; MOST_KEY + IV_LEN];
+        // AWS-LC erases the copies that it makes when it frees them; this one is ours
+        let mut secret = Zeroizing::new([0; MOST_KEY + IV_LEN]);
         let secret = &mut secret[..key_len + IV_LEN];
         self.connection
             .export_keying_material(secret, Context::LABEL, &context.bytes())
