@@ -1,10 +1,8 @@
 //! How fast file octets may go: a rate that several transfers share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
-
-use tokio::time::Instant;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use crate::key::PublicKey;
 
@@ -64,16 +62,59 @@ impl Pace {
         octets.min(usize::try_from(slice).unwrap_or(usize::MAX))
     }
 
-    /// Waits until these octets may go.
+    /// Waits until these bytes may be sent.
     pub(crate) async fn take(&self, octets: usize) {
-        if self.0.is_empty() {
-            return;
+        if let Some(turn) = self.turn(octets) {
+            tokio::time::sleep_until(turn.into()).await;
         }
+    }
+
+    /// Waits likewise, on a thread that may block. This needs no runtime: a blocking
+    /// thread outlives the runtime's timers when the program ends.
+    ///
+    /// # Errors
+    /// [`Stopped`], as soon as `stop` says so.
+    pub(crate) fn take_blocking(&self, octets: usize, stop: &Stop) -> Result<(), Stopped> {
+        match self.turn(octets) {
+            Some(turn) => stop.sleep_until(turn),
+            None => Ok(()),
+        }
+    }
+
+    /// When these bytes may be sent, if that is not at once.
+    fn turn(&self, octets: usize) -> Option<Instant> {
         let now = Instant::now();
         let turn = self.0.iter().map(|limit| limit.turn(octets as u64, now)).max();
-        if let Some(turn) = turn.filter(|turn| *turn > now) {
-            tokio::time::sleep_until(turn).await;
-        }
+        turn.filter(|turn| *turn > now)
+    }
+}
+
+/// Wakes blocking threads that wait for their turn when nothing is to be sent any more.
+#[derive(Debug, Default)]
+pub(crate) struct Stop {
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// Nothing is to be sent any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stopped;
+
+impl Stop {
+    /// Stops all who wait, now and later.
+    pub(crate) fn stop(&self) {
+        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    fn sleep_until(&self, turn: Instant) -> Result<(), Stopped> {
+        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = turn.saturating_duration_since(Instant::now());
+        let (stopped, _) = self
+            .changed
+            .wait_timeout_while(stopped, left, |stopped| !*stopped)
+            .unwrap_or_else(PoisonError::into_inner);
+        if *stopped { Err(Stopped) } else { Ok(()) }
     }
 }
 
@@ -165,6 +206,20 @@ mod tests {
         assert_eq!(pace.slice(1 << 20), 20_000);
         assert_eq!(pace.slice(7), 7);
         assert_eq!(pace.and(Some(1)).slice(1 << 20), 1 << 10);
+    }
+
+    #[test]
+    fn a_blocking_wait_needs_no_runtime_and_ends_when_it_is_stopped() {
+        let (pace, stop) = (Pace::default().and(Some(8)), Arc::new(Stop::default()));
+        assert_eq!(pace.take_blocking(1, &stop), Ok(()), "the first goes at once");
+        let waiting = {
+            let (pace, stop) = (pace.clone(), Arc::clone(&stop));
+            // 3000 bytes at one a second: nobody waits for that
+            std::thread::spawn(move || (pace.take_blocking(3000, &stop), pace.take_blocking(1, &stop)))
+        };
+        stop.stop();
+        assert_eq!(waiting.join().expect("no panic"), (Err(Stopped), Err(Stopped)));
+        assert_eq!(Pace::default().take_blocking(1, &stop), Ok(()), "there is no limit");
     }
 
     #[test]

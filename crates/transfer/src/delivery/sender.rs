@@ -30,7 +30,7 @@ use crate::control::{Hearer, Speaker};
 use crate::error::{Error, from_peer};
 use crate::files::{self, Source, SourceFile};
 use crate::lanes::Carrier;
-use crate::rate::Pace;
+use crate::rate::{Pace, Stop};
 
 /// Spans of a piece: it has a stream of its own.
 const SPANS_OF_PIECE: usize = 8;
@@ -69,6 +69,8 @@ struct Shared {
     tells_remarks: bool,
     observer: Arc<dyn Observer>,
     pace: Pace,
+    /// Set when the delivery ends: blocking threads wait no longer.
+    stop: Stop,
     offered: Mutex<HashMap<u64, Offered>>,
     /// Files that are offered without content.
     open_files: Arc<Semaphore>,
@@ -114,6 +116,7 @@ impl Sender {
             tells_remarks: false,
             observer,
             pace,
+            stop: Stop::default(),
             offered: Mutex::default(),
             open_files: Arc::new(Semaphore::new(MOST_OPEN_FILES)),
             unanswered: Arc::new(Semaphore::new(MOST_UNANSWERED)),
@@ -163,7 +166,7 @@ impl Sender {
             let id = walker.await.map_err(|error| Error::task(&error))?;
             Ok::<_, Error>(id)
         };
-        let (id, ()) = tokio::try_join!(answers, speaking).inspect_err(|_| self.stop())?;
+        let (id, ()) = tokio::try_join!(answers, speaking)?;
         *first_id = id;
         let mut summary = shared.counts.get();
         if let Some(lane) = &shared.lanes {
@@ -172,11 +175,6 @@ impl Sender {
         Ok(summary)
     }
 
-    /// The walker must not wait for room that nobody makes any more.
-    fn stop(&self) {
-        self.shared.open_files.close();
-        self.shared.unanswered.close();
-    }
 
     /// Hears what becomes of the entries, and sends the files that are asked for.
     async fn hear_answers(
@@ -230,6 +228,16 @@ impl Sender {
             0 => Ok(()),
             left => Err(Error::Protocol(format!("it ends without an answer to {left} entries"))),
         }
+    }
+}
+
+/// However a delivery ends, with its future dropped as well: no blocking thread of it
+/// waits for room or for a turn that nobody gives any more.
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.shared.open_files.close();
+        self.shared.unanswered.close();
+        self.shared.stop.stop();
     }
 }
 
@@ -454,8 +462,7 @@ impl Shared {
         blocking(move || {
             let _turn = turn;
             let Some(lane) = &shared.lanes else { return Ok(piece) };
-            let runtime = tokio::runtime::Handle::current();
-            let pace = |octets| runtime.block_on(shared.pace.take(octets));
+            let pace = |octets| shared.pace.take_blocking(octets, &shared.stop);
             for span in piece.clone() {
                 match opened.feed_span(file, span, lane, pace) {
                     Ok(0) => return Ok(span..piece.end),

@@ -10,6 +10,7 @@ use headroom_transfer_proto::span::{ChainingValue, SPAN_OCTETS, Tree};
 
 use crate::files::{self, Reader, SourceFile};
 use crate::lanes::{self, Carrier, PART, Part};
+use crate::rate::Stopped;
 
 /// Spans that are alike.
 pub(super) enum Stretch {
@@ -141,7 +142,7 @@ impl Opened {
         file: u32,
         span: u64,
         lane: &Carrier,
-        pace: impl Fn(usize),
+        pace: impl Fn(usize) -> Result<(), Stopped>,
     ) -> Result<u64, files::Error> {
         let spans = self.reader.spans();
         let (Some(range), Some(mut hasher)) = (spans.range(span), spans.hasher(span)) else {
@@ -157,7 +158,10 @@ impl Opened {
             }
             hasher.update(&octets);
             let len = octets.len() as u64;
-            pace(octets.len());
+            if pace(octets.len()).is_err() {
+                lane.give_back(octets);
+                return Ok(0);
+            }
             let part = Part { file, offset, octets, source: Arc::clone(self) as _ };
             if lane.give(part).is_err() {
                 return Ok(0);

@@ -90,8 +90,9 @@ impl Shared {
                     return false;
                 }
                 let octets = inline.content.len() as u64;
-                let take = self.pace.take(inline.content.len());
-                tokio::runtime::Handle::current().block_on(take);
+                if self.pace.take_blocking(inline.content.len(), &self.stop).is_err() {
+                    return false;
+                }
                 self.counts.add(|counts| counts.moved += octets);
                 self.observer.event(Event::Moved { octets });
                 Message::Content { id, inline }

@@ -127,8 +127,9 @@ impl Walk {
                                 self.say(remark)?;
                             }
                             octets = inline.content.len() as u64;
-                            let take = self.shared.pace.take(inline.content.len());
-                            tokio::runtime::Handle::current().block_on(take);
+                            let bytes = inline.content.len();
+                            let turn = self.shared.pace.take_blocking(bytes, &self.shared.stop);
+                            turn.map_err(|_| Ended)?;
                             Some(inline)
                         }
                         Err(reason) => return self.unreadable(reason, None).map(|()| 0),
@@ -283,7 +284,8 @@ pub(super) fn content(
     }
 }
 
-/// Waits on a thread of its own until there is room.
+/// Waits on a thread of its own until there is room. A semaphore needs no timer of the
+/// runtime's, and is closed when the delivery ends.
 fn room(semaphore: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Ended> {
     let room = Arc::clone(semaphore).acquire_owned();
     tokio::runtime::Handle::current().block_on(room).map_err(|_| Ended)
