@@ -124,7 +124,12 @@ impl Store {
             if self.current.as_ref().is_none_or(|(current, _)| *current != key) {
                 match self.turn_to(now, key, sink) {
                     Ok(true) => {}
-                    Ok(false) => return,
+                    Ok(false) => {
+                        // what the packet has of the next chunk may be new
+                        at += len as u64;
+                        rest = &rest[len..];
+                        continue;
+                    }
                     Err(NotTaken::File) => {
                         return Dropped::count(&dropped.unknown_file, rest.len());
                     }
@@ -435,6 +440,22 @@ mod tests {
             store.sweep(IDLE);
             store.is_empty()
         });
+    }
+
+    #[test]
+    fn a_packet_that_repeats_the_end_of_a_whole_chunk_brings_the_next_one() {
+        let (disk, dropped) = (Arc::new(Stuck::default()), Dropped::default());
+        *disk.is_free.lock().expect("nobody panicked") = true;
+        let files = OnStuck(Arc::clone(&disk));
+        let mut store = Store::new().expect("a thread");
+        let octets = vec![7; CHUNK as usize];
+        for (offset, len) in [(0, octets.len()), (CHUNK - 500, 1000)] {
+            let (lane, at) = ((LaneId(1), &files as &dyn Sink), (1, offset));
+            store.place(Duration::ZERO, lane, at, &octets[..len], &dropped);
+        }
+        let (key, chunk) = store.current.as_ref().expect("the next chunk");
+        assert_eq!(key.place.chunk, 1);
+        assert!(chunk.held.as_ref().is_some_and(|held| held.ranges.covers(500)));
     }
 
     #[test]
