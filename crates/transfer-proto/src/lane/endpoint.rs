@@ -20,6 +20,10 @@ use super::{
 
 /// Events that wait for the engine.
 const MAX_EVENTS: usize = 4096;
+/// The end that opened the lane sends a probe when nothing has come for this long, or
+/// for one timeout if that is longer. A peer that only sends learns so where this end
+/// is after its address has changed, and this end that the path is dead.
+const QUIET: Duration = Duration::from_millis(500);
 
 /// What a lane is to be.
 #[derive(Clone, Debug)]
@@ -59,6 +63,10 @@ pub struct Lane<K: Keys> {
     closing: Option<u32>,
     ended: bool,
     was_silent: bool,
+    /// Whether this end opened the lane.
+    opened_it: bool,
+    /// When the last authenticated packet came.
+    heard_at: Duration,
 }
 
 /// What the engine is told.
@@ -156,6 +164,8 @@ impl<K: Keys> Lane<K> {
             closing: None,
             ended: false,
             was_silent: false,
+            opened_it: config.peer.is_some(),
+            heard_at: Duration::ZERO,
         })
     }
 
@@ -227,6 +237,8 @@ impl<K: Keys> Lane<K> {
             }
             Err(dropped) => return Err(dropped),
         };
+        self.heard_at = now;
+        self.sender.peer_is_there(now);
         self.paths.received(from, len, highest.is_none_or(|highest| highest < number));
         self.arrivals.received(now, number, len, congested);
         let (payload, asks) = Payload::parse(text).ok_or(Dropped::Malformed)?;
@@ -265,13 +277,23 @@ impl<K: Keys> Lane<K> {
         let path = self.paths.timeout(self.sender.rtt().timeout(), MIN_MTU);
         let feedback = self.arrivals.due().filter(|_| reached);
         let sender = self.paths.validated().and_then(|_| self.sender.timeout(now));
-        [path, feedback, sender].into_iter().flatten().min()
+        [path, feedback, sender, self.quiet_at()].into_iter().flatten().min()
+    }
+
+    /// When this end probes a path on which nothing comes.
+    fn quiet_at(&self) -> Option<Duration> {
+        let watches =
+            self.opened_it && !self.sender.awaits_answer() && self.paths.validated().is_some();
+        watches.then(|| self.heard_at + QUIET.max(self.sender.rtt().timeout()))
     }
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Duration) {
         if !self.ended && self.paths.validated().is_some() {
             self.sender.handle_timeout(now);
+            if self.quiet_at().is_some_and(|at| at <= now) {
+                self.sender.probe();
+            }
             self.tell_silence();
         }
     }
@@ -396,10 +418,10 @@ impl<K: Keys> Lane<K> {
         match change {
             Change::Validated(rtt) => self.sender.validated(now, rtt),
             // another port is a NAT that forgot: the path is the same
-            Change::Moved { elsewhere: false, .. } => {}
-            Change::Moved { elsewhere: true, rtt } => self.sender.moved(now, rtt),
+            Change::Moved { elsewhere, rtt } => self.sender.moved(now, elsewhere, rtt),
         }
         self.tell(Event::Reached(from));
+        self.tell_silence();
     }
 
     fn tell_silence(&mut self) {

@@ -20,9 +20,15 @@ const ASK_INTERVAL: Duration = Duration::from_micros(400);
 /// and after this many packets at the latest.
 const MOST_UNASKED: u32 = 256;
 /// Timeouts without feedback after which nothing but probes is sent (RFC 8085,
-/// section 3.1.3, asks for a circuit breaker; DATAPATH rule 18 names three).
+/// section 3.1.3, asks for a circuit breaker).
 const SILENT_TIMEOUTS: u32 = 3;
 const MAX_BACKOFF: u32 = 6;
+/// The longest interval between probes of a silent path, or one timeout if that is
+/// longer: how late the end of an outage is noticed. A packet a second is no load.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// A probe has the length that every path carries: from a new address it also allows
+/// the peer to answer with a challenge at once (RFC 9000, section 8).
+const PROBE: usize = MIN_MTU;
 
 /// Sends data, and probes where there is no answer.
 #[derive(Debug)]
@@ -39,6 +45,7 @@ pub(crate) struct Sender {
     overdue_at: Option<Duration>,
     timeouts: u32,
     probe_due: bool,
+    probed_at: Duration,
     congested: u32,
     lost: u64,
     settled: Vec<u32>,
@@ -73,6 +80,7 @@ impl Sender {
             overdue_at: None,
             timeouts: 0,
             probe_due: false,
+            probed_at: Duration::ZERO,
             congested: 0,
             lost: 0,
             settled: Vec::new(),
@@ -84,12 +92,20 @@ impl Sender {
         &mut self.queue
     }
 
-    /// All that was given and is not known to have arrived; it is forgotten here.
+    /// All that was given and is not known to have arrived; it is forgotten here. A
+    /// silent path is still probed.
     pub(crate) fn reclaim(&mut self) -> Vec<Piece> {
+        self.lose_in_flight();
+        if !self.silent() {
+            self.overdue_at = None;
+        }
+        self.queue.drain()
+    }
+
+    /// Takes all that is on its way as lost.
+    fn lose_in_flight(&mut self) {
         let Self { sent, queue, mtu, settled, .. } = self;
         sent.lose_all(|fate| tell(queue, mtu, settled, fate));
-        self.overdue_at = None;
-        self.queue.drain()
     }
 
     pub(crate) fn waiting(&self) -> u64 {
@@ -134,19 +150,46 @@ impl Sender {
         self.rate.first_rtt(now, rtt);
     }
 
-    /// Another path, of which nothing is known but its round trip.
-    pub(crate) fn moved(&mut self, now: Duration, rtt: Duration) {
-        self.rtt = Rtt::default();
-        self.mtu.restart();
-        self.rate.restart();
-        self.rate.set_mss(self.mtu.current());
+    /// The peer has answered from another address: it is there again, if it was silent.
+    /// `elsewhere`: the path is another, of which nothing is known but its round trip.
+    pub(crate) fn moved(&mut self, now: Duration, elsewhere: bool, rtt: Duration) {
+        if self.silent() || elsewhere {
+            // it went where nobody is any more
+            self.lose_in_flight();
+            self.overdue_at = None;
+        }
+        (self.timeouts, self.probe_due) = (0, false);
+        if elsewhere {
+            self.rtt = Rtt::default();
+            self.mtu.restart();
+            self.rate.restart();
+            self.rate.set_mss(self.mtu.current());
+        }
         self.validated(now, rtt);
+    }
+
+    /// Whether an answer is awaited: a probe is sent if it does not come.
+    pub(crate) fn awaits_answer(&self) -> bool {
+        self.probe_due || self.overdue_at.is_some()
+    }
+
+    /// Something came from the peer: if it was silent, it may answer again, and is probed
+    /// without waiting for the interval, once a timeout.
+    pub(crate) fn peer_is_there(&mut self, now: Duration) {
+        if self.silent() && now >= self.probed_at + self.rtt.timeout() {
+            self.probe_due = true;
+        }
+    }
+
+    /// Sends a probe, to see whether anybody answers.
+    pub(crate) fn probe(&mut self) {
+        self.probe_due = true;
     }
 
     /// What is to be sent now.
     pub(crate) fn plan(&mut self, now: Duration) -> Option<Plan> {
         if self.probe_due {
-            return Some(Plan::Probe(OVERHEAD + 1));
+            return Some(Plan::Probe(PROBE));
         }
         if self.silent() || self.sent.full() {
             return None;
@@ -202,6 +245,7 @@ impl Sender {
             Carried::Nothing => return,
             Carried::Probe => {
                 self.probe_due = false;
+                self.probed_at = now;
             }
             Carried::Data(_) => {
                 self.pacer.sent(now, len as u64, self.rate.rate());
@@ -245,9 +289,8 @@ impl Sender {
             self.timeouts += 1;
             self.probe_due = true;
             if self.timeouts == SILENT_TIMEOUTS {
-                let Self { sent, queue, mtu, settled, .. } = self;
-                sent.lose_all(|fate| tell(queue, mtu, settled, fate));
-                self.rate.restart();
+                self.lose_in_flight();
+                self.rate.fall_silent();
                 self.rate.set_mss(self.mtu.current());
             }
             self.await_answer(now);
@@ -313,7 +356,8 @@ impl Sender {
         // three of them without an answer, and nothing but probes is sent: they
         // are not stretched before that
         let backoff = self.timeouts.saturating_sub(SILENT_TIMEOUTS - 1).min(MAX_BACKOFF);
-        self.overdue_at = Some(now + self.rtt.timeout() * (1 << backoff));
+        let timeout = self.rtt.timeout();
+        self.overdue_at = Some(now + (timeout * (1 << backoff)).min(timeout.max(PROBE_INTERVAL)));
     }
 }
 

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
+/// RFC 9438, section 5.
 const C: f64 = 0.4;
+/// RFC 9438, section 4.6.
 const BETA: f64 = 0.7;
 
 /// A congestion window, in octets.

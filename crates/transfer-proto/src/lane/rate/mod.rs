@@ -31,36 +31,55 @@ use std::time::Duration;
 use cubic::Cubic;
 use model::Model;
 
-/// Startup doubles the rate each round trip (draft-ietf-ccwg-bbr, 4 ln 2).
+// Sources: "BBR" is draft-ietf-ccwg-bbr, "BBRv1" Cardwell et al. 2016. "Ours" has no
+// source but its reason and the simulation of `sim/` that is named, which was run with
+// it: another value may do as well.
+
+/// BBR's startup gain, 4 ln 2: doubles the rate each round trip.
 const STARTUP_GAIN: f64 = 2.77;
+/// BBR's drain gain: drains the queue of startup in a round trip.
 const DRAIN_GAIN: f64 = 0.35;
+/// BBRv1's probing gain, 5/4.
 const UP_GAIN: f64 = 1.25;
-/// Where hosts are the bottleneck: they are not to wait for the pace.
+/// Where hosts are the bottleneck: they are not to wait for the pace. Ours: any gain
+/// that the pacer does not notice; `hosts_that_stutter_are_no_bottleneck`.
 const EASY_GAIN: f64 = 2.0;
-/// Where probes found more.
+/// Where probes found more. Ours: twice the first probe's;
+/// `capacity_that_comes_free_is_found_soon`.
 const MOST_UP_GAIN: f64 = 1.5;
+/// BBRv1's gain after a probe, 3/4: takes back what the probe added.
 const DOWN_GAIN: f64 = 0.75;
-/// While a queue stands that we have not made.
+/// While a queue stands that we have not made. Ours:
+/// `two_of_ours_share_alike_and_keep_the_queue_short`.
 const YIELD_GAIN: f64 = 0.92;
-/// How long the lowest round trip is believed.
+/// How long the lowest round trip is believed: BBRv1's RTprop filter, 10 s.
 const MIN_RTT_AGE: Duration = Duration::from_secs(10);
-/// The same beside others, who hide it.
+/// The same beside others, who hide it. Ours: longer than [`MOST_TEST_INTERVAL`], so that
+/// a test finds it first.
 const MIN_RTT_AGE_COMPETING: Duration = Duration::from_secs(30);
 /// RFC 9002, section 7.2.
 const INITIAL_PACKETS: f64 = 10.0;
+/// BBR's minimum window, four packets: acknowledgements of every second packet keep it
+/// going.
 const MIN_PACKETS: f64 = 4.0;
-/// A busy host is no queue that stands.
+/// A busy host is no queue that stands. Ours: some of Linux's time slices (a few ms each).
 const SHORTEST_CRUISE: Duration = Duration::from_millis(50);
-/// Between looks whether we are alone again: at first, and when it was in vain for long.
+/// Between looks whether we are alone again: at first BBR's interval of `ProbeRTT`, 5 s;
+/// when it was in vain for long, ours: `beside_cubic_neither_gets_less_than_a_quarter`.
 const TEST_INTERVAL: Duration = Duration::from_secs(5);
 const MOST_TEST_INTERVAL: Duration = Duration::from_secs(20);
-/// Part of the bandwidth-delay product that is sent meanwhile.
+/// Part of the former bandwidth-delay product with which a path is tried after a silence
+/// (RFC 9959).
+const RESUME_SHARE: f64 = 0.5;
+/// Part of the bandwidth-delay product that is sent meanwhile. BBR's `ProbeRTT` has 0.5;
+/// ours costs less, and a queue of others shows in it all the same.
 const TEST_GAIN: f64 = 0.6;
 
 /// What is asked of the rate.
 #[derive(Clone, Copy, Debug)]
 pub struct RateConfig {
-    /// The longest queueing delay that may be our own doing.
+    /// The longest queueing delay that may be our own doing. The default, 25 ms, is ours:
+    /// half of a queue of 50 ms, and `chance_does_not_slow_it_and_the_queue_stays_below_the_ceiling`.
     pub ceiling: Duration,
     /// Octets a second that are never exceeded.
     pub limit: Option<f64>,
@@ -140,6 +159,15 @@ pub(crate) struct Controller {
     test_at: Duration,
     test_after: Duration,
     cycles: u64,
+    /// What the path carried before a silence.
+    before: Option<Before>,
+}
+
+/// A path as it was.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    bandwidth: f64,
+    min_rtt: Duration,
 }
 
 impl Controller {
@@ -161,6 +189,7 @@ impl Controller {
             test_at: Duration::ZERO,
             test_after: Duration::ZERO,
             cycles: 0,
+            before: None,
         }
     }
 
@@ -169,9 +198,31 @@ impl Controller {
         self.mss = mss as f64;
     }
 
-    /// Begins again, on another path or after a silence.
+    /// Begins again, on another path.
     pub(crate) fn restart(&mut self) {
         *self = Self::new(self.config, self.mss as usize);
+    }
+
+    /// Begins again after a silence, on what may be the same path: what it carried is
+    /// remembered until the first round trip shows whether it is.
+    pub(crate) fn fall_silent(&mut self) {
+        let (bandwidth, min_rtt) = (self.model.bandwidth(), self.model.min_rtt());
+        let known = !matches!(self.mode, Mode::Startup) && bandwidth > 0.0;
+        let before = if known { Some(Before { bandwidth, min_rtt }) } else { self.before };
+        self.restart();
+        self.before = before;
+    }
+
+    /// Starts from half of what the path carried before the silence, if its round trip
+    /// is about the same: the jump of Careful Resume (RFC 9959), whose bounds for the round
+    /// trip are a half and ten times; twice is more careful. It is paced over a round
+    /// trip, and congestion takes it back as in any startup.
+    fn resume(&mut self, rtt: Duration) {
+        let Some(Before { bandwidth, min_rtt }) = self.before.take() else { return };
+        if (min_rtt / 2..=min_rtt * 2 + self.config.ceiling).contains(&rtt) {
+            let jump = RESUME_SHARE * bandwidth * min_rtt.as_secs_f64();
+            self.startup_window = self.startup_window.max(jump);
+        }
     }
 
     /// A round trip that was measured otherwise, by a challenge.
@@ -227,6 +278,9 @@ impl Controller {
 
     /// Takes what a feedback says.
     pub(crate) fn report(&mut self, now: Duration, report: &Report) {
+        if let Some(rtt) = report.rtt {
+            self.resume(rtt);
+        }
         let round_over = self.model.report(now, report);
         let congested = report.congested || (report.lost > 0 && self.model.queue_is_long());
         if congested {

@@ -2,13 +2,14 @@
 //! every time.
 
 mod link;
+mod outages;
 mod reference;
 mod sharing;
 mod transport;
 mod world;
 
 use link::Link;
-use world::{Ours, World};
+use world::{Opener, Ours, World};
 
 /// SplitMix64: enough for chance, and the same on every machine.
 #[derive(Debug, Clone)]

@@ -53,7 +53,7 @@ fn without_answers_the_sender_stops_and_goes_on_when_they_return() {
     let ours: Ours<Cheap> = Ours::new(1, u64::MAX, RateConfig::default(), 1472);
     world.add_ours(Duration::ZERO, ours);
     world.run(2 * S);
-    world.dark = true;
+    world.dark = [true; 2];
     // three timeouts of about 60 to 110 ms
     world.run(2 * S + 500 * MS);
     let sent = world.ours(0).sent;
@@ -61,7 +61,7 @@ fn without_answers_the_sender_stops_and_goes_on_when_they_return() {
     world.run(12 * S);
     let probes = world.ours(0).sent - sent;
     assert!((1..=20).contains(&probes), "{probes} packets in ten seconds of silence");
-    world.dark = false;
+    world.dark = [false; 2];
     world.run(30 * S);
     let mbps = world.mbps(0, 25 * S, 30 * S);
     assert!(mbps > 80.0, "{mbps} Mbit/s after the silence");

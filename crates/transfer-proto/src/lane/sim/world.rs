@@ -42,6 +42,13 @@ pub(super) struct Ours<K: FromSecret> {
     pub(super) sent: u64,
 }
 
+/// Which end is the client: the sender as in a `put`, or the receiver as in a `get`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Opener {
+    Sender,
+    Receiver,
+}
+
 enum Flow<K: FromSecret> {
     Ours(Box<Ours<K>>),
     Tcp(Tcp),
@@ -62,8 +69,8 @@ pub(super) struct World<K: FromSecret> {
     pub(super) link: Link,
     /// Share of what goes back that is lost.
     pub(super) feedback_loss: f64,
-    /// Nothing passes, in either direction.
-    pub(super) dark: bool,
+    /// Nothing passes: forward, back.
+    pub(super) dark: [bool; 2],
     /// In each of these the receiver is busy with something else at first, so long.
     pub(super) busy: Option<(Duration, Duration)>,
     chance: Chance,
@@ -84,6 +91,16 @@ fn octet(file: u32, at: u64) -> u8 {
 
 impl<K: FromSecret> Ours<K> {
     pub(super) fn new(seed: u64, octets: u64, rate: RateConfig, max_packet: usize) -> Self {
+        Self::opened_by(Opener::Sender, seed, octets, rate, max_packet)
+    }
+
+    pub(super) fn opened_by(
+        opener: Opener,
+        seed: u64,
+        octets: u64,
+        rate: RateConfig,
+        max_packet: usize,
+    ) -> Self {
         let sender_at: SocketAddr = ([192, 0, 2, 1], 1000 + seed as u16 % 1000).into();
         let receiver_at: SocketAddr = ([192, 0, 2, 2], 7777).into();
         let config = |sends, peer| LaneConfig {
@@ -98,9 +115,17 @@ impl<K: FromSecret> Ours<K> {
             seed: [seed as u8; 32],
         };
         let lane = |config: &LaneConfig| Lane::new(config, Exporter::default()).expect("keys");
+        let (sends, receives) = match opener {
+            Opener::Sender => {
+                ((Direction::ToServer, Some(receiver_at)), (Direction::ToClient, None))
+            }
+            Opener::Receiver => {
+                ((Direction::ToClient, None), (Direction::ToServer, Some(sender_at)))
+            }
+        };
         Self {
-            sender: lane(&config(Direction::ToServer, Some(receiver_at))),
-            receiver: lane(&config(Direction::ToClient, None)),
+            sender: lane(&config(sends.0, sends.1)),
+            receiver: lane(&config(receives.0, receives.1)),
             left: octets,
             given: 0,
             ahead: PART,
@@ -174,7 +199,7 @@ impl<K: FromSecret> World<K> {
             now: Duration::ZERO,
             link,
             feedback_loss: 0.0,
-            dark: false,
+            dark: [false; 2],
             busy: None,
             chance: Chance(seed),
             heap: BinaryHeap::new(),
@@ -366,7 +391,7 @@ impl<K: FromSecret> World<K> {
         for (packet, from, there) in forward {
             // what goes to an address where nobody is uses the link all the same
             for arrival in self.link.offer(now, packet.len() + HEADERS, &mut self.chance) {
-                if there && !self.dark {
+                if there && !self.dark[0] {
                     let mut packet = packet.clone();
                     if let Some(bit) = arrival.wrong_bit {
                         let bit = bit as usize % (packet.len() * 8);
@@ -382,7 +407,7 @@ impl<K: FromSecret> World<K> {
             }
         }
         for (packet, from, there) in back {
-            if there && !self.dark && !self.chance.happens(self.feedback_loss) {
+            if there && !self.dark[1] && !self.chance.happens(self.feedback_loss) {
                 let at = now + self.link.delay;
                 self.schedule(at, flow, What::ToSender(packet, from));
             }
