@@ -1,5 +1,7 @@
-//! Many clients of one server at once: all are served, fairly, and none costs much
-//! while it does nothing. HEADROOM_CROWD=1000 makes it that many instead of 100, and
+//! Many clients of one server at once: all are served, and none costs much while it does
+//! nothing. How evenly they share a link is simulated in `headroom-transfer-proto`
+//! (`many_of_ours_share_a_link_evenly`): here it would be the machine's scheduler.
+//! HEADROOM_CROWD=1000 makes it that many instead of 100, and
 //! `--nocapture` shows the figures; 32 of them then fetch HEADROOM_CROWD_MIB each.
 
 use std::io::{BufRead, BufReader};

@@ -128,6 +128,27 @@ fn two_of_ours_share_alike_and_keep_the_queue_short() {
     }
 }
 
+/// Jain's index: 1 where all have the same, 1/n where one has all.
+fn jain(rates: &[f64]) -> f64 {
+    let sum: f64 = rates.iter().sum();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    sum * sum / (rates.len() as f64 * squares)
+}
+
+#[test]
+fn many_of_ours_share_a_link_evenly() {
+    for (mbps, rtt, bdps) in [(100.0, 50, 1.0), (200.0, 20, 1.0)] {
+        let mut world = World::new(Link::new(mbps, rtt * MS, bdps), 8);
+        for n in 0..8 {
+            world.add_ours(n * 500 * MS, ours(u64::from(n) + 1));
+        }
+        world.run(60 * S);
+        let rates: Vec<f64> = (0..8).map(|flow| world.mbps(flow, 10 * S, 60 * S)).collect();
+        let index = jain(&rates);
+        assert!(index >= 0.8, "{index} at {mbps} Mbit/s, {rtt} ms: {rates:.1?}");
+    }
+}
+
 /// Prints what the bars are about. `cargo test --release -- --ignored --nocapture figures`
 #[test]
 #[ignore = "prints figures"]
