@@ -93,6 +93,7 @@ mod rate;
 pub mod server;
 mod session;
 pub mod ssh;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod thrifty;

@@ -35,6 +35,7 @@ pub use crate::named::Named;
 use crate::proof;
 use crate::rate::{OfClient, Rates};
 use crate::session::{HANDSHAKE, listen, widen};
+use crate::streams::ask_when_silent;
 use crate::trust::{Followed, Gate};
 use crate::windows::Windows;
 pub use record::{Log, Outcome, Record};
@@ -530,7 +531,21 @@ impl Request<'_> {
                 | Message::Rename { .. }
                 | Message::Remove { .. }
         );
-        let _open = moves.then(|| self.windows.open(self.connection));
+        let open = moves.then(|| self.windows.open(self.connection));
+        let connection = self.connection.clone();
+        let asking = async {
+            if let Some(open) = &open {
+                ask_when_silent(&connection, || open.octets()).await;
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            answered = self.answer_to(request, next_id) => answered,
+            never = asking => never,
+        }
+    }
+
+    async fn answer_to(&mut self, request: Message, next_id: &mut u64) -> Result<(), Error> {
         let summary = match request {
             Message::Put { to, rename, fsync, lanes, tree } => {
                 self.put(to, rename, fsync, lanes.as_ref(), tree).await?

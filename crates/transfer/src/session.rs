@@ -26,13 +26,15 @@ use crate::error::Error;
 use crate::identity::Identity;
 use crate::lanes::Port;
 use crate::place::Host;
+use crate::streams::{Congestion, ask_when_silent};
 use crate::thrifty::{Moves, Thrifty};
 use crate::trust::{Authority, Pins, ServerVerifier, provider};
 
 /// What QUIC peers agree on that they speak.
 const ALPN: &[u8] = b"headroom/1";
-/// A session on which nothing comes for so long is dead.
-const IDLE_MS: u32 = 30_000;
+/// A session on which nothing comes for so long is dead. One survives an outage of half
+/// of that: a router that restarts, a laptop between two networks.
+const IDLE_MS: u32 = 60_000;
 /// How often a client that hears nothing says that it is still there. So long a `get`
 /// stands still when a router gives the client another port: what the server sends goes
 /// to the old one until it hears from the new one.
@@ -139,7 +141,11 @@ pub(crate) async fn connect_to(
             });
         }
         last = match outcome {
-            Ok(Ok(connection)) => return Ok((endpoint, connection)),
+            Ok(Ok(connection)) => {
+                let watched = connection.clone();
+                tokio::spawn(async move { ask_when_silent(&watched, || WINDOW).await });
+                return Ok((endpoint, connection));
+            }
             Ok(Err(quinn::ConnectionError::TimedOut)) | Err(_) => unreachable(format!(
                 "nothing answers at UDP port {} of {}. Does `headroom serve` run there, and does a firewall let UDP \
                  through?",
@@ -298,6 +304,7 @@ fn transport() -> TransportConfig {
         .send_window(u64::from(WINDOW))
         // a piece after the other: the receiver writes whole spans
         .send_fairness(false)
+        .congestion_controller_factory(Arc::new(Congestion::default()))
         .datagram_receive_buffer_size(None);
     transport
 }

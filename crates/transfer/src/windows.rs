@@ -60,6 +60,13 @@ pub(crate) struct Open {
     id: usize,
 }
 
+impl Open {
+    /// How far.
+    pub(crate) fn octets(&self) -> u32 {
+        u32::try_from(share(self.windows.lock().len())).unwrap_or(WINDOW)
+    }
+}
+
 impl Drop for Open {
     fn drop(&mut self) {
         let mut moving = self.windows.lock();
