@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use headroom_transfer::path::RelPath;
-use headroom_transfer::{Chunk, Cipher, Event, Observer, Summary};
+use headroom_transfer::{Chunk, Cipher, Error, Event, Observer, Summary};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde_json::json;
 
@@ -126,6 +126,17 @@ impl Progress {
         let _ = total_of.compare_exchange(UNKNOWN, total, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    /// The connection was lost, and is made again: all is offered anew then.
+    pub(crate) fn reconnecting(&self, error: &Error) {
+        let cause = match error {
+            Error::Lost(cause) => cause.clone(),
+            error => error.to_string(),
+        };
+        self.counts.begin_anew();
+        let text = format!("the connection was lost: {cause}. Reconnecting; Ctrl-C ends it");
+        self.tell(&json!({"event": "reconnecting", "cause": cause}), Some(&text));
+    }
+
     /// All is stored, and known to be; what is left is to say goodbye.
     pub(crate) fn done(&self) {
         let _ = self.done.set((self.started.elapsed(), now_ns()));
@@ -170,6 +181,7 @@ impl Progress {
                 "holes": holes,
                 "saved": saved,
                 "carried": carried,
+                "on_lanes": on_lanes,
                 "lost": lost,
                 "cipher": cipher.map(Cipher::name),
                 "seconds": elapsed.as_secs_f64(),
@@ -326,10 +338,15 @@ impl Observer for Progress {
                     say(&json!({"event": "lanes", "cipher": cipher.name(), "encrypted": secure, "chunk": octets, "port": port}).to_string());
                 }
             }
-            Event::LanesGivenUp => {
-                let text =
-                    "nobody answers on lanes: what is left goes on streams, which are slower";
-                self.tell(&json!({"event": "lanes_given_up"}), Some(text));
+            Event::LanesSilent => {
+                let text = "no answer on lanes: the rest goes on streams, which are slower, until lanes answer";
+                self.tell(&json!({"event": "lanes_silent"}), Some(text));
+            }
+            Event::LanesBack => {
+                self.tell(
+                    &json!({"event": "lanes_back"}),
+                    Some("lanes answer: the rest goes on them"),
+                );
             }
             Event::Warning { reason } => {
                 let text = format!("warning: {reason}");
@@ -365,6 +382,14 @@ impl Counts {
             pace: Mutex::new(None),
             latest: Mutex::new(Latest { at: started, name: None }),
         }
+    }
+
+    /// Counts from nothing again; how much it will be is known as before.
+    fn begin_anew(&self) {
+        for count in [&self.files, &self.offered, &self.kept, &self.moved] {
+            count.store(0, Ordering::Relaxed);
+        }
+        *self.pace.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn latest(&self) -> MutexGuard<'_, Latest> {

@@ -420,7 +420,7 @@ enum Printed {
         time_ns: u64,
         seconds: f64,
     },
-    LanesGivenUp,
+    LanesSilent,
     #[serde(other)]
     Other,
 }
@@ -435,7 +435,7 @@ fn report(stdout: &str) -> (ClientReport, bool) {
                 report.marks.done_ns = Some(time_ns);
                 report.seconds = Some(seconds);
             }
-            Ok(Printed::LanesGivenUp) => gave_up = true,
+            Ok(Printed::LanesSilent) => gave_up = true,
             // the first line kept of a long output may be cut
             Ok(Printed::Other) | Err(_) => {}
         }
@@ -459,7 +459,7 @@ mod tests {
         assert_eq!(said.marks.done_ns, Some(1_795_309_701_623_456_789));
         assert_eq!((said.seconds, said.error, gave_up), (Some(0.5), None, false));
         assert_eq!(report("").0.marks.done_ns, None);
-        assert!(report("{\"event\":\"lanes_given_up\"}\n").1);
+        assert!(report("{\"event\":\"lanes_silent\"}\n").1);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! another.
 
 mod follow_ups;
+mod news;
 pub(crate) mod pipe;
 mod receiver;
 mod sender;
@@ -120,8 +121,10 @@ pub enum Event<'a> {
         /// The server's UDP port.
         port: u16,
     },
-    /// Nobody answers on lanes: what is not there goes on streams.
-    LanesGivenUp,
+    /// Nobody answers on lanes: what is left goes on streams until somebody does.
+    LanesSilent,
+    /// Somebody answers on lanes again: what is left goes on them.
+    LanesBack,
     /// Something was sent or stored, and not quite as it might be expected.
     Warning {
         /// A sentence that names it.

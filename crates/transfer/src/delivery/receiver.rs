@@ -29,6 +29,7 @@ use self::incoming::{Incoming, LaneSink, Lanes};
 use self::links::Linked;
 use self::streams::take_streams;
 use super::follow_ups::FollowUps;
+use super::news::tell_of_lanes;
 use super::{Counts, Event, Observer, Summary};
 use crate::claims::{Claim, Claims};
 use crate::control::{Hearer, Speaker, unexpected};
@@ -86,6 +87,14 @@ impl Receiver {
             counts: Counts::default(),
             pace: self.pace,
         });
+        let (observer, states) =
+            (Arc::clone(&self.observer), self.lanes.as_ref().map(Carrier::states));
+        let news = async {
+            if let Some(states) = states {
+                tell_of_lanes(observer, states).await;
+            }
+            std::future::pending().await
+        };
         let lanes = self.lanes.map(|carrier| {
             let sink = LaneSink { shared: Arc::clone(&shared), to_do: to_do.downgrade() };
             Lanes { carrier, sink: Arc::new(sink) }
@@ -121,6 +130,7 @@ impl Receiver {
             spoken = speak(answers, speaker) => spoken.err(),
             broken = hear(hearer, &shared.pace, to_do.clone()) => Some(broken),
             broken = take_streams(&connection, &shared, &to_do) => Some(broken),
+            never = news => Some(never),
         };
         drop(to_do);
         if let Some(error) = broken {

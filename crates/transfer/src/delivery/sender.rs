@@ -5,11 +5,11 @@ mod sync;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use headroom_transfer_proto::lane::Piece;
 use headroom_transfer_proto::message::{
     Compress, DataHeader, MOST_OPEN_FILES, MOST_UNANSWERED, Message, TreeOptions,
 };
@@ -24,12 +24,13 @@ use self::opened::{Opened, Sealed, Stretch};
 pub(crate) use self::walk::MOST_LINKED_BYTES;
 use self::walk::Walk;
 use super::follow_ups::FollowUps;
+use super::news::tell_of_lanes;
 use super::squeeze::Squeezer;
 use super::{Counts, Event, Observer, Summary};
 use crate::control::{Hearer, Speaker};
 use crate::error::{Error, from_peer};
 use crate::files::{self, Source, SourceFile};
-use crate::lanes::Carrier;
+use crate::lanes::{self, Carrier};
 use crate::rate::{Pace, Stop};
 
 /// Spans of a piece: it has a stream of its own.
@@ -37,6 +38,9 @@ const SPANS_OF_PIECE: usize = 8;
 /// Pieces on their way at once. Each has two spans in memory: one that is read
 /// while the other is written.
 const PIECES: usize = 3;
+/// Spans on streams at once while a lane is silent: what may have to be sent again on
+/// the lane when that is back.
+const DETOURS: usize = 8;
 /// Messages that wait for the stream.
 const WAITING: usize = 64;
 /// Octets of a file that is worth waiting for a lane to open. Shorter ones go on a
@@ -80,8 +84,9 @@ struct Shared {
     counts: Counts,
     follow_ups: Mutex<FollowUps>,
     lanes: Option<Carrier>,
-    /// Whether somebody was told that lanes are of no use.
-    told: AtomicBool,
+    /// Spans on streams in place of a silent lane, and files' tasks for such spans.
+    detours: Semaphore,
+    detours_begun: Arc<Semaphore>,
 }
 
 /// Something that was offered and has no answer yet.
@@ -125,7 +130,8 @@ impl Sender {
             counts: Counts::default(),
             follow_ups: Mutex::default(),
             lanes,
-            told: AtomicBool::new(false),
+            detours: Semaphore::new(DETOURS),
+            detours_begun: Arc::new(Semaphore::new(DETOURS)),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -175,7 +181,6 @@ impl Sender {
         Ok(summary)
     }
 
-
     /// Hears what becomes of the entries, and sends the files that are asked for.
     async fn hear_answers(
         &self,
@@ -185,9 +190,14 @@ impl Sender {
         let shared = &self.shared;
         let mut sending = JoinSet::new();
         let wanted = shared.send_contents(&say);
-        if shared.lanes.is_some() {
-            let shared = Arc::clone(shared);
+        if let Some(lane) = &shared.lanes {
+            let (shared, states) = (Arc::clone(shared), lane.states());
+            let observer = Arc::clone(&shared.observer);
             sending.spawn(async move { shared.send_left().await });
+            sending.spawn(async move {
+                tell_of_lanes(observer, states).await;
+                Ok(())
+            });
         }
         loop {
             let message = tokio::select! {
@@ -392,21 +402,32 @@ impl Shared {
                 }
                 Err(error) => return Ok(Err(error.to_string())),
             };
-            next = piece.end;
-            bytes += opened.octets(&piece).1;
-            match self.feed_piece(id, &opened, piece.clone()).await? {
-                Ok(left) if left.is_empty() => continue,
+            let begins = piece.start;
+            match self.feed_piece(id, &opened, piece.clone(), false).await? {
                 Ok(left) => piece = left,
                 Err(reason) => return Ok(Err(reason)),
             }
+            let is_detour = self.is_detour(id, &opened);
+            if is_detour {
+                piece.end = piece.end.min(piece.start + 1);
+            }
+            next = piece.end;
+            bytes += opened.octets(&(begins..next)).1;
+            if piece.is_empty() {
+                continue;
+            }
             // none of these is ever closed
-            let Ok(room) = Arc::clone(&self.pieces).acquire_owned().await else { break };
+            let rooms = if is_detour { &self.detours_begun } else { &self.pieces };
+            let Ok(room) = Arc::clone(rooms).acquire_owned().await else { break };
             if !self.offered().contains_key(&id) {
                 return Ok(Err("it was given up".to_owned()));
             }
             let (shared, opened) = (Arc::clone(self), Arc::clone(&opened));
             pieces.spawn(async move {
-                let sent = shared.send_piece(id, &opened, piece).await;
+                let sent = match is_detour {
+                    true => shared.send_detour(id, &opened, piece.start, false).await,
+                    false => shared.send_piece(id, &opened, piece).await,
+                };
                 drop(room);
                 sent
             });
@@ -432,13 +453,26 @@ impl Shared {
         })
     }
 
+    /// Whether what a lane has not taken now may go on it later, and is to wait for that
+    /// on streams: the lane is silent, or has not opened in the time that a big file waits.
+    fn is_detour(&self, id: u64, opened: &Opened) -> bool {
+        let state = self.lanes.as_ref().map(|lane| *lane.states().borrow());
+        let waits = match state {
+            Some(lanes::State::Silent | lanes::State::Ready) => true,
+            Some(lanes::State::Opening) => opened.size() >= WORTH_WAITING,
+            Some(lanes::State::Idle | lanes::State::GivenUp) | None => false,
+        };
+        waits && u32::try_from(id).is_ok() && !self.squeezer.tries()
+    }
+
     /// Sends some spans on a lane, where one is open, and says which of them it did
-    /// not take.
+    /// not take. `again`: they were counted when they were given to the lane before.
     async fn feed_piece(
         self: &Arc<Self>,
         id: u64,
         opened: &Arc<Opened>,
         piece: std::ops::Range<u64>,
+        again: bool,
     ) -> Result<Result<std::ops::Range<u64>, String>, Error> {
         let (Some(lane), Ok(file)) = (&self.lanes, u32::try_from(id)) else {
             return Ok(Ok(piece));
@@ -447,11 +481,7 @@ impl Shared {
         if self.squeezer.tries() {
             return Ok(Ok(piece));
         }
-        let patient = opened.size() >= WORTH_WAITING;
-        if !lane.is_ready(patient).await {
-            if patient {
-                self.tell_given_up();
-            }
+        if !lane.is_ready(opened.size() >= WORTH_WAITING).await {
             return Ok(Ok(piece));
         }
         let Some(turn) = lane.turn().await else { return Ok(Ok(piece)) };
@@ -467,11 +497,11 @@ impl Shared {
                 match opened.feed_span(file, span, lane, pace) {
                     Ok(0) => return Ok(span..piece.end),
                     Ok(octets) => {
-                        shared.counts.add(|counts| {
-                            counts.moved += octets;
-                            counts.on_lanes += octets;
-                        });
-                        shared.observer.event(Event::Moved { octets });
+                        shared.counts.add(|counts| counts.on_lanes += octets);
+                        if !again {
+                            shared.counts.add(|counts| counts.moved += octets);
+                            shared.observer.event(Event::Moved { octets });
+                        }
                     }
                     Err(error) => return Err(error.to_string()),
                 }
@@ -481,11 +511,33 @@ impl Shared {
         .await
     }
 
-    /// Waits until lanes are given up, and sends what did not arrive on streams.
+    /// Sends again what did not arrive on a lane that fell silent or ended.
     async fn send_left(self: Arc<Self>) -> Result<(), Error> {
         let Some(lane) = &self.lanes else { return Ok(()) };
-        let pieces = lane.left().await;
-        if !pieces.is_empty() {
+        let mut sending = JoinSet::new();
+        loop {
+            tokio::select! {
+                pieces = lane.left() => match pieces {
+                    Some(pieces) => self.send_again(pieces, &mut sending).await,
+                    None => break,
+                },
+                Some(ended) = sending.join_next() => {
+                    ended.map_err(|error| Error::task(&error))??;
+                }
+            }
+        }
+        while let Some(ended) = sending.join_next().await {
+            ended.map_err(|error| Error::task(&error))??;
+        }
+        Ok(())
+    }
+
+    async fn send_again(
+        self: &Arc<Self>,
+        pieces: Vec<Piece>,
+        sending: &mut JoinSet<Result<(), Error>>,
+    ) {
+        if self.lanes.as_ref().is_none_or(|lane| !lane.is_hopeful()) {
             // a receiver that has everything ends the lane, and its last answers may be
             // behind that
             tokio::time::sleep((3 * self.connection.rtt()).max(ANSWERS_LATE)).await;
@@ -497,21 +549,105 @@ impl Shared {
             left.entry(u64::from(piece.file)).or_default().extend(spans);
         }
         for (id, spans) in left {
+            let opened = self.offered().get(&id).and_then(|entry| entry.opened.clone());
+            let Some(opened) = opened else { continue };
             for span in spans {
-                let opened = self.offered().get(&id).and_then(|entry| entry.opened.clone());
-                let Some(opened) = opened else { continue };
-                self.tell_given_up();
-                let Ok(_room) = self.pieces.acquire().await else { return Ok(()) };
-                // what cannot be read now has another hash, which the receiver finds
-                let _ = self.send_piece(id, &opened, span..span + 1).await?;
+                let len = opened.octets(&(span..span + 1)).1;
+                self.counts.add(|counts| counts.on_lanes = counts.on_lanes.saturating_sub(len));
+                let (shared, opened) = (Arc::clone(self), Arc::clone(&opened));
+                sending.spawn(async move {
+                    // what cannot be read now has another hash, which the receiver finds
+                    shared.send_detour(id, &opened, span, true).await.map(drop)
+                });
             }
         }
-        Ok(())
     }
 
-    fn tell_given_up(&self) {
-        if !self.told.swap(true, Ordering::Relaxed) {
-            self.observer.event(Event::LanesGivenUp);
+    /// Sends one span while a lane is silent: on a stream; or on the lane, if that is
+    /// back before the peer has acknowledged the stream, which is then taken back. What
+    /// streams hold when an outage ends is so bounded, and lanes carry the rest.
+    /// `again`: it was counted when it was given to the lane.
+    async fn send_detour(
+        self: &Arc<Self>,
+        id: u64,
+        opened: &Arc<Opened>,
+        span: u64,
+        again: bool,
+    ) -> Result<Result<(), String>, Error> {
+        // this is never closed
+        let Ok(_room) = self.detours.acquire().await else { return Ok(Ok(())) };
+        let Some(lane) = &self.lanes else { return Ok(Ok(())) };
+        loop {
+            match self.feed_piece(id, opened, span..span + 1, again).await? {
+                Ok(left) if left.is_empty() => return Ok(Ok(())),
+                Ok(_) => {}
+                Err(reason) => return Ok(Err(reason)),
+            }
+            let mut stream = tokio::select! {
+                biased;
+                () = lane.ready() => continue,
+                stream = self.connection.open_uni() => stream?,
+            };
+            let written = tokio::select! {
+                biased;
+                () = lane.ready() => None,
+                written = self.write_detour(&mut stream, id, opened, span) => Some(written?),
+            };
+            match written {
+                Some(Ok(len)) => {
+                    if !again {
+                        self.counts.add(|counts| counts.moved += len);
+                        self.observer.event(Event::Moved { octets: len });
+                    }
+                    return Ok(Ok(()));
+                }
+                Some(Err(reason)) => {
+                    let _ = stream.reset(0u32.into());
+                    return Ok(Err(reason));
+                }
+                None => {
+                    let _ = stream.reset(0u32.into());
+                }
+            }
+        }
+    }
+
+    /// Writes a span on a stream, and waits until all of it is acknowledged. Says how
+    /// many bytes it has.
+    async fn write_detour(
+        &self,
+        stream: &mut quinn::SendStream,
+        id: u64,
+        opened: &Arc<Opened>,
+        span: u64,
+    ) -> Result<Result<u64, String>, Error> {
+        let reading = Arc::clone(opened);
+        let mut bytes = match blocking(move || reading.read_span(span)).await? {
+            Ok(bytes) => bytes,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let (offset, len) = opened.octets(&(span..span + 1));
+        let mut head = Vec::new();
+        DataHeader { id, offset, len, zstd: None }.frame(&mut head)?;
+        let written = async {
+            stream.write_all(&head).await?;
+            while !bytes.is_empty() {
+                let slice = bytes.split_to(self.pace.slice(bytes.len()));
+                self.pace.take(slice.len()).await;
+                stream.write_chunk(slice).await?;
+            }
+            Ok(())
+        };
+        match written.await {
+            Ok(()) => {}
+            // the receiver wants no more of it, and says why elsewhere
+            Err(quinn::WriteError::Stopped(_)) => return Ok(Ok(len)),
+            Err(error) => return Err(error.into()),
+        }
+        let _ = stream.finish();
+        match stream.stopped().await {
+            Ok(_) | Err(quinn::StoppedError::ZeroRttRejected) => Ok(Ok(len)),
+            Err(quinn::StoppedError::ConnectionLost(error)) => Err(error.into()),
         }
     }
 

@@ -147,7 +147,7 @@ pub(crate) struct Carrier {
 impl Carrier {
     /// A lane that a server drives, or a client whose socket it is.
     pub(super) fn new(connection: Connection, agreed: Agreed, way: Way) -> Self {
-        let (sender, state) = watch::channel(State::Opening);
+        let (sender, state) = watch::channel(State::Idle);
         Self {
             connection,
             agreed,
@@ -182,9 +182,11 @@ impl Carrier {
     /// Opens it, once. What comes goes to `sink`.
     pub(crate) fn start(&self, sink: Option<Arc<dyn Sink>>) {
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        if !std::mem::replace(&mut *started, true)
-            && let Err(error) = self.open(sink)
-        {
+        if std::mem::replace(&mut *started, true) {
+            return;
+        }
+        self.seen.state.send_replace(State::Opening);
+        if let Err(error) = self.open(sink) {
             tracing::debug!("no lane to {}: {error}", self.connection.remote_address());
             self.feed.close(Vec::new());
             self.seen.state.send_replace(State::GivenUp);
@@ -246,7 +248,7 @@ impl Carrier {
                 .unwrap_or_else(PoisonError::into_inner)
                 .get_or_insert_with(Instant::now);
             let mut state = self.state.clone();
-            let known = state.wait_for(|state| *state != State::Opening);
+            let known = state.wait_for(|state| !matches!(state, State::Idle | State::Opening));
             let opening = if alone { OPENING_ALONE } else { OPENING };
             let _ = tokio::time::timeout_at(since + opening, known).await;
         }
@@ -281,11 +283,38 @@ impl Carrier {
         self.command(Command::Forget(self.agreed.lane, Arc::clone(&self.feed), file));
     }
 
-    /// Waits until it is given up, for what did not arrive.
-    pub(crate) async fn left(&self) -> Vec<Piece> {
+    /// How it is, now and later.
+    pub(crate) fn states(&self) -> watch::Receiver<State> {
+        self.state.clone()
+    }
+
+    /// Whether it carries data now, or may do so later.
+    pub(crate) fn is_hopeful(&self) -> bool {
+        *self.state.borrow() != State::GivenUp
+    }
+
+    /// Waits until data may flow; for ever if it is given up.
+    pub(crate) async fn ready(&self) {
         let mut state = self.state.clone();
-        let _ = state.wait_for(|state| *state == State::GivenUp).await;
-        self.feed.left()
+        if state.wait_for(|state| *state == State::Ready).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits for what did not arrive when the lane fell silent or ended; none where it
+    /// has ended and nothing is left.
+    pub(crate) async fn left(&self) -> Option<Vec<Piece>> {
+        let mut state = self.state.clone();
+        loop {
+            let has_ended = *state.borrow_and_update() == State::GivenUp;
+            let left = self.feed.left();
+            if !left.is_empty() {
+                return Some(left);
+            }
+            if has_ended || state.changed().await.is_err() {
+                return None;
+            }
+        }
     }
 
     /// Octets of packets that were lost.

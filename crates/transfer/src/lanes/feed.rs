@@ -26,7 +26,7 @@ pub(crate) struct Part {
     pub(crate) source: Arc<dyn Source>,
 }
 
-/// The engine takes nothing more.
+/// The engine takes nothing more, for now or for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Closed;
 
@@ -44,9 +44,12 @@ struct State {
     free: Vec<Vec<u8>>,
     made: usize,
     closed: bool,
+    /// The lane is silent: it takes nothing until it is not.
+    paused: bool,
     /// The engine found nothing, and wants to be told of the next part.
     hungry: bool,
-    /// What was given and is not known to have arrived, when the lane ended.
+    /// What was given and is not known to have arrived, when the lane fell silent or
+    /// ended.
     left: Vec<Piece>,
 }
 
@@ -55,7 +58,7 @@ impl Feed {
     pub(crate) fn room(&self) -> Result<Vec<u8>, Closed> {
         let mut state = self.lock();
         loop {
-            if state.closed {
+            if state.closed || state.paused {
                 return Err(Closed);
             }
             if let Some(room) = state.free.pop() {
@@ -72,7 +75,8 @@ impl Feed {
     /// Gives a part to be sent; true if the engine waits for it.
     pub(crate) fn give(&self, part: Part) -> Result<bool, Closed> {
         let mut state = self.lock();
-        if state.closed {
+        if state.closed || state.paused {
+            state.free.push(part.octets);
             return Err(Closed);
         }
         state.ready.push_back(part);
@@ -97,24 +101,46 @@ impl Feed {
     pub(crate) fn close(&self, left: Vec<Piece>) {
         let mut state = self.lock();
         state.closed = true;
-        state.left.extend(left);
-        let ready = std::mem::take(&mut state.ready);
-        state.left.extend(ready.iter().map(|part| Piece {
-            file: part.file,
-            offset: part.offset,
-            len: part.octets.len() as u64,
-        }));
+        state.leave(left);
         drop(state);
         self.free.notify_all();
     }
 
-    /// What was left when it was closed, once.
+    /// Takes nothing until [`Self::resume`]. `left` was taken and is not known to have
+    /// arrived.
+    pub(crate) fn pause(&self, left: Vec<Piece>) {
+        let mut state = self.lock();
+        state.paused = true;
+        state.leave(left);
+        drop(state);
+        self.free.notify_all();
+    }
+
+    /// Takes parts again; the engine is told of the first.
+    pub(crate) fn resume(&self) {
+        let mut state = self.lock();
+        (state.paused, state.hungry) = (false, true);
+    }
+
+    /// What was left when it was paused or closed, once.
     pub(crate) fn left(&self) -> Vec<Piece> {
         std::mem::take(&mut self.lock().left)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Notes what is not known to have arrived: `left`, and all that waits here.
+    fn leave(&mut self, left: Vec<Piece>) {
+        self.left.extend(left);
+        for part in std::mem::take(&mut self.ready) {
+            let Part { file, offset, octets, .. } = part;
+            self.left.push(Piece { file, offset, len: octets.len() as u64 });
+            self.free.push(octets);
+        }
     }
 }
 
@@ -153,5 +179,35 @@ mod tests {
         let left: u64 = feed.left().iter().map(|piece| piece.len).sum();
         assert_eq!(left, 7 + ((PARTS - 1) * PART) as u64);
         assert!(feed.left().is_empty());
+    }
+
+    #[test]
+    fn a_paused_feed_loses_neither_pieces_nor_memory() {
+        let feed = Feed::default();
+        let part = |n: usize, octets: Vec<u8>| {
+            let offset = (n * PART) as u64;
+            Part { file: 3, offset, octets, source: Arc::new(Nothing) }
+        };
+        for _ in 0..3 {
+            let rooms: Vec<_> = (0..PARTS).map(|_| feed.room().expect("room")).collect();
+            let mut taken = Vec::new();
+            for (n, room) in rooms.into_iter().enumerate() {
+                if n + 1 < PARTS {
+                    feed.give(part(n, room)).expect("it is open");
+                } else {
+                    taken.extend(feed.take());
+                    // what is given too late is for another way, its memory is kept
+                    feed.pause(vec![Piece { file: 3, offset: 0, len: PART as u64 }]);
+                    assert_eq!(feed.give(part(n, room)), Err(Closed));
+                }
+            }
+            assert_eq!(feed.room(), Err(Closed));
+            taken.into_iter().for_each(|part: Part| feed.give_back(part.octets));
+            let left: u64 = feed.left().iter().map(|piece| piece.len).sum();
+            assert_eq!(left, ((PARTS - 1) * PART) as u64);
+            feed.resume();
+        }
+        let room = feed.room().expect("room");
+        assert_eq!(feed.give(part(0, room)), Ok(true), "the engine is told");
     }
 }

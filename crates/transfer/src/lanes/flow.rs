@@ -18,16 +18,21 @@ use super::store::{Sink, Store};
 
 /// Octets that the lane has to send before it is given more.
 const AHEAD: u64 = 128 << 10;
-/// A lane on which nobody answers for so long is given up.
+/// What a lane carries goes another way when nobody has answered for this long. It is
+/// probed on, and carries the rest when somebody answers again.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// How it is with a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
+    /// It was not needed yet.
+    Idle,
     /// Nobody has answered yet.
     Opening,
     /// Data may flow.
     Ready,
+    /// Nobody answers any more; what it carried goes another way until somebody does.
+    Silent,
     /// It is of no use any more; what it carried goes another way.
     GivenUp,
 }
@@ -52,6 +57,7 @@ pub(super) struct Flow {
     /// The address of this host that the peer sends to.
     local: Option<IpAddr>,
     silent_since: Option<Duration>,
+    is_paused: bool,
     is_over: bool,
     /// When it is looked at next, in the engine's queue.
     pub(super) queued: Option<Duration>,
@@ -76,6 +82,7 @@ impl Flow {
             sources: HashMap::new(),
             local: None,
             silent_since: None,
+            is_paused: false,
             is_over: false,
             queued: None,
             whole: None,
@@ -130,15 +137,15 @@ impl Flow {
                     });
                 }
                 Event::Silent => self.silent_since = Some(now),
-                Event::Answered => self.silent_since = None,
+                Event::Answered => self.resume(),
                 Event::Closed(_) | Event::WornOut => self.give_up(),
                 Event::Arrived(_) => {}
             }
         }
-        if self.silent_since.is_some_and(|since| since + SILENCE <= now) {
-            self.give_up();
+        if self.pauses_at().is_some_and(|at| at <= now) {
+            self.pause();
         }
-        while !self.is_over
+        while !(self.is_over || self.is_paused)
             && self.lane.waiting() < AHEAD
             && let Some(part) = self.feed.take()
         {
@@ -166,8 +173,7 @@ impl Flow {
     /// When it is to be looked at next.
     pub(super) fn due(&self, now: Duration) -> Option<Duration> {
         let lane = self.lane.timeout(now);
-        let silent = self.silent_since.map(|since| since + SILENCE);
-        match (lane, silent) {
+        match (lane, self.pauses_at()) {
             (Some(lane), Some(silent)) => Some(lane.min(silent)),
             (one, other) => one.or(other),
         }
@@ -183,15 +189,40 @@ impl Flow {
         gone.into_iter().for_each(|(part, _)| self.feed.give_back(part.octets));
     }
 
-    /// What it carried and what is not known to have arrived goes another way.
+    /// When what it carries goes another way, if nobody answers until then.
+    fn pauses_at(&self) -> Option<Duration> {
+        self.silent_since.filter(|_| !(self.is_paused || self.is_over)).map(|since| since + SILENCE)
+    }
+
+    /// What is not known to have arrived goes another way, until somebody answers.
+    fn pause(&mut self) {
+        self.is_paused = true;
+        self.feed.pause(self.lane.reclaim());
+        self.drop_parts();
+        self.seen.state.send_replace(State::Silent);
+    }
+
+    /// Somebody answers again.
+    fn resume(&mut self) {
+        self.silent_since = None;
+        if std::mem::take(&mut self.is_paused) && !self.is_over {
+            self.feed.resume();
+            self.seen.state.send_replace(State::Ready);
+        }
+    }
+
+    /// What is not known to have arrived goes another way, for good.
     fn give_up(&mut self) {
         if !self.is_over {
             self.is_over = true;
-            self.silent_since = None;
             self.feed.close(self.lane.reclaim());
-            self.parts.clear();
+            self.drop_parts();
             self.seen.state.send_replace(State::GivenUp);
         }
+    }
+
+    fn drop_parts(&mut self) {
+        self.parts.drain(..).for_each(|(part, _)| self.feed.give_back(part.octets));
     }
 }
 

@@ -28,6 +28,7 @@ mod terms;
 
 pub(crate) use carrier::{Carrier, Proposal, Terms};
 pub(crate) use feed::{PART, Part, Source};
+pub(crate) use flow::State;
 pub(crate) use port::{Names, Port};
 pub(crate) use store::{Sink, Target};
 pub use terms::LaneWishes;

@@ -66,7 +66,7 @@ impl Observer for Block {
                 let moved = self.moved.fetch_add(octets, Ordering::Relaxed) + octets;
                 (moved >= self.after).then(|| self.server.block_lanes());
             }
-            Event::LanesGivenUp => {
+            Event::LanesSilent => {
                 self.told.fetch_add(1, Ordering::Relaxed);
             }
             _ => {}
@@ -96,7 +96,7 @@ fn where_lanes_are_blocked_everything_goes_on_streams() {
 }
 
 #[test]
-fn a_lane_that_falls_silent_is_given_up_and_nothing_is_lost() {
+fn of_a_lane_that_falls_silent_nothing_is_lost() {
     let ground = Ground::new();
     write(&ground.here("big"), &content(OCTETS));
     run(async {
@@ -107,7 +107,8 @@ fn a_lane_that_falls_silent_is_given_up_and_nothing_is_lost() {
         let put = client.put(&[ground.here("big")], b"big", false, notes.clone()).await;
         let put = put.expect("it is sent");
         assert_eq!((put.stored, put.failed), (1, 0));
-        assert!(put.on_lanes >= 8 << 20 && put.on_lanes < put.moved, "{put:?}");
+        // what it carried and what did not arrive went on streams
+        assert!(put.on_lanes > 0 && put.on_lanes < put.moved, "{put:?}");
         assert_eq!(notes.told.load(Ordering::Relaxed), 1);
         assert_eq!(std::fs::read(ground.served("big")).expect("it is there"), content(OCTETS));
     });

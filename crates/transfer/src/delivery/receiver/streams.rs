@@ -48,7 +48,8 @@ async fn take_piece(
     shared: Arc<Shared>,
     to_do: mpsc::Sender<ToDo>,
 ) -> Result<(), Error> {
-    let header = header(&mut stream).await?;
+    // a sender that can use a lane again takes back what it has on streams
+    let Some(header) = header(&mut stream).await? else { return Ok(()) };
     let Some(incoming) = shared.open().get(&header.id).cloned() else {
         // it failed here, and the sender does not know yet
         let _ = stream.stop(0u32.into());
@@ -59,7 +60,8 @@ async fn take_piece(
     let (mut offset, mut left) = (header.offset, header.len);
     while left > 0 {
         let want = usize::try_from(left.min(SPAN_OCTETS)).unwrap_or(usize::MAX);
-        let len = if zstd { frame_len(&mut stream, want).await? } else { want };
+        let len = if zstd { frame_len(&mut stream, want).await? } else { Some(want) };
+        let Some(len) = len else { return Ok(()) };
         // what is as long as the span is no frame
         let is_frame = len < want;
         let room = if is_frame { &mut frame } else { &mut buffer };
@@ -85,18 +87,22 @@ async fn take_piece(
         let Some(written) = written else {
             return Err(Error::Protocol("a span does not come out of its frame".to_owned()));
         };
-        if let Err(error) = written {
-            let _ = stream.stop(0u32.into());
-            let _ = to_do.send(ToDo::Broken(header.id, error)).await;
-            return Ok(());
-        }
+        // what came on a lane before is not counted again
+        let moved = match written {
+            Ok(moved) => moved,
+            Err(error) => {
+                let _ = stream.stop(0u32.into());
+                let _ = to_do.send(ToDo::Broken(header.id, error)).await;
+                return Ok(());
+            }
+        };
         let octets = want as u64;
         shared.counts.add(|counts| {
-            counts.moved += octets;
+            counts.moved += moved;
             counts.saved += saved;
         });
         drop(counting);
-        shared.observer.event(Event::Moved { octets });
+        shared.observer.event(Event::Moved { octets: moved });
         if saved > 0 {
             shared.observer.event(Event::Saved { octets: saved });
         }
@@ -108,12 +114,15 @@ async fn take_piece(
     Ok(())
 }
 
-/// The octets of the frame that follows, at most those of the span.
-async fn frame_len(stream: &mut RecvStream, span: usize) -> Result<usize, Error> {
+/// The bytes of the frame that follows, at most those of the span; none where the sender
+/// does not go on with it.
+async fn frame_len(stream: &mut RecvStream, span: usize) -> Result<Option<usize>, Error> {
     let mut head = [0; 4];
-    exactly(stream, &mut head).await?;
+    if !exactly(stream, &mut head).await? {
+        return Ok(None);
+    }
     match u32::from_be_bytes(head) as usize {
-        len if (1..=span).contains(&len) => Ok(len),
+        len if (1..=span).contains(&len) => Ok(Some(len)),
         len => Err(Error::Protocol(format!("it compresses {span} octets to {len}"))),
     }
 }
@@ -143,23 +152,31 @@ async fn fill(
     Ok(true)
 }
 
-async fn header(stream: &mut RecvStream) -> Result<DataHeader, Error> {
+/// The header; none where the sender has taken the stream back.
+async fn header(stream: &mut RecvStream) -> Result<Option<DataHeader>, Error> {
     let mut length = [0; 4];
-    exactly(stream, &mut length).await?;
+    if !exactly(stream, &mut length).await? {
+        return Ok(None);
+    }
     let len = body_len(length)?;
     if len > MOST_HEADER {
         return Err(Error::Protocol("a data stream has no header".to_owned()));
     }
     let mut body = vec![0; len];
-    exactly(stream, &mut body).await?;
-    Ok(DataHeader::parse(&body)?)
+    if !exactly(stream, &mut body).await? {
+        return Ok(None);
+    }
+    Ok(Some(DataHeader::parse(&body)?))
 }
 
-async fn exactly(stream: &mut RecvStream, room: &mut [u8]) -> Result<(), Error> {
-    stream.read_exact(room).await.map_err(|error| match error {
-        quinn::ReadExactError::FinishedEarly(_) => {
-            Error::Protocol("a data stream ends in its header".to_owned())
+/// Fills the room. Whether the sender goes on with the stream.
+async fn exactly(stream: &mut RecvStream, room: &mut [u8]) -> Result<bool, Error> {
+    match stream.read_exact(room).await {
+        Ok(()) => Ok(true),
+        Err(quinn::ReadExactError::FinishedEarly(_)) => {
+            Err(Error::Protocol("a data stream ends in its header".to_owned()))
         }
-        quinn::ReadExactError::ReadError(error) => error.into(),
-    })
+        Err(quinn::ReadExactError::ReadError(quinn::ReadError::Reset(_))) => Ok(false),
+        Err(quinn::ReadExactError::ReadError(error)) => Err(error.into()),
+    }
 }

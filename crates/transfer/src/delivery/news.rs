@@ -1,0 +1,96 @@
+//! What the user is told of lanes while a delivery goes on: that they fell silent, and
+//! that they are back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::{Event, Observer};
+use crate::lanes::State;
+
+/// A lane that nobody has answered on for this long, from when it was needed first, is
+/// called silent.
+const OPENING: Duration = Duration::from_secs(1);
+
+/// Tells an observer, once for each silence, until the lane has ended.
+pub(super) async fn tell_of_lanes(observer: Arc<dyn Observer>, mut states: watch::Receiver<State>) {
+    let mut is_told = false;
+    loop {
+        let state = *states.borrow_and_update();
+        let changed = states.changed();
+        let ended = match state {
+            State::Opening if !is_told => match tokio::time::timeout(OPENING, changed).await {
+                Ok(changed) => changed.is_err(),
+                Err(_) => {
+                    is_told = true;
+                    observer.event(Event::LanesSilent);
+                    false
+                }
+            },
+            State::Silent if !is_told => {
+                is_told = true;
+                observer.event(Event::LanesSilent);
+                continue;
+            }
+            State::Ready if is_told => {
+                is_told = false;
+                observer.event(Event::LanesBack);
+                continue;
+            }
+            State::GivenUp => return,
+            _ => changed.await.is_err(),
+        };
+        if ended {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Told(Mutex<Vec<&'static str>>);
+
+    impl Observer for Told {
+        fn event(&self, event: Event<'_>) {
+            let told = match event {
+                Event::LanesSilent => "silent",
+                Event::LanesBack => "back",
+                _ => return,
+            };
+            self.0.lock().expect("nobody panicked").push(told);
+        }
+    }
+
+    #[test]
+    fn each_silence_and_its_end_are_told_once() {
+        let (set, states) = watch::channel(State::Idle);
+        let told = Arc::new(Told::default());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime").block_on(async {
+            let telling = tokio::spawn(tell_of_lanes(Arc::clone(&told) as _, states));
+            for state in [
+                State::Opening,
+                State::Ready,
+                State::Silent,
+                State::Silent,
+                State::Ready,
+                State::Silent,
+                State::Ready,
+                State::GivenUp,
+            ] {
+                set.send_replace(state);
+                for _ in 0..8 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            telling.await.expect("it ends with the lane");
+        });
+        assert_eq!(*told.0.lock().expect("nobody panicked"), ["silent", "back", "silent", "back"]);
+    }
+}
