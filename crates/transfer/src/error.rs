@@ -88,6 +88,12 @@ pub enum Error {
         "the connection was lost: {0}. What has arrived stays: the same command goes on from there"
     )]
     Lost(String),
+    /// The same client sends the same file on another connection.
+    #[error(
+        "the connection was lost: a newer transfer of the same file, by the same identity, took its place. What has \
+         arrived stays: the same command goes on from there"
+    )]
+    Superseded,
     /// The connection ended, and nothing goes on from there.
     #[error(
         "the connection was lost: {0}. What goes through a pipe is not resumed: start it again"
@@ -175,9 +181,8 @@ impl From<ConnectionError> for Error {
                             .to_owned(),
                     )
                 } else if code == Closing::Superseded.into() {
-                    Self::Lost(
-                        "a newer transfer of the same file, by the same identity, took its place".to_owned(),
-                    )
+                    // to be tried again it would have to take the place of the newer one
+                    Self::Superseded
                 } else if code == Closing::Refused.into() {
                     Self::Refused(said(&close.reason))
                 } else if code == Closing::Rules.into() {

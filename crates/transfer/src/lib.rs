@@ -90,6 +90,7 @@ mod owners;
 mod place;
 mod proof;
 mod rate;
+mod retry;
 pub mod server;
 mod session;
 pub mod ssh;
@@ -114,6 +115,7 @@ pub use identity::Identity;
 pub use key::{Fingerprint, ParseError as KeyError, PublicKey};
 pub use lanes::LaneWishes;
 pub use place::{DEFAULT_PORT, Host, ParseError as PlaceError, Place};
+pub use retry::{Retry, with_retries};
 pub use server::Server;
 
 /// Threads that may wait for the disk at once: one for each transfer, and one for

@@ -215,7 +215,9 @@ mod tests {
         let waiting = {
             let (pace, stop) = (pace.clone(), Arc::clone(&stop));
             // 3000 bytes at one a second: nobody waits for that
-            std::thread::spawn(move || (pace.take_blocking(3000, &stop), pace.take_blocking(1, &stop)))
+            std::thread::spawn(move || {
+                (pace.take_blocking(3000, &stop), pace.take_blocking(1, &stop))
+            })
         };
         stop.stop();
         assert_eq!(waiting.join().expect("no panic"), (Err(Stopped), Err(Stopped)));

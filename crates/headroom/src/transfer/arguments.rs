@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use headroom_transfer::server::Allow;
-use headroom_transfer::{Chunk, Cipher, Fingerprint, Keep, TreeOptions};
+use headroom_transfer::{Chunk, Cipher, Fingerprint, Keep, Retry, TreeOptions};
 
 /// The exit codes of all of these commands.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
@@ -316,9 +316,29 @@ pub(crate) struct Moving {
     /// Send big files on QUIC streams only, not on lanes
     #[arg(long)]
     pub(crate) streams: bool,
+    /// How long to reconnect when the connection is lost: never, forever, or a time such as 90s,
+    /// 10m or 2h. A refusal is final, and what goes through a pipe is not resumed [default: forever
+    /// where standard error is a terminal, else never]
+    #[arg(long, value_name = "TIME", value_parser = retry)]
+    pub(crate) retry: Option<Retry>,
     /// Print JSON: what happens, an event a line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn retry(text: &str) -> Result<Retry, String> {
+    let seconds = |number: &str, of: u64| number.parse::<u32>().ok().map(|n| u64::from(n) * of);
+    let time = match text {
+        "never" => return Ok(Retry::Never),
+        "forever" => return Ok(Retry::Forever),
+        _ => [("s", 1), ("m", 60), ("h", 3600)]
+            .into_iter()
+            .find_map(|(unit, of)| seconds(text.strip_suffix(unit)?, of)),
+    };
+    let time = time.ok_or_else(|| {
+        format!("`{text}` is not a time, such as 90s, 10m or 2h, nor `never` or `forever`")
+    });
+    Ok(Retry::For(Duration::from_secs(time?)))
 }
 
 #[derive(Debug, Args)]
@@ -506,6 +526,16 @@ mod tests {
         assert_eq!(timeout("30s"), Ok(Duration::from_secs(30)));
         for wrong in ["", "10", "0s", "31s", "-1s", "1h"] {
             assert!(timeout(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn retries_are_a_time_or_never_or_forever() {
+        let of = |seconds| Ok(Retry::For(Duration::from_secs(seconds)));
+        assert_eq!((retry("90s"), retry("10m"), retry("2h")), (of(90), of(600), of(7200)));
+        assert_eq!((retry("never"), retry("forever")), (Ok(Retry::Never), Ok(Retry::Forever)));
+        for wrong in ["", "10", "m", "-1m", "1d", "1.5h", "always"] {
+            assert!(retry(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -12,6 +12,7 @@ mod request_log;
 mod settings;
 
 use std::ffi::OsStr;
+use std::io::IsTerminal;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
@@ -27,8 +28,8 @@ use headroom_transfer::path::shown;
 use headroom_transfer::server::{Limits, Named, Options};
 use headroom_transfer::trust::{AuthorizedKeys, Followed, Gate};
 use headroom_transfer::{
-    DEFAULT_PORT, Error, Event, Excludes, Host, LaneWishes, Observer, Place, Server, Summary,
-    SyncOptions, block_on,
+    Client, DEFAULT_PORT, Error, Event, Excludes, Host, LaneWishes, Observer, Place, Retry, Server,
+    Summary, SyncOptions, block_on, with_retries,
 };
 use nix::errno::Errno;
 use serde_json::json;
@@ -67,7 +68,11 @@ impl Usage {
 pub(crate) const fn exit_code(error: &Error) -> u8 {
     match error {
         Error::Trust(_) | Error::Usage(_) => 2,
-        Error::Unreachable { .. } | Error::Lost(_) | Error::Cut(_) | Error::Protocol(_) => 3,
+        Error::Unreachable { .. }
+        | Error::Lost(_)
+        | Error::Superseded
+        | Error::Cut(_)
+        | Error::Protocol(_) => 3,
         Error::UnknownHost { .. } | Error::ChangedHost { .. } | Error::NotTrusted { .. } => 4,
         Error::Refused(_) => 5,
         Error::Identity(_) | Error::Files(_) | Error::OnServer(_) | Error::System { .. } => 1,
@@ -185,7 +190,7 @@ fn gate(arguments: &Serve) -> anyhow::Result<(Gate, Option<Followed>)> {
 
 pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     let place = place(&arguments.to, &arguments.moving.over_ssh)?;
-    let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json } =
+    let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json, .. } =
         &arguments.moving;
     if let Some(path) = arguments.paths.iter().find(|path| Place::is_meant(path.as_os_str())) {
         bail!(Usage(format!(
@@ -206,27 +211,31 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     }
     let mut connector = Connector::new(connect, over_ssh)?;
     interruptible(&progress)?;
-    let summary = block_on(async {
-        let mut client = connector.connect(&place.host).await?;
-        client.limit(*rate);
-        client.compress((*compress).into());
-        client.set_tree(trees.options(over_ssh.ssh));
-        progress.connected();
-        client.set_lanes(!streams);
-        client.wish(wishes)?;
-        if !is_pipe {
-            let links = trees.options(over_ssh.ssh).links;
-            look_ahead(Source::new(arguments.paths.clone(), links), &progress);
-        }
-        let observer = progress.clone();
-        let summary = match is_pipe {
-            true => client.put_stream(std::io::stdin(), &place.path, *fsync, observer).await?,
-            false => client.put(&arguments.paths, &place.path, *fsync, observer).await?,
-        };
-        progress.done();
-        client.close().await;
-        Ok::<_, Error>(summary)
-    })?;
+    let summary = block_on(arguments.moving.persist(
+        &progress,
+        &mut connector,
+        &place.host,
+        async |mut client| {
+            client.limit(*rate);
+            client.compress((*compress).into());
+            client.set_tree(trees.options(over_ssh.ssh));
+            progress.connected();
+            client.set_lanes(!streams);
+            client.wish(wishes)?;
+            if !is_pipe {
+                let links = trees.options(over_ssh.ssh).links;
+                look_ahead(Source::new(arguments.paths.clone(), links), &progress);
+            }
+            let observer = progress.clone();
+            let summary = match is_pipe {
+                true => client.put_stream(std::io::stdin(), &place.path, *fsync, observer).await?,
+                false => client.put(&arguments.paths, &place.path, *fsync, observer).await?,
+            };
+            progress.done();
+            client.close().await;
+            Ok::<_, Error>(summary)
+        },
+    ))?;
     ended(&progress, summary)
 }
 
@@ -238,7 +247,7 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
         )));
     }
     let (host, from) = places_on_one_host(&arguments.from, &arguments.moving.over_ssh)?;
-    let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json } =
+    let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json, .. } =
         &arguments.moving;
     let is_pipe = is_pipe(arguments.to.as_os_str()) || is_stdout(&arguments.to);
     let is_written_into = is_written_into(&arguments.to);
@@ -250,32 +259,36 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
     let mut connector = Connector::new(connect, over_ssh)?;
     let progress = Progress::new(*json);
     interruptible(&progress)?;
-    let summary = block_on(async {
-        let mut client = connector.connect(&host).await?;
-        client.limit(*rate);
-        client.compress((*compress).into());
-        client.set_tree(trees.options(false));
-        progress.connected();
-        client.set_lanes(!streams);
-        client.wish(wishes)?;
-        let observer = progress.clone();
-        let mut matching = Vec::new();
-        for path in &from {
-            matching.extend(client.matching(path).await?);
-        }
-        let from = matching;
-        let summary = match from.as_slice() {
-            [from] if is_pipe => client.get_stream(from, std::io::stdout(), observer).await?,
-            [from] if is_written_into => {
-                let to = open_for_writing(&arguments.to)?;
-                client.get_stream(from, to, observer).await?
+    let summary = block_on(arguments.moving.persist(
+        &progress,
+        &mut connector,
+        &host,
+        async |mut client| {
+            client.limit(*rate);
+            client.compress((*compress).into());
+            client.set_tree(trees.options(false));
+            progress.connected();
+            client.set_lanes(!streams);
+            client.wish(wishes)?;
+            let observer = progress.clone();
+            let mut matching = Vec::new();
+            for path in &from {
+                matching.extend(client.matching(path).await?);
             }
-            _ => client.get(&from, &arguments.to, *fsync, observer).await?,
-        };
-        progress.done();
-        client.close().await;
-        Ok::<_, Error>(summary)
-    })?;
+            let from = matching;
+            let summary = match from.as_slice() {
+                [from] if is_pipe => client.get_stream(from, std::io::stdout(), observer).await?,
+                [from] if is_written_into => {
+                    let to = open_for_writing(&arguments.to)?;
+                    client.get_stream(from, to, observer).await?
+                }
+                _ => client.get(&from, &arguments.to, *fsync, observer).await?,
+            };
+            progress.done();
+            client.close().await;
+            Ok::<_, Error>(summary)
+        },
+    ))?;
     ended(&progress, summary)
 }
 
@@ -291,7 +304,7 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
         )),
     };
     let excludes = Excludes::new(exclude.clone()).map_err(|bad| Usage(bad.to_string()))?;
-    let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json } = moving;
+    let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json, .. } = moving;
     let options = SyncOptions {
         delete: *delete,
         dry_run: *dry_run,
@@ -308,22 +321,22 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
     let mut connector = Connector::new(connect, over_ssh)?;
     let progress = Progress::of_sync(*json, *dry_run);
     interruptible(&progress)?;
-    let summary = block_on(async {
-        let mut client = connector.connect(&remote.host).await?;
-        client.limit(*rate);
-        client.compress((*compress).into());
-        client.set_tree(trees.options(upload && over_ssh.ssh));
-        client.set_lanes(!streams);
-        progress.connected();
-        let observer = progress.clone();
-        let summary = match upload {
-            true => client.sync_to(from.as_ref(), &remote.path, &options, observer).await?,
-            false => client.sync_from(&remote.path, to.as_ref(), &options, observer).await?,
-        };
-        progress.done();
-        client.close().await;
-        Ok::<_, Error>(summary)
-    })?;
+    let summary =
+        block_on(moving.persist(&progress, &mut connector, &remote.host, async |mut client| {
+            client.limit(*rate);
+            client.compress((*compress).into());
+            client.set_tree(trees.options(upload && over_ssh.ssh));
+            client.set_lanes(!streams);
+            progress.connected();
+            let observer = progress.clone();
+            let summary = match upload {
+                true => client.sync_to(from.as_ref(), &remote.path, &options, observer).await?,
+                false => client.sync_from(&remote.path, to.as_ref(), &options, observer).await?,
+            };
+            progress.done();
+            client.close().await;
+            Ok::<_, Error>(summary)
+        }))?;
     ended(&progress, summary)
 }
 
@@ -368,6 +381,23 @@ pub(crate) fn trust(arguments: &Trust) -> anyhow::Result<ExitCode> {
     let shown = key.map_or_else(|| "a key".to_owned(), |key| key.fingerprint().to_string());
     say(&format!("{host} is trusted, with {shown}"));
     Ok(ExitCode::SUCCESS)
+}
+
+impl Moving {
+    /// Connects and transfers, again when the connection is lost and `--retry` allows it.
+    async fn persist(
+        &self,
+        progress: &Progress,
+        connector: &mut Connector,
+        host: &Host,
+        transfer: impl AsyncFnMut(Client) -> Result<Summary, Error>,
+    ) -> Result<Summary, Error> {
+        let at_terminal = std::io::stderr().is_terminal() && !self.json;
+        let default = if at_terminal { Retry::Forever } else { Retry::Never };
+        let retry = self.retry.unwrap_or(default);
+        let lost = |error: &Error| progress.reconnecting(error);
+        with_retries(retry, lost, async || connector.connect(host).await, transfer).await
+    }
 }
 
 /// Whether standard input or output is meant.

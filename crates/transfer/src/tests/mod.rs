@@ -5,6 +5,7 @@ mod faults;
 mod hostile;
 mod lanes;
 mod measurement;
+mod outages;
 mod rate;
 mod resume;
 mod sync;
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use crate::client::Trust;
 use crate::server::{Allow, Limits, Named, Options};
 use crate::trust::{Access, AuthorizedKeys, Gate, KnownHosts};
-use crate::{Client, Error, Event, Host, Identity, Observer, Server};
+use crate::{Client, Error, Event, Host, Identity, Observer, Server, Summary};
 
 /// A server on a port that the kernel chose, and a client's view of it.
 struct Ground {

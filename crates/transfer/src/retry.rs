@@ -1,0 +1,103 @@
+//! A transfer that goes on over a new connection when the one it had is lost.
+
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
+use crate::error::Error;
+
+/// The first pause before a connection is made again; each is twice as long as the one
+/// before, up to [`MOST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const MOST_PAUSE: Duration = Duration::from_secs(30);
+/// A connection that lasted for so long was a good one: after it the pauses begin anew.
+const GOOD: Duration = Duration::from_secs(30);
+
+/// How long a lost connection is made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// Not at all.
+    Never,
+    /// For this long after it was lost.
+    For(Duration),
+    /// Until somebody ends the program.
+    Forever,
+}
+
+impl Retry {
+    const fn goes_on(self, elapsed: Duration) -> bool {
+        match self {
+            Self::Never => false,
+            Self::For(limit) => elapsed.as_nanos() < limit.as_nanos(),
+            Self::Forever => true,
+        }
+    }
+}
+
+/// Connects and transfers. When the connection is lost, `lost` is told so, and both are
+/// done again after a pause, while `retry` allows it: what has arrived is not sent again.
+/// The first connection is not tried twice, and what a server refuses is not either.
+///
+/// # Errors
+/// Those of `connect` and `transfer`; the last of them where `retry` ends.
+pub async fn with_retries<T>(
+    retry: Retry,
+    mut lost: impl FnMut(&Error),
+    mut connect: impl AsyncFnMut() -> Result<Client, Error>,
+    mut transfer: impl AsyncFnMut(Client) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut client = connect().await?;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let begun = Instant::now();
+        let error = match transfer(client).await {
+            Err(error @ Error::Lost(_)) if retry != Retry::Never => error,
+            ended => return ended,
+        };
+        if begun.elapsed() >= GOOD {
+            pause = FIRST_PAUSE;
+        }
+        lost(&error);
+        let since = Instant::now();
+        client = loop {
+            tokio::time::sleep(jittered(pause)).await;
+            pause = (pause * 2).min(MOST_PAUSE);
+            match connect().await {
+                Ok(client) => break client,
+                Err(Error::Unreachable { .. } | Error::Lost(_))
+                    if retry.goes_on(since.elapsed()) => {}
+                Err(error) => return Err(error),
+            }
+        };
+    }
+}
+
+/// Between three quarters of a pause and all of it: clients that a server lost together
+/// do not come back together.
+fn jittered(pause: Duration) -> Duration {
+    let mut random = [0];
+    // without randomness all of it
+    let _ = aws_lc_rs::rand::fill(&mut random);
+    pause - pause * u32::from(random[0]) / 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_within_their_bounds() {
+        for _ in 0..1000 {
+            let pause = jittered(MOST_PAUSE);
+            assert!((MOST_PAUSE * 3 / 4..=MOST_PAUSE).contains(&pause), "{pause:?}");
+        }
+    }
+
+    #[test]
+    fn retries_end_at_their_limit() {
+        let second = Duration::from_secs(1);
+        assert!(!Retry::Never.goes_on(Duration::ZERO));
+        assert!(Retry::For(2 * second).goes_on(second));
+        assert!(!Retry::For(second).goes_on(second));
+        assert!(Retry::Forever.goes_on(1_000_000 * second));
+    }
+}
