@@ -294,7 +294,7 @@ fn a_lost_connection_is_made_again_and_the_transfer_resumes() {
 }
 
 #[test]
-fn what_a_server_refuses_is_not_tried_again() {
+fn what_a_server_answers_is_not_tried_again() {
     let ground = Ground::new();
     run(async {
         let server = ground.start();
@@ -313,7 +313,7 @@ fn what_a_server_refuses_is_not_tried_again() {
             },
         );
         let error = listed.await.expect_err("there is no such file");
-        assert!(matches!(error, Error::Refused(_)), "{error}");
+        assert!(matches!(error, Error::OnServer(_)), "{error}");
         assert_eq!(connected, 1);
     });
 }
