@@ -58,7 +58,7 @@ impl Hosts {
         }
         for (host, peer) in [(NAMES[0], "to-client"), (NAMES[2], "to-server")] {
             run(&format!(
-                "ip link add eth0 netns {host} type veth peer name {peer} netns {}",
+                "ip -n {host} link add eth0 type veth peer name {peer} netns {}",
                 NAMES[1]
             ));
             run(&format!("ip -n {host} link set eth0 up"));

@@ -47,7 +47,7 @@ impl Hosts {
         for (host, peer, n) in [(CLIENT, "to-client", 1), (SERVER, "to-server", 2)] {
             let host = &hosts.names[host];
             run(&format!(
-                "ip link add eth0 netns {host} mtu {mtu} address 02:00:00:00:00:0{n} \
+                "ip -n {host} link add eth0 mtu {mtu} address 02:00:00:00:00:0{n} \
                  type veth peer name {peer} netns {router} mtu {mtu}"
             ));
             for (namespace, interface) in [(host, "eth0"), (router, peer)] {

@@ -17,7 +17,7 @@ clean() {
 trap clean EXIT
 trap 'exit 1' INT TERM
 ip netns add $a && ip netns add $b
-ip link add va netns $a type veth peer name vb netns $b
+ip -n $a link add va type veth peer name vb netns $b
 ip -n $a addr add 192.0.2.1/24 dev va && ip -n $b addr add 192.0.2.2/24 dev vb
 for end in "$a va" "$b vb"; do
     set -- $end
