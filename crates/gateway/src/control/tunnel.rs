@@ -316,7 +316,7 @@ pub(super) fn clean_up(run: &RunFolder, name: &str) -> Result<(), Error> {
 fn undo(commands: &[host::Command]) -> Result<(), Error> {
     let gone = |error: &host::Error| {
         let said = error.to_string();
-        ["No such file", "No such process", "No such device"]
+        ["No such file", "No such process", "No such device", "FIB table does not exist"]
             .iter()
             .any(|words| said.contains(words))
     };

@@ -79,7 +79,12 @@ impl Command {
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let mut said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        // nft's words for what the kernel has not
+        if name == "nft" && said.contains("No such file or directory") {
+            said += ". Has this kernel nf_tables with named counters? Load the modules nf_tables and nft_objref, or \
+                     use a kernel that has them";
+        }
         Err(Error::Failed { command: self.line(), status: output.status, said })
     }
 
