@@ -109,6 +109,9 @@ pub(crate) enum Command {
 pub(crate) enum Lab {
     /// Say what this machine has, and what each missing thing prevents
     Doctor {
+        /// Look at what this plan needs, on the machines that it names
+        #[arg(value_name = "PLAN")]
+        plan: Option<PathBuf>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -167,7 +170,7 @@ pub(crate) struct Run {
     /// Only the stacks that match, with their baselines (* stands for any text)
     #[arg(long, value_name = "GLOB")]
     pub(crate) only: Option<String>,
-    /// Leave out the stacks whose programs are missing here, and say which
+    /// Leave out the stacks whose programs are missing on the machines of the plan, and say which
     #[arg(long, conflicts_with = "resume")]
     pub(crate) skip_missing: bool,
     /// The link, where no plan says it: unshaped, 100mbit, 100mbit,delay=25ms,loss=1%

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use headroom_lab::analysis::disturbance::Disturbance;
-use headroom_lab::parts::Parts;
 use headroom_lab::plan::{CommandLine, Family, LinkBackend, Offload, Plan, Scale};
 use headroom_lab::report::terminal::Detail;
 use headroom_lab::results::Results;
@@ -22,7 +21,7 @@ use crate::progress::Bar;
 
 pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
     match command {
-        Lab::Doctor { json, scratch } => examine(json, scratch),
+        Lab::Doctor { plan, json, scratch } => examine(plan.as_deref(), json, scratch),
         Lab::List => list(),
         Lab::Run(arguments) => measure(&arguments),
         Lab::Report { dir, full } => rebuild(&dir, Detail::of(full)),
@@ -38,9 +37,9 @@ fn measure(arguments: &Run) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &arguments.resume {
         return resume(arguments, folder);
     }
-    let plan = plan(arguments)?;
     let options =
         Options { keep_captures: arguments.keep_captures, ..options(arguments.scratch.clone())? };
+    let plan = plan(arguments, &options)?;
     let expected = run::sentence_on_time(run::expected_time(&plan), &plan);
     if arguments.dry_run {
         println!("# {expected}");
@@ -96,13 +95,13 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
             format!("{name} goes with a plan; a study says it itself, part by part (see --scale)");
         return Err(Error::Plan(sentence).into());
     }
+    let options =
+        Options { keep_captures: arguments.keep_captures, ..options(arguments.scratch.clone())? };
     if arguments.skip_missing {
-        for sentence in study.leave_out_missing(&Parts::from_environment()) {
+        for sentence in study.leave_out_missing(&options) {
             eprintln!("headroom: {sentence}");
         }
     }
-    let options =
-        Options { keep_captures: arguments.keep_captures, ..options(arguments.scratch.clone())? };
     if arguments.dry_run {
         for part in &study.at_scale(scale)?.parts {
             println!("# {}: {}", part.name, run::sentence_on_time(run::expected_time(part), part));
@@ -163,9 +162,9 @@ fn resume(arguments: &Run, folder: &Path) -> anyhow::Result<ExitCode> {
                         --sizes, --workload, --family and --offload, or name that plan as well";
         return Err(Error::Plan(sentence.to_owned()).into());
     }
-    let plan = if named { Some(plan(arguments)?) } else { None };
     let options =
         Options { keep_captures: arguments.keep_captures, ..options(arguments.scratch.clone())? };
+    let plan = if named { Some(plan(arguments, &options)?) } else { None };
     let folder = outside_run(std::path::absolute(folder)?)?;
     let how = Resumption { plan: plan.as_ref(), changed_too: arguments.changed_too };
     let outcome = {
@@ -219,7 +218,7 @@ fn fail_if_any_failed(results: &Results) -> anyhow::Result<()> {
     Err(Error::Failed(format!("{} of {all} samples failed; the first: {why}", failed.len())).into())
 }
 
-fn plan(arguments: &Run) -> anyhow::Result<Plan> {
+fn plan(arguments: &Run, options: &Options) -> anyhow::Result<Plan> {
     let is_plan = |what: &str| what.ends_with(".toml") || Path::new(what).is_file();
     let mut plan = match &arguments.what[..] {
         [path] if path.is_empty() => {
@@ -278,7 +277,7 @@ fn plan(arguments: &Run) -> anyhow::Result<Plan> {
         plan.keep_only(pattern)?;
     }
     if arguments.skip_missing {
-        for sentence in plan.leave_out_missing(&Parts::from_environment())? {
+        for sentence in plan.leave_out_missing(&run::machines(&plan, options)?)? {
             eprintln!("headroom: {sentence}");
         }
     }
@@ -424,11 +423,15 @@ fn remove(scratch: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn examine(json: bool, scratch: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+fn examine(plan: Option<&Path>, json: bool, scratch: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     let options = options(scratch)?;
+    let plan = plan.map(Plan::read).transpose()?;
     let findings = {
         let bar = Bar::new();
-        doctor::examine(&options, &bar)
+        match &plan {
+            Some(plan) => doctor::examine_for(plan, &options, &bar),
+            None => doctor::examine(&options, &bar),
+        }
     };
     if json {
         println!("{}", serde_json::to_string_pretty(&findings)?);

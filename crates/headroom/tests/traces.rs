@@ -1,14 +1,17 @@
-//! A run leaves the machine as it was: packages, `/etc`, `/run`, network,
-//! mounts, kernel settings, services, the user's SSH files.
+//! A run leaves the machine as it was: `/etc`, `/run`, network, mounts, kernel settings,
+//! processes, the user's SSH files. Only what the run made is judged: other programs of the
+//! host, which may start and end meanwhile, have no way to what is looked at.
 
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Ground, runs_in, wait_for};
+use common::{Ground, parts, runs_in, wait_for};
 use headroom_testing::privileged;
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::Signal;
 
 const PLAN: &str = "stacks = [\"ftp\", \"ftps\", \"http\", \"https\", \"sftp\", \"scp\", \"rsync\", \"ssh\"]\n\
@@ -25,15 +28,24 @@ fn a_run_leaves_the_machine_as_it_was() {
         return;
     }
     let ground = Ground::new("traces");
+    let home = alone(&ground);
     ground.write("p.toml", PLAN);
-    let before = machine();
-    ground.measure("p.toml");
-    assert_same(&before, &machine());
+    let measured = |words: &str| {
+        let mut command = ground.headroom(words);
+        command.env("HOME", &home).env("HEADROOM_PARTS", parts());
+        command
+    };
+    let before = machine(&home);
+    let run = ground.end_of(measured("lab run --out out p.toml"));
+    assert_eq!(run.code, Some(0), "{run}");
+    run.assert_nothing_left();
+    assert_same(&before, &machine(&home));
+    assert_eq!(adopted(), [""; 0], "the run left processes to whoever adopts them");
 
     // one that is killed too, once it has been cleaned up
     let long = PLAN.replace("repetitions = 2", "repetitions = 50");
     ground.write("long.toml", &long);
-    let mut run = ground.start(ground.headroom("lab run long.toml"));
+    let mut run = ground.start(measured("lab run long.toml"));
     run.until_download(1);
     run.signal(Signal::SIGKILL);
     let killed = run.end();
@@ -44,20 +56,64 @@ fn a_run_leaves_the_machine_as_it_was() {
     killed.assert_nothing_left();
     let mut after = BTreeMap::new();
     wait_for("the kernel's end of the namespaces", || {
-        after = machine();
+        after = machine(&home);
         after["links"] == before["links"]
     });
     assert_same(&before, &after);
+    // Nobody else waits for what a killed run leaves; none of it may still run.
+    let living = || adopted().into_iter().filter(|process| !process.ends_with(" Z"));
+    wait_for("the end of the killed run's processes", || living().next().is_none());
 }
 
-/// Everything about this machine that a run could change, by name, as lines.
-fn machine() -> BTreeMap<&'static str, BTreeSet<String>> {
-    let home = std::env::var("HOME").unwrap_or_else(|_| "/root".into());
+/// Takes this thread, and what it starts, to where no other program changes what is compared:
+/// a network of its own with an interface `eth0`, a `/run` of its own, and copies of `/etc`
+/// and of root's home. Orphans come to this process. Returns the home.
+fn alone(ground: &Ground) -> PathBuf {
+    let home = ground.path("home");
+    let ssh =
+        PathBuf::from(std::env::var_os("HOME").unwrap_or_else(|| "/root".into())).join(".ssh");
+    std::fs::create_dir_all(home.join(".ssh")).expect("a home");
+    std::fs::write(home.join(".ssh/known_hosts"), "# not touched\n").expect("a file in it");
+    if ssh.is_dir() {
+        shell(&format!("cp -a {}/. {}/.ssh", ssh.display(), home.display()));
+    }
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).expect("namespaces of its own");
+    let etc = ground.path("etc");
+    shell(&format!(
+        "mount --make-rprivate / && cp -a /etc {0} && mount --bind {0} /etc && mount -t tmpfs none /run && \
+         mkdir /run/sshd && ip link set lo up && ip link add eth0 type veth peer name peer0 && ip link set eth0 up && \
+         ip addr add 198.51.100.7/24 dev eth0",
+        etc.display()
+    ));
+    set_child_subreaper(true).expect("orphans come to this process");
+    home
+}
+
+fn shell(line: &str) {
+    let status = Command::new("sh").args(["-ec", line]).status().expect("a shell");
+    assert!(status.success(), "`{line}`: {status}");
+}
+
+/// The children of this process that it did not start, zombies included: its runs' orphans.
+fn adopted() -> Vec<String> {
+    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+    entries
+        .filter_map(|entry| {
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            let (name, behind) = stat.rsplit_once(')')?;
+            let mut fields = behind.split_whitespace();
+            let (state, parent) = (fields.next()?, fields.next()?);
+            (parent == std::process::id().to_string()).then(|| format!("{name}) {state}"))
+        })
+        .collect()
+}
+
+/// Everything about this thread's machine that a run could change, by name, as lines.
+fn machine(home: &Path) -> BTreeMap<&'static str, BTreeSet<String>> {
     let mut all: BTreeMap<&'static str, BTreeSet<String>> = BTreeMap::new();
-    all.insert("packages", said("dpkg -l"));
     all.insert("/etc", tree(Path::new("/etc"), true));
     all.insert("/run", tree(Path::new("/run"), false));
-    all.insert("SSH files", tree(&Path::new(&home).join(".ssh"), true));
+    all.insert("SSH files", tree(&home.join(".ssh"), true));
     all.insert("addresses", without_ages(said("ip -oneline address show")));
     all.insert("links", said("ip -oneline link show"));
     all.insert("routes", without_ages(said("ip -4 route show table all")));
@@ -67,7 +123,6 @@ fn machine() -> BTreeMap<&'static str, BTreeSet<String>> {
     all.insert("queues", said("tc qdisc show"));
     all.insert("packet filter", said("nft list ruleset"));
     all.insert("mounts", mounts());
-    all.insert("services", services());
     all.insert("kernel settings", settings());
     all
 }
@@ -140,25 +195,7 @@ fn tree(folder: &Path, closely: bool) -> BTreeSet<String> {
 }
 
 fn mounts() -> BTreeSet<String> {
-    let text = std::fs::read_to_string("/proc/mounts").expect("the mounts");
-    // of another test, at the same time
-    lines(&text).into_iter().filter(|line| !line.contains("/headroom-test-")).collect()
-}
-
-/// Servers of the kinds that are measured, unless they are another run's.
-fn services() -> BTreeSet<String> {
-    let names = ["pure-ftpd", "nginx", "sshd", "ssh-agent", "rsync", "headroom"];
-    let entries = std::fs::read_dir("/proc").expect("/proc");
-    entries
-        .flatten()
-        .filter_map(|entry| {
-            let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).ok();
-            let comm = read("comm")?.trim().to_owned();
-            let other_run = read("cgroup")?.contains("/headroom-");
-            (names.contains(&comm.as_str()) && comm != "headroom" && !other_run)
-                .then(|| format!("{} {comm}", entry.file_name().to_string_lossy()))
-        })
-        .collect()
+    lines(&std::fs::read_to_string("/proc/thread-self/mounts").expect("the mounts"))
 }
 
 /// The kernel's settings for the network, without what it counts or draws anew

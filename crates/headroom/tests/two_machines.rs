@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Ended, Ground, HEADROOM, Running, array, number, part, parts, text, wait_for};
+use common::{
+    Ended, Ground, HEADROOM, Running, array, number, part, parts, places_of, text, wait_for,
+};
 use headroom_testing::privileged;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -205,6 +207,20 @@ impl Namespace {
         let mut command = Command::new("nsenter");
         command.arg(self.net()).arg(program);
         command
+    }
+
+    /// Mounts in its own mount namespace.
+    fn mount(&self, words: &[&str]) {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--mount=/proc/{}/ns/mnt", self.holder.id())).arg("mount").args(words);
+        assert!(command.status().expect("nsenter").success(), "mount {words:?}");
+    }
+
+    /// Has no such program any more.
+    fn mask(&self, program: &str) {
+        for place in places_of(program) {
+            self.mount(&["--bind", "/dev/null", place.to_str().expect("a path")]);
+        }
     }
 
     fn ip(&self, arguments: &str) {
@@ -442,6 +458,102 @@ fn hosts_without_keys_or_without_a_route_are_refused() {
     let ended = run();
     ended
         .assert_says(1, &["cannot connect to 10.91.0.2:20099", "from 20000 to 21999 must be open"]);
+    world.assert_empty_hosts(&ended);
+}
+
+#[test]
+fn what_hosts_lack_is_named_at_once_and_left_out_on_request() {
+    if !privileged() {
+        return;
+    }
+    let world = World::new();
+    world.server.mask("nginx");
+    world.server.mask("pure-ftpd");
+    world.client.mask("rsync");
+    let ground = Ground::new("lacking");
+    world.plan(
+        &ground,
+        "stacks = [\"http\", \"ftp\", \"rsync\", \"sftp\"]\nrepetitions = 2\n\
+         [[workload]]\nkind = \"download\"\nsizes = [\"16KiB\"]\n",
+    );
+    let lacking = [
+        "missing on the client near: rsync (install rsync there, or copy scripts/fetch-parts there",
+        "missing on the server far: nginx, pure-ftpd (install ",
+        "`./fetch-parts nginx pure-ftpd`",
+    ];
+    let ended = world.headroom(&ground, "lab run p.toml --out out").end();
+    ended.assert_says(3, &lacking);
+    world.assert_empty_hosts(&ended);
+
+    let examined = world.headroom(&ground, "lab doctor p.toml").end();
+    assert_eq!(examined.code, Some(3), "{examined}");
+    for words in lacking.iter().chain(&["MISSING  client near", "MISSING  server far"]) {
+        assert!(examined.stdout.contains(words), "`{words}` is not in {examined}");
+    }
+    world.assert_empty_hosts(&examined);
+
+    let ended = world.headroom(&ground, "lab run p.toml --out out --skip-missing").end();
+    assert_eq!(ended.code, Some(0), "{ended}");
+    for words in ["http is left out", "ftp is left out", "rsync is left out"] {
+        assert!(ended.stderr.contains(words), "`{words}` is not in {ended}");
+    }
+    world.assert_empty_hosts(&ended);
+    let results = ground.results();
+    assert!(array(&results, "samples").iter().all(|sample| sample["stack"] == "sftp"));
+}
+
+#[test]
+fn what_the_labs_own_machine_lacks_leaves_nothing_out() {
+    if !privileged() {
+        return;
+    }
+    let world = World::new();
+    let ground = Ground::new("own");
+    world.plan(&ground, &LONG.replace("300", "2"));
+    let mut command = ground.command("nsenter");
+    command
+        .args([&world.lab.net(), HEADROOM])
+        .args(["lab", "run", "p.toml", "--out", "out", "--skip-missing"])
+        .env("HEADROOM_PARTS", ground.path("no-parts"));
+    let ended = ground.end_of(command);
+    assert_eq!(ended.code, Some(0), "{ended}");
+    assert!(!ended.stderr.contains("is left out"), "{ended}");
+    let examined = world.headroom(&ground, "lab doctor p.toml").end();
+    assert_eq!(examined.code, Some(0), "{examined}");
+    for words in
+        ["ok       client near", "ok       server far", "10.91.0.1 to 10.91.0.2, round trip"]
+    {
+        assert!(examined.stdout.contains(words), "`{words}` is not in {examined}");
+    }
+}
+
+#[test]
+fn a_host_without_executables_in_tmp_is_used_and_old_folders_go() {
+    if !privileged() {
+        return;
+    }
+    let world = World::new();
+    let ground = Ground::new("noexec");
+    world.plan(&ground, &LONG.replace("300", "2"));
+    // as a host that lost its power leaves it: a lock that nobody holds
+    let old = world.tmp("a").join("headroom-0badf00d");
+    fs::create_dir(&old).expect("a folder");
+    for file in ["lock", "headroom"] {
+        fs::write(old.join(file), "").expect("a file in it");
+    }
+    // and what is not known to be a run's stays
+    let foreign = world.tmp("a").join("headroom-deadbeef");
+    fs::create_dir(&foreign).expect("a folder");
+    let tmp = world.tmp("b");
+    world.server.mount(&["-t", "tmpfs", "-o", "noexec", "none", tmp.to_str().expect("a path")]);
+    let others = common::runs_in(Path::new("/var/tmp"));
+    let ended = world.headroom(&ground, "lab run p.toml --out out").end();
+    assert_eq!(ended.code, Some(0), "{ended}");
+    assert!(!old.exists() && foreign.exists(), "{ended}");
+    fs::remove_dir(&foreign).expect("removed");
+    let left: Vec<String> =
+        common::runs_in(Path::new("/var/tmp")).difference(&others).cloned().collect();
+    assert_eq!(left, [""; 0], "{ended}");
     world.assert_empty_hosts(&ended);
 }
 

@@ -41,8 +41,40 @@ pub fn examine(options: &Options, progress: &dyn Progress) -> Vec<Finding> {
     findings
 }
 
+/// Looks at what one plan needs, on the machines that it names.
+pub fn examine_for(plan: &Plan, options: &Options, progress: &dyn Progress) -> Vec<Finding> {
+    if plan.hosts.is_none() {
+        let parts = Parts::from_environment();
+        let mut findings = vec![privileges(), control_groups()];
+        let wanted = plan.programs();
+        findings.extend(programs(&parts).into_iter().filter_map(|finding| {
+            let needed = wanted.iter().any(|program| program.name == finding.what);
+            needed.then_some(Finding { vital: true, ..finding })
+        }));
+        findings.extend(links(testbed::Kernel::probe(&Executor::real(parts))));
+        return findings;
+    }
+    let mut findings = Vec::new();
+    for (what, host) in run::look_at_hosts(plan, options) {
+        let (good, says) = match host {
+            Ok(host) => host.says(),
+            Err(error) => (false, error.to_string()),
+        };
+        findings.push(Finding { what, good, says, vital: true });
+    }
+    // what must be there before anything can be tried between them
+    if findings.iter().all(|finding| finding.good) {
+        let (good, says) = match run::try_link(plan, options, progress) {
+            Ok(found) => (true, found),
+            Err(error) => (false, error.to_string()),
+        };
+        findings.push(Finding { what: "the link between them".into(), good, says, vital: true });
+    }
+    findings
+}
+
 /// What can make links here, in the order in which it is chosen.
-fn links(kernel: testbed::Kernel) -> [Finding; 3] {
+fn links(kernel: testbed::Kernel) -> [Finding; 4] {
     let finding = |what: &str, good: bool, says: &str| Finding {
         what: what.to_owned(),
         good,
@@ -61,7 +93,13 @@ fn links(kernel: testbed::Kernel) -> [Finding; 3] {
     };
     let emulator = "links of any kind (link backend emulator), where the kernel has no netem; \
                     it takes part of one core";
+    let veth = if kernel.veth {
+        "the lab's network can be made"
+    } else {
+        "missing (veth), prevents everything: load the module, or use a kernel that has it"
+    };
     [
+        Finding { vital: true, ..finding("kernel: veth", kernel.veth, veth) },
         finding("kernel: htb", kernel.htb, htb),
         finding("kernel: netem", kernel.netem, netem),
         finding("link emulator (built in)", true, emulator),

@@ -14,9 +14,11 @@ use nix::mount::{MntFlags, MsFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::agent::remote::SILENCE;
+use crate::clean;
 use crate::error::{Doing, Error, Result};
 use crate::machine;
 use crate::measure::cgroup::{self, Cgroup};
+use crate::reaper::Reaper;
 use crate::scratch;
 use crate::units;
 
@@ -69,6 +71,7 @@ struct Held {
     group: Cgroup,
     agent: Child,
     folder: Folder,
+    _reaper: Reaper,
 }
 
 /// The run's folder with its lock; unmounted and removed when dropped.
@@ -89,6 +92,7 @@ impl Held {
                     .into(),
             ));
         }
+        clean_up_beside(&folder.path);
         nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS)
             .doing(|| "leave the machine's mount namespace".into())?;
         let private = MsFlags::MS_PRIVATE | MsFlags::MS_REC;
@@ -97,6 +101,7 @@ impl Held {
         folder.make_root(bytes)?;
 
         let name = folder.path.file_name().unwrap_or_default();
+        let reaper = Reaper::new(name.to_string_lossy().into_owned());
         let groups = cgroup::mounted_or_at(&folder.groups())?;
         let group = Cgroup::create(groups.join(name))?;
         // It joins its group before it becomes itself, so that nothing it ever
@@ -109,7 +114,7 @@ impl Held {
             .stdin(Stdio::piped())
             .spawn()
             .doing(|| "start the agent".into())?;
-        Ok(Self { group, agent, folder })
+        Ok(Self { group, agent, folder, _reaper: reaper })
     }
 
     fn lodging(&self) -> Lodging {
@@ -156,6 +161,14 @@ impl Held {
             None => Ok(()),
             Some(status) => Err(Error::Failed(format!("the agent ended unexpectedly ({status})"))),
         }
+    }
+}
+
+/// Removes what earlier runs left where this one is, as after a power failure of this host:
+/// the lock of a run that lives cannot be taken. What cannot be removed harms nobody.
+fn clean_up_beside(folder: &Path) {
+    if let Some(Err(error)) = folder.parent().map(clean::clean) {
+        let _ = writeln!(std::io::stderr(), "an earlier run's rest stays: {error}");
     }
 }
 

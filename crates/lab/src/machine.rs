@@ -2,6 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Whether this kernel has IPv6, and has it switched on.
+pub(crate) fn has_ipv6() -> bool {
+    std::path::Path::new("/proc/net/if_inet6").exists()
+}
+
 /// A machine as it is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Machine {

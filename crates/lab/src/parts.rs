@@ -148,26 +148,29 @@ impl Parts {
             })
     }
 
+    /// Those of these programs that are missing, each once.
+    pub fn missing(&self, programs: &[Program]) -> Vec<Program> {
+        let mut missing: Vec<Program> =
+            programs.iter().copied().filter(|&program| self.locate(program).is_err()).collect();
+        missing.sort();
+        missing.dedup();
+        missing
+    }
+
     /// The programs that are missing, all at once.
     ///
     /// # Errors
     /// [`Error::Missing`] with one sentence for all of them.
     pub fn require(&self, programs: &[Program]) -> Result<()> {
-        let mut missing: Vec<Program> =
-            programs.iter().copied().filter(|&program| self.locate(program).is_err()).collect();
-        missing.sort();
-        missing.dedup();
-        let names: Vec<&str> = missing.iter().map(|program| program.name).collect();
-        let mut packages: Vec<&str> = missing.iter().map(|program| program.package).collect();
-        packages.dedup();
+        let missing = self.missing(programs);
         if missing.is_empty() {
             return Ok(());
         }
         Err(Error::Missing(format!(
             "missing on this machine: {}. Run scripts/fetch-parts {} (it unpacks them into a private cache), or install {}",
-            names.join(", "),
-            names.join(" "),
-            packages.join(", ")
+            names(&missing).join(", "),
+            names(&missing).join(" "),
+            packages(&missing).join(", ")
         )))
     }
 
@@ -231,6 +234,19 @@ impl Parts {
             .chain(Some(self.cache.join("usr/lib/ipsec")).filter(|path| path.is_dir()))
             .collect()
     }
+}
+
+/// The names of programs.
+pub(crate) fn names(programs: &[Program]) -> Vec<&'static str> {
+    programs.iter().map(|program| program.name).collect()
+}
+
+/// The packages that have these programs, each once.
+pub(crate) fn packages(programs: &[Program]) -> Vec<&'static str> {
+    let mut packages: Vec<&str> = programs.iter().map(|program| program.package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages
 }
 
 fn is_executable(path: &Path) -> bool {

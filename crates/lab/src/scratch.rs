@@ -71,8 +71,12 @@ pub(crate) fn next_id(id: &str) -> String {
 /// Takes the lock of a run's folder, which tells the living from the dead.
 pub(crate) fn lock(path: &Path) -> Result<File> {
     let lock = || -> std::io::Result<File> {
-        let lock = File::create(path.join(LOCK))?;
+        // Under its name it is locked from the first moment: another run removes a folder
+        // whose lock it can take.
+        let new = path.join("lock.new");
+        let lock = File::create(&new)?;
         lock.lock()?;
+        std::fs::rename(new, path.join(LOCK))?;
         Ok(lock)
     };
     lock().doing(|| format!("write to the scratch folder {}", path.display()))

@@ -74,6 +74,10 @@ enum Request {
     Version {
         program: String,
     },
+    /// Which of these programs are nowhere.
+    Missing {
+        programs: Vec<String>,
+    },
     /// Files, on the host that has them.
     Files(files::Request),
     /// Whether something accepts connections there.
@@ -249,6 +253,14 @@ impl Agent {
     /// Where a program is on that host, with the variables that it needs.
     pub(crate) fn locate(&mut self, program: Program) -> Result<Located> {
         self.ask(&Request::Locate { program: program.name.to_owned() })
+    }
+
+    /// Which of these programs that host has not.
+    pub(crate) fn missing(&mut self, programs: &[Program]) -> Result<Vec<Program>> {
+        let names = programs.iter().map(|program| program.name.to_owned()).collect();
+        let missing: Vec<String> = self.ask(&Request::Missing { programs: names })?;
+        let is_missing = |program: &&Program| missing.iter().any(|name| name == program.name);
+        Ok(programs.iter().filter(is_missing).copied().collect())
     }
 
     /// The version that a program prints of itself.

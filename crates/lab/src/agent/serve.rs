@@ -80,6 +80,12 @@ fn answer(request: Request, state: &mut State) -> Result<Value> {
             value(&Executor::real(Parts::from_environment()).run(&Command { argv })?)
         }
         Request::Locate { program } => value(&Parts::from_environment().locate(known(&program)?)?),
+        Request::Missing { programs } => {
+            let programs: Vec<Program> =
+                programs.iter().map(|name| known(name)).collect::<Result<_>>()?;
+            let missing = Parts::from_environment().missing(&programs);
+            value(&missing.iter().map(|program| program.name).collect::<Vec<_>>())
+        }
         Request::Version { program } => value(&Parts::from_environment().version(known(&program)?)),
         Request::Files(request) => files::answer(request),
         Request::Connect { address } => {

@@ -201,7 +201,7 @@ mod tests {
             ..of(&["https", "sftp"], &[])
         };
         let plan = line.plan().expect("a good command line");
-        assert_eq!((plan.family, plan.offload), (Family::Ipv4, Offload::PerPacket));
+        assert_eq!((plan.family, plan.offload), (Some(Family::Ipv4), Offload::PerPacket));
         assert_eq!(plan.link.slowest_bps(), Some(100_000_000));
         let names: Vec<String> = plan.workloads.iter().map(Workload::name).collect();
         assert_eq!(names, ["upload", "many"]);

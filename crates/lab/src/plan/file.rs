@@ -136,21 +136,23 @@ impl PlanFile {
         let until = self.until(until, repetitions)?;
         let hosts = self.hosts(&stacks)?;
         let family = self.family(hosts.as_ref())?;
+        let strictest = family.unwrap_or(Family::Ipv6);
         let mtu = match &self.mtu {
             None => 1500,
             Some(mtu) => {
-                let least = family.smallest_mtu();
+                let least = strictest.smallest_mtu();
                 if !(least..=65_535).contains(mtu.get_ref()) {
                     return Err(at(
                         mtu,
-                        format!("the MTU for {} is from {least} to 65535", family.name()),
+                        format!("the MTU for {} is from {least} to 65535", strictest.name()),
                     ));
                 }
                 *mtu.get_ref()
             }
         };
         for (planned, written) in stacks.iter().zip(self.stacks.get_ref()) {
-            innermost_mtu(&planned.stack, mtu, family).map_err(|message| at(written, message))?;
+            innermost_mtu(&planned.stack, mtu, strictest)
+                .map_err(|message| at(written, message))?;
         }
         let link = self.link.as_ref().map_or(Ok(LinkSpec::default()), read_spanned)?;
         let check_links =
@@ -255,16 +257,15 @@ impl PlanFile {
     }
 
     /// The family that the plan says, or that the server's address has.
-    fn family(&self, hosts: Option<&SshHosts>) -> Result<Family, At> {
+    fn family(&self, hosts: Option<&SshHosts>) -> Result<Option<Family>, At> {
         let literal = hosts.and_then(SshHosts::literal_address);
-        let literal = literal
-            .map(|address| (address, if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }));
+        let literal = literal.map(|address| (address, Family::of(address)));
         match (&self.family, literal) {
-            (None, literal) => Ok(literal.map_or(Family::Ipv6, |(_, family)| family)),
+            (None, literal) => Ok(literal.map(|(_, family)| family)),
             (Some(family), Some((address, of))) if *family.get_ref() != of => {
                 Err(at(family, format!("the server's address {address} is {}", of.name())))
             }
-            (Some(family), _) => Ok(*family.get_ref()),
+            (Some(family), _) => Ok(Some(*family.get_ref())),
         }
     }
 

@@ -9,14 +9,17 @@ mod record;
 mod scale;
 mod testbed;
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use serde::Deserialize;
 
 use crate::analysis::stop::{self, Until};
 use crate::error::{Error, Result};
+use crate::hosts::Machines;
 use crate::link::LinkSpec;
-use crate::parts::{self, Parts, Program};
+use crate::machine;
+use crate::parts::{self, Program};
 use crate::stack::Stack;
 use crate::testbed::needs_rules;
 use crate::workload::Workload;
@@ -46,8 +49,9 @@ pub struct Plan {
     pub until: Option<Until>,
     /// Transfers of each cell before the first that counts.
     pub warmup: u32,
-    /// IPv4 or IPv6 between client and server.
-    pub family: Family,
+    /// IPv4 or IPv6 between client and server; none: what two real hosts have, and IPv6 on
+    /// one machine, if its kernel has that.
+    pub family: Option<Family>,
     /// Octets of IP packet on the link.
     pub mtu: u32,
     /// Whether the hosts' interfaces segment, coalesce and skip checksums.
@@ -92,7 +96,7 @@ pub struct PlannedStack {
 pub enum Family {
     /// IPv4.
     Ipv4,
-    /// IPv6, the default.
+    /// IPv6.
     Ipv6,
 }
 
@@ -169,6 +173,16 @@ impl Family {
         }
     }
 
+    /// What a plan that names none is run with on this machine.
+    pub(crate) fn of_this_machine() -> Self {
+        if machine::has_ipv6() { Self::Ipv6 } else { Self::Ipv4 }
+    }
+
+    /// The family of an address.
+    pub(crate) fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::Ipv4 } else { Self::Ipv6 }
+    }
+
     /// The name in plans and results.
     pub fn name(self) -> &'static str {
         match self {
@@ -231,16 +245,16 @@ impl Plan {
         Ok(())
     }
 
-    /// Leaves out the stacks whose programs this machine lacks; says which, and what is
+    /// Leaves out the stacks whose programs the plan's machines lack; says which, and what is
     /// missing.
     ///
     /// # Errors
     /// [`Error::Missing`] where nothing is left.
-    pub fn leave_out_missing(&mut self, parts: &Parts) -> Result<Vec<String>> {
+    pub fn leave_out_missing(&mut self, machines: &Machines) -> Result<Vec<String>> {
         let (mut kept, mut said) = (Vec::new(), Vec::new());
         for planned in &self.stacks {
             let name = planned.stack.name.clone();
-            match parts.require(&planned.stack.programs().collect::<Vec<_>>()) {
+            match machines.require(&planned.stack.programs().collect::<Vec<_>>()) {
                 Ok(()) => kept.push(name),
                 Err(error) => said.push(format!("{name} is left out: {error}")),
             }
@@ -360,13 +374,13 @@ sizes = ["1KiB", "1MiB"]
         let hosts = plan.hosts.expect("hosts");
         assert_eq!(hosts.ssh, ["ssh", "-F", "my.conf"]);
         assert_eq!((hosts.ports, hosts.server_address), (SshHosts::PORTS, None));
-        assert_eq!((plan.family, plan.congestion_control.as_str()), (Family::Ipv4, AS_IT_IS));
+        assert_eq!((plan.family, plan.congestion_control.as_str()), (Some(Family::Ipv4), AS_IT_IS));
         let plan = read(
             "client = \"a\"\nserver = \"b\"\nserver-address = \"b.lan\"\nports = 42000\nssh = [\"ssh\", \"-v\"]\n",
         );
         let hosts = plan.hosts.expect("hosts");
         assert_eq!((hosts.ports, hosts.server_address.as_deref()), (42_000, Some("b.lan")));
-        assert_eq!((plan.family, hosts.ssh.len()), (Family::Ipv6, 2));
+        assert_eq!((plan.family, hosts.ssh.len()), (None, 2));
     }
 
     #[test]
@@ -379,7 +393,7 @@ sizes = ["1KiB", "1MiB"]
         let wished = GOOD.replace("link =", "link-backend = \"emulator\"\nlink =");
         let wished = Plan::from_toml(&wished, "x").expect("a good plan");
         assert_eq!(wished.link_backend, Some(LinkBackend::Emulator));
-        assert_eq!((plan.family, plan.mtu, plan.warmup), (Family::Ipv6, 1500, 1));
+        assert_eq!((plan.family, plan.mtu, plan.warmup), (None, 1500, 1));
     }
 
     #[test]

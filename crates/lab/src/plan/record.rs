@@ -4,13 +4,13 @@
 
 use toml::{Table, Value};
 
-use super::{Plan, PlannedStack, SshHosts};
+use super::{Family, Plan, PlannedStack, SshHosts};
 use crate::error::{Error, Result};
 use crate::results::{PlanRecord, StackRecord, WorkloadRecord};
 use crate::workload::{Filling, Kind, Workload};
 
 impl PlanRecord {
-    /// The record of a plan.
+    /// The record of a plan; where it names no family, of one that is run over IPv6.
     pub fn of(plan: &Plan) -> Self {
         // every field by name: one that is forgotten here would be lost on resume
         let Plan {
@@ -46,7 +46,7 @@ impl PlanRecord {
             until_ci_pct: until.map(|until| until.half_width_pct),
             max_repetitions: until.map(|until| until.most_blocks),
             warmup: *warmup,
-            family: family.name().to_owned(),
+            family: family.unwrap_or(Family::Ipv6).name().to_owned(),
             mtu: *mtu,
             offload: offload.name().to_owned(),
             congestion_control: congestion_control.clone(),
@@ -90,6 +90,9 @@ impl PlanRecord {
         let mut other = Self::of(plan);
         if plan.seed_is_random {
             other.seed = self.seed;
+        }
+        if plan.family.is_none() {
+            other.family = self.family.clone();
         }
         (other.name, other.question) = (self.name.clone(), self.question.clone());
         let fields = |record: &Self| match serde_json::to_value(record) {

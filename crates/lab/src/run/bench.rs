@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::host::{Host, Role, last_lines};
 use crate::layer::loopback;
 use crate::link::LinkSpec;
+use crate::parts::SSH_KEYGEN;
 use crate::plan::{Plan, Resolver};
 use crate::results::LayerSetup;
 use crate::service::{Service, Site, write_credentials};
@@ -71,11 +72,12 @@ impl<'a> Bench<'a> {
             }
             stacks.insert(name.clone(), wrapped);
         }
-        let mut names = vec![testbed.server.address, loopback(plan.family)];
+        let mut names = vec![testbed.server.address, loopback(testbed.family())];
         names.extend(stacks.values().map(|stack| stack.connects.ip()));
         names.sort();
         names.dedup();
-        write_credentials(&testbed.client, &testbed.server, testbed.one_machine(), &names)?;
+        let keys = plan.programs().contains(&SSH_KEYGEN);
+        write_credentials(&testbed.client, &testbed.server, testbed.one_machine(), &names, keys)?;
         let payloads = Payloads::new(plan.seed);
         Ok(Self { plan, testbed, payloads, interrupted, stacks, serial: 0 })
     }

@@ -31,6 +31,7 @@ use crate::analysis;
 use crate::analysis::stop::{self, Decision, Until, Width};
 use crate::command::Executor;
 use crate::error::{Error, Result};
+use crate::hosts::{Machines, RealHost};
 use crate::link::{LinkSpec, Queue, Way};
 use crate::measure::cgroup;
 use crate::parts::Parts;
@@ -68,6 +69,16 @@ pub struct Options {
 }
 
 impl Options {
+    fn settings(&self, plan: &Plan) -> Settings {
+        Settings {
+            scratch_parent: self.scratch.clone().unwrap_or_else(std::env::temp_dir),
+            scratch_chosen: self.scratch.is_some(),
+            headroom: self.headroom.clone(),
+            scratch_bytes: scratch_bytes(plan),
+            interrupted: Arc::clone(&self.interrupted),
+        }
+    }
+
     /// Refuses what has no meaning between two real machines.
     fn require_real_hosts(&self) -> Result<()> {
         let refused = if self.keep_captures {
@@ -153,7 +164,9 @@ impl Begun<'_> {
         let environment = environment::record(plan, &run.bench, version, started);
         let (mut header, first) = match self.header {
             None => {
-                let header = Header { schema: SCHEMA, plan: PlanRecord::of(plan), environment };
+                let family = run.bench.testbed.family().name().to_owned();
+                let plan = PlanRecord { family, ..PlanRecord::of(plan) };
+                let header = Header { schema: SCHEMA, plan, environment };
                 (header.clone(), Entry::Run(Box::new(header)))
             }
             Some(header) => {
@@ -269,6 +282,50 @@ pub fn reanalyse(results: &mut Results) {
     results.warnings.extend(notes);
 }
 
+/// Looks at the machines of a plan: at this one, or at two real hosts over ssh.
+///
+/// # Errors
+/// Which host could not be reached or used.
+pub fn machines(plan: &Plan, options: &Options) -> Result<Machines> {
+    if plan.hosts.is_none() {
+        return Ok(Machines::Here(Parts::from_environment()));
+    }
+    let (mut hosts, mut why) = (Vec::new(), Vec::new());
+    for (_, host) in look_at_hosts(plan, options) {
+        match host {
+            Ok(host) => hosts.push(host),
+            Err(Error::Interrupted) => return Err(Error::Interrupted),
+            Err(error) => why.push(error.to_string()),
+        }
+    }
+    if why.is_empty() { Ok(Machines::Real(hosts)) } else { Err(Error::Missing(why.join("; "))) }
+}
+
+/// Looks at the real hosts of a plan, each by its role and name; none of one machine.
+pub(crate) fn look_at_hosts(plan: &Plan, options: &Options) -> Vec<(String, Result<RealHost>)> {
+    let Some(hosts) = &plan.hosts else { return Vec::new() };
+    let executor = Arc::new(Executor::real(Parts::from_environment()));
+    let names = [format!("client {}", hosts.client), format!("server {}", hosts.server)];
+    let found = Testbed::survey(plan, hosts, &options.settings(plan), &executor);
+    names.into_iter().zip(found).collect()
+}
+
+/// Builds the testbed of a plan, looks at its link, and says what was found.
+///
+/// # Errors
+/// What is in the way.
+pub(crate) fn try_link(plan: &Plan, options: &Options, progress: &dyn Progress) -> Result<String> {
+    progress.stage("trying the link");
+    let executor = Arc::new(Executor::real(Parts::from_environment()));
+    let mut testbed = Testbed::up(plan, &options.settings(plan), executor)?;
+    let report = testbed.set_link(&plan.link, plan.offload)?;
+    let (client, server) = (testbed.client.address, testbed.server.address);
+    let median = report.round_trips.map_or_else(String::new, |times| {
+        format!(", round trip {:.2} ms (median)", times.median_us / 1e3)
+    });
+    Ok(format!("{client} to {server}{median}"))
+}
+
 /// Whether this machine can run a plan at all.
 ///
 /// # Errors
@@ -349,13 +406,7 @@ impl<'a> Run<'a> {
         let mut estimate = Estimate::new(plan);
         progress.left(estimate.left());
         progress.stage("building the testbed");
-        let settings = Settings {
-            scratch_parent: options.scratch.clone().unwrap_or_else(std::env::temp_dir),
-            scratch_chosen: options.scratch.is_some(),
-            headroom: options.headroom.clone(),
-            scratch_bytes: scratch_bytes(plan),
-            interrupted: Arc::clone(&options.interrupted),
-        };
+        let settings = options.settings(plan);
         let testbed = Testbed::up(plan, &settings, executor)?;
         let mut bench = Bench::new(plan, testbed, Arc::clone(&options.interrupted))?;
         progress.stage("starting the servers");

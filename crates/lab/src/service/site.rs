@@ -96,17 +96,19 @@ pub(crate) fn bracketed(address: IpAddr) -> String {
 /// The accounts are the system's least: root without password, `nobody`, and
 /// the user that sshd drops its privileges to.
 ///
-/// The certificate holds for the `names` under which clients know the server.
+/// The certificate holds for the `names` under which clients know the server; SSH keys are
+/// made where a stack uses `keys`.
 pub(crate) fn write_credentials(
     client: &Host,
     server: &Host,
     shared: bool,
     names: &[IpAddr],
+    keys: bool,
 ) -> Result<()> {
     let dir = server.root.join("credentials");
     make_certificate(server, &dir, &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"], names)?;
     let path = |name: &str| dir.join(name).display().to_string();
-    for name in ["host_key", "user_key"] {
+    for name in ["host_key", "user_key"].into_iter().filter(|_| keys) {
         let arguments = ["-q", "-t", "ed25519", "-N", "", "-C", "headroom-lab", "-f", &path(name)];
         server.run(&Command::new("ssh-keygen", arguments))?;
     }
@@ -129,13 +131,16 @@ pub(crate) fn write_credentials(
     }
     if !shared {
         // the last for the layers' daemons there
-        for name in ["server.crt", "user_key", "resolv.conf"] {
+        let key = keys.then_some("user_key");
+        for name in ["server.crt", "resolv.conf"].into_iter().chain(key) {
             let text = server.read(&dir.join(name))?;
             client.write(&client.root.join("credentials").join(name), &text)?;
         }
         // ssh refuses a key that others may read
-        let key = client.root.join("credentials/user_key").display().to_string();
-        client.run(&Command::new("chmod", ["600", &key]))?;
+        if keys {
+            let key = client.root.join("credentials/user_key").display().to_string();
+            client.run(&Command::new("chmod", ["600", &key]))?;
+        }
     }
     Ok(())
 }

@@ -19,8 +19,8 @@ mod verdict;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::parts::Parts;
 use crate::plan::{Plan, Scale};
+use crate::run::{self as lab_run, Options};
 
 pub use check::contradictions;
 pub use claim::Claim;
@@ -110,18 +110,24 @@ impl Study {
         Ok(self)
     }
 
-    /// Leaves out of every part the stacks whose programs this machine lacks, and parts
+    /// Leaves out of every part the stacks whose programs its machines lack, and parts
     /// of which nothing is left; says which.
-    pub fn leave_out_missing(&mut self, here: &Parts) -> Vec<String> {
+    pub fn leave_out_missing(&mut self, options: &Options) -> Vec<String> {
         let mut said = Vec::new();
-        self.parts.retain_mut(|part| match part.leave_out_missing(here) {
-            Ok(sentences) => {
-                said.extend(sentences.iter().map(|sentence| format!("{}: {sentence}", part.name)));
-                true
-            }
-            Err(error) => {
-                said.push(format!("the part {} is left out: {error}", part.name));
-                false
+        self.parts.retain_mut(|part| {
+            match lab_run::machines(part, options)
+                .and_then(|machines| part.leave_out_missing(&machines))
+            {
+                Ok(sentences) => {
+                    said.extend(
+                        sentences.iter().map(|sentence| format!("{}: {sentence}", part.name)),
+                    );
+                    true
+                }
+                Err(error) => {
+                    said.push(format!("the part {} is left out: {error}", part.name));
+                    false
+                }
             }
         });
         said

@@ -29,6 +29,8 @@ pub(crate) enum Backend {
 /// The queueing disciplines that the kernel has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kernel {
+    /// Pairs of interfaces, of which every testbed is made.
+    pub(crate) veth: bool,
     pub(crate) htb: bool,
     pub(crate) netem: bool,
 }
@@ -38,15 +40,19 @@ impl Kernel {
     /// run does too, so that it prints what a run would do.
     pub(crate) fn probe(executor: &Executor) -> Self {
         let user = if nix::unistd::geteuid().is_root() { "" } else { "--user --map-root-user " };
-        let has = |qdisc: &str| {
-            let line = format!("unshare {user}--net tc qdisc add dev lo root {qdisc}");
+        let can = |command: &str| {
+            let line = format!("unshare {user}--net {command}");
             let process = executor.process(&Command::words(&line));
             process.is_ok_and(|mut process| {
                 let silent = process.stdout(Stdio::null()).stderr(Stdio::null());
                 silent.status().is_ok_and(|status| status.success())
             })
         };
-        Self { htb: has("htb"), netem: has("netem limit 10") }
+        Self {
+            veth: can("ip link add name a type veth peer name b"),
+            htb: can("tc qdisc add dev lo root htb"),
+            netem: can("tc qdisc add dev lo root netem limit 10"),
+        }
     }
 }
 
@@ -289,8 +295,8 @@ pub(super) fn remove(names: &Names) -> [Command; 2] {
 mod tests {
     use super::*;
 
-    const ALL: Kernel = Kernel { htb: true, netem: true };
-    const NONE: Kernel = Kernel { htb: false, netem: false };
+    const ALL: Kernel = Kernel { veth: true, htb: true, netem: true };
+    const NONE: Kernel = Kernel { veth: true, htb: false, netem: false };
 
     fn spec(text: &str) -> LinkSpec {
         text.parse().expect(text)
@@ -302,7 +308,7 @@ mod tests {
 
     #[test]
     fn each_link_is_made_by_the_least_that_can_make_it() {
-        let no_netem = Kernel { htb: true, netem: false };
+        let no_netem = Kernel { veth: true, htb: true, netem: false };
         for (text, kernel, expected) in [
             ("unshaped", NONE, Backend::Veth),
             ("100mbit", ALL, Backend::Shaper),

@@ -22,10 +22,13 @@ use std::process::Command as Process;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, MutexGuard};
 
+use nix::mount::MsFlags;
+
 use crate::agent::Agent;
 use crate::command::{Command, Executor};
 use crate::error::{Doing, Error, Result};
 use crate::host::{Host, Role};
+use crate::hosts::RealHost;
 use crate::layer::Ends;
 use crate::link::LinkSpec;
 use crate::machine;
@@ -33,7 +36,8 @@ use crate::measure::cgroup::{self, Cgroup};
 use crate::measure::cpu::{Meter, Reading, Spent};
 use crate::measure::usage::{Sources, Watch};
 use crate::measure::wire::{ClientSide, Framing};
-use crate::plan::{Family, Offload, Plan};
+use crate::plan::{Family, Offload, Plan, SshHosts};
+use crate::reaper::Reaper;
 use crate::results::HostRecord;
 use crate::scratch::{self, Scratch, run_name};
 
@@ -94,6 +98,8 @@ pub(crate) struct Testbed {
     scratch: Option<Scratch>,
     /// Where the hosts' files are, in words.
     pub(crate) root_kind: &'static str,
+    /// Last, as a zombie is reaped after everything that waits for it.
+    _reaper: Option<Reaper>,
 }
 
 /// Where the hosts are.
@@ -141,13 +147,33 @@ impl Testbed {
                     _root_mount: None,
                     scratch: None,
                     root_kind: "each host",
+                    _reaper: None,
                 })
             }
         }
     }
 
+    /// Looks at two real hosts, without measuring anything; for each, why it could not be
+    /// reached or used, where it could not.
+    pub(crate) fn survey(
+        plan: &Plan,
+        hosts: &SshHosts,
+        settings: &Settings,
+        executor: &Arc<Executor>,
+    ) -> [Result<RealHost>; 2] {
+        ssh::survey(plan, hosts, settings, executor)
+    }
+
     fn up_here(plan: &Plan, settings: &Settings, executor: Arc<Executor>) -> Result<Self> {
         let kernel = Router::require(plan, &executor)?;
+        let family = plan.family.unwrap_or_else(Family::of_this_machine);
+        if family == Family::Ipv6 && !machine::has_ipv6() {
+            return Err(Error::Missing(
+                "the plan says `family = \"ipv6\"` and this kernel has IPv6 switched off (ipv6.disable=1, or built \
+                 without): write `family = \"ipv4\"`, or name no family"
+                    .into(),
+            ));
+        }
         scratch::require_plain(&settings.scratch_parent)?;
         let (scratch, id, folder) = if executor.is_dry() {
             let id = "00000000".to_owned();
@@ -163,8 +189,8 @@ impl Testbed {
         let (root, root_mount) = mount_root(&executor, &folder, settings)?;
         let root_kind = if root_mount.is_some() { "tmpfs" } else { "disk" };
         let names = netns::Names::new(&id);
-        let addresses = netns::addresses(plan.family);
-        executor.run_all(&netns::commands(&names, plan))?;
+        let addresses = netns::addresses(family);
+        executor.run_all(&netns::commands(&names, plan, family))?;
 
         let group_root = cgroup::mounted().unwrap_or_else(|| PathBuf::from("/run/cgroup"));
         if cgroup::mounted().is_none() {
@@ -173,6 +199,7 @@ impl Testbed {
             executor.run(&Command::new("mount", ["-t", "cgroup2", "none", &target]))?;
         }
         let group = group_root.join(run_name(&id));
+        let reaper = (!executor.is_dry()).then(|| Reaper::new(run_name(&id)));
         let groups = make_groups(&executor, &group)?;
         let host = |role: Role, namespace: &str, address: IpAddr| -> Result<Host> {
             let net = format!("--net={}", netns::path(namespace));
@@ -184,7 +211,8 @@ impl Testbed {
         let client = host(Role::Client, &names.client, addresses.client)?;
         let server = host(Role::Server, &names.server, addresses.server)?;
         prepare_folders(&server)?;
-        let router = Router::new(plan, kernel, &names, &group, &settings.headroom, &executor)?;
+        let router =
+            Router::new(plan, family, kernel, &names, &group, &settings.headroom, &executor)?;
         if !executor.is_dry() {
             client.agent()?.watch(router.alarm());
             server.agent()?.watch(router.alarm());
@@ -195,7 +223,7 @@ impl Testbed {
             None
         } else {
             let interface = netns::ROUTER_TO_CLIENT;
-            let side = ClientSide::network(addresses.client, netns::network_bits(plan.family));
+            let side = ClientSide::network(addresses.client, netns::network_bits(family));
             Some(Tap::open(&names.router, interface, Framing::Ethernet, side)?)
         };
         Ok(Self {
@@ -209,6 +237,7 @@ impl Testbed {
             _root_mount: root_mount,
             scratch,
             root_kind,
+            _reaper: reaper,
         })
     }
 
@@ -367,8 +396,9 @@ impl Testbed {
         self.executor.run_all(&commands)
     }
 
-    fn family(&self) -> Family {
-        if self.client.address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }
+    /// The address family between the hosts.
+    pub(crate) fn family(&self) -> Family {
+        Family::of(self.client.address)
     }
 
     /// Forgets what TCP remembers of the other end.
@@ -557,16 +587,20 @@ fn make_folder(executor: &Executor, path: &Path) -> Result<()> {
 /// sockets and pid files end with this process, however it ends.
 fn enter_private_mounts(executor: &Executor) -> Result<()> {
     executor.note(|| "unshare --mount --propagation private sh  # the rest happens inside".into());
-    if !executor.is_dry() {
-        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).map_err(|error| {
-            Error::Missing(format!(
-                "cannot leave the machine's mount namespace ({error}): run as root"
-            ))
-        })?;
-        executor.run(&Command::new("mount", ["--make-rprivate", "/"]))?;
+    executor.note(|| "mount -t tmpfs -o mode=755 none /run".into());
+    if executor.is_dry() {
+        return Ok(());
     }
-    executor.run(&Command::new("mount", ["-t", "tmpfs", "-o", "mode=755", "none", "/run"]))?;
-    Ok(())
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).map_err(|error| {
+        Error::Missing(format!("cannot leave the machine's mount namespace ({error}): run as root"))
+    })?;
+    // Not by the program `mount`, which keeps a folder in `/run`: still the machine's here
+    let mount = |source: Option<&str>, target: &str, kind: Option<&str>, flags, options| {
+        nix::mount::mount(source, target, kind, flags, options)
+            .doing(|| format!("cover {target} with mounts of the lab's own"))
+    };
+    mount(None, "/", None, MsFlags::MS_PRIVATE | MsFlags::MS_REC, None)?;
+    mount(Some("none"), "/run", Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
 }
 
 /// A mount that ends with this value; without it the folder below could not be

@@ -8,6 +8,7 @@ use nix::sched::{CloneFlags, setns};
 
 use crate::command::Command;
 use crate::error::{Doing, Error, Result};
+use crate::machine;
 use crate::plan::{Family, Offload, Plan};
 
 pub(super) const ROUTER_TO_CLIENT: &str = "to-client";
@@ -108,14 +109,18 @@ struct Side<'a> {
 }
 
 /// Builds namespaces, veth pairs, addresses, neighbours and routes.
-pub(super) fn commands(names: &Names, plan: &Plan) -> Vec<Command> {
+pub(super) fn commands(names: &Names, plan: &Plan, family: Family) -> Vec<Command> {
     let mut commands: Vec<Command> =
         names.all().iter().map(|name| Command::words(&format!("ip netns add {name}"))).collect();
     let buffers =
         ["tcp_rmem", "tcp_wmem"].map(|key| format!("net.ipv4.{key}=4096 131072 {TCP_BUFFER}"));
     // Set before any interface exists, so that it holds for all that come
-    let quiet = "net.ipv6.conf.default.accept_ra=0 net.ipv6.conf.default.accept_dad=0 \
-                 net.ipv6.conf.default.router_solicitations=0 net.ipv6.conf.default.addr_gen_mode=1";
+    let quiet = if machine::has_ipv6() {
+        "net.ipv6.conf.default.accept_ra=0 net.ipv6.conf.default.accept_dad=0 \
+         net.ipv6.conf.default.router_solicitations=0 net.ipv6.conf.default.addr_gen_mode=1"
+    } else {
+        ""
+    };
     for name in names.all() {
         let mut command = Command::words(&format!(
             "nsenter --net={} sysctl -q -w {quiet} net.ipv4.tcp_no_metrics_save=1",
@@ -125,8 +130,7 @@ pub(super) fn commands(names: &Names, plan: &Plan) -> Vec<Command> {
         commands.push(command);
     }
     let mut add = |line: String| commands.push(Command::words(&line));
-    let forward = "net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1";
-    add(format!("nsenter --net={} sysctl -q -w {forward}", path(&names.router)));
+    add(format!("nsenter --net={} sysctl -q -w {}", path(&names.router), forwarding(true)));
 
     let sides = [
         Side { host: &names.client, router_interface: ROUTER_TO_CLIENT, number: 1 },
@@ -137,8 +141,10 @@ pub(super) fn commands(names: &Names, plan: &Plan) -> Vec<Command> {
         let (host, interface, n) = (side.host, side.router_interface, side.number);
         let (host_mac, router_mac) =
             (format!("02:00:00:00:0{n}:01"), format!("02:00:00:00:0{n}:fe"));
+        // Made inside the namespace: kernels before 6.15 or so refuse a name that the
+        // caller's namespace has, wherever the interface is to be.
         add(format!(
-            "ip link add {HOST_INTERFACE} netns {host} mtu {mtu} address {host_mac} \
+            "ip -n {host} link add {HOST_INTERFACE} mtu {mtu} address {host_mac} \
              type veth peer name {interface} netns {router} mtu {mtu} address {router_mac}"
         ));
         for (namespace, interface) in [(host, HOST_INTERFACE), (router, interface)] {
@@ -146,7 +152,7 @@ pub(super) fn commands(names: &Names, plan: &Plan) -> Vec<Command> {
             add(format!("ip -n {namespace} link set {interface} up"));
         }
         add(format!("ip -n {host} link set lo up"));
-        let (host_ip, router_ip, bits, far) = match plan.family {
+        let (host_ip, router_ip, bits, far) = match family {
             Family::Ipv4 => (
                 format!("10.77.{n}.1"),
                 format!("10.77.{n}.254"),
@@ -160,7 +166,7 @@ pub(super) fn commands(names: &Names, plan: &Plan) -> Vec<Command> {
                 format!("fd77:{}::/64", 3 - n),
             ),
         };
-        let nodad = if plan.family == Family::Ipv6 { " nodad" } else { "" };
+        let nodad = if family == Family::Ipv6 { " nodad" } else { "" };
         add(format!("ip -n {host} addr add {host_ip}/{bits} dev {HOST_INTERFACE}{nodad}"));
         add(format!("ip -n {router} addr add {router_ip}/{bits} dev {interface}{nodad}"));
         add(format!(
@@ -175,13 +181,19 @@ pub(super) fn commands(names: &Names, plan: &Plan) -> Vec<Command> {
     commands
 }
 
+/// The settings with which a namespace passes packets on, or does not.
+fn forwarding(on: bool) -> String {
+    let on = u8::from(on);
+    let v6 = format!(" net.ipv6.conf.all.forwarding={on}");
+    format!("net.ipv4.ip_forward={on}{}", if machine::has_ipv6() { &v6 } else { "" })
+}
+
 /// Makes the router a wire for the emulator, or a router again. On the wire each
 /// host takes the other for its gateway, so that frames arrive as they were
 /// sent, and the router's own stack sees frames for somebody else.
 pub(super) fn wire_commands(names: &Names, family: Family, wire: bool) -> Vec<Command> {
-    let (v4, v6) = if wire { (0, 0) } else { (1, 1) };
-    let forward = format!("net.ipv4.ip_forward={v4} net.ipv6.conf.all.forwarding={v6}");
-    let router = format!("nsenter --net={} sysctl -q -w {forward}", path(&names.router));
+    let router =
+        format!("nsenter --net={} sysctl -q -w {}", path(&names.router), forwarding(!wire));
     let gateway = |host: &str, n: u8| {
         let address = match family {
             Family::Ipv4 => format!("10.77.{n}.254"),

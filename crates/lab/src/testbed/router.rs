@@ -50,6 +50,13 @@ impl Router {
     /// Refuses a plan with a link that cannot be made as it wishes.
     pub(super) fn require(plan: &Plan, executor: &Executor) -> Result<Kernel> {
         let kernel = Kernel::probe(executor);
+        if !kernel.veth && !executor.is_dry() {
+            return Err(Error::Missing(
+                "this kernel makes no pairs of interfaces (veth), of which the lab's network is made: load the \
+                 module veth, or use a kernel that has it"
+                    .into(),
+            ));
+        }
         for spec in std::iter::once(&plan.link).chain(&plan.check_links) {
             Backend::choose(spec, plan.link_backend, kernel)?;
         }
@@ -58,6 +65,7 @@ impl Router {
 
     pub(super) fn new(
         plan: &Plan,
+        family: Family,
         kernel: Kernel,
         names: &Names,
         group: &Path,
@@ -78,7 +86,7 @@ impl Router {
             headroom: headroom.to_owned(),
             group,
             names: names.clone(),
-            family: plan.family,
+            family,
             executor: Arc::clone(executor),
             alarm: Alarm::default(),
         })

@@ -14,10 +14,11 @@ use crate::agent::{Agent, Input};
 use crate::command::{Command, Executor};
 use crate::error::{Doing, Error, Result};
 use crate::host::{Host, Role};
+use crate::hosts::{self, RealHost};
 use crate::lodging::{Greeting, Lodging};
 use crate::machine;
 use crate::parts::SSH;
-use crate::plan::Family;
+use crate::plan::{Family, Plan};
 use crate::scratch::{self, run_name};
 use crate::testbed::Settings;
 
@@ -73,10 +74,14 @@ impl Ssh<'_> {
         format!(
             "exec sh -c 'umask 022; a=$(uname -m); \
              [ $a = {arch} ] || {{ echo this is a machine of the kind $a, and the lab runs on {arch} >&2; exit 9; }}; \
-             d=\"${{TMPDIR:-/tmp}}/{name}\"; mkdir \"$d\" || exit 9; \
+             ok=; for t in \"${{TMPDIR:-/tmp}}\" /var/tmp; do d=\"$t/{name}\"; mkdir \"$d\" || continue; \
+             echo \"#!/bin/sh\" > \"$d\"/headroom; chmod 755 \"$d\"/headroom; \
+             if \"$d\"/headroom 2> /dev/null; then ok=1; break; fi; rm -rf \"$d\"; done; \
+             [ \"$ok\" ] || {{ echo \"programs cannot be started in ${{TMPDIR:-/tmp}} nor in /var/tmp (mounted noexec?):\" \
+             \"set TMPDIR for the logins of root there to a folder in which they can\" >&2; exit 9; }}; \
              timeout {patience} head -c {octets} > \"$d\"/headroom; [ $(wc -c < \"$d\"/headroom) = {octets} ] && \
-             chmod 755 \"$d\"/headroom && \"$d\"/headroom lab-host {bytes}; s=$?; \
-             [ ! -e \"$d\" ] || {{ \"$d\"/headroom lab clean; rm -rf \"$d\"; }} > /dev/null 2>&1; exit $s'"
+             TMPDIR=\"$t\" \"$d\"/headroom lab-host {bytes}; s=$?; \
+             [ ! -e \"$d\" ] || {{ \"$d\"/headroom lab clean --scratch \"$t\"; rm -rf \"$d\"; }} > /dev/null 2>&1; exit $s'"
         )
     }
 
@@ -124,6 +129,19 @@ impl Ssh<'_> {
             Ok((_, Greeting::Refused(why))) => Err(Error::Missing(self.cannot(&why))),
             Err((status, said)) => Err(self.refused(status, &said)),
         }
+    }
+
+    /// What the host lacks of what a plan needs there.
+    pub(super) fn look(
+        &self,
+        agent: &mut Agent,
+        lodging: &Lodging,
+        plan: &Plan,
+    ) -> Result<RealHost> {
+        let needed = hosts::needed_by(plan, self.role);
+        let missing = agent.missing(&needed)?;
+        let (host, machine) = (self.host.to_owned(), lodging.machine.clone());
+        Ok(RealHost { role: self.role, host, machine, needed, missing })
     }
 
     pub(super) fn host(&self, address: IpAddr, lodging: Lodging, agent: Agent) -> Host {

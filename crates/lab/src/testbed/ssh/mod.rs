@@ -14,8 +14,9 @@ use crate::agent::hear::Ear;
 use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
 use crate::host::{Host, Role};
+use crate::hosts::{Machines, RealHost};
 use crate::lodging::Lodging;
-use crate::plan::{AS_IT_IS, Plan, SshHosts};
+use crate::plan::{AS_IT_IS, Family, Plan, SshHosts};
 use crate::results::HostRecord;
 use crate::scratch;
 
@@ -54,24 +55,21 @@ pub(super) fn up(
     let id = if executor.is_dry() { "00000000".into() } else { scratch::new_id() };
     let ssh = |role: Role, host| Ssh { role, host, command: &hosts.ssh, executor, settings };
     let (client, server) = (ssh(Role::Client, &hosts.client), ssh(Role::Server, &hosts.server));
-    let alarm = Arc::default();
-    let mut pair = Pair {
-        hosts: hosts.clone(),
-        interface: String::new(),
-        alarm,
-        records: Vec::new(),
-        congestion_control: String::new(),
-        id,
-    };
+    let mut pair = Pair::new(hosts, id);
     if executor.is_dry() {
         return Ok((
-            client.rehearse(&pair, plan.family),
-            server.rehearse(&pair, plan.family),
+            client.rehearse(&pair, plan.family.unwrap_or(Family::Ipv6)),
+            server.rehearse(&pair, plan.family.unwrap_or(Family::Ipv6)),
             pair,
         ));
     }
     let (mut client_agent, client_lodging) = client.start(&pair)?;
-    let (server_agent, server_lodging) = server.start(&pair)?;
+    let (mut server_agent, server_lodging) = server.start(&pair)?;
+    let lacking = vec![
+        client.look(&mut client_agent, &client_lodging, plan)?,
+        server.look(&mut server_agent, &server_lodging, plan)?,
+    ];
+    Machines::Real(lacking).require(&plan.programs())?;
     let name = match &hosts.server_address {
         Some(address) => address.clone(),
         None => server.hostname()?,
@@ -118,7 +116,35 @@ pub(super) fn up(
     Ok((client, server, pair))
 }
 
+/// Looks at both hosts, and leaves them again.
+pub(super) fn survey(
+    plan: &Plan,
+    hosts: &SshHosts,
+    settings: &Settings,
+    executor: &Arc<Executor>,
+) -> [Result<RealHost>; 2] {
+    let look = |role: Role, host: &str| -> Result<RealHost> {
+        // one each: the alarm of the first is raised when it is left
+        let pair = Pair::new(hosts, scratch::new_id());
+        let ssh = Ssh { role, host, command: &hosts.ssh, executor, settings };
+        let (mut agent, lodging) = ssh.start(&pair)?;
+        ssh.look(&mut agent, &lodging, plan)
+    };
+    [look(Role::Client, &hosts.client), look(Role::Server, &hosts.server)]
+}
+
 impl Pair {
+    fn new(hosts: &SshHosts, id: String) -> Self {
+        Self {
+            hosts: hosts.clone(),
+            interface: String::new(),
+            alarm: Arc::default(),
+            records: Vec::new(),
+            congestion_control: String::new(),
+            id,
+        }
+    }
+
     pub(super) fn hosts(&self) -> &SshHosts {
         &self.hosts
     }

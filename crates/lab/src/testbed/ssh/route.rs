@@ -50,13 +50,21 @@ pub(super) fn ip<T: for<'a> Deserialize<'a>>(agent: &mut Agent, arguments: &[&st
     list.into_iter().next().ok_or_else(|| Error::Failed(format!("`{command}` printed nothing")))
 }
 
-/// The first address of the plan's family.
+/// The first address of the family that the plan names; of any, where it names none.
 pub(super) fn one_of(
     found: &[IpAddr],
-    family: Family,
+    family: Option<Family>,
     name: &str,
     hosts: &SshHosts,
 ) -> Result<IpAddr> {
+    let Some(family) = family else {
+        return found.first().copied().ok_or_else(|| {
+            Error::Plan(format!(
+                "{name} has no address on {}: name the server by `server-address` in [testbed]",
+                hosts.client
+            ))
+        });
+    };
     let fits = |address: &&IpAddr| address.is_ipv4() == (family == Family::Ipv4);
     found.iter().find(fits).copied().ok_or_else(|| {
         let other = if family == Family::Ipv4 { "ipv6" } else { "ipv4" };
@@ -101,9 +109,10 @@ mod tests {
         let found: Vec<IpAddr> =
             ["fd00::2", "10.0.0.2"].map(|a| a.parse().expect("an address")).to_vec();
         let of = |found: &[IpAddr], family| one_of(found, family, "b", &hosts);
-        assert_eq!(of(&found, Family::Ipv4).expect("one"), found[1]);
-        assert_eq!(of(&found, Family::Ipv6).expect("one"), found[0]);
-        let error = of(&found[..1], Family::Ipv4).expect_err("none").to_string();
+        assert_eq!(of(&found, Some(Family::Ipv4)).expect("one"), found[1]);
+        assert_eq!(of(&found, Some(Family::Ipv6)).expect("one"), found[0]);
+        assert_eq!(of(&found[1..], None).expect("what there is"), found[1]);
+        let error = of(&found[..1], Some(Family::Ipv4)).expect_err("none").to_string();
         assert!(error.contains("`family = \"ipv6\"`"), "{error}");
     }
 }

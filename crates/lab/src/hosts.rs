@@ -1,0 +1,153 @@
+//! What the machines of a plan lack of the programs that it needs: this one, or two real
+//! hosts, which have a role each.
+
+use crate::error::{Error, Result};
+use crate::host::Role;
+use crate::machine::Machine;
+use crate::parts::{
+    ETHTOOL, IP, MOUNT, NGINX, NSENTER, OPENSSL, PURE_FTPD, PURE_PW, Parts, Program, SCP, SFTP,
+    SSH, SSH_KEYGEN, SSHD, SYSCTL, TC, UFTP, UFTPD, UNSHARE, names, packages,
+};
+use crate::plan::Plan;
+
+/// The machines of a plan.
+#[derive(Debug)]
+pub enum Machines {
+    /// This one, which is both hosts.
+    Here(Parts),
+    /// Two real ones.
+    Real(Vec<RealHost>),
+}
+
+/// A real host that was looked at.
+#[derive(Debug)]
+pub struct RealHost {
+    pub(crate) role: Role,
+    /// As the plan names it.
+    pub(crate) host: String,
+    pub(crate) machine: Machine,
+    /// The programs of the plan that it needs in this role.
+    pub(crate) needed: Vec<Program>,
+    /// Those of them that it has not.
+    pub(crate) missing: Vec<Program>,
+}
+
+impl Machines {
+    /// Refuses where a machine lacks one of these programs that it needs.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] with one sentence that names all that is missing, host by host.
+    pub fn require(&self, programs: &[Program]) -> Result<()> {
+        let hosts = match self {
+            Self::Here(parts) => return parts.require(programs),
+            Self::Real(hosts) => hosts,
+        };
+        let mut sentences = Vec::new();
+        for host in hosts {
+            let wanted = needed(programs, host.role);
+            let lacks: Vec<Program> =
+                host.missing.iter().copied().filter(|one| wanted.contains(one)).collect();
+            if !lacks.is_empty() {
+                sentences.push(host.lacks(&lacks));
+            }
+        }
+        if sentences.is_empty() { Ok(()) } else { Err(Error::Missing(sentences.join("; "))) }
+    }
+}
+
+impl RealHost {
+    /// Whether it lacks nothing, and what was found.
+    pub(crate) fn says(&self) -> (bool, String) {
+        let Machine { kernel, distribution, .. } = &self.machine;
+        let found = format!("Linux {kernel}, {distribution}");
+        if self.missing.is_empty() {
+            (true, format!("{found}; has {}", names(&self.needed).join(", ")))
+        } else {
+            (false, format!("{found}; {}", self.lacks(&self.missing)))
+        }
+    }
+
+    /// Names what is missing and what to do about it where there is no checkout.
+    fn lacks(&self, programs: &[Program]) -> String {
+        let names = names(programs);
+        format!(
+            "missing on the {} {}: {} (install {} there, or copy scripts/fetch-parts there and run \
+             `./fetch-parts {}`, which installs nothing)",
+            self.role,
+            self.host,
+            names.join(", "),
+            packages(programs).join(", "),
+            names.join(" ")
+        )
+    }
+}
+
+/// The programs of a plan that a real host of this role needs.
+pub(crate) fn needed_by(plan: &Plan, role: Role) -> Vec<Program> {
+    needed(&plan.programs(), role)
+}
+
+/// The link between real hosts is theirs: nothing makes or shapes it. The server makes
+/// certificates and keys, and starts servers in mount namespaces of their own.
+fn needed(programs: &[Program], role: Role) -> Vec<Program> {
+    const OF_THE_LINK: [Program; 4] = [TC, ETHTOOL, NSENTER, SYSCTL];
+    const OF_SERVERS: [Program; 9] =
+        [SSHD, NGINX, PURE_FTPD, PURE_PW, OPENSSL, SSH_KEYGEN, UFTPD, UNSHARE, MOUNT];
+    const OF_CLIENTS: [Program; 4] = [SSH, SFTP, SCP, UFTP];
+    let others: &[Program] = if role == Role::Client { &OF_SERVERS } else { &OF_CLIENTS };
+    let mut needed: Vec<Program> = programs
+        .iter()
+        .chain([&IP])
+        .filter(|program| !others.contains(program) && !OF_THE_LINK.contains(program))
+        .copied()
+        .collect();
+    needed.sort();
+    needed.dedup();
+    needed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parts::{RSYNC, TESTBED};
+
+    fn machines(client: &[Program], server: &[Program]) -> Machines {
+        let host = |role, host: &str, missing: &[Program]| RealHost {
+            role,
+            host: host.to_owned(),
+            machine: Machine::this(),
+            needed: Vec::new(),
+            missing: missing.to_vec(),
+        };
+        Machines::Real(vec![host(Role::Client, "near", client), host(Role::Server, "far", server)])
+    }
+
+    #[test]
+    fn everything_missing_on_both_hosts_is_named_at_once() {
+        let programs = [PURE_FTPD, PURE_PW, OPENSSL, NGINX, RSYNC, SSHD, SSH];
+        let lacking = machines(&[RSYNC, SSH], &[NGINX, OPENSSL, PURE_FTPD, PURE_PW, RSYNC]);
+        let said = lacking.require(&programs).expect_err("much is missing").to_string();
+        for words in [
+            "missing on the client near: rsync, ssh (install openssh-client, rsync there",
+            "missing on the server far: nginx, openssl, pure-ftpd, pure-pw, rsync",
+            "copy scripts/fetch-parts there and run `./fetch-parts nginx openssl",
+        ] {
+            assert!(said.contains(words), "`{words}` is not in: {said}");
+        }
+        lacking.require(&[SSHD]).expect("nobody lacks that");
+    }
+
+    #[test]
+    fn a_host_needs_what_its_role_needs() {
+        let all: Vec<Program> = TESTBED.iter().copied().chain([NGINX, SSH, SSHD, RSYNC]).collect();
+        let client = needed(&all, Role::Client);
+        let server = needed(&all, Role::Server);
+        assert!(!client.contains(&NGINX) && server.contains(&NGINX));
+        assert!(client.contains(&SSH) && !server.contains(&SSH));
+        for needed in [client, server] {
+            assert!(needed.contains(&RSYNC) && needed.contains(&IP) && !needed.contains(&TC));
+        }
+        // the client lacks what only the server needs
+        machines(&[NGINX], &[SSH]).require(&[NGINX, SSH]).expect("each has its own");
+    }
+}
