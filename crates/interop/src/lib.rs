@@ -1,5 +1,6 @@
 //! Our IPsec against other people's: scapy, a real Linux kernel, strongSwan.
 //!
+//! [`guest`] runs the program itself under other kernels; the rest is about IPsec:
 //! [`case`] says what is tried, [`ours`] is our side of it, [`scapy`] and
 //! [`kernel`] are the peers, [`trial`] is what came of it, and [`matrix`] writes
 //! that down.
@@ -7,6 +8,7 @@
 pub mod case;
 mod folder;
 pub mod gateway;
+pub mod guest;
 pub mod kernel;
 pub mod matrix;
 pub mod namespace;

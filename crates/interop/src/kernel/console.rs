@@ -16,7 +16,7 @@ const LINE: Duration = Duration::from_secs(60);
 
 /// An emulator's process and its console; killed when dropped.
 #[derive(Debug)]
-pub(super) struct Console {
+pub(crate) struct Console {
     child: Child,
     input: ChildStdin,
     output: Receiver<String>,
@@ -24,7 +24,7 @@ pub(super) struct Console {
 
 impl Console {
     /// Takes over a process whose pipes are its console.
-    pub(super) fn new(mut child: Child) -> Result<Self> {
+    pub(crate) fn new(mut child: Child) -> Result<Self> {
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             bail!("the emulator has no console");
         };
@@ -41,23 +41,28 @@ impl Console {
     }
 
     /// Waits until the agent in it reads lines.
-    pub(super) fn wait_for_boot(&mut self) -> Result<()> {
+    pub(crate) fn wait_for_boot(&mut self) -> Result<()> {
         self.until(BOOT, |line| line.ends_with(READY)).map(drop)
     }
 
     /// Evaluates a line of shell and gives what it printed.
-    pub(super) fn run(&mut self, line: &str) -> Result<String> {
+    pub(crate) fn run(&mut self, line: &str) -> Result<String> {
+        let (code, output) = self.run_for(line, LINE)?;
+        if code == "0" {
+            return Ok(output);
+        }
+        bail!("in the machine `{line}` failed: {output}")
+    }
+
+    /// The same, within `limit`; gives the line's exit code too.
+    pub(crate) fn run_for(&mut self, line: &str, limit: Duration) -> Result<(String, String)> {
         self.input
             .write_all(format!("{line}\n").as_bytes())
             .and_then(|()| self.input.flush())
             .context("writing to the machine's console")?;
-        let said = self.until(LINE, |line| line.starts_with(STATUS))?;
-        let (output, status) = said.split_at(said.len() - 1);
-        let output = output.join("\n");
-        if status[0] == format!("{STATUS}0") {
-            return Ok(output);
-        }
-        bail!("in the machine `{line}` failed: {output}")
+        let mut output = self.until(limit, |line| line.starts_with(STATUS))?;
+        let status = output.pop().unwrap_or_default();
+        Ok((status.trim_start_matches(STATUS).to_owned(), output.join("\n")))
     }
 
     /// Lines of the console up to one that ends the wait, which is the last.

@@ -11,7 +11,7 @@ use crate::peer::{self, Peers, QEMU, USER_MODE_LINUX};
 
 /// The other end of the machine's network card.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Wire<'a> {
+pub(crate) enum Wire<'a> {
     /// A datagram socket that the emulator inherits under this number.
     Inherited(i32),
     /// A tap interface.
@@ -19,7 +19,7 @@ pub(super) enum Wire<'a> {
 }
 
 /// What a kernel runs in.
-pub(super) trait Emulator {
+pub(crate) trait Emulator {
     /// How it is started.
     fn command(&self, initrd: &Path, wire: Wire<'_>, folder: &Path) -> Command;
     /// The folder of its kernel's modules.
@@ -28,31 +28,68 @@ pub(super) trait Emulator {
     fn version(&self) -> String;
 }
 
-pub(super) struct Qemu {
+pub(crate) struct Qemu {
     program: Located,
+    shape: Shape,
     /// The tree it was unpacked into, if it was.
     root: Option<PathBuf>,
     kernel: PathBuf,
     modules: PathBuf,
     version: String,
+    /// Further words of the kernel's command line.
+    words: String,
+}
+
+/// What qemu emulates.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) processor: &'static str,
+    pub(crate) megabytes: u32,
 }
 
 impl Qemu {
-    pub(super) fn find(peers: &Peers) -> Result<Self> {
+    /// The newest of the kernels that the system's own release has.
+    pub(crate) fn find(peers: &Peers) -> Result<Self> {
+        let small = Shape { processor: "qemu64,-cx16", megabytes: 256 };
+        Self::with(peers, peers.root(), "", small)
+    }
+
+    /// A kernel of this version, such as `6.1`, of whatever release, which gets `words` too.
+    pub(crate) fn with_kernel(
+        peers: &Peers,
+        version: &str,
+        shape: Shape,
+        words: &str,
+    ) -> Result<Self> {
+        let others = std::fs::read_dir(peers.cache().join("kernels"));
+        let others = others.into_iter().flatten().flatten().map(|entry| entry.path());
+        let beginning = format!("{version}.");
+        let has = |root: &PathBuf| newest(&root.join("boot"), &format!("vmlinuz-{beginning}"));
+        let root =
+            std::iter::once(peers.root().to_owned()).chain(others).find(|root| has(root).is_some());
+        let root = root.with_context(|| {
+            format!("no unpacked Linux {version}: run scripts/fetch-parts --with-peers")
+        })?;
+        let words = words.to_owned();
+        Ok(Self { words, ..Self::with(peers, &root, &beginning, shape)? })
+    }
+
+    /// The newest kernel in the tree `home` whose version begins so.
+    fn with(peers: &Peers, home: &Path, version: &str, shape: Shape) -> Result<Self> {
         let program = peers.locate(QEMU)?;
-        let root = peers.root();
-        let kernel = newest(&root.join("boot"), "vmlinuz-")
+        let kernel = newest(&home.join("boot"), &format!("vmlinuz-{version}"))
             .context("no unpacked Linux kernel: run scripts/fetch-parts --with-peers")?;
         let release = kernel.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let release = release.trim_start_matches("vmlinuz-");
         let modules = ["lib/modules", "usr/lib/modules"]
-            .map(|folder| root.join(folder).join(release))
+            .map(|folder| home.join(folder).join(release))
             .into_iter()
             .find(|folder| folder.is_dir())
             .context("the unpacked Linux kernel has no modules")?;
-        let root = (program.origin == Origin::Cache).then(|| root.to_owned());
+        let root = (program.origin == Origin::Cache).then(|| peers.root().to_owned());
         let version = peers.version(QEMU);
-        Ok(Self { program, root, kernel, modules, version })
+        let words = String::new();
+        Ok(Self { words, program, shape, root, kernel, modules, version })
     }
 }
 
@@ -70,17 +107,19 @@ impl Emulator for Qemu {
         }
         let mac = ITS_MAC.map(|octet| format!("{octet:02x}")).join(":");
         command
-            .args(["-accel", "tcg,thread=single", "-M", "pc", "-cpu", "qemu64", "-m", "256"])
+            .args(["-accel", "tcg,thread=single", "-M", "pc", "-cpu", self.shape.processor])
+            .args(["-m", &self.shape.megabytes.to_string()])
             .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
             .arg("-kernel")
             .arg(&self.kernel)
             .arg("-initrd")
             .arg(initrd)
-            .args([
-                "-append",
+            .arg("-append")
+            .arg(format!(
                 "console=ttyS0 quiet loglevel=1 panic=-1 tsc=reliable \
-                mitigations=off nokaslr random.trust_cpu=on net.ifnames=0",
-            ])
+                 mitigations=off nokaslr random.trust_cpu=on net.ifnames=0 {}",
+                self.words
+            ))
             .args(["-serial", "stdio"])
             .arg("-netdev")
             .arg(match wire {
@@ -105,13 +144,13 @@ impl Emulator for Qemu {
     }
 }
 
-pub(super) struct Uml {
+pub(crate) struct Uml {
     program: Located,
     modules: PathBuf,
 }
 
 impl Uml {
-    pub(super) fn find(peers: &Peers) -> Result<Self> {
+    pub(crate) fn find(peers: &Peers) -> Result<Self> {
         let program = peers.locate(USER_MODE_LINUX)?;
         let root = match program.origin {
             Origin::System => Path::new("/"),

@@ -2,15 +2,16 @@
 //! of IPsec, and an agent that evaluates the lines it reads on the console.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use headroom_lab::parts::Located;
 
+use super::archive::Archive;
+use super::modules::{self, Module};
 use crate::peer;
 
-/// Wanted of the kernel's modules, those they depend on aside. One that a kernel
-/// has built in has no file, which is no error.
+/// Wanted of the kernel's modules, those they depend on aside.
 const MODULES: &[&str] = &[
     "virtio_pci",
     "virtio_net",
@@ -51,8 +52,8 @@ const MODULES: &[&str] = &[
 ];
 
 /// What the agent says when it is ready, and before each return code.
-pub(super) const READY: &str = "@@ready";
-pub(super) const STATUS: &str = "@@status ";
+pub(crate) const READY: &str = "@@ready";
+pub(crate) const STATUS: &str = "@@status ";
 
 /// `/init`. Without a line for two minutes it switches the machine off: whoever
 /// started it is gone.
@@ -106,155 +107,10 @@ pub(super) fn build(
         archive.copy(&format!("{folder}/{name}"), &library)?;
     }
     let mut list = String::new();
-    for (name, path) in closure(modules)? {
-        archive.copy(&format!("m/{name}.ko"), &path)?;
+    for Module { name, content } in modules::closure(modules, MODULES, &busybox.path)? {
+        archive.file(&format!("m/{name}.ko"), 0o644, &content);
         list += &format!("{name}\n");
     }
     archive.file("modules", 0o644, list.as_bytes());
     Ok(archive.finish())
-}
-
-/// [`MODULES`] and what they depend on, in an order that loads: each module says
-/// in its `.modinfo` what it needs, so no `depmod` is.
-fn closure(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
-    let mut files = Vec::new();
-    find(folder, &mut files)
-        .with_context(|| format!("reading the kernel's modules in {}", folder.display()))?;
-    let mut ordered = Vec::new();
-    for module in MODULES {
-        add(module, &files, &mut ordered)?;
-    }
-    Ok(ordered)
-}
-
-fn add(name: &str, files: &[PathBuf], ordered: &mut Vec<(String, PathBuf)>) -> Result<()> {
-    // file names have dashes where module names have underscores, or not
-    let plain = |name: &str| name.replace('-', "_");
-    let known = |(other, _): &(String, PathBuf)| plain(other) == plain(name);
-    if ordered.iter().any(known) {
-        return Ok(());
-    }
-    let named = |path: &&PathBuf| {
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        plain(&stem) == plain(name)
-    };
-    let Some(path) = files.iter().find(named) else { return Ok(()) };
-    let content = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-    for needed in dependencies(&content) {
-        add(&needed, files, ordered)?;
-    }
-    ordered.push((plain(name), path.clone()));
-    Ok(())
-}
-
-/// The value of `depends=` among a module's NUL-terminated `.modinfo` strings.
-fn dependencies(module: &[u8]) -> Vec<String> {
-    const KEY: &[u8] = b"\0depends=";
-    let Some(at) = module.windows(KEY.len()).position(|window| window == KEY) else {
-        return Vec::new();
-    };
-    let value = module[at + KEY.len()..].split(|&octet| octet == 0).next().unwrap_or_default();
-    let names = String::from_utf8_lossy(value).into_owned();
-    names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
-}
-
-fn find(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            find(&entry.path(), files)?;
-        } else if entry.path().extension().is_some_and(|extension| extension == "ko") {
-            files.push(entry.path());
-        }
-    }
-    Ok(())
-}
-
-/// A cpio archive in the "new ASCII" format that the kernel unpacks
-/// (Documentation/driver-api/early-userspace/buffer-format.rst).
-#[derive(Default)]
-struct Archive {
-    bytes: Vec<u8>,
-    inodes: usize,
-}
-
-impl Archive {
-    fn folder(&mut self, name: &str) {
-        self.entry(name, 0o040_755, (0, 0), &[]);
-    }
-
-    fn console(&mut self) {
-        self.entry("dev/console", 0o020_600, (5, 1), &[]);
-    }
-
-    fn file(&mut self, name: &str, mode: usize, content: &[u8]) {
-        self.entry(name, 0o100_000 | mode, (0, 0), content);
-    }
-
-    fn copy(&mut self, name: &str, path: &Path) -> Result<()> {
-        let content = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-        self.file(name, 0o755, &content);
-        Ok(())
-    }
-
-    fn entry(&mut self, name: &str, mode: usize, device: (usize, usize), content: &[u8]) {
-        self.inodes += 1;
-        let fields = [
-            self.inodes,
-            mode,
-            0,
-            0,
-            1,
-            0,
-            content.len(),
-            0,
-            0,
-            device.0,
-            device.1,
-            name.len() + 1,
-            0,
-        ];
-        self.bytes.extend(b"070701");
-        for field in fields {
-            self.bytes.extend(format!("{field:08x}").bytes());
-        }
-        self.bytes.extend(name.bytes());
-        self.bytes.push(0);
-        self.align();
-        self.bytes.extend(content);
-        self.align();
-    }
-
-    fn align(&mut self) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
-    }
-
-    fn finish(mut self) -> Vec<u8> {
-        self.entry("TRAILER!!!", 0, (0, 0), &[]);
-        self.bytes
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_module_says_what_it_needs() {
-        let module = b"\x7fELF\0license=GPL\0depends=xfrm_algo,libdes\0name=x\0";
-        assert_eq!(dependencies(module), ["xfrm_algo", "libdes"]);
-        assert_eq!(dependencies(b"\0depends=\0name=y\0"), [""; 0]);
-    }
-
-    #[test]
-    fn an_archive_has_aligned_entries_and_an_end() {
-        let mut archive = Archive::default();
-        archive.file("a", 0o644, b"hello");
-        let bytes = archive.finish();
-        assert!(bytes.starts_with(b"07070100000001000081a4"));
-        assert_eq!(&bytes[112..117], b"hello");
-        assert_eq!(&bytes[120..126], b"070701");
-        assert_eq!(bytes.len() % 4, 0);
-        assert!(bytes.windows(10).any(|window| window == b"TRAILER!!!"));
-    }
 }

@@ -1,12 +1,14 @@
 //! A real Linux kernel's IPsec (XFRM) as a peer, on a host whose own kernel may
 //! have none.
 
-mod console;
-mod emulator;
+pub(crate) mod archive;
+pub(crate) mod console;
+pub(crate) mod emulator;
 mod end_to_end;
 mod frames;
-mod initramfs;
+pub(crate) mod initramfs;
 mod machine;
+pub(crate) mod modules;
 mod trial;
 mod xfrm;
 
