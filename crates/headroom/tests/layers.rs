@@ -253,7 +253,7 @@ fn a_packet_too_small_for_a_tunnel_is_refused() {
     let ground = Ground::new("small");
     ground.write("p.toml", &format!("stacks = [\"http/wireguard\"]\nmtu = 1300\n{WORKLOADS}"));
     let ended = ground.end_of(ground.headroom("lab run p.toml"));
-    ended.assert_says(2, &["packets of 1220 octets are left", "needs 1280"]);
+    ended.assert_says(2, &["p.toml:1:", "at most 1220 bytes", "needs 1280"]);
     ended.assert_nothing_left();
 }
 
