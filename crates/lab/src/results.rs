@@ -341,11 +341,16 @@ pub struct Sample {
     pub peak_memory_bytes: Option<u64>,
     /// Why this block was repeated.
     pub marked: Option<String>,
-    /// Too short for the shaper to act on.
+    /// Its transfer took less than [`UNSHAPED_S`] on a link made by a token bucket; its
+    /// session may have taken longer.
     pub not_shaped: bool,
     /// What went wrong.
     pub error: Option<String>,
 }
+
+/// Seconds below which a token bucket lets pass undelayed so much of a transfer that its
+/// time says little of the link.
+pub const UNSHAPED_S: f64 = 0.1;
 
 /// What went in the time of a `stream`, `packets` or `echo`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use headroom_lab::plan::Scale;
+use headroom_lab::study::results::{ColumnResults, Value};
 use headroom_lab::study::{self, Study, StudyResults};
 
 const STUDIES: [&str; 5] = ["fmft", "ftps-ipsec-ipv6", "ipsec-study", "layering", "qesp"];
@@ -85,6 +86,19 @@ fn sentences_that_leave_out_what_they_depend_on_are_contradicted() {
             "Here DES with SHA-1 is faster than with MD5, as in the paper.",
             "no claim chose it",
         ),
+        ("ipsec-study", "The figure depends on the offload profile.", "no claim chose it"),
+        ("ipsec-study", "Instructions raise the throughput.", "no claim chose it"),
+        // a claim about something else is no claim about these two
+        (
+            "fmft",
+            "Sixteen clients get {clients/one/16} from one thread, {clients/cores/16} from one for each core{?sizes}.",
+            "cannot be told apart",
+        ),
+        (
+            "qesp",
+            "A datagram of 64 bytes takes {bytes/esp/64} on the link by ESP.",
+            "is of a layer in user space",
+        ),
     ] {
         let mut study = read(name);
         answer.clone_into(&mut study.answer);
@@ -93,6 +107,74 @@ fn sentences_that_leave_out_what_they_depend_on_are_contradicted() {
             page.contradicted.iter().any(|said| said.starts_with("answer") && said.contains(why));
         assert!(found, "{name}: {answer}: {:?}", page.contradicted);
     }
+}
+
+#[test]
+fn marks_follow_the_clock_that_is_shown_and_what_a_figure_is_made_of() {
+    let samples = Samples::unpacked("marks");
+    let mut relative = 0;
+    for name in STUDIES {
+        let page = samples.page(&read(name));
+        let cells = || {
+            page.sections.iter().flat_map(|section| {
+                section.rows.iter().flat_map(|row| section.columns.iter().zip(&row.values))
+            })
+        };
+        for (column, value) in cells() {
+            let Some(measured) = value.measured else { continue };
+            let told = format!("{name}, {}: {value:?}", column.title);
+            if column.measure == "cost-model" {
+                assert!(measured.n.is_some(), "{told}");
+            }
+            let is_time = ["session", "transfer"].contains(&column.measure.as_str());
+            if is_time && column.unit == "s" && value.not_shaped {
+                // one run in which it was short is enough, but it is no mark of minutes
+                assert!(measured.ends()[0] < 0.15, "{told}");
+            }
+            let Some(origin) = &value.origin else { continue };
+            let is_of_baseline = |other: &ColumnResults, cell: &Value| {
+                other.measure == column.measure
+                    && other.unit != "%"
+                    && cell.not_shaped
+                    && cell.origin.as_ref().is_some_and(|cell| {
+                        Some(&cell.stack) == origin.against.as_ref()
+                            && (&cell.part, &cell.workload, cell.size_bytes)
+                                == (&origin.part, &origin.workload, origin.size_bytes)
+                    })
+            };
+            if cells().any(|(other, cell)| is_of_baseline(other, cell)) {
+                relative += 1;
+                assert!(value.not_shaped, "{told}");
+            }
+        }
+    }
+    assert!(relative > 0, "no figure against a baseline that was not shaped");
+}
+
+#[test]
+fn overheads_over_one_baseline_are_compared_by_block() {
+    let samples = Samples::unpacked("paired");
+    let page = samples.page(&read("layering"));
+    let claim = page.claims.iter().find(|claim| claim.id == "both-download").expect("the claim");
+    let [paired] = claim.paired.as_slice() else { panic!("{claim:?}") };
+    let [lo, hi] = paired.ratio.ends();
+    // as the page has it in its table of what is over one layer
+    let told = |id: &str, column: &str, row: &str| {
+        let section = page.sections.iter().find(|section| section.id == id).expect(id);
+        let index = section.columns.iter().position(|known| known.id == column).expect(column);
+        let row = section.rows.iter().find(|known| known.name == row).expect(row);
+        row.values[index].measured.expect("measured")
+    };
+    let both = told("table-2", "base", "sftp/tls/ipsec, download");
+    let one = told("table-2", "base", "sftp/ipsec, download");
+    assert!((paired.ratio.value / (both.value / one.value) - 1.0).abs() < 1e-6);
+    let outcome = format!("{:?}", claim.outcome);
+    let expected = match (lo > 1.0, hi < 1.0) {
+        (true, _) => "Holds",
+        (_, true) => "Fails",
+        _ => "Unknown",
+    };
+    assert_eq!(outcome, expected, "{claim:?}");
 }
 
 #[test]

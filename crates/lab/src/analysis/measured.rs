@@ -29,7 +29,9 @@ impl Estimate {
     pub fn of(values: &[f64], domain: Domain) -> Option<Self> {
         let mean = domain.mean(values)?;
         let exact = values.iter().all(|value| value == &values[0]);
-        Some(Self { value: mean.mean, ci95: mean.ci95.filter(|_| !exact), n: Some(mean.n) })
+        // what was the same in every run is told as it was, without the noise of a logarithm
+        let value = if exact { values[0] } else { mean.mean };
+        Some(Self { value, ci95: mean.ci95.filter(|_| !exact), n: Some(mean.n) })
     }
 
     /// Averages times, rates and the like: the geometric mean and an interval above zero.
@@ -78,7 +80,8 @@ impl Estimate {
     }
 
     /// `12.3 [11.0, 13.6]`: three significant digits of the largest number, and no more
-    /// decimals than two significant digits of the interval's half have.
+    /// decimals than two significant digits of the interval's half have. Of an interval
+    /// that reaches from one order of magnitude to another, two significant digits of each.
     pub fn rounded(&self) -> String {
         let Some([lo, hi]) = self.ci95 else { return three(self.value) };
         let decimals_of = |digits: i32, value: f64| digits - 1 - value.log10().floor() as i32;
@@ -86,6 +89,12 @@ impl Estimate {
         let largest = self.value.abs().max(lo.abs()).max(hi.abs());
         if !(half > 0.0 && half.is_finite() && largest.is_finite()) {
             return self.shown(three);
+        }
+        let is_wide = lo * hi > 0.0 && (hi / lo).max(lo / hi) > 10.0;
+        if is_wide {
+            return self.shown(|value| {
+                format!("{value:.*}", decimals_of(2, value.abs()).clamp(0, 6) as usize)
+            });
         }
         let decimals = decimals_of(2, half).min(decimals_of(3, largest)).clamp(0, 6) as usize;
         let half_unit = 0.5 * 0.1_f64.powi(decimals as i32);
@@ -218,12 +227,22 @@ mod tests {
     }
 
     #[test]
+    fn a_count_that_was_the_same_in_every_run_is_told_as_it_was() {
+        for domain in [Domain::Positive, Domain::Count] {
+            let told = Estimate::of(&[821_911.0; 7], domain).expect("an estimate");
+            assert_eq!((told.value.to_bits(), told.ci95), (821_911.0_f64.to_bits(), None));
+        }
+    }
+
+    #[test]
     fn a_figure_has_no_more_decimals_than_its_interval_allows() {
         for (value, ci95, shown) in [
             (0.0348, [-2.81, 2.97], "0.0 [-2.8, 3.0]"),
             (-0.0236, [-3.31, 3.38], "0.0 [-3.3, 3.4]"),
             (296.4, [160.2, 503.3], "296 [160, 503]"),
-            (4.38, [0.588, 8.32], "4.4 [0.6, 8.3]"),
+            (4.38, [0.588, 8.32], "4.4 [0.59, 8.3]"),
+            (0.43, [0.021, 90.2], "0.43 [0.021, 90]"),
+            (0.21, [0.016, 2.71], "0.21 [0.016, 2.7]"),
             (0.474, [0.467, 0.481], "0.474 [0.467, 0.481]"),
             (819.2, [819.19, 819.21], "819 [819, 819]"),
             (2320.4, [1971.3, 2670.1], "2320 [1971, 2670]"),

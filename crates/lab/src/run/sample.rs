@@ -7,7 +7,7 @@ use super::transfer::Seen;
 use crate::analysis::stats;
 use crate::error::{Error, Result};
 use crate::measure::wire::{self, SetUp};
-use crate::results::{Cpu, Phases, Sample, Tcp};
+use crate::results::{Cpu, Phases, Sample, Tcp, UNSHAPED_S};
 use crate::workload::{Kind, STREAM_UNIT};
 
 /// A sample, and what of it the results do not keep.
@@ -165,7 +165,7 @@ impl Bench<'_> {
                 .map(|o| o.peak_memory_bytes)
                 .max(),
             marked: None,
-            not_shaped: token_bucket && !kind.is_timed() && seconds.is_some_and(|s| s < 0.1),
+            not_shaped: token_bucket && !kind.is_timed() && seconds.is_some_and(|s| s < UNSHAPED_S),
             error: errors.into_iter().next(),
         };
         let round_trips = records.iter().filter_map(|r| r.round_trips).min();

@@ -9,7 +9,15 @@ use super::results::{ColumnResults, Origin, SectionResults, StudyResults, Value}
 use super::sentence::Sentence;
 
 /// Words of comparisons. A sentence with one of them is a claim's.
-const COMPARING: [&str; 12] = [
+const COMPARING: [&str; 20] = [
+    " raise",
+    " depends on",
+    " higher",
+    " lower",
+    " twice",
+    " half",
+    " larger than",
+    " smaller than",
     " faster",
     " slower",
     " cheaper",
@@ -42,7 +50,7 @@ pub fn contradictions(study: &StudyResults) -> Vec<String> {
         let whys = [
             compares_by_hand(sentence),
             hides_runs_or_marks(sentence, &quoted),
-            sets_overlapping_beside(sentence, &quoted),
+            sets_overlapping_beside(study, sentence, &quoted),
             leaves_out_a_profile(study, &quoted),
             leaves_out_a_variant(&quoted),
             leaves_out_user_space(study, sentence, &quoted),
@@ -64,10 +72,12 @@ struct Quoted<'a> {
 
 impl<'a> Quoted<'a> {
     fn find(study: &'a StudyResults, reference: &str) -> Option<Self> {
-        all(study).find(|cell| {
-            let [section, column] = [&cell.section.id, &cell.column.id];
-            reference == format!("{section}/{column}/{}", cell.row)
-        })
+        all(study).find(|cell| cell.name() == reference)
+    }
+
+    /// `section/column/row`.
+    fn name(&self) -> String {
+        format!("{}/{}/{}", self.section.id, self.column.id, self.row)
     }
 
     fn told(&self) -> String {
@@ -120,10 +130,15 @@ fn hides_runs_or_marks(sentence: &Sentence, quoted: &[Quoted<'_>]) -> Option<Str
 
 /// Two figures of one kind beside each other whose intervals overlap, without a claim that
 /// says so.
-fn sets_overlapping_beside(sentence: &Sentence, quoted: &[Quoted<'_>]) -> Option<String> {
-    if !sentence.claims.is_empty() {
-        return None;
-    }
+fn sets_overlapping_beside(
+    study: &StudyResults,
+    sentence: &Sentence,
+    quoted: &[Quoted<'_>],
+) -> Option<String> {
+    let claims = study.claims.iter().filter(|claim| sentence.claims.contains(&claim.id));
+    let is_claimed = |a: &Quoted<'_>, b: &Quoted<'_>| {
+        claims.clone().any(|claim| claim.is_of(&study.sections, [&a.name(), &b.name()]))
+    };
     let work = |cell: &Quoted<'_>| {
         let origin = cell.value.origin.as_ref()?;
         Some((origin.workload.clone(), origin.size_bytes))
@@ -138,7 +153,7 @@ fn sets_overlapping_beside(sentence: &Sentence, quoted: &[Quoted<'_>]) -> Option
     for (index, a) in quoted.iter().enumerate() {
         for b in &quoted[index + 1..] {
             let ([a_lo, a_hi], [b_lo, b_hi]) = (a.value.measured?.ends(), b.value.measured?.ends());
-            if are_alike(a, b) && a_lo <= b_hi && b_lo <= a_hi {
+            if are_alike(a, b) && a_lo <= b_hi && b_lo <= a_hi && !is_claimed(a, b) {
                 return Some(format!("{} and {} cannot be told apart", a.told(), b.told()));
             }
         }

@@ -9,7 +9,7 @@ use super::kept::Source;
 use super::measure::{self, Form};
 use super::section::{CellTemplate, Chart, Column, LineTemplate, PublishedSource, Section, Shows};
 use super::template::{self, Row};
-use super::{Study, published};
+use super::{Study, published, sentence};
 use crate::plan::{At, Plan, PlanFile, at, expand, line_of};
 use crate::suggest::with_suggestion;
 use crate::units;
@@ -210,8 +210,8 @@ impl ClaimFile {
         let texts = [self.holds, self.fails, self.unknown];
         for text in &texts {
             let known = |name: &str| {
-                let counts = ["#holds", "#fails", "#unknown", "#all"];
-                if counts.contains(&name) { Ok(String::new()) } else { figure(sections, name) }
+                let is_known = sentence::OF_CLAIMS.contains(&name);
+                if is_known { Ok(String::new()) } else { figure(sections, name) }
             };
             template::fill_with(text.get_ref(), known).map_err(|message| at(text, message))?;
         }

@@ -171,7 +171,39 @@ pub fn find(name: &str) -> Result<&'static Measure, String> {
     })
 }
 
+impl Form {
+    /// Whether it tells of one stack against another.
+    pub(super) fn is_relative(self) -> bool {
+        self != Self::Value
+    }
+}
+
 impl Measure {
+    /// The clock of a time or a rate: what a token bucket may have let pass undelayed.
+    pub(super) fn clock_s(&self, sample: &Sample) -> Option<f64> {
+        match self.source {
+            Each(seconds) if self.unit == "s" => seconds(sample),
+            _ => sample.seconds,
+        }
+    }
+
+    /// Whether it is of a model, which is fitted to all sizes.
+    pub(super) fn is_of_a_model(&self) -> bool {
+        ["model-fixed", "model-per-gb", "cost-model"].contains(&self.name)
+    }
+
+    /// A stack's value over another's in the same blocks; none of what is no sample's.
+    pub(super) fn ratio(
+        &self,
+        results: &Results,
+        of: [&str; 2],
+        workload: &str,
+        size_bytes: Option<u64>,
+    ) -> Option<Estimate> {
+        let Each(value) = &self.source else { return None };
+        Measured { results }.ratio(of, workload, size_bytes, *value)
+    }
+
     /// Whether each sample has it, so that stacks can be compared block by block.
     pub(super) fn is_of_samples(&self) -> bool {
         matches!(self.source, Each(_))
@@ -186,14 +218,20 @@ impl Measure {
     pub(super) fn is_of_time(&self) -> bool {
         let times =
             ["session", "transfer", "mbit-per-s", "kbyte-per-s", "handshake", "data-handshake"];
-        times.contains(&self.name)
-            || ["model-fixed", "model-per-gb", "cost-model"].contains(&self.name)
+        times.contains(&self.name) || self.is_of_a_model()
+    }
+
+    /// Whether it is a number of things, which can be the same in every run.
+    pub(super) fn counts(&self) -> bool {
+        self.domain() == Domain::Count
     }
 
     /// The values that it can have.
     fn domain(&self) -> Domain {
         match self.name {
             "fairness" => Domain::Fairness,
+            _ if self.unit == "B" || self.name.ends_with("packets") => Domain::Count,
+            "handshakes" | "round-trips" | "marker-seen" => Domain::Count,
             "loss-pct" | "loss-pct-at" | "reordered" | "frames" | "refused" | "stale"
             | "replayed" | "forged" => Domain::Count,
             _ => Domain::Positive,
@@ -228,11 +266,7 @@ impl Measure {
                 run.mean_in(self.domain(), &cell.stack, &cell.workload, cell.size_bytes, *value)
             }
             (Each(value), form) => {
-                let baseline = || {
-                    let stack = results.plan.stacks.iter().find(|s| s.name == cell.stack)?;
-                    stack.baseline.as_deref()
-                };
-                let other = against.map_or_else(baseline, Some)?;
+                let other = against.or_else(|| baseline(results, &cell.stack))?;
                 let stacks = [cell.stack.as_str(), other];
                 let ratio = run.ratio(stacks, &cell.workload, cell.size_bytes, *value)?;
                 Some(match form {
@@ -243,6 +277,12 @@ impl Measure {
             }
         }
     }
+}
+
+/// The stack that a plan compares this one with.
+pub(super) fn baseline<'a>(results: &'a Results, stack: &str) -> Option<&'a str> {
+    let stack = results.plan.stacks.iter().find(|known| known.name == stack)?;
+    stack.baseline.as_deref()
 }
 
 fn octets(sample: &Sample) -> Option<f64> {
@@ -427,12 +467,12 @@ fn per_gb(model: &Model) -> Option<Estimate> {
 
 /// The overhead at a size by the two cost models: of the stack and of its baseline.
 fn cost_model_pct(results: &Results, cell: &Cell) -> Option<Estimate> {
-    let stack = results.plan.stacks.iter().find(|stack| stack.name == cell.stack)?;
-    let baseline = Cell { stack: stack.baseline.clone()?, ..cell.clone() };
+    let baseline = Cell { stack: baseline(results, &cell.stack)?.to_owned(), ..cell.clone() };
     let seconds = |cell: &Cell| {
         let model = model(results, cell)?;
         Some(model.fixed_s + model.seconds_per_gb * cell.size_bytes? as f64 / 1e9)
     };
     let value = 100.0 * (seconds(cell)? / seconds(&baseline)? - 1.0);
-    value.is_finite().then(|| Estimate::exact(value))
+    let n = model(results, cell)?.n.min(model(results, &baseline)?.n);
+    value.is_finite().then_some(Estimate { value, ci95: None, n: Some(n) })
 }

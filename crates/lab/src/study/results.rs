@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::claim::ClaimResults;
-use super::measure::Form;
+use super::measure::{self, Form};
 use super::section::{Chart, PublishedSource};
 use super::sentence::Sentence;
 use crate::analysis::measured::Estimate;
@@ -178,10 +178,34 @@ pub struct Origin {
     pub against: Option<String>,
 }
 
+/// What a figure lacks for a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lack {
+    /// Runs.
+    Runs,
+    /// A link that shaped it.
+    Shaping,
+    /// An interval: it is a mean of other figures, or of a model.
+    Interval,
+}
+
 impl Value {
     /// Whether it rests on enough runs, and on a link that shaped it, for a comparison.
     pub(super) fn supports_comparison(&self, column: &ColumnResults) -> bool {
-        self.measured.is_some() && !self.has_few_runs(column) && !self.not_shaped
+        self.measured.is_some() && self.lack(column).is_none()
+    }
+
+    /// What a measured figure lacks for a comparison.
+    pub(super) fn lack(&self, column: &ColumnResults) -> Option<Lack> {
+        if self.has_few_runs(column) {
+            Some(Lack::Runs)
+        } else if self.not_shaped {
+            Some(Lack::Shaping)
+        } else if self.measured?.ci95.is_none() && !column.counts() {
+            Some(Lack::Interval)
+        } else {
+            None
+        }
     }
 
     /// Whether it rests on fewer runs than a comparison needs. A count that was the same
@@ -212,9 +236,10 @@ impl ColumnResults {
         }
     }
 
-    /// Whether it has counts and not times or rates.
+    /// Whether it has counts and not times or rates: what is the same in every run needs
+    /// no interval.
     fn counts(&self) -> bool {
-        self.unit.is_empty() || self.unit == "B"
+        measure::find(&self.measure).is_ok_and(measure::Measure::counts)
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Study, check};
 use crate::error::{Doing, Error, Result};
 use crate::plan::{Plan, Scale};
 use crate::report;
-use crate::results::{Environment, Results};
+use crate::results::Results;
 use crate::run::{self, JOURNAL, Options, Progress, Resumption};
 
 /// In a study's folder: the folders of its parts.
@@ -195,14 +195,15 @@ fn told_of(name: &str, results: &Results) -> PartResults {
         failed: results.samples.iter().filter(|sample| !sample.ok).count(),
         warnings: results.warnings.clone(),
         incomplete: results.incomplete(),
-        user_space: user_space(environment),
+        user_space: user_space(&environment.stacks),
     }
 }
 
-/// Stacks that say of a layer that it is in user space.
-fn user_space(environment: &Environment) -> Vec<String> {
-    let says = |facts: &BTreeMap<String, String>| facts.values().any(|f| f.contains("user space"));
-    let stacks = environment.stacks.iter().filter(|(_, facts)| says(facts));
+/// Stacks that have a layer in user space: those that say so, and those over Headroom's own
+/// tunnel, which is a process.
+fn user_space(stacks: &BTreeMap<String, BTreeMap<String, String>>) -> Vec<String> {
+    let is = |fact: &String| fact.contains("user space") || fact == "headroom tunnel";
+    let stacks = stacks.iter().filter(|(_, facts)| facts.values().any(is));
     stacks.map(|(name, _)| name.clone()).collect()
 }
 
@@ -251,5 +252,14 @@ mod tests {
             assert_eq!(is_measured(part, &folder), expected, "with {file}");
         }
         std::fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn headrooms_own_tunnel_is_in_user_space() {
+        let facts = [("ftp", "none"), ("ftp/esp", "headroom tunnel"), ("ftp/x", "in user space")];
+        let facts = facts.map(|(stack, fact)| {
+            (stack.to_owned(), BTreeMap::from([("backend".to_owned(), fact.to_owned())]))
+        });
+        assert_eq!(user_space(&facts.into()), ["ftp/esp", "ftp/x"]);
     }
 }

@@ -97,8 +97,12 @@ impl Draft<'_> {
     }
 
     fn add_figure(&mut self, name: &str, claim: Option<&ClaimResults>) {
-        if let Some(count) = claim.and_then(|claim| counted(claim, name)) {
-            self.write(&count.to_string(), claim);
+        if OF_CLAIMS.contains(&name) {
+            let told = claim.and_then(|claim| of_claim(claim, name));
+            self.write(told.as_deref().unwrap_or_default(), claim);
+            if let Some((_, lacks)) = &mut self.open {
+                *lacks |= told.is_none();
+            }
             return;
         }
         let cell = file::find(&self.study.sections, name);
@@ -145,14 +149,21 @@ impl Draft<'_> {
     }
 }
 
-/// `{#holds}`, `{#fails}`, `{#unknown}`, `{#all}` in a claim's text: how many pairs.
-fn counted(claim: &ClaimResults, name: &str) -> Option<usize> {
+/// What a claim's text can have of how it came out: how many pairs hold, fail, cannot be
+/// told, and are there; why those cannot be told; what the left side of its only
+/// comparison takes more, block by block.
+pub(super) const OF_CLAIMS: [&str; 6] = ["#holds", "#fails", "#unknown", "#all", "#why", "#paired"];
+
+/// One of [`OF_CLAIMS`]; none of another name, and of what was not measured.
+fn of_claim(claim: &ClaimResults, name: &str) -> Option<String> {
     let [holds, fails, unknown] = claim.counts;
     match name {
-        "#holds" => Some(holds),
-        "#fails" => Some(fails),
-        "#unknown" => Some(unknown),
-        "#all" => Some(holds + fails + unknown),
+        "#holds" => Some(holds.to_string()),
+        "#fails" => Some(fails.to_string()),
+        "#unknown" => Some(unknown.to_string()),
+        "#all" => Some((holds + fails + unknown).to_string()),
+        "#why" => Some(claim.why()),
+        "#paired" => claim.paired_told(),
         _ => None,
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::claim::ClaimResults;
-use super::measure::{Form, Measure};
+use super::measure::{self, Form, Measure};
 use super::results::{ChartResults, ColumnResults, Origin, RowResults, SectionResults, Value};
 use super::section::{CellTemplate, Column, Place, Section, Shows};
 use super::sentence::{self, Sentence};
 use super::template::{self, Row};
 use super::{Study, derived, file, verdict};
-use crate::results::Results;
+use crate::results::{Results, UNSHAPED_S};
 
 /// The results of the parts that were run, by name.
 pub(super) type Parts = BTreeMap<String, Results>;
@@ -30,7 +30,12 @@ pub(super) fn page(study: &Study, parts: &Parts) -> Page {
     for section in &mut sections {
         section.compared = verdict::sentence(section);
     }
-    let claims: Vec<_> = study.claims.iter().map(|claim| claim.judge(&sections)).collect();
+    let ratios = |measure: &str, one: &Origin, other: &Origin| {
+        let stacks = [one.stack.as_str(), &other.stack];
+        let results = parts.get(&one.part)?;
+        measure::find(measure).ok()?.ratio(results, stacks, &one.workload, one.size_bytes)
+    };
+    let claims: Vec<_> = study.claims.iter().map(|claim| claim.judge(&sections, &ratios)).collect();
     let reason = |section: &Section| {
         let because = section.because.as_ref()?;
         let filled = sentence::filled(&section.id, because, study, &sections, &claims);
@@ -112,30 +117,40 @@ fn measured(
     cell.places(row).ok()?.into_iter().find_map(|place| {
         let results = parts.get(&place.part)?;
         let measured = measure.of(results, &place.cell, form, place.against.as_deref())?;
+        let against = place.against.clone().filter(|_| form.is_relative()).or_else(|| {
+            let is_relative = form.is_relative() || measure.name == "cost-model";
+            is_relative.then(|| measure::baseline(results, &place.cell.stack))?.map(str::to_owned)
+        });
+        let stacks = [Some(&place.cell.stack), against.as_ref()];
+        let was_not_shaped = |stack: &String| was_not_shaped(results, measure, &place, stack);
         Some(Value {
             published: None,
             measured: Some(measured),
-            not_shaped: measure.is_of_time() && was_not_shaped(results, &place),
+            not_shaped: measure.is_of_time() && stacks.into_iter().flatten().any(was_not_shaped),
             origin: Some(Origin {
                 part: place.part,
                 stack: place.cell.stack,
                 workload: place.cell.workload,
                 size_bytes: place.cell.size_bytes,
-                against: place.against,
+                against,
             }),
         })
     })
 }
 
-/// Whether the lab marked a sample of the cell.
-fn was_not_shaped(results: &Results, place: &Place) -> bool {
+/// Whether a sample of the stack in this place passed the link's token bucket undelayed by
+/// the clock that is shown: a session that waits for seconds did not, however short the
+/// transfer in it. A model is of all sizes.
+fn was_not_shaped(results: &Results, measure: &Measure, place: &Place, stack: &str) -> bool {
     let is_main = |link: &String| *link == results.link.name;
+    let size = place.cell.size_bytes.filter(|_| !measure.is_of_a_model());
     results.samples.iter().any(|sample| {
         sample.not_shaped
+            && measure.clock_s(sample).is_none_or(|seconds| seconds < UNSHAPED_S)
             && is_main(&sample.link)
-            && sample.stack == place.cell.stack
+            && sample.stack == stack
             && sample.workload == place.cell.workload
-            && place.cell.size_bytes.is_none_or(|size| sample.size_bytes == size)
+            && size.is_none_or(|size| sample.size_bytes == size)
     })
 }
 

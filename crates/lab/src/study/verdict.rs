@@ -1,6 +1,6 @@
 //! What the paper printed beside what was measured, in a sentence.
 
-use super::results::{ColumnResults, RowResults, SectionResults, Value};
+use super::results::{ColumnResults, Lack, RowResults, SectionResults, Value};
 use super::section::PublishedSource;
 use crate::analysis::measured::Estimate;
 use crate::analysis::stats::median;
@@ -37,23 +37,33 @@ pub(super) fn sentence(section: &SectionResults) -> Option<String> {
 
 /// Why figures are not compared, and how many.
 fn not_compared(left: &[Both<'_>]) -> Option<String> {
-    let few: Vec<usize> = left
-        .iter()
-        .filter(|both| both.value.has_few_runs(both.column))
-        .filter_map(|both| both.value.measured?.n)
-        .collect();
-    let not_shaped = left.len() - few.len();
+    let lacking = |lack| left.iter().filter(move |both| both.value.lack(both.column) == Some(lack));
+    let few: Vec<usize> = lacking(Lack::Runs).filter_map(|both| both.value.measured?.n).collect();
     let mut whys = Vec::new();
     if let (Some(least), Some(most)) = (few.iter().min(), few.iter().max()) {
         let runs = if least == most { format!("{least}") } else { format!("{least} to {most}") };
-        whys.push(format!("{} rest on {runs} runs, too few for a comparison", few.len()));
+        let rest = verb(few.len(), "rests", "rest");
+        whys.push(format!("{} {rest} on {runs} runs, too few for a comparison", few.len()));
     }
-    if not_shaped > 0 {
-        whys.push(format!(
+    match lacking(Lack::Shaping).count() {
+        0 => {}
+        1 => whys.push(
+            "1 is a time too short for the link to shape and waits for a new measurement"
+                .to_owned(),
+        ),
+        not_shaped => whys.push(format!(
             "{not_shaped} are times too short for the link to shape and wait for a new measurement"
-        ));
+        )),
+    }
+    match lacking(Lack::Interval).count() {
+        0 => {}
+        n => whys.push(format!("{n} {} no interval", verb(n, "has", "have"))),
     }
     (!whys.is_empty()).then(|| format!("Not compared: {}.", whys.join("; ")))
+}
+
+fn verb(count: usize, one: &'static str, several: &'static str) -> &'static str {
+    if count == 1 { one } else { several }
 }
 
 /// A figure that the paper has and we have.
@@ -142,11 +152,14 @@ fn left_out(all: &[Both<'_>]) -> Option<String> {
     let product = |both: &&Both<'_>| both.ours.value * both.printed;
     let opposite = all.iter().filter(|both| product(both) < 0.0).count();
     let nothing = all.iter().filter(|both| product(both) == 0.0).count();
-    let told: Vec<String> = [(opposite, "have the other sign"), (nothing, "are 0 on one side")]
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
-        .collect();
+    let told: Vec<String> = [
+        (opposite, verb(opposite, "has the other sign", "have the other sign")),
+        (nothing, verb(nothing, "is 0 on one side", "are 0 on one side")),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, what)| format!("{count} {what}"))
+    .collect();
     (!told.is_empty()).then(|| format!("Of {} figures {}", all.len(), told.join(", ")))
 }
 
@@ -202,8 +215,9 @@ fn overheads(all: &[Both<'_>]) -> Option<String> {
             if unsure > 0 {
                 text += &format!(", {unsure} cannot be told from 0");
             }
-            let smaller = all.iter().filter(|both| off(both) < 0.0).count();
-            text += &format!("; {smaller} are smaller here. ");
+            let smaller = all.iter().filter(|both| both.ours.ends()[1] < both.printed).count();
+            let are = verb(smaller, "is", "are");
+            text += &format!("; {smaller} {are} smaller here by more than the interval. ");
             text
         }
     };
@@ -252,7 +266,7 @@ mod tests {
         assert_eq!(
             said(&[(1.0, -2.0, 0.1, 5), (2.0, 4.0, 0.1, 5), (3.0, 0.0, 0.1, 5)]).as_deref(),
             Some(
-                "Of 3 figures 1 have the other sign, 1 are 0 on one side; the last is 2 × of the printed one."
+                "Of 3 figures 1 has the other sign, 1 is 0 on one side; the last is 2 × of the printed one."
             )
         );
         assert_eq!(
@@ -270,8 +284,8 @@ mod tests {
         assert_eq!(
             said.as_deref(),
             Some(
-                "Of 3 overheads 1 have the sign that the paper gives, 1 the other, 1 cannot be told from 0; 3 are \
-                 smaller here. Farthest apart: r1, A: -2.0 [-3.0, -1.0] %, the paper 4 %."
+                "Of 3 overheads 1 have the sign that the paper gives, 1 the other, 1 cannot be told from 0; 2 are \
+                 smaller here by more than the interval. Farthest apart: r1, A: -2.0 [-3.0, -1.0] %, the paper 4 %."
             )
         );
     }
@@ -290,8 +304,8 @@ mod tests {
         assert_eq!(
             sentence(&few).as_deref(),
             Some(
-                "Not compared: 2 rest on 3 to 4 runs, too few for a comparison; 1 are times too short for the link to \
-                 shape and wait for a new measurement."
+                "Not compared: 2 rest on 3 to 4 runs, too few for a comparison; 1 is a time too short for the link to \
+                 shape and waits for a new measurement."
             )
         );
     }
