@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use headroom_lab::analysis::answer::answer;
 use headroom_lab::analysis::sentence::read;
 use headroom_lab::report;
 use headroom_lab::report::terminal::Detail;
@@ -68,6 +69,13 @@ fn holds_every_figure_of_a_sentence_against_rows() {
     changed(https, " % more bytes", " % fewer bytes");
     let compared = results.answer.iter().find(|one| one.starts_with("A session")).expect("one");
     changed(compared, "takes ", "takes 1");
+    for sentence in [sftp, https, compared] {
+        changed(sentence, "(n = 5)", "(n = 9)");
+    }
+    let ftps = results.answer.iter().find(|one| one.starts_with("FTPS adds")).expect("FTPS");
+    changed(ftps, "(2 for", "(3 for");
+    changed(ftps, " (2 for HelloRetryRequests: habits of this client and server)", "");
+    changed(ftps, " to 995 ms", " to 1995 ms");
     let mut unknown = results.clone();
     unknown.answer = vec!["Nobody needs to encrypt.".to_owned()];
     assert_eq!(read::contradictions(&unknown).len(), 1, "what no rule reads is no true sentence");
@@ -92,6 +100,59 @@ fn compares_nothing_on_three_runs() {
         assert!(!answer.contains(timed), "{timed}: {answer}");
     }
     assert_eq!(read::contradictions(&results), Vec::<String>::new());
+}
+
+#[test]
+fn a_time_that_can_be_nothing_is_not_said_to_be_added() {
+    let mut results = analysed(disturbed_demo());
+    // its uploads of 1 KiB take +23 % [-73, 473]
+    let ftps = results.answer.iter().find(|one| one.starts_with("FTPS adds")).expect("FTPS");
+    assert!(ftps.contains("; its further time cannot be told from 0: -"), "{ftps}");
+    let (counted, _) = ftps.split_once(" per session").expect("a sentence of costs");
+    results.answer = vec![format!(
+        "{counted} and 21 to 185 ms per session over FTP, and 0.281 to 0.368 % more bytes (n = 5)."
+    )];
+    let found = read::contradictions(&results);
+    assert!(found.iter().any(|why| why.contains("which can be nothing")), "{found:#?}");
+}
+
+#[test]
+fn holds_sentences_of_the_main_link_against_its_rows() {
+    let mut results = analysed(disturbed_demo());
+    // nothing is known of what stacks cost elsewhere
+    results.portable.clear();
+    results.clear_text.clear();
+    results.answer = answer(&results).0;
+    assert_eq!(read::contradictions(&results), Vec::<String>::new());
+    let https = results.answer.iter().find(|one| one.starts_with("HTTPS takes")).expect("HTTPS");
+    let (of_row, _) = https.split_once(" % [").expect("a comparison");
+    let (time, _) = of_row.rsplit_once(", ").expect("a percentage");
+    for false_one in [
+        format!("{time}, -50.0 % [-60.0, -40.0] against HTTP (n = 5)."),
+        format!("{time} (n = 4)."),
+        https.replacen("HTTPS takes", "SFTP takes", 1),
+        "HTTPS is slower than HTTP.".to_owned(),
+        "HTTPS carries more than HTTP.".to_owned(),
+    ] {
+        results.answer = vec![false_one];
+        assert_eq!(read::contradictions(&results).len(), 1, "{}", results.answer[0]);
+    }
+}
+
+#[test]
+fn says_where_only_the_model_knows_what_is_filled() {
+    let mut results = disturbed_demo();
+    let link = results.link.name.clone();
+    results.check_links.clear();
+    results.samples.retain(|sample| sample.link == link);
+    let mut results = analysed(results);
+    let sftp = results.answer.iter().find(|one| one.starts_with("SFTP adds")).expect("SFTP");
+    let model = " by the cost model (no slower link of this run checks it)";
+    assert!(sftp.contains("fill links up to ") && sftp.contains(model), "{sftp}");
+    assert_eq!(read::contradictions(&results), Vec::<String>::new());
+    results.answer = vec![sftp.replacen(model, "", 1)];
+    let found = read::contradictions(&results);
+    assert!(found.iter().any(|why| why.contains("no link of this run checked")), "{found:#?}");
 }
 
 #[test]

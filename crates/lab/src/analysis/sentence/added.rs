@@ -57,6 +57,11 @@ impl<'a> Added<'a> {
         Longer { value_s: seconds(self.pct), ci95_s: self.ci95_pct.map(seconds) }
     }
 
+    /// Blocks in which both were measured.
+    pub(super) fn pairs(&self) -> usize {
+        self.row.overhead_n
+    }
+
     pub(super) fn base_s(&self) -> f64 {
         self.base_s
     }
@@ -131,9 +136,29 @@ pub(super) fn bytes(results: &Results, pair: &Pair) -> Vec<f64> {
         .collect()
 }
 
-/// What sessions of small files take longer beyond their round trips, in seconds: on
-/// each link and in each direction.
-pub(super) fn fixed_s(results: &Results, pair: &Pair) -> Vec<f64> {
+/// HelloRetryRequests and refused commands more than the baseline's, in the smallest
+/// download that was counted.
+pub(super) fn retries(results: &Results, pair: &Pair) -> [u32; 2] {
+    let smallest = |stack: &str| {
+        let of_stack = results.samples.iter().filter(|sample| {
+            sample.stack == stack && sample.workload == "download" && sample.wire.is_some()
+        });
+        let wire = of_stack.min_by_key(|sample| sample.size_bytes).and_then(|sample| sample.wire);
+        wire.map_or([0; 2], |wire| [wire.hello_retries, wire.refused_commands])
+    };
+    let (stack, base) = (smallest(&pair.stack), smallest(&pair.base));
+    std::array::from_fn(|index| stack[index].saturating_sub(base[index]))
+}
+
+/// Runs of the pair's cell on the main link that has the fewest.
+pub(super) fn runs(results: &Results, pair: &Pair) -> usize {
+    let main = Added::cells(results, pair).filter(|cell| cell.link.name == results.link.name);
+    main.map(|cell| cell.pairs()).min().unwrap_or(0)
+}
+
+/// What sessions of small files take longer beyond their round trips, and from how
+/// many runs: on each link and in each direction.
+pub(super) fn fixed(results: &Results, pair: &Pair) -> Vec<(usize, Longer)> {
     let Some(trips) = round_trips(results, pair).into_iter().min() else { return Vec::new() };
     let cells = || Added::cells(results, pair).filter(Added::is_small);
     let smallest = |cell: &Added<'_>| {
@@ -142,10 +167,12 @@ pub(super) fn fixed_s(results: &Results, pair: &Pair) -> Vec<f64> {
         });
         same.map(|other| other.row.size_bytes).min() == Some(cell.row.size_bytes)
     };
-    cells()
-        .filter(smallest)
-        .map(|cell| cell.longer().value_s - trips as f64 * cell.rtt_s())
-        .collect()
+    let beyond = |cell: Added<'_>| {
+        let Longer { value_s, ci95_s } = cell.longer();
+        let waited = trips as f64 * cell.rtt_s();
+        Longer { value_s: value_s - waited, ci95_s: ci95_s.map(|end| end - waited) }
+    };
+    cells().filter(smallest).map(|cell| (cell.pairs(), beyond(cell))).collect()
 }
 
 /// The least and the most of some values.

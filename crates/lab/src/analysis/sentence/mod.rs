@@ -8,13 +8,16 @@
 mod added;
 mod claim;
 mod costs;
+mod main_link;
 pub mod read;
 mod secured;
 
 use crate::results::Results;
 
+pub(super) use main_link::sentences as of_main_link;
+
 pub use added::Pair;
-pub use claim::{Claim, Compared, Costs};
+pub use claim::{Claim, Compared, Costs, Fills, Fixed};
 
 /// A sentence and what it says of a run.
 #[derive(Debug, Clone, PartialEq)]

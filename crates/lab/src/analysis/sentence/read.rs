@@ -2,7 +2,7 @@
 //! says, not by what it meant to say. Also reads the sentences of earlier versions.
 
 use super::added::Pair;
-use super::claim::{Claim, Compared, Costs};
+use super::claim::{BY_MODEL, Claim, Compared, Costs, Fills, Fixed, NOT_TOLD, UNDECIDED};
 use crate::analysis::measured::Estimate;
 use crate::results::Results;
 use crate::units;
@@ -12,7 +12,7 @@ use crate::units;
 pub enum Reading {
     /// It says this of the run's cells.
     Claims(Vec<Claim>),
-    /// It makes no comparison: warnings, and figures of one cell.
+    /// It makes no comparison: warnings, and what the answer holds for.
     NoComparison,
     /// Nobody knows how to hold it against figures.
     Unknown,
@@ -24,15 +24,15 @@ pub fn read(sentence: &str, results: &Results) -> Reading {
     if let Some(claim) = costs(sentence, results).or(compared) {
         return Reading::Claims(vec![claim]);
     }
-    let plain = [" takes ", " carries ", " arrives at ", " were disturbed ", "Holds for "];
-    let compares = [" cheaper ", " faster ", " notice", "costs nothing"];
-    if compares.iter().any(|words| sentence.contains(words)) {
-        Reading::Unknown
-    } else if plain.iter().any(|words| sentence.contains(words)) {
-        Reading::NoComparison
-    } else {
-        Reading::Unknown
+    // what is no comparison is known by its first words: any other could hold one
+    let is_disturbed = |words: &str| words.starts_with(|first: char| first.is_ascii_digit());
+    let is_plain = sentence.starts_with("Holds for ")
+        || sentence.split_once(" blocks were disturbed ").is_some_and(|(n, _)| is_disturbed(n));
+    let of_row = [" takes ", " carries ", " arrives at "];
+    if !is_plain && of_row.iter().any(|words| sentence.contains(words)) {
+        return Reading::Claims(vec![Claim::Row(sentence.to_owned())]);
     }
+    if is_plain { Reading::NoComparison } else { Reading::Unknown }
 }
 
 /// Sentences of an answer that the run's own cells contradict, or that cannot be held
@@ -70,35 +70,48 @@ fn costs(sentence: &str, results: &Results) -> Option<Claim> {
         .or_else(|| trips(saves).map(|[lo, hi]| [-hi, -lo]))
         .or_else(|| before(sentence, "fewer round trips").map(|[n, _]| [-(n as i64); 2]))
         .unwrap_or([0; 2]);
-    let fixed_s = time(adds).or_else(|| time(saves).map(opposite)).unwrap_or([0.0; 2]);
     let more = before(sentence, "% more");
     let bytes = more.or_else(|| before(sentence, "% fewer").map(opposite)).unwrap_or([0.0; 2]);
     let told = |start: &str, end: &[char]| {
         let rest = sentence.split_once(start)?.1;
-        units::parse_rate(rest.split(end).next()?.trim()).ok()
+        let rate = rest.split(BY_MODEL).next()?.split(end).next()?;
+        units::parse_rate(rate.trim()).ok()
     };
     // an earlier version's "below 3.4 Gbit/s you will not notice the rest"
     let below = sentence
         .split_once(" you will not notice")
         .and_then(|(before, _)| units::parse_rate(before.rsplit_once("below ")?.1).ok());
-    let fills_bps = told("fill links up to ", &['(', ';']).or(below).map(|bps| bps as f64);
-    let n = sentence.split_once("(n = ").and_then(|(_, rest)| rest.split(')').next()?.parse().ok());
-    let silent =
-        sentence.contains("its time is not told") || sentence.contains("takes large files");
+    let fills = told("fill links up to ", &['(', ';']).or(below);
+    let fills = fills.map(|bps| Fills { bps: bps as f64, checked: !sentence.contains(BY_MODEL) });
+    let number = |start: &str, end: char| {
+        sentence.split_once(start).and_then(|(_, rest)| rest.split(end).next()?.parse().ok())
+    };
+    let n = number("(n = ", ')').or_else(|| number(&format!("{NOT_TOLD}: "), ' '));
+    let habit = |words: &str| before(sentence, words).map_or(0, |[count, _]| count as u32);
+    let fixed = match sentence.split_once(&format!("{UNDECIDED}: ")) {
+        Some((_, rest)) => Fixed::Undecided(time(rest)?),
+        None if sentence.contains(NOT_TOLD) || sentence.contains("takes large files") => {
+            Fixed::TooFew
+        }
+        None => {
+            let longer = time(adds).or_else(|| time(saves).map(opposite));
+            Fixed::Longer(longer.unwrap_or([0.0; 2]))
+        }
+    };
     Some(Claim::Costs(Costs {
         pair,
         round_trips,
-        retries: [0; 2],
-        fixed_s: (!silent).then_some(fixed_s),
+        retries: [habit("for HelloRetryRequest"), habit("for refused command")],
+        fixed,
         bytes: bytes.map(|pct| pct / 100.0),
-        fills_bps,
-        n: n.unwrap_or(usize::MAX),
+        fills,
+        n,
     }))
 }
 
 /// The number, or the two of `3 to 5`, before the first of these words.
 fn before(text: &str, words: &str) -> Option<[f64; 2]> {
-    let tokens: Vec<&str> = text.split([' ', ',', '(', ';']).collect();
+    let tokens: Vec<&str> = text.split([' ', ',', '(', ';', ':']).collect();
     let wanted: Vec<&str> = words.split(' ').collect();
     let fits = |index: &usize| {
         let found = tokens[*index..].iter().zip(&wanted);
