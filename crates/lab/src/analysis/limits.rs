@@ -22,13 +22,16 @@ pub struct Evidence {
     pub rtt_s: Option<f64>,
 }
 
+/// With less of the machine idle than this, somebody waits for it.
+const LEAST_IDLE_PCT: f64 = 10.0;
+
 /// Names the nearest limit: `link`, `window`, `CPU`, `background load` or `waiting`.
 ///
 /// The link comes first: a transfer that fills it is limited by it, however busy the
 /// machine. Our own processes are the limit where client and server together compute nine
 /// tenths of the time (one after the other in a dialogue, or both in a stream), or where
-/// the machine would have been less than 10 % idle without anybody else. Where others took
-/// more than they left idle, theirs is the load that limits.
+/// the machine would have been less than 10 % idle without anybody else. Where less than
+/// 10 % was left idle and others took more than that, theirs is the load that limits.
 pub fn limited_by(evidence: &Evidence) -> &'static str {
     let fills_link = match (evidence.line_bps, evidence.rate_bps) {
         (Some(line), Some(rate)) => line >= 0.9 * rate as f64,
@@ -41,9 +44,11 @@ pub fn limited_by(evidence: &Evidence) -> &'static str {
         _ => false,
     };
     let foreign = evidence.foreign_pct.unwrap_or(0.0);
+    // a dialogue computes in turns, a stream at both ends at once: the counters do not tell
+    // which, and of a stream whose ends take 45 % each, "CPU" says too much
     let computes = evidence.cpu_share.is_some_and(|share| share >= 0.9);
-    let starved = evidence.idle_pct.is_some_and(|idle| idle + foreign < 10.0);
-    let crowded = evidence.idle_pct.is_some_and(|idle| foreign > idle);
+    let starved = evidence.idle_pct.is_some_and(|idle| idle + foreign < LEAST_IDLE_PCT);
+    let crowded = evidence.idle_pct.is_some_and(|idle| idle < LEAST_IDLE_PCT && foreign > idle);
     if fills_link {
         "link"
     } else if fills_window {
@@ -88,6 +93,8 @@ mod tests {
             ..Evidence::default()
         };
         assert_eq!(limited_by(&disturbed), "background load");
+        let half = Evidence { idle_pct: Some(40.0), foreign_pct: Some(41.0), ..disturbed };
+        assert_eq!(limited_by(&half), "waiting", "most of a core of two was free");
         let full = Evidence { rate_bps: Some(200_000_000), line_bps: Some(191e6), ..disturbed };
         assert_eq!(limited_by(&full), "link", "a full link is full, whoever else computes");
         let ours = Evidence { foreign_pct: Some(2.0), ..disturbed };

@@ -15,7 +15,8 @@ pub struct Mean {
     pub n: usize,
     /// Mean, of the kind that the function names which made it.
     pub mean: f64,
-    /// Sample standard deviation of the values; none for a single value.
+    /// Sample standard deviation of the values themselves, about their arithmetic mean
+    /// whatever kind `mean` is; none for a single value.
     pub stddev: Option<f64>,
     /// 95 % t interval of the mean; none for a single value.
     pub ci95: Option<[f64; 2]>,
@@ -53,7 +54,7 @@ impl Domain {
 /// arithmetic mean, its interval ended at 0. `None` of nothing.
 pub fn positive_mean(values: &[f64]) -> Option<Mean> {
     let plain = bounded(mean(values)?, 0.0, f64::INFINITY);
-    if values.iter().any(|value| *value <= 0.0) {
+    if all_equal(values) || values.iter().any(|value| *value <= 0.0) {
         return Some(plain);
     }
     let logs = mean(&values.iter().map(|value| value.ln()).collect::<Vec<_>>())?;
@@ -63,7 +64,7 @@ pub fn positive_mean(values: &[f64]) -> Option<Mean> {
 /// Averages Jain's indices; where one is exactly 1, arithmetically.
 fn mean_fairness(values: &[f64]) -> Option<Mean> {
     let plain = bounded(mean(values)?, 0.0, 1.0);
-    if values.iter().any(|index| *index >= 1.0 || *index <= 0.0) {
+    if all_equal(values) || values.iter().any(|index| *index >= 1.0 || *index <= 0.0) {
         return Some(plain);
     }
     let variations =
@@ -84,7 +85,8 @@ pub fn mean(values: &[f64]) -> Option<Mean> {
     if n == 0 {
         return None;
     }
-    let mean = values.iter().sum::<f64>() / n as f64;
+    // what is always the same, as a count of packets, is not rounded
+    let mean = if all_equal(values) { values[0] } else { values.iter().sum::<f64>() / n as f64 };
     if n == 1 {
         return Some(Mean { n, mean, stddev: None, ci95: None });
     }
@@ -92,6 +94,10 @@ pub fn mean(values: &[f64]) -> Option<Mean> {
     let stddev = (squares / (n - 1) as f64).sqrt();
     let half = t_975((n - 1) as f64) * stddev / (n as f64).sqrt();
     Some(Mean { n, mean, stddev: Some(stddev), ci95: Some([mean - half, mean + half]) })
+}
+
+fn all_equal(values: &[f64]) -> bool {
+    values.windows(2).all(|pair| pair[0] == pair[1])
 }
 
 /// Overhead in per cent, with its 95 % interval.
@@ -206,6 +212,22 @@ mod tests {
         assert!((found.mean - 2.0).abs() < 1e-12, "geometric: {found:?}");
         let [lo, hi] = found.ci95.expect("an interval");
         assert!((lo * hi - 4.0).abs() < 1e-9, "as far below as above, as a factor");
+    }
+
+    #[test]
+    fn values_that_are_all_the_same_are_their_mean() {
+        for (value, n) in [(821_911.0, 5), (3.0, 3), (0.1, 3), (0.7, 10)] {
+            let values = vec![value; n];
+            let domains = [Domain::Positive, Domain::Count, Domain::Signed, Domain::Fairness];
+            for domain in domains {
+                if domain == Domain::Fairness && value > 1.0 {
+                    continue;
+                }
+                let found = domain.mean(&values).expect("values");
+                let told = (found.mean, found.stddev, found.ci95);
+                assert_eq!(told, (value, Some(0.0), Some([value; 2])), "{domain:?}");
+            }
+        }
     }
 
     #[test]

@@ -219,6 +219,21 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_disturbed_block_that_was_repeated_costs_no_run() {
+        // seven blocks, two of them disturbed, of which one was repeated undisturbed
+        let mut samples: Vec<Sample> = (0..8)
+            .flat_map(|block| [sample("ftp", block, 1.0), sample("ftps", block, 1.2)])
+            .collect();
+        for one in samples.iter_mut().filter(|one| [2, 5].contains(&one.block)) {
+            one.marked = Some("foreign load 30 %".into());
+        }
+        let rows = summarised(&samples);
+        assert!(rows.iter().all(|row| row.n == 6), "{rows:?}");
+        let ftps = rows.iter().find(|row| row.stack == "ftps").expect("a row");
+        assert_eq!(ftps.overhead_n, 6, "pairs are of the same attempt");
+    }
+
+    #[test]
     fn marked_blocks_do_not_count_while_others_are_left() {
         let mut samples = vec![sample("ftp", 0, 9.0), sample("ftp", 1, 1.0), sample("ftp", 2, 1.0)];
         samples[0].marked = Some("foreign load 30 %".into());

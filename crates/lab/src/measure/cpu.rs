@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Doing, Error, Result};
 use crate::measure::cgroup::{self, Cgroup};
 
+/// Above this share of a machine, what others took of it disturbed a measurement.
+pub(crate) const MAX_FOREIGN_PCT: f64 = 5.0;
+
 /// Readings of all counters at one instant, in seconds.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Reading {
@@ -171,9 +174,16 @@ impl Reading {
 }
 
 impl Spent {
-    /// Of two machines, each with one side. Times are added up; of the shares
-    /// counts the worse.
+    /// Of two machines, each with one side. Times are added up. The shares are those of
+    /// one machine, so that they belong together: of the one that others disturbed most, or
+    /// where none was, of the one that was less idle.
     pub(crate) fn of_both(client: &Self, server: &Self) -> Self {
+        let disturbed = client.foreign_pct.max(server.foreign_pct) > MAX_FOREIGN_PCT;
+        let worse_is_client = match disturbed {
+            true => client.foreign_pct >= server.foreign_pct,
+            false => client.idle_pct <= server.idle_pct,
+        };
+        let worse = if worse_is_client { client } else { server };
         Self {
             client: client.client,
             server: server.client,
@@ -181,9 +191,9 @@ impl Spent {
             kernel: client.kernel + server.kernel,
             machine: client.machine + server.machine,
             foreign: client.foreign + server.foreign,
-            idle_pct: client.idle_pct.min(server.idle_pct),
-            steal_pct: client.steal_pct.max(server.steal_pct),
-            foreign_pct: client.foreign_pct.max(server.foreign_pct),
+            idle_pct: worse.idle_pct,
+            steal_pct: worse.steal_pct,
+            foreign_pct: worse.foreign_pct,
         }
     }
 }
@@ -291,6 +301,25 @@ mod tests {
         assert!((both.client - 0.5).abs() < 1e-9 && (both.server - 0.1).abs() < 1e-9);
         assert!((both.machine - 1.05).abs() < 1e-9 && (both.foreign - 0.3).abs() < 1e-9);
         assert!((both.idle_pct - 50.0).abs() < 1e-9 && both.foreign_pct == near.foreign_pct);
+    }
+
+    #[test]
+    fn of_two_machines_the_shares_are_of_one() {
+        let before = reading(0.0, "cpu  0 0 0 0 0 0 0 0 0 0");
+        // our own client computes; beside the idle server another program does a little
+        let near = reading(1.9, "cpu  190 0 0 10 0 0 0 0 0 0").since(&before);
+        let far = |foreign: u32| {
+            let stat = format!("cpu  {foreign} 0 0 {} 0 0 0 0 0 0", 200 - foreign);
+            reading(0.0, &stat).since(&before)
+        };
+        let both = Spent::of_both(&near, &far(8));
+        assert_eq!((both.idle_pct, both.foreign_pct), (near.idle_pct, near.foreign_pct));
+        // where that disturbs, it is what the sample is marked with
+        let disturbed = far(80);
+        for both in [Spent::of_both(&near, &disturbed), Spent::of_both(&disturbed, &near)] {
+            let shares = (both.idle_pct, both.foreign_pct);
+            assert_eq!(shares, (disturbed.idle_pct, disturbed.foreign_pct));
+        }
     }
 
     #[test]

@@ -34,6 +34,7 @@ use crate::error::{Error, Result};
 use crate::hosts::{Machines, RealHost};
 use crate::link::{LinkSpec, Queue, Way};
 use crate::measure::cgroup;
+use crate::measure::cpu::MAX_FOREIGN_PCT;
 use crate::parts::Parts;
 use crate::plan::{Offload, Plan};
 use crate::report;
@@ -750,9 +751,6 @@ const ONLY_HERE: &str = "Between two real machines packets are not counted and c
 
 /// A link that is full leaves little to chance: as many blocks as a comparison needs.
 const CHECK_REPETITIONS: u32 = analysis::stats::LEAST_RUNS as u32;
-
-/// METHOD 11: above this share of the machine a block is marked and repeated.
-const MAX_FOREIGN_PCT: f64 = 5.0;
 
 /// Larger transfers would take gigabytes of trace.
 const LARGEST_ACCOUNTED: u64 = 1 << 30;
