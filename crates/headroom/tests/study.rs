@@ -87,7 +87,7 @@ fn a_study_is_run_resumed_and_told_beside_the_paper() {
     assert!(!text(&study, "answer").contains("HTTPS"), "a sentence without its figure: {study}");
     assert!(text(&study, "answer").contains("was not measured"), "{study}");
     assert!(quick.stdout.contains("! This is a run at the scale quick"), "{quick}");
-    assert!(text(&study["sections"][0], "compared").contains("rest on 2 runs"), "{study}");
+    assert!(text(&study["sections"][0], "compared").contains("rests on 2 runs"), "{study}");
     let page = std::fs::read_to_string(ground.path("all/s/report.html")).expect("a report");
     for shown in ["scale quick", "&lt;cost&gt;", "&lt;b&gt;router", "<svg", "parts/ftp/report.html"]
     {

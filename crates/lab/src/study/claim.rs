@@ -116,6 +116,11 @@ impl Comparison {
         found.ok_or_else(|| format!("`{text}` is no comparison: write `LEFT > RIGHT`, `<` or `~`"))
     }
 
+    /// Whether a side is a number.
+    pub(super) fn has_number(&self) -> bool {
+        self.references().count() < 2
+    }
+
     /// The sides that are cells, for the check that they are there.
     pub(super) fn references(&self) -> impl Iterator<Item = &str> {
         [self.left.as_str(), self.right.as_str()]

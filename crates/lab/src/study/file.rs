@@ -208,6 +208,14 @@ impl ClaimFile {
         });
         let compare = compare.collect::<Result<Vec<_>, At>>()?;
         let texts = [self.holds, self.fails, self.unknown];
+        let told_as_the_papers =
+            texts.iter().find(|text| text.get_ref().contains("as in the paper"));
+        if let Some(text) =
+            told_as_the_papers.filter(|_| compare.iter().any(Comparison::has_number))
+        {
+            let why = "what is compared with a number may be far from the paper's figure: say that figure instead";
+            return Err(at(text, why));
+        }
         for text in &texts {
             let known = |name: &str| {
                 let is_known = sentence::OF_CLAIMS.contains(&name);
@@ -442,6 +450,18 @@ form = "overhead-pct"
         for measure in crate::study::measure::ALL {
             assert!(told.contains(&format!("`{}`", measure.name)), "{} is not told", measure.name);
         }
+    }
+
+    #[test]
+    fn a_claim_about_a_number_is_not_as_in_the_paper() {
+        let claim = "[[claim]]\nid = \"c\"\ncompare = [\"times/ftps/1 KiB > 5\"]\nholds = \"It is as in the paper.\"\n\
+                     fails = \"\"\nunknown = \"\"\n";
+        let tables = |_: &str| Ok("size_kib,ftps_s\n1,0.01\n".to_owned());
+        let said = read(&format!("{STUDY}\n{claim}"), "s", &tables);
+        assert!(
+            said.as_ref().is_err_and(|why| why.contains("say that figure instead")),
+            "{said:?}"
+        );
     }
 
     #[test]

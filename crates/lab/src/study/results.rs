@@ -325,3 +325,23 @@ pub(super) mod testing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_interval_is_evidence_only_if_it_is_a_count() {
+        let estimate = |n| Some(Estimate { value: 5.0, ci95: None, n });
+        let lack = |measure: &str, n| {
+            let column = ColumnResults { measure: measure.into(), ..testing::column("a") };
+            Value { measured: estimate(n), ..Value::default() }.lack(&column)
+        };
+        assert_eq!(lack("session", Some(5)), Some(Lack::Interval));
+        assert_eq!(lack("cost-model", Some(5)), Some(Lack::Interval));
+        assert_eq!(lack("session", None), Some(Lack::Interval));
+        assert_eq!(lack("session", Some(3)), Some(Lack::Runs));
+        assert_eq!(lack("packets", Some(3)), None);
+        assert_eq!(lack("setup-packets", None), None);
+    }
+}

@@ -28,10 +28,26 @@ pub(super) fn sentence(section: &SectionResults) -> Option<String> {
     let (usable, left): (Vec<_>, Vec<_>) = all.into_iter().partition(Both::supports_comparison);
     let (signed, absolute): (Vec<_>, Vec<_>) =
         usable.into_iter().partition(|both| both.column.signed);
-    let sentences: Vec<String> = [quantities(&absolute), overheads(&signed), not_compared(&left)]
-        .into_iter()
-        .flatten()
-        .collect();
+    // a ratio of times and one of packets have no median in common
+    let mut of_units: Vec<(&str, Vec<Both<'_>>)> = Vec::new();
+    for both in absolute {
+        let unit = both.column.unit.as_str();
+        match of_units.iter_mut().find(|(known, _)| *known == unit) {
+            Some((_, all)) => all.push(both),
+            None => of_units.push((unit, vec![both])),
+        }
+    }
+    let are_several = of_units.len() > 1;
+    let of_units = of_units.iter().filter_map(|(unit, all)| {
+        let what = match *unit {
+            _ if !are_several => "values".to_owned(),
+            "" => "numbers".to_owned(),
+            unit => format!("values in {unit}"),
+        };
+        quantities(all, &what)
+    });
+    let sentences: Vec<String> =
+        of_units.chain(overheads(&signed)).chain(not_compared(&left)).collect();
     Some(sentences.join(" "))
 }
 
@@ -107,7 +123,8 @@ impl<'a> Both<'a> {
     }
 }
 
-fn quantities(all: &[Both<'_>]) -> Option<String> {
+/// The ratios of figures of one unit; `what`: what these are called.
+fn quantities(all: &[Both<'_>], what: &str) -> Option<String> {
     let ratio = |both: &Both<'_>| both.ours.value / both.printed;
     let usable: Vec<&Both<'_>> =
         all.iter().filter(|both| ratio(both).is_finite() && ratio(both) > 0.0).collect();
@@ -124,8 +141,8 @@ fn quantities(all: &[Both<'_>]) -> Option<String> {
         (1, Some(others)) => format!("{others}; the last is {} of the printed one.", times(middle)),
         (n, others) => {
             let which = match others {
-                None => format!("{n} values"),
-                Some(others) => format!("{others}; the other {n} values"),
+                None => format!("{n} {what}"),
+                Some(others) => format!("{others}; the other {n} {what}"),
             };
             let by = all.first().map_or("the paper", |both| both.printed_by);
             format!(
@@ -256,6 +273,27 @@ mod tests {
             Some(
                 "3 values, ratio to the paper 0.2–0.5 (median 0.5). Farthest from that: r2, A: 600 [500, 700] ms, the \
                  paper 3 s."
+            )
+        );
+    }
+
+    #[test]
+    fn times_and_numbers_of_packets_are_not_pooled() {
+        let mut section = testing::section(
+            "s",
+            &["a", "b"],
+            &[("x", &[(1.0, 0.1, 5), (40.0, 1.0, 5)]), ("y", &[(2.0, 0.1, 5), (80.0, 1.0, 5)])],
+        );
+        section.columns[1].unit = String::new();
+        for (row, printed) in section.rows.iter_mut().zip([[2.0, 40.0], [4.0, 80.0]]) {
+            for (value, printed) in row.values.iter_mut().zip(printed) {
+                value.published = Some(printed);
+            }
+        }
+        assert_eq!(
+            sentence(&section).as_deref(),
+            Some(
+                "2 values in s, ratio to the paper 0.5–0.5 (median 0.5). 2 numbers, ratio to the paper 1–1 (median 1)."
             )
         );
     }
