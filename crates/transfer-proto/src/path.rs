@@ -153,6 +153,15 @@ impl RelPath {
         ups < self.components().count() && components.all(|component| component != b"..")
     }
 
+    /// Whether a symbolic link of this name in a tree, whose own name is the first
+    /// component, leads to a place in that tree. A link that is itself what is sent leads
+    /// to a place beside it.
+    #[must_use]
+    pub fn tree_holds_link_to(&self, target: &[u8]) -> bool {
+        let in_tree = self.split_first().1;
+        in_tree.as_ref().unwrap_or(self).holds_link_to(target)
+    }
+
     fn with(&self, below: &[u8]) -> Result<Self, PathError> {
         if self.0.len() + 1 + below.len() > MOST_OCTETS {
             return Err(PathError::TooLong);
@@ -324,6 +333,28 @@ mod tests {
             assert!(!link.holds_link_to(target), "{target:?}");
         }
         assert!(!path(b"link").holds_link_to(b".."));
+    }
+
+    #[test]
+    fn links_that_leave_a_tree_are_known_by_what_is_below_its_name() {
+        for (link, target) in [
+            (&b"tree/link"[..], &b"x"[..]),
+            (b"tree/a/link", b"../x"),
+            (b"tree/a/link", b".."),
+            (b"link", b"beside/it"),
+        ] {
+            assert!(path(link).tree_holds_link_to(target), "{target:?}");
+        }
+        for (link, target) in [
+            (&b"tree/cache"[..], &b"../.ssh"[..]),
+            (b"tree/up", b".."),
+            (b"tree/up", b"./../x"),
+            (b"tree/up", b".//.."),
+            (b"tree/a/link", b"../../x"),
+            (b"link", b"../x"),
+        ] {
+            assert!(!path(link).tree_holds_link_to(target), "{target:?}");
+        }
     }
 
     #[test]

@@ -73,6 +73,8 @@ pub struct Source {
     levels: Vec<Level>,
     /// Names that starts are sent under.
     given: HashSet<RelPath>,
+    /// Whether the start that is walked has a name that paths begin with.
+    is_named: bool,
     /// Where the last start was: the next is often there too.
     parent: Option<(PathBuf, Beneath)>,
 }
@@ -148,7 +150,7 @@ impl Source {
     fn of(starts: VecDeque<Start>, links: Links) -> Self {
         let (excludes, levels, given) = (Arc::new(Excludes::none()), Vec::new(), HashSet::new());
         let keep = Keep::NONE;
-        Self { links, keep, excludes, starts, levels, given, parent: None }
+        Self { links, keep, excludes, starts, levels, given, is_named: false, parent: None }
     }
 
     /// The same without what is excluded, of which nothing is said.
@@ -179,6 +181,7 @@ impl Source {
                 Place { beneath, place, path, shown }
             }
         };
+        self.is_named = place.path.is_some();
         if let Some(path) = &place.path
             && !self.given.insert(path.clone())
         {
@@ -253,7 +256,11 @@ impl Source {
             What::Symlink => {
                 let read = || readlinkat(place.beneath.directory(directory)?, name);
                 let target = read().map_err(|errno| place.error(errno))?.into_vec();
-                if self.links != Links::Keep && !path.holds_link_to(&target) {
+                let is_inside = match self.is_named {
+                    true => path.tree_holds_link_to(&target),
+                    false => path.holds_link_to(&target),
+                };
+                if self.links != Links::Keep && !is_inside {
                     return Err(place.error(match self.links {
                         Links::Refuse => Why::LinkRefused,
                         _ => Why::LinkLeavesTree,

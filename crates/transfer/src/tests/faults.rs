@@ -218,6 +218,39 @@ fn a_server_cannot_send_what_was_not_asked_for() {
     });
 }
 
+/// A server sends a link that leaves the tree by one level, whatever that is called here.
+#[test]
+fn a_server_cannot_make_a_link_that_leaves_its_tree() {
+    let ground = Ground::new();
+    run(async {
+        for (to, made) in [("", "proj/cache"), ("mine", "mine/cache"), ("in/", "in/proj/cache")] {
+            let entry = |id, path: &[u8], kind| {
+                let path = RelPath::parse(path).expect("a name");
+                Message::Entry { id, path, kind }
+            };
+            let mtime = Time { seconds: 0, nanoseconds: 0 };
+            let link =
+                |target: &[u8]| Kind::Symlink { target: target.to_vec(), mtime: None, more: None };
+            let folder = Kind::Directory { mode: 0o755, mtime, more: None };
+            let said = vec![
+                crate::control::hello(None),
+                Message::Accepted { lanes: None, keep: None },
+                entry(0, b"proj", folder),
+                entry(1, b"proj/cache", link(b"../.ssh")),
+                entry(2, b"proj/within", link(b"cache")),
+                Message::EntriesEnd { files: 0, bytes: 0 },
+            ];
+            let mut client = answering(&ground, said).await;
+            let from = [b"proj".to_vec()];
+            let got = client.get(&from, &ground.here(to), false, Arc::new(())).await;
+            let got = got.expect("the rest is made");
+            assert_eq!((got.left_out, got.stored), (1, 2), "{to}");
+            assert!(ground.here(made).symlink_metadata().is_err(), "{to}");
+            assert!(ground.here(made).with_file_name("within").is_symlink(), "{to}");
+        }
+    });
+}
+
 /// A router that gives its clients other ports from one moment on, and does not tell.
 struct Nat {
     address: SocketAddr,

@@ -102,6 +102,63 @@ fn links_by_policy_in_both_directions() {
     });
 }
 
+/// A tree from somebody else, whose name is no directory that its links may count.
+#[test]
+fn a_link_that_leaves_its_tree_by_one_level_is_left_out() {
+    let ground = Ground::new();
+    let out = [("cache", "../.ssh"), ("up", ".."), ("dots", "./../x"), ("slashes", ".//..")];
+    for folder in [ground.here("d"), ground.served("d")] {
+        write(&folder.join("a/file"), b"content");
+        for (name, target) in out {
+            symlink(target, folder.join(name)).expect("a link");
+        }
+        symlink("../../x", folder.join("a/deep")).expect("a link");
+        symlink("../a", folder.join("a/within")).expect("a link");
+    }
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        for source in ["d", "d/."] {
+            for to in ["", "into/", "mine"] {
+                for way in ["put", "get"] {
+                    client.set_tree(options(Links::Inside, Keep::NONE));
+                    let name = format!("{source} {way} {to}").replace("d/.", "content");
+                    let to = name.as_str();
+                    let (here, there) = (ground.here(to), ground.served(to));
+                    let (outcome, folder) = match way {
+                        "put" => {
+                            let from = [ground.here(source)];
+                            (client.put(&from, to.as_bytes(), false, Arc::new(())).await, there)
+                        }
+                        _ => {
+                            let from = [source.as_bytes().to_vec()];
+                            (client.get(&from, &here, false, Arc::new(())).await, here)
+                        }
+                    };
+                    let outcome = outcome.unwrap_or_else(|error| panic!("{name}: {error}"));
+                    assert_eq!((outcome.left_out, outcome.failed), (5, 0), "{name}");
+                    let made = links(&folder);
+                    assert_eq!(made.len(), 1, "{name}: {made:?}");
+                    assert!(made[0].ends_with("a/within ../a"), "{name}: {made:?}");
+                }
+            }
+        }
+        for way in ["sync to", "sync from"] {
+            let (here, there) = (ground.here(way), ground.served(way));
+            let sync = SyncOptions::default();
+            let (outcome, folder) = match way {
+                "sync to" => {
+                    let from = ground.here("d");
+                    (client.sync_to(&from, way.as_bytes(), &sync, Arc::new(())).await, there)
+                }
+                _ => (client.sync_from(b"d", &here, &sync, Arc::new(())).await, here),
+            };
+            assert_eq!(outcome.expect(way).left_out, 5, "{way}");
+            assert_eq!(links(&folder), ["a/within ../a"], "{way}");
+        }
+    });
+}
+
 #[test]
 fn a_link_that_leads_out_is_made_where_the_server_allows_it_and_never_followed() {
     let ground = Ground::new();

@@ -144,6 +144,16 @@ impl Destination {
         Self { asked: Some(asked), ..self }
     }
 
+    /// Whether a symbolic link leads to a place in the tree that it came in. Where all that
+    /// may come has names, the names are those of trees; else the tree is the directory
+    /// that everything goes into.
+    pub(super) fn tree_holds_link(&self, path: &RelPath, target: &[u8]) -> bool {
+        match &self.asked {
+            Some(_) => path.tree_holds_link_to(target),
+            None => path.holds_link_to(target),
+        }
+    }
+
     pub(super) fn is_asked_for(&self, path: &RelPath) -> bool {
         let first = path.components().next().unwrap_or_default();
         self.asked.as_ref().is_none_or(|asked| asked.contains(first))

@@ -64,7 +64,7 @@ impl Worker {
         match self.tree.links {
             Links::Keep => None,
             Links::Skip => Some(Why::LinkLeftOut),
-            _ if path.holds_link_to(target) => None,
+            _ if self.destination.tree_holds_link(path, target) => None,
             Links::Refuse => Some(Why::LeavesRoot),
             Links::Inside | Links::Follow => Some(Why::LinkLeavesTree),
         }
