@@ -3,6 +3,7 @@
 //! where these are not open, in pieces on streams of their own; none waits for
 //! another.
 
+mod data_stream;
 mod follow_ups;
 mod news;
 pub(crate) mod pipe;

@@ -23,6 +23,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use self::opened::{Opened, Sealed, Stretch};
 pub(crate) use self::walk::MOST_LINKED_BYTES;
 use self::walk::Walk;
+use super::data_stream::DataStream;
 use super::follow_ups::FollowUps;
 use super::news::tell_of_lanes;
 use super::squeeze::Squeezer;
@@ -586,7 +587,7 @@ impl Shared {
             let mut stream = tokio::select! {
                 biased;
                 () = lane.ready() => continue,
-                stream = self.connection.open_uni() => stream?,
+                stream = DataStream::open(&self.connection) => stream?,
             };
             let written = tokio::select! {
                 biased;
@@ -601,13 +602,8 @@ impl Shared {
                     }
                     return Ok(Ok(()));
                 }
-                Some(Err(reason)) => {
-                    let _ = stream.reset(0u32.into());
-                    return Ok(Err(reason));
-                }
-                None => {
-                    let _ = stream.reset(0u32.into());
-                }
+                Some(Err(reason)) => return Ok(Err(reason)),
+                None => {}
             }
         }
     }
@@ -671,16 +667,13 @@ impl Shared {
         let (offset, len) = opened.octets(&piece);
         let mut head = Vec::new();
         DataHeader { id, offset, len, zstd: zstd.then_some(true) }.frame(&mut head)?;
-        let mut stream = self.connection.open_uni().await?;
+        let mut stream = DataStream::open(&self.connection).await?;
         stream.write_all(&head).await?;
         for span in piece.clone() {
             let Some(reading) = ahead.take() else { break };
             let (len, octets) = match reading.await.map_err(|error| Error::task(&error))? {
                 Ok(octets) => octets,
-                Err(error) => {
-                    let _ = stream.reset(0u32.into());
-                    return Ok(Err(error.to_string()));
-                }
+                Err(error) => return Ok(Err(error.to_string())),
             };
             ahead = (span + 1 < piece.end).then(|| read(span + 1));
             match self.write_span(&mut stream, zstd, len, octets).await {
@@ -690,7 +683,7 @@ impl Shared {
                 Err(error) => return Err(error.into()),
             }
         }
-        let _ = stream.finish();
+        stream.end();
         Ok(Ok(()))
     }
 }

@@ -132,6 +132,12 @@ pub enum Why {
     /// The source is not what it was.
     #[error("it changed while it was read; send it again, or with --allow-changing as it is read")]
     Changed,
+    /// The source has fewer bytes than it had.
+    #[error("it became shorter while it was read; send it again")]
+    Shorter,
+    /// Something else has the source's name by now.
+    #[error("something else has its name by now; send it again")]
+    Replaced,
     /// The partial file is not where it was.
     #[error("its partial file was moved or removed by somebody else; send it again")]
     Moved,

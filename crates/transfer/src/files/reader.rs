@@ -43,7 +43,10 @@ impl SourceFile {
     /// # Errors
     /// It cannot be read, or is not what was found.
     pub fn open(&self) -> Result<Reader, Error> {
-        self.open_as(Seen::is_unchanged)
+        self.open_as(|found, now| match found.is_unchanged(now) {
+            true => Ok(()),
+            false => Err(Why::Changed),
+        })
     }
 
     /// Opens the file that was found, whether or not its content has changed since.
@@ -51,15 +54,19 @@ impl SourceFile {
     /// # Errors
     /// It cannot be read, is another file, or is shorter than it was.
     pub fn open_changed(&self) -> Result<Reader, Error> {
-        self.open_as(|found, now| found.identity == now.identity && found.size <= now.size)
+        self.open_as(|found, now| match found.identity == now.identity {
+            false => Err(Why::Replaced),
+            true if now.size < found.size => Err(Why::Shorter),
+            true => Ok(()),
+        })
     }
 
-    fn open_as(&self, is_it: impl Fn(&Seen, &Seen) -> bool) -> Result<Reader, Error> {
+    fn open_as(&self, is_it: impl Fn(&Seen, &Seen) -> Result<(), Why>) -> Result<Reader, Error> {
         let open = || {
             let directory = self.beneath.directory(self.directory.as_deref())?;
             let (file, seen) = if self.beneath.follows() {
                 if Seen::at(&directory, &self.name, true)?.what != What::File {
-                    return Err(Why::Changed);
+                    return Err(Why::Replaced);
                 }
                 let flags =
                     OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
@@ -68,13 +75,11 @@ impl SourceFile {
                 (file, seen)
             } else {
                 match open_ordinary(&directory, &self.name, OFlag::O_RDONLY) {
-                    Err(Why::Clash { .. }) => return Err(Why::Changed),
+                    Err(Why::Clash { .. }) => return Err(Why::Replaced),
                     outcome => outcome?,
                 }
             };
-            if !is_it(&self.seen, &seen) {
-                return Err(Why::Changed);
-            }
+            is_it(&self.seen, &seen)?;
             Ok(file)
         };
         let file = open().map_err(|why| self.error(why))?;
@@ -195,7 +200,7 @@ impl Reader {
 
     fn error(&self, error: std::io::Error) -> Error {
         self.source.error(match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => Why::Changed,
+            std::io::ErrorKind::UnexpectedEof => Why::Shorter,
             _ => Why::of(error),
         })
     }

@@ -355,7 +355,7 @@ impl Level {
         let directory = self.place.beneath.directory(self.place.place.as_deref())?;
         // another one could have its name by now
         if Seen::of(&directory)?.identity != self.identity {
-            return Err(Why::Changed);
+            return Err(Why::Replaced);
         }
         self.state = State::Open(Arc::clone(&directory));
         Ok(directory)
@@ -400,7 +400,7 @@ impl Place {
         let file = File::from(openat(&*directory, name, flags, Mode::empty())?);
         match Seen::of(&file)?.identity == seen.identity {
             true => Ok(file),
-            false => Err(Why::Changed),
+            false => Err(Why::Replaced),
         }
     }
 

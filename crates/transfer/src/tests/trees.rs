@@ -1,7 +1,7 @@
 //! What is kept of trees, and what becomes of links and of files that change.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use headroom_testing::privileged;
 use headroom_transfer_proto::message::{Keep, Links, Time, TreeOptions};
@@ -435,4 +435,63 @@ fn what_changes_while_it_is_read_is_sent_as_it_is_read_if_that_is_allowed() {
     for writer in writers {
         writer.join().expect("it ends");
     }
+}
+
+/// Makes a file shorter when some of it has moved.
+struct Cut {
+    path: PathBuf,
+    moved: AtomicU64,
+    notes: Arc<Notes>,
+}
+
+impl Observer for Cut {
+    fn event(&self, event: Event<'_>) {
+        if let Event::Moved { octets } = event
+            && self.moved.fetch_add(octets, Ordering::Relaxed) >= 1 << 20
+        {
+            let file = std::fs::File::options().write(true).open(&self.path);
+            file.and_then(|file| file.set_len(1000)).expect("it is cut");
+        }
+        self.notes.event(event);
+    }
+}
+
+#[test]
+fn a_file_that_becomes_shorter_on_streams_fails_alone() {
+    let ground = Ground::new();
+    run(async {
+        let server = ground.start();
+        let mut client = ground.connect(&server).await.expect("a connection");
+        client.set_lanes(false);
+        // most of it is still to be read when it is cut
+        client.limit(Some(400_000_000));
+        for changing in [false, true] {
+            client.set_tree(TreeOptions { changing, ..TreeOptions::default() });
+            for way in ["put", "get", "sync to"] {
+                let name = format!("{changing} {way}");
+                let (here, there) = (ground.here(&name), ground.served(&name));
+                let source = if way == "get" { ground.served("t") } else { ground.here("t") };
+                write(&source.join("a"), &content(48 << 20));
+                write(&source.join("zzz"), b"the rest");
+                let notes = Notes::new();
+                let path = source.join("a");
+                let cut = Arc::new(Cut { path, moved: AtomicU64::new(0), notes: notes.clone() });
+                let outcome = match way {
+                    "put" => client.put(&[source], name.as_bytes(), false, cut).await,
+                    "get" => client.get(&[b"t".to_vec()], &here, false, cut).await,
+                    _ => {
+                        let sync = SyncOptions::default();
+                        client.sync_to(&source, name.as_bytes(), &sync, cut).await
+                    }
+                };
+                let outcome = outcome.unwrap_or_else(|error| panic!("{name}: {error}"));
+                let told = notes.0.lock().expect("nobody panicked").clone();
+                assert_eq!(outcome.failed, 1, "{name}: {told:?}");
+                let folder = if way == "get" { here } else { there };
+                assert!(folder.join("zzz").is_file() && !folder.join("a").exists(), "{name}");
+                assert!(notes.has(&["failed", "a", "became shorter"]), "{name}: {told:?}");
+                assert!(!notes.has(&["--allow-changing"]), "{name}: {told:?}");
+            }
+        }
+    });
 }

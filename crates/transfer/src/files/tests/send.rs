@@ -88,7 +88,7 @@ fn a_file_that_is_cut_is_an_error_and_no_zeros() {
     let mut room = vec![0; MIB];
     reader.read_at(0, &mut room).expect("what is left can be read");
     let error = reader.read_at(MIB as u64, &mut room).expect_err("read");
-    assert!(matches!(error.why(), Why::Changed), "{error}");
+    assert!(matches!(error.why(), Why::Shorter), "{error}");
     assert_eq!(reader.next_data(MIB as u64).expect("an answer"), None);
     assert!(!is_unchanged(&reader));
 }
@@ -132,9 +132,9 @@ fn what_is_no_file_any_more_is_not_opened() {
         };
         fs::remove_file(&path).expect("removed");
         mkfifo(&path, Mode::from_bits_truncate(0o600)).expect("a pipe");
-        assert!(matches!(found.open().expect_err("open").why(), Why::Changed));
+        assert!(matches!(found.open().expect_err("open").why(), Why::Replaced));
         fs::remove_file(&path).expect("removed");
         std::os::unix::fs::symlink("/dev/zero", &path).expect("a link");
-        assert!(matches!(found.open().expect_err("open").why(), Why::Changed));
+        assert!(matches!(found.open().expect_err("open").why(), Why::Replaced));
     }
 }

@@ -209,7 +209,7 @@ fn what_goes_wrong_does_not_end_the_walk() {
     source.next().expect("one").expect("found");
     fs::rename(folder.path().join("sub"), folder.path().join("moved")).expect("renamed");
     fs::create_dir(folder.path().join("sub")).expect("a folder");
-    assert_eq!(lines(source), ["! Changed"]);
+    assert_eq!(lines(source), ["! Replaced"]);
 }
 
 #[test]
