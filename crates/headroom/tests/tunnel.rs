@@ -175,6 +175,60 @@ fn a_refused_configuration_ends_with_2_in_background_too() {
     let files = keygen(&ground, &[]);
     let before = std::fs::read_to_string(&files[0]).expect("a configuration");
     std::fs::write(&files[0], before.replace("action", "acton")).expect("written");
+/// A site whose all traffic goes to the other still reaches its own networks, and
+/// the other site does.
+#[test]
+fn a_tunnel_to_any_leaves_this_sides_networks_out() {
+    if !privileged() {
+        return;
+    }
+    let ground = Ground::new("any");
+    let hosts = link(&ground);
+    // a router of 10.1.0.0/16 is behind the first gateway, 10.2.0.1 is the second itself
+    hosts[0].ip("link add lan0 type veth peer name lan1");
+    hosts[0].ip("link set lan1 up");
+    // nothing else is sent there
+    hosts[0].run(|| {
+        std::fs::write("/proc/sys/net/ipv6/conf/lan0/disable_ipv6", "1").expect("without IPv6");
+    });
+    hosts[0].ip("addr add 10.1.0.254/16 dev lan0");
+    hosts[0].ip("link set lan0 up");
+    hosts[0].ip("neigh add 10.1.0.1 lladdr 02:00:00:00:00:01 dev lan0");
+    hosts[0].run(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect("forwards"));
+    hosts[1].ip("addr add 10.2.0.1/32 dev lo");
+    let files = keygen(&ground, &["--local-net", "10.1.0.0/16", "--remote-net", "any"]);
+    for (host, file) in hosts.iter().zip(&files) {
+        host.up(file);
+    }
+    let sent = || -> u64 {
+        let shown = hosts[0].ip("-s -s -j link show dev lan0");
+        let shown: Value = serde_json::from_str(&shown).expect("JSON");
+        shown[0]["stats64"]["tx"]["packets"].as_u64().expect("a number")
+    };
+    // through the tunnel to the network behind it, and to the gateway's address there
+    let sender = hosts[1].socket("10.2.0.1:5001");
+    let before = sent();
+    sender.send_to(SECRET, "10.1.0.1:9").expect("sent");
+    until("the packet is on the network behind the gateway", || sent() > before);
+    let gateway = hosts[0].socket("10.1.0.254:5000");
+    sender.send_to(SECRET, "10.1.0.254:5000").expect("sent");
+    let mut room = [0; 100];
+    let (len, from) = retried(|| gateway.recv_from(&mut room)).expect("it arrives");
+    assert_eq!(&room[..len], SECRET);
+    gateway.send_to(&room[..len], from).expect("sent");
+    let len = retried(|| sender.recv(&mut room)).expect("the answer arrives");
+    assert_eq!(&room[..len], SECRET);
+    // the gateway's own packets to that network do not go into the tunnel, others do
+    assert!(hosts[0].ip("route get 10.1.0.1 from 10.1.0.254").contains("dev lan0"));
+    assert!(hosts[0].ip("route get 198.51.100.1 from 10.1.0.254").contains("dev hr0"));
+    let before = sent();
+    gateway.send_to(SECRET, "10.1.0.1:9").expect("sent");
+    until("the gateway's own packet is there", || sent() > before);
+    for host in &hosts {
+        host.must(&["down"]);
+    }
+}
+
     for more in [&["--background"][..], &[], &["--dry-run"]] {
         let mut command = Command::new(HEADROOM);
         command.args(["tunnel", "up"]).arg(&files[0]).args(more);

@@ -8,6 +8,8 @@ use std::ops::RangeInclusive;
 use headroom_ipsec::PolicySpec;
 use headroom_ipsec::spec::{Action, Addresses, Direction, Ports, SaSpec, Selector};
 
+use super::inside::inside;
+
 /// Which way a packet goes, seen from this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -26,15 +28,18 @@ pub(super) fn table(tunnel: &str) -> String {
 }
 
 /// What `nft -f -` reads; it replaces an earlier table of that name in one step.
-pub(super) fn rules<'a>(
+pub(super) fn rules<'a, S>(
     tunnel: &str,
     mark: u32,
-    associations: impl Iterator<Item = &'a SaSpec>,
+    associations: impl Fn() -> S,
     policies: &[PolicySpec],
-) -> String {
+) -> String
+where
+    S: Iterator<Item = &'a SaSpec>,
+{
     let table = table(tunnel);
     let mut ipsec = String::new();
-    for spec in associations.filter(|spec| spec.direction == Direction::In) {
+    for spec in associations().filter(|spec| spec.direction == Direction::In) {
         let rule = outer(spec, mark);
         if !ipsec.contains(&rule) {
             ipsec += &rule;
@@ -43,6 +48,12 @@ pub(super) fn rules<'a>(
     let [arriving, leaving] = [Way::Arriving, Way::Leaving].map(|way| {
         let mut rules = String::new();
         for policy in policies {
+            if let Some(inside) = inside(policy, associations()) {
+                let among = Selector { remote: inside, ..policy.selector.clone() };
+                for found in matches(&among, way) {
+                    let _ = writeln!(rules, "\t\t{found} return");
+                }
+            }
             let verdict = match policy.action {
                 Action::Bypass => "return".to_owned(),
                 Action::Protect { .. } | Action::Discard => {

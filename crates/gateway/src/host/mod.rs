@@ -6,10 +6,12 @@
 //! sends carries a mark and takes the way it would take without a tunnel. Beside
 //! each route into the tunnel stands a prohibiting one, which is in force when the
 //! gateway and its interface are gone: nothing leaves in clear until the tunnel is
-//! taken down (DATAPATH 2).
+//! taken down (DATAPATH 2). Networks of this side are left out where they lie
+//! among what is captured.
 
 mod command;
 mod firewall;
+mod inside;
 mod prefix;
 #[cfg(test)]
 mod tests;
@@ -107,6 +109,7 @@ impl Setup {
         let tunnel = config.name.as_str();
         let specs = || config.associations.iter().map(|association| &association.spec);
         let captures = captures(&config.policies, specs, host);
+        let inside = inside::prefixes_inside(&config.policies, specs, host.has_v6);
         let table = TABLES + number_of(tunnel);
         let needs_v6 = captures.iter().any(|capture| capture.prefix.is_v6())
             || config.addresses.iter().any(|(address, _)| address.is_ipv6());
@@ -125,9 +128,18 @@ impl Setup {
             let name = "net.ipv4.conf.all.src_valid_mark";
             before.push(pair(&format!("sysctl -q -w {name}=1"), &format!("sysctl -q -w {name}=0")));
         }
-        before.push(firewall(tunnel, &config.policies, specs(), host));
+        before.push(firewall(tunnel, &config.policies, specs, host));
+        // the rules that capture find these first, and the search goes on as without a tunnel
+        let captured = |prefix| captures.iter().any(|capture| capture.prefix == prefix);
+        for prefix in inside.into_iter().filter(|prefix| !captured(*prefix)) {
+            let (family, route) = (prefix.family(), format!("throw {prefix} table {table}"));
+            before.push(pair(
+                &format!("ip {family} route replace {route}"),
+                &format!("ip {family} route del {route}"),
+            ));
+        }
         for capture in &captures {
-            let (family, prefix) = (capture.family(), capture.prefix);
+            let (family, prefix) = (capture.prefix.family(), capture.prefix);
             let route = format!("prohibit {prefix} metric {LAST_METRIC} table {table}");
             before.push(pair(
                 &format!("ip {family} route replace {route}"),
@@ -153,7 +165,7 @@ impl Setup {
         }
         after.push(alone(&format!("ip link set dev {tunnel} up")));
         for capture in &captures {
-            let (family, prefix) = (capture.family(), capture.prefix);
+            let (family, prefix) = (capture.prefix.family(), capture.prefix);
             let mut route =
                 format!("ip {family} route replace {prefix} dev {tunnel} metric 1 table {table}");
             let source = capture.source.or_else(|| inner_source(config, prefix));
@@ -243,12 +255,6 @@ struct Capture {
     transport: bool,
 }
 
-impl Capture {
-    fn family(&self) -> &'static str {
-        if self.prefix.is_v6() { "-6" } else { "-4" }
-    }
-}
-
 /// What the policies that protect or discard are about. Packets that others
 /// leave in clear come along where addresses are the same, and are sent on.
 fn captures<'a, S>(policies: &[PolicySpec], specs: impl Fn() -> S, host: Host) -> Vec<Capture>
@@ -326,12 +332,10 @@ fn least(prefix: Prefix) -> usize {
     if prefix.is_v6() { LEAST } else { IPV4_LEAST }
 }
 
-fn firewall<'a>(
-    tunnel: &str,
-    policies: &[PolicySpec],
-    specs: impl Iterator<Item = &'a SaSpec>,
-    host: Host,
-) -> Step {
+fn firewall<'a, S>(tunnel: &str, policies: &[PolicySpec], specs: impl Fn() -> S, host: Host) -> Step
+where
+    S: Iterator<Item = &'a SaSpec>,
+{
     let input = firewall::rules(tunnel, host.mark, specs, policies);
     let make = Command { input, ..Command::words("nft -f -") };
     let undo = Command::words(&format!("nft delete table inet {}", firewall::table(tunnel)));

@@ -16,6 +16,11 @@ impl Prefix {
     pub(super) fn is_v6(&self) -> bool {
         self.address.is_ipv6()
     }
+
+    /// The option of `ip` for its family.
+    pub(super) fn family(&self) -> &'static str {
+        if self.is_v6() { "-6" } else { "-4" }
+    }
 }
 
 impl fmt::Display for Prefix {

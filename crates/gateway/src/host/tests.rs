@@ -64,6 +64,35 @@ fn a_tunnel_between_sites() {
 }
 
 #[test]
+fn networks_of_this_side_are_left_out_of_a_tunnel_to_any() {
+    let lookup = |remote: &str| {
+        let (setup, _) = planned("tunnel", "", &SITES.replace("10.2.0.0/16", remote));
+        setup.printed("hr0", 1)
+    };
+    for wider in ["any", "10.0.0.0/8"] {
+        let printed = lookup(wider);
+        assert!(printed.contains("ip -4 route replace throw 10.1.0.0/16 table "), "{printed}");
+        let among = "ip saddr 10.1.0.0-10.1.255.255 ip daddr 10.1.0.0-10.1.255.255 return";
+        let [before, after] = [among, "counter name clear_arrived drop"]
+            .map(|line| printed.find(line).unwrap_or_else(|| panic!("`{line}`:\n{printed}")));
+        assert!(before < after, "{printed}");
+        assert_eq!(printed.matches(among).count(), 2, "arriving and leaving");
+    }
+    // the same on both sides, and sides that do not contain each other
+    for other in ["10.1.0.0/16", "10.1.7.0/24", "10.2.0.0/16"] {
+        assert!(!lookup(other).contains("throw"), "{other}");
+    }
+    // what another policy protects by name stays in
+    let both = format!(
+        "{}{}",
+        SITES.replace("10.1.0.0/16", "10.9.0.0/16").replace("10.2", "10.1"),
+        SITES.replace("10.2.0.0/16", "any").replace("\"sites\"", "\"all\"")
+    );
+    let (setup, _) = planned("tunnel", "", &both);
+    assert!(!setup.printed("hr0", 1).contains("throw"));
+}
+
+#[test]
 fn an_own_address_that_the_host_has_not_is_told() {
     let (_, config) = planned("tunnel", "", SITES);
     let specs = || config.associations.iter().map(|association| &association.spec);
@@ -112,7 +141,10 @@ fn a_kernel_takes_every_rule() {
     let odd = "[[policy]]\nname = \"a\"\naction = \"discard\"\nprotocol = \"udp\"\nremote_port = \"1000-2000\"\n\
                [[policy]]\nname = \"b\"\naction = \"bypass\"\nprotocol = \"icmp\"\nicmp = 8\n\
                [[policy]]\nname = \"c\"\naction = \"discard\"\nlocal = \"2001:db8::1-2001:db8::9\"\nprotocol = \"sctp\"\nlocal_port = 7\n";
-    for (mode, policies) in [("tunnel", SITES), ("transport", HOSTS), ("tunnel", odd)] {
+    let all = SITES.replace("10.2.0.0/16", "any");
+    for (mode, policies) in
+        [("tunnel", SITES), ("transport", HOSTS), ("tunnel", odd), ("tunnel", &all)]
+    {
         let policies = match policies == odd {
             true => format!("{odd}{}", SITES.replace("10.2.0.0/16", "10.2.0.3-10.2.0.77")),
             false => policies.to_owned(),
@@ -133,7 +165,8 @@ fn a_kernel_takes_every_rule() {
         let table = TABLES + number_of("hr0");
         let left = told(&format!("ip route show table {table}"));
         assert!(
-            left.lines().all(|line| line.starts_with("prohibit")) && !left.is_empty(),
+            left.lines().all(|line| line.starts_with("prohibit") || line.starts_with("throw"))
+                && !left.is_empty(),
             "{left}"
         );
         for undo in setup.undo() {

@@ -1,0 +1,55 @@
+//! What lies on this side of the tunnel although a policy's `remote` contains it,
+//! as with a tunnel to `any`: a packet between two addresses of this side does not
+//! cross the boundary that policies are about (RFC 4301, section 3.1).
+
+use std::net::IpAddr;
+
+use headroom_ipsec::PolicySpec;
+use headroom_ipsec::spec::{Action, Addresses, Mode, SaSpec, Selector};
+
+use super::prefix::{Prefix, prefixes};
+
+/// The addresses of this side that `policy` would lead into the tunnel: its
+/// `local`, if `remote` is more than that. Transport mode is about this host alone.
+pub(super) fn inside<'a>(
+    policy: &PolicySpec,
+    mut specs: impl Iterator<Item = &'a SaSpec>,
+) -> Option<Addresses> {
+    let Action::Protect { out, .. } = &policy.action else { return None };
+    let first = out.first()?;
+    let tunnel = specs.any(|spec| spec.name == *first && spec.mode == Mode::Tunnel);
+    let Selector { local, remote, .. } = &policy.selector;
+    (tunnel && is_part(local, remote)).then(|| local.clone())
+}
+
+/// All such addresses of these policies.
+pub(super) fn prefixes_inside<'a, S>(
+    policies: &[PolicySpec],
+    specs: impl Fn() -> S,
+    has_v6: bool,
+) -> Vec<Prefix>
+where
+    S: Iterator<Item = &'a SaSpec>,
+{
+    let inside = policies.iter().filter_map(|policy| inside(policy, specs()));
+    let mut found: Vec<Prefix> = inside
+        .flat_map(|addresses| prefixes(&addresses))
+        .filter(|prefix| has_v6 || !prefix.is_v6())
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Whether `remote` contains `local` and more.
+fn is_part(local: &Addresses, remote: &Addresses) -> bool {
+    let Addresses::Range(first, last) = *local else { return false };
+    let (from, to) = match *remote {
+        Addresses::Range(from, to) => (from, to),
+        Addresses::Any if first.is_ipv4() => (IpAddr::from([0; 4]), IpAddr::from([u8::MAX; 4])),
+        Addresses::Any => (IpAddr::from([0_u8; 16]), IpAddr::from([u8::MAX; 16])),
+    };
+    let families = [first, last, from, to].map(|address| address.is_ipv4());
+    let same = families.iter().all(|family| *family == families[0]);
+    same && from <= first && last <= to && (from, to) != (first, last)
+}
