@@ -132,6 +132,10 @@ fn a_tunnel_from_keygen_to_down() {
     assert_eq!(exchange().as_deref(), Ok(SECRET));
     std::fs::write(&files[0], before).expect("written");
     hosts[0].must(&["reload"]);
+    std::fs::write(&files[0], format!("address = [\"10.9.0.1/24\"]\n{before}")).expect("written");
+    let refused = hosts[0].tunnel(&["reload"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && said.contains("`address` has changed"), "{said}");
     assert_eq!(exchange().as_deref(), Ok(SECRET));
     let twice = hosts[0].tunnel(&["up", text(&files[0]), "--background"]);
     assert!(String::from_utf8_lossy(&twice.stderr).contains("is up already"), "{twice:?}");

@@ -44,6 +44,12 @@ pub enum Error {
         /// What failed.
         cause: Box<Error>,
     },
+    /// A running gateway cannot change this.
+    #[error(
+        "`{0}` has changed, which a reload cannot: take the tunnel down and up again. The former configuration is \
+         still in force"
+    )]
+    Fixed(&'static str),
     /// There is no such gateway.
     #[error("{0}")]
     NotRunning(String),
@@ -64,7 +70,7 @@ impl Error {
     /// The exit code of a process that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Engine { .. } => 2,
+            Self::Config(_) | Self::Engine { .. } | Self::Fixed(_) => 2,
             Self::Host(host::Error::Missing(..)) => 3,
             Self::HalfUp { cause, .. } => cause.exit_code(),
             Self::Answered { code, .. } => *code,

@@ -182,11 +182,10 @@ impl Tunnel {
             ("address", config.addresses != self.addresses),
             ("ledger or witness", config.ledger != self.ledger),
         ];
-        let Some((what, _)) = changed.iter().find(|(_, changed)| *changed) else { return Ok(()) };
-        Err(Error::Refused(format!(
-            "`{what}` has changed, which a reload cannot: take the tunnel down and up again. The former configuration \
-             is still in force"
-        )))
+        match changed.iter().find(|(_, changed)| *changed) {
+            Some((what, _)) => Err(Error::Fixed(what)),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn status(&mut self) -> Status {
