@@ -306,6 +306,22 @@ fn a_check_says_what_can_be_known() {
     has(&said, "warning", "no packet of the peer has verified yet");
     for host in &hosts {
         host.must(&["down"]);
+    has(&said, "ok", "it runs this file");
+
+    // a file of other keys, and of the same name, is another tunnel
+    let others = Ground::new("check-others");
+    let foreign = keygen(&others, &words);
+    let (code, said) = check(0, &foreign[0]);
+    assert_eq!(code, Some(1), "{said}");
+    has(&said, "FAILURE", "a tunnel `hr0` is up already, of ");
+    has(&said, "FAILURE", "4500 is held by another program");
+    assert!(!said.contains("no packet of the peer"), "{said}");
+    // and so are other keys in the same file, until they are loaded
+    let before = std::fs::read_to_string(&files[0]).expect("a configuration");
+    let spi = before.lines().find(|line| line.starts_with("spi = ")).expect("an SPI");
+    std::fs::write(&files[0], before.replacen(spi, "spi = 0x77777", 1)).expect("written");
+    has(&check(0, &files[0]).1, "warning", "other SAs than this file");
+    std::fs::write(&files[0], before).expect("written");
     }
 }
 

@@ -56,9 +56,10 @@ pub fn check(file: &Path, run: &RunFolder) -> Result<Vec<Finding>, Error> {
     let specs = given.associations.into_iter().map(|association| association.spec).collect();
     let engine = Engine::new(specs, given.policies, None, Duration::ZERO)
         .map_err(|cause| Error::Engine { origin: file.to_owned(), cause })?;
-    let status = Client::of(run, Some(&config.name)).ok().and_then(|client| client.status().ok());
+    let running = Client::of(run, Some(&config.name)).ok().and_then(|client| client.status().ok());
     let mut findings = Findings::default();
     findings.configuration(file, &config);
+    let status = running.filter(|status| findings.running(file, &config, status));
     findings.programs();
     findings.addresses(&config);
     findings.ports(&config, status.as_ref());
@@ -85,6 +86,38 @@ impl Findings {
         for warning in &config.warnings {
             self.add(Verdict::Warning, "configuration", warning);
         }
+    }
+
+    /// Looks at the gateway that runs under this name; false if it is another's.
+    fn running(&mut self, file: &Path, config: &Config, status: &Status) -> bool {
+        let (name, shown, pid) = (&config.name, status.config.display(), status.pid);
+        let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if whole(file) != whole(&status.config) {
+            let words = format!(
+                "a tunnel `{name}` is up already, of {shown} (process {pid}): take it down (`headroom tunnel down \
+                 {name}`), or give this one another `name`"
+            );
+            self.add(Verdict::Failure, "gateway", words);
+            return false;
+        }
+        let way = |direction| if direction == Direction::Out { "out" } else { "in" };
+        let written: BTreeSet<_> = specs(config)
+            .map(|spec| (spec.name.as_str(), way(spec.direction), spec.spi, spec.destination))
+            .collect();
+        let loaded: BTreeSet<_> = status
+            .associations
+            .iter()
+            .map(|one| (one.name.as_str(), one.direction.as_str(), one.spi, one.destination))
+            .collect();
+        if written == loaded {
+            self.add(Verdict::Ok, "gateway", format!("it runs this file (process {pid})"));
+        } else {
+            let words = format!(
+                "it runs (process {pid}) with other SAs than this file now has: `headroom tunnel reload {name}`"
+            );
+            self.add(Verdict::Warning, "gateway", words);
+        }
+        true
     }
 
     fn programs(&mut self) {
