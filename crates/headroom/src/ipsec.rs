@@ -1,9 +1,9 @@
 //! `headroom ipsec`: looking at captured packets.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufReader, BufWriter, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -33,13 +33,11 @@ fn decode(arguments: &Decode) -> anyhow::Result<ExitCode> {
     let config = Config::read(&arguments.config, Purpose::Decode).map_err(Error::from)?;
     known(&config.warnings);
     let search = Search { likely: arguments.esn_high.clone(), ..Search::default() };
+    let input = input(&arguments.capture)?;
+    let kept = kept(&input, &arguments.config, &config)?;
     let decoder = Decoder::new(config, search).map_err(anyhow::Error::msg)?;
     let shown = arguments.capture.display();
-    let input = input(&arguments.capture)?;
-    let out = arguments.out.as_deref().map(|path| {
-        let config = File::open(&arguments.config).context("cannot open the configuration")?;
-        output(path, &[(&input, "the capture"), (&config, "the configuration with the keys")])
-    });
+    let out = arguments.out.as_deref().map(|path| output(path, &kept));
     let mut clear = out.transpose()?;
     let capture = Capture::new(BufReader::with_capacity(1 << 20, input))
         .with_context(|| format!("cannot read {shown}"))?;
@@ -88,17 +86,42 @@ fn input(path: &Path) -> anyhow::Result<File> {
     File::open(path).with_context(|| format!("cannot open {}", path.display()))
 }
 
-/// Opens the file for clear packets, readable by its owner alone. A file that is
-/// being read is not overwritten, by whatever name it goes.
-fn output(path: &Path, read: &[(&File, &str)]) -> anyhow::Result<Writer<BufWriter<File>>> {
+/// A file that the clear packets must not overwrite, and what it is.
+type Kept = (Metadata, String);
+
+/// What is read, and what the configuration names: without the ledger its keys
+/// could not be used any more.
+fn kept(capture: &File, file: &Path, config: &Config) -> anyhow::Result<Vec<Kept>> {
+    let capture = capture.metadata().context("cannot look at the capture")?;
+    let configuration = file.metadata().context("cannot look at the configuration")?;
+    let mut kept = vec![
+        (capture, "the capture".to_owned()),
+        (configuration, "the configuration with the keys".to_owned()),
+    ];
+    let ledgers = config.ledger.files();
+    let keys = config.key_files.iter().map(|path| (path, "a key"));
+    for (path, what) in keys.chain(ledgers.iter().map(|path| (path, "a ledger"))) {
+        // one that is not there cannot be overwritten
+        if let Ok(about) = path.metadata() {
+            kept.push((about, format!("{what} of the configuration")));
+        }
+    }
+    Ok(kept)
+}
+
+/// Opens the file for clear packets, for its owner alone. What is to be kept is
+/// not overwritten, by whatever name it goes.
+fn output(path: &Path, kept: &[Kept]) -> anyhow::Result<Writer<BufWriter<File>>> {
     let cannot = || format!("cannot write {}", path.display());
+    if path == Path::new("-") {
+        bail!("--out needs a file: standard output has what is said of each packet");
+    }
     // truncated only when it is known which file it is
     let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
     let file = open.with_context(cannot)?;
     let about = file.metadata().with_context(cannot)?;
     if about.is_file() {
-        for (other, what) in read {
-            let other = other.metadata().with_context(cannot)?;
+        for (other, what) in kept {
             if (about.dev(), about.ino()) == (other.dev(), other.ino()) {
                 bail!(
                     "--out {} is {what}, which it would overwrite: name another file",
@@ -106,6 +129,8 @@ fn output(path: &Path, read: &[(&File, &str)]) -> anyhow::Result<Writer<BufWrite
                 );
             }
         }
+        // before the first clear octet, also where the file was there already
+        file.set_permissions(Permissions::from_mode(0o600)).with_context(cannot)?;
         file.set_len(0).with_context(cannot)?;
     }
     Writer::new(BufWriter::new(file)).with_context(cannot)

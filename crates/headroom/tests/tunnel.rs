@@ -4,6 +4,8 @@
 mod common;
 
 use std::collections::HashSet;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -130,12 +132,12 @@ fn a_tunnel_from_keygen_to_down() {
     assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(said.contains("unknown field `acton`"), "{said}");
     assert_eq!(exchange().as_deref(), Ok(SECRET));
-    std::fs::write(&files[0], before).expect("written");
-    hosts[0].must(&["reload"]);
     std::fs::write(&files[0], format!("address = [\"10.9.0.1/24\"]\n{before}")).expect("written");
     let refused = hosts[0].tunnel(&["reload"]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && said.contains("`address` has changed"), "{said}");
+    std::fs::write(&files[0], before).expect("written");
+    hosts[0].must(&["reload"]);
     assert_eq!(exchange().as_deref(), Ok(SECRET));
     let twice = hosts[0].tunnel(&["up", text(&files[0]), "--background"]);
     assert!(String::from_utf8_lossy(&twice.stderr).contains("is up already"), "{twice:?}");
@@ -173,12 +175,6 @@ fn a_tunnel_from_keygen_to_down() {
     assert!(String::from_utf8_lossy(&nothing.stderr).contains("no tunnel is up"), "{nothing:?}");
 }
 
-#[test]
-fn a_refused_configuration_ends_with_2_in_background_too() {
-    let ground = Ground::new("refused");
-    let files = keygen(&ground, &[]);
-    let before = std::fs::read_to_string(&files[0]).expect("a configuration");
-    std::fs::write(&files[0], before.replace("action", "acton")).expect("written");
 /// A site whose all traffic goes to the other still reaches its own networks, and
 /// the other site does.
 #[test]
@@ -233,6 +229,12 @@ fn a_tunnel_to_any_leaves_this_sides_networks_out() {
     }
 }
 
+#[test]
+fn a_refused_configuration_ends_with_2_in_background_too() {
+    let ground = Ground::new("refused");
+    let files = keygen(&ground, &[]);
+    let before = std::fs::read_to_string(&files[0]).expect("a configuration");
+    std::fs::write(&files[0], before.replace("action", "acton")).expect("written");
     for more in [&["--background"][..], &[], &["--dry-run"]] {
         let mut command = Command::new(HEADROOM);
         command.args(["tunnel", "up"]).arg(&files[0]).args(more);
@@ -304,8 +306,6 @@ fn a_check_says_what_can_be_known() {
     assert_eq!(code, Some(0), "{said}");
     has(&said, "ok", "4500 is held by the gateway");
     has(&said, "warning", "no packet of the peer has verified yet");
-    for host in &hosts {
-        host.must(&["down"]);
     has(&said, "ok", "it runs this file");
 
     // a file of other keys, and of the same name, is another tunnel
@@ -322,6 +322,8 @@ fn a_check_says_what_can_be_known() {
     std::fs::write(&files[0], before.replacen(spi, "spi = 0x77777", 1)).expect("written");
     has(&check(0, &files[0]).1, "warning", "other SAs than this file");
     std::fs::write(&files[0], before).expect("written");
+    for host in &hosts {
+        host.must(&["down"]);
     }
 }
 
@@ -334,8 +336,25 @@ fn clear_packets_overwrite_neither_the_capture_nor_the_keys() {
     let (soft, hard) = (ground.path("soft.pcap"), ground.path("hard.pcap"));
     std::os::unix::fs::symlink(&captured, &soft).expect("a link");
     std::fs::hard_link(&captured, &hard).expect("a link");
-    let [content, keys] = [&captured, &files[0]].map(|path| std::fs::read(path).expect("a file"));
-    for out in [&captured, &soft, &hard, &files[0]] {
+    let content = std::fs::read(&captured).expect("a file");
+    let [text_of, key, ledger, witness] =
+        [files[0].clone(), ground.path("keys/out.key"), ground.path("keys/left.ledger"), {
+            let folder = ground.path("witness-left");
+            std::fs::create_dir(&folder).expect("a folder");
+            folder.join("hr0-00.ledger")
+        }];
+    // the key of the first SA in a file of its own
+    let written = std::fs::read_to_string(&text_of).expect("a configuration");
+    let line = written.lines().find(|line| line.starts_with("key = ")).expect("a key");
+    let digits = line.split('"').nth(1).expect("digits");
+    for (path, content) in [(&key, digits), (&witness, "a witness")] {
+        std::fs::write(path, content).expect("written");
+        std::fs::set_permissions(path, Permissions::from_mode(0o600)).expect("private");
+    }
+    std::fs::write(&text_of, written.replacen(line, "key_file = \"out.key\"", 1)).expect("written");
+    let keys = std::fs::read(&files[0]).expect("a file");
+    let kept = [&key, &ledger, &witness].map(|path| std::fs::read(path).expect("a file"));
+    for out in [&captured, &soft, &hard, &files[0], &key, &ledger, &witness] {
         let mut command = Command::new(HEADROOM);
         command.args(["ipsec", "decode"]).arg(&captured).arg("--config").arg(&files[0]);
         let output = command.arg("--out").arg(out).output().expect("the command starts");
@@ -344,10 +363,16 @@ fn clear_packets_overwrite_neither_the_capture_nor_the_keys() {
         assert_eq!(std::fs::read(&captured).expect("a file"), content);
         assert_eq!(std::fs::read(&files[0]).expect("a file"), keys);
     }
-    // another file is emptied first
-    std::fs::write(ground.path("clear.pcap"), vec![7; 5000]).expect("a file");
-    decode(&captured, &files[0], &["--out", text(&ground.path("clear.pcap"))]);
-    assert_eq!(std::fs::metadata(ground.path("clear.pcap")).expect("a file").len(), 24);
+    let after = [&key, &ledger, &witness].map(|path| std::fs::read(path).expect("a file"));
+    assert_eq!(after, kept);
+    // another file is emptied first, and is then its owner's alone
+    let clear = ground.path("clear.pcap");
+    std::fs::write(&clear, vec![7; 5000]).expect("a file");
+    std::fs::set_permissions(&clear, Permissions::from_mode(0o644)).expect("public");
+    decode(&captured, &files[0], &["--out", text(&clear)]);
+    let about = std::fs::metadata(&clear).expect("a file");
+    assert_eq!((about.len(), about.permissions().mode() & 0o777), (24, 0o600));
+    assert_eq!(decode(&captured, &files[0], &["--out", "-"]).0, Some(2));
 }
 
 /// A router without any key tells Q-ESP flows apart by a rule of nftables, and a

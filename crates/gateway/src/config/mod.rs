@@ -12,6 +12,7 @@ mod policies;
 mod scalar;
 mod selectors;
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::Read;
 use std::net::IpAddr;
@@ -62,6 +63,8 @@ pub struct Config {
     pub policies: Vec<PolicySpec>,
     /// What is allowed, but should be known: sentences.
     pub warnings: Vec<String>,
+    /// Files that keys were read from.
+    pub key_files: Vec<PathBuf>,
 }
 
 /// A security association and what the gateway does with it.
@@ -129,9 +132,14 @@ impl Source {
     /// can be by others.
     pub fn parse(&self, purpose: Purpose) -> Result<Config, Error> {
         let folder = self.path.parent().unwrap_or(Path::new(""));
-        Config::parse_with(&self.text, &self.path, purpose, |file| {
-            read_secret(&folder.join(file), MOST_KEY_OCTETS).map_err(|error| error.to_string())
-        })
+        let key_files = RefCell::new(Vec::new());
+        let config = Config::parse_with(&self.text, &self.path, purpose, |file| {
+            let path = folder.join(file);
+            let key = read_secret(&path, MOST_KEY_OCTETS).map_err(|error| error.to_string())?;
+            key_files.borrow_mut().push(path);
+            Ok(key)
+        })?;
+        Ok(Config { key_files: key_files.into_inner(), ..config })
     }
 }
 
@@ -317,6 +325,7 @@ impl Reader<'_> {
             associations,
             policies,
             warnings,
+            key_files: Vec::new(),
         })
     }
 

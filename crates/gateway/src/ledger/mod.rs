@@ -41,6 +41,20 @@ pub struct Place {
     pub name: String,
 }
 
+impl Place {
+    /// The ledger, and the witnesses in its folder: of this tunnel and of others.
+    #[must_use]
+    pub fn files(&self) -> Vec<PathBuf> {
+        let beside = RealDisk.files(&self.witness_folder).unwrap_or_default();
+        let witnesses = beside.into_iter().filter(|path| is_a_ledger(path));
+        witnesses.chain([self.ledger.clone()]).collect()
+    }
+}
+
+fn is_a_ledger(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "ledger")
+}
+
 /// Why a ledger was refused or could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -329,8 +343,7 @@ impl<D: Disk> Ledger<D> {
         let folder = &self.witness_folder;
         let files = self.disk.files(folder).map_err(|cause| failed("read", folder, cause))?;
         for path in files {
-            let a_ledger = path.extension().is_some_and(|extension| extension == "ledger");
-            if !a_ledger || path == self.witness {
+            if !is_a_ledger(&path) || path == self.witness {
                 continue;
             }
             // another tunnel's damaged ledger is that tunnel's matter
