@@ -560,6 +560,13 @@ fn read_only_directories_are_updated_by_whoever_owns_them() {
     assert!(!output.expect("it starts").status.success());
     assert_eq!(modes(&there), [0o555, 0o555]);
 
+    // names are made and changed in them, too
+    hosts.succeed(&["mkdir", &hosts.place("tree/a/made")]);
+    hosts.succeed(&["mv", &hosts.place("tree/a/one"), &hosts.place("tree/a/b/moved")]);
+    hosts.succeed(&["mv", "-f", &hosts.place("tree/a/b/moved"), &hosts.place("tree/a/one")]);
+    assert!(there.join("a/made").is_dir() && there.join("a/one").is_file());
+    assert_eq!(modes(&there), [0o555, 0o555]);
+
     // one of another user's stays as it is
     let chown = Command::new("chown").arg("0:0").arg(there.join("a")).status();
     assert!(chown.expect("chown").success());

@@ -20,6 +20,14 @@ const ATTEMPTS: usize = 4;
 /// rsync does.
 pub(super) fn change<T>(
     directory: &OwnedFd,
+    act: impl FnMut() -> nix::Result<T>,
+) -> nix::Result<T> {
+    change_all(&[directory], act)
+}
+
+/// Changes several directories by one `act`, as [`change`] does one.
+pub(super) fn change_all<T>(
+    directories: &[&OwnedFd],
     mut act: impl FnMut() -> nix::Result<T>,
 ) -> nix::Result<T> {
     /// One thread at a time: no other finds a mode that is to be restored.
@@ -30,7 +38,12 @@ pub(super) fn change<T>(
             break;
         }
         let _alone = UNLOCKING.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok(unlocked) = Unlocked::new(directory) else { break };
+        // another user's may allow it as it is
+        let unlocked: Vec<_> =
+            directories.iter().filter_map(|directory| Unlocked::new(directory).ok()).collect();
+        if unlocked.is_empty() {
+            break;
+        }
         outcome = act();
         drop(unlocked);
     }

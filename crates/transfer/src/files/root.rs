@@ -14,7 +14,7 @@ use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, fchownat, linkat, symlinkat, unlinkat};
 
 use super::beneath::Beneath;
-use super::change::change;
+use super::change::{change, change_all};
 use super::names::Names;
 use super::partial::{Partial, free_space, replaceable, sync_directory};
 use super::seen::{Seen, kept_mode, set_mtime, set_mtime_at};
@@ -249,16 +249,19 @@ impl Root {
     /// # Errors
     /// There is none, or it is not empty, or may not be removed.
     pub fn remove(&self, path: &RelPath) -> Result<(), Error> {
-        let remove = || {
+        let remove = || -> Result<(), Why> {
+            if temporary::is_temporary(path.name()) {
+                return Err(Why::Reserved);
+            }
             let directory = self.parent(path)?;
             let what = Seen::at(&directory, path.name(), false)?.what;
             let flag = match what {
                 What::Directory => UnlinkatFlags::RemoveDir,
                 _ => UnlinkatFlags::NoRemoveDir,
             };
-            change(&directory, || unlinkat(&*directory, path.name(), flag))
+            Ok(change(&directory, || unlinkat(&*directory, path.name(), flag))?)
         };
-        remove().map_err(error(path, "removed"))
+        remove().map_err(|why| Error::new(path.as_bytes(), "removed", why))
     }
 
     /// Makes a directory that is not there yet. What it belongs in is there.
@@ -271,7 +274,8 @@ impl Root {
                 return Err(Why::Reserved);
             }
             let directory = self.parent(path)?;
-            match mkdirat(&directory, path.name(), permissions(0o777)) {
+            let make = || mkdirat(&*directory, path.name(), permissions(0o777));
+            match change(&directory, make) {
                 Err(Errno::EEXIST) => Err(clash(&directory, path.name())?),
                 made => Ok(made?),
             }
@@ -301,6 +305,12 @@ impl Root {
                 return Err(Why::Reserved);
             }
             let (source, target) = (self.parent(from)?, there.parent(to)?);
+            let change = |flags: RenameFlags| {
+                change_all(&[&source, &target], || match flags.is_empty() {
+                    true => renameat(&*source, from.name(), &*target, to.name()),
+                    false => renameat2(&*source, from.name(), &*target, to.name(), flags),
+                })
+            };
             let seen = Seen::at(&source, from.name(), false)?;
             match seen.what {
                 What::Directory if confined && depth(to) < depth(from) => {
@@ -316,15 +326,14 @@ impl Root {
             }
             if replace {
                 replaceable(&target, to.name())?;
-                return Ok(renameat(&source, from.name(), &target, to.name())?);
+                return Ok(change(RenameFlags::empty())?);
             }
-            let only_new = RenameFlags::RENAME_NOREPLACE;
-            match renameat2(&source, from.name(), &target, to.name(), only_new) {
+            match change(RenameFlags::RENAME_NOREPLACE) {
                 Err(Errno::EEXIST) => Err(clash(&target, to.name())?),
                 Err(Errno::EINVAL) if is_within(from, to) => Err(Why::IntoItself),
                 // this file system cannot see to that
                 Err(Errno::EINVAL | Errno::ENOSYS) => match Seen::at(&target, to.name(), false) {
-                    Err(Errno::ENOENT) => Ok(renameat(&source, from.name(), &target, to.name())?),
+                    Err(Errno::ENOENT) => Ok(change(RenameFlags::empty())?),
                     seen => Err(Why::Clash { here: seen?.what }),
                 },
                 renamed => Ok(renamed?),
