@@ -15,7 +15,8 @@ pub const DEFAULT_PORT: u16 = 4860;
 pub struct Host {
     user: Option<String>,
     name: String,
-    port: u16,
+    /// None where none was named.
+    port: Option<u16>,
 }
 
 /// A path on a host.
@@ -54,6 +55,7 @@ pub enum ParseError {
 impl Host {
     /// A host by name or address.
     pub fn new(name: &str, port: u16) -> Self {
+        let port = (port != DEFAULT_PORT).then_some(port);
         Self { user: None, name: name.to_owned(), port }
     }
 
@@ -62,11 +64,11 @@ impl Host {
         let wrong = || ParseError::Host(text.to_owned());
         let (user, name, rest) = split_name(text.as_bytes()).ok_or_else(wrong)?;
         let port = match rest.strip_prefix(b":") {
-            None if rest.is_empty() => Some(DEFAULT_PORT),
-            None => None,
-            Some(port) => parse_port(port),
+            None if rest.is_empty() => None,
+            None => return Err(wrong()),
+            Some(port) => Some(parse_port(port).ok_or_else(wrong)?),
         };
-        Ok(Self { user, name: name.to_owned(), port: port.ok_or_else(wrong)? })
+        Ok(Self { user, name: name.to_owned(), port })
     }
 
     /// The user there, where one was named.
@@ -81,13 +83,21 @@ impl Host {
 
     /// UDP port.
     pub const fn port(&self) -> u16 {
-        self.port
+        match self.port {
+            Some(port) => port,
+            None => DEFAULT_PORT,
+        }
+    }
+
+    /// Whether its port was written, be it the usual one.
+    pub const fn names_port(&self) -> bool {
+        self.port.is_some()
     }
 
     /// How `known_hosts` names it.
     pub fn known_as(&self) -> String {
         let name = self.name.to_ascii_lowercase();
-        match self.port {
+        match self.port() {
             DEFAULT_PORT => name,
             port => format!("[{name}]:{port}"),
         }
@@ -104,7 +114,7 @@ impl fmt::Display for Host {
             true => write!(f, "[{}]", self.name)?,
             false => f.write_str(&self.name)?,
         }
-        if self.port == DEFAULT_PORT { Ok(()) } else { write!(f, ":{}", self.port) }
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
     }
 }
 
@@ -117,13 +127,13 @@ impl Place {
         let rest = rest.strip_prefix(b":").ok_or_else(wrong)?;
         let end = rest.iter().position(|byte| matches!(byte, b':' | b'/'));
         let (port, path) = match end.filter(|end| rest[*end] == b':') {
-            None => (DEFAULT_PORT, rest),
+            None => (None, rest),
             Some(colon) => {
                 let port = parse_port(&rest[..colon]).ok_or_else(|| ParseError::Port {
                     place: shown(text.as_bytes()).to_string(),
                     word: shown(&rest[..colon]).to_string(),
                 })?;
-                (port, &rest[colon + 1..])
+                (Some(port), &rest[colon + 1..])
             }
         };
         Ok(Self { host: Host { user, name: name.to_owned(), port }, path: path.to_vec() })
@@ -179,7 +189,7 @@ mod tests {
     fn place(text: &str) -> Option<(String, u16, String)> {
         let place = Place::parse(OsStr::new(text)).ok()?;
         let path = String::from_utf8(place.path).expect("a text");
-        Some((place.host.name, place.host.port, path))
+        Some((place.host.name().to_owned(), place.host.port(), path))
     }
 
     #[test]
@@ -245,7 +255,7 @@ mod tests {
 
     #[test]
     fn hosts_are_written_as_they_are_read() {
-        for text in ["host", "host:77", "[::1]", "[::1]:77", "u@host"] {
+        for text in ["host", "host:77", "host:4860", "[::1]", "[::1]:77", "u@host"] {
             assert_eq!(Host::parse(text).expect(text).to_string(), text);
         }
         for text in ["", "host:", "host:0", "host:77:", "host:x", "[::1]77"] {

@@ -52,9 +52,9 @@ impl Hosts {
     /// The host that is meant, and the key to show it. A port that was typed counts.
     pub(super) fn resolve(&self, typed: &Host) -> (Host, Option<PathBuf>) {
         let Some(entry) = self.0.get(typed.name()) else { return (typed.clone(), None) };
-        let port = match typed.port() {
-            DEFAULT_PORT => entry.port.unwrap_or(DEFAULT_PORT),
-            port => port,
+        let port = match typed.names_port() {
+            true => typed.port(),
+            false => entry.port.unwrap_or(DEFAULT_PORT),
         };
         let host = Host::new(entry.host.as_deref().unwrap_or(typed.name()), port);
         (host, entry.identity.as_deref().map(from_home))
@@ -83,6 +83,7 @@ mod tests {
         };
         assert_eq!(resolve("nas"), ("[2001:db8::1]:4999".into(), Some("/keys/nas".into())));
         assert_eq!(resolve("nas:5000"), ("[2001:db8::1]:5000".into(), Some("/keys/nas".into())));
+        assert_eq!(resolve("nas:4860"), ("[2001:db8::1]".into(), Some("/keys/nas".into())));
         assert_eq!(resolve("alone"), ("alone:77".into(), None));
         assert_eq!(resolve("other"), ("other".into(), None));
     }
