@@ -241,6 +241,27 @@ fn each_request_has_its_line_in_the_log_of_the_server() {
     }
 }
 
+/// A client leaves as soon as it has heard that all is stored.
+#[test]
+fn the_log_says_done_of_what_its_client_knows_to_be_done() {
+    let ground = Ground::new("log-done-place");
+    let log = ground.path("requests.log");
+    let hosts = Hosts::new("log-done", &["--log", &log.display().to_string()]);
+    let tree = hosts.ground.path("here/tree");
+    fs::create_dir_all(&tree).expect("a folder");
+    for name in 0..20 {
+        fs::write(tree.join(name.to_string()), vec![7; 1000 * name]).expect("a file");
+    }
+    for nth in 0..25 {
+        hosts.succeed(&["put", &tree.display().to_string(), &hosts.place(&format!("t{nth}"))]);
+    }
+    common::wait_for("all lines", || {
+        fs::read_to_string(&log).is_ok_and(|text| text.lines().count() >= 25)
+    });
+    let text = fs::read_to_string(&log).expect("the log");
+    assert!(text.lines().all(|line| line.contains(" put done ")), "{text}");
+}
+
 #[test]
 fn names_come_back_from_json_as_they_are() {
     let hosts = Hosts::new("json", &[]);

@@ -133,14 +133,19 @@ impl Receiver {
             never = news => Some(never),
         };
         drop(to_do);
-        if let Some(error) = broken {
+        if broken.is_some() {
             // the worker ends with what it has been told so far
             shared.open().clear();
-            let _ = worker.await;
-            return Err(error);
         }
-        worker.await.map_err(|error| Error::task(&error))??;
-        Ok(shared.counts.get())
+        match (worker.await, broken) {
+            // a sender that has heard the end may leave before this side knows that it has
+            (Ok(Ok(true)), Some(Error::Lost(_))) => Ok(shared.counts.get()),
+            (_, Some(error)) => Err(error),
+            (ended, None) => {
+                ended.map_err(|error| Error::task(&error))??;
+                Ok(shared.counts.get())
+            }
+        }
     }
 }
 
@@ -218,11 +223,12 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, mut to_do: mpsc::Receiver<ToDo>) -> Result<(), Error> {
+    /// Whether everything came and has its answer.
+    fn run(mut self, mut to_do: mpsc::Receiver<ToDo>) -> Result<bool, Error> {
         self.begin_sync();
         while !(self.is_end && self.files.is_empty() && self.waits_for_none()) {
             // nothing comes when the connection has ended; whoever ended it knows why
-            let Some(next) = to_do.blocking_recv() else { return Ok(()) };
+            let Some(next) = to_do.blocking_recv() else { return Ok(false) };
             match next {
                 ToDo::Said(message) => self.said(message)?,
                 ToDo::Came(id) => self.try_finish(id),
@@ -252,7 +258,7 @@ impl Worker {
         }
         let Summary { stored, failed, .. } = self.shared.counts.get();
         self.say(Message::End { stored, failed });
-        Ok(())
+        Ok(true)
     }
 
     fn said(&mut self, message: Message) -> Result<(), Error> {
