@@ -306,6 +306,25 @@ fn names_are_made_changed_and_removed_where_a_key_may_write() {
         assert_eq!(output.status.code(), Some(code), "{output:?}");
     }
 
+    // so are the names behind patterns, and nothing is below what is no directory
+    fs::create_dir_all(served.join("gg/p1")).expect("a folder");
+    fs::create_dir_all(served.join("gg/p2/in")).expect("a folder");
+    fs::write(served.join("gg/p2/file"), "p2").expect("a file");
+    fs::write(served.join("gg/p2/in/deep"), "deep").expect("a file");
+    std::os::unix::fs::symlink("p2", served.join("gg/lnk")).expect("a link");
+    let behind = hosts.ground.path("behind");
+    let to = format!("{}/", behind.display());
+    hosts.succeed(&["get", &place("gg/*/file"), &place("gg/*/in/d*"), &to]);
+    assert_eq!(fs::read(behind.join("file")).expect("it is there"), b"p2");
+    assert_eq!(fs::read(behind.join("deep")).expect("it is there"), b"deep");
+    for pattern in ["gg/lnk/*", "gg/p2/file/*", "gg/*/missing"] {
+        let output = hosts.run(&["get", &place(pattern), &to]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(told(&output).contains("nothing matches"), "{output:?}");
+    }
+    hosts.succeed(&["rm", "-r", &place("gg/")]);
+    assert!(!served.join("gg").exists());
+
     hosts.succeed(&["mkdir", &place("d")]);
     hosts.succeed(&["mkdir", "-p", &place("d/e/f"), &place("d")]);
     assert!(served.join("d/e/f").is_dir());
@@ -321,7 +340,11 @@ fn names_are_made_changed_and_removed_where_a_key_may_write() {
     fs::write(hosts.ground.path("outside/file"), "outside").expect("a file");
     std::os::unix::fs::symlink("../outside", served.join("way-out")).expect("a link");
     std::os::unix::fs::symlink("../../other", served.join("d/e/up")).expect("a link");
+    fs::write(served.join(".x.0.headroom-part"), "what came").expect("a file");
     for (arguments, word) in [
+        (vec!["rm", "other/"], "is no directory"),
+        (vec!["mv", "other/", "x"], "is no directory"),
+        (vec!["rm", ".x.0.headroom-part"], "unfinished transfers"),
         (vec!["mkdir", "d"], "a directory is here"),
         (vec!["mkdir", "no/where"], "no such file"),
         (vec!["mv", "other", "d/e/z"], "a file is here"),
@@ -355,6 +378,11 @@ fn names_are_made_changed_and_removed_where_a_key_may_write() {
         assert_eq!(refused.status.code(), Some(5), "{refused:?}");
     }
     assert!(served.join("other").exists() && !served.join("x").exists());
+    for name in ["d/.", "d/e/..", "d/./"] {
+        let output = hosts.run(&["rm", "-r", &place(name)]);
+        assert_eq!(output.status.code(), Some(2), "{name}: {output:?}");
+    }
+    assert!(served.join("d/e").exists() && served.join(".x.0.headroom-part").exists());
 
     // a link is removed, not what it leads to
     hosts.succeed(&["rm", &place("way-out"), &place("other")]);

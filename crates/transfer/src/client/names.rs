@@ -31,6 +31,7 @@ impl Client {
     /// It is missing, or the name cannot be given, or the key may not write.
     pub async fn rename(&mut self, from: &[u8], to: &[u8], replace: bool) -> Result<(), Error> {
         let request = Message::Rename { from: self.name(from)?, to: self.below(to)?, replace };
+        self.check_slash(from).await?;
         let (_speaker, mut hearer, _) = self.request(&request, None).await?;
         self.hear_fates(&mut hearer, &()).await.map(drop)
     }
@@ -48,13 +49,15 @@ impl Client {
         observer: Arc<dyn Observer>,
     ) -> Result<Summary, Error> {
         let request = Message::Remove { path: self.name(path)?, recursive };
+        self.check_slash(path).await?;
         let (_speaker, mut hearer, _) = self.request(&request, None).await?;
         self.hear_fates(&mut hearer, &*observer).await
     }
 
     /// Finds what a path names whose components may be patterns (`*`, `?`, `[a-z]`,
     /// `{a,b}`), in the order of names. A pattern matches no slash, and no name that begins with
-    /// a dot unless it does so itself. A path without patterns is given back as it is.
+    /// a dot unless it does so itself. Names behind a pattern are looked up, too: only what
+    /// is there is found. A path without patterns is given back as it is.
     ///
     /// # Errors
     /// Nothing matches, or more than 1024 names do; a directory on the way cannot be listed.
@@ -64,15 +67,22 @@ impl Client {
         }
         let parts: Vec<_> = path.split(|byte| *byte == b'/').collect();
         let mut found: Vec<Vec<u8>> = vec![Vec::new()];
+        let mut is_searched = false;
         for (at, part) in parts.iter().enumerate() {
             let is_last = at + 1 == parts.len();
             let slash: &[u8] = if is_last { b"" } else { b"/" };
-            let Some(pattern) = pattern(part)? else {
+            let pattern = pattern(part)?;
+            if pattern.is_none() && (!is_searched || matches!(*part, b"" | b"." | b"..")) {
                 found.iter_mut().for_each(|path| path.extend([part, slash].concat()));
                 continue;
-            };
+            }
+            let is_first = !std::mem::replace(&mut is_searched, true);
             let mut longer = Vec::new();
             for directory in found {
+                // what is no directory is listed as itself, and nothing is below it
+                if is_first && !self.is_directory(&directory).await? {
+                    continue;
+                }
                 let mut names = Vec::new();
                 let taken = longer.len();
                 let place = directory_of(&directory);
@@ -80,11 +90,11 @@ impl Client {
                     let name = listed.path.name();
                     let may = is_last || listed.kind == ListedKind::Directory;
                     let hidden = name.starts_with(b".") && !part.starts_with(b".");
-                    if may
-                        && !hidden
-                        && names.len() + taken <= MOST_SOURCES
-                        && matches(&pattern, name)
-                    {
+                    let is_it = match &pattern {
+                        Some(pattern) => !hidden && matches(pattern, name),
+                        None => name == *part,
+                    };
+                    if may && is_it && names.len() + taken <= MOST_SOURCES {
                         names.push(name.to_vec());
                     }
                 });
@@ -107,6 +117,33 @@ impl Client {
         match found.is_empty() {
             true => Err(Error::OnServer(format!("nothing matches `{}`", shown(path)))),
             false => Ok(found),
+        }
+    }
+
+    /// Whether a name is that of a directory, or of a link that may lead to one where links
+    /// are followed: its own directory says so. One that is missing is taken for one, of
+    /// which the server says what is wrong.
+    async fn is_directory(&mut self, path: &[u8]) -> Result<bool, Error> {
+        let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+        let start = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+        let (above, last) = (&path[..start], &path[start..end]);
+        if matches!(last, b"" | b"." | b".." | b"~") {
+            return Ok(true);
+        }
+        let (mut is_directory, follows) = (true, self.far.is_some());
+        let above = directory_of(above);
+        let listed = self.list(&above, |listed| {
+            if listed.path.name() == last {
+                is_directory = match listed.kind {
+                    ListedKind::Directory => true,
+                    ListedKind::Symlink => follows,
+                    ListedKind::File | ListedKind::Other => false,
+                };
+            }
+        });
+        match listed.await {
+            Ok(()) | Err(Error::OnServer(_)) => Ok(is_directory),
+            Err(error) => Err(error),
         }
     }
 
@@ -134,6 +171,24 @@ impl Client {
                 }
                 other => return Err(unexpected(&other)),
             }
+        }
+    }
+
+    /// Fails for what is renamed or removed under a name that means something else: what is
+    /// in a directory, or a directory, with a slash behind what is none.
+    async fn check_slash(&mut self, path: &[u8]) -> Result<(), Error> {
+        let last = path.rsplit(|byte| *byte == b'/').find(|part| !part.is_empty());
+        let last = last.unwrap_or_default();
+        if matches!(last, b"." | b"..") {
+            return Err(Error::Usage(format!(
+                "`{}` ends with `{}`: say the name of the directory that is meant",
+                shown(path),
+                shown(last)
+            )));
+        }
+        match path.ends_with(b"/") && !self.is_directory(path).await? {
+            true => Err(Error::OnServer(format!("{} is no directory", shown(path)))),
+            false => Ok(()),
         }
     }
 
