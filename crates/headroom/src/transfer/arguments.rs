@@ -358,7 +358,7 @@ pub(crate) struct Put {
 #[derive(Debug, Args)]
 pub(crate) struct Get {
     /// Files and directories below the server's root; of DIR/. what is in it. `*`, `?`, `[a-z]` and
-    /// `{a,b}` match names there; a backslash before one takes it as it is
+    /// `{a,b}` match names there, 1024 at most; a backslash before one takes it as it is
     #[arg(required = true, value_name = "HOST[:PORT]:PATH")]
     pub(crate) from: Vec<OsString>,
     /// Where to; `-` is standard output, for one file
