@@ -63,6 +63,18 @@ impl Known {
     /// Notes a packet whose check value is right.
     fn arrived(&mut self, number: u64, notes: &mut Vec<String>) {
         let tally = &mut self.tally;
+        let before_all = self.spec.extended_sequence
+            && tally.last.is_some()
+            && self.window.infer(number as u32, true).is_none();
+        if before_all {
+            tally.stale += 1;
+            notes.push(
+                "stale: to a receiver its low half stands before the first number of the SA, left of the window; it \
+                 drops it"
+                    .into(),
+            );
+            return;
+        }
         let last = tally.last.unwrap_or(0);
         match self.window.accept(number) {
             Ok(()) => {

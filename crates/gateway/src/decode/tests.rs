@@ -465,6 +465,24 @@ fn extended_numbers_are_followed() {
     let numbers: Vec<_> = said.iter().map(|packet| packet.layers[0].sequence).collect();
     assert_eq!(numbers, ((5 << 32) - 3..(5 << 32) + 3).collect::<Vec<_>>());
     assert!(
+#[test]
+fn a_number_before_the_first_is_stale_as_to_a_receiver() {
+    let sas = sa("a", "esp", "tunnel", GCM, "");
+    let engine = sender(&sas);
+    let sequence = engine.associations().next().expect("one").sequence();
+    let [first, second] = [0; 2].map(|_| seal(&engine, &packet(false, 10)));
+    sequence.skip_to(0xffff_fff0);
+    let high = seal(&engine, &packet(false, 10));
+    let (said, _, summary) = decode(&sas, &[first, high.clone(), second]);
+    assert!(said[1].notes[0].contains("before the first number"), "{:?}", said[1].notes);
+    assert!(said[2].notes.is_empty(), "{:?}", said[2].notes);
+    let tally = &summary.associations[0];
+    assert_eq!((tally.stale, tally.last, tally.missing), (1, Some(2), 0));
+    // where nothing came before, the capture begins there
+    let (said, _, _) = decode(&sas, &[high]);
+    assert!(said[0].notes.is_empty(), "{:?}", said[0].notes);
+}
+
         said[0].notes[0].contains("the high half of the sequence number is 4"),
         "{:?}",
         said[0].notes
