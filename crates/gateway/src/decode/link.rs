@@ -23,7 +23,7 @@ const PPPOE_LEN: usize = 6;
 const MPLS: [u16; 2] = [0x8847, 0x8848];
 /// Ethernet in something else.
 const BRIDGED: u16 = 0x6558;
-const GRE: u8 = 47;
+pub(super) const GRE: u8 = 47;
 /// The port of VXLAN (RFC 7348).
 const VXLAN_PORT: u16 = 4789;
 const VXLAN_LEN: usize = 8;

@@ -23,7 +23,7 @@ use crate::config::Config;
 use attempt::{Sealed, rebuild};
 use capture::{Capture, Frame};
 use known::Known;
-use link::{Carried, carried, encapsulated};
+use link::{Carried, GRE, carried, encapsulated};
 use report::protocol_name;
 
 pub use report::{Clear, Inner, Layer, Outcome, Packet, Summary, Tally};
@@ -181,8 +181,8 @@ impl Decoder {
         // extension headers may stand in the part that is cut (RFC 8200, section
         // 4.5): what is behind them only the whole datagram shows
         let hidden = protocol::is_extension(ip.upper());
-        if ip.fragment().is_some() && (security.is_some() || hidden || ip.upper() == protocol::UDP)
-        {
+        let carries = [protocol::UDP, GRE].contains(&ip.upper());
+        if ip.fragment().is_some() && (security.is_some() || hidden || carries) {
             return self.fragment(ip, told, audience);
         }
         if security.is_some() {
