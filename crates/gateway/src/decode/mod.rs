@@ -278,6 +278,10 @@ impl Decoder {
     ) {
         told.ends = Some((ip.source(), ip.destination()));
         let outcome = match self.protocol(ip.upper()) {
+            Some(_) if frame.data.len() >= frame.original_len => {
+                let words = "the frame was captured whole, and the IP header says another length";
+                Outcome::failed(Reason::Malformed, vec![words.into()])
+            }
             Some(_) => Outcome::Cut { captured: frame.data.len(), original: frame.original_len },
             None => Outcome::NotIpsec {
                 what: format!("{}, cut by the capture", protocol_name(ip.upper())),
