@@ -298,6 +298,40 @@ fn a_check_says_what_can_be_known() {
     assert_eq!(check(0, &files[0]).0, Some(2));
     std::fs::write(&files[0], before).expect("written");
 
+    // an interface of its name, files of somebody else, a firewall of the router's own
+    hosts[0].ip("link add hr0 type veth peer name other0");
+    let (code, said) = check(0, &files[0]);
+    assert_eq!(code, Some(1), "{said}");
+    has(&said, "FAILURE", "there is an interface hr0 already");
+    let refused = hosts[0].tunnel(&["up", text(&files[0]), "--background"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("give the tunnel another"), "{said}");
+    assert_eq!(hosts[0].ip("rule"), rules, "nothing is blocked");
+    hosts[0].ip("link del hr0");
+    let folder = files[0].parent().expect("a folder");
+    std::os::unix::fs::chown(folder, Some(65_534), Some(65_534)).expect("given away");
+    let (code, said) = check(0, &files[0]);
+    assert_eq!(code, Some(1), "{said}");
+    has(&said, "FAILURE", "belongs to another user (uid 65534)");
+    std::os::unix::fs::chown(folder, Some(0), Some(0)).expect("taken back");
+    let forward = "table ip docker {
+  chain FORWARD {
+    type filter hook forward priority filter; policy drop;
+  }
+}
+table ip6 other {
+  chain in {
+    type filter hook input priority filter; policy drop;
+  }
+}
+";
+    let forward = ground.write("forward.nft", forward);
+    hosts[0].run(move || nft(&["-f", text(&forward)]));
+    let (_, said) = check(0, &files[0]);
+    has(&said, "warning", "`ip docker FORWARD` drops what it does not accept");
+    assert!(!said.contains("`ip6 other in`"), "{said}");
+    hosts[0].run(|| nft(&["flush", "ruleset"]));
+
     // both up: what has arrived is known
     for (host, file) in hosts.iter().zip(&files) {
         host.up(file);

@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use headroom_ipsec::spec::{Direction, Mode, Padding, SaSpec};
+use headroom_ipsec::spec::{Action, Addresses, Direction, Mode, Padding, PolicySpec, SaSpec};
 use headroom_ipsec::{Bundle, Engine, Policy};
 use headroom_netio::route;
 
+use super::chains::{self, Dropping, Hook};
 use super::client::Client;
 use super::error::Error;
 use super::run_folder::RunFolder;
@@ -61,6 +63,8 @@ pub fn check(file: &Path, run: &RunFolder) -> Result<Vec<Finding>, Error> {
     findings.configuration(file, &config);
     let status = running.filter(|status| findings.running(file, &config, status));
     findings.programs();
+    findings.interface(&config);
+    findings.owners(file, &config);
     findings.addresses(&config);
     findings.ports(&config, status.as_ref());
     findings.ledger(&config);
@@ -136,6 +140,55 @@ impl Findings {
         }
     }
 
+    fn interface(&mut self, config: &Config) {
+        if let Some(words) = host::taken(&config.name) {
+            self.add(Verdict::Failure, "interface", words);
+        }
+        let v6 = |addresses: &Addresses| match addresses {
+            Addresses::Any => Path::new("/proc/net/if_inet6").exists(),
+            Addresses::Range(first, _) => first.is_ipv6(),
+        };
+        let captured =
+            |policy: &PolicySpec| policy.action != Action::Bypass && v6(&policy.selector.remote);
+        let own = config.addresses.iter().any(|(address, _)| address.is_ipv6());
+        let disabled = std::fs::read_to_string("/proc/sys/net/ipv6/conf/default/disable_ipv6");
+        if (own || config.policies.iter().any(captured))
+            && disabled.is_ok_and(|value| value.trim() == "1")
+        {
+            let words = "IPv6 goes through the tunnel, and a new interface has none: `sysctl -w \
+                         net.ipv6.conf.default.disable_ipv6=0`, or name IPv4 networks only";
+            self.add(Verdict::Failure, "interface", words);
+        }
+    }
+
+    /// Looks whether the gateway can use the files without root's right to pass
+    /// over permissions.
+    fn owners(&mut self, file: &Path, config: &Config) {
+        const READ: u32 = 0o4;
+        const WRITE: u32 = 0o2;
+        let ledger = config.ledger.ledger.as_path();
+        let used = [(file, READ), (ledger, READ | WRITE)];
+        let folder = ledger.parent().map(|folder| (folder, WRITE));
+        let keys = config.key_files.iter().map(|path| (path.as_path(), READ));
+        for (path, needed) in used.into_iter().chain(folder).chain(keys) {
+            let Ok(about) = path.metadata() else { continue };
+            let granted = match (about.uid(), about.gid()) {
+                (0, _) => about.mode() >> 6,
+                (_, 0) => about.mode() >> 3,
+                _ => about.mode(),
+            };
+            if granted & needed != needed {
+                let words = format!(
+                    "{} belongs to another user (uid {}), and the gateway gives up root's right to pass over \
+                     permissions: `chown root` it, or put the files into /etc/headroom",
+                    path.display(),
+                    about.uid()
+                );
+                self.add(Verdict::Failure, "files", words);
+            }
+        }
+    }
+
     fn addresses(&mut self, config: &Config) {
         for address in own_addresses(config) {
             if host::is_here(address) {
@@ -198,6 +251,11 @@ impl Findings {
         for peer in peers {
             let mtu = match path_mtu(peer) {
                 Ok(mtu) => mtu,
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                    let words = format!("the route to {peer} cannot be asked, which needs root");
+                    self.add(Verdict::Unknown, "path", words);
+                    continue;
+                }
                 Err(error) => {
                     let words =
                         format!("there is no route to {peer} ({error}): see `ip route get {peer}`");
@@ -284,17 +342,46 @@ impl Findings {
     }
 
     fn firewall(&mut self, config: &Config) {
-        let rules = match host::Command::words("nft list chains").output() {
+        let rules = match host::Command::words("nft list ruleset").output() {
             Ok(rules) => rules,
             Err(error) => {
                 let words = format!("other tables cannot be read, which needs root: {error}");
                 return self.add(Verdict::Unknown, "firewall", words);
             }
         };
-        let dropping = dropping_inputs(&rules);
+        let outer = |chain: &Dropping| {
+            chain.hook != Hook::Forward
+                && specs(config).any(|spec| chain.sees(spec.source.is_ipv6()))
+        };
+        let inner = |chain: &Dropping| {
+            let seen = |policy: &PolicySpec| match policy.selector.remote {
+                Addresses::Any => true,
+                Addresses::Range(first, _) => chain.sees(first.is_ipv6()),
+            };
+            chain.hook == Hook::Forward
+                && specs(config).any(|spec| spec.mode == Mode::Tunnel)
+                && config.policies.iter().any(seen)
+        };
+        let chains = chains::dropping(&rules);
+        let named = |which: &dyn Fn(&Dropping) -> bool| {
+            let found = chains.iter().filter(|chain| which(chain));
+            found.map(|chain| chain.name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let (dropping, forwarding) = (named(&outer), named(&inner));
+        if !forwarding.is_empty() {
+            let name = &config.name;
+            let words = format!(
+                "{forwarding} drops what it does not accept, and whether it accepts this is not read: networks behind \
+                 this host need `iifname {name} accept; oifname {name} accept`"
+            );
+            self.add(Verdict::Warning, "firewall", words);
+        }
         if dropping.is_empty() {
-            let words = "no table of nftables drops all input; rules that drop some are not read";
-            return self.add(Verdict::Ok, "firewall", words);
+            if forwarding.is_empty() {
+                let words = "no table of nftables drops all that arrives; rules that drop some are not read";
+                self.add(Verdict::Ok, "firewall", words);
+            }
+            return;
         }
         let opens: BTreeSet<String> = specs(config)
             .filter(|spec| spec.direction == Direction::In)
@@ -312,8 +399,7 @@ impl Findings {
             .collect();
         let opens = opens.into_iter().collect::<Vec<_>>().join("; ");
         let words = format!(
-            "{} drops what it does not accept, and whether it accepts this is not read: it needs `{opens}`",
-            dropping.join(", ")
+            "{dropping} drops what it does not accept, and whether it accepts this is not read: it needs `{opens}`"
         );
         self.add(Verdict::Warning, "firewall", words);
     }
@@ -397,24 +483,6 @@ fn udp_peers(config: &Config) -> BTreeSet<(IpAddr, SocketAddr)> {
     .collect()
 }
 
-/// Chains at the input hook whose policy is to drop, as `table chain`, in what
-/// `nft list chains` prints.
-fn dropping_inputs(listed: &str) -> Vec<String> {
-    let (mut table, mut chain, mut found) = ("", "", Vec::new());
-    for line in listed.lines().map(str::trim) {
-        if let Some(name) = line.strip_prefix("table ").and_then(|rest| rest.strip_suffix(" {")) {
-            table = name;
-        } else if let Some(name) =
-            line.strip_prefix("chain ").and_then(|rest| rest.strip_suffix(" {"))
-        {
-            chain = name;
-        } else if line.contains("hook input") && line.contains("policy drop") {
-            found.push(format!("`{table} {chain}`"));
-        }
-    }
-    found
-}
-
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = match self.verdict {
@@ -424,18 +492,5 @@ impl fmt::Display for Finding {
             Verdict::Failure => "FAILURE",
         };
         write!(f, "{verdict:<9}  {:<13}  {}", self.what, self.sentence)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::dropping_inputs;
-
-    #[test]
-    fn chains_that_drop_all_input_are_found() {
-        let listed = "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter; policy drop;\n\t}\n\
-                      \tchain output {\n\t\ttype filter hook output priority filter; policy drop;\n\t}\n}\n\
-                      table ip other {\n\tchain in {\n\t\ttype filter hook input priority 0; policy accept;\n\t}\n}\n";
-        assert_eq!(dropping_inputs(listed), ["`inet filter input`"]);
     }
 }

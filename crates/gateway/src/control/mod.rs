@@ -1,6 +1,7 @@
 //! A tunnel's process and how it is talked to: up, status, trace, reload, down; and
 //! what can be known before it is up.
 
+mod chains;
 pub mod check;
 mod client;
 mod error;

@@ -94,6 +94,10 @@ impl Tunnel {
         let name = config.name.clone();
         let lock = options.run.lock(&name)?;
         let left = options.run.read_state(&name)?;
+        // before anything is blocked
+        if let Some(words) = host::taken(&name) {
+            return Err(Error::Refused(words));
+        }
         let keeper = Keeper::start(&config.ledger, &engine, options.new_keys)?;
         let settings = settings_of(&config);
         let started = prepare(&options, &config, &setup, left)

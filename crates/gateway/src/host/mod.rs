@@ -381,6 +381,18 @@ pub fn absent<'a>(specs: impl Iterator<Item = &'a SaSpec>) -> Vec<String> {
         .collect()
 }
 
+/// Tells of an interface of the tunnel's name that is no TUN device: a sentence.
+pub fn taken(name: &str) -> Option<String> {
+    let shown = Command::words(&format!("ip -d link show dev {name}")).output().ok()?;
+    // a TUN device may have been made beforehand, or be a gateway's
+    (!shown.contains(" tun type tun")).then(|| {
+        format!(
+            "there is an interface {name} already, which is no TUN device: give the tunnel another `name`, or remove \
+             the interface (`ip link del {name}`)"
+        )
+    })
+}
+
 /// Whether a socket can be bound to an address, which needs one of the host's.
 pub fn is_here(address: IpAddr) -> bool {
     !matches!(UdpSocket::bind((address, 0)), Err(error) if error.kind() == ErrorKind::AddrNotAvailable)
