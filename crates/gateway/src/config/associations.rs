@@ -69,6 +69,20 @@ impl Reader<'_> {
                 spec.name
             ));
         }
+        let of_out = [
+            ("padding", file.padding.is_some()),
+            ("dont_fragment", file.dont_fragment.is_some()),
+            ("traffic_class", file.traffic_class.is_some()),
+        ];
+        if (direction, self.purpose) == (Direction::In, Purpose::Tunnel) {
+            let given = of_out.into_iter().filter(|(_, given)| *given);
+            warnings.extend(given.map(|(field, _)| {
+                format!(
+                    "`{field}` of `{}` has no effect: it is for an SA of direction \"out\"",
+                    spec.name
+                )
+            }));
+        }
         let dummies_per_second = options::dummies(file, &spec)?;
         let line = self.line(&file.name);
         Ok(Association { spec, dummies_per_second, pad_to_path_mtu, line })

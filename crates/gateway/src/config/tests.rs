@@ -264,6 +264,12 @@ fn what_protects_nothing_or_has_no_effect_is_told() {
     assert!(alone.contains("there is no [[policy]]"), "{alone}");
     assert!(alone.contains("`window` of `out-1` has no effect"), "{alone}");
     assert!(!alone.contains("`in-1`"), "{alone}");
+    let of_out = "padding = 256\ndont_fragment = \"set\"\ntraffic_class = [46]\n";
+    let alone = told(&self::pair("esp", "aes-128-gcm", of_out).replace("transport", "tunnel"));
+    for field in ["padding", "dont_fragment", "traffic_class"] {
+        assert!(alone.contains(&format!("`{field}` of `in-1` has no effect")), "{alone}");
+        assert!(!alone.contains(&format!("`{field}` of `out-1`")), "{alone}");
+    }
 }
 
 #[test]
