@@ -61,7 +61,7 @@ pub enum Error {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// A file cannot be written.
-    #[error("cannot write {}: {cause}", path.display())]
+    #[error("cannot write {}: {cause}{}", path.display(), remedy(cause))]
     Write {
         /// The file.
         path: PathBuf,
@@ -282,6 +282,15 @@ fn write_key(text: &mut Zeroizing<String>, field: &str, key: Option<&Key>) {
     text.push_str("\"\n");
 }
 
+fn remedy(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::AlreadyExists => {
+            ". Nothing is overwritten: name another folder with --out, or move the files away"
+        }
+        _ => "",
+    }
+}
+
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())?;
@@ -374,7 +383,12 @@ mod tests {
             std::fs::read(&paths[0]).expect("a file"),
             std::fs::read(&other[0]).expect("a file")
         );
-        assert!(one.write().expect_err("it is there").to_string().contains("cannot write"));
+        assert!(
+            one.write()
+                .expect_err("it is there")
+                .to_string()
+                .contains("name another folder with --out")
+        );
         std::fs::remove_file(&paths[0]).expect("removed");
         let error = one.write().expect_err("its ledger is there").to_string();
         assert!(error.contains("left.ledger"), "{error}");

@@ -17,7 +17,7 @@ pub(super) fn message(text: &str, at: usize, said: &str) -> String {
         };
     }
     if said.contains("below zero") {
-        return format!("`{field}` is below zero: it must be 0 or more");
+        return format!("`{field}` is below zero, which no number here is");
     }
     if said.contains("expected a string") {
         return format!("`{field}` is text: write it in quotes");

@@ -80,7 +80,7 @@ impl Sockets {
             let open = open.collect::<io::Result<Vec<_>>>().map_err(|error| {
                 let family = if v6 { "IPv6" } else { "IPv4" };
                 let message = format!(
-                    "cannot open UDP port {port} over {family}: {error}. Is an IKE daemon or another tunnel using it?"
+                    "cannot open UDP port {port} over {family}: {error}. An IKE daemon or another tunnel may use it"
                 );
                 io::Error::new(error.kind(), message)
             })?;
