@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufReader, BufWriter, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -94,7 +94,10 @@ type Kept = (Metadata, String);
 fn kept(capture: &File, file: &Path, config: &Config) -> anyhow::Result<Vec<Kept>> {
     let capture = capture.metadata().context("cannot look at the capture")?;
     let configuration = file.metadata().context("cannot look at the configuration")?;
+    let told = io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    let told = told.and_then(|told| told.metadata()).context("cannot look at standard output")?;
     let mut kept = vec![
+        (told, "standard output, which has what is said of each packet".to_owned()),
         (capture, "the capture".to_owned()),
         (configuration, "the configuration with the keys".to_owned()),
     ];
@@ -120,7 +123,7 @@ fn output(path: &Path, kept: &[Kept]) -> anyhow::Result<Writer<BufWriter<File>>>
     let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
     let file = open.with_context(cannot)?;
     let about = file.metadata().with_context(cannot)?;
-    if about.is_file() {
+    if about.is_file() || about.file_type().is_fifo() {
         for (other, what) in kept {
             if (about.dev(), about.ino()) == (other.dev(), other.ino()) {
                 bail!(
@@ -129,6 +132,8 @@ fn output(path: &Path, kept: &[Kept]) -> anyhow::Result<Writer<BufWriter<File>>>
                 );
             }
         }
+    }
+    if about.is_file() {
         // before the first clear octet, also where the file was there already
         file.set_permissions(Permissions::from_mode(0o600)).with_context(cannot)?;
         file.set_len(0).with_context(cannot)?;

@@ -406,7 +406,9 @@ fn clear_packets_overwrite_neither_the_capture_nor_the_keys() {
     decode(&captured, &files[0], &["--out", text(&clear)]);
     let about = std::fs::metadata(&clear).expect("a file");
     assert_eq!((about.len(), about.permissions().mode() & 0o777), (24, 0o600));
-    assert_eq!(decode(&captured, &files[0], &["--out", "-"]).0, Some(2));
+    for told in ["-", "/dev/stdout"] {
+        assert_eq!(decode(&captured, &files[0], &["--out", told]).0, Some(2), "{told}");
+    }
 }
 
 /// A router without any key tells Q-ESP flows apart by a rule of nftables, and a
