@@ -314,6 +314,20 @@ fn a_check_says_what_can_be_known() {
     assert_eq!(code, Some(1), "{said}");
     has(&said, "FAILURE", "belongs to another user (uid 65534)");
     std::os::unix::fs::chown(folder, Some(0), Some(0)).expect("taken back");
+    let six = Ground::new("check-six");
+    let six = keygen(&six, &["--local-net", "fd00:1::/64", "--remote-net", "fd00:2::/64"]);
+    let disable = |value: &'static str| {
+        let file = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
+        hosts[0].run(move || std::fs::write(file, value).expect("written"));
+    };
+    for (value, code) in [("1", Some(1)), ("0", Some(0))] {
+        disable(value);
+        let (found, said) = check(0, &six[0]);
+        assert!(
+            found == code && said.contains("a new interface has none") == (value == "1"),
+            "{said}"
+        );
+    }
     let forward = "table ip docker {
   chain FORWARD {
     type filter hook forward priority filter; policy drop;

@@ -484,6 +484,16 @@ fn a_number_before_the_first_is_stale_as_to_a_receiver() {
 }
 
 #[test]
+fn a_frame_captured_whole_is_not_cut() {
+    let sas = sa("a", "esp", "tunnel", GCM, "");
+    let mut sealed = seal(&sender(&sas), &packet(false, 10));
+    sealed[2..4].fill(0xff);
+    let (said, _, summary) = decode(&sas, &[sealed]);
+    assert_eq!((summary.failed, summary.cut), (1, 0));
+    assert!(said[0].to_string().contains("captured whole"), "{}", said[0]);
+}
+
+#[test]
 fn extended_numbers_are_followed() {
     let sas = sa("a", "esp", "tunnel", GCM, "");
     let engine = sender(&sas);
