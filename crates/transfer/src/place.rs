@@ -61,7 +61,7 @@ impl Host {
 
     /// Reads `[USER@]HOST[:PORT]`, where HOST stands in brackets if it has colons.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
-        let wrong = || ParseError::Host(text.to_owned());
+        let wrong = || ParseError::Host(shown(text.as_bytes()).to_string());
         let (user, name, rest) = split_name(text.as_bytes()).ok_or_else(wrong)?;
         let port = match rest.strip_prefix(b":") {
             None if rest.is_empty() => None,
@@ -122,7 +122,7 @@ impl Place {
     /// Reads `[USER@]HOST[:PORT]:PATH`. A colon before any slash of what follows the host
     /// ends a port: a mistyped port must not become the name of a file.
     pub fn parse(text: &OsStr) -> Result<Self, ParseError> {
-        let wrong = || ParseError::Place(text.to_string_lossy().into_owned());
+        let wrong = || ParseError::Place(shown(text.as_bytes()).to_string());
         let (user, name, rest) = split_name(text.as_bytes()).ok_or_else(wrong)?;
         let rest = rest.strip_prefix(b":").ok_or_else(wrong)?;
         let end = rest.iter().position(|byte| matches!(byte, b':' | b'/'));
@@ -234,6 +234,11 @@ mod tests {
         ] {
             let error = Place::parse(OsStr::new(text)).expect_err(text).to_string();
             assert!(error.contains(word) && error.contains("HOST:./PATH"), "{error}");
+        }
+        for text in ["10.99.7.e\u{1b}[2Jx:y", "a/\u{1b}[2J"] {
+            let place = Place::parse(OsStr::new(text)).expect_err(text).to_string();
+            let host = Host::parse(text).expect_err(text).to_string();
+            assert!([place, host].iter().all(|told| told.contains("\\u{1b}[2J")), "{text:?}");
         }
         for text in ["user@host:a", "user@[::1]:a", "user@host:77:a"] {
             let host = Place::parse(OsStr::new(text)).expect(text).host;
