@@ -334,6 +334,14 @@ fn names_are_made_changed_and_removed_where_a_key_may_write() {
     hosts.succeed(&["mv", "--force", &place("b.log"), &place("d/e/z")]);
     assert_eq!(fs::read(served.join("d/e/z")).expect("it is there"), b"b");
 
+    // two names of one file: the one that is moved is gone
+    fs::write(served.join("h1"), "one").expect("a file");
+    fs::hard_link(served.join("h1"), served.join("h2")).expect("a link");
+    hosts.succeed(&["mv", "-f", &place("h1"), &place("h2")]);
+    assert!(!served.join("h1").exists() && served.join("h2").exists());
+    hosts.succeed(&["mv", "-f", &place("h2"), &place("./h2")]);
+    assert_eq!(fs::read(served.join("h2")).expect("it is there"), b"one");
+
     // what is refused changes nothing
     fs::write(served.join("other"), "other").expect("a file");
     fs::create_dir(hosts.ground.path("outside")).expect("a folder");
@@ -349,6 +357,8 @@ fn names_are_made_changed_and_removed_where_a_key_may_write() {
         (vec!["mkdir", "no/where"], "no such file"),
         (vec!["mv", "other", "d/e/z"], "a file is here"),
         (vec!["mv", "missing", "x"], "no such file"),
+        (vec!["mv", "-f", "d", "other"], "a file is here"),
+        (vec!["mv", "-f", "d", "d"], "cannot be moved into itself"),
         (vec!["mv", "d", "d/e/inside"], "cannot be moved into itself"),
         // it would lead out
         (vec!["mv", "d/e/up", "up"], "leads out"),

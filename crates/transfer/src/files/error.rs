@@ -40,6 +40,9 @@ pub enum Why {
     /// A directory would get a name within itself.
     #[error("a directory cannot be moved into itself")]
     IntoItself,
+    /// Something is mounted there, or the system uses it.
+    #[error("it is in use: something is mounted there, or the system needs it")]
+    InUse,
     /// A name would be given across file systems.
     #[error("both names are not on one file system; send it again and remove it here")]
     OtherFileSystem,
@@ -289,6 +292,7 @@ impl From<Errno> for Why {
             Errno::ENOSPC | Errno::EDQUOT => Self::Full,
             Errno::ELOOP | Errno::ENOTDIR | Errno::EXDEV => Self::Detour,
             Errno::ENOTEMPTY => Self::NotEmpty,
+            Errno::EBUSY => Self::InUse,
             Errno::EROFS => Self::ReadOnly,
             other => Self::System(other.into()),
         }

@@ -305,7 +305,7 @@ impl Root {
                 return Err(Why::Reserved);
             }
             let (source, target) = (self.parent(from)?, there.parent(to)?);
-            let change = |flags: RenameFlags| {
+            let give = |flags: RenameFlags| {
                 change_all(&[&source, &target], || match flags.is_empty() {
                     true => renameat(&*source, from.name(), &*target, to.name()),
                     false => renameat2(&*source, from.name(), &*target, to.name(), flags),
@@ -325,15 +325,30 @@ impl Root {
                 _ => {}
             }
             if replace {
-                replaceable(&target, to.name())?;
-                return Ok(change(RenameFlags::empty())?);
+                let here = replaceable(&target, to.name())?;
+                if let Some(here) = here.filter(|_| seen.what == What::Directory) {
+                    return Err(Why::Clash { here: here.what });
+                }
+                if here.is_some_and(|here| here.identity == seen.identity) {
+                    // two names of one file, which the system would leave as they are
+                    let places = (Seen::of(&source)?.identity, Seen::of(&target)?.identity);
+                    if (from.name(), places.0) != (to.name(), places.1) {
+                        let flag = UnlinkatFlags::NoRemoveDir;
+                        change(&source, || unlinkat(&*source, from.name(), flag))?;
+                    }
+                    return Ok(());
+                }
+                return match give(RenameFlags::empty()) {
+                    Err(Errno::EINVAL) if is_within(from, to) => Err(Why::IntoItself),
+                    renamed => Ok(renamed?),
+                };
             }
-            match change(RenameFlags::RENAME_NOREPLACE) {
+            match give(RenameFlags::RENAME_NOREPLACE) {
                 Err(Errno::EEXIST) => Err(clash(&target, to.name())?),
                 Err(Errno::EINVAL) if is_within(from, to) => Err(Why::IntoItself),
                 // this file system cannot see to that
                 Err(Errno::EINVAL | Errno::ENOSYS) => match Seen::at(&target, to.name(), false) {
-                    Err(Errno::ENOENT) => Ok(change(RenameFlags::empty())?),
+                    Err(Errno::ENOENT) => Ok(give(RenameFlags::empty())?),
                     seen => Err(Why::Clash { here: seen?.what }),
                 },
                 renamed => Ok(renamed?),
