@@ -47,8 +47,12 @@ const WAITING: usize = 64;
 /// Octets of the names of directories that wait for their mode and time. The
 /// others have theirs at once, and the time is then that of what is put in them.
 const MOST_DIRECTORY_OCTETS: usize = 16 << 20;
-/// How often, and how many times, a file is asked for whose former transfer is told to end.
+/// How often, and how many times, a busy file is asked for whose former transfer ends: a
+/// server told it to, or it was this client's own and has a write in flight.
 const HANDOVER: (Duration, u32) = (Duration::from_millis(10), 500);
+/// How many times a server asks for a file that no transfer of the same client has: one of a
+/// server that has just ended may still have a write in flight.
+const LINGER: u32 = 100;
 
 /// One delivery, seen from its receiver.
 pub(crate) struct Receiver {
@@ -490,8 +494,8 @@ impl Worker {
         let claims = self.claims.as_ref();
         let claim = claims.map(|claims| claims.claim(root.path(), path, &self.connection));
         let mut waits = match &claim {
-            Some(claim) if claim.supersedes() => HANDOVER.1,
-            _ => 0,
+            Some(claim) if !claim.supersedes() => LINGER,
+            _ => HANDOVER.1,
         };
         loop {
             match root.begin(path, offer) {
