@@ -1,7 +1,7 @@
 //! Any text as a link: what is read is written, and read again, as the same.
 #![no_main]
 
-use headroom_emulator::spec::LinkSpec;
+use headroom_link_spec::LinkSpec;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -10,7 +10,8 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use headroom_emulator::model::{Fate, Model};
-use headroom_emulator::{Emulator, LinkSpec, Settings};
+use headroom_emulator::{Emulator, Settings};
+use headroom_link_spec::LinkSpec;
 use headroom_netio::link_socket::BATCH;
 use headroom_netio::{Capture, LinkSocket, capture};
 use nix::sched::{CloneFlags, setns};

@@ -10,10 +10,8 @@ mod error;
 mod intake;
 pub mod model;
 pub mod schedule;
-pub mod spec;
 mod wire;
 
 pub use counters::Counters;
 pub use error::Error;
-pub use spec::{Dscp, Flow, LinkSpec, Loss, Queue, Way};
 pub use wire::{DOWN, Emulator, Settings, Shared, UP};

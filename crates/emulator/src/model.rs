@@ -7,10 +7,9 @@
 
 use std::collections::VecDeque;
 
+use headroom_link_spec::{Loss, Queue, Way};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-
-use crate::spec::{Loss, Queue, Way};
 
 /// Octets of Ethernet framing that no socket shows: preamble, start of frame,
 /// checksum, gap between frames (IEEE 802.3).

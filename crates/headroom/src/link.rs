@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Sender, channel};
 
 use anyhow::Context;
-use headroom_emulator::{Counters, DOWN, Emulator, Error, LinkSpec, Settings, Shared, UP};
+use headroom_emulator::{Counters, DOWN, Emulator, Error, Settings, Shared, UP};
+use headroom_link_spec::LinkSpec;
 use serde_json::json;
 
 use crate::arguments::Link;

@@ -28,7 +28,7 @@ mod testbed;
 pub mod workload;
 
 pub use error::{Error, Result};
-pub use headroom_emulator::spec as link;
+pub use headroom_link_spec as link;
 pub use headroom_units as units;
 #[doc(hidden)]
 pub use measure::wire::read_frames;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use headroom_units as units;
 
-use super::{Dscp, Flow, LinkSpec, Loss, Queue, Way};
+use crate::{Dscp, Flow, LinkSpec, Loss, Queue, Way};
 
 /// The word for no limit of the rate.
 const UNSHAPED: &str = "unshaped";

@@ -1,5 +1,5 @@
-//! The link between two hosts as a plan asks for it: what each way does to
-//! frames. `text` reads and writes it.
+//! Describes the link between two hosts: what each direction does to frames.
+//! `text` reads and writes a link as plans and command lines spell it.
 
 mod router;
 mod text;
