@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use headroom_emulator::model::{Fate, Model};
+use headroom_emulator::model::{Disposition, Model};
 use headroom_emulator::{Emulator, Settings};
 use headroom_link_spec::LinkSpec;
 use headroom_netio::link_socket::BATCH;
@@ -124,9 +124,9 @@ fn judge(
     let mut lost = 0u32;
     for &(number, at_ns) in sent {
         match model.offer(at_ns, FRAME) {
-            Fate::Due(fate) => due[number as usize] = Some(fate.at_ns),
-            Fate::Lost => lost += 1,
-            Fate::DroppedByQueue => {}
+            Disposition::Delivered(delivery) => due[number as usize] = Some(delivery.at_ns),
+            Disposition::Lost => lost += 1,
+            Disposition::DroppedByQueue => {}
         }
     }
     let mut errors_us: Vec<f64> = got

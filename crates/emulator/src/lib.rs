@@ -3,7 +3,7 @@
 //!
 //! A frame's way: `netio` receives it with the kernel's time stamp; `intake`
 //! finishes its checksum and cuts a train into single frames; `model` decides
-//! its fate; `schedule` keeps it until it is due; `wire` sends it on.
+//! its disposition; `schedule` keeps it until it is due; `wire` sends it on.
 
 mod counters;
 mod error;

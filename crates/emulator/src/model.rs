@@ -1,5 +1,5 @@
 //! One direction of the link, without I/O and without a clock: a frame's
-//! arrival time and length go in, its fate comes out.
+//! arrival time and length go in, its disposition comes out.
 //!
 //! A frame passes, in this order: loss (before the queue, as netem has it), the
 //! queue, serialisation at the rate, delay with jitter; then it may be held
@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use headroom_link_spec::{Loss, Queue, Way};
+use headroom_link_spec::{LinkDirection, Loss, Queue};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
@@ -20,18 +20,18 @@ const ETHERNET_HEADER: u32 = 14;
 
 /// What becomes of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum Disposition {
     /// Lost by chance.
     Lost,
     /// The queue was full.
     DroppedByQueue,
     /// It arrives.
-    Due(Due),
+    Delivered(Delivery),
 }
 
 /// How and when a frame arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Due {
+pub struct Delivery {
     /// When its last bit arrives, nanoseconds. Never before that of an earlier
     /// frame.
     pub at_ns: u64,
@@ -62,23 +62,23 @@ pub struct Model {
 
 impl Model {
     /// A direction with its own chances: the same `seed`, `direction` and
-    /// arrivals give the same fates. Each kind of chance has a random stream of
+    /// arrivals give the same dispositions. Each kind of chance has a random stream of
     /// its own, so the frames lost are the same whatever the queue does.
-    pub fn new(way: &Way, seed: u64, direction: u8) -> Self {
+    pub fn new(direction: &LinkDirection, seed: u64, index: u8) -> Self {
         let stream = |purpose: u64| {
             let mut random = ChaCha8Rng::seed_from_u64(seed);
-            random.set_stream(u64::from(direction) << 8 | purpose);
+            random.set_stream(u64::from(index) << 8 | purpose);
             random
         };
         let chance = |pct: f64, purpose| Chance { share: pct / 100.0, random: stream(purpose) };
         Self {
-            loss: LossProcess { loss: way.loss, bad: false, random: stream(0) },
-            line: way.rate_bps.map(|rate_bps| Line::new(rate_bps, way.queue())),
-            delay_ns: nanos(way.delay),
-            jitter_ns: nanos(way.jitter),
-            duplicate: chance(way.duplicate_pct, 1),
-            reorder: chance(way.reorder_pct, 2),
-            corrupt: chance(way.corrupt_pct, 3),
+            loss: LossProcess { loss: direction.loss, bad: false, random: stream(0) },
+            line: direction.rate_bps.map(|rate_bps| Line::new(rate_bps, direction.queue())),
+            delay_ns: nanos(direction.delay),
+            jitter_ns: nanos(direction.jitter),
+            duplicate: chance(direction.duplicate_pct, 1),
+            reorder: chance(direction.reorder_pct, 2),
+            corrupt: chance(direction.corrupt_pct, 3),
             jitter: stream(4),
             last_arrival_ns: 0,
             last_due_ns: 0,
@@ -88,17 +88,17 @@ impl Model {
     /// Offers a frame of `len` octets (Ethernet header counted, checksum not)
     /// that arrived at `arrival_ns`. An arrival before an earlier frame's is
     /// taken to be at the same time.
-    pub fn offer(&mut self, arrival_ns: u64, len: usize) -> Fate {
+    pub fn offer(&mut self, arrival_ns: u64, len: usize) -> Disposition {
         self.last_arrival_ns = self.last_arrival_ns.max(arrival_ns);
         let arrival_ns = self.last_arrival_ns;
         if self.loss.next() {
-            return Fate::Lost;
+            return Disposition::Lost;
         }
         let sent_ns = match &mut self.line {
             None => arrival_ns,
             Some(line) => match line.serialise(arrival_ns, len as u64) {
                 Some(sent_ns) => sent_ns,
-                None => return Fate::DroppedByQueue,
+                None => return Disposition::DroppedByQueue,
             },
         };
         let delay_ns = match self.jitter_ns {
@@ -107,7 +107,7 @@ impl Model {
             j => (self.delay_ns + self.jitter.random_range(0..=2 * j)).saturating_sub(j),
         };
         self.last_due_ns = self.last_due_ns.max(sent_ns.saturating_add(delay_ns));
-        Fate::Due(Due {
+        Disposition::Delivered(Delivery {
             at_ns: self.last_due_ns,
             twice: self.duplicate.next(),
             wrong_bit: self.corrupt.next().then(|| self.corrupt.bit(len)),
@@ -225,45 +225,52 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn due(fate: Fate) -> Due {
-        match fate {
-            Fate::Due(due) => due,
+    fn delivery(disposition: Disposition) -> Delivery {
+        match disposition {
+            Disposition::Delivered(delivery) => delivery,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn one_frame_takes_its_serialisation_and_the_delay() {
-        let way =
-            Way { rate_bps: Some(100_000_000), delay: Duration::from_millis(25), ..Way::default() };
-        let mut model = Model::new(&way, 1, 0);
-        assert_eq!(due(model.offer(5_000, 1514)).at_ns, 5_000 + 123_040 + 25_000_000);
+        let direction = LinkDirection {
+            rate_bps: Some(100_000_000),
+            delay: Duration::from_millis(25),
+            ..LinkDirection::default()
+        };
+        let mut model = Model::new(&direction, 1, 0);
+        assert_eq!(delivery(model.offer(5_000, 1514)).at_ns, 5_000 + 123_040 + 25_000_000);
         // the second waits for the first; a short frame counts as 84 octets
-        assert_eq!(due(model.offer(5_000, 42)).at_ns, 5_000 + 123_040 + 6_720 + 25_000_000);
+        assert_eq!(delivery(model.offer(5_000, 42)).at_ns, 5_000 + 123_040 + 6_720 + 25_000_000);
     }
 
     #[test]
     fn without_a_rate_nothing_waits() {
-        let mut model = Model::new(&Way::default(), 1, 0);
-        assert_eq!(due(model.offer(7, 65_549)).at_ns, 7);
-        assert_eq!(due(model.offer(7, 65_549)).at_ns, 7);
+        let mut model = Model::new(&LinkDirection::default(), 1, 0);
+        assert_eq!(delivery(model.offer(7, 65_549)).at_ns, 7);
+        assert_eq!(delivery(model.offer(7, 65_549)).at_ns, 7);
     }
 
     #[test]
     fn a_queue_of_octets_counts_octets() {
-        let way =
-            Way { rate_bps: Some(1_000_000), queue: Some(Queue::Bytes(3000)), ..Way::default() };
-        let mut model = Model::new(&way, 1, 0);
-        let fates: Vec<bool> =
-            (0..5).map(|_| matches!(model.offer(0, 1000), Fate::Due(_))).collect();
-        assert_eq!(fates, [true, true, true, true, false]); // one on the line, three wait
+        let direction = LinkDirection {
+            rate_bps: Some(1_000_000),
+            queue: Some(Queue::Bytes(3000)),
+            ..LinkDirection::default()
+        };
+        let mut model = Model::new(&direction, 1, 0);
+        let delivered: Vec<bool> =
+            (0..5).map(|_| matches!(model.offer(0, 1000), Disposition::Delivered(_))).collect();
+        assert_eq!(delivered, [true, true, true, true, false]); // one on the line, three wait
     }
 
     #[test]
     fn bursts_of_loss_have_the_mean_loss_and_length() {
         let loss = Loss::in_bursts(5.0, 8.0).expect("possible");
-        let mut model = Model::new(&Way { loss, ..Way::default() }, 42, 0);
-        let lost: Vec<bool> = (0..400_000).map(|t| model.offer(t, 100) == Fate::Lost).collect();
+        let mut model = Model::new(&LinkDirection { loss, ..LinkDirection::default() }, 42, 0);
+        let lost: Vec<bool> =
+            (0..400_000).map(|t| model.offer(t, 100) == Disposition::Lost).collect();
         let share = lost.iter().filter(|&&lost| lost).count() as f64 / lost.len() as f64;
         assert!((0.047..0.053).contains(&share), "{share}"); // ± 3 %: losses come in 2500 bursts
         let bursts = lost.windows(2).filter(|pair| !pair[0] && pair[1]).count();
@@ -279,8 +286,9 @@ mod tests {
             loss_in_bad_pct: 50.0,
             loss_in_good_pct: 0.5,
         };
-        let mut model = Model::new(&Way { loss, ..Way::default() }, 7, 1);
-        let lost: Vec<bool> = (0..400_000).map(|t| model.offer(t, 100) == Fate::Lost).collect();
+        let mut model = Model::new(&LinkDirection { loss, ..LinkDirection::default() }, 7, 1);
+        let lost: Vec<bool> =
+            (0..400_000).map(|t| model.offer(t, 100) == Disposition::Lost).collect();
         let share = 100.0 * lost.iter().filter(|&&lost| lost).count() as f64 / 400_000.0;
         assert!((share - loss.average_pct()).abs() < 0.2, "{share} {}", loss.average_pct());
         let bursts = lost.windows(2).filter(|pair| !pair[0] && pair[1]).count();
@@ -292,10 +300,12 @@ mod tests {
     #[test]
     fn loss_is_within_its_binomial_bounds() {
         for (pct, seed) in [(0.1, 1), (1.0, 2), (10.0, 3), (60.0, 4)] {
-            let way = Way { loss: Loss::Random { pct }, ..Way::default() };
-            let mut model = Model::new(&way, seed, 0);
+            let direction =
+                LinkDirection { loss: Loss::Random { pct }, ..LinkDirection::default() };
+            let mut model = Model::new(&direction, seed, 0);
             let n = 200_000.0;
-            let lost = (0..n as u64).filter(|&t| model.offer(t, 100) == Fate::Lost).count() as f64;
+            let lost =
+                (0..n as u64).filter(|&t| model.offer(t, 100) == Disposition::Lost).count() as f64;
             let share = pct / 100.0;
             let bound = 2.576 * (n * share * (1.0 - share)).sqrt(); // 99 %
             assert!((lost - n * share).abs() < bound, "{pct} %: {lost} of {n}");
@@ -304,22 +314,26 @@ mod tests {
 
     #[test]
     fn the_frames_lost_do_not_depend_on_the_queue() {
-        let lossy = Way { loss: Loss::Random { pct: 5.0 }, ..Way::default() };
-        let slow =
-            Way { rate_bps: Some(1_000_000), queue: Some(Queue::Packets(1)), ..lossy.clone() };
+        let lossy = LinkDirection { loss: Loss::Random { pct: 5.0 }, ..LinkDirection::default() };
+        let slow = LinkDirection {
+            rate_bps: Some(1_000_000),
+            queue: Some(Queue::Packets(1)),
+            ..lossy.clone()
+        };
         let (mut fast, mut slow) = (Model::new(&lossy, 9, 0), Model::new(&slow, 9, 0));
         for t in 0..10_000u64 {
-            let [fast, slow] = [&mut fast, &mut slow].map(|m| m.offer(t, 900) == Fate::Lost);
+            let [fast, slow] = [&mut fast, &mut slow].map(|m| m.offer(t, 900) == Disposition::Lost);
             assert_eq!(fast, slow);
         }
     }
 
     #[test]
     fn the_directions_lose_different_frames() {
-        let way = Way { loss: Loss::Random { pct: 50.0 }, ..Way::default() };
-        let [a, b] = [0, 1].map(|direction| {
-            let mut model = Model::new(&way, 9, direction);
-            (0..64).map(|t| model.offer(t, 900) == Fate::Lost).collect::<Vec<_>>()
+        let direction =
+            LinkDirection { loss: Loss::Random { pct: 50.0 }, ..LinkDirection::default() };
+        let [a, b] = [0, 1].map(|index| {
+            let mut model = Model::new(&direction, 9, index);
+            (0..64).map(|t| model.offer(t, 900) == Disposition::Lost).collect::<Vec<_>>()
         });
         assert_ne!(a, b);
     }
@@ -332,15 +346,15 @@ mod tests {
     }
 
     prop_compose! {
-        fn way()(
+        fn direction()(
             rate_bps in 1_000u64..20_000_000_000,
             (delay_us, jitter) in (0u64..50_000, 0.0f64..=1.0),
             loss_pct in 0.0f64..50.0,
             chances in (0.0f64..20.0, 0.0f64..20.0, 0.0f64..20.0),
             packets in 1u32..50,
-        ) -> Way {
+        ) -> LinkDirection {
             let delay = Duration::from_micros(delay_us);
-            Way {
+            LinkDirection {
                 rate_bps: Some(rate_bps),
                 delay,
                 jitter: delay.mul_f64(jitter).min(delay),
@@ -349,15 +363,15 @@ mod tests {
                 reorder_pct: chances.1,
                 corrupt_pct: chances.2,
                 queue: Some(Queue::Packets(packets)),
-                ..Way::default()
+                ..LinkDirection::default()
             }
         }
     }
 
     proptest! {
         #[test]
-        fn the_same_seed_and_arrivals_have_the_same_fates(way in way(), arrivals in arrivals(), seed: u64) {
-            let (mut one, mut two) = (Model::new(&way, seed, 0), Model::new(&way, seed, 0));
+        fn the_same_seed_and_arrivals_have_the_same_dispositions(direction in direction(), arrivals in arrivals(), seed: u64) {
+            let (mut one, mut two) = (Model::new(&direction, seed, 0), Model::new(&direction, seed, 0));
             for &(at, len) in &arrivals {
                 prop_assert_eq!(one.offer(at, len), two.offer(at, len));
             }
@@ -365,26 +379,26 @@ mod tests {
 
         #[test]
         fn the_rate_is_exact(rate_bps in 1_000u64..=1_000_000_000_000, lens in proptest::collection::vec(0usize..65_600, 1..300)) {
-            let way = Way { rate_bps: Some(rate_bps), queue: Some(Queue::Packets(1000)), ..Way::default() };
-            let mut model = Model::new(&way, 0, 0);
+            let direction = LinkDirection { rate_bps: Some(rate_bps), queue: Some(Queue::Packets(1000)), ..LinkDirection::default() };
+            let mut model = Model::new(&direction, 0, 0);
             let mut bits = 0u128;
             for &len in &lens {
                 bits += (len as u128 + 24).max(84) * 8;
-                let at = due(model.offer(0, len)).at_ns;
+                let at = delivery(model.offer(0, len)).at_ns;
                 prop_assert_eq!(u128::from(at), bits * 1_000_000_000 / u128::from(rate_bps));
             }
         }
 
         #[test]
-        fn order_is_kept_and_nothing_comes_early(way in way(), arrivals in arrivals(), seed: u64) {
-            let mut model = Model::new(&way, seed, 0);
-            let least = nanos(way.delay) - nanos(way.jitter);
+        fn order_is_kept_and_nothing_comes_early(direction in direction(), arrivals in arrivals(), seed: u64) {
+            let mut model = Model::new(&direction, seed, 0);
+            let least = nanos(direction.delay) - nanos(direction.jitter);
             let mut last = 0;
             for &(at, len) in &arrivals {
-                if let Fate::Due(due) = model.offer(at, len) {
-                    prop_assert!(due.at_ns >= last && due.at_ns >= at + least);
-                    last = due.at_ns;
-                    if let Some(bit) = due.wrong_bit {
+                if let Disposition::Delivered(delivery) = model.offer(at, len) {
+                    prop_assert!(delivery.at_ns >= last && delivery.at_ns >= at + least);
+                    last = delivery.at_ns;
+                    if let Some(bit) = delivery.wrong_bit {
                         prop_assert!(bit < (len.max(1) * 8) as u32 && (bit >= 112 || len <= 14));
                     }
                 }
@@ -394,26 +408,26 @@ mod tests {
         #[test]
         fn the_queue_holds_no_more_than_it_may(arrivals in arrivals(), rate_bps in 1_000u64..1_000_000_000, bytes in 1u64..100_000, packets in 1u32..20) {
             for queue in [Queue::Packets(packets), Queue::Bytes(bytes)] {
-                let way = Way { rate_bps: Some(rate_bps), queue: Some(queue), ..Way::default() };
-                let mut model = Model::new(&way, 0, 0);
+                let direction = LinkDirection { rate_bps: Some(rate_bps), queue: Some(queue), ..LinkDirection::default() };
+                let mut model = Model::new(&direction, 0, 0);
                 let mut sent: Vec<(u64, u64)> = Vec::new(); // when begun, octets
                 let mut free = 0;
                 for &(at, len) in &arrivals {
-                    let fate = model.offer(at, len);
+                    let disposition = model.offer(at, len);
                     let waiting = sent.iter().filter(|(begun, _)| *begun > at);
                     let (count, octets) = waiting.fold((0, 0), |(n, o), w| (n + 1, o + w.1));
                     let fits = free <= at || match queue {
                         Queue::Packets(packets) => count < packets,
                         Queue::Bytes(bytes) => octets + len as u64 <= bytes,
                     };
-                    match fate {
-                        Fate::Due(due) => {
+                    match disposition {
+                        Disposition::Delivered(delivery) => {
                             prop_assert!(fits);
                             sent.push((free.max(at), len as u64));
-                            free = due.at_ns;
+                            free = delivery.at_ns;
                         }
-                        Fate::DroppedByQueue => prop_assert!(!fits),
-                        Fate::Lost => prop_assert!(false, "nothing is lost here"),
+                        Disposition::DroppedByQueue => prop_assert!(!fits),
+                        Disposition::Lost => prop_assert!(false, "nothing is lost here"),
                     }
                 }
             }
@@ -422,11 +436,11 @@ mod tests {
         #[test]
         fn a_late_clock_does_not_change_the_rate(arrivals in arrivals()) {
             // the model sees arrival times only; going backwards is taken as "at once"
-            let way = Way { rate_bps: Some(10_000_000), queue: Some(Queue::Packets(1000)), ..Way::default() };
-            let mut model = Model::new(&way, 0, 0);
+            let direction = LinkDirection { rate_bps: Some(10_000_000), queue: Some(Queue::Packets(1000)), ..LinkDirection::default() };
+            let mut model = Model::new(&direction, 0, 0);
             let mut last = 0;
             for &(at, len) in arrivals.iter().rev() {
-                let now = due(model.offer(at, len)).at_ns;
+                let now = delivery(model.offer(at, len)).at_ns;
                 prop_assert!(now >= last + (len as u64 + 24).max(84) * 800 - 1);
                 last = now;
             }

@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::intake::Intake;
-use crate::model::{Fate, Model};
+use crate::model::{Disposition, Model};
 use crate::schedule::Schedule;
 use crate::{Counters, Error};
 
@@ -195,23 +195,23 @@ impl Emulator {
                     return;
                 }
                 match model.offer(arrival_ns, frame.len()) {
-                    Fate::Lost => counters.lost += 1,
-                    Fate::DroppedByQueue => counters.dropped_by_queue += 1,
-                    Fate::Due(due) => {
+                    Disposition::Lost => counters.lost += 1,
+                    Disposition::DroppedByQueue => counters.dropped_by_queue += 1,
+                    Disposition::Delivered(delivery) => {
                         let mut buffer = take_buffer(spare, frame);
-                        if let Some(bit) = due.wrong_bit {
+                        if let Some(bit) = delivery.wrong_bit {
                             buffer[bit as usize / 8] ^= 1 << (bit % 8);
                             counters.corrupted += 1;
                         }
-                        counters.reordered += u64::from(due.held_back);
-                        if due.twice {
+                        counters.reordered += u64::from(delivery.held_back);
+                        if delivery.twice {
                             counters.duplicated += 1;
                             let copy = take_buffer(spare, &buffer);
                             *octets += copy.capacity();
-                            schedule.push(due.at_ns, copy, due.held_back);
+                            schedule.push(delivery.at_ns, copy, delivery.held_back);
                         }
                         *octets += buffer.capacity();
-                        schedule.push(due.at_ns, buffer, due.held_back);
+                        schedule.push(delivery.at_ns, buffer, delivery.held_back);
                     }
                 }
             });

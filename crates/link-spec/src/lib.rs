@@ -8,24 +8,24 @@ use std::time::Duration;
 
 pub use router::{Dscp, Flow, Transport};
 
-/// What the link does to frames, each way.
+/// What the link does to frames, in each direction.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LinkSpec {
     /// From server to client; from interface B to interface A.
-    pub down: Way,
+    pub down: LinkDirection,
     /// From client to server; from interface A to interface B.
-    pub up: Way,
+    pub up: LinkDirection,
 }
 
 /// What one direction does to frames.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Way {
+pub struct LinkDirection {
     /// Bits per second on the wire, Ethernet framing counted; none: as fast as
     /// the machine.
     pub rate_bps: Option<u64>,
     /// One-way delay.
     pub delay: Duration,
-    /// Greatest deviation from the delay, either way, uniform. It never
+    /// Greatest deviation from the delay, up or down, uniform. It never
     /// reorders: a frame waits for the one before it.
     pub jitter: Duration,
     /// Which frames are lost.
@@ -45,7 +45,7 @@ pub struct Way {
     pub dscp: Option<Dscp>,
 }
 
-/// Which frames are lost on the way.
+/// Which frames are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Loss {
     /// None.
@@ -81,8 +81,8 @@ pub enum Queue {
 
 impl LinkSpec {
     /// A link that does the same in both directions.
-    pub fn symmetric(way: Way) -> Self {
-        Self { down: way.clone(), up: way }
+    pub fn symmetric(direction: LinkDirection) -> Self {
+        Self { down: direction.clone(), up: direction }
     }
 
     /// Whether both directions do the same.
@@ -97,17 +97,17 @@ impl LinkSpec {
 
     /// Whether the link does anything to frames at all.
     pub fn is_unshaped(&self) -> bool {
-        let way = |way: &Way| way.rate_bps.is_none() && !way.needs_netem();
-        way(&self.down) && way(&self.up)
+        let unshaped = |one: &LinkDirection| one.rate_bps.is_none() && !one.needs_netem();
+        unshaped(&self.down) && unshaped(&self.up)
     }
 
     /// What only a router's kernel can do of it, in words; the emulator cannot.
     pub fn beyond_frames(&self) -> Option<&'static str> {
-        let ways = [&self.down, &self.up];
-        if ways.iter().any(|way| way.priority.is_some()) {
+        let directions = [&self.down, &self.up];
+        if directions.iter().any(|direction| direction.priority.is_some()) {
             Some("priority")
         } else {
-            ways.iter().any(|way| way.dscp.is_some()).then_some("DSCP")
+            directions.iter().any(|direction| direction.dscp.is_some()).then_some("DSCP")
         }
     }
 
@@ -123,7 +123,7 @@ impl LinkSpec {
     }
 }
 
-impl Way {
+impl LinkDirection {
     /// Whether this direction needs more than a rate and a queue.
     pub fn needs_netem(&self) -> bool {
         !self.delay.is_zero()
@@ -244,9 +244,9 @@ mod tests {
 
     #[test]
     fn the_queue_holds_fifty_milliseconds() {
-        let way = Way { rate_bps: Some(100_000_000), ..Way::default() };
-        assert_eq!(way.queue(), Queue::Packets(406));
-        let slow = Way { rate_bps: Some(1_000_000), ..Way::default() };
+        let direction = LinkDirection { rate_bps: Some(100_000_000), ..LinkDirection::default() };
+        assert_eq!(direction.queue(), Queue::Packets(406));
+        let slow = LinkDirection { rate_bps: Some(1_000_000), ..LinkDirection::default() };
         assert_eq!(slow.queue(), Queue::Packets(100));
     }
 }

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use headroom_units as units;
 
-use crate::{Dscp, Flow, LinkSpec, Loss, Queue, Way};
+use crate::{Dscp, Flow, LinkDirection, LinkSpec, Loss, Queue};
 
 /// The word for no limit of the rate.
 const UNSHAPED: &str = "unshaped";
 /// The word for a queue chosen from the rate.
 const AUTO: &str = "auto";
 const KEYS: &str = "delay, jitter, loss, burst, ge, duplicate, reorder, corrupt, queue, priority and dscp, \
-                    each also as up-… for the way from client to server, and up-rate";
+                    each also as up-… for the direction from client to server, and up-rate";
 
 impl FromStr for LinkSpec {
     type Err = String;
@@ -38,7 +38,7 @@ impl FromStr for LinkSpec {
                 return Err(format!("a link has no `{key}`; it has {KEYS}"));
             }
         }
-        Ok(Self { up: up.or(&both).way()?, down: both.way()? })
+        Ok(Self { up: up.or(&both).direction()?, down: both.direction()? })
     }
 }
 
@@ -101,7 +101,7 @@ impl Keys {
         }
     }
 
-    fn way(&self) -> Result<Way, String> {
+    fn direction(&self) -> Result<LinkDirection, String> {
         let loss = match (self.ge, self.loss, self.burst) {
             (Some(loss), None, None) => loss,
             (Some(_), _, _) => {
@@ -112,7 +112,7 @@ impl Keys {
             (None, Some(pct), None) if pct > 0.0 => Loss::Random { pct },
             (None, _, None) => Loss::None,
         };
-        let way = Way {
+        let direction = LinkDirection {
             rate_bps: self.rate.flatten(),
             delay: self.delay.unwrap_or_default(),
             jitter: self.jitter.unwrap_or_default(),
@@ -124,13 +124,13 @@ impl Keys {
             priority: self.priority,
             dscp: self.dscp,
         };
-        if way.jitter > way.delay {
+        if direction.jitter > direction.delay {
             return Err("a jitter larger than the delay would need packets from the past".into());
         }
-        if way.priority.is_some() && way.rate_bps.is_none() {
+        if direction.priority.is_some() && direction.rate_bps.is_none() {
             return Err("a priority needs a rate: without one nothing waits".into());
         }
-        Ok(way)
+        Ok(direction)
     }
 }
 
@@ -186,12 +186,12 @@ fn parse_queue(text: &str) -> Result<Option<Queue>, String> {
 
 impl fmt::Display for LinkSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unsaid = words(&Way::default(), "");
+        let unsaid = words(&LinkDirection::default(), "");
         let (down, up) = (words(&self.down, ""), words(&self.up, ""));
-        // none of these can be taken back for one way
-        let ruled = |way: &Way, prefix: &str| {
-            let priority = way.priority.map(|flow| format!(",{prefix}priority={flow}"));
-            let dscp = way.dscp.map(|dscp| format!(",{prefix}dscp={dscp}"));
+        // none of these can be taken back for one direction
+        let ruled = |direction: &LinkDirection, prefix: &str| {
+            let priority = direction.priority.map(|flow| format!(",{prefix}priority={flow}"));
+            let dscp = direction.dscp.map(|dscp| format!(",{prefix}dscp={dscp}"));
             [priority, dscp]
         };
         f.write_str(down[0].trim_start_matches("rate="))?;
@@ -213,16 +213,16 @@ impl fmt::Display for LinkSpec {
 }
 
 /// One direction in words, its rate first.
-fn words(way: &Way, prefix: &str) -> [String; 8] {
+fn words(direction: &LinkDirection, prefix: &str) -> [String; 8] {
     [
-        format!("{prefix}rate={}", way.rate_bps.map_or(UNSHAPED.to_owned(), rate)),
-        format!("{prefix}delay={}", micros(way.delay)),
-        format!("{prefix}jitter={}", micros(way.jitter)),
-        loss_words(&way.loss, prefix),
-        format!("{prefix}duplicate={}%", way.duplicate_pct),
-        format!("{prefix}reorder={}%", way.reorder_pct),
-        format!("{prefix}corrupt={}%", way.corrupt_pct),
-        format!("{prefix}queue={}", way.queue.map_or(AUTO.to_owned(), queue)),
+        format!("{prefix}rate={}", direction.rate_bps.map_or(UNSHAPED.to_owned(), rate)),
+        format!("{prefix}delay={}", micros(direction.delay)),
+        format!("{prefix}jitter={}", micros(direction.jitter)),
+        loss_words(&direction.loss, prefix),
+        format!("{prefix}duplicate={}%", direction.duplicate_pct),
+        format!("{prefix}reorder={}%", direction.reorder_pct),
+        format!("{prefix}corrupt={}%", direction.corrupt_pct),
+        format!("{prefix}queue={}", direction.queue.map_or(AUTO.to_owned(), queue)),
     ]
 }
 
@@ -360,7 +360,7 @@ mod tests {
     }
 
     prop_compose! {
-        fn way()(
+        fn direction()(
             rate_bps in proptest::option::of(1u64..=1_000_000_000_000),
             delay_ns in 0u64..=3_600_000_000_000,
             jitter_share in 0.0f64..=1.0,
@@ -371,10 +371,10 @@ mod tests {
                 (1u64..1 << 50).prop_map(Queue::Bytes),
                 (1u64..1 << 40).prop_map(|kib| Queue::Bytes(kib << 10)),
             ]),
-        ) -> Way {
+        ) -> LinkDirection {
             let delay = Duration::from_nanos(delay_ns);
             let jitter = Duration::from_nanos((delay_ns as f64 * jitter_share) as u64).min(delay);
-            Way {
+            LinkDirection {
                 rate_bps,
                 delay,
                 jitter,
@@ -383,14 +383,14 @@ mod tests {
                 reorder_pct,
                 corrupt_pct,
                 queue,
-                ..Way::default()
+                ..LinkDirection::default()
             }
         }
     }
 
     proptest! {
         #[test]
-        fn any_link_is_read_as_it_was_written(down in way(), up in way(), symmetric: bool) {
+        fn any_link_is_read_as_it_was_written(down in direction(), up in direction(), symmetric: bool) {
             let link = if symmetric { LinkSpec::symmetric(up) } else { LinkSpec { down, up } };
             let text = link.to_string();
             prop_assert_eq!(text.parse::<LinkSpec>(), Ok(link), "{}", text);

@@ -32,7 +32,7 @@ use crate::analysis::stop::{self, Decision, Until, Width};
 use crate::command::Executor;
 use crate::error::{Error, Result};
 use crate::hosts::{Machines, RealHost};
-use crate::link::{LinkSpec, Queue, Way};
+use crate::link::{LinkDirection, LinkSpec, Queue};
 use crate::measure::cgroup;
 use crate::measure::cpu::MAX_FOREIGN_PCT;
 use crate::parts::Parts;
@@ -658,10 +658,10 @@ impl<'a> Run<'a> {
     /// without a shaper, as fast as the machine.
     fn accounting_link(&self) -> LinkSpec {
         let shaped = self.bench.testbed.has_htb();
-        LinkSpec::symmetric(Way {
+        LinkSpec::symmetric(LinkDirection {
             rate_bps: shaped.then_some(1_000_000_000),
             queue: Some(Queue::Packets(20_000)),
-            ..Way::default()
+            ..LinkDirection::default()
         })
     }
 

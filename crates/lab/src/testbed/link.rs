@@ -10,7 +10,7 @@ use super::rules::{OTHERS, PREFERRED};
 use super::verdict::FRAMING;
 use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
-use crate::link::{LinkSpec, Loss, Queue, Way};
+use crate::link::{LinkDirection, LinkSpec, Loss, Queue};
 use crate::plan::LinkBackend;
 
 /// What makes a link.
@@ -181,7 +181,7 @@ fn beyond_netem(spec: &LinkSpec) -> Option<&'static str> {
 
 fn first_of<const N: usize>(
     spec: &LinkSpec,
-    asks: impl Fn(&Way) -> [(bool, &'static str); N],
+    asks: impl Fn(&LinkDirection) -> [(bool, &'static str); N],
 ) -> Option<&'static str> {
     let asked = [&spec.down, &spec.up].into_iter().flat_map(asks);
     asked.into_iter().find_map(|(asked, name)| asked.then_some(name))
@@ -241,7 +241,7 @@ fn burst(rate_bps: u64) -> u64 {
 
 /// One direction in netem's words (tc-netem(8)). Its limit counts the frames on
 /// their way as well as those that wait for the rate.
-fn netem(way: &Way) -> String {
+fn netem(way: &LinkDirection) -> String {
     const FULL_FRAME_BITS: f64 = 1538.0 * 8.0;
     let on_their_way = way.rate_bps.map_or(10_000.0, |bps| {
         bps as f64 * (way.delay + way.jitter).as_secs_f64() / FULL_FRAME_BITS
@@ -273,7 +273,7 @@ fn netem(way: &Way) -> String {
 }
 
 /// Full frames that the bottleneck queues.
-pub(super) fn queue_packets(way: &Way) -> u32 {
+pub(super) fn queue_packets(way: &LinkDirection) -> u32 {
     match way.queue() {
         Queue::Packets(packets) => packets,
         Queue::Bytes(bytes) => u32::try_from(bytes / 1514).unwrap_or(u32::MAX),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::emulator::EmulatorCounters;
 use super::link::{self, Backend};
 use super::verdict::SelfTest;
-use crate::link::{LinkSpec, Queue, Way};
+use crate::link::{LinkDirection, LinkSpec, Queue};
 use crate::plan::Offload;
 use crate::workload::Kind;
 
@@ -58,7 +58,7 @@ pub struct Ways {
 
 /// What was asked of one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the fields of `link::Way`")]
+#[allow(missing_docs, reason = "the fields of `link::LinkDirection`")]
 pub struct WayReport {
     pub rate_bps: Option<u64>,
     pub delay_ms: f64,
@@ -172,7 +172,7 @@ impl LinkReport {
 }
 
 impl WayReport {
-    fn new(way: &Way) -> Self {
+    fn new(way: &LinkDirection) -> Self {
         let queue = way.rate_bps.map(|_| way.queue());
         Self {
             rate_bps: way.rate_bps,

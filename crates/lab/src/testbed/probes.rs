@@ -11,7 +11,7 @@ use super::verdict::{FRAMING, Passage, Sighting};
 use super::{Testbed, netns};
 use crate::agent::probe::{Keep, LEAST_PAYLOAD, MAGIC, Train};
 use crate::error::{Doing, Error, Result};
-use crate::link::{LinkSpec, Loss, Way};
+use crate::link::{LinkDirection, LinkSpec, Loss};
 
 const PORT: u16 = 9999;
 const ETHERNET: usize = 14;
@@ -36,7 +36,7 @@ pub(super) struct Shape {
 }
 
 impl Direction {
-    pub(super) fn of(self, spec: &LinkSpec) -> &Way {
+    pub(super) fn of(self, spec: &LinkSpec) -> &LinkDirection {
         match self {
             Self::Down => &spec.down,
             Self::Up => &spec.up,
@@ -52,7 +52,7 @@ fn headers(is_ipv4: bool) -> usize {
 impl Shape {
     /// Full frames, somewhat faster than the rate, so that the bottleneck is
     /// never idle; smaller ones where full ones would take long.
-    pub(super) fn for_rate(rate_bps: u64, way: &Way, mtu: usize, is_ipv4: bool) -> Self {
+    pub(super) fn for_rate(rate_bps: u64, way: &LinkDirection, mtu: usize, is_ipv4: bool) -> Self {
         const EXCESS: f64 = 1.15;
         const SECONDS: f64 = 0.25;
         const LONGEST_S: f64 = 5.0;
@@ -87,20 +87,26 @@ impl Shape {
     }
 
     /// Small probes so far apart that none waits for another.
-    pub(super) fn for_delay(way: &Way, is_ipv4: bool) -> Self {
+    pub(super) fn for_delay(way: &LinkDirection, is_ipv4: bool) -> Self {
         let apart = Duration::from_millis(1).max(2 * way.jitter);
         Self::spaced(way, is_ipv4, apart, 400, Duration::from_secs(2))
     }
 
     /// Many small probes; none where no loss is asked for, since those for the
     /// delay tell whether there is some.
-    pub(super) fn for_loss(way: &Way, is_ipv4: bool) -> Option<Self> {
+    pub(super) fn for_loss(way: &LinkDirection, is_ipv4: bool) -> Option<Self> {
         let apart = Duration::from_micros(100);
         (way.loss != Loss::None)
             .then(|| Self::spaced(way, is_ipv4, apart, 4000, Duration::from_secs(3)))
     }
 
-    fn spaced(way: &Way, is_ipv4: bool, apart: Duration, most: u32, longest: Duration) -> Self {
+    fn spaced(
+        way: &LinkDirection,
+        is_ipv4: bool,
+        apart: Duration,
+        most: u32,
+        longest: Duration,
+    ) -> Self {
         const LEAST: f64 = 20.0;
         let payload = 64;
         let bits = (payload + headers(is_ipv4) + FRAMING as usize) as f64 * 8.0;
@@ -120,7 +126,7 @@ impl Shape {
 pub(super) fn pass(
     testbed: &mut Testbed,
     direction: Direction,
-    way: &Way,
+    way: &LinkDirection,
     shape: Shape,
 ) -> Result<Passage> {
     let (before, behind) = match direction {
@@ -228,7 +234,7 @@ fn number(frame: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn way(text: &str) -> Way {
+    fn way(text: &str) -> LinkDirection {
         text.parse::<LinkSpec>().expect(text).down
     }
 

@@ -3,7 +3,7 @@
 
 use super::netns::{self, Names, ROUTER_TO_CLIENT, ROUTER_TO_SERVER};
 use crate::command::Command;
-use crate::link::{Flow, LinkSpec, Way};
+use crate::link::{Flow, LinkDirection, LinkSpec};
 
 /// The shaper's class of what is preferred (tc's words are hexadecimal), and of all else.
 pub(super) const PREFERRED: &str = "1:10";
@@ -37,7 +37,7 @@ pub(super) fn remove(names: &Names) -> Command {
     nft(names, format!("add table {TABLE}; delete table {TABLE}"))
 }
 
-fn rules(interface: &str, way: &Way) -> Vec<String> {
+fn rules(interface: &str, way: &LinkDirection) -> Vec<String> {
     let out = format!("oifname {interface:?}");
     let dscp = way.dscp.map(|dscp| {
         let bits = dscp.bits();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
-use crate::link::{Loss, Way};
+use crate::link::{LinkDirection, Loss};
 use crate::units;
 
 /// Octets of Ethernet framing that no capture shows: preamble, start of frame,
@@ -164,7 +164,7 @@ const RATE_TOLERANCE_PCT: [f64; 2] = [1.0, 2.0];
 /// The rate behind the bottleneck, once what a token bucket lets through at
 /// first has passed; none where too few frames came to tell. A duplicate may
 /// pass beside the rate, so their share is allowed beyond the tolerance.
-pub(super) fn rate(way: &Way, asked_bps: u64, passage: &Passage) -> Option<RateTest> {
+pub(super) fn rate(way: &LinkDirection, asked_bps: u64, passage: &Passage) -> Option<RateTest> {
     let measured_bps = rate_behind(passage)?;
     let error_pct = 100.0 * (measured_bps / asked_bps as f64 - 1.0);
     let [low, high] = RATE_TOLERANCE_PCT;
@@ -196,7 +196,7 @@ const DELAY_TOLERANCE_US: f64 = 100.0;
 ///
 /// Jitter is uniform, so it does not move the median; the median of n of them
 /// scatters by jitter/√n, three of which are allowed beyond the tolerance.
-pub(super) fn delay(way: &Way, serialises: bool, passage: &Passage) -> Option<DelayTest> {
+pub(super) fn delay(way: &LinkDirection, serialises: bool, passage: &Passage) -> Option<DelayTest> {
     let asked_ns = way.delay.as_nanos() as f64;
     let rate_bps = way.rate_bps.filter(|_| serialises);
     let behind = first_sightings(&passage.behind);
@@ -230,7 +230,7 @@ pub(super) fn delay(way: &Way, serialises: bool, passage: &Passage) -> Option<De
 
 /// How many probes were lost, over all of a direction's spaced trains. A damaged
 /// probe was not lost.
-pub(super) fn loss(way: &Way, passages: &[&Passage]) -> LossTest {
+pub(super) fn loss(way: &LinkDirection, passages: &[&Passage]) -> LossTest {
     let count = |passage: &&Passage| {
         let sent = first_sightings(&passage.before).len() as u64;
         let behind = first_sightings(&passage.behind).len();
@@ -301,7 +301,7 @@ fn first_sightings(sightings: &[Sighting]) -> BTreeMap<u32, &Sighting> {
 mod tests {
     use super::*;
 
-    fn way(text: &str) -> Way {
+    fn way(text: &str) -> LinkDirection {
         text.parse::<crate::link::LinkSpec>().expect(text).down
     }
 
