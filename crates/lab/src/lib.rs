@@ -30,5 +30,3 @@ pub mod workload;
 pub use error::{Error, Result};
 pub use headroom_link_spec as link;
 pub use headroom_units as units;
-#[doc(hidden)]
-pub use measure::wire::read_frames;

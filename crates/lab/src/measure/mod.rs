@@ -5,4 +5,5 @@ pub(crate) mod clear_text;
 pub(crate) mod cpu;
 pub(crate) mod realtime;
 pub(crate) mod usage;
-pub(crate) mod wire;
+
+pub(crate) use headroom_lab_trace as wire;

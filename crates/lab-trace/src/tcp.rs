@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::ns_to_s;
-use super::trace::Packet;
+use crate::time::ns_to_s;
+use crate::trace::Packet;
 
 /// What TCP did in the file's direction during one transfer; the raw measures
 /// of RFC 6349.
@@ -30,7 +30,7 @@ pub struct Tcp {
 
 impl Tcp {
     /// Of several transfers: means, and the smallest of the smallest.
-    pub(crate) fn mean(all: &[Self]) -> Self {
+    pub fn mean(all: &[Self]) -> Self {
         let n = all.len().max(1) as f64;
         let octets = |of: fn(&Self) -> u64| (all.iter().map(of).sum::<u64>() as f64 / n).round();
         let means: Vec<f64> = all.iter().filter_map(|one| one.rtt_mean_us).collect();
@@ -47,7 +47,7 @@ impl Tcp {
 /// Measures all connections of a transfer. The mean is taken over what comes
 /// back from the `body`-th packet on, the smallest over all; an answer that ends
 /// a silence of more than `idle_s` waited for something else than the link.
-pub(super) fn measure(packets: &[Packet], upload: bool, body: usize, idle_s: f64) -> Tcp {
+pub(crate) fn measure(packets: &[Packet], upload: bool, body: usize, idle_s: f64) -> Tcp {
     let connections = packets.iter().map(|p| p.connection as usize + 1).max().unwrap_or(0);
     let mut sent: Vec<Sent> = vec![Sent::default(); connections];
     for packet in packets.iter().filter(|p| p.from_client == upload) {
@@ -230,7 +230,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::measure::wire::trace::Head;
+    use crate::trace::Head;
 
     const LEN: u32 = 1000;
 

@@ -5,120 +5,19 @@
 //! when the completion reply did. What goes over UDP is read by `datagrams`. Marks from client and server (wall clock)
 //! only say *which* packet carried an event that encryption hides.
 
-mod datagrams;
-mod events;
-mod flow;
-mod phases;
-mod setup;
-mod tcp;
-mod totals;
-mod trace;
-
-use std::net::IpAddr;
-
-use serde::{Deserialize, Serialize};
-
-use events::{completion, first_body, request};
-use phases::{follow, stretches};
-
-pub(crate) use flow::Flow;
-pub use phases::{Phase, Phases, Stretch};
-pub use setup::SetUp;
-pub use tcp::Tcp;
-pub(crate) use totals::{ClientSide, Totals};
-use trace::Head;
-pub(crate) use trace::{Framing, Packet, Trace};
-
-/// What has to be known about a transfer to read its trace.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Expectation {
-    /// Port on which the service listens; other ports are FTP data connections.
-    pub(crate) port: u16,
-    /// Whether file data has connections of its own (FTP).
-    pub(crate) data_connections: bool,
-    /// Whether it goes over UDP, perhaps beside TCP to the same port.
-    pub(crate) over_datagrams: bool,
-    /// Whether the client sends the file.
-    pub(crate) upload: bool,
-    /// Octets of one file; 0 where there is none.
-    pub(crate) size: u64,
-    /// Time that a full frame takes on the link, seconds; 0 on an unshaped one.
-    pub(crate) frame_s: f64,
-    /// Whether the session ends with an exchange of its own behind the last
-    /// reply (SSH: end of file, exit status, close; RFC 4254 §6.10).
-    pub(crate) parting: bool,
-    /// What a login looks like, where no clock of the server's can say when it
-    /// was.
-    pub(crate) login: Option<Login>,
-    pub(crate) marks: Marks,
-}
-
-/// A login by the sizes of the server's encrypted answers, in octets of TCP
-/// payload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Login {
-    /// The answer that opens it.
-    pub(crate) opened: u32,
-    /// The answer that grants it, the first of its size after that.
-    pub(crate) granted: u32,
-}
-
-impl Login {
-    /// The same inside so many streams of TLS 1.3, each of which adds to a record
-    /// its header (5), the type (1) and the tag (16) (RFC 8446 §5.2).
-    pub(crate) fn inside(self, streams: u32) -> Self {
-        const RECORD: u32 = 22;
-        Self { opened: self.opened + streams * RECORD, granted: self.granted + streams * RECORD }
-    }
-}
-
-/// Wall-clock instants, nanoseconds since the epoch, that name a packet.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(crate) struct Marks {
-    /// The client has just written its first data command.
-    pub(crate) request_ns: Option<u64>,
-    /// The server has just accepted the login.
-    pub(crate) login_ns: Option<u64>,
-    /// The client has just read the completion reply. Over UDP: it has all, and knows.
-    pub(crate) done_ns: Option<u64>,
-}
-
-/// What the wire says of one transfer. Times in seconds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Record {
-    /// First data command to completion.
-    pub(crate) transfer_s: f64,
-    /// First SYN or datagram to completion.
-    pub(crate) session_s: f64,
-    /// SYN to SYN-ACK at the router.
-    pub(crate) rtt_s: Option<f64>,
-    /// The longest time between two packets.
-    pub(crate) longest_gap_s: f64,
-    /// Times that the client spoke and the server answered before the file's
-    /// first octet; none where no file data was seen.
-    pub(crate) round_trips: Option<u32>,
-    pub(crate) connections: u32,
-    /// TLS handshakes or SSH key exchanges.
-    pub(crate) handshakes: u32,
-    /// TLS handshakes in which the server asked for another key share.
-    pub(crate) hello_retries: u32,
-    /// Commands that the server refused in the clear.
-    #[serde(default)]
-    pub(crate) refused_commands: u32,
-    /// The handshake of the connection to the service's own port, TCP's left out,
-    pub(crate) handshake: Option<SetUp>,
-    /// and of the first data connection.
-    pub(crate) data_handshake: Option<SetUp>,
-    pub(crate) phases: Phases,
-    pub(crate) segments: Vec<Stretch>,
-    /// Of all packets, those after completion too.
-    pub(crate) tcp: Tcp,
-    /// What went on for a time, seen as that.
-    pub(crate) flow: Option<Flow>,
-}
+use crate::datagrams;
+use crate::events::{completion, first_body, request};
+use crate::expectation::Expectation;
+use crate::flow::Flow;
+use crate::phases::{Phases, follow, stretches};
+use crate::record::Record;
+use crate::setup::SetUp;
+use crate::tcp;
+use crate::time::{longest_gap, ns_to_s};
+use crate::trace::{Head, Packet, Trace};
 
 /// Reads a trace; `None` where it holds no connection to the service.
-pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
+pub fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     if expected.over_datagrams {
         return datagrams::read(trace, expected);
     }
@@ -197,58 +96,13 @@ fn refused_commands(trace: &Trace, expected: &Expectation) -> u32 {
     trace.packets.iter().filter(refused).count() as u32
 }
 
-fn longest_gap(times_ns: impl Iterator<Item = u64>) -> f64 {
-    let times: Vec<u64> = times_ns.collect();
-    let gaps = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
-    ns_to_s(gaps.max().unwrap_or(0))
-}
-
-fn ns_to_s(ns: u64) -> f64 {
-    ns as f64 / 1e9
-}
-
-/// Reads frames in every way that the lab does: for the fuzzer alone. `frames` are
-/// nanoseconds, captured head and octets on the wire; `kind` says what is expected.
-#[doc(hidden)]
-pub fn read_frames<'a>(
-    kind: u8,
-    client: IpAddr,
-    frames: impl Iterator<Item = (u64, &'a [u8], u32)>,
-) -> Option<Tcp> {
-    let is = |bit: u32| kind >> bit & 1 == 1;
-    let mut trace = Trace::new(client);
-    let framing = if is(0) { Framing::Ip } else { Framing::Ethernet };
-    for (time_ns, head, wire_len) in frames {
-        trace.push(framing, time_ns, head, wire_len);
-    }
-    let _ = (trace.is_over(), SetUp::of_tls(&trace), SetUp::of_tunnel(&trace));
-    let mark = trace.packets.get(trace.packets.len() / 2).map(|packet| packet.time_ns);
-    let marks = Marks {
-        request_ns: mark.filter(|_| is(1)),
-        login_ns: mark.filter(|_| is(2)),
-        done_ns: mark.filter(|_| is(3)),
-    };
-    let login = Login { opened: 10, granted: 20 };
-    let expected = Expectation {
-        port: 80,
-        data_connections: is(4),
-        over_datagrams: kind == u8::MAX,
-        upload: is(5),
-        size: 2000,
-        frame_s: 0.0,
-        parting: is(6),
-        login: is(7).then_some(login),
-        marks,
-    };
-    read(&trace, &expected).map(|record| record.tcp)
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
 
-    use super::trace::classify;
     use super::*;
+    use crate::expectation::{Login, Marks};
+    use crate::trace::{Framing, classify};
 
     /// A trace written as a dialogue: (ms, connection, from client, payload).
     fn trace(ports: &[u16], lines: &[(u64, u32, bool, &[u8])]) -> Trace {

@@ -2,21 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::trace::Packet;
-use super::{Tcp, ns_to_s};
+use crate::tcp::Tcp;
+use crate::time::ns_to_s;
+use crate::trace::Packet;
 
 /// What the connection that carried most did, in the file's direction.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Flow {
+pub struct Flow {
     /// Octets of payload, without those sent again.
-    pub(crate) octets: u64,
+    pub octets: u64,
     /// First full packet to last packet with payload.
-    pub(crate) seconds: f64,
+    pub seconds: f64,
 }
 
 impl Flow {
     /// `tcp` is what was sent in the same direction; none where next to nothing was.
-    pub(super) fn of(packets: &[Packet], upload: bool, tcp: &Tcp) -> Option<Self> {
+    pub(crate) fn of(packets: &[Packet], upload: bool, tcp: &Tcp) -> Option<Self> {
         // what ends greet each other with is shorter
         const FULL: u32 = 536;
         let full = |p: &&Packet| p.from_client == upload && p.payload_len >= FULL;

@@ -9,27 +9,27 @@ use headroom_packet::tcp::Timestamps;
 use headroom_packet::{Datagram as Udp, Segment};
 use serde::{Deserialize, Serialize};
 
-use super::{ClientSide, Totals};
+use crate::totals::{ClientSide, Totals};
 
 /// All frames of a transfer, in the order in which the router saw them.
 #[derive(Debug)]
-pub(crate) struct Trace {
+pub struct Trace {
     client: ClientSide,
     /// Where a host has other business: the server's ports that count.
     only: Option<(IpAddr, RangeInclusive<u16>)>,
     /// Number and first sequence number of each connection.
     index: HashMap<(SocketAddr, SocketAddr), (u32, u32)>,
     /// The server's port of each connection.
-    pub(super) connections: Vec<u16>,
-    pub(super) packets: Vec<Packet>,
+    pub(crate) connections: Vec<u16>,
+    pub(crate) packets: Vec<Packet>,
     /// What was no TCP, in a tunnel's case everything.
-    pub(super) datagrams: Vec<Datagram>,
+    pub(crate) datagrams: Vec<Datagram>,
     totals: Totals,
 }
 
 /// Where a trace is taken: what a frame begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Framing {
+pub enum Framing {
     /// With an Ethernet header.
     Ethernet,
     /// With the IP header: the inner interface of a tunnel.
@@ -37,7 +37,8 @@ pub(crate) enum Framing {
 }
 
 impl Trace {
-    pub(crate) fn new(client: impl Into<ClientSide>) -> Self {
+    /// Makes an empty trace.
+    pub fn new(client: impl Into<ClientSide>) -> Self {
         let client = client.into();
         Self {
             client,
@@ -51,7 +52,7 @@ impl Trace {
     }
 
     /// Whether each connection was ended, by both sides or by a reset.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         let mut ends = vec![[false; 2]; self.connections.len()];
         for packet in self.packets.iter().filter(|packet| packet.fin || packet.rst) {
             let end = &mut ends[packet.connection as usize];
@@ -62,12 +63,12 @@ impl Trace {
     }
 
     /// A trace of a real host: nothing but TCP and UDP to these ports of the server.
-    pub(crate) fn only(client: IpAddr, server: IpAddr, ports: RangeInclusive<u16>) -> Self {
+    pub fn only(client: IpAddr, server: IpAddr, ports: RangeInclusive<u16>) -> Self {
         Self { only: Some((server, ports)), ..Self::new(client) }
     }
 
     /// An empty trace of the same.
-    pub(crate) fn fresh(&self) -> Self {
+    pub fn fresh(&self) -> Self {
         Self { only: self.only.clone(), ..Self::new(self.client) }
     }
 
@@ -78,7 +79,7 @@ impl Trace {
     }
 
     /// Adds a captured frame; of anything but TCP only time, length and direction.
-    pub(crate) fn push(&mut self, framing: Framing, time_ns: u64, head: &[u8], wire_len: u32) {
+    pub fn push(&mut self, framing: Framing, time_ns: u64, head: &[u8], wire_len: u32) {
         if self.only.is_none() {
             self.totals.add(head, wire_len);
         }
@@ -161,21 +162,21 @@ impl Trace {
     }
 
     /// Everything that was seen, TCP or not.
-    pub(crate) fn totals(&self) -> &Totals {
+    pub fn totals(&self) -> &Totals {
         &self.totals
     }
 }
 
 /// One IP frame that is no TCP.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Datagram {
-    pub(super) time_ns: u64,
-    pub(super) wire_len: u32,
-    pub(super) from_client: bool,
+pub(crate) struct Datagram {
+    pub(crate) time_ns: u64,
+    pub(crate) wire_len: u32,
+    pub(crate) from_client: bool,
     /// The server's UDP port, where it is UDP.
-    pub(super) port: Option<u16>,
+    pub(crate) port: Option<u16>,
     /// Whether it begins as the first packets of a QUIC connection do.
-    pub(super) opens_quic: bool,
+    pub(crate) opens_quic: bool,
 }
 
 /// RFC 9000 §17.2.2: a long header of version 1, of the type Initial.
@@ -189,18 +190,18 @@ pub(crate) struct Packet {
     /// Nanoseconds since the epoch.
     pub(crate) time_ns: u64,
     /// Index into [`Trace::connections`].
-    pub(super) connection: u32,
-    pub(super) wire_len: u32,
-    pub(super) payload_len: u32,
-    pub(super) seq: u32,
-    pub(super) ts_value: u32,
-    pub(super) ts_echo: u32,
-    pub(super) timestamped: bool,
-    pub(super) from_client: bool,
-    pub(super) syn: bool,
-    pub(super) fin: bool,
-    pub(super) rst: bool,
-    pub(super) head: Head,
+    pub(crate) connection: u32,
+    pub(crate) wire_len: u32,
+    pub(crate) payload_len: u32,
+    pub(crate) seq: u32,
+    pub(crate) ts_value: u32,
+    pub(crate) ts_echo: u32,
+    pub(crate) timestamped: bool,
+    pub(crate) from_client: bool,
+    pub(crate) syn: bool,
+    pub(crate) fin: bool,
+    pub(crate) rst: bool,
+    pub(crate) head: Head,
 }
 
 /// A transfer of 1 GiB has a million and a half of them.
@@ -208,14 +209,14 @@ const _: () = assert!(size_of::<Packet>() <= 40);
 
 impl Packet {
     /// The time stamps of RFC 7323, where the connection uses them.
-    pub(super) fn timestamps(&self) -> Option<Timestamps> {
+    pub(crate) fn timestamps(&self) -> Option<Timestamps> {
         self.timestamped.then_some(Timestamps { value: self.ts_value, echo: self.ts_echo })
     }
 }
 
 /// What the first octets of a payload say.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Head {
+pub(crate) enum Head {
     Plain,
     /// A TLS handshake record in the clear; true for a ClientHello.
     TlsHandshake(bool),
@@ -232,7 +233,7 @@ pub(super) enum Head {
     FtpRefusal,
 }
 
-pub(super) fn classify(payload: &[u8]) -> Head {
+pub(crate) fn classify(payload: &[u8]) -> Head {
     const CHANGE_CIPHER_SPEC: &[u8] = &[20, 3, 3, 0, 1, 1];
     // RFC 8446 §5: one such record may stand before any other, for middleboxes
     let record = payload.strip_prefix(CHANGE_CIPHER_SPEC).unwrap_or(payload);

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::phases::{State, follow};
-use super::{Packet, Phase, Trace, ns_to_s};
+use crate::phases::{Phase, State, follow};
+use crate::time::ns_to_s;
+use crate::trace::{Packet, Trace};
 
 /// One set-up: of a layer, or the handshake of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -25,7 +26,7 @@ pub struct SetUp {
 impl SetUp {
     /// All of a trace that holds nothing but a tunnel being set up; none where it
     /// is empty.
-    pub(crate) fn of_tunnel(trace: &Trace) -> Option<Self> {
+    pub fn of_tunnel(trace: &Trace) -> Option<Self> {
         let packets = trace.packets.iter().map(|p| (p.time_ns, p.wire_len, p.from_client));
         let datagrams = trace.datagrams.iter().map(|d| (d.time_ns, d.wire_len, d.from_client));
         let mut all: Vec<_> = packets.chain(datagrams).collect();
@@ -35,13 +36,13 @@ impl SetUp {
 
     /// The TLS handshake of the first connection: ClientHello to Finished, its
     /// TCP connection left out.
-    pub(crate) fn of_tls(trace: &Trace) -> Option<Self> {
+    pub fn of_tls(trace: &Trace) -> Option<Self> {
         Self::of_connection(&trace.packets, &follow(&trace.packets), |connection| connection == 0)
     }
 
     /// The handshake of the first of these connections that makes one; none where its
     /// end was not seen.
-    pub(super) fn of_connection(
+    pub(crate) fn of_connection(
         packets: &[Packet],
         states: &[State],
         wanted: impl Fn(u32) -> bool,

@@ -7,7 +7,7 @@ use headroom_packet::ethernet::Frame;
 
 /// What passed in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub struct Totals {
     client: ClientSide,
     from_client: Way,
     /// Everything else: from the server, or from nobody with an IP address.
@@ -16,7 +16,7 @@ pub(crate) struct Totals {
 
 /// The addresses of the client where packets are seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ClientSide {
+pub struct ClientSide {
     address: IpAddr,
     /// Leading bits that all of them have in common.
     bits: u32,
@@ -24,11 +24,12 @@ pub(crate) struct ClientSide {
 
 impl ClientSide {
     /// Every address that begins with the same `bits` is the client's.
-    pub(crate) fn network(address: IpAddr, bits: u32) -> Self {
+    pub fn network(address: IpAddr, bits: u32) -> Self {
         Self { address, bits }
     }
 
-    pub(crate) fn has(&self, other: IpAddr) -> bool {
+    /// Whether an address is the client's.
+    pub fn has(&self, other: IpAddr) -> bool {
         // shifted to the left, so that a prefix of any length is what remains
         let number = |address: IpAddr| match address {
             IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
@@ -48,12 +49,13 @@ impl From<IpAddr> for ClientSide {
 
 /// What passed in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Way {
-    pub(crate) frames: u64,
+pub struct Way {
+    /// Frames.
+    pub frames: u64,
     /// Ethernet headers included.
-    pub(crate) octets: u64,
+    pub octets: u64,
     /// Octets of the largest frame.
-    pub(crate) largest: u32,
+    pub largest: u32,
     /// Frames of that size.
     full_frames: u64,
     /// Octets from the first of these on.
@@ -61,32 +63,35 @@ pub(crate) struct Way {
 }
 
 impl Totals {
-    pub(crate) fn new(client: impl Into<ClientSide>) -> Self {
+    /// Begins with nothing.
+    pub fn new(client: impl Into<ClientSide>) -> Self {
         Self { client: client.into(), from_client: Way::default(), to_client: Way::default() }
     }
 
     /// Counts a frame of which `head` was captured.
-    pub(crate) fn add(&mut self, head: &[u8], wire_len: u32) {
+    pub fn add(&mut self, head: &[u8], wire_len: u32) {
         let source = Frame::new(head).ok().and_then(|frame| frame.ip_source());
         let from_client = source.is_some_and(|source| self.client.has(source));
         (if from_client { &mut self.from_client } else { &mut self.to_client }).add(wire_len);
     }
 
     /// One direction.
-    pub(crate) fn way(&self, from_client: bool) -> &Way {
+    pub fn way(&self, from_client: bool) -> &Way {
         if from_client { &self.from_client } else { &self.to_client }
     }
 
-    pub(crate) fn frames(&self) -> u64 {
+    /// Frames of both directions.
+    pub fn frames(&self) -> u64 {
         self.from_client.frames + self.to_client.frames
     }
 
-    pub(crate) fn octets(&self) -> u64 {
+    /// Octets of both directions, Ethernet headers included.
+    pub fn octets(&self) -> u64 {
         self.from_client.octets + self.to_client.octets
     }
 
     /// Octets of the largest frame.
-    pub(crate) fn largest(&self) -> u32 {
+    pub fn largest(&self) -> u32 {
         self.from_client.largest.max(self.to_client.largest)
     }
 }
@@ -107,14 +112,14 @@ impl Way {
 
     /// Octets of a full frame that are not the file's, where enough full frames
     /// carried `file_octets` for what is not full to weigh little.
-    pub(crate) fn header_octets(&self, file_octets: u64) -> Option<f64> {
+    pub fn header_octets(&self, file_octets: u64) -> Option<f64> {
         const ENOUGH: u64 = 100;
         let beside = self.octets_since_full.checked_sub(file_octets)?;
         (self.full_frames >= ENOUGH).then(|| beside as f64 / self.full_frames as f64)
     }
 
     /// The file's share of the octets, per cent; none where there is no file.
-    pub(crate) fn efficiency_pct(&self, file_octets: u64) -> Option<f64> {
+    pub fn efficiency_pct(&self, file_octets: u64) -> Option<f64> {
         let fits = file_octets > 0 && file_octets <= self.octets;
         fits.then(|| 100.0 * file_octets as f64 / self.octets as f64)
     }

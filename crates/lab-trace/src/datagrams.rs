@@ -1,8 +1,12 @@
 //! The wire clock of what goes over UDP: encrypted, and with a shape of its own, so
 //! that the trace says when it began and the client when it was done.
 
-use super::phases::follow;
-use super::{Expectation, Phase, Phases, Record, Stretch, Tcp, Trace, longest_gap, ns_to_s};
+use crate::expectation::Expectation;
+use crate::phases::{Phase, Phases, Stretch, follow};
+use crate::record::Record;
+use crate::tcp::Tcp;
+use crate::time::{longest_gap, ns_to_s};
+use crate::trace::Trace;
 
 /// One packet of such a session, whatever carried it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +21,7 @@ struct Seen {
 /// it does with the file until then (checking it, giving it its name) is part of it.
 /// Where it does not say, it ends with the last packet. Without a mark of the request
 /// the whole session counts as transfer.
-pub(super) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
+pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     let states = follow(&trace.packets);
     let of_service = |port: u16| port == expected.port;
     let tcp = trace.packets.iter().filter(|p| of_service(trace.connections[p.connection as usize]));
@@ -64,8 +68,9 @@ pub(super) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
 mod tests {
     use std::net::IpAddr;
 
-    use super::super::{Framing, Marks};
     use super::*;
+    use crate::expectation::Marks;
+    use crate::trace::Framing;
 
     /// Adds a datagram between port 4860 of the server and the client.
     fn push(trace: &mut Trace, ms: u64, from_client: bool, payload: &[u8]) {

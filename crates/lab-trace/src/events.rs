@@ -1,9 +1,9 @@
 //! Which packet carried an event: the request, the file's first octet, the
 //! completion. Marks help where encryption hides it.
 
-use super::phases::State;
-use super::trace::Head;
-use super::{Expectation, Login, Packet, Phase, Trace};
+use crate::expectation::{Expectation, Login};
+use crate::phases::{Phase, State};
+use crate::trace::{Head, Packet, Trace};
 
 /// Index of the packet that says that the transfer is complete.
 ///
@@ -13,7 +13,7 @@ use super::{Expectation, Login, Packet, Phase, Trace};
 /// buffer, still to be decrypted, when the last packet has passed. A client that
 /// says nothing (SFTP) has an answer to its last close; where the session parts
 /// with an exchange of its own, that answer is the one before it.
-pub(super) fn completion(packets: &[Packet], expected: &Expectation) -> Option<usize> {
+pub(crate) fn completion(packets: &[Packet], expected: &Expectation) -> Option<usize> {
     let speech = |p: &Packet| p.payload_len > 0 && !is_close_notify(p);
     let reply = |p: &Packet| !p.from_client && speech(p);
     let speaks = |p: &Packet| p.from_client && speech(p);
@@ -35,7 +35,7 @@ fn is_close_notify(packet: &Packet) -> bool {
 }
 
 /// Index of the packet that carried the first data command.
-pub(super) fn request(
+pub(crate) fn request(
     packets: &[Packet],
     states: &[State],
     expected: &Expectation,
@@ -87,7 +87,7 @@ fn after_login(packets: &[Packet], login: Login) -> Option<usize> {
 
 /// Index of the first packet with the file's octets: big enough, in the file's
 /// direction, after the request, outside any handshake.
-pub(super) fn first_body(
+pub(crate) fn first_body(
     trace: &Trace,
     states: &[State],
     request: usize,

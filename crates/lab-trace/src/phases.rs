@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::ns_to_s;
-use super::trace::{Head, Packet};
+use crate::time::ns_to_s;
+use crate::trace::{Head, Packet};
 
 /// What a session was doing, in seconds; sums to the session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ pub struct Stretch {
 }
 
 impl Phases {
-    pub(super) fn of(segments: &[Stretch]) -> Self {
+    pub(crate) fn of(segments: &[Stretch]) -> Self {
         let mut phases = Self::default();
         for segment in segments {
             *phases.get_mut(segment.kind) += segment.end_s - segment.start_s;
@@ -71,7 +71,7 @@ impl Phases {
     }
 
     /// The mean of several.
-    pub(crate) fn mean<'a>(all: impl ExactSizeIterator<Item = &'a Self>) -> Self {
+    pub fn mean<'a>(all: impl ExactSizeIterator<Item = &'a Self>) -> Self {
         let n = all.len().max(1) as f64;
         all.fold(Self::default(), |sum, one| Self {
             connect: sum.connect + one.connect / n,
@@ -85,17 +85,17 @@ impl Phases {
 
 /// What a packet is part of, seen from its own connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct State {
+pub(crate) struct State {
     /// Connect, Handshake, or Login for everything else.
-    pub(super) phase: Phase,
-    pub(super) opens_handshake: bool,
+    pub(crate) phase: Phase,
+    pub(crate) opens_handshake: bool,
     /// Nothing of the handshake is missing after it.
-    pub(super) ends_handshake: bool,
-    pub(super) retries_hello: bool,
+    pub(crate) ends_handshake: bool,
+    pub(crate) retries_hello: bool,
 }
 
 /// Follows each connection from SYN through its handshake.
-pub(super) fn follow(packets: &[Packet]) -> Vec<State> {
+pub(crate) fn follow(packets: &[Packet]) -> Vec<State> {
     #[derive(Clone, Copy, PartialEq)]
     enum At {
         Connecting,
@@ -157,7 +157,7 @@ pub(super) fn follow(packets: &[Packet]) -> Vec<State> {
 
 /// Cuts a session into stretches: the time before each packet belongs to what
 /// that packet is part of; no packet for longer than `idle_s` is idleness.
-pub(super) fn stretches(
+pub(crate) fn stretches(
     packets: &[Packet],
     states: &[State],
     body_ns: Option<u64>,

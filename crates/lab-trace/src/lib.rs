@@ -1,0 +1,25 @@
+//! Reads packets that were captured at the router: one transfer's clocks, phases and
+//! totals. No I/O.
+
+mod datagrams;
+mod events;
+mod expectation;
+mod flow;
+mod phases;
+mod read;
+mod record;
+mod setup;
+mod tcp;
+mod time;
+mod totals;
+mod trace;
+
+pub use expectation::{Expectation, Login, Marks};
+pub use flow::Flow;
+pub use phases::{Phase, Phases, Stretch};
+pub use read::read;
+pub use record::Record;
+pub use setup::SetUp;
+pub use tcp::Tcp;
+pub use totals::{ClientSide, Totals, Way};
+pub use trace::{Framing, Trace};
