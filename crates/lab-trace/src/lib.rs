@@ -5,6 +5,7 @@ mod datagrams;
 mod events;
 mod expectation;
 mod flow;
+mod marker;
 mod phases;
 mod read;
 mod record;
@@ -16,6 +17,7 @@ mod trace;
 
 pub use expectation::{Expectation, Login, Marks};
 pub use flow::Flow;
+pub use marker::{Marker, MarkerSearch};
 pub use phases::{Phase, Phases, Stretch};
 pub use read::read;
 pub use record::Record;

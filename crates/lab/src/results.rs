@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use crate::analysis::slow_start::Segment;
-pub use crate::measure::clear_text::ClearText;
 pub use crate::measure::realtime::{Bin, Delay, Realtime};
 pub use crate::measure::usage::Usage;
 pub use crate::measure::wire::{Phase, Phases, SetUp, Stretch, Tcp};
@@ -448,6 +447,19 @@ pub struct Accounting {
     /// Transfers more, left out because they were not.
     #[serde(default)]
     pub recounted: u32,
+}
+
+/// What was found of one stack when the wire was searched for the content of its files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClearText {
+    /// Name of the stack.
+    pub stack: String,
+    /// Whether it says that it encrypts.
+    pub secured: bool,
+    /// Whether the file's content was seen on the wire.
+    pub marker_seen: bool,
+    /// Of all frames, both ways.
+    pub octets_searched: u64,
 }
 
 /// The packets of one accounted transfer, in a file.

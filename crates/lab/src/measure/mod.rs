@@ -1,7 +1,6 @@
 //! Clocks and counters: the wire, the CPU.
 
 pub(crate) mod cgroup;
-pub(crate) mod clear_text;
 pub(crate) mod cpu;
 pub(crate) mod realtime;
 pub(crate) mod usage;

@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use crate::error::{Error, Result};
 use crate::host::Role;
 use crate::link::LinkSpec;
-use crate::measure::clear_text::{ClearText, Marker, Search};
+use crate::measure::wire::{Marker, MarkerSearch};
+use crate::results::ClearText;
 use crate::stack::Stack;
 use crate::workload::{Content, Kind, Sending, Task, Workload};
 
 use super::bench::Bench;
 use super::cell::Cell;
+use super::clear_text_verdict::Expected;
 use super::transfer::Prepared;
 
 /// Name of the marker file, in the folder of served files of both hosts.
@@ -23,8 +25,8 @@ impl Bench<'_> {
     /// # Errors
     /// A transfer failed, or the stack is not what it says.
     pub(super) fn check_clear_text(&mut self, stack: &Stack, link: &LinkSpec) -> Result<ClearText> {
-        let marker = Marker::random();
-        let tap = self.testbed.capture_whole(Search::new(marker.clone()))?;
+        let marker = Marker::new(rand::random());
+        let tap = self.testbed.capture_whole(MarkerSearch::new(marker.clone()))?;
         for (cell, prepared) in self.marker_transfers(stack, link, &marker)? {
             self.wake(&cell)?;
             let (seen, _) = self.transfer_whole(&cell, &prepared)?;
@@ -36,12 +38,12 @@ impl Bench<'_> {
                 return Err(self.blame_a_server(Error::Failed(sentence)));
             }
         }
-        tap.exchange(Search::new(marker))?.verdict(stack.into())
+        Expected::from(stack).verdict(&tap.exchange(MarkerSearch::new(marker))?)
     }
 
     /// Notes the commands of the check.
     pub(super) fn rehearse_clear_text(&mut self, stack: &Stack, link: &LinkSpec) -> Result<()> {
-        for (_, prepared) in self.marker_transfers(stack, link, &Marker::random())? {
+        for (_, prepared) in self.marker_transfers(stack, link, &Marker::new(rand::random()))? {
             self.note(&prepared);
         }
         Ok(())

@@ -6,6 +6,7 @@ mod bench;
 mod captures;
 mod cell;
 mod clear_text;
+mod clear_text_verdict;
 mod environment;
 mod estimate;
 mod journal;
