@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use headroom_lab::parts::{Located, Origin};
 
-use super::machine::ITS_MAC;
+use super::frames::ITS_MAC;
 use crate::peer::{self, Peers, QEMU, USER_MODE_LINUX};
 
 /// The other end of the machine's network card.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::machine::{ITS_MAC, OUR_MAC};
+use super::frames::{ITS_MAC, OUR_MAC};
 use super::trial::set_up;
 use super::xfrm::{self, Traffic};
 use super::{Emulators, Machine};

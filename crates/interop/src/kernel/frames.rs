@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::machine::{ITS_MAC, OUR_MAC};
+/// Our hardware address on the link between us.
+pub(super) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+/// The machine's.
+pub(super) const ITS_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
 /// The longest frame that we read.
 const LONGEST: usize = 4096;

@@ -19,11 +19,6 @@ use crate::folder::Folder;
 use crate::namespace::Namespace;
 use crate::peer::{BUSYBOX, IP, Peers};
 
-/// Our hardware address on the link between us.
-pub(super) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-/// The machine's.
-pub(super) const ITS_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
-
 /// A booted machine; switched off when dropped.
 #[derive(Debug)]
 pub struct Machine {
