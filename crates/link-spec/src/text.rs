@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use headroom_units as units;
 
-use crate::{Dscp, Flow, LinkDirection, LinkSpec, Loss, Queue};
+use crate::direction::{LinkDirection, Queue};
+use crate::link::LinkSpec;
+use crate::loss::Loss;
+use crate::router::{Dscp, Flow};
 
 /// The word for no limit of the rate.
 const UNSHAPED: &str = "unshaped";
