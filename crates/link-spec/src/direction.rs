@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::loss::Loss;
 use crate::router::{Dscp, Flow};
 
-/// What one direction does to frames.
+/// The properties of one direction.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LinkDirection {
     /// Bits per second on the wire, Ethernet framing counted; none: as fast as
@@ -13,8 +13,8 @@ pub struct LinkDirection {
     pub rate_bps: Option<u64>,
     /// One-way delay.
     pub delay: Duration,
-    /// Greatest deviation from the delay, up or down, uniform. It never
-    /// reorders: a frame waits for the one before it.
+    /// Greatest deviation from the delay, in both senses, uniformly distributed. Jitter
+    /// never reorders: a frame waits for the one before it.
     pub jitter: Duration,
     /// Which frames are lost.
     pub loss: Loss,
@@ -25,25 +25,25 @@ pub struct LinkDirection {
     pub reorder_pct: f64,
     /// Per cent of frames that arrive with one wrong bit.
     pub corrupt_pct: f64,
-    /// What the bottleneck queues; none: chosen from the rate.
+    /// The limit of the bottleneck's queue; none: [`Self::queue`] chooses one.
     pub queue: Option<Queue>,
-    /// Whose packets leave the bottleneck before all others, which a router does.
+    /// The flow whose packets a router sends before all others.
     pub priority: Option<Flow>,
-    /// What a router writes into every packet's header.
+    /// The code point that a router writes into every packet's header.
     pub dscp: Option<Dscp>,
 }
 
-/// How much the bottleneck queues; what comes when it is full is dropped.
+/// The limit of the bottleneck's queue, which drops frames that arrive when it is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queue {
-    /// Frames that wait.
+    /// Waiting frames.
     Packets(u32),
-    /// Octets of the frames that wait, Ethernet header counted.
+    /// Bytes of waiting frames, Ethernet header counted.
     Bytes(u64),
 }
 
 impl LinkDirection {
-    /// Whether this direction needs more than a rate and a queue.
+    /// Tells whether this direction needs more than a rate and a queue.
     pub fn needs_netem(&self) -> bool {
         !self.delay.is_zero()
             || !self.jitter.is_zero()
@@ -51,9 +51,10 @@ impl LinkDirection {
             || [self.duplicate_pct, self.reorder_pct, self.corrupt_pct].iter().any(|&pct| pct > 0.0)
     }
 
-    /// What the bottleneck queues: what was asked for, else 50 ms of full-size
-    /// frames, and never fewer than 100.
+    /// Returns the queue's limit: the one in the specification, else 50 ms of full-size
+    /// frames, but at least 100 frames.
     pub fn queue(&self) -> Queue {
+        // 1518 bytes and 20 of preamble and gap (IEEE 802.3)
         const FULL_FRAME_BITS: u64 = 1538 * 8;
         let fifty_ms = self.rate_bps.unwrap_or(0) / 20 / FULL_FRAME_BITS;
         self.queue
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_queue_holds_fifty_milliseconds() {
+    fn default_queue_holds_fifty_milliseconds() {
         let direction = LinkDirection { rate_bps: Some(100_000_000), ..LinkDirection::default() };
         assert_eq!(direction.queue(), Queue::Packets(406));
         let slow = LinkDirection { rate_bps: Some(1_000_000), ..LinkDirection::default() };

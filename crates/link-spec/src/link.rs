@@ -14,28 +14,29 @@ pub struct LinkSpec {
 }
 
 impl LinkSpec {
-    /// A link that does the same in both directions.
+    /// Makes a link that treats both directions alike.
     pub fn symmetric(direction: LinkDirection) -> Self {
         Self { down: direction.clone(), up: direction }
     }
 
-    /// Whether both directions do the same.
+    /// Tells whether both directions are alike.
     pub fn is_symmetric(&self) -> bool {
         self.down == self.up
     }
 
-    /// Whether the link needs more than a rate and a queue in either direction.
+    /// Tells whether either direction needs more than a rate and a queue.
     pub fn needs_netem(&self) -> bool {
         self.down.needs_netem() || self.up.needs_netem()
     }
 
-    /// Whether the link does anything to frames at all.
+    /// Tells whether the link passes frames unchanged, as fast as the machine can.
     pub fn is_unshaped(&self) -> bool {
         let unshaped = |one: &LinkDirection| one.rate_bps.is_none() && !one.needs_netem();
         unshaped(&self.down) && unshaped(&self.up)
     }
 
-    /// What only a router's kernel can do of it, in words; the emulator cannot.
+    /// Names the first property that only a router's kernel can provide and the emulator
+    /// cannot.
     pub fn beyond_frames(&self) -> Option<&'static str> {
         let directions = [&self.down, &self.up];
         if directions.iter().any(|direction| direction.priority.is_some()) {
@@ -45,13 +46,13 @@ impl LinkSpec {
         }
     }
 
-    /// The longest round trip that delays and jitter make, without queue and
+    /// Sums delays and jitters to the longest round trip, without queueing and
     /// serialisation.
     pub fn longest_round_trip(&self) -> Duration {
         self.down.delay + self.down.jitter + self.up.delay + self.up.jitter
     }
 
-    /// The lower rate of the two directions.
+    /// Returns the lower rate of the two directions; none: neither has one.
     pub fn slowest_bps(&self) -> Option<u64> {
         self.down.rate_bps.into_iter().chain(self.up.rate_bps).min()
     }

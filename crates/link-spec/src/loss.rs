@@ -1,6 +1,6 @@
-//! Processes by which frames are lost.
+//! Loss processes.
 
-/// Which frames are lost.
+/// Decides which frames are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Loss {
     /// None.
@@ -26,8 +26,8 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Loss of `pct` per cent in bursts of `frames` on average: the simple
-    /// Gilbert model, in whose bad state everything is lost.
+    /// Makes a process that loses `pct` per cent in bursts of `frames` on average: the
+    /// simple Gilbert model, which loses every frame in its bad state.
     ///
     /// # Errors
     /// No such process exists: a burst below one frame, or so much loss that
@@ -53,7 +53,7 @@ impl Loss {
         })
     }
 
-    /// Per cent of frames lost in the long run.
+    /// Returns the long-run loss, per cent of frames.
     pub fn average_pct(&self) -> f64 {
         match *self {
             Self::None => 0.0,
@@ -68,8 +68,8 @@ impl Loss {
         }
     }
 
-    /// Frames lost in a row on average; none where nothing is ever lost, or
-    /// everything from some frame on.
+    /// Returns the mean length of a burst, in frames; none where no frame is ever lost, or
+    /// every frame from some point on.
     pub fn mean_burst(&self) -> Option<f64> {
         let lost = self.average_pct() / 100.0;
         // the mean run of losses is P(lost) / P(lost, the one before not)
@@ -77,7 +77,7 @@ impl Loss {
         (lost > 0.0 && ends > 0.0).then(|| lost / ends)
     }
 
-    /// Probability that a frame and the next are both lost.
+    /// Returns the probability that a frame and the next are both lost.
     fn two_in_a_row(&self) -> f64 {
         match *self {
             Self::None => 0.0,
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bursts_have_the_loss_and_the_length_that_was_asked_for() {
+    fn bursts_have_the_requested_loss_and_length() {
         let loss = Loss::in_bursts(1.0, 8.0).expect("possible");
         assert!((loss.average_pct() - 1.0).abs() < 1e-12);
         assert!((loss.mean_burst().expect("some") - 8.0).abs() < 1e-9);
@@ -107,14 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn impossible_bursts_are_refused() {
+    fn rejects_impossible_bursts() {
         assert!(Loss::in_bursts(1.0, 0.5).is_err());
         assert!(Loss::in_bursts(90.0, 2.0).is_err());
         assert!(Loss::in_bursts(100.0, 2.0).is_err());
     }
 
     #[test]
-    fn a_good_state_that_never_ends_loses_what_the_good_state_loses() {
+    fn a_good_state_that_never_ends_keeps_its_own_loss() {
         let loss = Loss::GilbertElliott {
             to_bad_pct: 0.0,
             to_good_pct: 0.0,

@@ -1,10 +1,10 @@
-//! What a router on the link does with packets by their headers: it prefers those of
-//! one flow, and changes the class that a packet's header says.
+//! Treatment of packets by their headers, which a router on the link provides: priority
+//! for one flow, and a new DSCP.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Packets of a transport protocol to a port.
+/// Packets of one transport protocol to one port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flow {
     /// The protocol.
@@ -22,7 +22,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The name in links and rules.
+    /// Returns the name that links and rules use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -30,7 +30,7 @@ impl Transport {
         }
     }
 
-    /// The protocol's number.
+    /// Returns the protocol's number (IANA).
     pub fn number(self) -> u8 {
         match self {
             Self::Tcp => 6,
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flows_and_classes_come_back() {
+    fn flows_and_classes_round_trip() {
         for text in ["udp:5004", "tcp:1", "udp:65535"] {
             assert_eq!(text.parse::<Flow>().map(|flow| flow.to_string()).as_deref(), Ok(text));
         }

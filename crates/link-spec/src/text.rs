@@ -1,6 +1,6 @@
-//! A link as a plan writes it: `unshaped`, `100mbit`,
-//! `100mbit,delay=25ms,jitter=1ms,loss=1%,queue=200`, and with
-//! `up-rate=10mbit` and the like what differs from client to server.
+//! Reads and writes links as plans spell them: `unshaped`, `100mbit`,
+//! `100mbit,delay=25ms,jitter=1ms,loss=1%,queue=200`. Keys with the prefix `up-`, such as
+//! `up-rate=10mbit`, override the direction from client to server.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,9 +13,9 @@ use crate::link::LinkSpec;
 use crate::loss::Loss;
 use crate::router::{Dscp, Flow};
 
-/// The word for no limit of the rate.
+/// Stands for an unlimited rate.
 const UNSHAPED: &str = "unshaped";
-/// The word for a queue chosen from the rate.
+/// Stands for a queue that the rate decides.
 const AUTO: &str = "auto";
 const KEYS: &str = "delay, jitter, loss, burst, ge, duplicate, reorder, corrupt, queue, priority and dscp, \
                     each also as up-… for the direction from client to server, and up-rate";
@@ -34,7 +34,7 @@ impl FromStr for LinkSpec {
             let key = key.trim();
             let (keys, name) = match key.strip_prefix("up-") {
                 Some(name) => (&mut up, name),
-                None if key == "rate" => return Err("the rate of a link stands first".into()),
+                None if key == "rate" => return Err("the rate of a link comes first".into()),
                 None => (&mut both, key),
             };
             if !keys.set(name, value.trim())? {
@@ -45,7 +45,7 @@ impl FromStr for LinkSpec {
     }
 }
 
-/// The keys of one direction as they were written.
+/// The keys of one direction as written.
 #[derive(Debug, Default)]
 struct Keys {
     rate: Option<Option<u64>>,
@@ -63,7 +63,7 @@ struct Keys {
 }
 
 impl Keys {
-    /// Reads one key; false: there is no such key.
+    /// Reads one key; returns false if there is no such key.
     fn set(&mut self, key: &str, value: &str) -> Result<bool, String> {
         match key {
             "rate" => once(&mut self.rate, key, parse_rate(value)?)?,
@@ -83,8 +83,8 @@ impl Keys {
         Ok(true)
     }
 
-    /// These keys, and those of `other` where there is none here. Loss is one
-    /// thing: whoever writes `up-loss` or `up-ge` has written all of it.
+    /// Takes missing keys from `other`. The loss keys belong together: `up-loss` or
+    /// `up-ge` replaces all of them.
     fn or(&self, other: &Self) -> Self {
         let own_loss = self.loss.is_some() || self.ge.is_some();
         let inherit = |value: Option<f64>| value.filter(|_| !own_loss);
@@ -108,7 +108,7 @@ impl Keys {
         let loss = match (self.ge, self.loss, self.burst) {
             (Some(loss), None, None) => loss,
             (Some(_), _, _) => {
-                return Err("`ge` says all about loss; leave `loss` and `burst` out".into());
+                return Err("`ge` replaces `loss` and `burst`; remove them".into());
             }
             (None, Some(pct), Some(frames)) => Loss::in_bursts(pct, frames)?,
             (None, None, Some(_)) => return Err("a `burst` needs a `loss`".into()),
@@ -128,10 +128,13 @@ impl Keys {
             dscp: self.dscp,
         };
         if direction.jitter > direction.delay {
-            return Err("a jitter larger than the delay would need packets from the past".into());
+            return Err(
+                "the jitter exceeds the delay, so packets would arrive before they were sent"
+                    .into(),
+            );
         }
         if direction.priority.is_some() && direction.rate_bps.is_none() {
-            return Err("a priority needs a rate: without one nothing waits".into());
+            return Err("a priority needs a rate: without one the link has no queue".into());
         }
         Ok(direction)
     }
@@ -147,7 +150,7 @@ fn once<T>(slot: &mut Option<T>, key: &str, value: T) -> Result<(), String> {
 fn parse_rate(text: &str) -> Result<Option<u64>, String> {
     match text {
         UNSHAPED => Ok(None),
-        "" => Err("the link is empty; it begins with a rate such as 100mbit, or `unshaped`".into()),
+        "" => Err("the link is empty; it starts with a rate such as 100mbit, or `unshaped`".into()),
         rate => units::parse_rate(rate).map(Some),
     }
 }
@@ -181,7 +184,7 @@ fn parse_queue(text: &str) -> Result<Option<Queue>, String> {
     };
     match queue {
         None | Some(Queue::Packets(0) | Queue::Bytes(0)) => Err(format!(
-            "`{text}` is not a queue: a number of packets above 0 such as 200, or octets such as 64KiB"
+            "`{text}` is not a queue: a number of packets above 0 such as 200, or a size such as 64KiB"
         )),
         some => Ok(some),
     }
@@ -189,25 +192,26 @@ fn parse_queue(text: &str) -> Result<Option<Queue>, String> {
 
 impl fmt::Display for LinkSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unsaid = words(&LinkDirection::default(), "");
-        let (down, up) = (words(&self.down, ""), words(&self.up, ""));
-        // none of these can be taken back for one direction
-        let ruled = |direction: &LinkDirection, prefix: &str| {
+        let default = pairs(&LinkDirection::default(), "");
+        let (down, up) = (pairs(&self.down, ""), pairs(&self.up, ""));
+        // the text has no way to remove one of these from one direction
+        let router_keys = |direction: &LinkDirection, prefix: &str| {
             let priority = direction.priority.map(|flow| format!(",{prefix}priority={flow}"));
             let dscp = direction.dscp.map(|dscp| format!(",{prefix}dscp={dscp}"));
             [priority, dscp]
         };
         f.write_str(down[0].trim_start_matches("rate="))?;
-        for (word, _) in down.iter().zip(&unsaid).skip(1).filter(|(word, unsaid)| word != unsaid) {
-            write!(f, ",{word}")?;
+        for (pair, _) in down.iter().zip(&default).skip(1).filter(|(pair, default)| pair != default)
+        {
+            write!(f, ",{pair}")?;
         }
         let differs = down.iter().zip(&up).map(|(down, up)| down != up);
-        for (word, _) in words(&self.up, "up-").iter().zip(differs).filter(|(_, differs)| *differs)
+        for (pair, _) in pairs(&self.up, "up-").iter().zip(differs).filter(|(_, differs)| *differs)
         {
-            write!(f, ",{word}")?;
+            write!(f, ",{pair}")?;
         }
-        let ups = ruled(&self.up, "up-").into_iter().zip(ruled(&self.up, ""));
-        for (down, (up, as_down)) in ruled(&self.down, "").into_iter().zip(ups) {
+        let ups = router_keys(&self.up, "up-").into_iter().zip(router_keys(&self.up, ""));
+        for (down, (up, as_down)) in router_keys(&self.down, "").into_iter().zip(ups) {
             let up = up.filter(|_| down != as_down);
             write!(f, "{}{}", down.unwrap_or_default(), up.unwrap_or_default())?;
         }
@@ -215,13 +219,13 @@ impl fmt::Display for LinkSpec {
     }
 }
 
-/// One direction in words, its rate first.
-fn words(direction: &LinkDirection, prefix: &str) -> [String; 8] {
+/// Writes the keys of one direction, the rate first.
+fn pairs(direction: &LinkDirection, prefix: &str) -> [String; 8] {
     [
         format!("{prefix}rate={}", direction.rate_bps.map_or(UNSHAPED.to_owned(), rate)),
         format!("{prefix}delay={}", micros(direction.delay)),
         format!("{prefix}jitter={}", micros(direction.jitter)),
-        loss_words(&direction.loss, prefix),
+        loss_pair(&direction.loss, prefix),
         format!("{prefix}duplicate={}%", direction.duplicate_pct),
         format!("{prefix}reorder={}%", direction.reorder_pct),
         format!("{prefix}corrupt={}%", direction.corrupt_pct),
@@ -229,12 +233,12 @@ fn words(direction: &LinkDirection, prefix: &str) -> [String; 8] {
     ]
 }
 
-fn loss_words(loss: &Loss, prefix: &str) -> String {
+fn loss_pair(loss: &Loss, prefix: &str) -> String {
     match *loss {
         Loss::None => format!("{prefix}loss=0%"),
         Loss::Random { pct } => format!("{prefix}loss={pct}%"),
         Loss::GilbertElliott { to_bad_pct, to_good_pct, loss_in_bad_pct, loss_in_good_pct } => {
-            // Whoever asked for bursts reads bursts, if the numbers survive it.
+            // a burst is written as one, if the numbers survive the rounding
             let short = |value: f64| (value * 1e9).round() / 1e9;
             let (pct, frames) = (short(loss.average_pct()), short(100.0 / to_good_pct));
             if Loss::in_bursts(pct, frames) == Ok(*loss) {
@@ -256,7 +260,7 @@ fn rate(bps: u64) -> String {
     format!("{bps}bit")
 }
 
-/// Microseconds, with the nanoseconds behind the point where there are any.
+/// Writes microseconds, with nanoseconds as decimals where there are any.
 fn micros(duration: Duration) -> String {
     let (us, ns) = (duration.as_micros(), duration.subsec_nanos() % 1000);
     if ns == 0 { format!("{us}us") } else { format!("{us}.{ns:03}us") }
@@ -276,7 +280,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn text_round_trips() {
         for text in [
             "unshaped",
             "100mbit",
@@ -310,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn rejects_malformed_links() {
         for text in [
             "",
             "fast",
@@ -393,14 +397,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_link_is_read_as_it_was_written(down in direction(), up in direction(), symmetric: bool) {
+        fn any_link_round_trips(down in direction(), up in direction(), symmetric: bool) {
             let link = if symmetric { LinkSpec::symmetric(up) } else { LinkSpec { down, up } };
             let text = link.to_string();
             prop_assert_eq!(text.parse::<LinkSpec>(), Ok(link), "{}", text);
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "[0-9a-z=,.:%-]{0,60}", key in "(up-)?(loss|ge|burst|queue|delay|rate|priority|dscp)") {
+        fn never_panics(text in "[0-9a-z=,.:%-]{0,60}", key in "(up-)?(loss|ge|burst|queue|delay|rate|priority|dscp)") {
             let _ = text.parse::<LinkSpec>();
             let _ = format!("1mbit,{key}={text}").parse::<LinkSpec>();
         }
