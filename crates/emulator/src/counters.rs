@@ -1,38 +1,38 @@
-//! What happened to the frames of one direction.
+//! Counters of one direction.
 
 use serde::Serialize;
 
-/// Single frames: a train counts as the frames it was cut into. Those received
-/// were forwarded (less the second copies), lost, dropped, or are under way.
+/// Counts single frames: a train counts as the frames it was split into. Each received
+/// frame was forwarded (second copies aside), lost or dropped, or is in transit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
-    /// Offered to the link.
+    /// Frames offered to the link.
     pub received: u64,
-    /// Sent on, second copies included.
+    /// Frames transmitted, second copies included.
     pub forwarded: u64,
-    /// Lost by chance.
+    /// Frames that the loss process removed.
     pub lost: u64,
-    /// Dropped by the full queue.
+    /// Frames that the full queue dropped.
     pub dropped_by_queue: u64,
-    /// Dropped because too many octets were under way.
+    /// Frames dropped because too many bytes were in transit.
     pub dropped_by_memory: u64,
-    /// Dropped by the kernel before the emulator saw them, or refused by it
-    /// when they were to be sent (longer than the interface's MTU, no memory).
+    /// Frames that the kernel dropped before the emulator read them, or refused to
+    /// transmit (longer than the interface's MTU, no memory).
     pub dropped_by_kernel: u64,
-    /// Sent twice.
+    /// Frames transmitted twice.
     pub duplicated: u64,
-    /// Sent with a wrong bit.
+    /// Frames transmitted with a flipped bit.
     pub corrupted: u64,
-    /// Held back.
+    /// Frames held back.
     pub reordered: u64,
-    /// Trains that were cut.
+    /// Trains (TSO, GSO) that were split.
     pub trains_cut: u64,
-    /// Unfinished checksums of single frames that were finished.
+    /// Partial checksums of single frames that were completed.
     pub checksums_finished: u64,
-    /// Neither frames nor trains that could be read; thrown away.
+    /// Unreadable frames and trains, discarded.
     pub malformed: u64,
-    /// Octets of the frames received, Ethernet header counted.
+    /// Bytes of received frames, Ethernet header counted.
     pub octets_received: u64,
-    /// Octets of the frames forwarded.
+    /// Bytes of forwarded frames.
     pub octets_forwarded: u64,
 }

@@ -1,25 +1,25 @@
-//! Why the emulator could not do what was asked, in sentences.
+//! Errors of the emulator.
 
 use std::io;
 
 use nix::errno::Errno;
 
-/// Why the emulator could not begin or go on.
+/// Why the emulator could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The arguments ask for something that cannot be.
+    /// The arguments contradict each other or name nothing that exists.
     #[error("{0}")]
     Arguments(String),
     /// This process lacks a privilege.
     #[error("{0}")]
     Missing(String),
-    /// Something that worked does not any more.
+    /// Something failed while the emulator ran.
     #[error("{0}")]
     Failed(String),
 }
 
 impl Error {
-    /// The exit code of a process that ends with this error.
+    /// Returns the exit code of a process that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Failed(_) => 1,
@@ -28,7 +28,7 @@ impl Error {
         }
     }
 
-    /// Why an interface could not be opened.
+    /// Explains why an interface could not be opened.
     pub(crate) fn opening(interface: &str, error: &io::Error) -> Self {
         match error.raw_os_error().map(Errno::from_raw) {
             Some(Errno::ENODEV) => Self::Arguments(format!(
@@ -41,11 +41,11 @@ impl Error {
         }
     }
 
-    /// Why an interface that was open could not be read or written.
+    /// Explains why an open interface could not be read or written.
     pub(crate) fn using(interface: &str, error: &io::Error) -> Self {
         match error.raw_os_error().map(Errno::from_raw) {
             Some(Errno::ENETDOWN | Errno::ENXIO | Errno::ENODEV) => Self::Failed(format!(
-                "the interface `{interface}` went down or away; the link needs both interfaces up"
+                "the interface `{interface}` went down or disappeared; the link needs both interfaces up"
             )),
             _ => Self::Failed(format!("cannot forward frames on `{interface}`: {error}")),
         }

@@ -1,5 +1,5 @@
-//! From what the kernel hands over to single, finished frames: a tag that it
-//! took out is put back, checksums are finished, trains are cut.
+//! Turns what the kernel delivers into single, complete frames: restores a stripped VLAN
+//! tag, completes checksums, splits trains.
 
 use headroom_netio::link_socket::Received;
 use headroom_packet::checksum::{self, Unfinished};
@@ -7,21 +7,21 @@ use headroom_packet::{Train, ethernet};
 
 use crate::Counters;
 
-/// Kinds of train (linux/virtio_net.h); the flag says that a CWR is in it.
+/// Kinds of train (linux/virtio_net.h); the flag marks a train that contains a CWR.
 const TCP_V4: u8 = 1;
 const TCP_V6: u8 = 4;
 const UDP: u8 = 5;
 const ECN_FLAG: u8 = 0x80;
 
-/// Buffers that are used again and again.
+/// Reused buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Intake {
     tagged: Vec<u8>,
-    cut: Vec<u8>,
+    segment: Vec<u8>,
 }
 
 impl Intake {
-    /// Hands the single frames in `received` to `take`.
+    /// Passes each single frame in `received` to `take`.
     pub(crate) fn frames(
         &mut self,
         received: Received<'_>,
@@ -64,8 +64,8 @@ impl Intake {
                 };
                 counters.trains_cut += 1;
                 for index in 0..train.frames() {
-                    train.write(index, &mut self.cut);
-                    take(&self.cut, counters);
+                    train.write(index, &mut self.segment);
+                    take(&self.segment, counters);
                 }
             }
             _ => counters.malformed += 1,
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_put_back_where_it_was() {
+    fn restores_a_stripped_vlan_tag() {
         let mut bytes: Vec<u8> = (0..30).collect();
         let (out, counters) = frames(&mut bytes, Offload::default(), Some((0x8100, 0x2003)));
         let mut expected: Vec<u8> = (0..12).collect();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_counted_and_not_forwarded() {
+    fn counts_unreadable_frames_and_drops_them() {
         for train_kind in [1, 3, 4, 5, 77] {
             let offload = Offload { train_kind, segment_len: 100, checksum: None };
             let (out, counters) = frames(&mut [0; 100], offload, None);

@@ -1,9 +1,9 @@
-//! One direction of the link, without I/O and without a clock: a frame's
-//! arrival time and length go in, its disposition comes out.
+//! Models one direction of the link, without I/O and without a clock: a frame's arrival
+//! time and length go in, its disposition comes out.
 //!
 //! A frame passes, in this order: loss (before the queue, as netem has it), the
-//! queue, serialisation at the rate, delay with jitter; then it may be held
-//! back to be reordered (`schedule`). Times are nanoseconds on any one clock.
+//! queue, serialisation at the rate, delay with jitter. `schedule` may then hold it back
+//! to reorder it. Times are nanoseconds of any one clock.
 
 use std::collections::VecDeque;
 
@@ -11,17 +11,17 @@ use headroom_link_spec::{LinkDirection, Loss, Queue};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
-/// Octets of Ethernet framing that no socket shows: preamble, start of frame,
+/// Bytes of Ethernet framing that no socket shows: preamble, start of frame,
 /// checksum, gap between frames (IEEE 802.3).
 const FRAMING: u64 = 24;
 /// The shortest frame with its framing.
 const MIN_FRAME: u64 = 84;
 const ETHERNET_HEADER: u32 = 14;
 
-/// What becomes of a frame.
+/// The disposition of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
-    /// Lost by chance.
+    /// The loss process removed it.
     Lost,
     /// The queue was full.
     DroppedByQueue,
@@ -35,13 +35,13 @@ pub struct Delivery {
     /// When its last bit arrives, nanoseconds. Never before that of an earlier
     /// frame.
     pub at_ns: u64,
-    /// It arrives twice. The copy is made behind the bottleneck and uses none
-    /// of its capacity.
+    /// Whether it arrives twice. The copy is made after the bottleneck and uses none of
+    /// its capacity.
     pub twice: bool,
-    /// This bit of the frame is wrong, in both copies. It lies behind the
-    /// Ethernet header, so that the frame still finds its way.
-    pub wrong_bit: Option<u32>,
-    /// It is held back.
+    /// The bit to flip, in both copies. It lies after the Ethernet header, so that the
+    /// frame still reaches its destination.
+    pub flipped_bit: Option<u32>,
+    /// Whether `schedule` holds it back.
     pub held_back: bool,
 }
 
@@ -61,9 +61,9 @@ pub struct Model {
 }
 
 impl Model {
-    /// A direction with its own chances: the same `seed`, `direction` and
-    /// arrivals give the same dispositions. Each kind of chance has a random stream of
-    /// its own, so the frames lost are the same whatever the queue does.
+    /// Makes the model of a direction. The same `seed`, `index` and arrivals give the same
+    /// dispositions. Each random process has a stream of its own, so the lost frames are
+    /// the same whatever the queue does.
     pub fn new(direction: &LinkDirection, seed: u64, index: u8) -> Self {
         let stream = |purpose: u64| {
             let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -85,9 +85,8 @@ impl Model {
         }
     }
 
-    /// Offers a frame of `len` octets (Ethernet header counted, checksum not)
-    /// that arrived at `arrival_ns`. An arrival before an earlier frame's is
-    /// taken to be at the same time.
+    /// Offers a frame of `len` bytes (Ethernet header counted, checksum not)
+    /// that arrived at `arrival_ns`. A clock that goes backwards counts as standing still.
     pub fn offer(&mut self, arrival_ns: u64, len: usize) -> Disposition {
         self.last_arrival_ns = self.last_arrival_ns.max(arrival_ns);
         let arrival_ns = self.last_arrival_ns;
@@ -103,14 +102,14 @@ impl Model {
         };
         let delay_ns = match self.jitter_ns {
             0 => self.delay_ns,
-            // the specification has jitter <= delay
+            // link-spec guarantees jitter <= delay
             j => (self.delay_ns + self.jitter.random_range(0..=2 * j)).saturating_sub(j),
         };
         self.last_due_ns = self.last_due_ns.max(sent_ns.saturating_add(delay_ns));
         Disposition::Delivered(Delivery {
             at_ns: self.last_due_ns,
             twice: self.duplicate.next(),
-            wrong_bit: self.corrupt.next().then(|| self.corrupt.bit(len)),
+            flipped_bit: self.corrupt.next().then(|| self.corrupt.bit(len)),
             held_back: self.reorder.next(),
         })
     }
@@ -120,7 +119,7 @@ fn nanos(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4)
 }
 
-/// Something that happens to a share of frames.
+/// A random process that affects a share of the frames.
 #[derive(Debug)]
 struct Chance {
     share: f64,
@@ -162,19 +161,19 @@ impl LossProcess {
     }
 }
 
-/// The bottleneck: frames are sent one after the other, each for as long as its
-/// bits take at the rate. Not a token bucket: there are no tokens to save up.
+/// The bottleneck: transmits frames one after the other, each for as long as its bits
+/// take at the rate. It is no token bucket, so an idle line saves up no burst.
 #[derive(Debug)]
 struct Line {
     rate_bps: u64,
     queue: Queue,
-    /// When the last accepted frame's last bit will have left.
+    /// When the last bit of the last accepted frame leaves.
     free_ns: u64,
-    /// Bits × 10⁹ that did not fill a nanosecond, so that the rate is exact.
-    rest: u64,
-    /// When each waiting frame begins to be sent, and its octets.
+    /// Bits × 10⁹ short of a whole nanosecond, carried over so that the rate is exact.
+    remainder: u64,
+    /// Start of transmission and length of each waiting frame.
     waiting: VecDeque<(u64, u64)>,
-    waiting_octets: u64,
+    waiting_bytes: u64,
 }
 
 impl Line {
@@ -183,37 +182,37 @@ impl Line {
             rate_bps: rate_bps.max(1),
             queue,
             free_ns: 0,
-            rest: 0,
+            remainder: 0,
             waiting: VecDeque::new(),
-            waiting_octets: 0,
+            waiting_bytes: 0,
         }
     }
 
-    /// When the frame's last bit will have left; none: the queue is full. The
-    /// frame that is being sent does not wait.
+    /// Returns when the frame's last bit leaves; none: the queue is full. The frame in
+    /// transmission does not occupy the queue.
     fn serialise(&mut self, arrival_ns: u64, len: u64) -> Option<u64> {
         while let Some(&(_, octets)) = self.waiting.front().filter(|(at, _)| *at <= arrival_ns) {
             self.waiting.pop_front();
-            self.waiting_octets -= octets;
+            self.waiting_bytes -= octets;
         }
         if self.free_ns > arrival_ns {
             let fits = match self.queue {
                 Queue::Packets(packets) => self.waiting.len() < packets as usize,
-                Queue::Bytes(bytes) => self.waiting_octets + len <= bytes,
+                Queue::Bytes(bytes) => self.waiting_bytes + len <= bytes,
             };
             if !fits {
                 return None;
             }
             self.waiting.push_back((self.free_ns, len));
-            self.waiting_octets += len;
+            self.waiting_bytes += len;
         } else if self.free_ns < arrival_ns {
-            (self.free_ns, self.rest) = (arrival_ns, 0);
+            (self.free_ns, self.remainder) = (arrival_ns, 0);
         }
         let bits = (len + FRAMING).max(MIN_FRAME) * 8;
-        let work = u128::from(bits) * 1_000_000_000 + u128::from(self.rest);
+        let work = u128::from(bits) * 1_000_000_000 + u128::from(self.remainder);
         let rate = u128::from(self.rate_bps);
         self.free_ns = self.free_ns.saturating_add((work / rate) as u64);
-        self.rest = (work % rate) as u64;
+        self.remainder = (work % rate) as u64;
         Some(self.free_ns)
     }
 }
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn one_frame_takes_its_serialisation_and_the_delay() {
+    fn a_frame_takes_serialisation_time_and_delay() {
         let direction = LinkDirection {
             rate_bps: Some(100_000_000),
             delay: Duration::from_millis(25),
@@ -241,7 +240,7 @@ mod tests {
         };
         let mut model = Model::new(&direction, 1, 0);
         assert_eq!(delivery(model.offer(5_000, 1514)).at_ns, 5_000 + 123_040 + 25_000_000);
-        // the second waits for the first; a short frame counts as 84 octets
+        // the second waits for the first; a short frame counts as 84 bytes
         assert_eq!(delivery(model.offer(5_000, 42)).at_ns, 5_000 + 123_040 + 6_720 + 25_000_000);
     }
 
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_octets_counts_octets() {
+    fn a_queue_of_bytes_counts_bytes() {
         let direction = LinkDirection {
             rate_bps: Some(1_000_000),
             queue: Some(Queue::Bytes(3000)),
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn both_states_lose_what_they_were_told() {
+    fn both_states_lose_their_share() {
         let loss = Loss::GilbertElliott {
             to_bad_pct: 1.0,
             to_good_pct: 10.0,
@@ -370,7 +369,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_same_seed_and_arrivals_have_the_same_dispositions(direction in direction(), arrivals in arrivals(), seed: u64) {
+        fn is_deterministic(direction in direction(), arrivals in arrivals(), seed: u64) {
             let (mut one, mut two) = (Model::new(&direction, seed, 0), Model::new(&direction, seed, 0));
             for &(at, len) in &arrivals {
                 prop_assert_eq!(one.offer(at, len), two.offer(at, len));
@@ -390,7 +389,7 @@ mod tests {
         }
 
         #[test]
-        fn order_is_kept_and_nothing_comes_early(direction in direction(), arrivals in arrivals(), seed: u64) {
+        fn keeps_order_and_delivers_nothing_early(direction in direction(), arrivals in arrivals(), seed: u64) {
             let mut model = Model::new(&direction, seed, 0);
             let least = nanos(direction.delay) - nanos(direction.jitter);
             let mut last = 0;
@@ -398,7 +397,7 @@ mod tests {
                 if let Disposition::Delivered(delivery) = model.offer(at, len) {
                     prop_assert!(delivery.at_ns >= last && delivery.at_ns >= at + least);
                     last = delivery.at_ns;
-                    if let Some(bit) = delivery.wrong_bit {
+                    if let Some(bit) = delivery.flipped_bit {
                         prop_assert!(bit < (len.max(1) * 8) as u32 && (bit >= 112 || len <= 14));
                     }
                 }
@@ -406,7 +405,7 @@ mod tests {
         }
 
         #[test]
-        fn the_queue_holds_no_more_than_it_may(arrivals in arrivals(), rate_bps in 1_000u64..1_000_000_000, bytes in 1u64..100_000, packets in 1u32..20) {
+        fn the_queue_never_exceeds_its_limit(arrivals in arrivals(), rate_bps in 1_000u64..1_000_000_000, bytes in 1u64..100_000, packets in 1u32..20) {
             for queue in [Queue::Packets(packets), Queue::Bytes(bytes)] {
                 let direction = LinkDirection { rate_bps: Some(rate_bps), queue: Some(queue), ..LinkDirection::default() };
                 let mut model = Model::new(&direction, 0, 0);
@@ -434,8 +433,7 @@ mod tests {
         }
 
         #[test]
-        fn a_late_clock_does_not_change_the_rate(arrivals in arrivals()) {
-            // the model sees arrival times only; going backwards is taken as "at once"
+        fn a_clock_that_goes_backwards_does_not_change_the_rate(arrivals in arrivals()) {
             let direction = LinkDirection { rate_bps: Some(10_000_000), queue: Some(Queue::Packets(1000)), ..LinkDirection::default() };
             let mut model = Model::new(&direction, 0, 0);
             let mut last = 0;

@@ -1,14 +1,14 @@
-//! Frames under way: out they come at their times, in their order, except those
-//! that are held back until three later ones have passed them.
+//! Holds frames in transit and releases them at their times and in order, except those
+//! held back until three later frames have passed them.
 
 use std::collections::VecDeque;
 
-/// Frames that pass one that is held back.
-const PASSED_BY: u32 = 3;
-/// Longest time a frame is held back beyond its own time.
-const HELD_AT_MOST_NS: u64 = 10_000_000;
+/// Frames that overtake one that is held back.
+const OVERTAKEN_BY: u32 = 3;
+/// Longest time that a frame is held back beyond its due time.
+const MAX_HELD_NS: u64 = 10_000_000;
 
-/// Things due at times that never decrease.
+/// Items due at times that never decrease.
 #[derive(Debug)]
 pub struct Schedule<T> {
     due: VecDeque<Entry<T>>,
@@ -36,25 +36,25 @@ impl<T> Default for Schedule<T> {
 }
 
 impl<T> Schedule<T> {
-    /// Adds what is due at `at_ns`, not before anything added earlier.
+    /// Adds an item that is due at `at_ns`, no earlier than the items added before.
     pub fn push(&mut self, at_ns: u64, item: T, held_back: bool) {
         let entry = Entry { at_ns, number: self.next_number, item };
         self.next_number += 1;
         if held_back {
-            let at_ns = at_ns.saturating_add(HELD_AT_MOST_NS);
+            let at_ns = at_ns.saturating_add(MAX_HELD_NS);
             self.held.push_back(Held { entry: Entry { at_ns, ..entry }, passed_by: 0 });
         } else {
             self.due.push_back(entry);
         }
     }
 
-    /// When the next one is due.
+    /// Returns when the next item is due.
     pub fn next_ns(&self) -> Option<u64> {
         let due = self.due.front().map(|entry| entry.at_ns);
         due.into_iter().chain(self.held.front().map(|held| held.entry.at_ns)).min()
     }
 
-    /// Takes the next one if it is due at `now_ns`, with the time it was due.
+    /// Removes and returns the next item if it is due at `now_ns`, with its due time.
     pub fn pop(&mut self, now_ns: u64) -> Option<(u64, T)> {
         let at_ns = self.next_ns().filter(|at| *at <= now_ns)?;
         if self.held.front().is_some_and(|held| held.entry.at_ns <= at_ns) {
@@ -63,19 +63,19 @@ impl<T> Schedule<T> {
         let next = self.due.pop_front()?;
         for held in self.held.iter_mut().take_while(|held| held.entry.number < next.number) {
             held.passed_by += 1;
-            if held.passed_by == PASSED_BY {
-                held.entry.at_ns = at_ns; // comes out next
+            if held.passed_by == OVERTAKEN_BY {
+                held.entry.at_ns = at_ns; // released next
             }
         }
         Some((at_ns, next.item))
     }
 
-    /// How many there are.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.due.len() + self.held.len()
     }
 
-    /// Whether there is none.
+    /// Tells whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.due.is_empty() && self.held.is_empty()
     }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn three_pass_the_one_that_is_held_back() {
+    fn three_frames_overtake_one_that_is_held_back() {
         let mut schedule = Schedule::default();
         for n in 0..6 {
             schedule.push(u64::from(n) * 100, n, n == 1);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_milliseconds_are_enough() {
+    fn releases_a_held_frame_after_ten_milliseconds() {
         let mut schedule = Schedule::default();
         schedule.push(100, 0, true);
         schedule.push(200, 1, false);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_does_not_pass() {
+    fn earlier_frames_do_not_count_as_overtaking() {
         let mut schedule = Schedule::default();
         for n in 0..3 {
             schedule.push(100, n, false);
@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_or_early(items in proptest::collection::vec((0u64..100_000, any::<bool>()), 1..200), step in 1u64..5_000_000) {
+        fn releases_everything_and_nothing_early(items in proptest::collection::vec((0u64..100_000, any::<bool>()), 1..200), step in 1u64..5_000_000) {
             let mut schedule = Schedule::default();
             let mut at = 0;
             let mut due = Vec::new();
@@ -142,7 +142,7 @@ mod tests {
                 out.extend(batch);
             }
             prop_assert!(out.is_sorted_by_key(|(at, _)| *at));
-            prop_assert!(out.iter().all(|(at, n)| *at <= due[*n as usize] + HELD_AT_MOST_NS));
+            prop_assert!(out.iter().all(|(at, n)| *at <= due[*n as usize] + MAX_HELD_NS));
             let plain: Vec<u32> = out.iter().map(|o| o.1).filter(|n| !items[*n as usize].1).collect();
             prop_assert!(plain.is_sorted());
             let mut all: Vec<u32> = out.iter().map(|o| o.1).collect();

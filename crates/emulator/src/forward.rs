@@ -1,5 +1,5 @@
-//! The loop: one thread carries frames both ways between two interfaces, and
-//! sleeps until the next one is due.
+//! The forwarding loop: one thread carries frames between two interfaces, in both
+//! directions, and sleeps until the next one is due.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -23,34 +23,34 @@ pub const UP: usize = 0;
 /// Index of the direction from interface B to A: server to client.
 pub const DOWN: usize = 1;
 
-/// Octets under way in each direction, at most.
-const MEMORY: usize = 256 << 20;
-/// Octets of a buffer that is kept for the next frame.
+/// Upper bound of the bytes in transit in each direction.
+const MAX_IN_TRANSIT: usize = 256 << 20;
+/// Capacity of a reused buffer, bytes.
 const BUFFER: usize = 2048;
 const SPARE_BUFFERS: usize = 4096;
-/// Frames sent before the loop looks at what has arrived.
-const SENT_AT_ONCE: usize = 4 * link_socket::BATCH;
-/// Sleeping until less than this from now costs more than it gains in time:
-/// frames due within it go together.
-const TOGETHER: Duration = Duration::from_micros(20);
-/// Without a delay to hide behind, what arrives is looked for this often.
-const LOOK_LEAST: Duration = Duration::from_micros(50);
-const LOOK_MOST: Duration = Duration::from_millis(1);
-/// How often counters are published while frames are under way.
+/// Frames transmitted before the loop receives again.
+const TX_BUDGET: usize = 4 * link_socket::BATCH;
+/// The shortest sleep. A shorter one costs more CPU than it gains in precision, so frames
+/// that are due within it leave together.
+const MIN_SLEEP: Duration = Duration::from_micros(20);
+/// Bounds of the polling interval, which is half of the shortest delay.
+const MIN_POLL: Duration = Duration::from_micros(50);
+const MAX_POLL: Duration = Duration::from_millis(1);
+/// Interval at which counters are published while frames are in transit.
 const PUBLISH: Duration = Duration::from_millis(5);
-/// Beginning of the emulator's clock, so that a frame may have arrived before.
+/// Start of the emulator's clock: a frame may have arrived before the emulator started.
 const CLOCK_START_NS: u64 = 60_000_000_000;
 
-/// What to emulate, and where.
+/// Which link to emulate, and between which interfaces.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The interface on the client's side.
     pub a: String,
     /// The interface on the server's side.
     pub b: String,
-    /// What the link does.
+    /// The link.
     pub spec: LinkSpec,
-    /// Where its chances begin.
+    /// Seed of the random processes.
     pub seed: u64,
 }
 
@@ -62,12 +62,12 @@ pub struct Emulator {
     intake: Intake,
     spare: Vec<Vec<u8>>,
     clock: Instant,
-    look_every: Duration,
+    poll_interval: Duration,
     published: Instant,
     shared: Arc<Shared>,
 }
 
-/// What another thread may ask of a running emulator.
+/// The interface of a running emulator to other threads.
 #[derive(Debug)]
 pub struct Shared {
     counters: Mutex<[Counters; 2]>,
@@ -76,7 +76,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Counters of both directions, [`UP`] and [`DOWN`], at most 5 ms old.
+    /// Returns the counters of both directions, [`UP`] and [`DOWN`], at most 5 ms old.
     pub fn counters(&self) -> [Counters; 2] {
         *self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,7 +84,7 @@ impl Shared {
     /// Makes [`Emulator::run`] return.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        // its counter is never near its limit, so this cannot fail
+        // an eventfd blocks only near 2⁶⁴, so this cannot fail
         let _ = self.wake.write(1);
     }
 }
@@ -99,7 +99,7 @@ impl Emulator {
     /// Opens both interfaces, in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// No such interface, twice the same, no privilege.
+    /// An interface is missing or given twice, or the process lacks the privilege.
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let Settings { a, b, spec, seed } = settings;
         if a == b {
@@ -109,8 +109,8 @@ impl Emulator {
         }
         if let Some(what) = spec.beyond_frames() {
             return Err(Error::Arguments(format!(
-                "the link `{spec}` asks for {what}, which a router does: the emulator looks at no header. The lab makes \
-                 such a link by the kernel"
+                "the link `{spec}` asks for {what}, which needs a router: the emulator reads no IP header. The lab \
+                 builds such a link in the kernel"
             )));
         }
         let open = |name: &str| {
@@ -120,7 +120,7 @@ impl Emulator {
         let wake = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)
             .map_err(|error| Error::Failed(format!("cannot make an event descriptor: {error}")))?;
         let shared = Shared { counters: Mutex::default(), stop: AtomicBool::new(false), wake };
-        let least = [&spec.up, &spec.down].map(|way| way.delay.saturating_sub(way.jitter));
+        let least = [&spec.up, &spec.down].map(|one| one.delay.saturating_sub(one.jitter));
         Ok(Self {
             ends: [open(a)?, open(b)?],
             directions: [
@@ -130,24 +130,24 @@ impl Emulator {
             intake: Intake::default(),
             spare: Vec::new(),
             clock: Instant::now(),
-            look_every: (least[0].min(least[1]) / 2).clamp(LOOK_LEAST, LOOK_MOST),
+            poll_interval: (least[0].min(least[1]) / 2).clamp(MIN_POLL, MAX_POLL),
             published: Instant::now(),
             shared: Arc::new(shared),
         })
     }
 
-    /// The way to ask for counters and for the end.
+    /// Returns the handle by which other threads read counters and stop the loop.
     pub fn shared(&self) -> Arc<Shared> {
         self.shared.clone()
     }
 
-    /// Forwards until it is stopped. What is under way then is thrown away.
-    /// The calling thread becomes one that wakes on time, if it may.
+    /// Forwards until it is stopped, then discards frames in transit. Gives the calling
+    /// thread real-time priority where the process may.
     ///
     /// # Errors
     /// An interface went down or away.
     pub fn run(&mut self) -> Result<(), Error> {
-        // Without the privilege the link works and is less punctual.
+        // without the privilege the link works, but less precisely
         let _ = realtime::prefer_this_thread();
         let _ = nix::sys::prctl::set_timerslack(1);
         let outcome = self.forward();
@@ -174,23 +174,23 @@ impl Emulator {
         Ok(())
     }
 
-    /// Takes in what has arrived; true: there may be more.
+    /// Receives a batch; returns whether more may be waiting.
     fn receive(&mut self, direction: usize) -> Result<bool, Error> {
         let Self { ends, directions, intake, spare, clock, .. } = self;
         let End { name, socket } = &mut ends[direction];
-        let way = &mut directions[direction];
+        let path = &mut directions[direction];
         let now_ns = clock_ns(clock);
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let got = socket.receive(|received| {
             let age = received.time.map_or(Duration::ZERO, |time| wall.saturating_sub(time));
-            // an age beyond a minute is a clock that was set
+            // a frame older than a minute means that somebody set the clock
             let age_ns = (age.as_nanos() as u64).min(CLOCK_START_NS);
             let arrival_ns = now_ns.saturating_sub(age_ns);
-            let Direction { model, schedule, counters, octets } = &mut *way;
+            let Direction { model, schedule, counters, in_transit } = &mut *path;
             intake.frames(received, counters, |frame, counters| {
                 counters.received += 1;
                 counters.octets_received += frame.len() as u64;
-                if *octets + frame.len() > MEMORY {
+                if *in_transit + frame.len() > MAX_IN_TRANSIT {
                     counters.dropped_by_memory += 1;
                     return;
                 }
@@ -199,7 +199,7 @@ impl Emulator {
                     Disposition::DroppedByQueue => counters.dropped_by_queue += 1,
                     Disposition::Delivered(delivery) => {
                         let mut buffer = take_buffer(spare, frame);
-                        if let Some(bit) = delivery.wrong_bit {
+                        if let Some(bit) = delivery.flipped_bit {
                             buffer[bit as usize / 8] ^= 1 << (bit % 8);
                             counters.corrupted += 1;
                         }
@@ -207,10 +207,10 @@ impl Emulator {
                         if delivery.twice {
                             counters.duplicated += 1;
                             let copy = take_buffer(spare, &buffer);
-                            *octets += copy.capacity();
+                            *in_transit += copy.capacity();
                             schedule.push(delivery.at_ns, copy, delivery.held_back);
                         }
-                        *octets += buffer.capacity();
+                        *in_transit += buffer.capacity();
                         schedule.push(delivery.at_ns, buffer, delivery.held_back);
                     }
                 }
@@ -218,33 +218,33 @@ impl Emulator {
         });
         match got {
             Ok(got) => Ok(got == link_socket::BATCH),
-            // one frame that the kernel cannot describe, such as a train of SCTP
+            // a frame that the kernel cannot describe, such as a train of SCTP
             Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => {
-                way.counters.malformed += 1;
+                path.counters.malformed += 1;
                 Ok(true)
             }
             Err(error) => Err(Error::using(name, &error)),
         }
     }
 
-    /// Sends what is due; true: there is more.
+    /// Transmits frames that are due; returns whether more of them are.
     fn send_due(&mut self, direction: usize) -> Result<bool, Error> {
         let End { name, socket } = &self.ends[1 - direction];
-        let way = &mut self.directions[direction];
+        let path = &mut self.directions[direction];
         let mut batch: Vec<Vec<u8>> = Vec::with_capacity(link_socket::BATCH);
-        for _ in 0..SENT_AT_ONCE / link_socket::BATCH {
+        for _ in 0..TX_BUDGET / link_socket::BATCH {
             let now_ns = clock_ns(&self.clock);
             while batch.len() < link_socket::BATCH
-                && let Some((_, frame)) = way.schedule.pop(now_ns)
+                && let Some((_, frame)) = path.schedule.pop(now_ns)
             {
                 batch.push(frame);
             }
             if batch.is_empty() {
                 return Ok(false);
             }
-            way.send(socket, &batch).map_err(|error| Error::using(name, &error))?;
+            path.send(socket, &batch).map_err(|error| Error::using(name, &error))?;
             for buffer in batch.drain(..) {
-                way.octets -= buffer.capacity();
+                path.in_transit -= buffer.capacity();
                 if buffer.capacity() <= BUFFER && self.spare.len() < SPARE_BUFFERS {
                     self.spare.push(buffer);
                 }
@@ -253,14 +253,14 @@ impl Emulator {
         Ok(true)
     }
 
-    /// Sleeps until there is something to do.
+    /// Sleeps until a frame is due or the next poll.
     fn wait(&mut self) -> Result<(), Error> {
-        let next = self.directions.iter().filter_map(|way| way.schedule.next_ns()).min();
+        let next = self.directions.iter().filter_map(|path| path.schedule.next_ns()).min();
         let Some(next_ns) = next else { return self.wait_for_frames() };
-        // Arrivals carry the kernel's time stamp, so that nobody needs to be
-        // woken by each; what they are due at is later than the next look.
+        // Frames carry the kernel's timestamp and are due later than the next poll, so no
+        // arrival has to wake this thread.
         let due = Duration::from_nanos(next_ns.saturating_sub(clock_ns(&self.clock)));
-        std::thread::sleep(due.max(TOGETHER).min(self.look_every));
+        std::thread::sleep(due.max(MIN_SLEEP).min(self.poll_interval));
         Ok(())
     }
 
@@ -275,11 +275,11 @@ impl Emulator {
         }
     }
 
-    /// Makes the counters known to other threads.
+    /// Publishes the counters to other threads.
     fn publish(&mut self) -> Result<(), Error> {
-        for (end, way) in self.ends.iter().zip(&mut self.directions) {
+        for (end, path) in self.ends.iter().zip(&mut self.directions) {
             let dropped = end.socket.dropped().map_err(|error| Error::using(&end.name, &error))?;
-            way.counters.dropped_by_kernel += u64::from(dropped);
+            path.counters.dropped_by_kernel += u64::from(dropped);
         }
         let counters = [self.directions[UP].counters, self.directions[DOWN].counters];
         *self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner) = counters;
@@ -293,31 +293,31 @@ struct Direction {
     model: Model,
     schedule: Schedule<Vec<u8>>,
     counters: Counters,
-    /// Octets of the buffers under way.
-    octets: usize,
+    /// Capacity of the buffers in transit, bytes.
+    in_transit: usize,
 }
 
 impl Direction {
     fn new(model: Model) -> Self {
-        Self { model, schedule: Schedule::default(), counters: Counters::default(), octets: 0 }
+        Self { model, schedule: Schedule::default(), counters: Counters::default(), in_transit: 0 }
     }
 
-    /// Sends frames; one that the kernel refuses is counted.
+    /// Transmits frames; counts those that the kernel refuses.
     fn send(&mut self, socket: &LinkSocket, batch: &[Vec<u8>]) -> io::Result<()> {
-        let mut rest = batch;
-        while !rest.is_empty() {
-            match socket.send(rest) {
+        let mut left = batch;
+        while !left.is_empty() {
+            match socket.send(left) {
                 Ok(sent) => {
                     self.counters.forwarded += sent as u64;
-                    let octets: usize = rest[..sent].iter().map(Vec::len).sum();
+                    let octets: usize = left[..sent].iter().map(Vec::len).sum();
                     self.counters.octets_forwarded += octets as u64;
-                    rest = &rest[sent..];
+                    left = &left[sent..];
                 }
                 Err(error) => match error.raw_os_error().map(Errno::from_raw) {
                     Some(Errno::EINTR) => {}
                     Some(Errno::EMSGSIZE | Errno::ENOBUFS | Errno::EAGAIN | Errno::EINVAL) => {
                         self.counters.dropped_by_kernel += 1;
-                        rest = &rest[1..];
+                        left = &left[1..];
                     }
                     _ => return Err(error),
                 },
