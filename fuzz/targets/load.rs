@@ -1,15 +1,14 @@
-//! Any datagrams as the server's answers to a load: no more is on its way than
-//! there is room for, and counts go up only.
+//! Any datagrams as the server's reports: never more than the window is in flight, and
+//! counts only increase.
 #![no_main]
 
-use headroom_load::LEAST;
-use headroom_load::form::{Answer, Header};
+use headroom_load::datagram::{Header, MIN_DATAGRAM, Report};
 use headroom_load::window::Window;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|octets: &[u8]| {
     let mut window = Window::new(7, 64);
-    let mut newest: Option<Answer> = None;
+    let mut newest: Option<Report> = None;
     let mut rest = octets;
     while let Some(([sent, len], behind)) = rest.split_first_chunk::<2>() {
         let (datagram, behind) = behind.split_at(usize::from(*len).min(behind.len()));
@@ -18,21 +17,21 @@ fuzz_target!(|octets: &[u8]| {
             let mut again = datagram.to_vec();
             header.write(&mut again);
             assert_eq!(again, datagram);
-            assert_eq!(Header::read(&again[..LEAST]), Some(header));
+            assert_eq!(Header::read(&again[..MIN_DATAGRAM]), Some(header));
         }
-        if let Some(answer) = Answer::read(datagram) {
-            assert!(datagram.starts_with(&answer.octets()));
+        if let Some(report) = Report::read(datagram) {
+            assert!(datagram.starts_with(&report.octets()));
         }
         let train = u64::from(sent & 31);
         if window.has_room(train) {
-            (0..train).for_each(|_| assert!(window.number() < u64::MAX));
+            (0..train).for_each(|_| assert!(window.next_number() < u64::MAX));
         } else if sent & 32 != 0 {
-            window.give_up();
+            window.declare_lost();
         }
-        if let Some(answer) = window.hear(datagram) {
-            let before = newest.replace(answer).unwrap_or(Answer { counted: 0, highest: 0, ..answer });
-            assert!(answer.counted >= before.counted && answer.highest >= before.highest);
+        if let Some(report) = window.on_report(datagram) {
+            let before = newest.replace(report).unwrap_or(Report { counted: 0, highest: 0, ..report });
+            assert!(report.counted >= before.counted && report.highest >= before.highest);
         }
-        assert!(window.on_their_way() <= 64);
+        assert!(window.in_flight() <= 64);
     }
 });

@@ -27,9 +27,9 @@ pub(crate) enum Command {
     /// Measure what each way of securing a transfer costs here
     #[command(subcommand)]
     Lab(Lab),
-    /// Be the link between two interfaces: rate, delay, jitter, loss
+    /// Emulate a link between two interfaces: rate, delay, jitter, loss
     #[command(
-        after_help = "Examples:\n  headroom link --a eth1 --b eth2 --rate 100mbit --delay 25ms --loss 1%\n  headroom link --a eth1 --b eth2 --spec 100mbit,delay=25ms,up-rate=10mbit --seed 7\n\nForwards frames both ways, as a cable would, until interrupted or until its\nstandard input, a pipe, is closed; needs root. Everything else on this host that\nforwards between the two interfaces (a bridge, routing) would duplicate them:\nsee that nothing does. With --json, a line `stats` on standard input is answered\nwith the counters."
+        after_help = "Examples:\n  headroom link --a eth1 --b eth2 --rate 100mbit --delay 25ms --loss 1%\n  headroom link --a eth1 --b eth2 --spec 100mbit,delay=25ms,up-rate=10mbit --seed 7\n\nForwards frames in both directions until interrupted or until standard input, if\nit is a pipe, closes. Needs root. Turn off everything else on this host that\nforwards between the two interfaces (a bridge, routing): it would duplicate\nframes. With --json, a line `stats` on standard input prints the counters."
     )]
     Link(Link),
     /// Run IPsec between this host and another: ESP, AH, Q-ESP
@@ -222,41 +222,41 @@ pub(crate) struct Link {
     /// The interface on the server's side
     #[arg(long, value_name = "IF")]
     pub(crate) b: String,
-    /// Bits per second on the wire, Ethernet framing counted: 100mbit
+    /// Bits per second on the wire, including Ethernet framing: 100mbit [default: unlimited]
     #[arg(long)]
     pub(crate) rate: Option<String>,
     /// One-way delay: 25ms
     #[arg(long)]
     pub(crate) delay: Option<String>,
-    /// Greatest deviation from the delay; never reorders: 1ms
+    /// Greatest deviation from the delay, without reordering: 1ms
     #[arg(long)]
     pub(crate) jitter: Option<String>,
-    /// Frames lost: 1%
+    /// Share of frames lost: 1%
     #[arg(long)]
     pub(crate) loss: Option<String>,
     /// Mean length of a burst of losses, in frames: 8
     #[arg(long)]
     pub(crate) burst: Option<String>,
-    /// What waits at the bottleneck: 200 (packets) or 64KiB [default: what the link sends in 50 ms,
-    /// at least 100 packets]
+    /// Length of the bottleneck's queue: 200 (packets) or 64KiB [default: 50 ms at the link's
+    /// rate, at least 100 packets]
     #[arg(long)]
     pub(crate) queue: Option<String>,
-    /// Frames that arrive twice: 0.1%
+    /// Share of frames that arrive twice: 0.1%
     #[arg(long)]
     pub(crate) duplicate: Option<String>,
-    /// Frames held back until three later ones have passed, or 10 ms: 1%
+    /// Share of frames held back until three later ones have passed, or for 10 ms: 1%
     #[arg(long)]
     pub(crate) reorder: Option<String>,
-    /// Frames with one wrong bit: 0.01%
+    /// Share of frames with one flipped bit: 0.01%
     #[arg(long)]
     pub(crate) corrupt: Option<String>,
-    /// All of it in one, as in a plan; up-… differs from A to B: 100mbit,delay=25ms,up-rate=10mbit
+    /// Whole link in one argument, as in a plan; keys up-… apply from A to B: 100mbit,delay=25ms,up-rate=10mbit
     #[arg(long, conflicts_with_all = ["rate", "delay", "jitter", "loss", "burst", "queue", "duplicate", "reorder", "corrupt"])]
     pub(crate) spec: Option<String>,
-    /// Where chance begins; the same seed loses the same frames [default: by chance]
+    /// Seed of the random processes; the same seed loses the same frames [default: random]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// Print JSON lines: one when it forwards, one for each direction at the end
+    /// Print JSON: one line when forwarding starts, one for each direction at the end
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -277,58 +277,58 @@ pub(crate) struct Compare {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Load {
-    /// Count datagrams, and send them back
+    /// Run the server: count datagrams, return echoes, receive streams
     Serve {
-        /// Where it listens
+        /// Address to listen on
         address: SocketAddr,
-        /// The ffmpeg that plays the films that are shown; none: none are
+        /// ffmpeg that decodes videos [default: reject videos]
         #[arg(long)]
-        player: Option<PathBuf>,
+        decoder: Option<PathBuf>,
     },
-    /// As many datagrams as arrive, or at a steady rate
+    /// Send datagrams as fast as they arrive, or at a steady rate
     Packets {
         #[command(flatten)]
         sending: Sending,
-        /// Datagrams a second; none: as many as arrive
+        /// Datagrams per second [default: as fast as they arrive]
         #[arg(long)]
         per_second: Option<f64>,
     },
-    /// One datagram at a time, there and back
+    /// Measure round trips, one datagram at a time
     Echo(Sending),
-    /// A real-time stream (RTP): its rate, loss, delay and jitter over time
+    /// Send a real-time stream (RTP) and measure its rate, loss, delay and jitter over time
     Realtime {
         #[command(flatten)]
         sending: Sending,
-        /// Datagrams a second
+        /// Datagrams per second
         #[arg(long)]
         per_second: f64,
-        /// From when until when a TCP connection sends what it can beside it, in seconds: 0-10
+        /// Start and end of TCP cross traffic, in seconds: 0-10
         #[arg(long, value_name = "FROM-TO", value_parser = time)]
-        beside: Option<std::ops::Range<f64>>,
+        cross_traffic: Option<std::ops::Range<f64>>,
     },
-    /// A film by a real encoder, to the other end's player: what became of its packets, and
-    /// how many frames were decoded
-    Film {
-        /// Where the other end listens
+    /// Send a video from a real encoder to the server's decoder, and measure its packets and
+    /// the decoded frames
+    Video {
+        /// Address of the server
         to: SocketAddr,
-        /// The ffmpeg that encodes it
+        /// ffmpeg that encodes the video
         #[arg(long)]
         encoder: PathBuf,
-        /// Bits a second of the picture
+        /// Constant bit rate of the video
         #[arg(long)]
         bits_per_second: u64,
-        /// Octets of the longest packet
+        /// Bytes of the longest packet
         #[arg(long)]
         size: usize,
-        /// For how long
+        /// Duration
         #[arg(long)]
         seconds: u32,
-        /// A file of letters and digits whose beginning stands in the film
+        /// File of letters and digits whose start the video carries as user data
         #[arg(long)]
         content: Option<PathBuf>,
-        /// From when until when a TCP connection sends what it can beside it, in seconds: 0-10
+        /// Start and end of TCP cross traffic, in seconds: 0-10
         #[arg(long, value_name = "FROM-TO", value_parser = time)]
-        beside: Option<std::ops::Range<f64>>,
+        cross_traffic: Option<std::ops::Range<f64>>,
     },
 }
 
@@ -338,20 +338,20 @@ fn time(text: &str) -> Result<std::ops::Range<f64>, String> {
     text.split_once('-')
         .and_then(|(from, to)| Some(seconds(from)?..seconds(to)?))
         .filter(|time| time.start < time.end)
-        .ok_or_else(|| format!("`{text}` is no time from one second to a later one, as 5-10"))
+        .ok_or_else(|| format!("`{text}` is not a start and a later end in seconds, such as 5-10"))
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Sending {
-    /// Where the other end listens
+    /// Address of the server
     pub(crate) to: SocketAddr,
-    /// Octets of each datagram
+    /// Bytes of each datagram
     #[arg(long)]
     pub(crate) size: usize,
-    /// For how long
+    /// Duration
     #[arg(long)]
     pub(crate) seconds: f64,
-    /// A file whose content the datagrams have, as far as it fits
+    /// File whose content the datagrams repeat
     #[arg(long)]
     pub(crate) content: Option<PathBuf>,
 }

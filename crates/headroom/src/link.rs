@@ -1,4 +1,4 @@
-//! `headroom link`: the emulator as a process.
+//! `headroom link`: runs the emulator.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::BufRead;
@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::arguments::Link;
 use crate::output::print_line;
 
-/// What this command waits for.
+/// Events that the command waits for.
 enum Event {
     Stop,
     Stats,
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: Link) -> anyhow::Result<ExitCode> {
     loop_thread
         .spawn(move || drop(events.send(Event::Ended(emulator.run()))))
         .context("cannot start the forwarding thread")?;
-    greet(&settings, arguments.json);
+    announce(&settings, arguments.json);
     for event in incoming {
         match event {
             Event::Stop => shared.stop(),
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: Link) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The link that is asked for, by `--spec` or by an option for each key.
+/// Reads the link from `--spec` or from an option for each key.
 fn spec(arguments: &Link) -> Result<LinkSpec, Error> {
     let text = arguments.spec.clone().unwrap_or_else(|| {
         let rate = arguments.rate.as_deref().unwrap_or("unshaped");
@@ -74,13 +74,13 @@ fn spec(arguments: &Link) -> Result<LinkSpec, Error> {
     text.parse().map_err(|error| Error::Arguments(format!("the link `{text}`: {error}")))
 }
 
-/// Reads standard input where somebody may write to it; when a pipe is closed,
-/// whoever started this process is gone.
+/// Reads requests from standard input if it is a pipe or a socket. Its end means that the
+/// parent process has gone.
 fn listen(events: Sender<Event>) {
     let Ok(input) = std::fs::metadata("/dev/stdin") else { return };
     let kind = input.file_type();
-    let from_a_process = kind.is_fifo() || kind.is_socket();
-    if !from_a_process {
+    let is_pipe = kind.is_fifo() || kind.is_socket();
+    if !is_pipe {
         return;
     }
     std::thread::spawn(move || {
@@ -94,7 +94,7 @@ fn listen(events: Sender<Event>) {
     });
 }
 
-fn greet(settings: &Settings, as_json: bool) {
+fn announce(settings: &Settings, as_json: bool) {
     let Settings { a, b, spec, seed } = settings;
     print_line(&if as_json {
         json!({ "ready": true, "a": a, "b": b, "spec": spec.to_string(), "seed": seed }).to_string()
@@ -109,7 +109,7 @@ fn report(shared: &Shared, as_json: bool) {
         print_line(&if as_json {
             as_line(name, &counters[index])
         } else {
-            in_words(name, &counters[index])
+            as_text(name, &counters[index])
         });
     }
 }
@@ -120,23 +120,23 @@ fn as_line(name: &str, counters: &Counters) -> String {
     line.to_string()
 }
 
-fn in_words(name: &str, counters: &Counters) -> String {
+fn as_text(name: &str, counters: &Counters) -> String {
     let arrow = if name == "up" { "a → b" } else { "b → a" };
-    let mut words =
+    let mut text =
         format!("{arrow}: {} received, {} forwarded", counters.received, counters.forwarded);
     for (count, what) in [
         (counters.lost, "lost"),
         (counters.dropped_by_queue, "dropped by the queue"),
-        (counters.dropped_by_memory, "dropped for want of memory"),
+        (counters.dropped_by_memory, "dropped by the memory limit"),
         (counters.dropped_by_kernel, "dropped by the kernel"),
         (counters.duplicated, "duplicated"),
         (counters.corrupted, "corrupted"),
         (counters.reordered, "reordered"),
-        (counters.malformed, "not understood"),
+        (counters.malformed, "malformed"),
     ] {
         if count > 0 {
-            words += &format!(", {count} {what}");
+            text += &format!(", {count} {what}");
         }
     }
-    words
+    text
 }

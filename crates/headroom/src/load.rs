@@ -1,4 +1,4 @@
-//! `headroom load`: the lab's datagrams as a process.
+//! `headroom load`: the load of the lab as a process.
 
 use std::io::Read;
 use std::path::Path;
@@ -6,15 +6,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use headroom_load::{Film, Server, Stream};
+use headroom_load::{MAX_MARKER, Server, Stream, Video};
 
 use crate::arguments::{Load, Sending};
 
 pub(crate) fn run(command: Load) -> anyhow::Result<ExitCode> {
     match command {
-        Load::Serve { address, player } => {
+        Load::Serve { address, decoder } => {
             let server =
-                Server::bind(address, player).with_context(|| format!("listen at {address}"))?;
+                Server::bind(address, decoder).with_context(|| format!("listen at {address}"))?;
             server.run()?;
         }
         Load::Packets { sending, per_second } => {
@@ -33,35 +33,35 @@ pub(crate) fn run(command: Load) -> anyhow::Result<ExitCode> {
             let seen = headroom_load::echo(sending.to, sending.size, time, &fill)?;
             println!("{}", serde_json::to_string(&seen)?);
         }
-        Load::Realtime { sending, per_second, beside } => {
+        Load::Realtime { sending, per_second, cross_traffic } => {
             let (time, fill) = read(&sending)?;
-            let stream = Stream { beside, ..steady(&sending, per_second, time) };
+            let stream = Stream { cross_traffic, ..steady(&sending, per_second, time) };
             let seen = headroom_load::stream(sending.to, &stream, &fill)?;
             println!("{}", serde_json::to_string(&seen)?);
         }
-        Load::Film { to, encoder, bits_per_second, size, seconds, content, beside } => {
-            let mark = content.as_deref().map(mark).transpose()?;
-            let film = Film { encoder, bits_per_second, size, seconds, beside, mark };
-            println!("{}", serde_json::to_string(&headroom_load::film(to, &film)?)?);
+        Load::Video { to, encoder, bits_per_second, size, seconds, content, cross_traffic } => {
+            let marker = content.as_deref().map(marker).transpose()?;
+            let video = Video { encoder, bits_per_second, size, seconds, cross_traffic, marker };
+            println!("{}", serde_json::to_string(&headroom_load::video(to, &video)?)?);
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn steady(sending: &Sending, per_second: f64, time: Duration) -> Stream {
-    Stream { size: sending.size, per_second, seconds: time.as_secs_f64(), beside: None }
+    Stream { size: sending.size, per_second, seconds: time.as_secs_f64(), cross_traffic: None }
 }
 
-/// As much of a file as stands in a film.
-fn mark(path: &Path) -> anyhow::Result<String> {
-    let told = || format!("cannot read {}", path.display());
-    let mut mark = String::new();
-    let file = std::fs::File::open(path).with_context(told)?;
-    file.take(headroom_load::LONGEST_MARK as u64).read_to_string(&mut mark).with_context(told)?;
-    Ok(mark)
+/// Reads the start of a file as the marker of a video.
+fn marker(path: &Path) -> anyhow::Result<String> {
+    let reading = || format!("cannot read {}", path.display());
+    let mut marker = String::new();
+    let file = std::fs::File::open(path).with_context(reading)?;
+    file.take(MAX_MARKER as u64).read_to_string(&mut marker).with_context(reading)?;
+    Ok(marker)
 }
 
-/// For how long, and with what content.
+/// Returns the duration and the content of datagrams.
 fn read(sending: &Sending) -> anyhow::Result<(Duration, Vec<u8>)> {
     let time = Duration::try_from_secs_f64(sending.seconds).context("read --seconds")?;
     let fill = match &sending.content {

@@ -1,4 +1,4 @@
-//! There and back: one datagram at a time, each sent when the one before has
+//! Measures round trips: one datagram at a time, each sent when the one before has
 //! returned.
 
 use std::io;
@@ -6,40 +6,27 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use headroom_netio::retried;
-use serde::Serialize;
 
-use crate::MOST;
-use crate::form::{Header, Kind, filled};
+use crate::datagram::{Header, Kind, MAX_DATAGRAM, datagram_of};
+use crate::net::{is_timeout, wildcard};
+use crate::stats::EchoStats;
 
-/// After so long a datagram is lost.
-const PATIENCE: Duration = Duration::from_millis(200);
-/// What is sent before this share of the time has passed only warms up.
+/// A datagram that has not returned by then is lost.
+const ECHO_TIMEOUT: Duration = Duration::from_millis(200);
+/// Share of the time that warms up and does not count.
 const WARM_UP: f64 = 0.1;
 
-/// What round trips took.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Echo {
-    /// How many there were.
-    pub round_trips: u64,
-    /// Datagrams that did not return.
-    pub lost: u64,
-    /// The median.
-    pub median_s: f64,
-    /// As many as one in a hundred took longer.
-    pub p99_s: f64,
-}
-
-/// Sends datagrams of `size` octets there and back for a time.
+/// Measures round trips of datagrams of `size` bytes for a time.
 ///
 /// # Errors
-/// Nobody answers, or what the kernel answered.
-pub fn echo(to: SocketAddr, size: usize, time: Duration, fill: &[u8]) -> io::Result<Echo> {
-    let mut datagram = filled(size, fill)?;
-    let socket = UdpSocket::bind(crate::any(to))?;
+/// The server does not answer, or a system call failed.
+pub fn echo(to: SocketAddr, size: usize, time: Duration, fill: &[u8]) -> io::Result<EchoStats> {
+    let mut datagram = datagram_of(size, fill)?;
+    let socket = UdpSocket::bind(wildcard(to))?;
     socket.connect(to)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(ECHO_TIMEOUT))?;
     let session = rand::random();
-    let mut inbox = [0; MOST];
+    let mut inbox = [0; MAX_DATAGRAM];
     let mut took_ns: Vec<u64> = Vec::new();
     let mut lost = 0;
     let begun = Instant::now();
@@ -57,7 +44,7 @@ pub fn echo(to: SocketAddr, size: usize, time: Duration, fill: &[u8]) -> io::Res
                     took_ns.push(sent.elapsed().as_nanos() as u64);
                 }
             }
-            Err(error) if is_late(&error) => lost += 1,
+            Err(error) if is_timeout(&error) => lost += 1,
             Err(error) => return Err(error),
         }
     }
@@ -68,16 +55,16 @@ pub fn echo(to: SocketAddr, size: usize, time: Duration, fill: &[u8]) -> io::Res
     };
     match (at(0.5), at(0.99)) {
         (Some(median_s), Some(p99_s)) => {
-            Ok(Echo { round_trips: took_ns.len() as u64, lost, median_s, p99_s })
+            Ok(EchoStats { round_trips: took_ns.len() as u64, lost, median_s, p99_s })
         }
         _ => {
-            let sentence = format!("{to} sent nothing back");
+            let sentence = format!("{to} returned no datagram");
             Err(io::Error::new(io::ErrorKind::TimedOut, sentence))
         }
     }
 }
 
-/// Waits for this datagram; older ones may still come.
+/// Waits for this datagram and skips older ones.
 fn returned(socket: &UdpSocket, header: &Header, inbox: &mut [u8]) -> io::Result<()> {
     loop {
         let octets = retried(|| socket.recv(inbox))?;
@@ -85,8 +72,4 @@ fn returned(socket: &UdpSocket, header: &Header, inbox: &mut [u8]) -> io::Result
             return Ok(());
         }
     }
-}
-
-fn is_late(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }

@@ -1,58 +1,43 @@
-//! Datagrams as fast as they arrive, at a steady rate, and there and back: the load
-//! that the lab measures tunnels with.
+//! The load that the lab measures tunnels with: datagrams as fast as they arrive, at a
+//! steady rate, or one round trip at a time.
 //!
-//! A sender that never waits measures how it starves everything behind it. Here no
-//! more than a window of datagrams is on its way at once: the sender goes on when the
-//! receiver says that it has some, and the rate is that of the slowest part. Trains
-//! are sent and received in one piece where the kernel can (`UDP_SEGMENT`, `UDP_GRO`),
-//! so that most of the work is that of what is between.
+//! A sender that never waits measures how it starves every stage after it. This sender
+//! keeps a window of datagrams in flight and continues when the server reports arrivals,
+//! so the slowest stage sets the rate. Trains are sent and received in one piece where the
+//! kernel can (`UDP_SEGMENT`, `UDP_GRO`), so the path, not the load, does most of the work.
 //!
-//! A steady stream is RTP (`rtp`): what arrived of it, when and in which order, is
-//! `reception`, of streams of our own and of those of a real encoder alike. Such a one
-//! is a `film`, which a real `player` decodes behind the server.
+//! A steady stream is RTP (`rtp`). `rtp_receiver` measures arrivals, timing and order of
+//! our own streams and of a real encoder's (`video`), which a real `decoder` decodes behind
+//! the server. `stats` holds what the command prints.
 
+mod cross_traffic;
+pub mod datagram;
+mod decoder;
 mod echo;
-mod film;
-pub mod form;
+mod net;
 mod packets;
-mod player;
-mod reception;
+mod process;
 pub mod rtp;
+mod rtp_receiver;
 mod serve;
 mod session;
+mod stamped;
+pub mod stats;
 mod stream;
+mod video;
 pub mod window;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-
-pub use echo::{Echo, echo};
-pub use film::{Film, LONGEST_MARK, Shown, film};
-pub use form::LEAST;
-pub use packets::{Packets, packets};
-pub use reception::{Bin, Delay, Streamed};
+pub use datagram::{MAX_DATAGRAM, MIN_DATAGRAM};
+pub use echo::echo;
+pub use packets::packets;
 pub use serve::Server;
-pub use stream::{LEAST as LEAST_STREAMED, MOST_PER_SECOND, Stream, paced, stream};
-
-/// The longest datagram; some of the kernels between may cut longer ones.
-pub const MOST: usize = 16_000;
-
-/// Any address of the same family.
-fn any(of: SocketAddr) -> SocketAddr {
-    let ip: IpAddr = match of {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    SocketAddr::new(ip, 0)
-}
-
-/// The clock that both ends on one machine share, whatever their namespaces.
-fn now_ns() -> u64 {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
-    now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
-}
+pub use stamped::MIN_RTP_PACKET;
+pub use stream::{MAX_PACKETS_PER_SECOND, Stream, paced, stream};
+pub use video::{MAX_MARKER, Video, video};
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
     use std::time::Duration;
 
     use super::*;
@@ -66,10 +51,10 @@ mod tests {
     }
 
     #[test]
-    fn every_datagram_is_counted_once() {
+    fn counts_datagrams() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let to = server(address);
-            for size in [LEAST, 1400, 4096] {
+            for size in [MIN_DATAGRAM, 1400, 4096] {
                 let seen = packets(to, size, Duration::from_millis(150), b"x").expect("a server");
                 assert!(seen.packets > 0 && seen.seconds > 0.0, "{size}: {seen:?}");
             }
@@ -87,49 +72,48 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_stream_is_told_of() {
+    fn measures_a_steady_stream() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let to = server(address);
-            let sent = Stream { size: 200, per_second: 500.0, seconds: 0.4, beside: None };
+            let sent = Stream { size: 200, per_second: 500.0, seconds: 0.4, cross_traffic: None };
             let seen = stream(to, &sent, b"x").expect("a server");
             assert_eq!((seen.sent, seen.lost, seen.duplicates), (200, 0, 0), "{seen:?}");
             let delay = seen.delay.expect("one clock");
             assert!(delay.p50_s > 0.0 && delay.p50_s <= delay.max_s, "{seen:?}");
             let counted = paced(to, &sent, b"x").expect("a server");
             assert_eq!((counted.packets, counted.lost), (199, 0));
-            // it cannot be over before the last packet's time
             assert!(counted.seconds > 0.2, "{counted:?}");
         }
     }
 
     #[test]
-    fn a_stream_has_company_for_a_time() {
+    fn totals_cover_the_time_with_cross_traffic() {
         let to = server("127.0.0.1:0");
-        let beside = Some(0.2..0.6);
-        let sent = Stream { size: LEAST_STREAMED, per_second: 200.0, seconds: 1.0, beside };
+        let cross_traffic = Some(0.2..0.6);
+        let sent = Stream { size: MIN_RTP_PACKET, per_second: 200.0, seconds: 1.0, cross_traffic };
         let seen = stream(to, &sent, b"x").expect("a server");
-        assert!(seen.beside_bps.is_some_and(|bps| bps > 0.0), "{seen:?}");
-        // the totals are of that time, the pieces of all
+        assert!(seen.cross_traffic_bps.is_some_and(|bps| bps > 0.0), "{seen:?}");
+        // intervals cover the whole stream
         assert!((1..200).contains(&seen.sent), "{seen:?}");
         assert_eq!(seen.bins.iter().map(|bin| bin.sent).sum::<u64>(), 200);
     }
 
     #[test]
-    fn a_film_that_nobody_can_play_is_refused() {
-        let shown = Film {
+    fn a_server_without_decoder_rejects_videos() {
+        let sent = Video {
             encoder: "/nonexistent/encoder".into(),
             bits_per_second: 220_000,
             size: 1000,
             seconds: 1,
-            beside: None,
-            mark: None,
+            cross_traffic: None,
+            marker: None,
         };
-        let error = film(server("127.0.0.1:0"), &shown).expect_err("there is no player");
-        assert!(error.to_string().contains("no player"), "{error}");
+        let error = video(server("127.0.0.1:0"), &sent).expect_err("no decoder");
+        assert!(error.to_string().contains("no decoder"), "{error}");
     }
 
     #[test]
-    fn a_connection_tells_that_the_server_is_there() {
+    fn accepts_connections_that_send_no_request() {
         let to = server("127.0.0.1:0");
         for _ in 0..3 {
             std::net::TcpStream::connect(to).expect("it listens");
@@ -137,17 +121,17 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_answers_it_says_so() {
+    fn fails_without_a_server_or_with_values_out_of_bounds() {
         let nobody: SocketAddr = "127.0.0.1:9".parse().expect("an address");
         assert!(packets(nobody, 64, Duration::from_millis(50), b"x").is_err());
         assert!(echo(nobody, 64, Duration::from_millis(50), b"x").is_err());
-        for size in [LEAST - 1, MOST + 1] {
+        for size in [MIN_DATAGRAM - 1, MAX_DATAGRAM + 1] {
             assert!(packets(nobody, size, Duration::from_millis(50), b"x").is_err());
         }
         for (size, per_second) in
-            [(LEAST_STREAMED - 1, 10.0), (100, 0.0), (100, f64::NAN), (100, 10.0)]
+            [(MIN_RTP_PACKET - 1, 10.0), (100, 0.0), (100, f64::NAN), (100, 10.0)]
         {
-            let sent = Stream { size, per_second, seconds: 0.1, beside: None };
+            let sent = Stream { size, per_second, seconds: 0.1, cross_traffic: None };
             assert!(stream(nobody, &sent, b"x").is_err());
         }
     }

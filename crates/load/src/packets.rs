@@ -1,5 +1,5 @@
-//! As many datagrams as arrive: a window of them on the way, the next ones when the
-//! server says that it has some.
+//! Sends datagrams as fast as they arrive: a window of them is in flight, and the server's
+//! reports open it.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -7,39 +7,34 @@ use std::time::{Duration, Instant};
 
 use headroom_netio::udp::{MAX_TRAIN, Options, Train};
 use headroom_netio::{Inbox, UdpSocket, wait_readable};
-use serde::Serialize;
 
-use crate::form::{Answer, Header, Kind, filled};
+use crate::datagram::{Header, Kind, Report, datagram_of};
+use crate::net::{is_queue_full, wildcard};
+use crate::stats::PacketStats;
 use crate::window::Window;
 
-/// Datagrams on their way: enough for everyone between to work on some at the same
-/// time, and fewer than an interface's queue takes (500).
+/// Datagrams in flight: enough to keep every stage of the path busy, and fewer than an
+/// interface's queue holds (500).
 const WINDOW: u64 = 256;
-/// Octets of these: long ones are cut, and each piece has its place in a queue.
-const WINDOW_OCTETS: u64 = 192 << 10;
-/// Datagrams sent at once, the last of which asks for an answer.
+/// Bytes in flight: each fragment of a long datagram occupies a place in a queue.
+const WINDOW_BYTES: u64 = 192 << 10;
+/// Datagrams of a train, the last of which asks for a report.
 const TRAIN: usize = 32;
-/// After so long without an answer what is on its way counts as lost.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// What is sent before this share of the time has passed only warms up.
+/// Datagrams in flight count as lost after this time without a report.
+const REPORT_TIMEOUT: Duration = Duration::from_millis(100);
+/// Share of the time that warms up and does not count.
 const WARM_UP: f64 = 0.1;
 
-/// What the server counted.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Packets {
-    /// First answer that counts to the last.
-    pub seconds: f64,
-    /// Datagrams that arrived between them.
-    pub packets: u64,
-    /// Datagrams that were sent between them and did not.
-    pub lost: u64,
-}
-
-/// Sends datagrams of `size` octets for a time.
+/// Sends datagrams of `size` bytes for a time.
 ///
 /// # Errors
-/// Nobody answers, or what the kernel answered.
-pub fn packets(to: SocketAddr, size: usize, time: Duration, fill: &[u8]) -> io::Result<Packets> {
+/// The server does not answer, or a system call failed.
+pub fn packets(
+    to: SocketAddr,
+    size: usize,
+    time: Duration,
+    fill: &[u8],
+) -> io::Result<PacketStats> {
     let mut sender = Sender::new(to, size, fill)?;
     let begun = Instant::now();
     let (mut first, mut last) = (None, None);
@@ -52,38 +47,38 @@ pub fn packets(to: SocketAddr, size: usize, time: Duration, fill: &[u8]) -> io::
         }
     }
     let (Some(first), Some(last)) = (first, last) else {
-        let sentence = format!("{to} answered nothing");
+        let sentence = format!("{to} did not answer");
         return Err(io::Error::new(io::ErrorKind::TimedOut, sentence));
     };
-    let packets = last.answer.counted - first.answer.counted;
-    Ok(Packets {
+    let packets = last.report.counted - first.report.counted;
+    Ok(PacketStats {
         seconds: last.at.duration_since(first.at).as_secs_f64(),
         packets,
-        lost: (last.answer.highest - first.answer.highest).saturating_sub(packets),
+        lost: (last.report.highest - first.report.highest).saturating_sub(packets),
     })
 }
 
-/// An answer, and when it came.
+/// A report and its time of arrival.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct Arrived {
     at: Instant,
-    answer: Answer,
+    report: Report,
 }
 
 struct Sender {
     socket: UdpSocket,
     to: SocketAddr,
     window: Window,
-    /// A train, header and all.
+    /// A train, headers included.
     datagrams: Vec<Vec<u8>>,
     inbox: Inbox,
 }
 
 impl Sender {
     fn new(to: SocketAddr, size: usize, fill: &[u8]) -> io::Result<Self> {
-        let datagram = filled(size, fill)?;
-        let socket = UdpSocket::bind(crate::any(to), &Options::default())?;
-        let window = WINDOW.min(WINDOW_OCTETS / size as u64);
+        let datagram = datagram_of(size, fill)?;
+        let socket = UdpSocket::bind(wildcard(to), &Options::default())?;
+        let window = WINDOW.min(WINDOW_BYTES / size as u64);
         let train = TRAIN.min(MAX_TRAIN / size).min(window as usize / 2).max(1);
         let datagrams = vec![datagram; train];
         let window = Window::new(rand::random::<u32>() | 1, window);
@@ -91,9 +86,8 @@ impl Sender {
         Ok(Self { socket, to, window, datagrams, inbox })
     }
 
-    /// Sends a train where the window has room, else waits for an answer; the newest
-    /// that came.
-    fn step(&mut self) -> io::Result<Option<Seen>> {
+    /// Sends a train if the window has room, else waits for a report; returns the newest.
+    fn step(&mut self) -> io::Result<Option<Arrived>> {
         let train = self.datagrams.len() as u64;
         if self.window.has_room(train) {
             self.send()?;
@@ -101,15 +95,15 @@ impl Sender {
                 return Ok(None);
             }
         }
-        wait_readable(&[&self.socket], Some(PATIENCE))?;
-        self.answers()
+        wait_readable(&[&self.socket], Some(REPORT_TIMEOUT))?;
+        self.receive()
     }
 
     fn send(&mut self) -> io::Result<()> {
         let last = self.datagrams.len() - 1;
         for (index, datagram) in self.datagrams.iter_mut().enumerate() {
-            let kind = if index == last { Kind::Asking } else { Kind::Counted };
-            let (session, number) = (self.window.session(), self.window.number());
+            let kind = if index == last { Kind::Query } else { Kind::Data };
+            let (session, number) = (self.window.session(), self.window.next_number());
             Header { kind, session, number }.write(datagram);
         }
         let slices: Vec<IoSlice<'_>> =
@@ -122,34 +116,30 @@ impl Sender {
             datagrams: &slices,
         };
         match self.socket.send(&train) {
-            // a full queue between: what did not go is lost
-            Err((_, error)) if error.kind() != io::ErrorKind::WouldBlock && !is_full(&error) => {
+            // a full queue on this host: the datagrams are lost
+            Err((_, error))
+                if error.kind() != io::ErrorKind::WouldBlock && !is_queue_full(&error) =>
+            {
                 Err(error)
             }
             _ => Ok(()),
         }
     }
 
-    /// The newest of those that came. Where nothing came, what is on its way is lost.
-    fn answers(&mut self) -> io::Result<Option<Seen>> {
+    /// Receives reports and returns the newest. Without any, datagrams in flight are lost.
+    fn receive(&mut self) -> io::Result<Option<Arrived>> {
         let mut newest = None;
         if self.socket.receive(&mut self.inbox)? == 0 {
-            self.window.give_up();
+            self.window.declare_lost();
         }
         let at = Instant::now();
         for message in self.inbox.packets() {
             for datagram in message.body.chunks(message.segment_len.max(1)) {
-                if let Some(answer) = self.window.hear(datagram) {
-                    newest = Some(Seen { at, answer });
+                if let Some(report) = self.window.on_report(datagram) {
+                    newest = Some(Arrived { at, report });
                 }
             }
         }
         Ok(newest)
     }
-}
-
-/// Whether a queue of this host had no room.
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    const ENOBUFS: i32 = 105;
-    error.raw_os_error() == Some(ENOBUFS)
 }

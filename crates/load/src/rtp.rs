@@ -1,31 +1,31 @@
-//! RTP (RFC 3550), as far as it is measured: a packet's header, its number beyond 16
-//! bits, and the jitter of what arrives. No I/O and no clock.
+//! The part of RTP (RFC 3550) that measurements need: headers, sequence numbers beyond 16
+//! bits, and interarrival jitter. No I/O and no clock.
 
-/// Octets of a header without sources that contribute and without extension.
+/// Bytes of a header without CSRC list and extension.
 pub const HEADER: usize = 12;
-/// Ticks a second of the time stamps of video (RFC 3551 §5).
+/// Clock rate of video timestamps (RFC 3551 §5).
 pub const CLOCK_HZ: u32 = 90_000;
 
-/// A payload type that nobody has assigned (RFC 3551 §6).
+/// A dynamic payload type (RFC 3551 §6).
 pub const DYNAMIC: u8 = 96;
-/// Kinds of RTCP packets (RFC 3550 §12.1).
+/// RTCP packet types (RFC 3550 §12.1).
 const SENDER_REPORT: u8 = 200;
 const RECEIVER_REPORT: u8 = 201;
 const BYE: u8 = 203;
 
-/// What of a packet's header is of use to its receiver.
+/// The fields of a packet's header that its receiver uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// The packet's number, the lower 16 bits.
+    /// The sequence number's lower 16 bits.
     pub sequence: u16,
-    /// When what it carries was sampled, in ticks of [`CLOCK_HZ`].
+    /// The sampling instant of the payload, in ticks of [`CLOCK_HZ`].
     pub timestamp: u32,
-    /// The source that it belongs to.
+    /// The synchronization source.
     pub ssrc: u32,
 }
 
 impl Header {
-    /// Writes it to the first [`HEADER`] octets of a datagram.
+    /// Writes the header to the first [`HEADER`] bytes of a datagram.
     ///
     /// # Panics
     /// The datagram is shorter.
@@ -36,8 +36,8 @@ impl Header {
         datagram[8..HEADER].copy_from_slice(&self.ssrc.to_be_bytes());
     }
 
-    /// None where it is no packet of RTP: too short, of another version, or RTCP's,
-    /// which may come to the same port (RFC 5761 §4).
+    /// Reads the header; none: the datagram is too short, of another version, or RTCP,
+    /// which may use the same port (RFC 5761 §4).
     pub fn read(datagram: &[u8]) -> Option<Self> {
         let (header, _) = datagram.split_first_chunk::<HEADER>()?;
         let [first, second, ..] = *header;
@@ -52,17 +52,17 @@ impl Header {
     }
 }
 
-/// What a source says of itself in RTCP.
+/// An RTCP sender report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderReport {
     /// The source.
     pub ssrc: u32,
-    /// Packets that it has sent since it began.
+    /// Packets that it has sent since it started.
     pub packets: u32,
 }
 
 impl SenderReport {
-    /// None where a datagram does not begin with one (RFC 3550 §6.4.1).
+    /// Reads a report; none: the datagram does not start with one (RFC 3550 §6.4.1).
     pub fn read(datagram: &[u8]) -> Option<Self> {
         let (report, _) = datagram.split_first_chunk::<28>()?;
         if report[0] >> 6 != 2 || report[1] != SENDER_REPORT {
@@ -75,9 +75,9 @@ impl SenderReport {
     }
 }
 
-/// What a source says when it has ended (RFC 3550 §6.6), behind a report of nothing, as
-/// no packet of RTCP goes alone (§6.1).
-pub fn goodbye(ssrc: u32) -> [u8; 16] {
+/// Makes a BYE (RFC 3550 §6.6) after an empty receiver report: RTCP packets are always
+/// compound (§6.1).
+pub fn bye(ssrc: u32) -> [u8; 16] {
     let mut packet = [0; 16];
     packet[..4].copy_from_slice(&[0x80, RECEIVER_REPORT, 0, 1]);
     packet[8..12].copy_from_slice(&[0x81, BYE, 0, 1]);
@@ -87,18 +87,19 @@ pub fn goodbye(ssrc: u32) -> [u8; 16] {
     packet
 }
 
-/// Numbers beyond 16 bits (RFC 3550 §A.1): each the one nearest to the highest so far.
+/// Extends sequence numbers beyond 16 bits (RFC 3550 §A.1): each to the value nearest to
+/// the highest so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Numbers {
     highest: Option<u64>,
 }
 
 impl Numbers {
-    /// What the first packet's number lies above, so that those before it, which come
-    /// late, have numbers too.
+    /// Offset of all numbers, so that packets before the first, which arrive late, have
+    /// numbers too.
     pub const BEFORE: u64 = 1 << 16;
 
-    /// The number of the packet that has just arrived.
+    /// Returns the number of a packet that has just arrived.
     pub fn extend(&mut self, sequence: u16) -> u64 {
         let Some(highest) = self.highest else {
             let first = Self::BEFORE + u64::from(sequence);
@@ -112,7 +113,7 @@ impl Numbers {
     }
 }
 
-/// The interarrival jitter of RFC 3550 §6.4.1.
+/// Estimates the interarrival jitter of RFC 3550 §6.4.1.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Jitter {
     before: Option<(u64, u32)>,
@@ -120,8 +121,8 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// The estimate in seconds, after a packet that arrived then with this time stamp.
-    pub fn hear(&mut self, arrived_ns: u64, timestamp: u32) -> f64 {
+    /// Returns the estimate in seconds after a packet with this timestamp.
+    pub fn update(&mut self, arrived_ns: u64, timestamp: u32) -> f64 {
         if let Some((arrived_before, timestamp_before)) = self.before {
             let apart_s = (arrived_ns as f64 - arrived_before as f64) / 1e9;
             let ticks = timestamp.wrapping_sub(timestamp_before).cast_signed();
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_comes_back_and_others_are_told_apart() {
+    fn headers_round_trip_and_others_are_rejected() {
         let header = Header { sequence: 65_535, timestamp: 1 << 31, ssrc: 0xdead_beef };
         let mut datagram = [0xff; 20];
         header.write(&mut datagram);
@@ -154,54 +155,54 @@ mod tests {
     }
 
     #[test]
-    fn a_report_says_how_many_were_sent() {
-        // as ffmpeg's last one: a report, and the source's goodbye behind it
-        let bye = [0x81, 203, 0, 1, 0x12, 0x34, 0x56, 0x78];
+    fn reads_the_count_of_a_sender_report() {
+        // as ffmpeg's last one: a report, and a BYE after it
+        let bye_chunk = [0x81, 203, 0, 1, 0x12, 0x34, 0x56, 0x78];
         let report: Vec<u8> = [
             &[0x80, 200, 0, 6, 0x12, 0x34, 0x56, 0x78][..],
             &[0; 12],
             &[0, 0, 0, 176, 0, 2, 0xb1, 0x60],
-            &bye,
+            &bye_chunk,
         ]
         .concat();
-        let told = SenderReport::read(&report).expect("a report");
-        assert_eq!(told, SenderReport { ssrc: 0x1234_5678, packets: 176 });
+        let report_read = SenderReport::read(&report).expect("a report");
+        assert_eq!(report_read, SenderReport { ssrc: 0x1234_5678, packets: 176 });
         for end in 0..28 {
             assert_eq!(SenderReport::read(&report[..end]), None, "{end}");
         }
         assert_eq!(SenderReport::read(&report[28..]), None);
-        let parting = goodbye(0x1234_5678);
-        assert_eq!(parting[..8], [0x80, 201, 0, 1, 0x12, 0x34, 0x56, 0x78]);
-        assert_eq!(parting[8..], bye);
-        assert_eq!((SenderReport::read(&parting), Header::read(&parting)), (None, None));
+        let sent_bye = bye(0x1234_5678);
+        assert_eq!(sent_bye[..8], [0x80, 201, 0, 1, 0x12, 0x34, 0x56, 0x78]);
+        assert_eq!(sent_bye[8..], bye_chunk);
+        assert_eq!((SenderReport::read(&sent_bye), Header::read(&sent_bye)), (None, None));
         assert_eq!(SenderReport::read(&[0x80; 28]), None);
     }
 
     #[test]
-    fn numbers_go_on_where_sixteen_bits_end() {
+    fn numbers_continue_beyond_sixteen_bits() {
         let mut numbers = Numbers::default();
         let seen = [65_534, 65_535, 1, 0, 2, 65_533].map(|sequence| numbers.extend(sequence));
         let first = Numbers::BEFORE + 65_534;
         assert_eq!(seen, [first, first + 1, first + 3, first + 2, first + 4, first - 1]);
-        // one that comes before the first has a number too
+        // a packet from before the first has a number too
         let mut numbers = Numbers::default();
         assert_eq!(numbers.extend(0), Numbers::BEFORE);
         assert_eq!(numbers.extend(65_535), Numbers::BEFORE - 1);
     }
 
     #[test]
-    fn jitter_is_that_of_the_standard() {
-        // 10 ms apart by their time stamps, across the end of 32 bits
+    fn jitter_follows_rfc_3550() {
+        // 10 ms apart by their timestamps, across the wrap of 32 bits
         let stamp = |n: u32| u32::MAX.wrapping_add(n * 900);
         let mut even = Jitter::default();
         for n in 0..10 {
-            assert!(even.hear(5_000_000_000 + u64::from(n) * 10_000_000, stamp(n)) < 1e-9);
+            assert!(even.update(5_000_000_000 + u64::from(n) * 10_000_000, stamp(n)) < 1e-9);
         }
-        // one that is 16 ms late adds a sixteenth of them, the next one, as early, again
+        // a packet 16 ms late adds a sixteenth of that, and so does the next, as early
         let mut jitter = Jitter::default();
-        jitter.hear(0, stamp(0));
-        assert!((jitter.hear(26_000_000, stamp(1)) - 0.001).abs() < 1e-9);
+        jitter.update(0, stamp(0));
+        assert!((jitter.update(26_000_000, stamp(1)) - 0.001).abs() < 1e-9);
         let second = 0.001 + (0.016 - 0.001) / 16.0;
-        assert!((jitter.hear(20_000_000, stamp(2)) - second).abs() < 1e-9);
+        assert!((jitter.update(20_000_000, stamp(2)) - second).abs() < 1e-9);
     }
 }

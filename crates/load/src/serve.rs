@@ -1,4 +1,4 @@
-//! The end that counts, and sends back.
+//! The server: counts datagrams, returns echoes, receives streams.
 
 use std::io::{self, IoSlice, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,40 +11,40 @@ use std::time::{Duration, Instant};
 use headroom_netio::udp::{Options, Train};
 use headroom_netio::{Inbox, UdpSocket, errors, wait_readable};
 
-use crate::film::Shown;
-use crate::form::{Answer, Header, Kind};
-use crate::player::Player;
-use crate::reception::Reception;
-use crate::session::{self, PATIENCE, Request};
+use crate::datagram::{Header, Kind, Report};
+use crate::decoder::VideoDecoder;
+use crate::net::now_ns;
+use crate::rtp_receiver::RtpReceiver;
+use crate::session::{self, Request, TIMEOUT};
+use crate::stats::VideoStats;
 
-/// Connections at once; more are closed.
-const MOST_CONNECTIONS: usize = 16;
-/// A stream is over when nothing of it came for so long.
+/// Bound of concurrent connections; the server closes further ones.
+const MAX_CONNECTIONS: usize = 16;
+/// A stream has ended when none of its packets arrives for this time.
 const SILENCE: Duration = Duration::from_millis(600);
-/// However many more come, it is over then.
-const OVER: Duration = Duration::from_secs(8);
+/// A stream has ended this long after the query, even if packets still arrive.
+const MAX_TAIL: Duration = Duration::from_secs(8);
+/// Longest video.
+const MAX_VIDEO: Duration = Duration::from_secs(24 * 3600);
 
-/// A film is over then, whoever shows it.
-const LONGEST_FILM: Duration = Duration::from_secs(24 * 3600);
-
-/// A socket for datagrams, and beside it one for connections, by which one sees that
-/// the server is there and asks what became of a stream.
+/// A UDP socket for datagrams, and a TCP socket on the same port for requests, which also
+/// shows that the server is up.
 #[derive(Debug)]
 pub struct Server {
     socket: UdpSocket,
     connections: TcpListener,
-    player: Option<PathBuf>,
+    decoder: Option<PathBuf>,
 }
 
-/// What is told of datagrams to those who ask, in threads of their own.
+/// State that the receiving thread shares with the threads of connections.
 #[derive(Debug, Default)]
-struct Heard {
-    reception: Mutex<Reception>,
-    /// Where packets of a film go on to, while there is one.
-    screen: Mutex<Option<std::net::UdpSocket>>,
+struct Shared {
+    receiver: Mutex<RtpReceiver>,
+    /// Forwards packets of a video to its decoder, while there is one.
+    to_decoder: Mutex<Option<std::net::UdpSocket>>,
 }
 
-/// What was counted of the latest session.
+/// The count of the latest session.
 #[derive(Debug, Clone, Copy)]
 struct Session {
     number: u32,
@@ -53,54 +53,57 @@ struct Session {
 }
 
 impl Server {
-    /// Opens both sockets; `player` is the ffmpeg that plays films, if they may be shown.
+    /// Opens both sockets. `decoder` is the ffmpeg that decodes videos; none: the server
+    /// rejects videos.
     ///
     /// # Errors
-    /// What the kernel answered.
-    pub fn bind(address: SocketAddr, player: Option<PathBuf>) -> io::Result<Self> {
+    /// A system call failed.
+    pub fn bind(address: SocketAddr, decoder: Option<PathBuf>) -> io::Result<Self> {
         let connections = TcpListener::bind(address)?;
         let address = connections.local_addr()?;
         let socket = UdpSocket::bind(address, &Options::default())?;
-        Ok(Self { socket, connections, player })
+        Ok(Self { socket, connections, decoder })
     }
 
-    /// Where it listens.
+    /// Returns the address of both sockets.
     pub fn local(&self) -> SocketAddr {
         self.socket.local()
     }
 
-    /// Answers for ever.
+    /// Serves until an error.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// A system call failed.
     pub fn run(self) -> io::Result<()> {
-        let Self { socket, connections, player } = self;
-        let heard = Arc::new(Heard::default());
-        let shared = Arc::clone(&heard);
-        thread::spawn(move || accept(&connections, &shared, player.as_deref()));
+        let Self { socket, connections, decoder } = self;
+        let shared = Arc::new(Shared::default());
+        {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || accept(&connections, &shared, decoder.as_deref()));
+        }
         let mut inbox = Inbox::new(16);
         let mut session = Session { number: 0, highest: 0, counted: 0 };
         loop {
             wait_readable(&[&socket], Some(Duration::from_secs(60)))?;
-            if !take(&socket, &mut inbox) {
+            if !receive_batch(&socket, &mut inbox) {
                 continue;
             }
-            let now_ns = crate::now_ns();
+            let now_ns = now_ns();
             for message in inbox.packets().filter(|message| !message.damaged) {
                 let to = message.source;
                 for datagram in message.body.chunks(message.segment_len.max(1)) {
                     let Some(header) = Header::read(datagram) else {
-                        heard.hear(now_ns, datagram);
+                        shared.receive(now_ns, datagram);
                         continue;
                     };
                     match header.kind {
-                        Kind::Counted => session.count(&header),
-                        Kind::Asking => {
+                        Kind::Data => session.count(&header),
+                        Kind::Query => {
                             session.count(&header);
-                            send(&socket, to, &session.answer().octets());
+                            send(&socket, to, &session.report().octets());
                         }
                         Kind::Echo => send(&socket, to, datagram),
-                        Kind::Answer => {}
+                        Kind::Report => {}
                     }
                 }
             }
@@ -108,94 +111,93 @@ impl Server {
     }
 }
 
-impl Heard {
-    /// Takes what came; what belongs to a film goes on to its player.
-    fn hear(&self, now_ns: u64, datagram: &[u8]) {
-        if lock(&self.reception).hear(now_ns, datagram)
-            && let Some(screen) = &*lock(&self.screen)
+impl Shared {
+    /// Records a datagram, and forwards it if it belongs to a video.
+    fn receive(&self, now_ns: u64, datagram: &[u8]) {
+        if lock(&self.receiver).receive(now_ns, datagram)
+            && let Some(decoder) = &*lock(&self.to_decoder)
         {
-            // what it has no room for is missing in its pictures, as it would be anyway
-            let _ = screen.send(datagram);
+            // a packet that the decoder has no buffer for is lost, as for any receiver
+            let _ = decoder.send(datagram);
         }
     }
 }
 
-/// Answers connections, each in a thread of its own.
-fn accept(connections: &TcpListener, heard: &Arc<Heard>, player: Option<&Path>) {
+/// Accepts connections and serves each in a thread of its own.
+fn accept(connections: &TcpListener, shared: &Arc<Shared>, decoder: Option<&Path>) {
     let open = Arc::new(AtomicUsize::new(0));
     for socket in connections.incoming().flatten() {
-        if open.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
+        if open.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
             open.fetch_sub(1, Ordering::Relaxed);
             continue;
         }
-        let (open, heard) = (Arc::clone(&open), Arc::clone(heard));
-        let player = player.map(Path::to_owned);
+        let (open, shared) = (Arc::clone(&open), Arc::clone(shared));
+        let decoder = decoder.map(Path::to_owned);
         thread::spawn(move || {
-            // whoever does not get an answer says so itself
-            let _ = converse(&socket, &heard, player.as_deref());
+            // a client without an answer reports that itself
+            let _ = handle(&socket, &shared, decoder.as_deref());
             open.fetch_sub(1, Ordering::Relaxed);
         });
     }
 }
 
-fn converse(socket: &TcpStream, heard: &Heard, player: Option<&Path>) -> io::Result<()> {
-    let Heard { reception, .. } = heard;
-    match session::hear(socket)? {
+fn handle(socket: &TcpStream, shared: &Shared, decoder: Option<&Path>) -> io::Result<()> {
+    let Shared { receiver, .. } = shared;
+    match session::recv_request(socket)? {
         None => Ok(()),
         Some(Request::Begin { ssrc }) => {
-            *lock(reception) = Reception::new(ssrc);
-            session::say(socket, &true)
+            *lock(receiver) = RtpReceiver::new(ssrc);
+            session::send(socket, &true)
         }
-        Some(Request::Report(question)) => {
-            wait_for_the_end(reception, question.sent);
-            let answer = lock(reception).answer(&question);
-            session::say(socket, &answer)
+        Some(Request::Report(query)) => {
+            wait_for_end(receiver, query.sent);
+            let stats = lock(receiver).stats(&query);
+            session::send(socket, &stats)
         }
-        Some(Request::Bulk) => take_bulk(socket, reception),
+        Some(Request::Bulk) => receive_cross_traffic(socket, receiver),
         Some(Request::Show { ssrc, seconds }) => {
-            let player = player.ok_or_else(|| {
-                io::Error::other("the server has no player: start it with --player")
+            let decoder = decoder.ok_or_else(|| {
+                io::Error::other("the server has no decoder: start it with --decoder")
             });
-            match player.and_then(Player::start) {
-                Ok(player) => show(socket, heard, player, ssrc, seconds),
-                Err(error) => session::say(socket, &Err::<(), _>(error.to_string())),
+            match decoder.and_then(VideoDecoder::start) {
+                Ok(decoder) => receive_video(socket, shared, decoder, ssrc, seconds),
+                Err(error) => session::send(socket, &Err::<(), _>(error.to_string())),
             }
         }
     }
 }
 
-/// Follows a film, and answers what became of it.
-fn show(
+/// Receives a video and answers with its statistics.
+fn receive_video(
     socket: &TcpStream,
-    heard: &Heard,
-    player: Player,
+    shared: &Shared,
+    decoder: VideoDecoder,
     ssrc: u32,
     seconds: u32,
 ) -> io::Result<()> {
-    *lock(&heard.reception) = Reception::of_film(ssrc);
-    *lock(&heard.screen) = Some(player.way()?);
-    session::say(socket, &Ok::<_, String>(()))?;
-    let within = Duration::from_secs(seconds.into()).min(LONGEST_FILM) + PATIENCE;
-    let question = session::hear_question(socket, within).inspect(|question| {
-        wait_for_the_end(&heard.reception, question.sent);
+    *lock(&shared.receiver) = RtpReceiver::of_video(ssrc);
+    *lock(&shared.to_decoder) = Some(decoder.socket()?);
+    session::send(socket, &Ok::<_, String>(()))?;
+    let within = Duration::from_secs(seconds.into()).min(MAX_VIDEO) + TIMEOUT;
+    let query = session::recv_query(socket, within).inspect(|query| {
+        wait_for_end(&shared.receiver, query.sent);
     });
-    *lock(&heard.screen) = None;
-    let question = question?;
-    let streamed = lock(&heard.reception).answer(&question);
-    let shown = match (player.end(ssrc), streamed) {
-        (Ok(frames), Some(streamed)) => Ok(Shown { streamed, frames }),
-        (_, None) => Err("no packet of the film arrived".to_owned()),
+    *lock(&shared.to_decoder) = None;
+    let stream = lock(&shared.receiver).stats(&query?);
+    let stats = match (decoder.end(ssrc), stream) {
+        (Ok(frames), Some(stream)) => Ok(VideoStats { stream, frames }),
+        (_, None) => Err("no packet of the video arrived".to_owned()),
         (Err(error), Some(seen)) => Err(format!("{error} ({} packets arrived)", seen.arrived)),
     };
-    session::say(socket, &shown)
+    session::send(socket, &stats)
 }
 
-/// Waits until all of a stream has arrived, or nothing more of it comes.
-fn wait_for_the_end(reception: &Mutex<Reception>, sent: Option<u64>) {
+/// Waits until all packets of a stream have arrived, or no more arrive.
+fn wait_for_end(receiver: &Mutex<RtpReceiver>, sent: Option<u64>) {
     let asked = Instant::now();
     let (mut before, mut since) = (0, Instant::now());
-    while asked.elapsed() < OVER && since.elapsed() < SILENCE {
-        let arrived = lock(reception).arrived();
+    while asked.elapsed() < MAX_TAIL && since.elapsed() < SILENCE {
+        let arrived = lock(receiver).arrived();
         if sent.is_some_and(|sent| arrived >= sent) {
             return;
         }
@@ -206,13 +208,13 @@ fn wait_for_the_end(reception: &Mutex<Reception>, sent: Option<u64>) {
     }
 }
 
-/// Takes what comes, until its sender breaks off.
-fn take_bulk(mut socket: &TcpStream, reception: &Mutex<Reception>) -> io::Result<()> {
+/// Counts cross traffic until its sender resets the connection.
+fn receive_cross_traffic(mut socket: &TcpStream, receiver: &Mutex<RtpReceiver>) -> io::Result<()> {
     let mut block = vec![0; 1 << 18];
     loop {
         match socket.read(&mut block) {
             Ok(0) => return Ok(()),
-            Ok(octets) => lock(reception).hear_beside(crate::now_ns(), octets as u64),
+            Ok(octets) => lock(receiver).receive_cross_traffic(now_ns(), octets as u64),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -223,9 +225,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Receives a batch, if there is one. A client that has ended, or whose way is
-/// gone, refuses its answer, and the socket is readable until that was read.
-fn take(socket: &UdpSocket, inbox: &mut Inbox) -> bool {
+/// Receives a batch, if there is one. A client that has gone refuses its reply (ICMP), and
+/// the socket stays readable until the error queue has been read.
+fn receive_batch(socket: &UdpSocket, inbox: &mut Inbox) -> bool {
     let received = matches!(socket.receive(inbox), Ok(1..));
     if !received {
         while let Ok(Some(_)) = errors::read(socket) {}
@@ -242,12 +244,12 @@ impl Session {
         self.counted += 1;
     }
 
-    fn answer(&self) -> Answer {
-        Answer { session: self.number, highest: self.highest, counted: self.counted }
+    fn report(&self) -> Report {
+        Report { session: self.number, highest: self.highest, counted: self.counted }
     }
 }
 
-/// Sends one datagram; whoever waits for it finds out that it did not come.
+/// Sends one datagram. A lost one is the client's to notice.
 fn send(socket: &UdpSocket, to: SocketAddr, datagram: &[u8]) {
     let datagrams = [IoSlice::new(datagram)];
     let train = Train {
@@ -265,36 +267,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_film_goes_on_to_its_player_and_nothing_else_does() {
-        let screen = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        screen.set_nonblocking(true).expect("a mode");
-        let way = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        way.connect(screen.local_addr().expect("its address")).expect("a way");
-        let heard = Heard::default();
-        *lock(&heard.reception) = Reception::of_film(7);
+    fn forwards_a_video_to_its_decoder_and_nothing_else() {
+        let decoder = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        decoder.set_nonblocking(true).expect("a mode");
+        let to_decoder = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        to_decoder.connect(decoder.local_addr().expect("its address")).expect("connected");
+        let shared = Shared::default();
+        *lock(&shared.receiver) = RtpReceiver::of_video(7);
         let mut packet = [0; 40];
         let mut send = |ssrc: u32, number: u64| {
-            crate::stream::packet(&mut packet, ssrc, number, 25.0, 0);
-            heard.hear(1000 + number, &packet);
+            crate::stamped::write(&mut packet, ssrc, number, 25.0, 0);
+            shared.receive(1000 + number, &packet);
             packet
         };
-        send(7, 0); // before there is a screen
-        *lock(&heard.screen) = Some(way);
-        let shown = [send(7, 1), send(7, 2)];
+        send(7, 0); // before there is a decoder
+        *lock(&shared.to_decoder) = Some(to_decoder);
+        let forwarded = [send(7, 1), send(7, 2)];
         send(8, 3); // of another source
-        heard.hear(1, &crate::rtp::goodbye(7));
-        heard.hear(1, b"no RTP at all");
+        shared.receive(1, &crate::rtp::bye(7));
+        shared.receive(1, b"no RTP at all");
         let mut seen = [0; 64];
-        for packet in shown {
-            let octets = screen.recv(&mut seen).expect("a packet");
+        for packet in forwarded {
+            let octets = decoder.recv(&mut seen).expect("a packet");
             assert_eq!(seen[..octets], packet);
         }
-        assert!(screen.recv(&mut seen).is_err(), "no more than these");
-        assert_eq!(lock(&heard.reception).arrived(), 3);
+        assert!(decoder.recv(&mut seen).is_err(), "no more than these");
+        assert_eq!(lock(&shared.receiver).arrived(), 3);
     }
 
     #[test]
-    fn a_client_that_is_gone_does_not_keep_the_server_busy() {
+    fn a_client_that_has_gone_does_not_keep_the_server_busy() {
         let address = "127.0.0.1:0".parse().expect("an address");
         let server = Server::bind(address, None).expect("a server");
         let client = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
@@ -304,8 +306,8 @@ mod tests {
         let mut inbox = Inbox::new(1);
         let a_second = Some(Duration::from_secs(1));
         wait_readable(&[&server.socket], a_second).expect("the refusal");
-        assert!(!take(&server.socket, &mut inbox), "nothing was received");
-        // poll(2) tells of nothing any more
+        assert!(!receive_batch(&server.socket, &mut inbox), "nothing was received");
+        // poll(2) reports nothing any more
         let ready = wait_readable(&[&server.socket], Some(Duration::ZERO)).expect("an answer");
         assert_eq!(ready, 0);
     }

@@ -1,80 +1,103 @@
-//! What the two ends say to each other by TCP: one line of JSON asks, one answers.
+//! The control connection between client and server over TCP: one line of JSON for each
+//! request and each answer.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::reception::{Question, Streamed};
+use crate::stats::StreamStats;
 
-/// After so long nobody is there.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// Octets of the longest question, and of the longest answer.
-const LONGEST_QUESTION: u64 = 4096;
-const LONGEST_ANSWER: u64 = 1 << 20;
+/// Timeout of connections, requests and answers.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
+/// Bytes of the longest request, and of the longest answer.
+const MAX_REQUEST: u64 = 4096;
+const MAX_ANSWER: u64 = 1 << 20;
 
-/// What a server is asked.
+/// A request to the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Request {
-    /// A stream begins, of this source or of any. Answered by whether all is ready.
+    /// Announces a stream of this source, or of any. The server answers when it is ready.
     Begin { ssrc: Option<u32> },
-    /// What became of it? Answered when nothing more of it comes.
-    Report(Question),
-    /// A film of this source begins, of so many seconds. Answered when a player listens,
-    /// and once more, to the [`Question`] that then comes, by what became of it. A
-    /// connection that ends before ends the player.
+    /// Asks for statistics. The server answers when the stream has ended.
+    Report(StatsQuery),
+    /// Announces a video stream of this source and length. The server answers when its
+    /// decoder listens, and a second time, with the statistics, to the [`StatsQuery`] that
+    /// follows. Closing the connection stops the decoder.
     Show { ssrc: u32, seconds: u32 },
-    /// What follows is to be taken and counted, and is not answered.
+    /// Announces cross traffic on this connection, which the server counts.
     Bulk,
 }
 
-/// Opens a connection and asks.
+/// Selects statistics of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StatsQuery {
+    /// Packets that were sent, from number 0; none: the client has not counted them.
+    pub(crate) sent: Option<u64>,
+    /// Start of the time that totals cover, after the first packet.
+    pub(crate) from_s: f64,
+    /// End of this time; none: the end of the stream.
+    pub(crate) to_s: Option<f64>,
+    /// Length of the intervals.
+    pub(crate) bin_s: f64,
+}
+
+impl StatsQuery {
+    /// Asks for intervals of 0.2 s, and for totals of the time with cross traffic, if there
+    /// was any.
+    pub(crate) fn new(sent: Option<u64>, cross_traffic: Option<&Range<f64>>) -> Self {
+        let from_s = cross_traffic.map_or(0.0, |time| time.start);
+        Self { sent, from_s, to_s: cross_traffic.map(|time| time.end), bin_s: 0.2 }
+    }
+}
+
+/// Opens a connection and sends a request.
 pub(crate) fn connect(to: SocketAddr, request: &Request) -> io::Result<TcpStream> {
-    let mut socket = TcpStream::connect_timeout(&to, PATIENCE)?;
+    let socket = TcpStream::connect_timeout(&to, TIMEOUT)?;
     socket.set_nodelay(true)?;
-    let line = serde_json::to_string(request)? + "\n";
-    socket.write_all(line.as_bytes())?;
+    send(&socket, request)?;
     Ok(socket)
 }
 
-/// Asks, and reads the answer.
-pub(crate) fn ask<T: DeserializeOwned>(to: SocketAddr, request: &Request) -> io::Result<T> {
-    hear_answer(&connect(to, request)?)
+/// Sends a request on a connection of its own and reads the answer.
+pub(crate) fn query<T: DeserializeOwned>(to: SocketAddr, request: &Request) -> io::Result<T> {
+    recv_answer(&connect(to, request)?)
 }
 
-/// Reads what the other end answers.
-pub(crate) fn hear_answer<T: DeserializeOwned>(socket: &TcpStream) -> io::Result<T> {
-    socket.set_read_timeout(Some(PATIENCE))?;
-    Ok(serde_json::from_str(&line(socket, LONGEST_ANSWER)?)?)
+/// Reads an answer.
+pub(crate) fn recv_answer<T: DeserializeOwned>(socket: &TcpStream) -> io::Result<T> {
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    Ok(serde_json::from_str(&line(socket, MAX_ANSWER)?)?)
 }
 
-/// What became of the latest stream; none where nothing of it arrived.
-pub(crate) fn answer(to: SocketAddr, question: Question) -> io::Result<Option<Streamed>> {
-    ask(to, &Request::Report(question))
+/// Asks for statistics of the latest stream; none: no packet of it arrived.
+pub(crate) fn query_stats(to: SocketAddr, stats: StatsQuery) -> io::Result<Option<StreamStats>> {
+    query(to, &Request::Report(stats))
 }
 
-/// Reads what a client asks; none where it only looked whether anybody is there.
-pub(crate) fn hear(socket: &TcpStream) -> io::Result<Option<Request>> {
-    socket.set_read_timeout(Some(PATIENCE))?;
-    let line = line(socket, LONGEST_QUESTION)?;
+/// Reads a request; none: the client only tested whether the server listens.
+pub(crate) fn recv_request(socket: &TcpStream) -> io::Result<Option<Request>> {
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    let line = line(socket, MAX_REQUEST)?;
     if line.is_empty() { Ok(None) } else { Ok(Some(serde_json::from_str(&line)?)) }
 }
 
-/// Reads the question that ends a film, which comes within that time.
-pub(crate) fn hear_question(socket: &TcpStream, within: Duration) -> io::Result<Question> {
+/// Reads the query that ends a video stream, waiting up to `within`.
+pub(crate) fn recv_query(socket: &TcpStream, within: Duration) -> io::Result<StatsQuery> {
     socket.set_read_timeout(Some(within))?;
-    Ok(serde_json::from_str(&line(socket, LONGEST_QUESTION)?)?)
+    Ok(serde_json::from_str(&line(socket, MAX_REQUEST)?)?)
 }
 
-/// Asks or answers on an open connection.
-pub(crate) fn say<T: Serialize>(mut socket: &TcpStream, answer: &T) -> io::Result<()> {
-    socket.write_all((serde_json::to_string(answer)? + "\n").as_bytes())
+/// Sends a request or an answer.
+pub(crate) fn send<T: Serialize>(mut socket: &TcpStream, message: &T) -> io::Result<()> {
+    socket.write_all((serde_json::to_string(message)? + "\n").as_bytes())
 }
 
-/// One line, no longer than that; its reader may take octets behind it.
+/// Reads one line of up to `longest` bytes. It may consume bytes after the line.
 fn line(from: impl Read, longest: u64) -> io::Result<String> {
     let mut line = String::new();
     BufReader::new(from.take(longest)).read_line(&mut line)?;
@@ -86,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_an_end_and_a_limit() {
+    fn a_line_ends_at_its_newline_or_its_limit() {
         assert_eq!(line(&b"{}\nmore"[..], 100).expect("a line"), "{}\n");
         assert_eq!(line(&[b'x'; 100][..], 10).expect("its beginning").len(), 10);
         assert!(line(&b"\xff\n"[..], 10).is_err());

@@ -50,7 +50,7 @@ impl Service for Film {
         let mut argv = with_libraries(site)?;
         let headroom = site.host.headroom.display().to_string();
         argv.extend([headroom, "load".into(), "serve".into(), site.server.to_string()]);
-        argv.extend(["--player".into(), site.program(FFMPEG)?]);
+        argv.extend(["--decoder".into(), site.program(FFMPEG)?]);
         Ok(ServerSpec { argv, private_files: Vec::new(), run_folders: &[], ready: None })
     }
 
@@ -67,7 +67,7 @@ impl Service for Film {
         };
         let mut argv = with_libraries(site)?;
         let headroom = site.host.headroom.display().to_string();
-        argv.extend([headroom, "load".into(), "film".into(), site.server.to_string()]);
+        argv.extend([headroom, "load".into(), "video".into(), site.server.to_string()]);
         // the rate is the encoder's, in packets of their full length
         let bits_per_second = (per_second * *size as f64 * 8.0).round() as u64;
         let mut add = |option: &str, value: String| argv.extend([option.to_owned(), value]);
@@ -78,7 +78,7 @@ impl Service for Film {
         match (content, beside) {
             // where a mark is looked for, it is to be the film that shows it
             (Some(file), _) => add("--content", file.display().to_string()),
-            (None, Some((from, to))) => add("--beside", format!("{from}-{to}")),
+            (None, Some((from, to))) => add("--cross-traffic", format!("{from}-{to}")),
             (None, None) => {}
         }
         Ok(Invocation::new(argv))

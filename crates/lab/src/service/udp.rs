@@ -100,7 +100,7 @@ pub(super) fn datagrams(site: &Site<'_>, task: &Task) -> Result<Invocation> {
         Sending::AsArrives | Sending::Echo => {}
     }
     if let Sending::Realtime { beside: Some((from, to)), .. } = sending {
-        add("--beside", format!("{from}-{to}"));
+        add("--cross-traffic", format!("{from}-{to}"));
     }
     if let Some(file) = content {
         add("--content", file.display().to_string());
