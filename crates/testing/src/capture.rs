@@ -1,4 +1,4 @@
-//! What passes the link between two hosts, whole and both ways.
+//! Captures whole frames on the link between two hosts, in both directions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,10 +9,10 @@ use headroom_netio::LinkSocket;
 
 use crate::Host;
 
-/// Frames and when the kernel saw them.
+/// Frames with the kernel's timestamps.
 type Frames = Arc<Mutex<Vec<(Duration, Vec<u8>)>>>;
 
-/// All frames that arrive at `eth0` of either host, from when it was started.
+/// A running capture of all frames that arrive at `eth0` of either host.
 #[derive(Debug)]
 pub struct Capture {
     frames: Frames,
@@ -21,36 +21,35 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Captures from now on.
+    /// Starts to capture.
     ///
     /// # Panics
-    /// Where the sockets cannot be opened.
+    /// A socket cannot be opened.
     pub fn start(hosts: [&Host; 2]) -> Self {
         let mut capture =
             Self { frames: Arc::default(), stop: Arc::default(), threads: Vec::new() };
         for host in hosts {
             let socket = host.run(|| LinkSocket::open("eth0").expect("a packet socket"));
             let (frames, stop) = (Arc::clone(&capture.frames), Arc::clone(&capture.stop));
-            capture.threads.push(std::thread::spawn(move || listen(socket, &frames, &stop)));
+            capture.threads.push(std::thread::spawn(move || receive(socket, &frames, &stop)));
         }
         capture
     }
 
-    /// The frames since the last time, in the order in which they were seen.
+    /// Returns the frames since the last call, by timestamp.
     ///
     /// # Panics
-    /// Where a listening thread has panicked.
+    /// A receiving thread has panicked.
     pub fn take(&self) -> Vec<Vec<u8>> {
         let mut frames = std::mem::take(&mut *self.frames.lock().expect("frames"));
         frames.sort_by_key(|(time, _)| *time);
         frames.into_iter().map(|(_, frame)| frame).collect()
     }
 
-    /// Ends it, and gives the frames since the last time: none that has arrived is
-    /// missing.
+    /// Stops the capture and returns all remaining frames.
     ///
     /// # Panics
-    /// Where the kernel had no room for a frame.
+    /// The kernel dropped a frame.
     pub fn finish(mut self) -> Vec<Vec<u8>> {
         self.stop.store(true, Ordering::Release);
         for thread in std::mem::take(&mut self.threads) {
@@ -66,11 +65,11 @@ impl Drop for Capture {
     }
 }
 
-fn listen(mut socket: LinkSocket, frames: &Frames, stop: &AtomicBool) {
+fn receive(mut socket: LinkSocket, frames: &Frames, stop: &AtomicBool) {
     loop {
         let last = stop.load(Ordering::Acquire);
         let got = socket.receive(|frame| {
-            assert!(!frame.truncated, "a frame was cut");
+            assert!(!frame.truncated, "a frame was truncated");
             let time = frame.time.expect("the time of a frame");
             frames.lock().expect("frames").push((time, frame.bytes.to_vec()));
         });
@@ -80,10 +79,10 @@ fn listen(mut socket: LinkSocket, frames: &Frames, stop: &AtomicBool) {
             _ => {}
         }
     }
-    assert_eq!(socket.dropped().expect("a count"), 0, "frames were lost to the capture");
+    assert_eq!(socket.dropped().expect("a count"), 0, "the kernel dropped frames");
 }
 
-/// Whether these octets stand somewhere among the others.
-pub fn contains(octets: &[u8], what: &[u8]) -> bool {
-    octets.windows(what.len()).any(|window| window == what)
+/// Tells whether `bytes` contains `part`.
+pub fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
 }

@@ -1,5 +1,4 @@
-//! Hosts of a test's own: network namespaces joined by a link, each with a thread
-//! that lives in it.
+//! Hosts for tests: network namespaces joined by a link, each with a thread inside.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -9,7 +8,7 @@ use std::thread::JoinHandle;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A network namespace and the thread that lives in it; it ends when dropped.
+/// A network namespace and the thread inside it. Dropping it removes both.
 #[derive(Debug)]
 pub struct Host {
     work: Option<Sender<Work>>,
@@ -29,43 +28,43 @@ impl Host {
         host
     }
 
-    /// Does something in the namespace; threads and programs that it starts are
-    /// in it too.
+    /// Runs a closure inside the namespace, which its threads and programs inherit.
     ///
     /// # Panics
-    /// Where the work does.
+    /// The closure panics.
     pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, result) = channel();
         let work: Work = Box::new(move || drop(done.send(work())));
-        self.work.as_ref().expect("a host that lives").send(work).expect("a thread that lives");
+        self.work.as_ref().expect("a running host").send(work).expect("a running thread");
         result.recv().expect("work that does not panic")
     }
 
-    /// Runs `ip` with these words, which must succeed, and gives what it printed.
+    /// Runs `ip` with these arguments and returns its output.
     ///
     /// # Panics
-    /// Where it fails.
-    pub fn ip(&self, words: &str) -> String {
-        let words = words.to_owned();
+    /// It fails.
+    pub fn ip(&self, arguments: &str) -> String {
+        let arguments = arguments.to_owned();
         let run = move || {
-            let output = Command::new("ip").args(words.split_whitespace()).output().expect("ip");
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "`ip {words}` failed: {said}");
+            let output =
+                Command::new("ip").args(arguments.split_whitespace()).output().expect("ip");
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "`ip {arguments}` failed: {errors}");
             String::from_utf8_lossy(&output.stdout).into_owned()
         };
         self.run(run)
     }
 
-    /// A further host, its `eth0` joined to a new interface of this one.
+    /// Makes another host and joins its `eth0` to a new interface of this one.
     ///
     /// # Panics
-    /// Where it cannot be made: that needs root.
+    /// The process lacks root.
     #[must_use]
     pub fn neighbour(&self, interface: &str) -> Self {
         let host = Self::new();
-        let there = host.run(|| File::open("/proc/thread-self/ns/net").expect("a namespace"));
-        let place = format!("/proc/{}/fd/{}", std::process::id(), there.as_raw_fd());
-        self.ip(&format!("link add {interface} type veth peer name eth0 netns {place}"));
+        let handle = host.run(|| File::open("/proc/thread-self/ns/net").expect("a namespace"));
+        let namespace = format!("/proc/{}/fd/{}", std::process::id(), handle.as_raw_fd());
+        self.ip(&format!("link add {interface} type veth peer name eth0 netns {namespace}"));
         host
     }
 }
@@ -79,10 +78,10 @@ impl Drop for Host {
     }
 }
 
-/// Two hosts on one link, `eth0` of each, with an [`address`] of either family.
+/// Makes two hosts on one link, `eth0` of each, with an [`address`] of either family.
 ///
 /// # Panics
-/// Where they cannot be made: that needs root.
+/// The process lacks root.
 pub fn link() -> [Host; 2] {
     let here = Host::new();
     let there = here.neighbour("eth0");
@@ -95,8 +94,8 @@ pub fn link() -> [Host; 2] {
     hosts
 }
 
-/// The address on the link of the first host (0) or the second (1): 192.0.2.1 and
-/// .2, 2001:db8::1 and ::2.
+/// Returns the address of the first host (0) or the second (1): 192.0.2.1 and .2,
+/// 2001:db8::1 and ::2.
 pub fn address(host: usize, v6: bool) -> String {
     let network = if v6 { "2001:db8::" } else { "192.0.2." };
     format!("{network}{}", host + 1)

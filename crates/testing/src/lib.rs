@@ -1,5 +1,5 @@
-//! What tests of several rooms share: two hosts on one link, and what passes
-//! between them. For tests alone: what goes wrong here panics.
+//! Helpers for the tests of several crates: two hosts on one link, and a capture of the
+//! frames between them. For tests alone: every failure panics.
 
 mod capture;
 mod host;
@@ -8,18 +8,17 @@ pub use capture::{Capture, contains};
 pub use headroom_netio::retried;
 pub use host::{Host, address, link};
 
-/// Whether this process may make namespaces. Where tests are required, one that
-/// cannot run is a failure.
+/// Tells whether this process may create network namespaces.
 ///
 /// # Panics
-/// Where tests are required and this process is not root's.
+/// Tests are required (`CI`, `HEADROOM_TESTS=required`) and the process lacks root.
 pub fn privileged() -> bool {
     if nix::unistd::geteuid().is_root() {
         return true;
     }
     let required = std::env::var_os("CI").is_some()
         || std::env::var("HEADROOM_TESTS").is_ok_and(|value| value == "required");
-    assert!(!required, "this test makes network namespaces, which needs root");
-    eprintln!("skipped: this test makes network namespaces, which needs root");
+    assert!(!required, "this test creates network namespaces, which needs root");
+    eprintln!("skipped: this test creates network namespaces, which needs root");
     false
 }

@@ -1,11 +1,11 @@
-//! Sizes, rates and durations as people write and read them.
+//! Parses and formats sizes, rates and durations for people.
 
 use std::time::Duration;
 
-/// Reads `1KiB`, `64 MiB`, `1GB`, `1000` (octets).
+/// Parses a size such as `1KiB`, `64 MiB`, `1GB` or `1000`; returns bytes.
 ///
 /// # Errors
-/// A sentence that names the text and what was expected.
+/// The text is malformed or out of range; the error names both text and expectation.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
     let scale: u64 = match unit.to_ascii_lowercase().as_str() {
@@ -18,15 +18,15 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         "gb" => 1_000_000_000,
         _ => return Err(bad(text, "a size such as 1KiB, 64MiB or 1GB")),
     };
-    let octets: u64 =
+    let bytes: u64 =
         number.parse().map_err(|_| bad(text, "a size: a whole number and a unit, such as 1KiB"))?;
-    octets.checked_mul(scale).ok_or_else(|| bad(text, "a size below 16 EiB"))
+    bytes.checked_mul(scale).ok_or_else(|| bad(text, "a size below 16 EiB"))
 }
 
-/// Reads `100mbit`, `2.5 gbit`, `9600bit`; bits per second.
+/// Parses a rate such as `100mbit`, `2.5 gbit` or `9600bit`; returns bits per second.
 ///
 /// # Errors
-/// A sentence that names the text and what was expected.
+/// The text is malformed or out of range; the error names both text and expectation.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
     let unit = unit.to_ascii_lowercase();
@@ -45,10 +45,10 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads `25ms`, `1.5s`, `200us`.
+/// Parses a duration such as `25ms`, `1.5s` or `200us`.
 ///
 /// # Errors
-/// A sentence that names the text and what was expected.
+/// The text is malformed or out of range; the error names both text and expectation.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
     let scale = match unit {
@@ -65,10 +65,10 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads `1%` or `0.1 %`; per cent.
+/// Parses a percentage such as `1%` or `0.1 %`; returns per cent.
 ///
 /// # Errors
-/// A sentence that names the text and what was expected.
+/// The text is malformed or out of range; the error names both text and expectation.
 pub fn parse_percent(text: &str) -> Result<f64, String> {
     let (number, unit) = split(text);
     match number.parse::<f64>() {
@@ -77,17 +77,17 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// `1 KiB`, `256 MiB`, `1.5 GiB`.
-pub fn size(octets: u64) -> String {
+/// Formats bytes: `1 KiB`, `256 MiB`, `1.5 GiB`.
+pub fn size(bytes: u64) -> String {
     for (unit, scale) in [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
-        if octets >= scale {
-            return format!("{} {unit}", three(octets as f64 / scale as f64));
+        if bytes >= scale {
+            return format!("{} {unit}", three(bytes as f64 / scale as f64));
         }
     }
-    format!("{octets} B")
+    format!("{bytes} B")
 }
 
-/// `100 Mbit/s`, `4.12 Gbit/s`.
+/// Formats bits per second: `100 Mbit/s`, `4.12 Gbit/s`.
 pub fn rate(bps: f64) -> String {
     for (unit, scale) in [("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)] {
         if bps >= scale {
@@ -97,7 +97,7 @@ pub fn rate(bps: f64) -> String {
     format!("{} bit/s", three(bps))
 }
 
-/// `0.42 ms`, `1.30 s`.
+/// Formats seconds: `420 µs`, `1.3 s`.
 pub fn seconds(s: f64) -> String {
     match s.abs() {
         v if v >= 1.0 => format!("{} s", three(s)),
@@ -106,7 +106,7 @@ pub fn seconds(s: f64) -> String {
     }
 }
 
-/// Three significant digits, no exponent, no trailing zeros.
+/// Formats a number with three significant digits, without exponent or trailing zeros.
 pub fn three(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value:.0}");
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_people_write() {
+    fn parses_each_notation() {
         assert_eq!(parse_size("1KiB"), Ok(1024));
         assert_eq!(parse_size("256 MiB"), Ok(256 << 20));
         assert_eq!(parse_size("1GB"), Ok(1_000_000_000));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_has_no_meaning() {
+    fn rejects_malformed_and_out_of_range_text() {
         for text in ["", "KiB", "1 parsec", "1.5KiB", "-1KiB", "99999999999GiB"] {
             assert!(parse_size(text).is_err(), "{text}");
         }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_three_digits() {
+    fn formats_three_digits() {
         assert_eq!(size(1024), "1 KiB");
         assert_eq!(size(256 << 20), "256 MiB");
         assert_eq!(rate(4.123e9), "4.12 Gbit/s");
