@@ -1,5 +1,5 @@
-//! The wire clock of what goes over UDP: encrypted, and with a shape of its own, so
-//! that the trace says when it began and the client when it was done.
+//! The wire clock of transfers over UDP. They are encrypted and follow no common pattern,
+//! so the trace gives the start and the client the end.
 
 use crate::expectation::Expectation;
 use crate::phases::{Phase, Phases, Stretch, follow};
@@ -8,27 +8,26 @@ use crate::tcp::Tcp;
 use crate::time::{longest_gap, ns_to_s};
 use crate::trace::Trace;
 
-/// One packet of such a session, whatever carried it.
+/// One packet of such a session, over TCP or UDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Seen {
+struct Timed {
     time_ns: u64,
     from_client: bool,
 }
 
-/// Reads a trace; `None` where no packet went to the service's port.
+/// Measures a transfer; `None`: no packet went to the service's port.
 ///
-/// The session ends when the client says so, which is later than its last packet: what
-/// it does with the file until then (checking it, giving it its name) is part of it.
-/// Where it does not say, it ends with the last packet. Without a mark of the request
-/// the whole session counts as transfer.
+/// The session ends when the client reports completion, which is later than its last packet
+/// and includes verifying and renaming the file. Without that timestamp it ends with the last
+/// packet. Without a timestamp of the request the whole session counts as transfer.
 pub(crate) fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     let states = follow(&trace.packets);
     let of_service = |port: u16| port == expected.port;
     let tcp = trace.packets.iter().filter(|p| of_service(trace.connections[p.connection as usize]));
-    let tcp = tcp.map(|p| Seen { time_ns: p.time_ns, from_client: p.from_client });
+    let tcp = tcp.map(|p| Timed { time_ns: p.time_ns, from_client: p.from_client });
     let udp = || trace.datagrams.iter().filter(|d| d.port.is_some_and(of_service));
-    let all = udp().map(|d| Seen { time_ns: d.time_ns, from_client: d.from_client });
-    let mut all: Vec<Seen> = tcp.chain(all).collect();
+    let all = udp().map(|d| Timed { time_ns: d.time_ns, from_client: d.from_client });
+    let mut all: Vec<Timed> = tcp.chain(all).collect();
     all.sort_unstable();
     let first = all.iter().position(|seen| seen.from_client)?;
     let (all, start) = (&all[first..], all[first].time_ns);
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_begins_on_the_wire_and_ends_when_the_client_says_so() {
+    fn a_session_lasts_from_its_first_packet_to_the_clients_timestamp() {
         let mut trace = Trace::new(IpAddr::from([10, 0, 0, 1]));
         push(&mut trace, 1, false, b"the end of an earlier one");
         push(&mut trace, 10, true, &[0xc3, 0, 0, 0, 1, 8]);
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_to_other_ports_is_no_session() {
+    fn ignores_other_ports() {
         let mut trace = Trace::new(IpAddr::from([10, 0, 0, 1]));
         push(&mut trace, 1, true, b"hello");
         let elsewhere = Expectation { port: 4500, ..expect(Marks::default()) };

@@ -1,57 +1,56 @@
-//! Which packet carried an event: the request, the file's first octet, the
-//! completion. Marks help where encryption hides it.
+//! Finds the packets that carried the request, the file's first byte and the completion.
+//! Timestamps by client and server help where encryption hides them.
 
 use crate::expectation::{Expectation, Login};
 use crate::phases::{Phase, State};
 use crate::trace::{Head, Packet, Trace};
 
-/// Index of the packet that says that the transfer is complete.
+/// Returns the index of the packet that completes the transfer.
 ///
-/// For an upload it is the server's reply: the last payload from the server that
-/// the client had read when it said that it was done. For a download it is the
-/// client's first word or FIN after it: megabytes can wait in the client's socket
-/// buffer, still to be decrypted, when the last packet has passed. A client that
-/// says nothing (SFTP) has an answer to its last close; where the session parts
-/// with an exchange of its own, that answer is the one before it.
+/// For an upload it is the server's reply: the last payload from the server that the client
+/// had read when it reported completion. For a download it is the client's next payload or
+/// FIN: when the last packet has passed, megabytes may wait in the client's socket buffer to
+/// be decrypted. A client that reports nothing (SFTP) receives an answer to its last close;
+/// if the session has a close exchange, that answer is the one before it.
 pub(crate) fn completion(packets: &[Packet], expected: &Expectation) -> Option<usize> {
-    let speech = |p: &Packet| p.payload_len > 0 && !is_close_notify(p);
-    let reply = |p: &Packet| !p.from_client && speech(p);
-    let speaks = |p: &Packet| p.from_client && speech(p);
+    let payload = |p: &Packet| p.payload_len > 0 && !is_close_notify(p);
+    let reply = |p: &Packet| !p.from_client && payload(p);
+    let sends = |p: &Packet| p.from_client && payload(p);
     let last = packets.iter().rposition(reply)?;
     let Some(done) = expected.marks.done_ns else {
-        let goodbye = packets[..last].iter().rposition(speaks).filter(|_| expected.parting);
-        return goodbye.and_then(|at| packets[..at].iter().rposition(reply)).or(Some(last));
+        let close = packets[..last].iter().rposition(sends).filter(|_| expected.parting);
+        return close.and_then(|at| packets[..at].iter().rposition(reply)).or(Some(last));
     };
     let replied = packets.iter().rposition(|p| reply(p) && p.time_ns <= done).unwrap_or(last);
-    let parts = |p: &Packet| p.from_client && (p.fin || p.payload_len > 0) && p.time_ns >= done;
-    let parted = packets[replied..].iter().position(parts).map(|after| replied + after);
-    Some(if expected.upload { replied } else { parted.unwrap_or(replied) })
+    let ends = |p: &Packet| p.from_client && (p.fin || p.payload_len > 0) && p.time_ns >= done;
+    let ended = packets[replied..].iter().position(ends).map(|after| replied + after);
+    Some(if expected.upload { replied } else { ended.unwrap_or(replied) })
 }
 
-/// Whether a packet is TLS 1.3's goodbye and nothing else (RFC 8446 §6.1): header
-/// (5), alert (2), type (1) and tag (16). stunnel says it behind SSH's own.
+/// Tells whether a packet is a lone TLS 1.3 close_notify (RFC 8446 §6.1): header (5), alert
+/// (2), type (1) and tag (16). stunnel sends it after SSH's close exchange.
 fn is_close_notify(packet: &Packet) -> bool {
     packet.payload_len == 24 && packet.head == Head::TlsData
 }
 
-/// Index of the packet that carried the first data command.
+/// Returns the index of the packet that carried the first data command.
 pub(crate) fn request(
     packets: &[Packet],
     states: &[State],
     expected: &Expectation,
     rtt_s: f64,
 ) -> usize {
-    let speaks = |p: &Packet| p.from_client && p.payload_len > 0;
+    let sends = |p: &Packet| p.from_client && p.payload_len > 0;
     let from_mark =
         if let Some(mark) = expected.marks.request_ns.filter(|_| expected.data_connections) {
-            // FTP: the client takes the time after it has written
+            // FTP: the client takes the timestamp after it has written
             packets
                 .iter()
-                .rposition(|p| speaks(p) && p.time_ns <= mark)
-                .or_else(|| packets.iter().position(|p| speaks(p) && p.time_ns >= mark))
+                .rposition(|p| sends(p) && p.time_ns <= mark)
+                .or_else(|| packets.iter().position(|p| sends(p) && p.time_ns >= mark))
         } else if let Some(mark) = expected.marks.login_ns {
-            // the server logs when it answers, the answer passes here half a round
-            // trip later, and the client speaks next
+            // the server logs its answer, which passes the router half a round trip later;
+            // the client sends next
             let mark = mark + (rtt_s * 0.5e9) as u64;
             packets
                 .iter()
@@ -59,44 +58,44 @@ pub(crate) fn request(
                 .filter(|(_, p)| !p.from_client && p.payload_len > 0)
                 .min_by_key(|(_, p)| p.time_ns.abs_diff(mark))
                 .and_then(|(success, _)| {
-                    packets[success..].iter().position(speaks).map(|next| success + next)
+                    packets[success..].iter().position(sends).map(|next| success + next)
                 })
         } else {
             expected.login.and_then(|login| after_login(packets, login))
         };
-    // HTTP: the first that the client says when hands are shaken
-    let first_word = || {
+    // HTTP: the client's first payload after the handshake
+    let first_payload = || {
         packets
             .iter()
             .zip(states)
-            .position(|(p, state)| speaks(p) && state.phase != Phase::Handshake)
+            .position(|(p, state)| sends(p) && state.phase != Phase::Handshake)
     };
-    from_mark.or_else(first_word).unwrap_or(0)
+    from_mark.or_else(first_payload).unwrap_or(0)
 }
 
-/// Index of the client's first word after a login was granted.
+/// Returns the index of the client's first payload after a login was granted.
 fn after_login(packets: &[Packet], login: Login) -> Option<usize> {
     let answer = |from: usize, octets: u32| {
         let of_size = |p: &Packet| !p.from_client && p.payload_len == octets;
         packets[from..].iter().position(of_size).map(|after| from + after)
     };
     let granted = answer(answer(0, login.opened)? + 1, login.granted)?;
-    let speaks = |p: &Packet| p.from_client && p.payload_len > 0;
-    packets[granted..].iter().position(speaks).map(|after| granted + after)
+    let sends = |p: &Packet| p.from_client && p.payload_len > 0;
+    packets[granted..].iter().position(sends).map(|after| granted + after)
 }
 
-/// Index of the first packet with the file's octets: big enough, in the file's
-/// direction, after the request, outside any handshake.
+/// Returns the index of the first packet with content of the file: large enough, in the
+/// file's direction, after the request and outside handshakes.
 pub(crate) fn first_body(
     trace: &Trace,
     states: &[State],
     request: usize,
     expected: &Expectation,
 ) -> Option<usize> {
-    // two TLS session tickets may come in one packet of 500 octets
+    // two TLS session tickets fit in one packet of 500 bytes
     const SURELY_DATA: u64 = 1000;
     let least = expected.size.min(SURELY_DATA) as u32;
-    // what is smaller cannot be told from set-up where both are encrypted
+    // a smaller file cannot be told from set-up when both are encrypted
     let hidden = states.iter().any(|state| state.opens_handshake) && expected.size < SURELY_DATA;
     if least == 0 || hidden {
         return None;

@@ -1,4 +1,4 @@
-//! A stream that goes on for a time: how much of it passed, and how long it took.
+//! Measures a continuous stream: bytes and duration.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,19 +6,20 @@ use crate::tcp::Tcp;
 use crate::time::ns_to_s;
 use crate::trace::Packet;
 
-/// What the connection that carried most did, in the file's direction.
+/// The busiest connection, in the file's direction.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Flow {
-    /// Octets of payload, without those sent again.
+    /// Bytes of payload, without retransmissions.
     pub octets: u64,
-    /// First full packet to last packet with payload.
+    /// Time from the first full packet to the last packet with payload.
     pub seconds: f64,
 }
 
 impl Flow {
-    /// `tcp` is what was sent in the same direction; none where next to nothing was.
+    /// Measures a stream, of which `tcp` counts the same direction; none: it has no full
+    /// packet.
     pub(crate) fn of(packets: &[Packet], upload: bool, tcp: &Tcp) -> Option<Self> {
-        // what ends greet each other with is shorter
+        // greetings and commands are shorter
         const FULL: u32 = 536;
         let full = |p: &&Packet| p.from_client == upload && p.payload_len >= FULL;
         let first = packets.iter().find(full)?;

@@ -1,5 +1,5 @@
-//! Reads packets that were captured at the router: one transfer's clocks, phases and
-//! totals. No I/O.
+//! Derives one transfer's clocks, phases and totals from packets captured at the router.
+//! No I/O.
 
 mod datagrams;
 mod events;

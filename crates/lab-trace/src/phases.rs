@@ -1,5 +1,4 @@
-//! What a session was doing: connecting, shaking hands, logging in, moving the
-//! file, idling.
+//! Divides a session into phases: connect, handshake, login, body, idle.
 
 use std::collections::HashMap;
 
@@ -8,19 +7,18 @@ use serde::{Deserialize, Serialize};
 use crate::time::ns_to_s;
 use crate::trace::{Head, Packet};
 
-/// What a session was doing, in seconds; sums to the session.
+/// The time of a session in each phase, seconds; the sum is the session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phases {
-    /// TCP connections being opened.
+    /// Opening TCP connections.
     pub connect: f64,
     /// TLS handshakes and SSH key exchanges.
     pub handshake: f64,
-    /// Everything else before the file's first octet: greetings, login, commands.
+    /// Everything else before the file's first byte: greetings, login, commands.
     pub login: f64,
-    /// From the wait for the file's first packet to completion.
+    /// Time from the wait for the file's first packet to completion.
     pub body: f64,
-    /// Stretches without any packet, longer than 3 ms, two round trips and two
-    /// full frames.
+    /// Silences longer than 3 ms plus two round trips plus two full frames.
     pub idle: f64,
 }
 
@@ -40,12 +38,12 @@ pub enum Phase {
     Idle,
 }
 
-/// A stretch of a session in one phase; seconds since the first SYN.
+/// An interval of a session in one phase; seconds since the first SYN.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Stretch {
-    /// What the session was doing.
+    /// The phase.
     pub kind: Phase,
-    /// Beginning.
+    /// Start.
     pub start_s: f64,
     /// End.
     pub end_s: f64,
@@ -70,7 +68,7 @@ impl Phases {
         }
     }
 
-    /// The mean of several.
+    /// Averages several sessions.
     pub fn mean<'a>(all: impl ExactSizeIterator<Item = &'a Self>) -> Self {
         let n = all.len().max(1) as f64;
         all.fold(Self::default(), |sum, one| Self {
@@ -83,13 +81,13 @@ impl Phases {
     }
 }
 
-/// What a packet is part of, seen from its own connection.
+/// The phase of a packet within its own connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct State {
     /// Connect, Handshake, or Login for everything else.
     pub(crate) phase: Phase,
     pub(crate) opens_handshake: bool,
-    /// Nothing of the handshake is missing after it.
+    /// Whether it completes the handshake.
     pub(crate) ends_handshake: bool,
     pub(crate) retries_hello: bool,
 }
@@ -155,8 +153,8 @@ pub(crate) fn follow(packets: &[Packet]) -> Vec<State> {
         .collect()
 }
 
-/// Cuts a session into stretches: the time before each packet belongs to what
-/// that packet is part of; no packet for longer than `idle_s` is idleness.
+/// Divides a session into intervals: the time before each packet belongs to the packet's
+/// phase, or is idle if it is longer than `idle_s`.
 pub(crate) fn stretches(
     packets: &[Packet],
     states: &[State],

@@ -1,9 +1,8 @@
-//! The wire clock: what the packets at the router say of one transfer.
+//! The wire clock: measures one transfer by its packets at the router.
 //!
-//! A transfer is read from its trace in one pass, connection by connection:
-//! when it connected, when it shook hands, when the file's first octet passed,
-//! when the completion reply did. What goes over UDP is read by `datagrams`. Marks from client and server (wall clock)
-//! only say *which* packet carried an event that encryption hides.
+//! One pass over the trace finds, for each connection, the SYN, the handshake, the file's
+//! first byte and the completion reply. `datagrams` does the same for UDP. Where encryption
+//! hides an event, timestamps by client and server only select the packet that carried it.
 
 use crate::datagrams;
 use crate::events::{completion, first_body, request};
@@ -16,7 +15,7 @@ use crate::tcp;
 use crate::time::{longest_gap, ns_to_s};
 use crate::trace::{Head, Packet, Trace};
 
-/// Reads a trace; `None` where it holds no connection to the service.
+/// Measures a transfer; `None`: the trace has no connection to the service.
 pub fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     if expected.over_datagrams {
         return datagrams::read(trace, expected);
@@ -37,7 +36,7 @@ pub fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
 
     let session = &packets[first..=last.max(first)];
     let body_ns = body.map(|index| packets[index].time_ns);
-    // a busy link may show no packet for a round trip and a frame's own time
+    // a busy link can show no packet for a round trip and a frame's serialisation
     let idle_s = 0.003 + 2.0 * (expected.frame_s + rtt_s.unwrap_or(0.0));
     let segments = stretches(session, &states[first..], body_ns, idle_s);
     let under_load = body.map_or(0, |index| index.saturating_sub(first));
@@ -66,24 +65,24 @@ pub fn read(trace: &Trace, expected: &Expectation) -> Option<Record> {
     })
 }
 
-/// Times that the direction changed from client to server's answer, counting
-/// only what must be waited for: SYN and payload. A server's `SSH_MSG_KEXINIT` answers
-/// nothing: whether it passes before the client's or after it is chance.
+/// Counts changes from client to server, over packets that an end waits for: SYN and
+/// payload. A server's `SSH_MSG_KEXINIT` answers nothing: whether it passes before the
+/// client's or after it is chance.
 fn round_trips(packets: &[Packet]) -> u32 {
-    let mut client_spoke = false;
+    let mut client_sent = false;
     let mut count = 0;
     let waited_for =
         |p: &&Packet| (p.syn || p.payload_len > 0) && (p.from_client || p.head != Head::SshKexInit);
     for packet in packets.iter().filter(waited_for) {
-        if client_spoke && !packet.from_client {
+        if client_sent && !packet.from_client {
             count += 1;
         }
-        client_spoke = packet.from_client;
+        client_sent = packet.from_client;
     }
     count
 }
 
-/// Replies of an FTP server on its control connection that refuse a command (RFC 959
+/// Counts replies of an FTP server on its control connection that reject a command (RFC 959
 /// §4.2.1: 5yz).
 fn refused_commands(trace: &Trace, expected: &Expectation) -> u32 {
     let refused = |packet: &&Packet| {
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_of_a_handshake_is_no_set_up() {
+    fn an_incomplete_handshake_is_no_set_up() {
         let lines: [(u64, u32, bool, &[u8]); 7] = [
             (0, 0, true, SYN),
             (1, 0, false, SYN),
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn key_exchange_offers_that_cross_are_no_round_trip() {
+    fn crossing_key_exchange_offers_are_no_round_trip() {
         let offer = [0, 0, 4, 0, 6, 20, 1, 2];
         let reply = [0, 0, 2, 0, 6, 31, 1, 2];
         let count = |offers_cross: bool| {
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_an_ftp_server_refuses_are_counted() {
+    fn counts_commands_that_an_ftp_server_rejects() {
         let lines: [(u64, u32, bool, &[u8]); 8] = [
             (0, 0, true, SYN),
             (1, 0, false, SYN),
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_is_two_round_trips() {
+    fn plain_http_takes_two_round_trips() {
         let body = [7; 1200];
         let trace = trace(
             &[80],
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_what_the_busiest_connection_carried() {
+    fn the_flow_is_that_of_the_busiest_connection() {
         let full = [7; 1000];
         let mut trace = trace(
             &[5201, 5201],
@@ -344,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_is_told_from_the_sizes_of_its_answers() {
+    fn recognises_a_login_by_the_sizes_of_its_answers() {
         let payload = |octets: usize| vec![7; octets];
         for streams in [0, 1] {
             let login = Login { opened: 52, granted: 36 }.inside(streams);
@@ -400,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn ssh_login_ends_at_the_packet_after_the_servers_word() {
+    fn an_ssh_login_ends_at_the_packet_after_the_servers_timestamp() {
         let body = [9; 1100];
         let new_keys = [0, 0, 0, 12, 10, 21, 0];
         let trace = trace(
@@ -430,9 +429,9 @@ mod tests {
     }
 
     #[test]
-    fn the_goodbye_of_tls_is_no_reply() {
-        let (body, goodbye) = ([23, 3, 3, 9, 9].repeat(300), [23, 3, 3, 0, 19].repeat(5));
-        let goodbye = &goodbye[..24];
+    fn a_tls_close_notify_is_no_reply() {
+        let (body, close_notify) = ([23, 3, 3, 9, 9].repeat(300), [23, 3, 3, 0, 19].repeat(5));
+        let close_notify = &close_notify[..24];
         let trace = trace(
             &[14_401],
             &[
@@ -448,8 +447,8 @@ mod tests {
                 (8, 0, true, RECORD),  // end of file
                 (9, 0, false, RECORD), // exit status
                 (10, 0, true, RECORD), // disconnect
-                (11, 0, true, goodbye),
-                (12, 0, false, goodbye),
+                (11, 0, true, close_notify),
+                (12, 0, false, close_notify),
             ],
         );
         let expected = Expectation { parting: true, ..expect(14_401, false) };
@@ -458,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn tail_of_an_earlier_connection_is_not_part_of_the_trace() {
+    fn ignores_the_end_of_an_earlier_connection() {
         let mut trace = Trace::new(IpAddr::from([10, 0, 0, 1]));
         trace.push(Framing::Ethernet, 1, &[0; 10], 10);
         assert!(read(&trace, &expect(21, true)).is_none());

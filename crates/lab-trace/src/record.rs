@@ -1,4 +1,4 @@
-//! What the wire says of one transfer.
+//! The measurements of one transfer.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,39 +7,39 @@ use crate::phases::{Phases, Stretch};
 use crate::setup::SetUp;
 use crate::tcp::Tcp;
 
-/// What the wire says of one transfer. Times in seconds.
+/// The measurements of one transfer, taken from packets. Times in seconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// First data command to completion.
+    /// Time from the first data command to completion.
     pub transfer_s: f64,
-    /// First SYN or datagram to completion.
+    /// Time from the first SYN or datagram to completion.
     pub session_s: f64,
-    /// SYN to SYN-ACK at the router.
+    /// Time from SYN to SYN-ACK at the router.
     pub rtt_s: Option<f64>,
     /// The longest time between two packets.
     pub longest_gap_s: f64,
-    /// Times that the client spoke and the server answered before the file's
-    /// first octet; none where no file data was seen.
+    /// Round trips before the file's first byte: the client sent and the server answered.
+    /// None: the trace shows no file data.
     pub round_trips: Option<u32>,
-    /// TCP connections, and one for all UDP.
+    /// TCP connections, plus one for all UDP.
     pub connections: u32,
     /// TLS handshakes or SSH key exchanges.
     pub handshakes: u32,
     /// TLS handshakes in which the server asked for another key share.
     pub hello_retries: u32,
-    /// Commands that the server refused in the clear.
+    /// Commands that the server rejected in clear text.
     #[serde(default)]
     pub refused_commands: u32,
-    /// The handshake of the connection to the service's own port, TCP's left out,
+    /// The handshake of the control connection, without TCP's,
     pub handshake: Option<SetUp>,
-    /// and of the first data connection.
+    /// and that of the first data connection.
     pub data_handshake: Option<SetUp>,
-    /// What the session was doing, summed up,
+    /// Time in each phase,
     pub phases: Phases,
-    /// and in its order.
+    /// and the phases in order.
     pub segments: Vec<Stretch>,
-    /// Of all packets, those after completion too.
+    /// TCP measures of all packets, including those after completion.
     pub tcp: Tcp,
-    /// What went on for a time, seen as that.
+    /// The transfer as a continuous stream.
     pub flow: Option<Flow>,
 }

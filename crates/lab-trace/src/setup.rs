@@ -1,4 +1,4 @@
-//! The set-up of a layer: what passed between its two ends before any data.
+//! Measures set-ups: the packets between two ends before any data.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,26 +6,26 @@ use crate::phases::{Phase, State, follow};
 use crate::time::ns_to_s;
 use crate::trace::{Packet, Trace};
 
-/// One set-up: of a layer, or the handshake of one connection.
+/// The set-up of a layer, or the handshake of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SetUp {
-    /// Both directions.
+    /// Packets of both directions.
     pub packets: u64,
-    /// Octets of these,
+    /// Bytes of these,
     pub bytes: u64,
-    /// and of what the client sent of them.
+    /// and of those that the client sent.
     pub client_bytes: u64,
-    /// Octets of the longest.
+    /// Bytes of the longest frame.
     pub largest_frame_bytes: u32,
-    /// First packet to last.
+    /// Time from the first packet to the last.
     pub seconds: f64,
-    /// Times that the client spoke and the server answered.
+    /// Round trips: the client sent and the server answered.
     pub round_trips: u32,
 }
 
 impl SetUp {
-    /// All of a trace that holds nothing but a tunnel being set up; none where it
-    /// is empty.
+    /// Measures a whole trace, which holds nothing but the set-up of a tunnel; none: it is
+    /// empty.
     pub fn of_tunnel(trace: &Trace) -> Option<Self> {
         let packets = trace.packets.iter().map(|p| (p.time_ns, p.wire_len, p.from_client));
         let datagrams = trace.datagrams.iter().map(|d| (d.time_ns, d.wire_len, d.from_client));
@@ -34,14 +34,13 @@ impl SetUp {
         Self::of(&all)
     }
 
-    /// The TLS handshake of the first connection: ClientHello to Finished, its
-    /// TCP connection left out.
+    /// Measures the TLS handshake of the first connection, from ClientHello to Finished.
     pub fn of_tls(trace: &Trace) -> Option<Self> {
         Self::of_connection(&trace.packets, &follow(&trace.packets), |connection| connection == 0)
     }
 
-    /// The handshake of the first of these connections that makes one; none where its
-    /// end was not seen.
+    /// Measures the handshake of the first of these connections that has one; none: the
+    /// trace does not show its end.
     pub(crate) fn of_connection(
         packets: &[Packet],
         states: &[State],

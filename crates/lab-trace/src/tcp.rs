@@ -1,11 +1,11 @@
-//! What TCP did in the file's direction: octets sent and sent again, and the
+//! Measures TCP in the file's direction: bytes transmitted and retransmitted, and the
 //! round-trip time under load; the raw measures of RFC 6349 §4.
 //!
-//! Round trips are read passively from the time stamps of RFC 7323, as Kathleen
-//! Nichols' `pping` does: from a TSval first seen going one way to its first
-//! echo coming back. That is one side's half of the loop; both halves add up to
-//! the whole. Linux's TSval ticks every millisecond, so single times are good to
-//! a millisecond where a tick begins with a packet that nobody answers.
+//! Round-trip times come passively from the timestamps of RFC 7323, as in Kathleen Nichols'
+//! `pping`: from the first packet with a TSval to its first echo. That is the part of the
+//! round trip on one side of the capture; both parts add up to the whole. Linux's TSval
+//! ticks every millisecond, so a single time can be off by a millisecond when the first
+//! packet of a tick is never answered.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,13 +14,12 @@ use serde::{Deserialize, Serialize};
 use crate::time::ns_to_s;
 use crate::trace::Packet;
 
-/// What TCP did in the file's direction during one transfer; the raw measures
-/// of RFC 6349.
+/// The raw measures of RFC 6349 in the file's direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tcp {
-    /// Octets of TCP payload sent, those sent again included.
+    /// Bytes of TCP payload transmitted, retransmissions included.
     pub transmitted_bytes: u64,
-    /// Of these, octets sent again.
+    /// Bytes of these that were retransmissions.
     pub retransmitted_bytes: u64,
     /// Mean round-trip time under load, microseconds.
     pub rtt_mean_us: Option<f64>,
@@ -29,7 +28,7 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// Of several transfers: means, and the smallest of the smallest.
+    /// Averages several transfers; `rtt_min_us` is the smallest of all.
     pub fn mean(all: &[Self]) -> Self {
         let n = all.len().max(1) as f64;
         let octets = |of: fn(&Self) -> u64| (all.iter().map(of).sum::<u64>() as f64 / n).round();
@@ -44,9 +43,9 @@ impl Tcp {
     }
 }
 
-/// Measures all connections of a transfer. The mean is taken over what comes
-/// back from the `body`-th packet on, the smallest over all; an answer that ends
-/// a silence of more than `idle_s` waited for something else than the link.
+/// Measures all connections of a transfer. The mean covers echoes from the `body`-th packet
+/// on, the minimum all echoes. An echo after a silence longer than `idle_s` waited for
+/// something other than the link and does not count.
 pub(crate) fn measure(packets: &[Packet], upload: bool, body: usize, idle_s: f64) -> Tcp {
     let connections = packets.iter().map(|p| p.connection as usize + 1).max().unwrap_or(0);
     let mut sent: Vec<Sent> = vec![Sent::default(); connections];
@@ -58,23 +57,23 @@ pub(crate) fn measure(packets: &[Packet], upload: bool, body: usize, idle_s: f64
         |of: fn(&Half) -> Option<f64>| Some((of(&trips.halves[0])? + of(&trips.halves[1])?) * 1e6);
     Tcp {
         transmitted_bytes: sent.iter().map(|s| s.transmitted).sum(),
-        retransmitted_bytes: sent.iter().map(|s| s.again).sum(),
+        retransmitted_bytes: sent.iter().map(|s| s.retransmitted).sum(),
         rtt_mean_us: both(Half::mean_s),
         rtt_min_us: both(|half| half.min_s),
     }
 }
 
-/// What one side of a connection has sent, as far as the capture tells.
+/// The bytes that one side of a connection has sent, as captured.
 #[derive(Debug, Clone, Default)]
 struct Sent {
-    /// Just above the highest octet seen, sequence numbers counted on beyond 32 bits.
+    /// End of the highest byte seen; sequence numbers extended beyond 32 bits.
     high: Option<u64>,
-    /// Octets below it that have not passed: first to end.
+    /// Ranges below it that have not passed: start to end.
     holes: BTreeMap<u64, u64>,
-    /// TSval of the segment that was last sent, of those seen.
+    /// The newest TSval seen.
     newest: Option<u32>,
     transmitted: u64,
-    again: u64,
+    retransmitted: u64,
 }
 
 impl Sent {
@@ -84,7 +83,7 @@ impl Sent {
             return;
         }
         let payload = u64::from(packet.payload_len);
-        let start = self.counted_on(packet.seq);
+        let start = self.extend(packet.seq);
         let high = *self.high.get_or_insert(start);
         let (end, value) = (start + len, packet.timestamps().map(|t| t.value));
         self.transmitted += payload;
@@ -92,12 +91,12 @@ impl Sent {
             self.holes.insert(high, start);
         } else if start < high {
             let filled = self.fill(start, end.min(high)).min(payload);
-            // Older than what has overtaken it: the original, late (RFC 3522 §3).
+            // older than a segment that overtook it: the original, reordered (RFC 3522 §3)
             let late =
                 value.zip(self.newest).is_some_and(|(value, newest)| is_before(value, newest));
             if !late {
-                self.again += (end.min(high) - start).min(payload);
-                // the original was lost before the capture, and sent all the same
+                self.retransmitted += (end.min(high) - start).min(payload);
+                // the original was transmitted too, and lost before the capture
                 self.transmitted += filled;
             }
         }
@@ -107,10 +106,10 @@ impl Sent {
         }
     }
 
-    /// The sequence number nearest to what was seen so far.
-    fn counted_on(&self, seq: u32) -> u64 {
+    /// Extends a sequence number to the value nearest to the highest so far.
+    fn extend(&self, seq: u32) -> u64 {
         match self.high {
-            // below zero cannot be reached
+            // an offset, so that numbers before the first stay above zero
             None => u64::from(seq) | 1 << 32,
             Some(high) => {
                 let ahead = seq.wrapping_sub(high as u32).cast_signed();
@@ -119,7 +118,7 @@ impl Sent {
         }
     }
 
-    /// Takes `from..to` out of the holes; returns the octets that were in one.
+    /// Removes `from..to` from the holes; returns the bytes that were in one.
     fn fill(&mut self, from: u64, to: u64) -> u64 {
         let mut filled = 0;
         while let Some((&start, &end)) = self.holes.range(..to).next_back() {
@@ -139,10 +138,10 @@ impl Sent {
     }
 }
 
-/// Times from a TSval to its echo, for either side's half of the loop.
+/// Times from a TSval to its echo, for either side of the capture.
 #[derive(Debug, Default)]
 struct RoundTrips {
-    /// Of TSvals from the server, of those from the client.
+    /// For TSvals from the server, and for those from the client.
     halves: [Half; 2],
 }
 
@@ -159,7 +158,7 @@ impl Half {
     }
 }
 
-/// One side's clock: what it said that has not come back yet, oldest first.
+/// The TSvals of one side without an echo so far, oldest first.
 #[derive(Debug, Clone, Default)]
 struct Clock {
     newest: Option<u32>,
@@ -167,22 +166,22 @@ struct Clock {
 }
 
 impl Clock {
-    /// Ticks on their way; a second of milliseconds many times over.
-    const MOST: usize = 1 << 14;
+    /// Bound of TSvals without an echo: 16 s of milliseconds.
+    const MAX_WAITING: usize = 1 << 14;
 
-    fn says(&mut self, value: u32, time_ns: u64) {
+    fn sent(&mut self, value: u32, time_ns: u64) {
         if self.newest.is_none_or(|newest| is_before(newest, value)) {
             self.newest = Some(value);
             self.waiting.push_back((value, time_ns));
-            if self.waiting.len() > Self::MOST {
+            if self.waiting.len() > Self::MAX_WAITING {
                 self.waiting.pop_front();
             }
         }
     }
 
-    /// When the echoed value was first said, if this is its first echo.
-    fn hears(&mut self, echo: u32) -> Option<u64> {
-        // what was passed over arrived out of order and is never echoed
+    /// Returns when the echoed value was first sent, if this is its first echo.
+    fn echoed(&mut self, echo: u32) -> Option<u64> {
+        // skipped values arrived out of order and are never echoed
         while self.waiting.front().is_some_and(|&(value, _)| is_before(value, echo)) {
             self.waiting.pop_front();
         }
@@ -202,13 +201,13 @@ impl RoundTrips {
             let Some(timestamps) = packet.timestamps() else { continue };
             let (own, other) = (usize::from(packet.from_client), usize::from(!packet.from_client));
             let clocks = &mut clocks[packet.connection as usize];
-            clocks[own].says(timestamps.value, packet.time_ns);
-            // the first SYN echoes nothing; an answer after silence answers something else
-            if let Some(said_ns) = clocks[other].hears(timestamps.echo)
+            clocks[own].sent(timestamps.value, packet.time_ns);
+            // the first SYN echoes nothing; an echo after a silence waited for something else
+            if let Some(sent_ns) = clocks[other].echoed(timestamps.echo)
                 && silence_s <= idle_s
             {
                 let half = &mut trips.halves[other];
-                let seconds = ns_to_s(packet.time_ns.saturating_sub(said_ns));
+                let seconds = ns_to_s(packet.time_ns.saturating_sub(sent_ns));
                 half.min_s = Some(half.min_s.map_or(seconds, |least| least.min(seconds)));
                 if index >= body {
                     half.sum_s += seconds;
@@ -220,7 +219,7 @@ impl RoundTrips {
     }
 }
 
-/// Whether a number of 32 bits that wraps around comes before another.
+/// Compares numbers of 32 bits that wrap around.
 fn is_before(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() < 0
 }
@@ -268,27 +267,27 @@ mod tests {
     }
 
     #[test]
-    fn without_loss_each_octet_is_sent_once() {
+    fn without_loss_each_byte_is_transmitted_once() {
         assert_eq!(sent(download(&[(0, 1), (1, 1), (2, 1), (3, 2)])), (4000, 0));
     }
 
     #[test]
-    fn before_the_bottleneck_a_segment_sent_again_repeats() {
+    fn before_the_bottleneck_a_retransmission_repeats() {
         assert_eq!(sent(download(&[(0, 1), (1, 1), (2, 1), (3, 2), (1, 9)])), (5000, 1000));
     }
 
     #[test]
-    fn behind_the_bottleneck_a_segment_sent_again_fills_a_hole() {
+    fn after_the_bottleneck_a_retransmission_fills_a_hole() {
         assert_eq!(sent(download(&[(0, 1), (2, 1), (3, 2), (1, 9)])), (5000, 1000));
     }
 
     #[test]
-    fn a_segment_that_was_overtaken_was_sent_once() {
+    fn a_reordered_segment_is_no_retransmission() {
         assert_eq!(sent(download(&[(0, 1), (2, 3), (1, 2), (3, 4)])), (4000, 0));
     }
 
     #[test]
-    fn the_other_direction_does_not_count() {
+    fn ignores_the_other_direction() {
         let packets = [packet(0, false, 5, 700, 1), packet(1, true, 9, 300, 1)];
         assert_eq!(sent(measure(&packets, true, 0, 1.0)), (300, 0));
     }
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn both_halves_of_the_loop_make_a_round_trip() {
+    fn both_sides_add_up_to_a_round_trip() {
         let tcp = exchange(
             &[
                 (0, true, 100, 0),
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_after_a_long_silence_is_no_round_trip() {
+    fn ignores_echoes_after_a_long_silence() {
         let lines =
             [(0, true, 1, 0), (2000, false, 7, 1), (2100, true, 3, 7), (902_100, false, 907, 3)];
         let tcp = exchange(&lines, 0);
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_wraps_around_goes_on() {
+    fn a_wrapped_timestamp_clock_continues() {
         let lines = [(0, true, u32::MAX, 0), (2000, false, 7, u32::MAX), (2100, true, 1, 7)];
         let wrapped = exchange(&[&lines[..], &[(6100, false, 11, 1)]].concat(), 0);
         assert!(wrapped.rtt_mean_us.is_some_and(|us| (us - 3100.0).abs() < 1e-6), "{wrapped:?}");
@@ -344,7 +343,7 @@ mod tests {
         /// Losses on both sides of the capture, each mended once everything was
         /// sent, in pieces of one or two segments.
         #[test]
-        fn what_is_sent_again_counts_wherever_it_was_lost(
+        fn counts_retransmissions_wherever_packets_were_lost(
             fates in proptest::collection::vec(0u8..10, 1..200),
             pairs: bool,
         ) {
@@ -369,7 +368,7 @@ mod tests {
         }
 
         #[test]
-        fn no_packets_make_it_panic(
+        fn never_panics(
             raw in proptest::collection::vec(any::<(u64, bool, u32, u32, u32, u32)>(), 0..300),
             upload: bool,
         ) {

@@ -1,36 +1,36 @@
-//! Frames and octets of everything that passed, TCP or not, by direction: what
-//! accounting rests on. Whatever wraps the transfer, its outer frames count.
+//! Counts frames and bytes of all traffic by direction, TCP or not. With layers around a
+//! transfer, their outer frames count.
 
 use std::net::IpAddr;
 
 use headroom_packet::ethernet::Frame;
 
-/// What passed in both directions.
+/// Frames and bytes of both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Totals {
     client: ClientSide,
     from_client: Way,
-    /// Everything else: from the server, or from nobody with an IP address.
+    /// All other frames: from the server, or without an IP address.
     to_client: Way,
 }
 
-/// The addresses of the client where packets are seen.
+/// The addresses of the client at the point of capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientSide {
     address: IpAddr,
-    /// Leading bits that all of them have in common.
+    /// Length of their common prefix, bits.
     bits: u32,
 }
 
 impl ClientSide {
-    /// Every address that begins with the same `bits` is the client's.
+    /// Takes a network for the client.
     pub fn network(address: IpAddr, bits: u32) -> Self {
         Self { address, bits }
     }
 
-    /// Whether an address is the client's.
+    /// Tells whether an address is the client's.
     pub fn has(&self, other: IpAddr) -> bool {
-        // shifted to the left, so that a prefix of any length is what remains
+        // left-aligned, so that prefixes of both families compare alike
         let number = |address: IpAddr| match address {
             IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
             IpAddr::V6(v6) => v6.to_bits(),
@@ -41,56 +41,56 @@ impl ClientSide {
 }
 
 impl From<IpAddr> for ClientSide {
-    /// This address alone.
+    /// Takes a single address for the client.
     fn from(address: IpAddr) -> Self {
         Self { address, bits: if address.is_ipv4() { 32 } else { 128 } }
     }
 }
 
-/// What passed in one direction.
+/// Frames and bytes of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Way {
     /// Frames.
     pub frames: u64,
-    /// Ethernet headers included.
+    /// Bytes, Ethernet headers included.
     pub octets: u64,
-    /// Octets of the largest frame.
+    /// Bytes of the largest frame.
     pub largest: u32,
     /// Frames of that size.
     full_frames: u64,
-    /// Octets from the first of these on.
+    /// Bytes from the first of these on.
     octets_since_full: u64,
 }
 
 impl Totals {
-    /// Begins with nothing.
+    /// Starts at zero.
     pub fn new(client: impl Into<ClientSide>) -> Self {
         Self { client: client.into(), from_client: Way::default(), to_client: Way::default() }
     }
 
-    /// Counts a frame of which `head` was captured.
+    /// Counts a frame by its captured head.
     pub fn add(&mut self, head: &[u8], wire_len: u32) {
         let source = Frame::new(head).ok().and_then(|frame| frame.ip_source());
         let from_client = source.is_some_and(|source| self.client.has(source));
         (if from_client { &mut self.from_client } else { &mut self.to_client }).add(wire_len);
     }
 
-    /// One direction.
+    /// Returns one direction.
     pub fn way(&self, from_client: bool) -> &Way {
         if from_client { &self.from_client } else { &self.to_client }
     }
 
-    /// Frames of both directions.
+    /// Sums frames of both directions.
     pub fn frames(&self) -> u64 {
         self.from_client.frames + self.to_client.frames
     }
 
-    /// Octets of both directions, Ethernet headers included.
+    /// Sums bytes of both directions, Ethernet headers included.
     pub fn octets(&self) -> u64 {
         self.from_client.octets + self.to_client.octets
     }
 
-    /// Octets of the largest frame.
+    /// Returns the bytes of the largest frame.
     pub fn largest(&self) -> u32 {
         self.from_client.largest.max(self.to_client.largest)
     }
@@ -110,15 +110,15 @@ impl Way {
         }
     }
 
-    /// Octets of a full frame that are not the file's, where enough full frames
-    /// carried `file_octets` for what is not full to weigh little.
+    /// Returns the bytes of a full frame that are not the file's; none: fewer than 100 full
+    /// frames, so that others would distort the mean.
     pub fn header_octets(&self, file_octets: u64) -> Option<f64> {
         const ENOUGH: u64 = 100;
         let beside = self.octets_since_full.checked_sub(file_octets)?;
         (self.full_frames >= ENOUGH).then(|| beside as f64 / self.full_frames as f64)
     }
 
-    /// The file's share of the octets, per cent; none where there is no file.
+    /// Returns the file's share of the bytes, per cent; none: there is no file.
     pub fn efficiency_pct(&self, file_octets: u64) -> Option<f64> {
         let fits = file_octets > 0 && file_octets <= self.octets;
         fits.then(|| 100.0 * file_octets as f64 / self.octets as f64)
@@ -141,12 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn every_frame_counts_in_its_direction() {
+    fn counts_each_frame_in_its_direction() {
         let mut totals = Totals::new(IpAddr::from(CLIENT));
         totals.add(&head(CLIENT), 100);
         totals.add(&head([10, 77, 2, 1]), 1514);
         totals.add(&[0; 14], 60); // no IP at all
-        totals.add(&[], 42); // nothing was captured of it
+        totals.add(&[], 42); // captured without a head
         assert_eq!((totals.way(true).frames, totals.way(true).octets), (1, 100));
         assert_eq!((totals.way(false).frames, totals.way(false).octets), (3, 1616));
         assert_eq!((totals.frames(), totals.octets(), totals.largest()), (4, 1716, 1514));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_what_is_not_file_from_the_first_full_frame_on() {
+    fn headers_are_the_rest_of_full_frames() {
         let mut way = Way::default();
         for wire_len in [90, 800, 66] {
             way.add(wire_len); // a handshake
@@ -179,12 +179,12 @@ mod tests {
     }
 
     #[test]
-    fn few_full_frames_and_no_file_tell_nothing() {
+    fn too_few_full_frames_or_no_file_give_no_figure() {
         let mut way = Way::default();
         (0..99).for_each(|_| way.add(1514));
         assert_eq!(way.header_octets(1000), None);
         assert_eq!(way.efficiency_pct(0), None);
-        assert_eq!(way.efficiency_pct(1 << 40), None, "more file than wire was not this file");
+        assert_eq!(way.efficiency_pct(1 << 40), None, "more than passed");
         way.add(1514);
         assert!(way.header_octets(1000).is_some());
         assert_eq!(way.header_octets(1 << 40), None);

@@ -1,4 +1,4 @@
-//! The frames of a transfer, in the order in which the router saw them.
+//! Records the frames of a transfer, in the order of their capture.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -11,28 +11,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::totals::{ClientSide, Totals};
 
-/// All frames of a transfer, in the order in which the router saw them.
+/// All frames of a transfer, in the order of their capture.
 #[derive(Debug)]
 pub struct Trace {
     client: ClientSide,
-    /// Where a host has other business: the server's ports that count.
+    /// Restricts the trace to ports of the server, on hosts with other traffic.
     only: Option<(IpAddr, RangeInclusive<u16>)>,
     /// Number and first sequence number of each connection.
     index: HashMap<(SocketAddr, SocketAddr), (u32, u32)>,
-    /// The server's port of each connection.
+    /// Server port of each connection.
     pub(crate) connections: Vec<u16>,
     pub(crate) packets: Vec<Packet>,
-    /// What was no TCP, in a tunnel's case everything.
+    /// Frames other than TCP; behind a tunnel, all frames.
     pub(crate) datagrams: Vec<Datagram>,
     totals: Totals,
 }
 
-/// Where a trace is taken: what a frame begins with.
+/// The first header of captured frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Framing {
-    /// With an Ethernet header.
+    /// Ethernet.
     Ethernet,
-    /// With the IP header: the inner interface of a tunnel.
+    /// IP, as on the inner interface of a tunnel.
     Ip,
 }
 
@@ -51,7 +51,7 @@ impl Trace {
         }
     }
 
-    /// Whether each connection was ended, by both sides or by a reset.
+    /// Tells whether each connection has ended, by both sides or by a reset.
     pub fn is_over(&self) -> bool {
         let mut ends = vec![[false; 2]; self.connections.len()];
         for packet in self.packets.iter().filter(|packet| packet.fin || packet.rst) {
@@ -62,12 +62,12 @@ impl Trace {
         ends.into_iter().all(|end| end == [true; 2])
     }
 
-    /// A trace of a real host: nothing but TCP and UDP to these ports of the server.
+    /// Makes an empty trace that records only TCP and UDP to these ports of the server.
     pub fn only(client: IpAddr, server: IpAddr, ports: RangeInclusive<u16>) -> Self {
         Self { only: Some((server, ports)), ..Self::new(client) }
     }
 
-    /// An empty trace of the same.
+    /// Makes an empty trace with the same restrictions.
     pub fn fresh(&self) -> Self {
         Self { only: self.only.clone(), ..Self::new(self.client) }
     }
@@ -78,7 +78,7 @@ impl Trace {
         })
     }
 
-    /// Adds a captured frame; of anything but TCP only time, length and direction.
+    /// Adds a captured frame. Of frames other than TCP it keeps time, length and direction.
     pub fn push(&mut self, framing: Framing, time_ns: u64, head: &[u8], wire_len: u32) {
         if self.only.is_none() {
             self.totals.add(head, wire_len);
@@ -103,9 +103,9 @@ impl Trace {
         let opens = segment.tcp.syn() && !segment.tcp.ack();
         let seq = segment.tcp.sequence();
         let connection = match self.index.get(&(client, server)) {
-            // a SYN may be sent again
+            // a SYN may be retransmitted
             Some(&(known, first)) if !opens || seq == first => known,
-            // the tail of an earlier transfer's connection: its SYN is not here
+            // the end of an earlier transfer's connection, whose SYN is not in this trace
             None if !opens => return,
             _ => {
                 let new = self.connections.len() as u32;
@@ -161,30 +161,30 @@ impl Trace {
         self.datagrams.extend(datagram);
     }
 
-    /// Everything that was seen, TCP or not.
+    /// Returns the totals of all frames, TCP or not.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 }
 
-/// One IP frame that is no TCP.
+/// A frame other than TCP.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Datagram {
     pub(crate) time_ns: u64,
     pub(crate) wire_len: u32,
     pub(crate) from_client: bool,
-    /// The server's UDP port, where it is UDP.
+    /// Server port, if it is UDP.
     pub(crate) port: Option<u16>,
-    /// Whether it begins as the first packets of a QUIC connection do.
+    /// Whether it starts like a QUIC Initial packet.
     pub(crate) opens_quic: bool,
 }
 
-/// RFC 9000 §17.2.2: a long header of version 1, of the type Initial.
+/// Tells whether a payload starts with a QUIC version 1 Initial header (RFC 9000 §17.2.2).
 fn opens_quic(payload: &[u8]) -> bool {
     matches!(payload, [first, 0, 0, 0, 1, ..] if first & 0xf0 == 0xc0)
 }
 
-/// One frame of a trace.
+/// A TCP segment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Packet {
     /// Nanoseconds since the epoch.
@@ -204,17 +204,17 @@ pub(crate) struct Packet {
     pub(crate) head: Head,
 }
 
-/// A transfer of 1 GiB has a million and a half of them.
+/// A transfer of 1 GiB has 1.5 million of them.
 const _: () = assert!(size_of::<Packet>() <= 40);
 
 impl Packet {
-    /// The time stamps of RFC 7323, where the connection uses them.
+    /// Returns the timestamps of RFC 7323, if the connection uses them.
     pub(crate) fn timestamps(&self) -> Option<Timestamps> {
         self.timestamped.then_some(Timestamps { value: self.ts_value, echo: self.ts_echo })
     }
 }
 
-/// What the first octets of a payload say.
+/// The kind of a payload by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Head {
     Plain,
@@ -222,17 +222,18 @@ pub(crate) enum Head {
     TlsHandshake(bool),
     /// Encrypted TLS records, perhaps after a change-cipher-spec.
     TlsData,
-    /// `SSH-2.0-…`, which opens a key exchange.
+    /// `SSH-2.0-…`, which starts a key exchange.
     SshVersion,
     /// `SSH_MSG_KEXINIT`, which each side sends without waiting for the other's (RFC 4253
     /// §7.1).
     SshKexInit,
     /// `SSH_MSG_NEWKEYS` (RFC 4253 §7.3), which ends it.
     SshNewKeys,
-    /// A line that begins as an FTP server's refusal does: `500 …` (RFC 959 §4.2.1).
+    /// A line that starts like an FTP server's negative reply: `500 …` (RFC 959 §4.2.1).
     FtpRefusal,
 }
 
+/// Classifies a payload by its first bytes.
 pub(crate) fn classify(payload: &[u8]) -> Head {
     const CHANGE_CIPHER_SPEC: &[u8] = &[20, 3, 3, 0, 1, 1];
     // RFC 8446 §5: one such record may stand before any other, for middleboxes
