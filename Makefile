@@ -2,7 +2,7 @@
 
 CARGO_TARGET_DIR ?= target
 HEADROOM = $(CARGO_TARGET_DIR)/release/headroom
-# One profile for all: the vendored OpenSSL and libcurl are built once.
+# One profile for all, so that dependencies are built once.
 CARGO_FLAGS = --release --locked --workspace
 
 .PHONY: demo test interop bench-tunnel bench-transfer studies studies-quick build parts lint browser unit deny install-docs fuzz

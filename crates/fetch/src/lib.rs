@@ -1,5 +1,5 @@
 //! The FTP and HTTP client that the lab measures with: a thin process around a
-//! current libcurl, because the one a system ships may sleep inside FTPS
+//! current libcurl with AWS-LC for its TLS, because the one a system ships may sleep inside FTPS
 //! (curl 7.88 does, for whole seconds) and says nothing of when it did what.
 //!
 //! It reports its own clock and the wall-clock instants at which it sent the
@@ -45,7 +45,8 @@ pub struct Options {
     pub tls13_cipher: Option<String>,
     /// TLS 1.2 cipher suite to offer in place of TLS 1.3, in OpenSSL's notation.
     pub tls12_cipher: Option<String>,
-    /// TLS key exchange groups to offer, in OpenSSL's notation; none: OpenSSL's own.
+    /// TLS key exchange groups to offer, in OpenSSL's notation; none: X25519 with ML-KEM-768
+    /// and X25519, each with a key share, and others behind them (AWS-LC's own).
     pub tls_groups: Option<String>,
     /// `name:password` for FTP.
     pub user: Option<String>,
@@ -169,5 +170,14 @@ fn one(easy: &mut Easy2<Transfer>, request: &Request) -> Result<Duration, String
         (_, Some(error)) => Err(format!("{}: {error}", path.display())),
         (Err(error), None) => Err(error.to_string()),
         (Ok(()), None) => easy.total_time().map_err(|error| error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names_libcurl_and_its_tls_library() {
+        let version = super::version();
+        assert!(version.starts_with("libcurl 8.") && version.contains(" AWS-LC/"), "{version}");
     }
 }
