@@ -8,13 +8,11 @@ use aws_lc_rs::aead::{
 };
 use zeroize::Zeroizing;
 
-use crate::algorithm::SALT_LEN;
+use crate::algorithm::{AEAD_ICV_LEN as ICV_LEN, AEAD_IV_LEN as IV_LEN, SALT_LEN};
 use crate::{Aead, Bound, Forged, Key, KeyError, SealError, Transform};
 
-/// Octets of the IV on the wire: the part of the nonce that changes.
-pub(crate) const IV_LEN: usize = NONCE_LEN - SALT_LEN;
-/// Octets of the ICV: the whole tag.
-pub(crate) const ICV_LEN: usize = 16;
+/// The nonce is the salt and the IV on the wire (RFC 4106 §4, RFC 7634 §2).
+const _: () = assert!(SALT_LEN + IV_LEN == NONCE_LEN);
 
 /// An AEAD with its key and salt.
 pub(crate) struct AeadTransform {

@@ -1,7 +1,5 @@
 //! The algorithms that suites are made of, and their lengths.
 
-use crate::{Authenticator, Key, KeyError};
-
 /// Authenticated encryption with a 16-octet ICV and an 8-octet IV.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Aead {
@@ -49,6 +47,10 @@ pub enum Mac {
 
 /// Octets of salt at the end of an AEAD's key (RFC 4106 §8.1, RFC 7634 §2).
 pub(crate) const SALT_LEN: usize = 4;
+/// Octets of an AEAD's IV on the wire (RFC 4106 §3.1, RFC 7634 §2).
+pub(crate) const AEAD_IV_LEN: usize = 8;
+/// Octets of an AEAD's ICV: the whole tag.
+pub(crate) const AEAD_ICV_LEN: usize = 16;
 
 impl Aead {
     /// Every one.
@@ -151,16 +153,5 @@ impl Mac {
     #[must_use]
     pub const fn is_secure(self) -> bool {
         !matches!(self, Self::HmacMd5)
-    }
-
-    /// Prepares the algorithm with its key.
-    ///
-    /// # Errors
-    /// When the key is of the wrong length.
-    pub fn bind(self, key: &Key) -> Result<Authenticator, KeyError> {
-        if key.len() != self.key_len() {
-            return Err(KeyError::MacLength { mac: self, found: key.len() });
-        }
-        Authenticator::new(self, key.as_bytes())
     }
 }

@@ -21,6 +21,7 @@
 
 mod aead;
 mod algorithm;
+mod bind;
 mod cbc;
 mod key;
 mod mac;

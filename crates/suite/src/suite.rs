@@ -1,8 +1,6 @@
-//! The suites and their lengths; binding one to its keys.
+//! The suites and their lengths.
 
-use crate::aead::{self, AeadTransform};
-use crate::separate::Separate;
-use crate::{Aead, Cipher, Key, KeyError, Mac, Transform};
+use crate::algorithm::{AEAD_ICV_LEN, AEAD_IV_LEN, Aead, Cipher, Mac};
 
 /// How packets of one security association are encrypted and authenticated.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -39,7 +37,7 @@ impl Suite {
     #[must_use]
     pub const fn iv_len(&self) -> usize {
         match self {
-            Self::Aead(_) => aead::IV_LEN,
+            Self::Aead(_) => AEAD_IV_LEN,
             Self::Separate(cipher, _) => cipher.iv_len(),
         }
     }
@@ -57,7 +55,7 @@ impl Suite {
     #[must_use]
     pub const fn icv_len(&self) -> usize {
         match self {
-            Self::Aead(_) => aead::ICV_LEN,
+            Self::Aead(_) => AEAD_ICV_LEN,
             Self::Separate(_, mac) => mac.icv_len(),
         }
     }
@@ -80,24 +78,6 @@ impl Suite {
         match self {
             Self::Aead(_) => true,
             Self::Separate(cipher, mac) => cipher.is_secure() && mac.is_secure(),
-        }
-    }
-
-    /// Prepares the suite with its keys, for one direction.
-    ///
-    /// # Errors
-    /// When a key is missing, superfluous, of the wrong length, or weak.
-    pub fn bind(&self, key: &Key, mac_key: Option<&Key>) -> Result<Box<dyn Transform>, KeyError> {
-        if key.len() != self.key_len() {
-            return Err(KeyError::Length { suite: *self, found: key.len() });
-        }
-        match (self, mac_key) {
-            (Self::Aead(aead), None) => Ok(Box::new(AeadTransform::new(*aead, key)?)),
-            (Self::Aead(_), Some(_)) => Err(KeyError::MacKeySurplus { suite: *self }),
-            (Self::Separate(cipher, mac), Some(mac_key)) => {
-                Ok(Box::new(Separate::new(*cipher, key, mac.bind(mac_key)?)?))
-            }
-            (Self::Separate(..), None) => Err(KeyError::MacKeyMissing { suite: *self }),
         }
     }
 }
@@ -132,35 +112,5 @@ mod tests {
             assert!(secure.contains(&name.parse().expect("a suite")), "{name}");
         }
         assert!(!Suite::Separate(Cipher::Null, Mac::HmacSha256).encrypts());
-    }
-
-    #[test]
-    fn keys_of_the_wrong_length_or_number_are_sentences() {
-        let bind = |suite: &str, key: usize, mac_key: Option<usize>| {
-            let suite: Suite = suite.parse().expect("a suite");
-            let [key, mac_key] = [Some(key), mac_key]
-                .map(|len| len.map(|len| Key::generate(len).expect("random numbers")));
-            suite.bind(&key.expect("a key"), mac_key.as_ref()).expect_err("wrong keys").to_string()
-        };
-        assert_eq!(
-            bind("aes-128-gcm", 16, None),
-            "aes-128-gcm takes a key of 20 octets, the last 4 of them its salt, not 16"
-        );
-        assert_eq!(
-            bind("aes-128-gcm", 20, Some(20)),
-            "aes-128-gcm encrypts and authenticates with one key: give it no integrity key"
-        );
-        assert_eq!(
-            bind("aes-128-cbc+hmac-sha1", 20, Some(20)),
-            "aes-128-cbc+hmac-sha1 takes a key of 16 octets, not 20"
-        );
-        assert_eq!(
-            bind("aes-128-cbc+hmac-sha1", 16, Some(16)),
-            "hmac-sha1 takes a key of 20 octets, not 16"
-        );
-        assert_eq!(
-            bind("aes-128-cbc+hmac-sha1", 16, None),
-            "aes-128-cbc+hmac-sha1 needs an integrity key of 20 octets beside its encryption key"
-        );
     }
 }
