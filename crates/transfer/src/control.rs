@@ -2,6 +2,7 @@
 
 use headroom_transfer_proto::message::{self, Message, VERSION};
 use quinn::{RecvStream, SendStream};
+use tokio::sync::mpsc;
 
 use crate::error::Error;
 
@@ -51,6 +52,21 @@ impl Speaker {
             Err(error) => return Err(error.into()),
         }
         self.out.clear();
+        Ok(())
+    }
+
+    /// Sends messages as they come, together where several wait, until their channel closes.
+    pub(crate) async fn forward(
+        &mut self,
+        mut messages: mpsc::Receiver<Message>,
+    ) -> Result<(), Error> {
+        while let Some(message) = messages.recv().await {
+            self.add(&message).await?;
+            while let Ok(message) = messages.try_recv() {
+                self.add(&message).await?;
+            }
+            self.flush().await?;
+        }
         Ok(())
     }
 

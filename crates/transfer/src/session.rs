@@ -1,9 +1,10 @@
 //! Sessions: QUIC (RFC 9000) with TLS 1.3 inside, both ends authenticated.
 
 mod refusal;
+mod socket;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +19,9 @@ use quinn::{
 use rustls::client::Resumption;
 use rustls::server::NoServerSessionStorage;
 use rustls::version::TLS13;
-use socket2::{Domain, Protocol, Socket, Type};
 
 use self::refusal::refusal;
+use self::socket::{client_endpoint, socket};
 use crate::door::Door;
 use crate::error::Error;
 use crate::identity::Identity;
@@ -53,8 +54,6 @@ pub(crate) const WINDOW: u32 = 16 << 20;
 pub(crate) const QUIET_WINDOW: u32 = 2 << 20;
 /// Data streams at once; a sender uses fewer.
 pub(crate) const DATA_STREAMS: u32 = 16;
-/// What the kernel is asked to keep of datagrams that wait, in octets.
-const SOCKET_BUFFER: usize = 4 << 20;
 
 /// How a client proves who it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -345,38 +344,6 @@ impl ConnectionIdGenerator for RandomIds {
     fn cid_lifetime(&self) -> Option<Duration> {
         None
     }
-}
-
-/// All addresses of this machine, of the same family.
-fn any_address(towards: SocketAddr) -> IpAddr {
-    match towards {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    }
-}
-
-fn client_endpoint(towards: SocketAddr) -> io::Result<Endpoint> {
-    let socket = socket(SocketAddr::new(any_address(towards), 0), false)?;
-    let mut config = EndpointConfig::default();
-    config.grease_quic_bit(false);
-    Endpoint::new(config, None, socket, Arc::new(TokioRuntime))
-}
-
-/// A socket with room for bursts; on `[::]` it also hears IPv4. If it is `shared`,
-/// others of this user may be bound to its port.
-fn socket(address: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-    if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
-        let _ = socket.set_only_v6(false);
-    }
-    // the kernel gives as much as it may
-    let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
-    let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
-    if shared {
-        socket.set_reuse_port(true)?;
-    }
-    socket.bind(&address.into())?;
-    Ok(socket.into())
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "it stands in map_err")]

@@ -9,8 +9,9 @@ use headroom_transfer::trust::{Authority, KnownHosts};
 use headroom_transfer::{Error, Fingerprint, Host, Identity, PublicKey};
 
 use super::arguments::{Connect, OverSsh};
+use super::exit::Usage;
 use super::hosts::Hosts;
-use super::{Usage, settings};
+use super::settings;
 
 /// How a host is reached.
 pub(crate) enum Connector {

@@ -1,13 +1,37 @@
 //! `headroom ls`: names, safe for a terminal.
 
+use std::process::ExitCode;
+
 use headroom_transfer::path::shown;
-use headroom_transfer::{Listed, ListedKind, Time};
+use headroom_transfer::{Error, Listed, ListedKind, Time, block_on};
 use serde_json::json;
 
+use super::arguments::Ls;
+use super::connect::Connector;
 use super::names;
+use super::places::place;
+use crate::tunnel::say;
+
+pub(crate) fn ls(arguments: &Ls) -> anyhow::Result<ExitCode> {
+    let place = place(&arguments.place, &arguments.over_ssh)?;
+    let mut connector = Connector::new(&arguments.connect, &arguments.over_ssh)?;
+    block_on(async {
+        let mut client = connector.connect(&place.host).await?;
+        let show = |listed| {
+            say(&match arguments.json {
+                true => json(&listed),
+                false => line(&listed, arguments.long),
+            });
+        };
+        client.list(&place.path, show).await?;
+        client.close().await;
+        Ok::<_, Error>(())
+    })??;
+    Ok(ExitCode::SUCCESS)
+}
 
 /// The line of one entry.
-pub(crate) fn line(listed: &Listed, long: bool) -> String {
+fn line(listed: &Listed, long: bool) -> String {
     let end = if listed.kind == ListedKind::Directory { "/" } else { "" };
     let mut name = format!("{}{end}", listed.path);
     if !long {
@@ -26,7 +50,7 @@ pub(crate) fn line(listed: &Listed, long: bool) -> String {
 }
 
 /// The same as JSON.
-pub(crate) fn json(listed: &Listed) -> String {
+fn json(listed: &Listed) -> String {
     let kind = match listed.kind {
         ListedKind::File => "file",
         ListedKind::Directory => "directory",

@@ -6,7 +6,7 @@ use headroom_transfer::{Error, block_on};
 
 use super::arguments::{Mkdir, Mv, Rm};
 use super::connect::Connector;
-use super::places_on_one_host;
+use super::places::places_on_one_host;
 use super::progress::Progress;
 
 pub(crate) fn mkdir(arguments: &Mkdir) -> anyhow::Result<ExitCode> {

@@ -4,19 +4,21 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::limits::{Chunk, MAX_PACKET, MIN_MTU, OVERHEAD, TRAIN_PACKETS};
+use super::header::OVERHEAD;
+use super::header::{HEADER_LEN, LaneId};
+use super::keys::{Context, Direction, Keys, Refused, TransferId};
+use super::limits::TAG_LEN;
+use super::limits::{MAX_PACKET, MIN_MTU, TRAIN_PACKETS};
+use super::measurement::Chunk;
 use super::mtu::MtuSearch;
 use super::path::{Change, Paths};
 use super::payload::{DATA_HEAD, Payload};
 use super::queue::Piece;
 use super::rate::RateConfig;
 use super::receiver::Arrivals;
+use super::seal::{Dropped, Opener, Sealer};
 use super::sender::{Plan, Sender};
 use super::sent::Carried;
-use super::{
-    Context, Direction, Dropped, HEADER_LEN, Keys, LaneId, Opener, Refused, Sealer, TAG_LEN,
-    TransferId,
-};
 
 /// Events that wait for the engine.
 const MAX_EVENTS: usize = 4096;
@@ -465,8 +467,8 @@ pub struct Stats {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::Header;
-    use super::super::Number;
+    use super::super::header::Header;
+    use super::super::header::Number;
     use super::super::testing::{Aes, Cheap, Exporter, context};
     use super::*;
 

@@ -3,8 +3,9 @@
 
 use std::ops::RangeInclusive;
 
+use super::header::Number;
 use super::limits::MAX_PACKET;
-use super::{Number, varint};
+use super::varint;
 
 /// Octets ahead of the ranges.
 const HEAD: usize = 34;

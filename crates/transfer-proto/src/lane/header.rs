@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use super::limits::{EPOCH_PACKETS, EPOCHS};
+use super::limits::{EPOCH_PACKETS, EPOCHS, TAG_LEN};
 
 /// Octets of the header.
 pub const HEADER_LEN: usize = 16;
+/// Octets that a packet has beside its payload.
+pub const OVERHEAD: usize = HEADER_LEN + TAG_LEN;
 
 /// 0 0 0 0 1, then the version. The first two bits tell lanes from QUIC (RFC
 /// 9443, section 4); 8 to 15 is nobody's beside QUIC, STUN, ZRTP, DTLS, TURN and RTP.

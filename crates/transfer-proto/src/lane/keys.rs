@@ -1,7 +1,8 @@
 //! Where keys come from and what is done with them: the engine's part, behind two
 //! traits, so that a browser brings other cryptography.
 
-use super::{LaneId, TAG_LEN};
+use super::header::LaneId;
+use super::limits::TAG_LEN;
 
 /// A transfer's name in the exporter's context: random, made by the client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

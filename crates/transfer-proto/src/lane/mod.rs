@@ -7,13 +7,13 @@
 //! byte offset, never by packet number, so what is lost is sent again in any
 //! packet of any size, and no octet waits for another.
 
-mod bare;
 mod cipher;
 mod endpoint;
 mod feedback;
 mod header;
 mod keys;
 mod limits;
+mod measurement;
 mod mtu;
 mod pacer;
 mod path;
@@ -32,16 +32,15 @@ mod testing;
 mod varint;
 mod window;
 
-pub use bare::Bare;
 pub use cipher::Cipher;
 pub use endpoint::{Contents, Event, Lane, LaneConfig, Received, Stats, Transmit};
 pub use feedback::{Feedback, Ranges};
-pub use header::{HEADER_LEN, Header, LaneId, Number, is_lane};
+pub use header::{HEADER_LEN, Header, LaneId, Number, OVERHEAD, is_lane};
 pub use keys::{CONTEXT_LEN, Context, Derived, Direction, Keys, PacketKey, Refused, TransferId};
 pub use limits::{
-    Chunk, EPOCH_PACKETS, EPOCHS, FORGED_PER_KEY, KEY_PACKETS, MAX_PACKET, MIN_MTU, OVERHEAD,
-    TAG_LEN, TRAIN_PACKETS,
+    EPOCH_PACKETS, EPOCHS, FORGED_PER_KEY, KEY_PACKETS, MAX_PACKET, MIN_MTU, TAG_LEN, TRAIN_PACKETS,
 };
+pub use measurement::{Bare, Chunk};
 pub use payload::{DATA_HEAD, Path, Payload};
 pub use queue::Piece;
 pub use rate::RateConfig;

@@ -3,8 +3,10 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::feedback::Feedback;
+use super::header::Number;
 use super::rtt::FEEDBACK_DELAY;
-use super::{Feedback, Number, Window};
+use super::window::Window;
 
 /// Packets that nobody asked about before feedback is sent all the same.
 const MOST_UNASKED: u32 = 256;

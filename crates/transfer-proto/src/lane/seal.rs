@@ -1,10 +1,12 @@
 //! One direction's keys: packets are sealed in place under numbers that are never
 //! used twice, and opened in place once.
 
-use super::limits::{EPOCH_PACKETS, FORGED_PER_KEY, MAX_PACKET, OVERHEAD, TAG_LEN};
-use super::{
-    Chunk, Context, Derived, HEADER_LEN, Header, Keys, Number, PacketKey, Refused, Window,
-};
+use super::header::OVERHEAD;
+use super::header::{HEADER_LEN, Header, Number};
+use super::keys::{Context, Derived, Keys, PacketKey, Refused};
+use super::limits::{EPOCH_PACKETS, FORGED_PER_KEY, MAX_PACKET, TAG_LEN};
+use super::measurement::Chunk;
+use super::window::Window;
 
 /// Seals what one end sends. Each [`EPOCH_PACKETS`] packets have a key of their own.
 #[derive(Debug)]
@@ -236,8 +238,10 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::header::LaneId;
+    use super::super::keys::Direction;
+    use super::super::limits::EPOCHS;
     use super::super::testing::{Aes, Exporter, context};
-    use super::super::{Direction, EPOCHS, LaneId};
     use super::*;
 
     struct Ends {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::feedback::{Feedback, Ranges};
-use super::limits::{MIN_MTU, OVERHEAD};
+use super::header::OVERHEAD;
+use super::limits::MIN_MTU;
 use super::mtu::MtuSearch;
 use super::pacer::Pacer;
 use super::payload::DATA_HEAD;

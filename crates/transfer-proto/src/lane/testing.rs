@@ -4,7 +4,9 @@ use std::marker::PhantomData;
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
-use super::{Context, Derived, Direction, Keys, LaneId, PacketKey, Refused, TAG_LEN, TransferId};
+use super::header::LaneId;
+use super::keys::{Context, Derived, Direction, Keys, PacketKey, Refused, TransferId};
+use super::limits::TAG_LEN;
 
 pub(crate) fn context() -> Context {
     Context {

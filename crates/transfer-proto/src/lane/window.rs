@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::Number;
+use super::header::Number;
 
 const BITS: u64 = 64;
 const WORDS: usize = 256;

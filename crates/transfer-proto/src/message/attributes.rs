@@ -5,11 +5,6 @@ use minicbor::{Decode, Encode};
 
 use super::bounded;
 
-/// The most extended attributes of one entry.
-pub const MOST_XATTRS: usize = 64;
-/// The most bytes of all attributes of one entry, names and values.
-pub const MOST_ATTRIBUTE_BYTES: usize = 16 << 10;
-
 /// How the trees of a request are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]
@@ -119,8 +114,8 @@ pub struct Attributes {
     /// The group.
     #[n(2)]
     pub group: Option<Owner>,
-    /// All extended attributes `user.*`, at most [`MOST_XATTRS`].
-    #[cbor(n(3), with = "bounded::xattrs")]
+    /// All extended attributes `user.*`, at most `MOST_XATTRS`.
+    #[cbor(n(3), with = "xattrs")]
     pub xattrs: Option<Vec<Xattr>>,
     /// The access control lists.
     #[n(4)]
@@ -184,5 +179,33 @@ impl Attributes {
             xattrs: self.xattrs.filter(|_| keep.has(Keep::XATTRS)),
             acls: self.acls.filter(|_| keep.has(Keep::ACLS)),
         }
+    }
+}
+
+/// The codec of a list of extended attributes, which may be absent.
+mod xattrs {
+    use minicbor::decode::{Decoder, Error};
+    use minicbor::encode::{self, Encoder, Write};
+
+    use crate::message::attributes::Xattr;
+    use crate::message::bounded;
+    use crate::message::limits::{MOST_ATTRIBUTE_BYTES, MOST_XATTRS};
+
+    pub(crate) fn encode<C, W: Write>(
+        value: &Option<Vec<Xattr>>,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        e.encode(value)?.ok()
+    }
+
+    pub(crate) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Option<Vec<Xattr>>, Error> {
+        let xattrs = bounded::optional(d, |d| bounded::items::<Xattr>(d, MOST_XATTRS))?;
+        let bytes: usize =
+            xattrs.iter().flatten().map(|xattr| xattr.name.len() + xattr.value.len()).sum();
+        if bytes > MOST_ATTRIBUTE_BYTES {
+            return Err(Error::message("extended attributes are too long"));
+        }
+        Ok(xattrs)
     }
 }

@@ -1,68 +1,124 @@
-//! Fields whose size or content is bounded, written and read as CBOR.
+//! Fields whose size or content is bounded, written and read as CBOR. Each module here is
+//! the codec of one kind of field (minicbor's `with`): it writes what it is given, and
+//! refuses to read what exceeds the bound.
 
 use minicbor::data::Type;
 use minicbor::decode::{Decoder, Error};
 use minicbor::encode::{self, Encoder, Write};
 
-use super::attributes::{MOST_ATTRIBUTE_BYTES, MOST_XATTRS, Xattr};
-use super::{
-    Listed, MOST_INLINE, MOST_LANES, MOST_LISTED, MOST_PATTERNS, MOST_SOURCES, MOST_SUITES,
-    MOST_VALUES, Wanted,
+use super::limits::{
+    MOST_ATTRIBUTE_BYTES, MOST_INLINE, MOST_LANES, MOST_LISTED, MOST_PATTERNS, MOST_SOURCES,
+    MOST_SUITES, MOST_VALUES,
 };
 use crate::path::{RelPath, printable};
 use crate::span::ChainingValue;
 
-/// Octets of a program's name.
+/// Bytes of a program's name.
 const MOST_NAME: usize = 64;
-/// Octets of a sentence.
+/// Bytes of a sentence.
 const MOST_TEXT: usize = 8192;
-/// Octets of a pattern.
+/// Bytes of a pattern.
 const MOST_PATTERN: usize = 1024;
-/// Bytes of an extended attribute's name, as Linux has it.
+/// Bytes of an extended attribute's name (`XATTR_NAME_MAX` of Linux).
 const MOST_XATTR_NAME: usize = 255;
-/// Octets of a link's target, as Linux has it.
+/// Bytes of a link's target (`PATH_MAX` of Linux, without its NUL).
 const MOST_TARGET: usize = 4095;
 
 type Written<W> = Result<(), encode::Error<<W as Write>::Error>>;
 
-/// What people read: whatever a peer says here, it is safe for a terminal once it is parsed.
-pub(super) mod name {
-    use super::*;
+/// Text that people read. What is too long is shortened when it is written; whatever a peer
+/// sends is safe for a terminal once it is parsed.
+macro_rules! text {
+    ($name:ident, $most:expr) => {
+        pub(super) mod $name {
+            use crate::message::bounded::*;
 
-    pub(in super::super) fn encode<C, W: Write>(
-        value: &str,
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Written<W> {
-        e.str(shortened(value, MOST_NAME))?.ok()
-    }
+            pub(crate) fn encode<C, W: Write>(
+                value: &str,
+                e: &mut Encoder<W>,
+                _: &mut C,
+            ) -> Written<W> {
+                e.str(shortened(value, $most))?.ok()
+            }
 
-    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<String, Error> {
-        string(d, MOST_NAME)
-    }
+            pub(crate) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<String, Error> {
+                string(d, $most)
+            }
+        }
+    };
 }
 
-/// What people read, as [`name`].
-pub(super) mod text {
-    use super::*;
+/// A byte string for which `$check` finds nothing wrong.
+macro_rules! bytes {
+    ($name:ident, $most:expr, $check:expr) => {
+        pub(super) mod $name {
+            use crate::message::bounded::*;
 
-    pub(in super::super) fn encode<C, W: Write>(
-        value: &str,
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Written<W> {
-        e.str(shortened(value, MOST_TEXT))?.ok()
-    }
+            pub(crate) fn encode<C, W: Write>(
+                value: &[u8],
+                e: &mut Encoder<W>,
+                _: &mut C,
+            ) -> Written<W> {
+                e.bytes(value)?.ok()
+            }
 
-    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<String, Error> {
-        string(d, MOST_TEXT)
-    }
+            pub(crate) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<u8>, Error> {
+                let check: fn(&[u8]) -> Result<(), &'static str> = $check;
+                let bytes = byte_string(d, $most)?;
+                check(&bytes).map_err(Error::message)?;
+                Ok(bytes)
+            }
+        }
+    };
 }
+
+/// A list of whatever the field holds.
+macro_rules! list {
+    ($name:ident, $most:expr) => {
+        pub(super) mod $name {
+            use crate::message::bounded::*;
+
+            pub(crate) fn encode<C, W: Write, T: minicbor::Encode<C>>(
+                value: &Vec<T>,
+                e: &mut Encoder<W>,
+                context: &mut C,
+            ) -> Written<W> {
+                e.encode_with(value, context)?.ok()
+            }
+
+            pub(crate) fn decode<'b, C, T: minicbor::Decode<'b, ()>>(
+                d: &mut Decoder<'b>,
+                _: &mut C,
+            ) -> Result<Vec<T>, Error> {
+                items(d, $most)
+            }
+        }
+    };
+}
+
+text!(name, MOST_NAME);
+text!(text, MOST_TEXT);
+
+bytes!(content, MOST_INLINE, |_| Ok(()));
+bytes!(attribute, MOST_ATTRIBUTE_BYTES, |_| Ok(()));
+bytes!(target, MOST_TARGET, |target| match target.is_empty() || target.contains(&0) {
+    true => Err("a link's target is empty or contains a NUL"),
+    false => Ok(()),
+});
+bytes!(xattr_name, MOST_XATTR_NAME, |name| match name.strip_prefix(b"user.") {
+    Some(rest) if !rest.is_empty() && !rest.contains(&0) => Ok(()),
+    _ => Err("an extended attribute's name does not begin with `user.`"),
+});
+
+list!(sources, MOST_SOURCES);
+list!(listing, MOST_LISTED);
+list!(lanes, MOST_LANES);
+list!(suites, MOST_SUITES);
 
 pub(super) mod path {
-    use super::*;
+    use crate::message::bounded::*;
 
-    pub(in super::super) fn encode<C, W: Write>(
+    pub(crate) fn encode<C, W: Write>(
         value: &RelPath,
         e: &mut Encoder<W>,
         _: &mut C,
@@ -70,16 +126,16 @@ pub(super) mod path {
         e.bytes(value.as_bytes())?.ok()
     }
 
-    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<RelPath, Error> {
+    pub(crate) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<RelPath, Error> {
         RelPath::parse(d.bytes()?).map_err(Error::custom)
     }
 }
 
-/// A path or the root, which is null.
-pub(super) mod place {
-    use super::*;
+/// A path, or null, which is the root.
+pub(super) mod path_or_root {
+    use crate::message::bounded::*;
 
-    pub(in super::super) fn encode<C, W: Write>(
+    pub(crate) fn encode<C, W: Write>(
         value: &Option<RelPath>,
         e: &mut Encoder<W>,
         _: &mut C,
@@ -90,117 +146,66 @@ pub(super) mod place {
         }
     }
 
-    pub(in super::super) fn decode<C>(
+    pub(crate) fn decode<C>(
         d: &mut Decoder<'_>,
         context: &mut C,
     ) -> Result<Option<RelPath>, Error> {
-        if d.datatype()? == Type::Null {
-            d.null()?;
-            return Ok(None);
-        }
-        super::path::decode(d, context).map(Some)
+        optional(d, |d| path::decode(d, context))
     }
 }
 
-pub(super) mod target {
-    use super::*;
-
-    pub(in super::super) fn encode<C, W: Write>(
-        value: &[u8],
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Written<W> {
-        e.bytes(value)?.ok()
-    }
-
-    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<u8>, Error> {
-        let target = octets(d, MOST_TARGET)?;
-        if target.is_empty() || target.contains(&0) {
-            return Err(Error::message("a link's target is empty or has a zero in it"));
-        }
-        Ok(target)
-    }
-}
-
-/// A link's target, if there is one.
+/// A link's target, or null.
 pub(super) mod link {
-    use super::*;
+    use crate::message::bounded::*;
 
-    pub(in super::super) fn encode<C, W: Write>(
+    pub(crate) fn encode<C, W: Write>(
         value: &Option<Vec<u8>>,
         e: &mut Encoder<W>,
         context: &mut C,
     ) -> Written<W> {
         match value {
-            Some(target) => super::target::encode(target, e, context),
+            Some(target) => target::encode(target, e, context),
             None => e.null()?.ok(),
         }
     }
 
-    pub(in super::super) fn decode<C>(
+    pub(crate) fn decode<C>(
         d: &mut Decoder<'_>,
         context: &mut C,
     ) -> Result<Option<Vec<u8>>, Error> {
-        if d.datatype()? == Type::Null {
-            d.null()?;
-            return Ok(None);
-        }
-        super::target::decode(d, context).map(Some)
-    }
-}
-
-pub(super) mod content {
-    use super::*;
-
-    pub(in super::super) fn encode<C, W: Write>(
-        value: &[u8],
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Written<W> {
-        e.bytes(value)?.ok()
-    }
-
-    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<u8>, Error> {
-        octets(d, MOST_INLINE)
+        optional(d, |d| target::decode(d, context))
     }
 }
 
 pub(super) mod nanoseconds {
-    use super::*;
+    use crate::message::bounded::*;
 
-    pub(in super::super) fn encode<C, W: Write>(
-        value: &u32,
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Written<W> {
+    pub(crate) fn encode<C, W: Write>(value: &u32, e: &mut Encoder<W>, _: &mut C) -> Written<W> {
         e.u32(*value)?.ok()
     }
 
-    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<u32, Error> {
+    pub(crate) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<u32, Error> {
         match d.u32()? {
             value @ 0..1_000_000_000 => Ok(value),
-            _ => Err(Error::message("a second has less nanoseconds")),
+            _ => Err(Error::message("a second has fewer nanoseconds")),
         }
     }
 }
 
-/// Chaining values, one after the other in one octet string.
+/// Chaining values, one after the other in one byte string.
 pub(super) mod values {
-    use super::*;
+    use crate::message::bounded::*;
 
-    pub(in super::super) fn encode<C, W: Write>(
+    pub(crate) fn encode<C, W: Write>(
         values: &[ChainingValue],
         e: &mut Encoder<W>,
         _: &mut C,
     ) -> Written<W> {
-        let octets: Vec<u8> = values.iter().flat_map(|value| value.0).collect();
-        e.bytes(&octets)?.ok()
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.0).collect();
+        e.bytes(&bytes)?.ok()
     }
 
-    pub(in super::super) fn decode<C>(
-        d: &mut Decoder<'_>,
-        _: &mut C,
-    ) -> Result<Vec<ChainingValue>, Error> {
+    pub(crate) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<ChainingValue>, Error> {
         let (values, rest) = d.bytes()?.as_chunks::<32>();
         if values.len() > MOST_VALUES || !rest.is_empty() {
             return Err(Error::message("these are no chaining values, or too many"));
@@ -209,29 +214,10 @@ pub(super) mod values {
     }
 }
 
-pub(super) mod sources {
-    use super::*;
-
-    pub(in super::super) fn encode<C, W: Write>(
-        value: &Vec<Wanted>,
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Written<W> {
-        e.encode(value)?.ok()
-    }
-
-    pub(in super::super) fn decode<C>(
-        d: &mut Decoder<'_>,
-        _: &mut C,
-    ) -> Result<Vec<Wanted>, Error> {
-        list(d, MOST_SOURCES)
-    }
-}
-
 pub(super) mod patterns {
-    use super::*;
+    use crate::message::bounded::*;
 
-    pub(in super::super) fn encode<C, W: Write>(
+    pub(crate) fn encode<C, W: Write>(
         value: &Vec<String>,
         e: &mut Encoder<W>,
         _: &mut C,
@@ -239,11 +225,8 @@ pub(super) mod patterns {
         e.encode(value)?.ok()
     }
 
-    pub(in super::super) fn decode<C>(
-        d: &mut Decoder<'_>,
-        _: &mut C,
-    ) -> Result<Vec<String>, Error> {
-        let patterns: Vec<&str> = list(d, MOST_PATTERNS)?;
+    pub(crate) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<String>, Error> {
+        let patterns: Vec<&str> = items(d, MOST_PATTERNS)?;
         if patterns.iter().any(|pattern| pattern.len() > MOST_PATTERN) {
             return Err(Error::message("a pattern is too long"));
         }
@@ -251,123 +234,34 @@ pub(super) mod patterns {
     }
 }
 
-pub(super) mod listing {
-    use super::*;
-
-    pub(in super::super) fn encode<C, W: Write>(
-        value: &Vec<Listed>,
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Written<W> {
-        e.encode(value)?.ok()
-    }
-
-    pub(in super::super) fn decode<C>(
-        d: &mut Decoder<'_>,
-        _: &mut C,
-    ) -> Result<Vec<Listed>, Error> {
-        list(d, MOST_LISTED)
-    }
-}
-
-pub(super) mod lanes {
-    use super::*;
-
-    pub(in super::super) fn encode<C, W: Write>(
-        value: &Vec<u64>,
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Written<W> {
-        e.encode(value)?.ok()
-    }
-
-    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<u64>, Error> {
-        list(d, MOST_LANES)
-    }
-}
-
-pub(super) mod suites {
-    use super::*;
-
-    pub(in super::super) fn encode<C, W: Write>(
-        value: &Vec<u32>,
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Written<W> {
-        e.encode(value)?.ok()
-    }
-
-    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<u32>, Error> {
-        list(d, MOST_SUITES)
-    }
-}
-
-/// Extended attributes, if there are any.
-pub(super) mod xattrs {
-    use super::*;
-
-    pub(in super::super) fn encode<C, W: Write>(
-        value: &Option<Vec<Xattr>>,
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Written<W> {
-        e.encode(value)?.ok()
-    }
-
-    pub(in super::super) fn decode<C>(
-        d: &mut Decoder<'_>,
-        _: &mut C,
-    ) -> Result<Option<Vec<Xattr>>, Error> {
-        if d.datatype()? == Type::Null {
-            d.null()?;
-            return Ok(None);
+/// Reads a list of at most `most` items.
+pub(super) fn items<'b, T: minicbor::Decode<'b, ()>>(
+    d: &mut Decoder<'b>,
+    most: usize,
+) -> Result<Vec<T>, Error> {
+    let mut items = Vec::new();
+    for item in d.array_iter()? {
+        if items.len() == most {
+            return Err(Error::message("a list is too long"));
         }
-        let xattrs: Vec<Xattr> = list(d, MOST_XATTRS)?;
-        let bytes: usize = xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum();
-        if bytes > MOST_ATTRIBUTE_BYTES {
-            return Err(Error::message("extended attributes are too long"));
-        }
-        Ok(Some(xattrs))
+        items.push(item?);
     }
+    Ok(items)
 }
 
-pub(super) mod xattr_name {
-    use super::*;
-
-    pub(in super::super) fn encode<C, W: Write>(
-        value: &[u8],
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Written<W> {
-        e.bytes(value)?.ok()
+/// Reads null as nothing, and anything else by `read`.
+pub(super) fn optional<'b, T>(
+    d: &mut Decoder<'b>,
+    read: impl FnOnce(&mut Decoder<'b>) -> Result<T, Error>,
+) -> Result<Option<T>, Error> {
+    if d.datatype()? == Type::Null {
+        d.null()?;
+        return Ok(None);
     }
-
-    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<u8>, Error> {
-        let name = octets(d, MOST_XATTR_NAME)?;
-        match name.strip_prefix(b"user.") {
-            Some(rest) if !rest.is_empty() && !rest.contains(&0) => Ok(name),
-            _ => Err(Error::message("this is no extended attribute of a user's")),
-        }
-    }
+    read(d).map(Some)
 }
 
-pub(super) mod attribute {
-    use super::*;
-
-    pub(in super::super) fn encode<C, W: Write>(
-        value: &[u8],
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Written<W> {
-        e.bytes(value)?.ok()
-    }
-
-    pub(in super::super) fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Vec<u8>, Error> {
-        octets(d, MOST_ATTRIBUTE_BYTES)
-    }
-}
-
-/// No more than `most` octets of a text, and no half character.
+/// Returns no more than `most` bytes of a text, and no half character.
 fn shortened(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
@@ -379,23 +273,9 @@ fn string(d: &mut Decoder<'_>, most: usize) -> Result<String, Error> {
     }
 }
 
-fn octets(d: &mut Decoder<'_>, most: usize) -> Result<Vec<u8>, Error> {
+fn byte_string(d: &mut Decoder<'_>, most: usize) -> Result<Vec<u8>, Error> {
     match d.bytes()? {
-        octets if octets.len() > most => Err(Error::message("an octet string is too long")),
-        octets => Ok(octets.to_vec()),
+        bytes if bytes.len() > most => Err(Error::message("a byte string is too long")),
+        bytes => Ok(bytes.to_vec()),
     }
-}
-
-fn list<'b, T: minicbor::Decode<'b, ()>>(
-    d: &mut Decoder<'b>,
-    most: usize,
-) -> Result<Vec<T>, Error> {
-    let mut list = Vec::new();
-    for item in d.array_iter()? {
-        if list.len() == most {
-            return Err(Error::message("a list is too long"));
-        }
-        list.push(item?);
-    }
-    Ok(list)
 }

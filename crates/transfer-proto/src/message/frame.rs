@@ -2,7 +2,8 @@
 
 use minicbor::{Decode, Encode};
 
-use super::{DataHeader, Message};
+use super::control::Message;
+use super::parts::DataHeader;
 
 /// The most octets of a message, without its length.
 pub const MOST_OCTETS: usize = 1 << 20;

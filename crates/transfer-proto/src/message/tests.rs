@@ -5,7 +5,8 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::path::printable;
+use crate::path::{RelPath, printable};
+use crate::span::ChainingValue;
 
 proptest! {
     #[test]
@@ -419,10 +420,10 @@ fn greatest_attributes() -> Attributes {
         linked: Some(true),
         owner: owner(),
         group: owner(),
-        xattrs: Some((0..attributes::MOST_XATTRS).map(xattr).collect()),
+        xattrs: Some((0..MOST_XATTRS).map(xattr).collect()),
         acls: Some(Acls {
-            access: vec![7; attributes::MOST_ATTRIBUTE_BYTES],
-            default: vec![7; attributes::MOST_ATTRIBUTE_BYTES],
+            access: vec![7; MOST_ATTRIBUTE_BYTES],
+            default: vec![7; MOST_ATTRIBUTE_BYTES],
         }),
     }
 }
@@ -445,15 +446,15 @@ fn attributes_are_bounded_and_only_a_users() {
         })
     };
     assert!(entry(greatest_attributes()).is_ok());
-    assert!(xattrs(&["user.a"; attributes::MOST_XATTRS], 1).is_ok());
-    assert!(xattrs(&["user.a"; attributes::MOST_XATTRS + 1], 1).is_err());
-    assert!(xattrs(&["user.a"; 2], attributes::MOST_ATTRIBUTE_BYTES / 2 - 6).is_ok());
-    assert!(xattrs(&["user.a"; 2], attributes::MOST_ATTRIBUTE_BYTES / 2).is_err());
+    assert!(xattrs(&["user.a"; MOST_XATTRS], 1).is_ok());
+    assert!(xattrs(&["user.a"; MOST_XATTRS + 1], 1).is_err());
+    assert!(xattrs(&["user.a"; 2], MOST_ATTRIBUTE_BYTES / 2 - 6).is_ok());
+    assert!(xattrs(&["user.a"; 2], MOST_ATTRIBUTE_BYTES / 2).is_err());
     for name in ["security.capability", "trusted.a", "system.posix_acl_access", "user.", "user.a\0"]
     {
         assert!(xattrs(&[name], 1).is_err(), "{name}");
     }
-    let acls = Acls { access: vec![0; attributes::MOST_ATTRIBUTE_BYTES + 1], default: Vec::new() };
+    let acls = Acls { access: vec![0; MOST_ATTRIBUTE_BYTES + 1], default: Vec::new() };
     assert!(entry(Attributes { acls: Some(acls), ..Attributes::default() }).is_err());
 }
 

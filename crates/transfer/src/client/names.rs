@@ -6,7 +6,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use headroom_transfer_proto::message::{ListedKind, MOST_SOURCES, Message};
 use headroom_transfer_proto::path::{RelPath, shown};
 
-use super::Client;
+use super::connection::Client;
 use crate::control::{Hearer, unexpected};
 use crate::delivery::{Event, Observer, Summary};
 use crate::error::{Error, from_peer};

@@ -7,7 +7,7 @@ use headroom_transfer_proto::message::Message;
 use headroom_transfer_proto::path::{RelPath, shown};
 use headroom_transfer_proto::span::Hash;
 
-use super::Client;
+use super::connection::Client;
 use crate::control::unexpected;
 use crate::delivery::pipe::{self, Cut};
 use crate::delivery::{Event, Observer, Summary};

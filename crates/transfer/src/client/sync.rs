@@ -7,7 +7,8 @@ use headroom_transfer_proto::message::{Compress, Message, TreeOptions};
 use headroom_transfer_proto::path::RelPath;
 use tokio::task::spawn_blocking;
 
-use super::{Client, limited, make_directories};
+use super::connection::{Client, limited};
+use super::copy::make_directories;
 use crate::delivery::{Destination, Mirror, Observer, Offering, Receiver, Sender, Summary};
 use crate::error::Error;
 use crate::files::{Excludes, Root, Source, settable};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{Event, Observer};
+use super::event::{Event, Observer};
 use crate::lanes::State;
 
 /// A lane that nobody has answered on for this long, from when it was needed first, is

@@ -10,7 +10,7 @@ use quinn::{RecvStream, SendStream};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
-use super::{Event, Observer};
+use super::event::{Event, Observer};
 use crate::error::Error;
 use crate::rate::Pace;
 

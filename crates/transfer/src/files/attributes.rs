@@ -15,7 +15,8 @@ use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{Gid, Uid, fchown, geteuid};
 use xattr::FileExt;
 
-use super::{Seen, Why};
+use super::error::Why;
+use super::seen::Seen;
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";

@@ -9,9 +9,12 @@ use headroom_transfer_proto::span::Hash;
 use nix::fcntl::{OFlag, readlinkat};
 use nix::sys::stat::Mode;
 
+use super::error::{Error, What, Why};
 use super::partial::open_ordinary;
+use super::root::Root;
 use super::seen::{kept_mode, set_mtime};
-use super::{Error, Root, Time, What, Why, attributes, content};
+use super::{attributes, content};
+use headroom_transfer_proto::message::Time;
 
 /// What a sender has under a name.
 #[derive(Debug, Clone, Copy)]

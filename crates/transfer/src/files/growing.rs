@@ -13,9 +13,12 @@ use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::change::change;
+use super::error::{Error, What, Why};
 use super::partial::{leads_to, open_locked, replaceable, sync_directory};
+use super::root::Root;
 use super::seen::Identity;
-use super::{Error, Root, Time, Why, temporary};
+use super::temporary;
+use headroom_transfer_proto::message::Time;
 
 /// Permissions of a new file, of which the umask takes some away.
 const MODE: u32 = 0o666;
@@ -87,7 +90,7 @@ impl Growing {
 
     fn rename(&mut self, fsync: bool) -> Result<(), Why> {
         let here = replaceable(&self.directory, self.path.name())?;
-        let here = here.filter(|here| here.what == super::What::File);
+        let here = here.filter(|here| here.what == What::File);
         let mode = here.map_or_else(|| MODE & !umask(), |here| here.mode);
         fchmod(&self.file, Mode::from_bits_truncate(mode & 0o777))?;
         if fsync {

@@ -18,9 +18,11 @@ use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::change::change;
+use super::error::{Error, What, Why};
 use super::progress::Progress;
 use super::seen::{Identity, Seen, set_mtime};
-use super::{Error, Time, What, Why, attributes, content, temporary};
+use super::{attributes, content, temporary};
+use headroom_transfer_proto::message::Time;
 
 /// Zeros of which so many stand together, at a multiple of it, become a hole.
 const HOLE: usize = 64 << 10;

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use headroom_transfer_proto::span::{ChainingValue, Hash, SpanHasher, Spans, Tree};
 
-use super::Why;
+use super::error::Why;
 use super::ranges::Ranges;
 
 /// Octets of a span that are hashed together before it is whole.

@@ -11,8 +11,10 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
 use super::beneath::Beneath;
+use super::content;
+use super::error::{Error, What, Why};
 use super::partial::open_ordinary;
-use super::{Error, Seen, What, Why, content};
+use super::seen::Seen;
 
 /// A file that was found, and is not open yet.
 #[derive(Debug, Clone)]

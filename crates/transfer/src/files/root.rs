@@ -15,10 +15,13 @@ use nix::unistd::{UnlinkatFlags, fchownat, linkat, symlinkat, unlinkat};
 
 use super::beneath::Beneath;
 use super::change::{change, change_all};
+use super::error::{Error, What, Why};
 use super::names::Names;
+use super::partial::{Offer, Seal, Stored};
 use super::partial::{Partial, free_space, replaceable, sync_directory};
 use super::seen::{Seen, kept_mode, set_mtime, set_mtime_at};
-use super::{Error, Offer, Seal, Stored, Time, What, Why, attributes, temporary};
+use super::{attributes, temporary};
+use headroom_transfer_proto::message::Time;
 
 /// A directory that peers may name files in. Whatever they name, and whatever
 /// other programs do in it meanwhile: nothing outside is read, made, changed or

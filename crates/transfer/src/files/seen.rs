@@ -6,7 +6,8 @@ use nix::fcntl::AtFlags;
 use nix::sys::stat::{FileStat, SFlag, UtimensatFlags, fstat, fstatat, futimens, utimensat};
 use nix::sys::time::TimeSpec;
 
-use super::{Time, What};
+use super::error::What;
+use headroom_transfer_proto::message::Time;
 
 /// What a name is, and what is kept of it when it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,13 +24,16 @@ use nix::fcntl::{OFlag, openat, readlinkat};
 use nix::sys::stat::Mode;
 
 use super::beneath::Beneath;
+use super::error::{Error, What, Why};
+use super::exclude::Excludes;
 use super::names::Names;
 use super::partial::HARMLESS;
+use super::reader::SourceFile;
+use super::root::Root;
 use super::seen::Identity;
-use super::{
-    Attributes, Error, Excludes, Keep, Links, Root, Seen, SourceFile, What, Why, attributes,
-    temporary,
-};
+use super::seen::Seen;
+use super::{attributes, temporary};
+use headroom_transfer_proto::message::{Attributes, Keep, Links};
 
 /// Something to be sent.
 #[derive(Debug)]

@@ -11,9 +11,12 @@ use nix::fcntl::OFlag;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::change::change;
+use super::error::{What, Why};
 use super::names::Names;
 use super::partial::open_ordinary;
-use super::{Root, Seen, What, temporary};
+use super::root::Root;
+use super::seen::Seen;
+use super::temporary;
 
 /// What of unfinished files was found below a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,7 +83,7 @@ impl Root {
 }
 
 /// Removes one, if it is old and nobody's, and says how many octets it took.
-fn remove(directory: &OwnedFd, name: &[u8], before: SystemTime) -> Result<Option<u64>, super::Why> {
+fn remove(directory: &OwnedFd, name: &[u8], before: SystemTime) -> Result<Option<u64>, Why> {
     let seen = Seen::at(directory, name, false)?;
     if seen.owner != geteuid().as_raw() || seen.links > 1 || !seen.is_older(before) {
         return Ok(None);
@@ -94,7 +97,7 @@ fn remove(directory: &OwnedFd, name: &[u8], before: SystemTime) -> Result<Option
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(None),
-        Err(TryLockError::Error(error)) => return Err(super::Why::of(error)),
+        Err(TryLockError::Error(error)) => return Err(Why::of(error)),
     }
     // it may have been gone on with before it was locked
     let now = Seen::at(directory, name, false)?;
@@ -113,7 +116,8 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::files::{Offer, Time};
+    use crate::files::partial::Offer;
+    use headroom_transfer_proto::message::Time;
 
     #[test]
     fn what_is_old_and_unfinished_is_removed_and_nothing_else() {

@@ -7,8 +7,12 @@ use std::sync::Arc;
 
 use headroom_transfer_proto::path::RelPath;
 
+use super::error::{Error, What, Why};
+use super::exclude::Excludes;
 use super::names::Names;
-use super::{Error, Excludes, Root, Seen, What, Why, temporary};
+use super::root::Root;
+use super::seen::Seen;
+use super::temporary;
 
 /// Octets of names that are to be removed.
 const MOST_OCTETS: usize = 32 << 20;

@@ -1,7 +1,7 @@
 //! Names that files have until they are whole: hidden, beside the name that they
 //! will get, and the same whenever the same file is offered.
 
-use super::Time;
+use headroom_transfer_proto::message::Time;
 
 /// What the names of unfinished files end in.
 pub(super) const SUFFIX: &str = ".headroom-part";

@@ -8,8 +8,11 @@ use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::change::change;
+use super::error::{Error, What};
 use super::partial::HARMLESS;
-use super::{Error, Root, Seen, What, temporary};
+use super::root::Root;
+use super::seen::Seen;
+use super::temporary;
 
 impl Root {
     /// Notes in a directory that the tree `source` is becoming it.

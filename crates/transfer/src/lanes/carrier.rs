@@ -22,7 +22,7 @@ use super::engine::{Command, Engine};
 use super::exporter::Exporter;
 use super::feed::{Closed, Feed, Part};
 use super::flow::{Flow, Seen, State};
-use super::store::Sink;
+use super::sink::Sink;
 use super::terms::LaneWishes;
 use crate::error::Error;
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use headroom_netio::{Inbox, UdpSocket, Wake, wait_readable};
 use headroom_transfer_proto::lane::{HEADER_LEN, Header, LaneId};
 
-use super::Dropped;
+use super::dropped::Dropped;
 use super::feed::Feed;
 use super::flow::Flow;
 use super::store::Store;

@@ -11,10 +11,11 @@ use headroom_transfer_proto::lane::{
 };
 use tokio::sync::watch;
 
-use super::Dropped;
+use super::dropped::Dropped;
 use super::exporter::Exporter;
 use super::feed::{Feed, Part, Source};
-use super::store::{Sink, Store};
+use super::sink::Sink;
+use super::store::Store;
 
 /// Octets that the lane has to send before it is given more.
 const AHEAD: u64 = 128 << 10;

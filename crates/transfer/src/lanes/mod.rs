@@ -16,6 +16,7 @@
 //! that other lanes go on, and a lane whose disk is stuck falls silent.
 
 mod carrier;
+mod dropped;
 mod engine;
 mod exporter;
 mod feed;
@@ -23,35 +24,15 @@ mod flow;
 mod port;
 mod range;
 mod rooms;
+mod sink;
 mod store;
 mod terms;
 
 pub(crate) use carrier::{Carrier, Proposal, Terms};
+#[cfg(test)]
+pub(crate) use dropped::Dropped;
 pub(crate) use feed::{PART, Part, Source};
 pub(crate) use flow::State;
 pub(crate) use port::{Names, Port};
-pub(crate) use store::{Sink, Target};
+pub(crate) use sink::{Sink, Target};
 pub use terms::LaneWishes;
-
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// What an engine dropped, and why: nothing of it stops anybody.
-#[derive(Debug, Default)]
-pub(crate) struct Dropped {
-    /// Packets of lanes that nobody opened.
-    pub(crate) unknown_lane: AtomicU64,
-    /// Packets that were damaged, forged, repeated or late.
-    pub(crate) unopened: AtomicU64,
-    /// Packets for which a disk that is stuck left no room.
-    pub(crate) no_room: AtomicU64,
-    /// Octets of files that are not taken in, or not any longer.
-    pub(crate) unknown_file: AtomicU64,
-    /// Octets beyond the end of their file.
-    pub(crate) beyond_end: AtomicU64,
-}
-
-impl Dropped {
-    fn count(counter: &AtomicU64, by: usize) {
-        counter.fetch_add(by as u64, Ordering::Relaxed);
-    }
-}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::store::Target;
+use super::sink::Target;
 use crate::files::Ranges;
 
 /// Octets of a chunk, at a multiple of it.

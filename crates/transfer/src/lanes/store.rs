@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use headroom_transfer_proto::lane::LaneId;
 
-use super::Dropped;
+use super::dropped::Dropped;
 use super::rooms::{CHUNK, Job, ROOMS, Rooms};
+use super::sink::{Sink, Target};
 use crate::files::Ranges;
 
 /// Chunks of one lane of which a part came.
@@ -23,20 +24,6 @@ const OF_PACKET: usize = 2;
 /// that the rest of it was written before. Memory that nothing came into for so long is
 /// given back.
 const IDLE: Duration = Duration::from_millis(500);
-
-/// Who takes in files that come on a lane.
-pub(crate) trait Sink: Send + Sync {
-    /// Where octets of a file go; none where it is not taken in.
-    fn target(&self, file: u32) -> Option<Arc<dyn Target>>;
-}
-
-/// A file that is taken in. It deals with its errors itself.
-pub(crate) trait Target: Send + Sync {
-    /// Octets of the whole file.
-    fn size(&self) -> u64;
-    /// Writes octets, in whatever order they come; some may come again.
-    fn write(&self, offset: u64, octets: &[u8]);
-}
 
 /// Chunks that are being filled. One thread has it.
 pub(super) struct Store {

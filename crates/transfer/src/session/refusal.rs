@@ -11,7 +11,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-use super::any_address;
+use super::socket::any_address;
 
 /// A datagram that means nothing: no QUIC packet (its fixed bit is 0, and it is too short)
 /// and none of a lane.

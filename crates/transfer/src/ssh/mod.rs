@@ -16,6 +16,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use data_encoding::{BASE64, HEXLOWER};
+use headroom_transfer_proto::path::{printable, shown};
 
 pub use far::{Once, offer, serve_once};
 pub(crate) use path::from_home;
@@ -248,8 +249,8 @@ impl Talk {
             if !is_like_this(system, machine) {
                 return Err(self.refused(&format!(
                     "it is {} on {}, and this program runs on {} on {} only. Install headroom {} there",
-                    crate::path::printable(system),
-                    crate::path::printable(machine),
+                    printable(system),
+                    printable(machine),
                     std::env::consts::OS,
                     std::env::consts::ARCH,
                     env!("CARGO_PKG_VERSION")
@@ -271,7 +272,7 @@ impl Talk {
         }
         let said = self.hear()?;
         said.strip_prefix("ready ").and_then(Ready::parse).ok_or_else(|| {
-            let shown = crate::path::shown(said.as_bytes()).to_string();
+            let shown = shown(said.as_bytes()).to_string();
             self.refused(&format!("the program there says `{shown}`"))
         })
     }
@@ -296,7 +297,7 @@ impl Talk {
             let Some(said) = text.trim_end().strip_prefix(script::WORD) else { continue };
             let said = said.trim_start();
             return match said.strip_prefix("cannot: ") {
-                Some(why) => Err(self.refused(&crate::path::printable(why))),
+                Some(why) => Err(self.refused(&printable(why))),
                 None => Ok(said.to_owned()),
             };
         }

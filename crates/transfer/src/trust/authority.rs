@@ -11,7 +11,8 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{CertificateError, RootCertStore};
 
-use super::{Error, provider};
+use super::error::Error;
+use super::tls::provider;
 
 /// One authority or several.
 #[derive(Debug, Clone)]

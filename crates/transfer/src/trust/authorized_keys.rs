@@ -8,7 +8,7 @@ use std::path::Path;
 
 use headroom_transfer_proto::path::RelPath;
 
-use super::Error;
+use super::error::Error;
 use crate::files::Root;
 use crate::key::PublicKey;
 

@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{AuthorizedKeys, Error};
+use super::authorized_keys::AuthorizedKeys;
+use super::error::Error;
 
 /// A file of authorized keys that may change.
 #[derive(Debug)]

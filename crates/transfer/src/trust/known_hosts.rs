@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::Error;
+use super::error::Error;
 use crate::identity::make_directory;
 use crate::key::PublicKey;
 

@@ -2,61 +2,19 @@
 
 mod authority;
 mod authorized_keys;
+mod error;
 mod followed;
+mod gate;
 mod known_hosts;
+pub(crate) mod tls;
 mod verify;
-
-use std::io;
-use std::path::PathBuf;
 
 pub use authority::Authority;
 pub use authorized_keys::{Access, AuthorizedKeys};
+pub use error::Error;
 pub use followed::Followed;
+pub use gate::Gate;
 pub use known_hosts::{KnownHosts, Standing};
-pub use verify::{Gate, Pins};
-pub(crate) use verify::{ServerVerifier, by_signature_of_tls13, provider};
-
-/// Why a file about trust cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The system refused something.
-    #[error("cannot {doing} {}: {cause}", path.display())]
-    System {
-        /// What was being done.
-        doing: &'static str,
-        /// With which file.
-        path: PathBuf,
-        /// What the system said.
-        cause: io::Error,
-    },
-    /// A line says something else than it should.
-    #[error("{}:{line}: {cause}", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong.
-        cause: String,
-    },
-    /// Others could have written it.
-    #[error(
-        "{} can be written by others than you (mode {mode:o}), who could let themselves in: look at what is in it, then \
-         `chmod go-w` it, and see that it is yours",
-        path.display()
-    )]
-    Writable {
-        /// The file.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
-    /// The file is no certificate of an authority.
-    #[error("{} holds no certificate of an authority: {cause}", path.display())]
-    Authority {
-        /// The file.
-        path: PathBuf,
-        /// What was found.
-        cause: String,
-    },
-}
+pub(crate) use tls::{by_signature_of_tls13, provider};
+pub use verify::Pins;
+pub(crate) use verify::ServerVerifier;

@@ -25,11 +25,13 @@
 mod cubic;
 mod filter;
 mod model;
+mod report;
 
 use std::time::Duration;
 
 use cubic::Cubic;
 use model::Model;
+pub(crate) use report::Report;
 
 // Sources: "BBR" is draft-ietf-ccwg-bbr, "BBRv1" Cardwell et al. 2016. "Ours" has no
 // source but its reason and the simulation of `sim/` that is named, which was run with
@@ -92,27 +94,6 @@ impl Default for RateConfig {
     fn default() -> Self {
         Self { ceiling: Duration::from_millis(25), limit: None, room: None }
     }
-}
-
-/// What one feedback, or the time that passed, says about the path.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Report {
-    /// Octets known to have arrived, and taken as lost.
-    pub(crate) acked: u64,
-    pub(crate) lost: u64,
-    /// When the last of the lost ones was sent.
-    pub(crate) lost_sent: Duration,
-    pub(crate) rtt: Option<Duration>,
-    /// Octets a second; `limited`: no more than the source gave.
-    pub(crate) rate: Option<f64>,
-    pub(crate) limited: bool,
-    /// Octets on their way now.
-    pub(crate) in_flight: u64,
-    /// Octets delivered: now, and when the newest packet was sent.
-    pub(crate) delivered: u64,
-    pub(crate) delivered_before: u64,
-    /// Packets came with Congestion Experienced.
-    pub(crate) congested: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

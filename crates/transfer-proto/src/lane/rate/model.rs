@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::Report;
 use super::filter::Max;
+use super::report::Report;
 
 // Sources as in `rate/mod.rs`.
 

@@ -1,41 +1,13 @@
 //! What the receiver makes of symbolic and hard links, and of what else is kept.
 
-use std::collections::HashMap;
-
 use headroom_transfer_proto::message::{Keep, Kind, Links, Message};
 use headroom_transfer_proto::path::RelPath;
 
-use super::super::sender::MOST_LINKED_BYTES;
-use super::{Event, Worker};
+use super::linked::State;
+use super::worker::Worker;
+use crate::delivery::event::Event;
 use crate::error::Error;
 use crate::files::{What, Why};
-
-/// Files that may have other names, which follow.
-#[derive(Default)]
-pub(super) struct Linked {
-    files: HashMap<RelPath, State>,
-    /// Those that have no answer yet.
-    unanswered: HashMap<u64, RelPath>,
-    bytes: usize,
-}
-
-/// A file that may have other names.
-enum State {
-    /// It is on its way, and these names wait for it.
-    Coming(Vec<(u64, RelPath)>),
-    Stored,
-    Failed,
-}
-
-impl Linked {
-    fn take_room(&mut self, path: &RelPath) -> Result<(), Error> {
-        self.bytes += path.as_bytes().len();
-        match self.bytes > 2 * MOST_LINKED_BYTES {
-            true => Err(Error::Protocol("it names too many files with other names".to_owned())),
-            false => Ok(()),
-        }
-    }
-}
 
 impl Worker {
     /// Leaves of an entry what is kept here, with the numbers that owners have here.

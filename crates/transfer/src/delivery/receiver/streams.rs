@@ -9,7 +9,8 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::incoming::Writing;
-use super::{Event, Shared, ToDo};
+use super::shared::{Shared, ToDo};
+use crate::delivery::event::Event;
 use crate::delivery::squeeze::expand;
 use crate::error::Error;
 use crate::rate::Pace;

@@ -1,55 +1,19 @@
 //! The receiver of a sync: says what it has already, asks for the rest, and removes
 //! what the sender has not.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use headroom_transfer_proto::message::{
-    Attributes, Inline, Kind, MOST_INLINE, MOST_OPEN_FILES, MOST_UNANSWERED, Message, Time,
+    Inline, Kind, MOST_INLINE, MOST_OPEN_FILES, MOST_UNANSWERED, Message,
 };
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Hash;
 
-use super::{Event, Worker};
+use super::mirror::{Mirror, Small};
+use super::worker::Worker;
+use crate::delivery::event::Event;
 use crate::error::Error;
-use crate::files::{Excludes, Fate, Sent, Standing, Surplus, Unequal, What};
-
-/// How the receiver of a sync goes about it.
-#[derive(Debug)]
-pub(crate) struct Mirror {
-    delete: bool,
-    dry_run: bool,
-    /// The directory is not there, and in a dry run it is not made.
-    is_missing: bool,
-    excludes: Arc<Excludes>,
-    /// What is here and was not named by the sender so far.
-    surplus: Option<Surplus>,
-    /// Large files that wait until fewer are open.
-    waiting: VecDeque<(u64, RelPath, Kind)>,
-    /// Small files whose content was asked for.
-    wanted: HashMap<u64, Small>,
-}
-
-#[derive(Debug)]
-struct Small {
-    path: RelPath,
-    size: u64,
-    mode: u32,
-    mtime: Time,
-    attributes: Option<Box<Attributes>>,
-}
-
-impl Mirror {
-    pub(crate) fn new(
-        delete: bool,
-        dry_run: bool,
-        is_missing: bool,
-        excludes: Arc<Excludes>,
-    ) -> Self {
-        let (waiting, wanted) = (VecDeque::new(), HashMap::new());
-        Self { delete, dry_run, is_missing, excludes, surplus: None, waiting, wanted }
-    }
-}
+use crate::files::{Fate, Sent, Standing, Surplus, Unequal, What};
 
 impl Worker {
     pub(super) fn begin_sync(&mut self) {

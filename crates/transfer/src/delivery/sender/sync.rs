@@ -7,9 +7,10 @@ use headroom_transfer_proto::message::{MOST_INLINE, Message};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
+use super::shared::{Offering, Shared};
 use super::walk::{Size, content};
-use super::{Event, Offering, Shared};
 use crate::control::unexpected;
+use crate::delivery::event::Event;
 use crate::error::{Error, from_peer};
 use crate::files::SourceFile;
 

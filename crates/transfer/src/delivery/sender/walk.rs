@@ -8,7 +8,9 @@ use headroom_transfer_proto::path::RelPath;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::opened::{changed, sent_changed};
-use super::{Event, Offered, Offering, Shared};
+use super::shared::{Offered, Offering, Shared};
+use crate::delivery::event::Event;
+use crate::delivery::limits::MOST_LINKED_BYTES;
 use crate::files::{self, Attributes, Found, Identity, Keep, Kind, Source, SourceFile};
 use crate::owners::Owners;
 
@@ -25,10 +27,6 @@ pub(super) struct Walk {
     left_out: u64,
     by_policy: Option<(u64, String)>,
 }
-
-/// Bytes of the names of files that have others. Further ones are sent as files of their
-/// own.
-pub(crate) const MOST_LINKED_BYTES: usize = 16 << 20;
 
 /// The delivery has ended; there is nobody to offer to.
 struct Ended;

@@ -3,7 +3,8 @@
 //! is found and nothing else. Whoever sees them reads them, or can; whoever is between
 //! the ends changes them.
 
-use super::{PacketKey, Refused, TAG_LEN};
+use crate::lane::keys::{PacketKey, Refused};
+use crate::lane::limits::TAG_LEN;
 
 /// Octets of the checksum, the first of the tag.
 const CRC_LEN: usize = 4;

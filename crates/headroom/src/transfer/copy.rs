@@ -1,0 +1,277 @@
+//! `headroom put`, `get` and `sync`.
+
+use std::ffi::OsStr;
+use std::io::IsTerminal;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use headroom_transfer::files::{Kind, Source, Why};
+use headroom_transfer::path::shown;
+use headroom_transfer::{
+    Client, Error, Event, Excludes, Host, LaneWishes, Observer, Place, Retry, Summary, SyncOptions,
+    block_on, with_retries,
+};
+use nix::errno::Errno;
+
+use super::arguments::{Get, Moving, Put, Sync};
+use super::connect::Connector;
+use super::exit::{INTERRUPTED, Usage};
+use super::places::{place, places_on_one_host};
+use super::progress::Progress;
+
+pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
+    let place = place(&arguments.to, &arguments.moving.over_ssh)?;
+    let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json, .. } =
+        &arguments.moving;
+    if let Some(path) = arguments.paths.iter().find(|path| Place::is_meant(path.as_os_str())) {
+        bail!(Usage(format!(
+            "{} looks like a place on a host: `put` sends files of this machine. One that is called so is written ./{}",
+            path.display(),
+            path.display()
+        )));
+    }
+    let is_pipe = arguments.paths.iter().any(|path| is_pipe(path.as_os_str()));
+    if is_pipe && arguments.paths.len() > 1 {
+        bail!(Usage("`-` is sent alone; a file that is called so is written ./-".to_owned()));
+    }
+    let wishes = LaneWishes::from(&arguments.on_lanes);
+    wishes.check()?;
+    let progress = Progress::new(*json);
+    if !is_pipe && none_is_there(&arguments.paths, &progress) {
+        return Ok(ExitCode::FAILURE);
+    }
+    let mut connector = Connector::new(connect, over_ssh)?;
+    interruptible(&progress)?;
+    let summary = block_on(arguments.moving.persist(
+        &progress,
+        &mut connector,
+        &place.host,
+        async |mut client| {
+            client.limit(*rate);
+            client.compress((*compress).into());
+            client.set_tree(trees.options(over_ssh.ssh));
+            progress.connected();
+            client.set_lanes(!streams);
+            client.wish(wishes)?;
+            if !is_pipe {
+                let links = trees.options(over_ssh.ssh).links;
+                look_ahead(Source::new(arguments.paths.clone(), links), &progress);
+            }
+            let observer = progress.clone();
+            let summary = match is_pipe {
+                true => client.put_stream(std::io::stdin(), &place.path, *fsync, observer).await?,
+                false => client.put(&arguments.paths, &place.path, *fsync, observer).await?,
+            };
+            progress.done();
+            client.close().await;
+            Ok::<_, Error>(summary)
+        },
+    ))?;
+    ended(&progress, summary)
+}
+
+pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
+    if Place::is_meant(arguments.to.as_os_str()) {
+        bail!(Usage(format!(
+            "{} looks like a place on a host: `get` fetches to this machine, `put` sends from it",
+            arguments.to.display()
+        )));
+    }
+    let (host, from) = places_on_one_host(&arguments.from, &arguments.moving.over_ssh)?;
+    let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json, .. } =
+        &arguments.moving;
+    let is_pipe = is_pipe(arguments.to.as_os_str()) || is_stdout(&arguments.to);
+    let is_written_into = is_written_into(&arguments.to);
+    if is_pipe && (from.len() > 1 || *json) {
+        bail!(Usage("one file is written to `-`, and no JSON beside it".to_owned()));
+    }
+    let wishes = LaneWishes::from(&arguments.on_lanes);
+    wishes.check()?;
+    let mut connector = Connector::new(connect, over_ssh)?;
+    let progress = Progress::new(*json);
+    interruptible(&progress)?;
+    let summary = block_on(arguments.moving.persist(
+        &progress,
+        &mut connector,
+        &host,
+        async |mut client| {
+            client.limit(*rate);
+            client.compress((*compress).into());
+            client.set_tree(trees.options(false));
+            progress.connected();
+            client.set_lanes(!streams);
+            client.wish(wishes)?;
+            let observer = progress.clone();
+            let mut matching = Vec::new();
+            for path in &from {
+                matching.extend(client.matching(path).await?);
+            }
+            let from = matching;
+            let summary = match from.as_slice() {
+                [from] if is_pipe => client.get_stream(from, std::io::stdout(), observer).await?,
+                [from] if is_written_into => {
+                    let to = open_for_writing(&arguments.to)?;
+                    client.get_stream(from, to, observer).await?
+                }
+                _ => client.get(&from, &arguments.to, *fsync, observer).await?,
+            };
+            progress.done();
+            client.close().await;
+            Ok::<_, Error>(summary)
+        },
+    ))?;
+    ended(&progress, summary)
+}
+
+pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
+    let Sync { from, to, delete, exclude, dry_run, checksum, moving } = arguments;
+    let (upload, remote) = match (Place::is_meant(from), Place::is_meant(to)) {
+        (false, true) => (true, place(to, &moving.over_ssh)?),
+        (true, false) => (false, place(from, &moving.over_ssh)?),
+        _ => bail!(Usage(
+            "of the two directories, one is here and one is HOST[:PORT]:PATH. One of this machine whose name has a \
+             colon is written ./NAME"
+                .to_owned()
+        )),
+    };
+    let excludes = Excludes::new(exclude.clone()).map_err(|bad| Usage(bad.to_string()))?;
+    let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json, .. } = moving;
+    let options = SyncOptions {
+        delete: *delete,
+        dry_run: *dry_run,
+        checksum: *checksum,
+        fsync: *fsync,
+        excludes,
+    };
+    if upload && !Path::new(from).is_dir() {
+        bail!(Usage(format!(
+            "{} is no directory: `sync` makes one directory like another, `put` sends files",
+            Path::new(from).display()
+        )));
+    }
+    let mut connector = Connector::new(connect, over_ssh)?;
+    let progress = Progress::of_sync(*json, *dry_run);
+    interruptible(&progress)?;
+    let summary =
+        block_on(moving.persist(&progress, &mut connector, &remote.host, async |mut client| {
+            client.limit(*rate);
+            client.compress((*compress).into());
+            client.set_tree(trees.options(upload && over_ssh.ssh));
+            client.set_lanes(!streams);
+            progress.connected();
+            let observer = progress.clone();
+            let summary = match upload {
+                true => client.sync_to(from.as_ref(), &remote.path, &options, observer).await?,
+                false => client.sync_from(&remote.path, to.as_ref(), &options, observer).await?,
+            };
+            progress.done();
+            client.close().await;
+            Ok::<_, Error>(summary)
+        }))?;
+    ended(&progress, summary)
+}
+
+impl Moving {
+    /// Connects and transfers, again when the connection is lost and `--retry` allows it.
+    async fn persist(
+        &self,
+        progress: &Progress,
+        connector: &mut Connector,
+        host: &Host,
+        transfer: impl AsyncFnMut(Client) -> Result<Summary, Error>,
+    ) -> Result<Summary, Error> {
+        let at_terminal = std::io::stderr().is_terminal() && !self.json;
+        let default = if at_terminal { Retry::Forever } else { Retry::Never };
+        let retry = self.retry.unwrap_or(default);
+        let lost = |error: &Error| progress.reconnecting(error);
+        with_retries(retry, lost, async || connector.connect(host).await, transfer).await
+    }
+}
+
+/// Whether standard input or output is meant.
+fn is_pipe(text: &OsStr) -> bool {
+    text == "-"
+}
+
+/// Whether a path is that of this program's own standard output, which may be a file.
+fn is_stdout(path: &Path) -> bool {
+    ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name))
+}
+
+/// Whether a file that comes is written into what has the name, and does not replace it: a
+/// character device, a named pipe, or an open file of this program.
+fn is_written_into(path: &Path) -> bool {
+    let is_open = path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd");
+    let is_special =
+        |meta: std::fs::Metadata| meta.file_type().is_char_device() || meta.file_type().is_fifo();
+    path == Path::new("/dev/stderr")
+        || is_open && !path.is_dir()
+        || std::fs::metadata(path).is_ok_and(is_special)
+}
+
+fn open_for_writing(path: &Path) -> Result<std::fs::File, Error> {
+    std::fs::File::options()
+        .write(true)
+        .open(path)
+        .map_err(|cause| Error::System { doing: format!("write to {}", path.display()), cause })
+}
+
+/// Whether nothing of what is to be sent is here, which is told: nobody need be reached to
+/// know that. Where only some of it is missing, the rest is sent.
+fn none_is_there(paths: &[PathBuf], progress: &Progress) -> bool {
+    let looked = paths.iter().map(|path| path.symlink_metadata().err().map(|error| (path, error)));
+    let Some(missing) = looked.collect::<Option<Vec<_>>>() else { return false };
+    for (path, error) in missing {
+        let path = shown(path.as_os_str().as_bytes());
+        let why = error
+            .raw_os_error()
+            .map_or_else(|| error.to_string(), |code| Why::from(Errno::from_raw(code)).to_string());
+        progress.event(Event::Failed { reason: &format!("{path} cannot be sent: {why}") });
+    }
+    true
+}
+
+/// Counts what is to be sent while it is being sent, where somebody sees how far that is.
+fn look_ahead(source: Source, progress: &Arc<Progress>) {
+    if !progress.is_shown() {
+        return;
+    }
+    let progress = Arc::clone(progress);
+    std::thread::spawn(move || {
+        let sizes = source.flatten().map(|found| match found.kind {
+            Kind::File(file) => file.seen().size,
+            _ => 0,
+        });
+        progress.expect(sizes.sum());
+    });
+}
+
+/// Ctrl-C ends the program; what has arrived stays where it is.
+fn interruptible(progress: &std::sync::Arc<Progress>) -> anyhow::Result<()> {
+    let progress = std::sync::Arc::clone(progress);
+    let interrupted = move || {
+        progress.clear();
+        eprintln!(
+            "headroom: interrupted. What has arrived stays: the same command goes on from there"
+        );
+        std::process::exit(INTERRUPTED);
+    };
+    ctrlc::set_handler(interrupted).context("cannot wait for Ctrl-C")
+}
+
+fn ended(progress: &Progress, summary: Result<Summary, Error>) -> anyhow::Result<ExitCode> {
+    match summary {
+        Ok(summary) => {
+            progress.end(summary);
+            Ok(if summary.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Err(error) => {
+            progress.clear();
+            Err(error.into())
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! A connection to a server, and the requests that it carries.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use headroom_transfer_proto::message::{Compress, Message, TreeOptions};
+use headroom_transfer_proto::path::{PathError, RelPath, shown};
+use quinn::{Connection, Endpoint};
+use rustls::pki_types::CertificateDer;
+use tokio::task::spawn_blocking;
+
+use crate::control::{Hearer, Speaker, hello, unexpected};
+use crate::delivery::{Event, Observer};
+use crate::error::{Closing, Error};
+use crate::files::Keep;
+use crate::identity::Identity;
+use crate::key::{Fingerprint, PublicKey};
+use crate::lanes::{Carrier, LaneWishes, Proposal, Terms};
+use crate::place::Host;
+use crate::proof;
+use crate::session::{self, Proves};
+use crate::ssh::{Far, Ssh, from_home};
+use crate::trust::{Authority, KnownHosts, Pins, Standing};
+
+/// How long a host is given to answer, unless that is said.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
+/// So long a client stays to say that it goes.
+const FAREWELL: Duration = Duration::from_millis(5);
+/// So many round trips longer where a server has not heard yet what was said last.
+const LAST_WORDS: u32 = 3;
+
+/// Whom to take for the server.
+#[derive(Debug, Clone, Copy)]
+pub struct Trust<'a> {
+    /// Hosts that were met before.
+    pub hosts: &'a KnownHosts,
+    /// Whoever it vouches for is trusted, too.
+    pub authority: Option<&'a Authority>,
+    /// A host that was not met before must have this key.
+    pub fingerprint: Option<Fingerprint>,
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+pub struct Client {
+    pub(super) endpoint: Endpoint,
+    pub(super) connection: Connection,
+    pub(super) next_id: u64,
+    pub(super) compress: Compress,
+    pub(super) rate_bps: Option<u64>,
+    /// Who it is, until the server was told so.
+    pub(super) proof: Option<Message>,
+    /// What ssh holds for it.
+    pub(super) far: Option<Far>,
+    /// The end of the last request, which the server says when it has heard all of it.
+    pub(super) parting: Option<Hearer>,
+    pub(super) lanes: bool,
+    pub(super) wishes: LaneWishes,
+    pub(super) tree: TreeOptions,
+}
+
+impl Client {
+    /// Starts a server on a host through ssh, for this client alone, and connects to
+    /// it. Paths are then those of the user there: from the home, or absolute.
+    ///
+    /// # Errors
+    /// Those of [`Ssh::start`]; or ssh reaches the host, but UDP does not
+    /// within `timeout` ([`Error::Unreachable`]).
+    pub async fn over_ssh(host: &Host, ssh: &Ssh, timeout: Duration) -> Result<Self, Error> {
+        let (ssh, named) = (ssh.clone(), host.clone());
+        let started = spawn_blocking(move || ssh.start(&named)).await;
+        let far = started.map_err(|error| Error::task(&error))??;
+        let (addresses, pins) = (far.addresses().await?, Pins::Keys(vec![far.key()]));
+        let port = far.host().port();
+        let (host_there, identity) = (far.host(), far.identity());
+        let connected =
+            session::connect_to(&host_there, addresses, Some(identity), pins, None, timeout).await;
+        let (endpoint, connection) = connected.map_err(|error| match error {
+            Error::Unreachable { cause, .. } => Error::Unreachable {
+                host: host.to_string(),
+                cause: format!(
+                    "a server was started there through ssh, but UDP port {port} cannot be reached ({cause}). Let it \
+                     through, or name a port that is let through: HOST:PORT:PATH"
+                ),
+            },
+            error => error,
+        })?;
+        Ok(Self {
+            endpoint,
+            connection,
+            next_id: 0,
+            compress: Compress::Never,
+            rate_bps: None,
+            lanes: true,
+            wishes: LaneWishes::default(),
+            tree: TreeOptions::default(),
+            proof: None,
+            far: Some(far),
+            parting: None,
+        })
+    }
+
+    /// Connects, and proves to each side who the other is.
+    ///
+    /// # Errors
+    /// The host cannot be reached ([`Error::Unreachable`]), is not known
+    /// ([`Error::UnknownHost`], with the key that it shows), or has changed
+    /// ([`Error::ChangedHost`]).
+    pub async fn connect(
+        host: &Host,
+        identity: &Identity,
+        trust: Trust<'_>,
+    ) -> Result<Self, Error> {
+        Self::connect_within(TIMEOUT, host, identity, trust).await
+    }
+
+    /// The same, where the host is given this time to answer, at each of its addresses.
+    /// After 30 s QUIC gives it up in any case.
+    ///
+    /// # Errors
+    /// As those of [`Self::connect`].
+    pub async fn connect_within(
+        timeout: Duration,
+        host: &Host,
+        identity: &Identity,
+        trust: Trust<'_>,
+    ) -> Result<Self, Error> {
+        Self::connect_by(Proves::InHandshake, timeout, host, identity, trust).await
+    }
+
+    /// The same without a certificate, which clients in browsers cannot show: the
+    /// first request comes with a message that proves the key.
+    ///
+    /// # Errors
+    /// As those of [`Self::connect`].
+    pub async fn connect_by_message(
+        host: &Host,
+        identity: &Identity,
+        trust: Trust<'_>,
+    ) -> Result<Self, Error> {
+        let mut client =
+            Self::connect_by(Proves::ByMessage, TIMEOUT, host, identity, trust).await?;
+        client.proof = Some(proof::make(identity, &client.connection)?);
+        Ok(client)
+    }
+
+    async fn connect_by(
+        proves: Proves,
+        timeout: Duration,
+        host: &Host,
+        identity: &Identity,
+        trust: Trust<'_>,
+    ) -> Result<Self, Error> {
+        let standing = trust.hosts.standing(&host.known_as());
+        let pins = match (&standing, trust.fingerprint) {
+            (Standing::Known { keys, .. }, _) => Pins::Keys(keys.clone()),
+            (Standing::Unknown, Some(fingerprint)) => Pins::Fingerprint(fingerprint),
+            (Standing::Unknown, None) => Pins::none(),
+        };
+        let connected =
+            session::connect(host, identity, proves, pins, trust.authority.cloned(), timeout).await;
+        let (endpoint, connection) = connected.map_err(|error| match (error, &standing) {
+            (Error::UnknownHost { host, key }, Standing::Known { line, .. }) => {
+                let path = trust.hosts.path().to_owned();
+                Error::ChangedHost { host, shown: Some(key), path, line: *line }
+            }
+            (Error::NotTrusted { host, .. }, Standing::Known { line, .. })
+                if trust.authority.is_none() =>
+            {
+                let path = trust.hosts.path().to_owned();
+                Error::ChangedHost { host, shown: None, path, line: *line }
+            }
+            (Error::UnknownHost { host, key }, Standing::Unknown)
+                if trust.fingerprint.is_some() =>
+            {
+                Error::NotTrusted {
+                    host,
+                    cause: format!("its key is {}, not the one that was given", key.fingerprint()),
+                }
+            }
+            (error, _) => error,
+        })?;
+        let client = Self {
+            endpoint,
+            connection,
+            next_id: 0,
+            compress: Compress::Never,
+            rate_bps: None,
+            lanes: true,
+            wishes: LaneWishes::default(),
+            tree: TreeOptions::default(),
+            proof: None,
+            far: None,
+            parting: None,
+        };
+        match (trust.fingerprint, client.key()) {
+            (Some(wanted), key) if key.is_none_or(|key| key.fingerprint() != wanted) => {
+                client.close().await;
+                Err(Error::NotTrusted {
+                    host: host.known_as(),
+                    cause: "its key is not the one that was given".to_owned(),
+                })
+            }
+            _ => Ok(client),
+        }
+    }
+
+    /// Compresses what goes either way from now on.
+    pub const fn compress(&mut self, how: Compress) {
+        self.compress = how;
+    }
+
+    /// The server's key.
+    pub fn key(&self) -> Option<PublicKey> {
+        let identity = self.connection.peer_identity()?;
+        let certificates = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
+        PublicKey::of_certificate(certificates.first()?)
+    }
+
+    /// From now on moves no more than so many bits of files per second.
+    pub const fn limit(&mut self, rate_bps: Option<u64>) {
+        self.rate_bps = rate_bps;
+    }
+
+    /// How trees are sent and stored from now on.
+    pub const fn set_tree(&mut self, tree: TreeOptions) {
+        self.tree = tree;
+    }
+
+    /// Whether big files may go on lanes, as they do unless this is said; else they go
+    /// on streams.
+    pub const fn set_lanes(&mut self, allowed: bool) {
+        self.lanes = allowed;
+    }
+
+    /// How lanes are to be from now on. What cannot go on lanes that are so, as one side
+    /// has none, is not moved at all: it would be measured as something else.
+    ///
+    /// # Errors
+    /// It is for measurement alone, and the wishes do not allow that
+    /// ([`Error::Usage`]).
+    pub fn wish(&mut self, wishes: LaneWishes) -> Result<(), Error> {
+        wishes.check()?;
+        self.wishes = wishes;
+        Ok(())
+    }
+
+    /// Ends the connection, and tells the server so.
+    pub async fn close(mut self) {
+        if let Some(hearer) = self.parting.take() {
+            // all is done here: the server is to know it, and is not waited for long
+            let long = FAREWELL + LAST_WORDS * self.connection.rtt();
+            let _ = tokio::time::timeout(long, hearer.end()).await;
+        }
+        self.connection.close(Closing::Done.into(), b"");
+        // that leaves at once; a server that did not hear it finds out by itself
+        let _ = tokio::time::timeout(FAREWELL, self.endpoint.wait_idle()).await;
+        if let Some(far) = self.far {
+            let _ = spawn_blocking(move || far.close()).await;
+        }
+    }
+
+    /// Ends a request of which all is done here: when the server knows it, and whether,
+    /// changes nothing.
+    pub(super) async fn part(&mut self, speaker: Speaker, hearer: Hearer) {
+        let _ = speaker.end().await;
+        self.parting = Some(hearer);
+    }
+
+    /// A path as it was written; none is the root.
+    pub(super) fn below(&self, path: &[u8]) -> Result<Option<RelPath>, Error> {
+        let read = match &self.far {
+            Some(far) => from_home(far.home(), path),
+            None => return below_root(path),
+        };
+        read.map_err(|error| no_path(path, error))
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub(super) fn proposal(&self) -> Option<Proposal> {
+        // a lane sends again what it reads again: what changes meanwhile would not fit together
+        let lanes = self.lanes && !self.tree.changing;
+        let proposal = lanes.then(|| Proposal::new(&self.connection)).flatten();
+        proposal.map(|proposal| proposal.wishing(self.wishes))
+    }
+
+    /// Asks, and hears whether the server does it, and how.
+    pub(super) async fn request(
+        &mut self,
+        request: &Message,
+        proposal: Option<Proposal>,
+    ) -> Result<(Speaker, Hearer, Accepted), Error> {
+        let moves = matches!(
+            request,
+            Message::Put { .. }
+                | Message::Get { .. }
+                | Message::Sync { .. }
+                | Message::PutStream { .. }
+                | Message::GetStream { .. }
+        );
+        let is_wish = self.wishes.is_any() && moves;
+        if is_wish && (proposal.is_none() || self.compress != Compress::Never) {
+            return Err(Error::Usage(
+                "a cipher or a chunk was chosen, which lanes alone have. What goes through a pipe, a sync, a get with a \
+                 rate, and what is compressed, goes on streams"
+                    .to_owned(),
+            ));
+        }
+        let (send, receive) = self.connection.open_bi().await?;
+        let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+        speaker.add(&hello(self.rate_bps)).await?;
+        if let Some(proof) = self.proof.take() {
+            speaker.add(&proof).await?;
+        }
+        speaker.say(request).await?;
+        let told_bps = hearer.greeting().await?;
+        match hearer.expect().await? {
+            Message::Accepted { lanes, keep } => {
+                let lanes = lanes.map(|answer| match proposal {
+                    Some(proposal) => proposal.accepted(&answer),
+                    None => Err(Error::Protocol("it takes lanes that were not offered".to_owned())),
+                });
+                let lanes = lanes.transpose()?;
+                if is_wish && lanes.is_none() {
+                    let reason = "it takes no lanes, which alone have the cipher or the chunk that was chosen";
+                    return Err(Error::Refused(reason.to_owned()));
+                }
+                Ok((speaker, hearer, Accepted { told_bps, lanes, keep }))
+            }
+            Message::Refused { reason, about_files } => Err(Error::refused(reason, about_files)),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// Reads a path as it is written behind `HOST:`, below a server's root; none is the root.
+///
+/// # Errors
+/// It has a component `..` or a NUL, is too long, or begins with `~`, which a server's root
+/// has not ([`Error::Usage`]).
+pub fn below_root(path: &[u8]) -> Result<Option<RelPath>, Error> {
+    if matches!(path, b"~" | [b'~', b'/', ..]) {
+        return Err(Error::Usage(format!(
+            "`{}`: there is no home where `headroom serve` runs, paths begin at its root. With --ssh `~` is your home \
+             there; what is called `~` is written ./~",
+            shown(path)
+        )));
+    }
+    RelPath::typed(path).map_err(|error| no_path(path, error))
+}
+
+fn no_path(path: &[u8], error: PathError) -> Error {
+    Error::Usage(format!("`{}` is no path on a server: {error}", shown(path)))
+}
+
+/// How a server does what was asked.
+pub(super) struct Accepted {
+    /// Bits of files per second that it takes at most.
+    pub(super) told_bps: Option<u64>,
+    pub(super) lanes: Option<Carrier>,
+    /// What it keeps of what it was asked to keep.
+    pub(super) keep: Option<Keep>,
+}
+
+impl Accepted {
+    /// Leaves of what is to be kept what the server keeps, and warns of the rest.
+    pub(super) fn limit(&self, tree: TreeOptions, observer: &Arc<dyn Observer>) -> TreeOptions {
+        limited(tree, self.keep.unwrap_or_default(), "the server does not keep", observer)
+    }
+
+    /// Says how lanes are, if there are any.
+    pub(super) fn tell_terms(&self, observer: &Arc<dyn Observer>) -> Option<Terms> {
+        let terms = self.lanes.as_ref().map(Carrier::terms)?;
+        let Terms { cipher, chunk, port } = terms;
+        observer.event(Event::Lanes { cipher, chunk, port });
+        Some(terms)
+    }
+}
+
+/// Leaves of what is to be kept what can be, and warns of the rest.
+pub(super) fn limited(
+    tree: TreeOptions,
+    keeps: Keep,
+    why: &str,
+    observer: &Arc<dyn Observer>,
+) -> TreeOptions {
+    let missing: Vec<_> = tree.keep.without(keeps).names().collect();
+    if !missing.is_empty() {
+        let reason = format!("{why} {}: they are not kept", missing.join(", "));
+        observer.event(Event::Warning { reason: &reason });
+    }
+    TreeOptions { keep: tree.keep.and(keeps), ..tree }
+}

@@ -1,0 +1,187 @@
+//! `put`, `get` and `ls`.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use headroom_transfer_proto::message::{Listed, MOST_SOURCES, Message, Wanted};
+use headroom_transfer_proto::path::RelPath;
+use tokio::task::spawn_blocking;
+
+use super::connection::{Client, limited};
+use crate::control::unexpected;
+use crate::delivery::{Destination, Observer, Offering, Receiver, Sender, Summary};
+use crate::error::Error;
+use crate::files::{Root, Source, settable};
+use crate::lanes::Proposal;
+use crate::rate::Pace;
+
+/// Entries of one directory that are listed.
+const MOST_ENTRIES: usize = 1 << 24;
+
+impl Client {
+    /// Sends files and directories into the directory `to` below the server's root. A
+    /// single one gets the name `to`, unless that is a directory or ends with `/`; of
+    /// `DIR/.` the content goes into the directory `to`. Missing directories are made.
+    /// With `fsync`, all is on the server's disk when this returns.
+    ///
+    /// # Errors
+    /// Nothing or not all was sent; single files that fail are counted instead, and
+    /// `observer` is told.
+    pub async fn put(
+        &mut self,
+        paths: &[PathBuf],
+        to: &[u8],
+        fsync: bool,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
+        let names_source = |path: &PathBuf| !names_contents(path.as_os_str().as_bytes());
+        let rename = paths.len() == 1 && paths.iter().all(names_source) && !names_directory(to);
+        let proposal = self.proposal();
+        let lanes = proposal.as_ref().map(Proposal::offer);
+        let tree = self.tree;
+        let request = Message::Put { to: self.below(to)?, rename, fsync, lanes, tree: Some(tree) };
+        let (mut speaker, mut hearer, accepted) = self.request(&request, proposal).await?;
+        let terms = accepted.tell_terms(&observer);
+        let tree = accepted.limit(tree, &observer);
+        let source = Source::new(paths.iter().cloned(), tree.links).keeping(tree.keep);
+        let pace = Pace::default().and(self.rate_bps).and(accepted.told_bps);
+        let (connection, offering) = (self.connection.clone(), Offering::Content);
+        let sender = Sender::new(connection, offering, observer, pace, accepted.lanes);
+        let sender = sender.compressing(self.compress).of_tree(tree, false);
+        let sent = sender.send(source, &mut self.next_id, &mut speaker, &mut hearer).await?;
+        Ok(Summary { cipher: terms.map(|terms| terms.cipher), ..sent })
+    }
+
+    /// Fetches what lies at `from` below the server's root, as [`Self::put`] sends it:
+    /// into the directory `to`, or a single file or directory under the name `to`. Of
+    /// `DIR/.`, and of the root, the content goes into the directory `to`.
+    ///
+    /// # Errors
+    /// As those of [`Self::put`].
+    pub async fn get(
+        &mut self,
+        from: &[Vec<u8>],
+        to: &Path,
+        fsync: bool,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Summary, Error> {
+        if from.len() > MOST_SOURCES {
+            return Err(Error::Usage(format!("no more than {MOST_SOURCES} paths at once")));
+        }
+        let wanted = from
+            .iter()
+            .map(|path| Ok(Wanted { path: self.below(path)?, contents: names_contents(path) }));
+        let from = wanted.collect::<Result<Vec<_>, Error>>()?;
+        let has_name = |wanted: &Wanted| !wanted.contents && wanted.path.is_some();
+        let (to, alone) = (to.to_owned(), from.len() == 1 && from.iter().all(has_name));
+        let mut destination = spawn_blocking(move || here(&to, alone))
+            .await
+            .map_err(|error| Error::task(&error))??;
+        // of directories whose content was asked for, nobody here knows the names
+        if from.iter().all(has_name) {
+            let names = from.iter().filter_map(|wanted| wanted.path.as_ref());
+            destination = destination.only(names.map(|path| path.name().to_vec()).collect());
+        }
+        let compress = Some(self.compress);
+        // what comes on a lane is not held back here
+        let proposal = self.proposal().filter(|_| self.rate_bps.is_none());
+        let lanes = proposal.as_ref().map(Proposal::offer);
+        let (mut speaker, mut hearer, accepted) = self
+            .request(&Message::Get { from, compress, lanes, tree: Some(self.tree) }, proposal)
+            .await?;
+        let terms = accepted.tell_terms(&observer);
+        let stored_as = limited(self.tree, settable(), "this user may not set", &observer);
+        let receiver = Receiver {
+            connection: self.connection.clone(),
+            destination,
+            fsync,
+            observer,
+            claims: None,
+            pace: Pace::default().and(self.rate_bps),
+            sync: None,
+            tree: stored_as,
+            lanes: accepted.lanes,
+            acceptance: None,
+        };
+        let summary = receiver.receive(&mut speaker, &mut hearer).await?;
+        self.part(speaker, hearer).await;
+        Ok(Summary { cipher: terms.map(|terms| terms.cipher), ..summary })
+    }
+
+    /// Tells what is in a directory, or of the one file that has the name.
+    ///
+    /// # Errors
+    /// There is no such thing, it has more than 16 777 216 entries, or the connection is
+    /// lost.
+    pub async fn list(&mut self, path: &[u8], each: impl FnMut(Listed)) -> Result<(), Error> {
+        self.list_at_most(MOST_ENTRIES, path, each).await
+    }
+
+    pub(crate) async fn list_at_most(
+        &mut self,
+        most: usize,
+        path: &[u8],
+        mut each: impl FnMut(Listed),
+    ) -> Result<(), Error> {
+        let mut left = most;
+        let request = Message::List { path: self.below(path)? };
+        let (_speaker, mut hearer, _) = self.request(&request, None).await?;
+        loop {
+            match hearer.expect().await? {
+                Message::Listing { entries, last } => {
+                    // one that tells nothing counts, too: a server could go on with them
+                    left = left.checked_sub(entries.len().max(1)).ok_or_else(|| {
+                        Error::Protocol(format!("its list has more than {most} entries"))
+                    })?;
+                    entries.into_iter().for_each(&mut each);
+                    if last {
+                        return Ok(());
+                    }
+                }
+                Message::Refused { reason, about_files } => {
+                    return Err(Error::refused(reason, about_files));
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+}
+
+/// Whether a path names what is in a directory, not the directory.
+fn names_contents(path: &[u8]) -> bool {
+    path.ends_with(b"/.") || matches!(path, b"" | b".")
+}
+
+/// Whether a path names a directory, as it is written.
+fn names_directory(path: &[u8]) -> bool {
+    path.ends_with(b"/") || names_contents(path)
+}
+
+/// Resolves where on this machine it goes, as [`Destination::resolve`] does on a server.
+/// `alone` is whether a single file or directory comes under its name.
+fn here(to: &Path, alone: bool) -> Result<Destination, Error> {
+    let name = to.file_name().and_then(|name| RelPath::single(name.as_bytes()).ok());
+    let is_link = to.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
+    let leads_to_directory = is_link && to.is_dir();
+    let is_directory = leads_to_directory || names_directory(to.as_os_str().as_bytes());
+    match name.filter(|_| alone && !is_directory) {
+        Some(name) => {
+            let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let parent = parent.unwrap_or_else(|| Path::new("."));
+            make_directories(parent)?;
+            Ok(Destination::resolve(&Root::open(parent)?, Some(&name), true)?)
+        }
+        None => {
+            make_directories(to)?;
+            Ok(Destination::resolve(&Root::open(to)?, None, false)?)
+        }
+    }
+}
+
+pub(super) fn make_directories(path: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(path).map_err(|cause| Error::System {
+        doing: format!("make the directory {}", path.display()),
+        cause,
+    })
+}

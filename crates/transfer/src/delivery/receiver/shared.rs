@@ -1,0 +1,35 @@
+//! What the tasks of a receiver share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headroom_transfer_proto::message::Message;
+
+use super::incoming::Incoming;
+use crate::delivery::event::Observer;
+use crate::delivery::summary::Counts;
+use crate::files;
+use crate::rate::Pace;
+
+pub(super) struct Shared {
+    pub(super) open: Mutex<HashMap<u64, Arc<Incoming>>>,
+    pub(super) observer: Arc<dyn Observer>,
+    pub(super) counts: Counts,
+    pub(super) pace: Pace,
+}
+
+impl Shared {
+    pub(super) fn open(&self) -> MutexGuard<'_, HashMap<u64, Arc<Incoming>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Something for the worker.
+pub(super) enum ToDo {
+    /// The sender said it.
+    Said(Message),
+    /// A piece of this file came.
+    Came(u64),
+    /// A piece of this file cannot be written.
+    Broken(u64, files::Error),
+}

@@ -1,0 +1,496 @@
+//! The thread that does what the sender says, in order.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use headroom_transfer_proto::message::{
+    Attributes, Inline, Kind, Links, MOST_HOLE, MOST_OPEN_FILES, MOST_VALUES, Message, Time,
+    TreeOptions,
+};
+use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::Hash;
+use quinn::Connection;
+use tokio::sync::mpsc;
+
+use super::destination::Destination;
+use super::incoming::Incoming;
+use super::lanes::Lanes;
+use super::linked::Linked;
+use super::mirror::Mirror;
+use super::shared::{Shared, ToDo};
+use crate::claims::{Claim, Claims};
+use crate::control::unexpected;
+use crate::delivery::event::Event;
+use crate::delivery::follow_ups::FollowUps;
+use crate::delivery::summary::Summary;
+use crate::error::{Error, from_peer};
+use crate::files::{self, Offer, Partial, Seal, Why};
+use crate::owners::Owners;
+
+/// Octets of the names of directories that wait for their mode and time. The
+/// others have theirs at once, and the time is then that of what is put in them.
+const MOST_DIRECTORY_OCTETS: usize = 16 << 20;
+/// How often, and how many times, a busy file is asked for whose former transfer ends: a
+/// server told it to, or it was this client's own and has a write in flight.
+const HANDOVER: (Duration, u32) = (Duration::from_millis(10), 500);
+/// How many times a server asks for a file that no transfer of the same client has: one of a
+/// server that has just ended may still have a write in flight.
+const LINGER: u32 = 100;
+
+/// A file that was begun, locked, and the claim that covers the lock.
+struct Begun {
+    pub(super) partial: Partial,
+    pub(super) claim: Option<Claim>,
+}
+
+/// The worker's view of a file that comes on lanes or data streams.
+pub(super) struct File {
+    pub(super) incoming: Arc<Incoming>,
+    pub(super) mode: u32,
+    pub(super) mtime: Time,
+    pub(super) attributes: Option<Box<Attributes>>,
+    /// Its hash.
+    pub(super) sealed: Option<[u8; 32]>,
+    /// Octets of holes.
+    pub(super) holes: u64,
+}
+
+/// A directory that is there, and is not yet as it is to be.
+pub(super) struct Directory {
+    pub(super) path: RelPath,
+    pub(super) mode: u32,
+    pub(super) mtime: Time,
+    pub(super) attributes: Option<Box<Attributes>>,
+}
+
+pub(super) struct Worker {
+    pub(super) lanes: Option<Lanes>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) connection: Connection,
+    pub(super) destination: Destination,
+    pub(super) fsync: bool,
+    pub(super) claims: Option<Claims>,
+    pub(super) sync: Option<Mirror>,
+    pub(super) tree: TreeOptions,
+    pub(super) owners: Owners,
+    pub(super) linked: Linked,
+    /// Whether something failed after which a sync removes nothing.
+    pub(super) removes_nothing: Cell<bool>,
+    pub(super) answer: mpsc::Sender<Message>,
+    pub(super) files: HashMap<u64, File>,
+    /// Directories that get mode, time and attributes when all that is in them is there.
+    pub(super) directories: Vec<Directory>,
+    pub(super) directory_octets: usize,
+    /// The lowest number that the next entry may have; none after the highest that there is.
+    pub(super) next_id: Option<u64>,
+    pub(super) follow_ups: FollowUps,
+    pub(super) is_end: bool,
+}
+
+impl Worker {
+    /// Whether everything came and has its answer.
+    pub(super) fn run(mut self, mut to_do: mpsc::Receiver<ToDo>) -> Result<bool, Error> {
+        self.begin_sync();
+        while !(self.is_end && self.files.is_empty() && self.waits_for_none()) {
+            // nothing comes when the connection has ended; whoever ended it knows why
+            let Some(next) = to_do.blocking_recv() else { return Ok(false) };
+            match next {
+                ToDo::Said(message) => self.said(message)?,
+                ToDo::Came(id) => self.try_finish(id),
+                ToDo::Broken(id, error) => {
+                    if self.close(id).is_some() {
+                        self.failed(id, &error.to_string());
+                    }
+                }
+            }
+            self.begin_waiting()?;
+        }
+        self.end_sync();
+        // with failures it is not complete: the same command mends them
+        if self.shared.counts.get().failed == 0
+            && let Err(error) = self.destination.finish_tree()
+        {
+            self.shared.observer.event(Event::Warning { reason: &error.to_string() });
+        }
+        for directory in std::mem::take(&mut self.directories).into_iter().rev() {
+            if let Err(error) = self.seal(&directory) {
+                // its content is there: that counts
+                self.shared.observer.event(Event::LeftOut { reason: &error.to_string() });
+            }
+        }
+        if let Some(reason) = self.follow_ups.summary() {
+            self.shared.observer.event(Event::Failed { reason: &reason });
+        }
+        let Summary { stored, failed, .. } = self.shared.counts.get();
+        self.say(Message::End { stored, failed });
+        Ok(true)
+    }
+
+    fn said(&mut self, message: Message) -> Result<(), Error> {
+        match message {
+            Message::Entry { id, path, kind } => self.entry(id, path, kind)?,
+            Message::Sealed { id, root, bytes } => {
+                // one that failed here is sealed there all the same
+                if let Some(file) = self.files.get_mut(&id) {
+                    file.sealed = Some(root);
+                    // spans that are holes came, too, though not from the network
+                    let all = bytes.saturating_add(file.holes);
+                    file.incoming.sealed.store(all, SeqCst);
+                    self.try_finish(id);
+                }
+            }
+            Message::Withdrawn { id, reason } => {
+                if let Some(file) = self.close(id) {
+                    let _ = file.incoming.partial.abandon();
+                    self.failed_there(&reason);
+                    self.answer_links(id, false);
+                } else if self.is_withdrawn(id) {
+                    self.failed_there(&reason);
+                    self.answer_links(id, false);
+                }
+            }
+            Message::Hole { id, offset, len } => self.hole(id, offset, len)?,
+            Message::Content { id, inline } => self.content(id, &inline)?,
+            Message::Passed { path } => self.passed(&path)?,
+            Message::Unreadable { reason, path: Some(path) } => {
+                self.failed_there(&reason);
+                self.passed(&path)?;
+            }
+            Message::Unreadable { reason, path: None } => {
+                self.removes_nothing.set(true);
+                self.failed_there(&reason);
+            }
+            Message::Remark { text, left_out } => {
+                let reason = from_peer(&self.connection, &text);
+                self.shared.counts.add(|counts| {
+                    counts.left_out = counts.left_out.saturating_add(left_out);
+                });
+                self.shared.observer.event(match left_out {
+                    0 => Event::Warning { reason: &reason },
+                    _ => Event::LeftOut { reason: &reason },
+                });
+            }
+            Message::EntriesEnd { files, bytes } => {
+                self.is_end = true;
+                self.shared.observer.event(Event::AllOffered { files, octets: bytes });
+            }
+            other => return Err(unexpected(&other)),
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, id: u64, path: RelPath, kind: Kind) -> Result<(), Error> {
+        // what a closed connection has left to be read is not begun
+        if let Some(reason) = self.connection.close_reason() {
+            return Err(reason.into());
+        }
+        if self.is_end {
+            return Err(Error::Protocol("it offers something after the end".to_owned()));
+        }
+        if self.next_id.is_none_or(|next| id < next) {
+            return Err(Error::Protocol(format!(
+                "it numbers an entry {id}, which is not above the one before"
+            )));
+        }
+        self.next_id = id.checked_add(1);
+        if let Kind::File { size, inline: Some(inline), .. } = &kind
+            && inline.content.len() as u64 != *size
+        {
+            return Err(Error::Protocol(format!(
+                "it sends {} bytes of {path} and says that they are {size}",
+                inline.content.len()
+            )));
+        }
+        if !self.destination.is_asked_for(&path) {
+            return Err(Error::Protocol(format!("it sends {path}, which was not asked for")));
+        }
+        if let Kind::File { size, .. } = kind {
+            self.shared.observer.event(Event::Offered { octets: size });
+        }
+        let path = match self.destination.renamed(path) {
+            Ok(path) => path,
+            Err(reason) => {
+                self.failed(id, &reason);
+                return Ok(());
+            }
+        };
+        let kind = match kind {
+            Kind::HardLink { to } => return self.hard_link(id, &path, &to),
+            kind => self.limited(kind),
+        };
+        if let Kind::Symlink { target, .. } = &kind
+            && let Some(why) = self.refuses_link(&path, target)
+        {
+            return self.leave_out_link(id, &path, &why);
+        }
+        self.note_linked(id, &path, &kind)?;
+        if self.follow_ups.follows(&path) {
+            self.removes_nothing.set(true);
+            self.shared.counts.add(|counts| counts.failed += 1);
+            let reason = format!("{path} cannot be stored: its directory could not be made");
+            self.say(Message::Failed { id, reason });
+            self.answer_links(id, false);
+            return Ok(());
+        }
+        let Some(kind) = self.compare(id, &path, kind)? else { return Ok(()) };
+        self.store(id, &path, kind)
+    }
+
+    /// Stores an entry, or begins to.
+    pub(super) fn store(&mut self, id: u64, path: &RelPath, kind: Kind) -> Result<(), Error> {
+        let root = &self.destination.root;
+        let is_directory = matches!(kind, Kind::Directory { .. });
+        let done = match kind {
+            Kind::Directory { mode, mtime, more } => {
+                let mut made = root.make_directory(path, mode);
+                if made.is_ok() && self.destination.is_named(path) {
+                    made = self.destination.begin_tree();
+                }
+                match made {
+                    Ok(()) => self.seal_later(path, mode, mtime, more),
+                    // nothing of the tree could be stored: say so once
+                    Err(error) if self.destination.is_named(path) => return Err(error.into()),
+                    Err(_) => {}
+                }
+                made
+            }
+            Kind::Symlink { target, mtime, more } => {
+                let made = match self.tree.links {
+                    Links::Keep => root.make_any_symlink(path, &target),
+                    _ => root.make_symlink(path, &target),
+                };
+                // the link is there: that counts
+                if made.is_ok()
+                    && let Err(error) = root.seal_symlink(path, mtime, more.as_deref())
+                {
+                    self.shared.observer.event(Event::Warning { reason: &error.to_string() });
+                }
+                made.map(drop)
+            }
+            Kind::File { mode, mtime, inline: Some(inline), more, .. } => {
+                self.store_small(path, &inline, mode, mtime, more.as_deref())
+            }
+            // `entry` has made it
+            Kind::HardLink { .. } => return Ok(()),
+            Kind::File { size, mode, mtime, inline: None, data, more, .. } => {
+                if self.files.len() >= MOST_OPEN_FILES {
+                    return Err(Error::Protocol(format!(
+                        "it offers more than {MOST_OPEN_FILES} files at once"
+                    )));
+                }
+                self.lanes.iter().for_each(Lanes::start);
+                let data = data.unwrap_or_default();
+                let offer = Offer { size, mtime, data, reuse: true };
+                match self.begin(path, &offer).and_then(|begun| self.have(id, begun)) {
+                    Ok(incoming) => {
+                        self.shared.observer.event(Event::Begun { path });
+                        let attributes = more;
+                        let (sealed, holes) = (None, 0);
+                        let file = File { incoming, mode, mtime, attributes, sealed, holes };
+                        self.files.insert(id, file);
+                        return Ok(());
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        match done {
+            Ok(()) => self.stored(id, path),
+            Err(error) => {
+                if is_directory {
+                    self.follow_ups.note(path);
+                }
+                self.failed(id, &error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn store_small(
+        &self,
+        path: &RelPath,
+        inline: &Inline,
+        mode: u32,
+        mtime: Time,
+        attributes: Option<&Attributes>,
+    ) -> Result<(), files::Error> {
+        let octets = inline.content.len() as u64;
+        let seal = seal(inline.root, mode, mtime, self.fsync);
+        let root = &self.destination.root;
+        let stored = root.store_with(path, &inline.content, &seal, attributes).map(drop);
+        self.shared.counts.add(|counts| counts.moved += octets);
+        self.shared.observer.event(Event::Moved { octets });
+        stored
+    }
+
+    pub(super) fn seal_later(
+        &mut self,
+        path: &RelPath,
+        mode: u32,
+        mtime: Time,
+        attributes: Option<Box<Attributes>>,
+    ) {
+        let more = attributes.as_deref().map_or(0, |of| of.bytes() + size_of::<Attributes>());
+        let octets = path.as_bytes().len() + size_of::<Directory>() + more;
+        let directory = Directory { path: path.clone(), mode, mtime, attributes };
+        if self.directory_octets + octets <= MOST_DIRECTORY_OCTETS {
+            self.directory_octets += octets;
+            self.directories.push(directory);
+        } else {
+            let _ = self.seal(&Directory { mode: mode | 0o700, ..directory });
+        }
+    }
+
+    fn seal(&self, directory: &Directory) -> Result<(), files::Error> {
+        let Directory { path, mode, mtime, attributes } = directory;
+        let root = &self.destination.root;
+        root.seal_directory(path, *mode, *mtime, self.fsync, attributes.as_deref())
+    }
+
+    /// Begins a file. One that an older session of the same client still has is
+    /// handed over: who starts a transfer again need not wait until the server
+    /// notices that the first is dead.
+    fn begin(&self, path: &RelPath, offer: &Offer) -> Result<Begun, files::Error> {
+        let root = &self.destination.root;
+        let claims = self.claims.as_ref();
+        let claim = claims.map(|claims| claims.claim(root.path(), path, &self.connection));
+        let mut waits = match &claim {
+            Some(claim) if !claim.supersedes() => LINGER,
+            _ => HANDOVER.1,
+        };
+        loop {
+            match root.begin(path, offer) {
+                Err(error) if matches!(error.why(), Why::Busy) && waits > 0 => {
+                    waits -= 1;
+                    std::thread::sleep(HANDOVER.0);
+                }
+                begun => return Ok(Begun { partial: begun?, claim }),
+            }
+        }
+    }
+
+    /// Says what lies here of a file.
+    fn have(&self, id: u64, begun: Begun) -> Result<Arc<Incoming>, files::Error> {
+        let Begun { mut partial, claim } = begun;
+        let (mut first_span, mut values) = (0, Vec::new());
+        let mut next = partial.next_present(0)?;
+        while let Some(span) = next {
+            // hashing takes long, and the client's next transfer may wait for this file
+            if self.connection.close_reason().is_some() {
+                break;
+            }
+            let value = partial.present(span)?;
+            next = partial.next_present(span + 1)?;
+            let is_behind = first_span + values.len() as u64 != span;
+            if !values.is_empty() && (value.is_none() || is_behind || values.len() == MOST_VALUES) {
+                let values = std::mem::take(&mut values);
+                self.say(Message::Have { id, first_span, values, last: false });
+            }
+            if let Some(value) = value {
+                if values.is_empty() {
+                    first_span = span;
+                }
+                values.push(value);
+            }
+        }
+        let incoming = Arc::new(Incoming {
+            partial,
+            _claim: claim,
+            sealed: AtomicU64::new(u64::MAX),
+            writing: AtomicU64::new(0),
+        });
+        self.shared.open().insert(id, Arc::clone(&incoming));
+        self.say(Message::Have { id, first_span, values, last: true });
+        Ok(incoming)
+    }
+
+    /// Zeros of a file that are not sent.
+    fn hole(&mut self, id: u64, offset: u64, len: u64) -> Result<(), Error> {
+        if len > MOST_HOLE {
+            return Err(Error::Protocol(format!("it names a hole of {len} octets at once")));
+        }
+        // one that failed here is sent on there all the same
+        let Some(file) = self.files.get_mut(&id) else { return Ok(()) };
+        match file.incoming.partial.write_zeros(offset, len) {
+            Ok(new) => {
+                file.holes += new;
+                self.shared.counts.add(|counts| counts.holes += len);
+                self.shared.observer.event(Event::Hole { octets: len });
+            }
+            Err(error) => {
+                self.close(id);
+                self.failed(id, &error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies a file and gives it its name, if all of it is there.
+    fn try_finish(&mut self, id: u64) {
+        let Some(file) = self.files.get(&id) else { return };
+        let Some(root) = file.sealed else { return };
+        if !file.incoming.is_whole() {
+            return;
+        }
+        let came = file.incoming.partial.came();
+        let size = file.incoming.partial.spans().size();
+        let kept = size.saturating_sub(came);
+        let seal = seal(root, file.mode, file.mtime, self.fsync);
+        let attributes = file.attributes.as_deref();
+        let finished = file.incoming.partial.finish_with(&seal, attributes);
+        let path = file.incoming.partial.path().clone();
+        self.close(id);
+        match finished {
+            Ok(_) => {
+                if kept > 0 {
+                    self.shared.counts.add(|counts| counts.kept += kept);
+                    self.shared.observer.event(Event::Kept { octets: kept });
+                }
+                self.stored(id, &path);
+            }
+            Err(error) => self.failed(id, &error.to_string()),
+        }
+    }
+
+    /// Takes in nothing more of a file.
+    fn close(&mut self, id: u64) -> Option<File> {
+        self.shared.open().remove(&id);
+        self.files.remove(&id)
+    }
+
+    pub(super) fn stored(&mut self, id: u64, path: &RelPath) {
+        self.shared.counts.add(|counts| counts.stored += 1);
+        self.shared.observer.event(Event::Stored { path });
+        self.say(Message::Stored { id });
+        self.answer_links(id, true);
+    }
+
+    pub(super) fn failed(&mut self, id: u64, reason: &str) {
+        self.removes_nothing.set(true);
+        self.count_failed(reason);
+        self.say(Message::Failed { id, reason: reason.to_owned() });
+        self.answer_links(id, false);
+    }
+
+    /// Something cannot be sent, as its sender says.
+    fn failed_there(&self, reason: &str) {
+        self.count_failed(&from_peer(&self.connection, reason));
+    }
+
+    pub(super) fn count_failed(&self, reason: &str) {
+        self.shared.counts.add(|counts| counts.failed += 1);
+        self.shared.observer.event(Event::Failed { reason });
+    }
+
+    /// Nobody hears it where the connection has ended.
+    pub(super) fn say(&self, message: Message) {
+        let _ = self.answer.blocking_send(message);
+    }
+}
+
+fn seal(root: [u8; 32], mode: u32, mtime: Time, fsync: bool) -> Seal {
+    Seal { root: Hash::from_bytes(root), mode, mtime, fsync }
+}

@@ -1,0 +1,432 @@
+//! Sends the content of files: on a lane, or on streams.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use headroom_transfer_proto::lane::Piece;
+use headroom_transfer_proto::message::{DataHeader, Message};
+use headroom_transfer_proto::span::{ChainingValue, SPAN_OCTETS};
+use tokio::sync::mpsc;
+use tokio::task::{JoinSet, spawn_blocking};
+
+use super::opened::{Opened, Sealed, Stretch};
+use super::shared::Shared;
+use crate::delivery::data_stream::DataStream;
+use crate::delivery::event::Event;
+use crate::error::Error;
+use crate::files::{self, SourceFile};
+use crate::lanes;
+
+/// Spans of a piece: it has a stream of its own.
+const SPANS_OF_PIECE: usize = 8;
+/// Octets of a file that is worth waiting for a lane to open. Shorter ones go on a
+/// stream meanwhile.
+const WORTH_WAITING: u64 = 4 << 20;
+/// Answers may come so much later than the end of the lane.
+const ANSWERS_LATE: Duration = Duration::from_millis(50);
+
+impl Shared {
+    /// Sends what the receiver lacks of a file, then its hash.
+    pub(super) async fn send_file(
+        self: Arc<Self>,
+        id: u64,
+        file: SourceFile,
+        held: Vec<(u64, ChainingValue)>,
+        say: mpsc::Sender<Message>,
+    ) -> Result<(), Error> {
+        let begun = self.offered().get(&id).map(|entry| entry.path.clone());
+        if let Some(path) = begun {
+            self.observer.event(Event::Begun { path: &path });
+        }
+        let outcome = self.send_spans(id, file, held, &say).await?;
+        let last = match outcome {
+            Ok((root, bytes)) => Message::Sealed { id, root, bytes },
+            Err(reason) => {
+                let entry = self.offered().remove(&id);
+                // the receiver may have given it up before
+                if entry.is_none() {
+                    return Ok(());
+                }
+                self.failed(&reason);
+                let _ = say.send(Message::Withdrawn { id, reason }).await;
+                // only now there is room for another, which is said after this
+                drop(entry);
+                return Ok(());
+            }
+        };
+        // nobody hears it where the delivery has ended meanwhile
+        let _ = say.send(last).await;
+        Ok(())
+    }
+
+    /// The root hash and the octets on data streams when all is sent, or why it cannot be.
+    async fn send_spans(
+        self: &Arc<Self>,
+        id: u64,
+        file: SourceFile,
+        held: Vec<(u64, ChainingValue)>,
+        say: &mpsc::Sender<Message>,
+    ) -> Result<Result<([u8; 32], u64), String>, Error> {
+        let changing = self.tree.changing;
+        let opened = blocking(move || Opened::new(&file, &held, changing)).await?;
+        let opened = match opened {
+            Ok(opened) => Arc::new(opened),
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        if opened.kept > 0 {
+            self.counts.add(|counts| counts.kept += opened.kept);
+            self.observer.event(Event::Kept { octets: opened.kept });
+        }
+        if let Some(entry) = self.offered().get_mut(&id) {
+            entry.opened = Some(Arc::clone(&opened));
+        }
+        let mut pieces = JoinSet::new();
+        let (mut next, mut bytes) = (0, 0);
+        while let Some(piece) = opened.piece(next, SPANS_OF_PIECE) {
+            let looking = Arc::clone(&opened);
+            let mut piece = match blocking(move || looking.stretch(piece)).await? {
+                Ok(Stretch::Data(piece)) => piece,
+                Ok(Stretch::Hole(spans)) => {
+                    next = spans.end;
+                    let (offset, len) = opened.octets(&spans);
+                    self.counts.add(|counts| counts.holes += len);
+                    self.observer.event(Event::Hole { octets: len });
+                    let _ = say.send(Message::Hole { id, offset, len }).await;
+                    continue;
+                }
+                Err(error) => return Ok(Err(error.to_string())),
+            };
+            let begins = piece.start;
+            match self.feed_piece(id, &opened, piece.clone(), false).await? {
+                Ok(left) => piece = left,
+                Err(reason) => return Ok(Err(reason)),
+            }
+            let is_detour = self.is_detour(id, &opened);
+            if is_detour {
+                piece.end = piece.end.min(piece.start + 1);
+            }
+            next = piece.end;
+            bytes += opened.octets(&(begins..next)).1;
+            if piece.is_empty() {
+                continue;
+            }
+            // none of these is ever closed
+            let rooms = if is_detour { &self.detours_begun } else { &self.pieces };
+            let Ok(room) = Arc::clone(rooms).acquire_owned().await else { break };
+            if !self.offered().contains_key(&id) {
+                return Ok(Err("it was given up".to_owned()));
+            }
+            let (shared, opened) = (Arc::clone(self), Arc::clone(&opened));
+            pieces.spawn(async move {
+                let sent = match is_detour {
+                    true => shared.send_detour(id, &opened, piece.start, false).await,
+                    false => shared.send_piece(id, &opened, piece).await,
+                };
+                drop(room);
+                sent
+            });
+            while let Some(ended) = pieces.try_join_next() {
+                if let Err(reason) = ended.map_err(|error| Error::task(&error))?? {
+                    return Ok(Err(reason));
+                }
+            }
+        }
+        while let Some(ended) = pieces.join_next().await {
+            if let Err(reason) = ended.map_err(|error| Error::task(&error))?? {
+                return Ok(Err(reason));
+            }
+        }
+        Ok(match blocking(move || opened.seal()).await? {
+            Ok(Sealed { root, warning }) => {
+                if let Some(remark) = warning.and_then(|text| self.warn(text)) {
+                    let _ = say.send(remark).await;
+                }
+                Ok((root, bytes))
+            }
+            Err(reason) => Err(reason),
+        })
+    }
+
+    /// Whether what a lane has not taken now may go on it later, and is to wait for that
+    /// on streams: the lane is silent, or has not opened in the time that a big file waits.
+    fn is_detour(&self, id: u64, opened: &Opened) -> bool {
+        let state = self.lanes.as_ref().map(|lane| *lane.states().borrow());
+        let waits = match state {
+            Some(lanes::State::Silent | lanes::State::Ready) => true,
+            Some(lanes::State::Opening) => opened.size() >= WORTH_WAITING,
+            Some(lanes::State::Idle | lanes::State::GivenUp) | None => false,
+        };
+        waits && u32::try_from(id).is_ok() && !self.squeezer.tries()
+    }
+
+    /// Sends some spans on a lane, where one is open, and says which of them it did
+    /// not take. `again`: they were counted when they were given to the lane before.
+    async fn feed_piece(
+        self: &Arc<Self>,
+        id: u64,
+        opened: &Arc<Opened>,
+        piece: std::ops::Range<u64>,
+        again: bool,
+    ) -> Result<Result<std::ops::Range<u64>, String>, Error> {
+        let (Some(lane), Ok(file)) = (&self.lanes, u32::try_from(id)) else {
+            return Ok(Ok(piece));
+        };
+        // what may become shorter goes on a stream
+        if self.squeezer.tries() {
+            return Ok(Ok(piece));
+        }
+        if !lane.is_ready(opened.size() >= WORTH_WAITING).await {
+            return Ok(Ok(piece));
+        }
+        let Some(turn) = lane.turn().await else { return Ok(Ok(piece)) };
+        if !self.offered().contains_key(&id) {
+            return Ok(Err("it was given up".to_owned()));
+        }
+        let (shared, opened) = (Arc::clone(self), Arc::clone(opened));
+        blocking(move || {
+            let _turn = turn;
+            let Some(lane) = &shared.lanes else { return Ok(piece) };
+            let pace = |octets| shared.pace.take_blocking(octets, &shared.stop);
+            for span in piece.clone() {
+                match opened.feed_span(file, span, lane, pace) {
+                    Ok(0) => return Ok(span..piece.end),
+                    Ok(octets) => {
+                        shared.counts.add(|counts| counts.on_lanes += octets);
+                        if !again {
+                            shared.counts.add(|counts| counts.moved += octets);
+                            shared.observer.event(Event::Moved { octets });
+                        }
+                    }
+                    Err(error) => return Err(error.to_string()),
+                }
+            }
+            Ok(piece.end..piece.end)
+        })
+        .await
+    }
+
+    /// Sends again what did not arrive on a lane that fell silent or ended.
+    pub(super) async fn send_left(self: Arc<Self>) -> Result<(), Error> {
+        let Some(lane) = &self.lanes else { return Ok(()) };
+        let mut sending = JoinSet::new();
+        loop {
+            tokio::select! {
+                pieces = lane.left() => match pieces {
+                    Some(pieces) => self.send_again(pieces, &mut sending).await,
+                    None => break,
+                },
+                Some(ended) = sending.join_next() => {
+                    ended.map_err(|error| Error::task(&error))??;
+                }
+            }
+        }
+        while let Some(ended) = sending.join_next().await {
+            ended.map_err(|error| Error::task(&error))??;
+        }
+        Ok(())
+    }
+
+    async fn send_again(
+        self: &Arc<Self>,
+        pieces: Vec<Piece>,
+        sending: &mut JoinSet<Result<(), Error>>,
+    ) {
+        if self.lanes.as_ref().is_none_or(|lane| !lane.is_hopeful()) {
+            // a receiver that has everything ends the lane, and its last answers may be
+            // behind that
+            tokio::time::sleep((3 * self.connection.rtt()).max(ANSWERS_LATE)).await;
+        }
+        let mut left: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+        for piece in pieces {
+            let (first, last) = (piece.offset, piece.offset + piece.len.saturating_sub(1));
+            let spans = first / SPAN_OCTETS..=last / SPAN_OCTETS;
+            left.entry(u64::from(piece.file)).or_default().extend(spans);
+        }
+        for (id, spans) in left {
+            let opened = self.offered().get(&id).and_then(|entry| entry.opened.clone());
+            let Some(opened) = opened else { continue };
+            for span in spans {
+                let len = opened.octets(&(span..span + 1)).1;
+                self.counts.add(|counts| counts.on_lanes = counts.on_lanes.saturating_sub(len));
+                let (shared, opened) = (Arc::clone(self), Arc::clone(&opened));
+                sending.spawn(async move {
+                    // what cannot be read now has another hash, which the receiver finds
+                    shared.send_detour(id, &opened, span, true).await.map(drop)
+                });
+            }
+        }
+    }
+
+    /// Sends one span while a lane is silent: on a stream; or on the lane, if that is
+    /// back before the peer has acknowledged the stream, which is then taken back. What
+    /// streams hold when an outage ends is so bounded, and lanes carry the rest.
+    /// `again`: it was counted when it was given to the lane.
+    async fn send_detour(
+        self: &Arc<Self>,
+        id: u64,
+        opened: &Arc<Opened>,
+        span: u64,
+        again: bool,
+    ) -> Result<Result<(), String>, Error> {
+        // this is never closed
+        let Ok(_room) = self.detours.acquire().await else { return Ok(Ok(())) };
+        let Some(lane) = &self.lanes else { return Ok(Ok(())) };
+        loop {
+            match self.feed_piece(id, opened, span..span + 1, again).await? {
+                Ok(left) if left.is_empty() => return Ok(Ok(())),
+                Ok(_) => {}
+                Err(reason) => return Ok(Err(reason)),
+            }
+            let mut stream = tokio::select! {
+                biased;
+                () = lane.ready() => continue,
+                stream = DataStream::open(&self.connection) => stream?,
+            };
+            let written = tokio::select! {
+                biased;
+                () = lane.ready() => None,
+                written = self.write_detour(&mut stream, id, opened, span) => Some(written?),
+            };
+            match written {
+                Some(Ok(len)) => {
+                    if !again {
+                        self.counts.add(|counts| counts.moved += len);
+                        self.observer.event(Event::Moved { octets: len });
+                    }
+                    return Ok(Ok(()));
+                }
+                Some(Err(reason)) => return Ok(Err(reason)),
+                None => {}
+            }
+        }
+    }
+
+    /// Writes a span on a stream, and waits until all of it is acknowledged. Says how
+    /// many bytes it has.
+    async fn write_detour(
+        &self,
+        stream: &mut quinn::SendStream,
+        id: u64,
+        opened: &Arc<Opened>,
+        span: u64,
+    ) -> Result<Result<u64, String>, Error> {
+        let reading = Arc::clone(opened);
+        let mut bytes = match blocking(move || reading.read_span(span)).await? {
+            Ok(bytes) => bytes,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let (offset, len) = opened.octets(&(span..span + 1));
+        let mut head = Vec::new();
+        DataHeader { id, offset, len, zstd: None }.frame(&mut head)?;
+        let written = async {
+            stream.write_all(&head).await?;
+            while !bytes.is_empty() {
+                let slice = bytes.split_to(self.pace.slice(bytes.len()));
+                self.pace.take(slice.len()).await;
+                stream.write_chunk(slice).await?;
+            }
+            Ok(())
+        };
+        match written.await {
+            Ok(()) => {}
+            // the receiver wants no more of it, and says why elsewhere
+            Err(quinn::WriteError::Stopped(_)) => return Ok(Ok(len)),
+            Err(error) => return Err(error.into()),
+        }
+        let _ = stream.finish();
+        match stream.stopped().await {
+            Ok(_) | Err(quinn::StoppedError::ZeroRttRejected) => Ok(Ok(len)),
+            Err(quinn::StoppedError::ConnectionLost(error)) => Err(error.into()),
+        }
+    }
+
+    /// Sends some spans on a stream of their own; the next is read while one is written.
+    async fn send_piece(
+        &self,
+        id: u64,
+        opened: &Arc<Opened>,
+        piece: std::ops::Range<u64>,
+    ) -> Result<Result<(), String>, Error> {
+        let zstd = self.squeezer.tries();
+        let read = |span| {
+            let (opened, squeezer) = (Arc::clone(opened), Arc::clone(&self.squeezer));
+            spawn_blocking(move || {
+                let octets = opened.read_span(span)?;
+                let frame = if zstd { squeezer.squeeze(&octets) } else { None };
+                Ok::<_, files::Error>((octets.len(), frame.map_or(octets, Bytes::from)))
+            })
+        };
+        let mut ahead = Some(read(piece.start));
+        let (offset, len) = opened.octets(&piece);
+        let mut head = Vec::new();
+        DataHeader { id, offset, len, zstd: zstd.then_some(true) }.frame(&mut head)?;
+        let mut stream = DataStream::open(&self.connection).await?;
+        stream.write_all(&head).await?;
+        for span in piece.clone() {
+            let Some(reading) = ahead.take() else { break };
+            let (len, octets) = match reading.await.map_err(|error| Error::task(&error))? {
+                Ok(octets) => octets,
+                Err(error) => return Ok(Err(error.to_string())),
+            };
+            ahead = (span + 1 < piece.end).then(|| read(span + 1));
+            match self.write_span(&mut stream, zstd, len, octets).await {
+                Ok(()) => {}
+                // the receiver wants no more of it, and says why elsewhere
+                Err(quinn::WriteError::Stopped(_)) => return Ok(Ok(())),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        stream.end();
+        Ok(Ok(()))
+    }
+
+    /// Writes octets of a file, no faster than they may go.
+    async fn write(
+        &self,
+        stream: &mut quinn::SendStream,
+        mut octets: Bytes,
+    ) -> Result<(), quinn::WriteError> {
+        while !octets.is_empty() {
+            let slice = octets.split_to(self.pace.slice(octets.len()));
+            let len = slice.len();
+            self.pace.take(len).await;
+            stream.write_chunk(slice).await?;
+            self.counts.add(|counts| counts.moved += len as u64);
+            self.observer.event(Event::Moved { octets: len as u64 });
+        }
+        Ok(())
+    }
+
+    /// Writes a span of so many octets, as it is or as a frame of a piece of frames.
+    async fn write_span(
+        &self,
+        stream: &mut quinn::SendStream,
+        zstd: bool,
+        len: usize,
+        octets: Bytes,
+    ) -> Result<(), quinn::WriteError> {
+        let saved = (len - octets.len()) as u64;
+        if zstd {
+            let head = u32::try_from(octets.len()).unwrap_or(u32::MAX);
+            stream.write_all(&head.to_be_bytes()).await?;
+        }
+        self.write(stream, octets).await?;
+        if saved > 0 {
+            self.counts.add(|counts| {
+                counts.moved += saved;
+                counts.saved += saved;
+            });
+            self.observer.event(Event::Moved { octets: saved });
+            self.observer.event(Event::Saved { octets: saved });
+        }
+        Ok(())
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    spawn_blocking(work).await.map_err(|error| Error::task(&error))
+}

@@ -1,0 +1,152 @@
+//! What the tasks of a sender share: what was offered, and has no answer yet.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headroom_transfer_proto::message::{MOST_OPEN_FILES, Message, TreeOptions};
+use headroom_transfer_proto::path::RelPath;
+use headroom_transfer_proto::span::{ChainingValue, Spans};
+use quinn::Connection;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::opened::Opened;
+use crate::delivery::event::{Event, Observer};
+use crate::delivery::follow_ups::FollowUps;
+use crate::delivery::squeeze::Squeezer;
+use crate::delivery::summary::Counts;
+use crate::error::{Error, from_peer};
+use crate::files::SourceFile;
+use crate::lanes::Carrier;
+use crate::rate::{Pace, Stop};
+
+/// What comes with the entry of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offering {
+    /// The content, if it is small.
+    Content,
+    /// Nothing: in a sync, the receiver may have it already.
+    Name,
+    /// Its hash: in a sync, the receiver may have it already, whatever its time is.
+    Hash,
+}
+
+pub(super) struct Shared {
+    pub(super) connection: Connection,
+    pub(super) offering: Offering,
+    pub(super) tree: TreeOptions,
+    /// Whether the receiver's user is to know what is left out.
+    pub(super) tells_remarks: bool,
+    pub(super) observer: Arc<dyn Observer>,
+    pub(super) pace: Pace,
+    /// Set when the delivery ends: blocking threads wait no longer.
+    pub(super) stop: Stop,
+    pub(super) offered: Mutex<HashMap<u64, Offered>>,
+    /// Files that are offered without content.
+    pub(super) open_files: Arc<Semaphore>,
+    pub(super) unanswered: Arc<Semaphore>,
+    pub(super) pieces: Arc<Semaphore>,
+    pub(super) squeezer: Arc<Squeezer>,
+    pub(super) counts: Counts,
+    pub(super) follow_ups: Mutex<FollowUps>,
+    pub(super) lanes: Option<Carrier>,
+    /// Spans on streams in place of a silent lane, and files' tasks for such spans.
+    pub(super) detours: Semaphore,
+    pub(super) detours_begun: Arc<Semaphore>,
+}
+
+/// Something that was offered and has no answer yet.
+pub(super) struct Offered {
+    pub(super) path: RelPath,
+    pub(super) is_directory: bool,
+    pub(super) octets: u64,
+    /// The file, until it is sent.
+    pub(super) file: Option<SourceFile>,
+    /// What the receiver says that it has.
+    pub(super) held: Vec<(u64, ChainingValue)>,
+    /// The file, when it is being sent.
+    pub(super) opened: Option<Arc<Opened>>,
+    /// Room for another when this has its answer.
+    pub(super) room: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
+}
+
+impl Shared {
+    pub(super) fn offered(&self) -> MutexGuard<'_, HashMap<u64, Offered>> {
+        self.offered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn answered(&self, id: u64) -> Result<Offered, Error> {
+        let entry = self.offered().remove(&id);
+        if let (Some(lane), Ok(file)) = (&self.lanes, u32::try_from(id)) {
+            lane.forget(file);
+        }
+        entry.ok_or_else(|| Error::Protocol("it answers what was not offered".to_owned()))
+    }
+
+    /// Warns this side's user, and returns the message for the other's, which none of an
+    /// older version gets.
+    pub(super) fn warn(&self, text: String) -> Option<Message> {
+        self.observer.event(Event::Warning { reason: &text });
+        self.tells_remarks.then_some(Message::Remark { text, left_out: 0 })
+    }
+
+    pub(super) fn follow_ups(&self) -> MutexGuard<'_, FollowUps> {
+        self.follow_ups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The receiver could not store an entry. What fails because the directory above it
+    /// did is told once for all.
+    pub(super) fn failed_there(&self, entry: &Offered, reason: &str) {
+        let mut follow_ups = self.follow_ups();
+        if follow_ups.follows(&entry.path) {
+            return self.counts.add(|counts| counts.failed += 1);
+        }
+        if entry.is_directory {
+            follow_ups.note(&entry.path);
+        }
+        drop(follow_ups);
+        self.failed(&from_peer(&self.connection, reason));
+    }
+
+    pub(super) fn failed(&self, reason: &str) {
+        self.counts.add(|counts| counts.failed += 1);
+        self.observer.event(Event::Failed { reason });
+    }
+
+    /// Notes what the receiver has of a file. When that is all, the file is to be sent.
+    #[allow(clippy::type_complexity, reason = "it is taken apart at once")]
+    pub(super) fn note_held(
+        &self,
+        id: u64,
+        first_span: u64,
+        values: Vec<ChainingValue>,
+        last: bool,
+    ) -> Result<Option<(SourceFile, Vec<(u64, ChainingValue)>)>, Error> {
+        let wrong = |what: &str| Err(Error::Protocol(format!("it says that it has {what}")));
+        let mut offered = self.offered();
+        let Some(entry) = offered.get_mut(&id) else {
+            return wrong("spans of a file that was not offered");
+        };
+        if entry.file.is_none() {
+            return wrong("spans of a file when it has said so before");
+        }
+        if entry.room.1.is_none() {
+            // in a sync the receiver says which files are open, and keeps to the bound
+            let room = Arc::clone(&self.open_files).try_acquire_owned();
+            entry.room.1 = Some(room.map_err(|_| {
+                Error::Protocol(format!("it asks for more than {MOST_OPEN_FILES} files at once"))
+            })?);
+        }
+        let count = Spans::new(entry.octets).count();
+        let next = entry.held.last().map_or(0, |(span, _)| span + 1);
+        let end = first_span.checked_add(values.len() as u64);
+        if !values.is_empty() && (first_span < next || end.is_none_or(|end| end > count)) {
+            return wrong("spans that the file has not");
+        }
+        entry.held.extend((first_span..).zip(values));
+        if !last {
+            return Ok(None);
+        }
+        let held = std::mem::take(&mut entry.held);
+        Ok(entry.file.take().map(|file| (file, held)))
+    }
+}
