@@ -126,7 +126,7 @@ impl End {
                 Some(Event::Reached(address)) => {
                     self.reached.insert(address);
                 }
-                Some(Event::Closed(_) | Event::WornOut) => self.is_over = true,
+                Some(Event::Closed(_) | Event::KeyExhausted) => self.is_over = true,
                 Some(Event::Arrived(file)) => assert!(lied || file < u32::from(FILES)),
                 Some(Event::Silent | Event::Answered) => {}
             }

@@ -26,15 +26,15 @@ fuzz_target!(|octets: &[u8]| {
     }
 });
 
-fn assert_falls(feedback: Feedback<Ranges<'_>>, room: usize) {
+fn assert_falls(feedback: Feedback<Ranges<'_>>, most: usize) {
     let Feedback { largest, arrived_us, age_us, octets, congested, ranges } = feedback;
     let ranges: Vec<_> = ranges.collect();
-    assert!(!ranges.is_empty() && ranges.len() <= room);
+    assert!(!ranges.is_empty() && ranges.len() <= most);
     assert_eq!(*ranges[0].end(), largest.get());
     assert!(ranges.iter().all(|range| range.start() <= range.end()));
     assert!(ranges.windows(2).all(|pair| pair[1].end() + 1 < *pair[0].start()));
     // what was read is written again in no more room, as far as a packet has it
-    let mut out = vec![0; room.max(64)];
+    let mut out = vec![0; most.max(64)];
     let again = ranges.iter().cloned();
     let again = Feedback { largest, arrived_us, age_us, octets, congested, ranges: again };
     let len = again.write(&mut out);

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use headroom_transfer::path::{RelPath, shown};
-use headroom_transfer::{Host, Place};
+use headroom_transfer::{Host, RemotePath};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|octets: &[u8]| {
@@ -29,12 +29,12 @@ fuzz_target!(|octets: &[u8]| {
         }
     }
     let text = OsStr::from_bytes(octets);
-    match Place::parse(text) {
-        Ok(Place { host, path }) => {
-            assert!(Place::is_meant(text));
+    match RemotePath::parse(text) {
+        Ok(RemotePath { host, path }) => {
+            assert!(RemotePath::is_meant(text));
             assert!(octets.ends_with(&path) && host.port() != 0);
             let again = [host.to_string().as_bytes(), b":", &path].concat();
-            let again = Place::parse(OsStr::from_bytes(&again)).expect("as it is typed");
+            let again = RemotePath::parse(OsStr::from_bytes(&again)).expect("as it is typed");
             // a path that begins like a port is one where the port is left out
             assert!(again.host == host && again.path == path || path.contains(&b':'));
         }

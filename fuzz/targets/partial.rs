@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use headroom_transfer::files::{Offer, Partial, Root, Seal, Time, Why};
+use headroom_transfer::files::{Offer, Partial, Root, Seal, Time, ErrorKind};
 use headroom_transfer::path::RelPath;
 use libfuzzer_sys::fuzz_target;
 
@@ -118,14 +118,14 @@ impl Ground {
 
     fn write(&mut self, partial: &Partial, start: usize, octets: &[u8]) {
         let written = partial.write_at(start as u64, octets).map(drop);
-        if self.is_within(start, octets.len(), written.map_err(|error| is_beyond(error.why()))) {
+        if self.is_within(start, octets.len(), written.map_err(|error| is_beyond(error.kind()))) {
             self.note(start, octets);
         }
     }
 
     fn write_zeros(&mut self, partial: &Partial, start: usize, len: usize) {
         let written = partial.write_zeros(start as u64, len as u64).map(drop);
-        if self.is_within(start, len, written.map_err(|error| is_beyond(error.why()))) {
+        if self.is_within(start, len, written.map_err(|error| is_beyond(error.kind()))) {
             self.note(start, &vec![0; len]);
         }
     }
@@ -175,7 +175,7 @@ impl Ground {
     /// The sender's hash is another: what came goes.
     fn finish_falsely(&mut self, partial: &Partial) {
         let finished = partial.finish(&seal(b"something else")).map(drop);
-        match finished.map_err(|error| matches!(error.why(), Why::Mismatch)) {
+        match finished.map_err(|error| matches!(error.kind(), ErrorKind::Mismatch)) {
             Ok(()) => panic!("it is not what was sent"),
             Err(true) => self.forget(),
             Err(false) => {}
@@ -191,8 +191,8 @@ fn is_zero(octets: &[u8]) -> bool {
     octets.iter().all(|octet| *octet == 0)
 }
 
-fn is_beyond(why: &Why) -> bool {
-    matches!(why, Why::BeyondEnd)
+fn is_beyond(why: &ErrorKind) -> bool {
+    matches!(why, ErrorKind::BeyondEnd)
 }
 
 fn seal(content: &[u8]) -> Seal {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use headroom_transfer::trust::{AuthorizedKeys, KnownHosts, Standing};
+use headroom_transfer::trust::{AuthorizedKeys, KnownHosts, HostStatus};
 use headroom_transfer::{Fingerprint, PublicKey};
 use libfuzzer_sys::fuzz_target;
 
@@ -18,7 +18,7 @@ fuzz_target!(|octets: &[u8]| {
         for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
             let Some((host, key)) = line.split_once(' ') else { continue };
             let key: PublicKey = key.trim().parse().expect("it was read");
-            let Standing::Known { keys, line } = hosts.standing(host) else { panic!("{host}") };
+            let HostStatus::Known { keys, line } = hosts.status(host) else { panic!("{host}") };
             assert!(keys.contains(&key) && line <= lines);
         }
     }

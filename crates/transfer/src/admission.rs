@@ -17,7 +17,7 @@ const LOGGED: Duration = Duration::from_secs(10);
 
 /// A connection that ends is remembered for three probe timeouts (RFC 9000, section
 /// 10.2), of a second where no round trip is known yet (RFC 9002, section 6.2.2).
-const LINGERING: Duration = Duration::from_secs(3);
+const CLOSING_TIME: Duration = Duration::from_secs(3);
 
 /// Bounds of what strangers can take.
 #[derive(Debug, Clone, Copy)]
@@ -49,31 +49,31 @@ impl Default for Limits {
 
 /// What a server has turned away since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Turned {
+pub struct RejectionCounts {
     /// First packets whose sender was asked to show that its address is real.
-    pub unproven: u64,
+    pub unvalidated_packets: u64,
     /// Connections refused since there were as many as there may be.
     pub full: u64,
     /// Connections refused since their address had as many as it may have.
-    pub crowded: u64,
+    pub full_for_address: u64,
     /// Handshakes that were not done in time.
     pub slow: u64,
     /// Handshakes that failed: no identity that is let in, or another protocol.
     pub failed: u64,
     /// Connections ended since the client broke the rules of the protocol.
-    pub rules: u64,
+    pub protocol: u64,
 }
 
-impl fmt::Display for Turned {
+impl fmt::Display for RejectionCounts {
     /// What happened at all.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = [
-            (self.unproven, "asked whether their address is real"),
+            (self.unvalidated_packets, "asked whether their address is real"),
             (self.full, "refused: too many connections"),
-            (self.crowded, "refused: too many connections of one address"),
+            (self.full_for_address, "refused: too many connections of one address"),
             (self.slow, "handshakes too slow"),
             (self.failed, "handshakes failed"),
-            (self.rules, "connections ended for breaking the rules"),
+            (self.protocol, "connections ended for breaking the rules"),
         ];
         let mut comma = "";
         for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
@@ -92,7 +92,7 @@ pub(crate) struct Admission {
     opening: AtomicUsize,
     handshakes: Arc<Semaphore>,
     addresses: Mutex<HashMap<IpAddr, Address>>,
-    turned: Mutex<(Turned, Option<Instant>)>,
+    rejected: Mutex<(RejectionCounts, Option<Instant>)>,
 }
 
 /// What comes from one address.
@@ -109,52 +109,53 @@ impl Admission {
             opening: AtomicUsize::new(0),
             handshakes: Arc::new(Semaphore::new(limits.handshakes)),
             addresses: Mutex::default(),
-            turned: Mutex::default(),
+            rejected: Mutex::default(),
         })
     }
 
     /// Lets somebody wait for a handshake, where there are so many connections
     /// already; else that is answered here.
-    pub(crate) fn knock(
+    pub(crate) fn accept(
         self: &Arc<Self>,
         incoming: Incoming,
         connections: usize,
-    ) -> Option<(Incoming, Waiting)> {
+    ) -> Option<(Incoming, PendingHandshake)> {
         let opening = self.opening.load(Ordering::Relaxed);
         if opening >= self.limits.unvalidated && incoming.may_retry() {
-            self.turn(|turned| turned.unproven += 1);
+            self.reject(|rejected| rejected.unvalidated_packets += 1);
             // it could be: that was asked
             let _ = incoming.retry();
             return None;
         }
         if connections >= self.limits.connections {
-            self.turn(|turned| turned.full += 1);
+            self.reject(|rejected| rejected.full += 1);
             incoming.refuse();
             return None;
         }
-        let Some((place, handshakes)) = Place::take(self, incoming.remote_address().ip()) else {
-            self.turn(|turned| turned.crowded += 1);
+        let Some((slot, handshakes)) = ConnectionSlot::take(self, incoming.remote_address().ip())
+        else {
+            self.reject(|rejected| rejected.full_for_address += 1);
             incoming.refuse();
             return None;
         };
         self.opening.fetch_add(1, Ordering::Relaxed);
-        let opening = Opening(Arc::clone(self));
-        Some((incoming, Waiting { place, handshakes, opening }))
+        let opening = OpeningCount(Arc::clone(self));
+        Some((incoming, PendingHandshake { slot, handshakes, opening }))
     }
 
     /// Counts something that is turned away. The log has the counts now and then:
     /// a flood must not fill it.
-    pub(crate) fn turn(&self, count: impl FnOnce(&mut Turned)) {
-        let mut turned = self.turned.lock().unwrap_or_else(PoisonError::into_inner);
-        count(&mut turned.0);
-        if turned.1.is_none_or(|logged| logged.elapsed() >= LOGGED) {
-            turned.1 = Some(Instant::now());
-            tracing::warn!("turned away since the start: {}", turned.0);
+    pub(crate) fn reject(&self, count: impl FnOnce(&mut RejectionCounts)) {
+        let mut rejected = self.rejected.lock().unwrap_or_else(PoisonError::into_inner);
+        count(&mut rejected.0);
+        if rejected.1.is_none_or(|logged| logged.elapsed() >= LOGGED) {
+            rejected.1 = Some(Instant::now());
+            tracing::warn!("turned away since the start: {}", rejected.0);
         }
     }
 
-    pub(crate) fn turned(&self) -> Turned {
-        self.turned.lock().unwrap_or_else(PoisonError::into_inner).0
+    pub(crate) fn rejections(&self) -> RejectionCounts {
+        self.rejected.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 
     fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, Address>> {
@@ -163,56 +164,56 @@ impl Admission {
 }
 
 /// Somebody whose handshake waits for its turn.
-pub(crate) struct Waiting {
-    place: Place,
+pub(crate) struct PendingHandshake {
+    slot: ConnectionSlot,
     handshakes: Arc<Semaphore>,
-    opening: Opening,
+    opening: OpeningCount,
 }
 
 /// A handshake's turn, until it is dropped.
-pub(crate) struct Turn {
-    opening: Opening,
+pub(crate) struct HandshakePermit {
+    opening: OpeningCount,
     permits: [OwnedSemaphorePermit; 2],
 }
 
-impl Turn {
+impl HandshakePermit {
     /// The handshake failed. What is left of it stays in memory for a while, and so
     /// it still counts, but others have their turn.
-    pub(crate) fn fail(self, place: Place) {
+    pub(crate) fn fail(self, slot: ConnectionSlot) {
         let Self { opening, permits } = self;
         drop(permits);
         tokio::spawn(async move {
-            tokio::time::sleep(LINGERING).await;
-            drop((opening, place));
+            tokio::time::sleep(CLOSING_TIME).await;
+            drop((opening, slot));
         });
     }
 }
 
-impl Waiting {
+impl PendingHandshake {
     /// Waits for the turn. The place is kept as long as the connection lasts.
-    pub(crate) async fn turn(self) -> Option<(Place, Turn)> {
+    pub(crate) async fn permit(self) -> Option<(ConnectionSlot, HandshakePermit)> {
         // its address first: one that is crowded takes no turns from others
         let own = self.handshakes.acquire_owned().await.ok()?;
         let all = Arc::clone(&self.opening.0.handshakes).acquire_owned().await.ok()?;
-        Some((self.place, Turn { opening: self.opening, permits: [own, all] }))
+        Some((self.slot, HandshakePermit { opening: self.opening, permits: [own, all] }))
     }
 }
 
-struct Opening(Arc<Admission>);
+struct OpeningCount(Arc<Admission>);
 
-impl Drop for Opening {
+impl Drop for OpeningCount {
     fn drop(&mut self) {
         self.0.opening.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// A place among the connections of an address, until it is dropped.
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     of: Arc<Admission>,
     address: IpAddr,
 }
 
-impl Place {
+impl ConnectionSlot {
     fn take(of: &Arc<Admission>, address: IpAddr) -> Option<(Self, Arc<Semaphore>)> {
         let address = network(address);
         let mut addresses = of.addresses();
@@ -230,7 +231,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut addresses = self.of.addresses();
         if let Some(of_address) = addresses.get_mut(&self.address) {
@@ -262,7 +263,8 @@ mod tests {
     #[test]
     fn an_address_has_so_many_places_and_gives_them_back() {
         let admission = Admission::new(Limits { of_address: 2, ..Limits::default() });
-        let take = |address: &str| Place::take(&admission, address.parse().expect(address));
+        let take =
+            |address: &str| ConnectionSlot::take(&admission, address.parse().expect(address));
         let one = take("192.0.2.1").expect("a place");
         let two = take("::ffff:192.0.2.1").expect("the same address, written for IPv6");
         assert!(take("192.0.2.1").is_none());
@@ -277,7 +279,7 @@ mod tests {
 
     #[test]
     fn what_was_turned_away_is_named() {
-        let turned = Turned { full: 2, slow: 1, ..Turned::default() };
-        assert_eq!(turned.to_string(), "2 refused: too many connections, 1 handshakes too slow");
+        let rejected = RejectionCounts { full: 2, slow: 1, ..RejectionCounts::default() };
+        assert_eq!(rejected.to_string(), "2 refused: too many connections, 1 handshakes too slow");
     }
 }

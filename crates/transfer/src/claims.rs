@@ -15,8 +15,8 @@ type Slot = (PathBuf, RelPath, PublicKey);
 
 /// The claims of a server, as one transfer of a client sees them.
 #[derive(Debug, Clone)]
-pub(crate) struct Claims {
-    all: All,
+pub(crate) struct FileClaims {
+    all: ClaimTable,
     key: PublicKey,
     /// Which transfer of the server this is: one that began later has a larger number.
     transfer: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Claims {
 
 /// The claims of a server.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct All(Arc<Mutex<Table>>);
+pub(crate) struct ClaimTable(Arc<Mutex<Table>>);
 
 #[derive(Debug, Default)]
 struct Table {
@@ -42,12 +42,12 @@ struct Holder {
     connection: Connection,
 }
 
-impl All {
+impl ClaimTable {
     /// As a transfer sees them that the holder of this key begins now.
-    pub(crate) fn of(&self, key: PublicKey) -> Claims {
+    pub(crate) fn of(&self, key: PublicKey) -> FileClaims {
         let mut table = self.lock();
         table.transfers += 1;
-        Claims { all: self.clone(), key, transfer: table.transfers }
+        FileClaims { all: self.clone(), key, transfer: table.transfers }
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -55,7 +55,7 @@ impl All {
     }
 }
 
-impl Claims {
+impl FileClaims {
     /// This connection stores the file, for as long as the claim is held. The
     /// client's other connection that has the claim, if there is one, is told to end;
     /// unless it is of a transfer that began later than this one: what a client that
@@ -86,7 +86,7 @@ impl Claims {
 /// be dropped after the lock: who finds the lock taken finds the claim.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    all: All,
+    all: ClaimTable,
     slot: Slot,
     number: u64,
     supersedes: bool,

@@ -11,21 +11,21 @@ const FULL: usize = 64 << 10;
 
 /// The half on which this end speaks.
 #[derive(Debug)]
-pub(crate) struct Speaker {
+pub(crate) struct MessageWriter {
     stream: SendStream,
     out: Vec<u8>,
 }
 
 /// The half on which it listens.
 #[derive(Debug)]
-pub(crate) struct Hearer {
+pub(crate) struct MessageReader {
     stream: RecvStream,
     /// What came; `start` and before has been read.
-    came: Vec<u8>,
+    received: Vec<u8>,
     start: usize,
 }
 
-impl Speaker {
+impl MessageWriter {
     pub(crate) fn new(stream: SendStream) -> Self {
         // what is said is never behind data
         let _ = stream.set_priority(1);
@@ -33,14 +33,14 @@ impl Speaker {
     }
 
     /// Says something soon: at the next [`Self::flush`], or when enough waits.
-    pub(crate) async fn add(&mut self, message: &Message) -> Result<(), Error> {
+    pub(crate) async fn queue(&mut self, message: &Message) -> Result<(), Error> {
         message.frame(&mut self.out)?;
         if self.out.len() >= FULL { self.flush().await } else { Ok(()) }
     }
 
     /// Says something now.
-    pub(crate) async fn say(&mut self, message: &Message) -> Result<(), Error> {
-        self.add(message).await?;
+    pub(crate) async fn send(&mut self, message: &Message) -> Result<(), Error> {
+        self.queue(message).await?;
         self.flush().await
     }
 
@@ -61,9 +61,9 @@ impl Speaker {
         mut messages: mpsc::Receiver<Message>,
     ) -> Result<(), Error> {
         while let Some(message) = messages.recv().await {
-            self.add(&message).await?;
+            self.queue(&message).await?;
             while let Ok(message) = messages.try_recv() {
-                self.add(&message).await?;
+                self.queue(&message).await?;
             }
             self.flush().await?;
         }
@@ -71,7 +71,7 @@ impl Speaker {
     }
 
     /// Says nothing more. What was said arrives as long as the connection lives.
-    pub(crate) async fn end(mut self) -> Result<(), Error> {
+    pub(crate) async fn close(mut self) -> Result<(), Error> {
         self.flush().await?;
         let _ = self.stream.finish();
         Ok(())
@@ -79,7 +79,7 @@ impl Speaker {
 
     /// Says nothing more, and waits until the peer acknowledges all of it, for which it
     /// may take its time (RFC 9000, section 13.2.1): only for who ends the connection then.
-    pub(crate) async fn finish(mut self) -> Result<(), Error> {
+    pub(crate) async fn close_and_wait(mut self) -> Result<(), Error> {
         self.flush().await?;
         let _ = self.stream.finish();
         match self.stream.stopped().await {
@@ -89,16 +89,16 @@ impl Speaker {
     }
 }
 
-impl Hearer {
+impl MessageReader {
     pub(crate) const fn new(stream: RecvStream) -> Self {
-        Self { stream, came: Vec::new(), start: 0 }
+        Self { stream, received: Vec::new(), start: 0 }
     }
 
     /// The next message; none where the peer says nothing more. It may be dropped
     /// and asked for again.
-    pub(crate) async fn hear(&mut self) -> Result<Option<Message>, Error> {
+    pub(crate) async fn recv(&mut self) -> Result<Option<Message>, Error> {
         loop {
-            let waiting = &self.came[self.start..];
+            let waiting = &self.received[self.start..];
             if let Some((length, rest)) = waiting.split_first_chunk::<4>() {
                 let len = message::body_len(*length)?;
                 if let Some(body) = rest.get(..len) {
@@ -108,30 +108,30 @@ impl Hearer {
                 }
             }
             if self.start > 0 {
-                self.came.drain(..self.start);
+                self.received.drain(..self.start);
                 self.start = 0;
             }
             match self.stream.read_chunk(FULL, true).await? {
-                Some(chunk) => self.came.extend_from_slice(&chunk.bytes),
-                None if self.came.is_empty() => return Ok(None),
+                Some(chunk) => self.received.extend_from_slice(&chunk.bytes),
+                None if self.received.is_empty() => return Ok(None),
                 None => return Err(Error::Protocol("its last message has no end".to_owned())),
             }
         }
     }
 
     /// Waits until the peer has nothing more to say, and passes over what it says.
-    pub(crate) async fn end(mut self) {
+    pub(crate) async fn drain(mut self) {
         while let Ok(Some(_)) = self.stream.read_chunk(FULL, false).await {}
     }
 
     /// The next message, which must come.
     pub(crate) async fn expect(&mut self) -> Result<Message, Error> {
-        self.hear().await?.ok_or_else(|| Error::Lost("the other side says no more".to_owned()))
+        self.recv().await?.ok_or_else(|| Error::Lost("the other side says no more".to_owned()))
     }
 
     /// Hears the greeting, and how many bits of files per second the peer would take
     /// at most.
-    pub(crate) async fn greeting(&mut self) -> Result<Option<u64>, Error> {
+    pub(crate) async fn recv_hello(&mut self) -> Result<Option<u64>, Error> {
         match self.expect().await? {
             Message::Hello { version: VERSION, rate_bps, .. } => Ok(rate_bps),
             Message::Hello { version, program, .. } => Err(Error::Protocol(format!(

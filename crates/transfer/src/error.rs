@@ -98,7 +98,7 @@ pub enum Error {
     #[error(
         "the connection was lost: {0}. What goes through a pipe is not resumed: start it again"
     )]
-    Cut(String),
+    Interrupted(String),
     /// The peer broke the rules.
     #[error("the peer breaks the protocol: {0}")]
     Protocol(String),

@@ -1,6 +1,6 @@
 //! Moves files between hosts: encrypted always, verified always, resumable always.
 //!
-//! A [`Server`] shows a directory to those whom its [`trust::Gate`] lets in. A
+//! A [`Server`] shows a directory to those whom its [`trust::AccessPolicy`] lets in. A
 //! [`Client`] that trusts the server's key puts, gets, lists and syncs; an
 //! [`Observer`] hears how far it is. What was interrupted goes on where it ended when
 //! it is asked for again.
@@ -74,33 +74,33 @@
 //! # }
 //! ```
 
+mod access;
 mod admission;
 mod claims;
 pub mod client;
 mod control;
 mod delivery;
-mod door;
 mod error;
 pub mod files;
 pub mod identity;
+mod idle_socket;
 mod key;
 mod lanes;
-mod named;
 mod owners;
-mod place;
+mod path_policy;
 mod proof;
+mod quic;
 mod rate;
+mod remote_path;
 mod retry;
 pub mod server;
-mod session;
 pub mod ssh;
 mod streams;
 #[cfg(test)]
 mod tests;
-mod thrifty;
 pub mod trust;
 
-mod windows;
+mod flow_control;
 
 pub use client::{Client, SyncOptions};
 pub use delivery::{Event, Observer, Summary};
@@ -113,8 +113,8 @@ pub use headroom_transfer_proto::message::{
 pub use headroom_transfer_proto::path;
 pub use identity::Identity;
 pub use key::{Fingerprint, ParseError as KeyError, PublicKey};
-pub use lanes::LaneWishes;
-pub use place::{DEFAULT_PORT, Host, ParseError as PlaceError, Place};
+pub use lanes::LaneOptions;
+pub use remote_path::{DEFAULT_PORT, Host, ParseError as RemotePathError, RemotePath};
 pub use retry::{Retry, with_retries};
 pub use server::Server;
 

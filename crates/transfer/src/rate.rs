@@ -119,9 +119,9 @@ impl Stop {
 }
 
 /// A limit for each way: of what comes, and of what goes.
-type Ways = [Arc<Limit>; 2];
+type Duplex = [Arc<Limit>; 2];
 
-fn ways(rate_bps: u64) -> Ways {
+fn duplex(rate_bps: u64) -> Duplex {
     [Limit::new(rate_bps), Limit::new(rate_bps)]
 }
 
@@ -129,53 +129,53 @@ fn ways(rate_bps: u64) -> Ways {
 /// many connections it makes.
 #[derive(Debug)]
 pub(crate) struct Rates {
-    all: Option<Ways>,
-    of_keys: Mutex<HashMap<PublicKey, Weak<Ways>>>,
+    all: Option<Duplex>,
+    of_keys: Mutex<HashMap<PublicKey, Weak<Duplex>>>,
 }
 
 /// The limits of one connection.
 #[derive(Debug)]
-pub(crate) struct OfClient {
-    all: Option<Ways>,
-    own: Option<Arc<Ways>>,
+pub(crate) struct ClientRates {
+    all: Option<Duplex>,
+    own: Option<Arc<Duplex>>,
 }
 
 impl Rates {
     /// For all together so many bits per second, if that is limited.
     pub(crate) fn new(rate_bps: Option<u64>) -> Self {
-        Self { all: rate_bps.map(ways), of_keys: Mutex::default() }
+        Self { all: rate_bps.map(duplex), of_keys: Mutex::default() }
     }
 
     /// The limits of a connection whose client has this key, and this rate of its own.
-    pub(crate) fn of(&self, key: Option<PublicKey>, rate_bps: Option<u64>) -> OfClient {
+    pub(crate) fn of(&self, key: Option<PublicKey>, rate_bps: Option<u64>) -> ClientRates {
         let own = key.zip(rate_bps).map(|(key, rate_bps)| {
             let mut of_keys = self.of_keys.lock().unwrap_or_else(PoisonError::into_inner);
-            of_keys.retain(|_, ways| ways.strong_count() > 0);
+            of_keys.retain(|_, duplex| duplex.strong_count() > 0);
             let there = of_keys.get(&key).and_then(Weak::upgrade);
-            there.filter(|ways| ways[0].rate_bps == rate_bps).unwrap_or_else(|| {
-                let ways = Arc::new(ways(rate_bps));
-                of_keys.insert(key, Arc::downgrade(&ways));
-                ways
+            there.filter(|duplex| duplex[0].rate_bps == rate_bps).unwrap_or_else(|| {
+                let duplex = Arc::new(duplex(rate_bps));
+                of_keys.insert(key, Arc::downgrade(&duplex));
+                duplex
             })
         });
-        OfClient { all: self.all.clone(), own }
+        ClientRates { all: self.all.clone(), own }
     }
 }
 
-impl OfClient {
+impl ClientRates {
     /// What comes from it.
     pub(crate) fn incoming(&self) -> Pace {
-        self.way(0)
+        self.direction(0)
     }
 
     /// What goes to it.
     pub(crate) fn outgoing(&self) -> Pace {
-        self.way(1)
+        self.direction(1)
     }
 
-    fn way(&self, way: usize) -> Pace {
+    fn direction(&self, direction: usize) -> Pace {
         let both = [self.all.as_ref(), self.own.as_deref()];
-        Pace(both.into_iter().flatten().map(|ways| Arc::clone(&ways[way])).collect())
+        Pace(both.into_iter().flatten().map(|duplex| Arc::clone(&duplex[direction])).collect())
     }
 }
 
@@ -232,7 +232,7 @@ mod tests {
         let again = rates.of(Some(key(1)), Some(8_000));
         let other = rates.of(Some(key(2)), Some(8_000));
         let now = Instant::now();
-        let turn = |of: &OfClient| of.incoming().0[1].turn(1000, now);
+        let turn = |of: &ClientRates| of.incoming().0[1].turn(1000, now);
         assert_eq!(turn(&one), now);
         assert_eq!(turn(&again), now + Duration::from_secs(1));
         assert_eq!(turn(&other), now);

@@ -1,9 +1,9 @@
 //! The server: who may connect, and what becomes of their requests.
 
+mod cleanup;
 mod names;
 mod record;
 mod stream;
-mod tidy;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -21,23 +21,23 @@ use quinn::{Connection, Endpoint, Incoming};
 use tokio::task::spawn_blocking;
 
 use self::record::Tally;
-use crate::admission::{Admission, Place, Turn, Waiting};
-pub use crate::admission::{Limits, Turned};
-use crate::claims::All;
-use crate::control::{Hearer, Speaker, hello, unexpected};
-use crate::delivery::{Mirror, Offering, Receiver, Sender, Summary};
-use crate::door::{Door, Guest, Who};
+use crate::access::{AccessControl, Grant, Principal};
+use crate::admission::{Admission, ConnectionSlot, HandshakePermit, PendingHandshake};
+pub use crate::admission::{Limits, RejectionCounts};
+use crate::claims::ClaimTable;
+use crate::control::{MessageReader, MessageWriter, hello, unexpected};
+use crate::delivery::{Offering, Receiver, Sender, Summary, SyncMode};
 use crate::error::{Closing, Error};
-use crate::files::{self, Excludes, Root, Seen, Source, What, settable};
+use crate::files::{self, Excludes, FileType, Metadata, Root, Source, settable};
+use crate::flow_control::FlowControlBudget;
 use crate::identity::Identity;
-use crate::lanes::{Carrier, Names, Port, Terms};
-pub use crate::named::Named;
+use crate::lanes::{LaneHandle, LaneParams, Port, UsedLanes};
+pub use crate::path_policy::PathPolicy;
 use crate::proof;
-use crate::rate::{OfClient, Rates};
-use crate::session::{HANDSHAKE, listen, widen};
-use crate::streams::ask_when_silent;
-use crate::trust::{Followed, Gate};
-use crate::windows::Windows;
+use crate::quic::{HANDSHAKE, listen, open_request_window};
+use crate::rate::{ClientRates, Rates};
+use crate::streams::ping_when_silent;
+use crate::trust::{AccessPolicy, Followed};
 pub use record::{Log, Outcome, Record};
 
 /// So long a client may take to say what it wants.
@@ -57,11 +57,11 @@ pub struct Options {
     /// Where to listen; port 0 is one that is free.
     pub listen: SocketAddr,
     /// Who comes in.
-    pub gate: Gate,
+    pub policy: AccessPolicy,
     /// How many.
     pub limits: Limits,
     /// What the paths mean that they name.
-    pub named: Named,
+    pub paths: PathPolicy,
     /// What all connections together may move each way, in bits per second.
     pub rate_bps: Option<u64>,
     /// Whether big files may go on lanes; else they go on streams.
@@ -80,17 +80,17 @@ pub struct Options {
 }
 
 impl Options {
-    /// This directory at this address for those whom `gate` lets in, with the bounds
+    /// This directory at this address for those whom `policy` lets in, with the bounds
     /// that a server has unless it is told others.
-    pub fn new(root: PathBuf, listen: SocketAddr, gate: Gate) -> Self {
-        let (limits, named, rate_bps) = (Limits::default(), Named::default(), None);
+    pub fn new(root: PathBuf, listen: SocketAddr, policy: AccessPolicy) -> Self {
+        let (limits, paths, rate_bps) = (Limits::default(), PathPolicy::default(), None);
         let (lane_ports, allow, insecure_measurement) = (None, Allow::default(), false);
         Self {
             root,
             listen,
-            gate,
+            policy,
             limits,
-            named,
+            paths,
             rate_bps,
             lanes: true,
             lane_ports,
@@ -148,15 +148,15 @@ pub struct Server {
 
 #[derive(Debug)]
 struct Shared {
-    door: Arc<Door>,
+    access_control: Arc<AccessControl>,
     root: Root,
     admission: Arc<Admission>,
-    windows: Windows,
-    named: Named,
+    flow_control: FlowControlBudget,
+    paths: PathPolicy,
     allow: Allow,
     rates: Rates,
     lanes: Option<Port>,
-    claims: All,
+    claims: ClaimTable,
     log: Option<Arc<dyn Log>>,
 }
 
@@ -166,23 +166,24 @@ impl Server {
     /// # Errors
     /// The directory is none, or the address cannot be listened at.
     pub fn bind(identity: &Identity, options: Options) -> Result<Self, Error> {
-        let Options { root, listen: address, gate, limits, named, rate_bps, .. } = options;
+        let Options { root, listen: address, policy, limits, paths, rate_bps, .. } = options;
         let Options { lanes, lane_ports, allow, insecure_measurement, log, .. } = options;
-        let door = Door::new(gate);
+        let access_control = AccessControl::new(policy);
         let root = Root::open(&root)?;
-        let windows = Windows::default();
-        let moves = windows.moves().clone();
-        let (endpoint, port) = listen(address, identity, Arc::clone(&door), lane_ports, moves)?;
+        let flow_control = FlowControlBudget::default();
+        let activity = flow_control.activity().clone();
+        let (endpoint, port) =
+            listen(address, identity, Arc::clone(&access_control), lane_ports, activity)?;
         let shared = Shared {
-            door,
+            access_control,
             root,
             admission: Admission::new(limits),
-            windows,
-            named,
+            flow_control,
+            paths,
             allow,
             rates: Rates::new(rate_bps),
-            lanes: port.filter(|_| lanes).map(|port| port.measuring(insecure_measurement)),
-            claims: All::default(),
+            lanes: port.filter(|_| lanes).map(|port| port.allow_measurement(insecure_measurement)),
+            claims: ClaimTable::default(),
             log,
         };
         Ok(Self { endpoint, shared: Arc::new(shared) })
@@ -208,25 +209,25 @@ impl Server {
 
     /// From now on this gate says who comes in. Connections of those who may not any
     /// longer, or may do something else than before, end.
-    pub fn change_gate(&self, gate: Gate) {
-        self.shared.door.change(gate);
+    pub fn set_policy(&self, policy: AccessPolicy) {
+        self.shared.access_control.set_policy(policy);
     }
 
     /// Serves until [`Self::stop`] is called, and reads a file of authorized keys
-    /// whenever it changes; of `gate` all but the keys stays.
+    /// whenever it changes; of `policy` all but the keys stays.
     ///
     /// Lines that are wrong let nobody in, and the others count: a key that was
     /// removed is out, whatever else is wrong in the file, and nobody else is locked
     /// out by a slip. A file that cannot be read says nothing about anybody, so what
     /// it said before holds. Both are told as a warning.
-    pub async fn serve_following(&self, file: Followed, gate: Gate) {
+    pub async fn serve_following(&self, file: Followed, policy: AccessPolicy) {
         tokio::select! {
             () = self.serve() => {}
-            () = self.follow(file, gate) => {}
+            () = self.follow(file, policy) => {}
         }
     }
 
-    async fn follow(&self, mut file: Followed, gate: Gate) {
+    async fn follow(&self, mut file: Followed, policy: AccessPolicy) {
         loop {
             tokio::time::sleep(LOOK).await;
             let looked = spawn_blocking(move || (file.look(), file)).await;
@@ -243,7 +244,7 @@ impl Server {
                     for error in wrong.into_iter().chain(nowhere) {
                         tracing::warn!("{error}. Nobody is let in by this line");
                     }
-                    self.change_gate(Gate { keys, ..gate.clone() });
+                    self.set_policy(AccessPolicy { keys, ..policy.clone() });
                 }
             }
         }
@@ -280,14 +281,14 @@ impl Server {
     }
 
     /// What was turned away since the start.
-    pub fn turned(&self) -> Turned {
-        self.shared.admission.turned()
+    pub fn rejections(&self) -> RejectionCounts {
+        self.shared.admission.rejections()
     }
 
     fn accept(&self, incoming: Incoming) {
         let connections = self.endpoint.open_connections();
-        let knocked = self.shared.admission.knock(incoming, connections);
-        let Some((incoming, waiting)) = knocked else { return };
+        let accepted = self.shared.admission.accept(incoming, connections);
+        let Some((incoming, waiting)) = accepted else { return };
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
             let client = incoming.remote_address();
@@ -300,21 +301,21 @@ impl Server {
 }
 
 impl Shared {
-    async fn serve(&self, incoming: Incoming, waiting: Waiting) -> Result<(), Error> {
-        let (_place, handshake, connection) = self.shake(incoming, waiting).await?;
-        let mut visit = None;
-        if let Some(who) = Who::certified(&connection) {
+    async fn serve(&self, incoming: Incoming, waiting: PendingHandshake) -> Result<(), Error> {
+        let (_slot, handshake, connection) = self.handshake(incoming, waiting).await?;
+        let mut session = None;
+        if let Some(principal) = Principal::certified(&connection) {
             // the key may have been removed since the handshake
-            let welcomed = self.welcome(&connection, who).inspect_err(|error| {
+            let started = self.start_session(&connection, principal).inspect_err(|error| {
                 connection.close(Closing::Refused.into(), error.reason().as_bytes());
             });
-            visit = Some(welcomed?);
+            session = Some(started?);
         }
         // who has not said yet who they are is counted with those who do that now
-        let mut handshake = visit.is_none().then_some(handshake);
-        let (mut next_id, mut names) = (0, Names::default());
+        let mut handshake = session.is_none().then_some(handshake);
+        let (mut next_id, mut used_lanes) = (0, UsedLanes::default());
         loop {
-            let accepted = match &visit {
+            let accepted = match &session {
                 Some(_) => connection.accept_bi().await,
                 None => tokio::time::timeout(REQUEST, connection.accept_bi())
                     .await
@@ -325,33 +326,34 @@ impl Shared {
                 Err(quinn::ConnectionError::ApplicationClosed(_)) => return Ok(()),
                 Err(error) => return Err(error.into()),
             };
-            let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
-            let hearing = self.hear(&connection, &mut visit, &mut hearer);
-            let heard = tokio::time::timeout(REQUEST, hearing)
+            let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
+            let reading = self.read_request(&connection, &mut session, &mut reader);
+            let request = tokio::time::timeout(REQUEST, reading)
                 .await
                 .map_err(|_| Error::Protocol("it does not say what it wants".to_owned()))
                 .flatten();
-            handshake = handshake.filter(|_| visit.is_none());
-            let takes_bps = visit.as_ref().and_then(|visit| visit.rates.incoming().rate_bps());
-            speaker.add(&hello(takes_bps)).await?;
-            let outcome = match (&visit, heard) {
-                (Some(visit), Ok((told_bps, message))) => {
+            handshake = handshake.filter(|_| session.is_none());
+            let takes_bps =
+                session.as_ref().and_then(|session| session.rates.incoming().rate_bps());
+            writer.queue(&hello(takes_bps)).await?;
+            let outcome = match (&session, request) {
+                (Some(session), Ok((peer_limit_bps, message))) => {
                     let mut request = Request {
                         connection: &connection,
-                        root: &visit.root,
-                        named: self.named,
+                        root: &session.root,
+                        paths: self.paths,
                         allow: self.allow,
-                        rates: &visit.rates,
-                        told_bps,
-                        client: &visit.guest,
+                        rates: &session.rates,
+                        peer_limit_bps,
+                        client: &session.grant,
                         claims: &self.claims,
                         lanes: self.lanes.as_ref(),
-                        names: &mut names,
-                        windows: &self.windows,
+                        used_lanes: &mut used_lanes,
+                        flow_control: &self.flow_control,
                         log: self.log.as_deref(),
                         tally: Arc::default(),
-                        speaker: &mut speaker,
-                        hearer: &mut hearer,
+                        writer: &mut writer,
+                        reader: &mut reader,
                     };
                     // of which there is nothing while the client asks for nothing
                     Box::pin(request.answer(message, &mut next_id)).await
@@ -362,63 +364,63 @@ impl Shared {
             if let Err(error) = &outcome {
                 let reason = error.reason();
                 if matches!(error, Error::Protocol(_)) {
-                    self.admission.turn(|turned| turned.rules += 1);
+                    self.admission.reject(|rejected| rejected.protocol += 1);
                     connection.close(Closing::Rules.into(), reason.as_bytes());
                 } else {
                     // the client hears it where it still hears anything
                     let about_files = matches!(error, Error::Files(_)).then_some(true);
-                    let _ = speaker.say(&Message::Refused { reason, about_files }).await;
+                    let _ = writer.send(&Message::Refused { reason, about_files }).await;
                 }
             }
-            let goes_on = visit
+            let goes_on = session
                 .as_ref()
                 .filter(|_| matches!(outcome, Ok(()) | Err(Error::Refused(_) | Error::Files(_))));
-            let Some(visit) = goes_on else {
+            let Some(session) = goes_on else {
                 // what was said arrives before the connection ends
-                let _ = tokio::time::timeout(REQUEST, speaker.finish()).await;
+                let _ = tokio::time::timeout(REQUEST, writer.close_and_wait()).await;
                 return outcome;
             };
-            speaker.end().await?;
+            writer.close().await?;
             if let Err(error) = outcome {
-                tracing::debug!("{} is refused: {error}", visit.guest.name());
+                tracing::debug!("{} is refused: {error}", session.grant.name());
             }
         }
     }
 
     /// Waits for the turn of a handshake, then for its end.
-    async fn shake(
+    async fn handshake(
         &self,
         incoming: Incoming,
-        waiting: Waiting,
-    ) -> Result<(Place, Turn, Connection), Error> {
+        waiting: PendingHandshake,
+    ) -> Result<(ConnectionSlot, HandshakePermit, Connection), Error> {
         let late = |_| {
-            self.admission.turn(|turned| turned.slow += 1);
+            self.admission.reject(|rejected| rejected.slow += 1);
             Error::Lost("its handshake takes too long".to_owned())
         };
-        let turn = match tokio::time::timeout(HANDSHAKE, waiting.turn()).await {
-            Ok(turn) => turn,
+        let permit = match tokio::time::timeout(HANDSHAKE, waiting.permit()).await {
+            Ok(permit) => permit,
             Err(elapsed) => {
                 incoming.refuse();
                 return Err(late(elapsed));
             }
         };
-        let Some((place, turn)) = turn else {
+        let Some((slot, permit)) = permit else {
             incoming.refuse();
             return Err(Error::Lost("the server ends".to_owned()));
         };
-        let shaken = match incoming.accept() {
-            Ok(shaking) => tokio::time::timeout(HANDSHAKE, shaking).await,
+        let done = match incoming.accept() {
+            Ok(connecting) => tokio::time::timeout(HANDSHAKE, connecting).await,
             Err(error) => Ok(Err(error)),
         };
-        match shaken {
-            Ok(Ok(connection)) => Ok((place, turn, connection)),
+        match done {
+            Ok(Ok(connection)) => Ok((slot, permit, connection)),
             Ok(Err(error)) => {
-                self.admission.turn(|turned| turned.failed += 1);
-                turn.fail(place);
+                self.admission.reject(|rejected| rejected.failed += 1);
+                permit.fail(slot);
                 Err(error.into())
             }
             Err(elapsed) => {
-                turn.fail(place);
+                permit.fail(slot);
                 Err(late(elapsed))
             }
         }
@@ -427,71 +429,75 @@ impl Shared {
     /// The first messages of a request: how much the client takes, and what it wants.
     /// With its first request on a connection, one without a certificate says who it is,
     /// or is taken for anybody from then on.
-    async fn hear(
+    async fn read_request(
         &self,
         connection: &Connection,
-        visit: &mut Option<Visit>,
-        hearer: &mut Hearer,
+        session: &mut Option<Session>,
+        reader: &mut MessageReader,
     ) -> Result<(Option<u64>, Message), Error> {
-        let told_bps = hearer.greeting().await?;
-        let mut message = hearer.expect().await?;
-        if visit.is_none() {
-            let who = match message {
+        let peer_limit_bps = reader.recv_hello().await?;
+        let mut message = reader.expect().await?;
+        if session.is_none() {
+            let principal = match message {
                 Message::Proof { key, signature } => {
                     let key = proof::check(key, &signature, connection)?;
-                    message = hearer.expect().await?;
-                    Who::Signed(key)
+                    message = reader.expect().await?;
+                    Principal::Signed(key)
                 }
-                _ => Who::Anybody,
+                _ => Principal::Anonymous,
             };
-            *visit = Some(self.welcome(connection, who)?);
+            *session = Some(self.start_session(connection, principal)?);
         }
-        Ok((told_bps, message))
+        Ok((peer_limit_bps, message))
     }
 
     /// Lets a client in, if it may come.
-    fn welcome(&self, connection: &Connection, who: Who) -> Result<Visit, Error> {
-        let guest = self.door.admit(connection, who)?;
-        tracing::debug!("{} is {}", connection.remote_address(), guest.name());
-        let root = match &guest.access.root {
+    fn start_session(
+        &self,
+        connection: &Connection,
+        principal: Principal,
+    ) -> Result<Session, Error> {
+        let grant = self.access_control.admit(connection, principal)?;
+        tracing::debug!("{} is {}", connection.remote_address(), grant.name());
+        let root = match &grant.access.root {
             // not what the client named: it is not let in
             Some(root) => {
                 self.root.below(root).map_err(|error| Error::Refused(error.to_string()))?
             }
             None => self.root.clone(),
         };
-        widen(connection);
-        let rates = self.rates.of(guest.key, guest.access.rate_bps);
-        Ok(Visit { guest, root, rates })
+        open_request_window(connection);
+        let rates = self.rates.of(grant.key, grant.access.rate_bps);
+        Ok(Session { grant, root, rates })
     }
 }
 
 /// Somebody who was let in, and what they get to see.
-struct Visit {
-    guest: Guest,
+struct Session {
+    grant: Grant,
     root: Root,
-    rates: OfClient,
+    rates: ClientRates,
 }
 
 /// A request and its answer.
 struct Request<'a> {
     connection: &'a Connection,
     root: &'a Root,
-    named: Named,
+    paths: PathPolicy,
     allow: Allow,
-    rates: &'a OfClient,
+    rates: &'a ClientRates,
     /// What the client takes at most, as it says.
-    told_bps: Option<u64>,
-    client: &'a Guest,
-    claims: &'a All,
+    peer_limit_bps: Option<u64>,
+    client: &'a Grant,
+    claims: &'a ClaimTable,
     lanes: Option<&'a Port>,
-    names: &'a mut Names,
-    windows: &'a Windows,
+    used_lanes: &'a mut UsedLanes,
+    flow_control: &'a FlowControlBudget,
     log: Option<&'a dyn Log>,
     /// What it moves.
     tally: Arc<Tally>,
-    speaker: &'a mut Speaker,
-    hearer: &'a mut Hearer,
+    writer: &'a mut MessageWriter,
+    reader: &'a mut MessageReader,
 }
 
 impl Request<'_> {
@@ -507,7 +513,7 @@ impl Request<'_> {
             log.ended(&Record {
                 began,
                 took: clock.elapsed(),
-                client: self.client.called.as_deref(),
+                client: self.client.comment.as_deref(),
                 key: self.client.key.map(|key| key.fingerprint()),
                 address: self.connection.remote_address(),
                 operation,
@@ -523,7 +529,7 @@ impl Request<'_> {
     }
 
     async fn perform(&mut self, request: Message, next_id: &mut u64) -> Result<(), Error> {
-        self.speaker.flush().await?;
+        self.writer.flush().await?;
         let moves = !matches!(
             request,
             Message::List { .. }
@@ -531,11 +537,11 @@ impl Request<'_> {
                 | Message::Rename { .. }
                 | Message::Remove { .. }
         );
-        let open = moves.then(|| self.windows.open(self.connection));
+        let open = moves.then(|| self.flow_control.open(self.connection));
         let connection = self.connection.clone();
         let asking = async {
             if let Some(open) = &open {
-                ask_when_silent(&connection, || open.octets()).await;
+                ping_when_silent(&connection, || open.octets()).await;
             }
             std::future::pending().await
         };
@@ -584,12 +590,12 @@ impl Request<'_> {
         tree: Option<TreeOptions>,
     ) -> Result<Summary, Error> {
         self.may_write()?;
-        let (root, named) = (self.root.clone(), self.named);
-        let resolved = spawn_blocking(move || named.destination(&root, to.as_ref(), rename));
+        let (root, paths) = (self.root.clone(), self.paths);
+        let resolved = spawn_blocking(move || paths.destination(&root, to.as_ref(), rename));
         let destination = resolved.await.map_err(|error| Error::task(&error))??;
         // what comes on a lane is not held back here
         let pace = self.rates.incoming();
-        let (lanes, carrier) = self.accept(lanes.filter(|_| pace.rate_bps().is_none()))?;
+        let (lanes, handle) = self.accept(lanes.filter(|_| pace.rate_bps().is_none()))?;
         let stored_as = self.allow.limit(tree);
         let keep = tree.map(|_| stored_as.keep);
         let receiver = Receiver {
@@ -601,10 +607,10 @@ impl Request<'_> {
             pace,
             sync: None,
             tree: stored_as,
-            lanes: carrier,
+            lanes: handle,
             acceptance: Some(Message::Accepted { lanes, keep }),
         };
-        receiver.receive(self.speaker, self.hearer).await
+        receiver.receive(self.writer, self.reader).await
     }
 
     async fn sync(&mut self, request: Message, next_id: &mut u64) -> Result<Summary, Error> {
@@ -626,23 +632,23 @@ impl Request<'_> {
         let excludes = Arc::new(excludes);
         if !upload {
             let source = self.source(vec![(path, true)], tree)?.without(excludes);
-            self.speaker.say(&Message::Accepted { lanes: None, keep: None }).await?;
+            self.writer.send(&Message::Accepted { lanes: None, keep: None }).await?;
             let offering = if checksum { Offering::Hash } else { Offering::Name };
-            let pace = self.rates.outgoing().and(self.told_bps);
+            let pace = self.rates.outgoing().and(self.peer_limit_bps);
             let sender =
                 Sender::new(self.connection.clone(), offering, self.tally.clone(), pace, None);
             let sender = sender.compressing(compress.unwrap_or_default());
             let sender = sender.of_tree(tree.unwrap_or_default(), tree.is_some());
-            return sender.send(source, next_id, self.speaker, self.hearer).await;
+            return sender.send(source, next_id, self.writer, self.reader).await;
         }
         self.may_write()?;
-        let (root, named) = (self.root.clone(), self.named);
-        let resolve = move || named.directory(&root, path.as_ref(), !dry_run);
+        let (root, paths) = (self.root.clone(), self.paths);
+        let resolve = move || paths.directory(&root, path.as_ref(), !dry_run);
         let resolved = spawn_blocking(resolve).await.map_err(|error| Error::task(&error))??;
         let (destination, is_missing) = resolved;
         let stored_as = self.allow.limit(tree);
         let keep = tree.map(|_| stored_as.keep);
-        self.speaker.say(&Message::Accepted { lanes: None, keep }).await?;
+        self.writer.send(&Message::Accepted { lanes: None, keep }).await?;
         let receiver = Receiver {
             connection: self.connection.clone(),
             destination,
@@ -650,12 +656,12 @@ impl Request<'_> {
             observer: self.tally.clone(),
             claims: self.client.key.map(|key| self.claims.of(key)),
             pace: self.rates.incoming(),
-            sync: Some(Mirror::new(delete, dry_run, is_missing, excludes)),
+            sync: Some(SyncMode::new(delete, dry_run, is_missing, excludes)),
             tree: stored_as,
             lanes: None,
             acceptance: None,
         };
-        receiver.receive(self.speaker, self.hearer).await
+        receiver.receive(self.writer, self.reader).await
     }
 
     async fn get(
@@ -668,19 +674,19 @@ impl Request<'_> {
     ) -> Result<Summary, Error> {
         let wanted = from.into_iter().map(|wanted| (wanted.path, wanted.contents));
         let source = self.source(wanted.collect(), tree)?;
-        let (lanes, carrier) = self.accept(lanes)?;
-        let pace = self.rates.outgoing().and(self.told_bps);
+        let (lanes, handle) = self.accept(lanes)?;
+        let pace = self.rates.outgoing().and(self.peer_limit_bps);
         // before the client knows of it: its first packet must find the lane open
-        if let Some(lane) = &carrier {
+        if let Some(lane) = &handle {
             lane.limit(pace.rate_bps());
             lane.start(None);
         }
-        self.speaker.say(&Message::Accepted { lanes, keep: None }).await?;
+        self.writer.send(&Message::Accepted { lanes, keep: None }).await?;
         let (connection, offering) = (self.connection.clone(), Offering::Content);
-        let sender = Sender::new(connection, offering, self.tally.clone(), pace, carrier);
+        let sender = Sender::new(connection, offering, self.tally.clone(), pace, handle);
         let sender = sender.compressing(compress);
         let sender = sender.of_tree(tree.unwrap_or_default(), tree.is_some());
-        sender.send(source, next_id, self.speaker, self.hearer).await
+        sender.send(source, next_id, self.writer, self.reader).await
     }
 
     /// What a client gets, as it would have it sent.
@@ -691,25 +697,25 @@ impl Request<'_> {
     ) -> Result<Source, Error> {
         // a client of an older version has a policy of its own
         let links = tree.map_or(Links::Keep, |tree| tree.links);
-        if links == Links::Follow && self.named == Named::Below {
+        if links == Links::Follow && self.paths == PathPolicy::BeneathRoot {
             return Err(Error::Refused(
                 "it follows no symbolic link below its root: --links=follow is for put, and for --ssh".to_owned(),
             ));
         }
         let keep = tree.unwrap_or_default().keep;
-        Ok(self.named.source(self.root, wanted, links).keeping(keep))
+        Ok(self.paths.source(self.root, wanted, links).keeping(keep))
     }
 
     /// Takes lanes, if the client offers some and they are allowed here.
     fn accept(
         &mut self,
         offer: Option<&LanesOffer>,
-    ) -> Result<(Option<LanesAnswer>, Option<Carrier>), Error> {
+    ) -> Result<(Option<LanesAnswer>, Option<LaneHandle>), Error> {
         let Some((offer, port)) = offer.zip(self.lanes) else { return Ok((None, None)) };
-        let accepted = port.accept(offer, self.connection, self.names)?;
-        let terms = accepted.as_ref().map(|(_, carrier)| carrier.terms());
-        if let Some(terms) = terms.filter(Terms::is_measurement) {
-            let Terms { cipher, chunk, .. } = terms;
+        let accepted = port.accept(offer, self.connection, self.used_lanes)?;
+        let params = accepted.as_ref().map(|(_, handle)| handle.params());
+        if let Some(params) = params.filter(LaneParams::is_measurement) {
+            let LaneParams { cipher, chunk, .. } = params;
             let not = if cipher.is_secure() { "" } else { "NOT " };
             let chunks = chunk.map(|chunk| format!(", chunks of {} octets", chunk.octets()));
             tracing::warn!(
@@ -722,21 +728,21 @@ impl Request<'_> {
     }
 
     async fn list(&mut self, path: Option<RelPath>) -> Result<(), Error> {
-        let (root, named) = (self.root.clone(), self.named);
-        let (say, mut said) = tokio::sync::mpsc::channel(2);
+        let (root, paths) = (self.root.clone(), self.paths);
+        let (lists, mut listed_parts) = tokio::sync::mpsc::channel(2);
         let lister = spawn_blocking(move || {
-            let (there, path) = named.listed(&root, path)?;
-            list(&there, path.as_ref(), &say).map_err(|error| match named {
-                Named::Below => error,
-                Named::AsByUser => error.below(there.path()),
+            let (there, path) = paths.listed(&root, path)?;
+            list(&there, path.as_ref(), &lists).map_err(|error| match paths {
+                PathPolicy::BeneathRoot => error,
+                PathPolicy::FollowLinks => error.below(there.path()),
             })
         });
-        self.speaker.say(&Message::Accepted { lanes: None, keep: None }).await?;
-        while let Some(entries) = said.recv().await {
-            self.speaker.say(&Message::Listing { entries, last: false }).await?;
+        self.writer.send(&Message::Accepted { lanes: None, keep: None }).await?;
+        while let Some(entries) = listed_parts.recv().await {
+            self.writer.send(&Message::Listing { entries, last: false }).await?;
         }
         lister.await.map_err(|error| Error::task(&error))??;
-        self.speaker.say(&Message::Listing { entries: Vec::new(), last: true }).await
+        self.writer.send(&Message::Listing { entries: Vec::new(), last: true }).await
     }
 }
 
@@ -744,40 +750,43 @@ impl Request<'_> {
 fn list(
     root: &Root,
     path: Option<&RelPath>,
-    say: &tokio::sync::mpsc::Sender<Vec<Listed>>,
+    lists: &tokio::sync::mpsc::Sender<Vec<Listed>>,
 ) -> Result<(), files::Error> {
-    let seen = path.map(|path| root.look(path)).transpose()?.flatten();
-    if let Some((path, seen)) = path.zip(seen).filter(|(_, seen)| seen.what != What::Directory) {
+    let metadata = path.map(|path| root.look(path)).transpose()?.flatten();
+    if let Some((path, metadata)) =
+        path.zip(metadata).filter(|(_, metadata)| metadata.file_type != FileType::Directory)
+    {
         if let Ok(name) = RelPath::single(path.name()) {
-            let target = root.target(path).ok().filter(|_| seen.what == What::Symlink);
-            let _ = say.blocking_send(vec![listed(name, &seen, target)]);
+            let target = root.target(path).ok().filter(|_| metadata.file_type == FileType::Symlink);
+            let _ = lists.blocking_send(vec![listed(name, &metadata, target)]);
         }
         return Ok(());
     }
     let (mut entries, mut bytes) = (Vec::new(), 0);
     let mut listing = root.list(path)?;
     while let Some(found) = listing.next() {
-        let (name, seen) = found?;
-        let target = (seen.what == What::Symlink).then(|| listing.target(&name)).flatten();
+        let (name, metadata) = found?;
+        let target =
+            (metadata.file_type == FileType::Symlink).then(|| listing.target(&name)).flatten();
         bytes += name.as_bytes().len() + target.as_ref().map_or(0, Vec::len);
-        entries.push(listed(name, &seen, target));
+        entries.push(listed(name, &metadata, target));
         if entries.len() == MOST_LISTED || bytes > LISTED_BYTES {
             bytes = 0;
-            if say.blocking_send(std::mem::take(&mut entries)).is_err() {
+            if lists.blocking_send(std::mem::take(&mut entries)).is_err() {
                 return Ok(());
             }
         }
     }
-    let _ = say.blocking_send(entries);
+    let _ = lists.blocking_send(entries);
     Ok(())
 }
 
-fn listed(path: RelPath, seen: &Seen, target: Option<Vec<u8>>) -> Listed {
-    let kind = match seen.what {
-        What::File => ListedKind::File,
-        What::Directory => ListedKind::Directory,
-        What::Symlink => ListedKind::Symlink,
-        What::Pipe | What::Socket | What::Device => ListedKind::Other,
+fn listed(path: RelPath, metadata: &Metadata, target: Option<Vec<u8>>) -> Listed {
+    let kind = match metadata.file_type {
+        FileType::File => ListedKind::File,
+        FileType::Directory => ListedKind::Directory,
+        FileType::Symlink => ListedKind::Symlink,
+        FileType::Pipe | FileType::Socket | FileType::Device => ListedKind::Other,
     };
-    Listed { path, kind, size: seen.size, mode: seen.mode, mtime: seen.mtime, target }
+    Listed { path, kind, size: metadata.size, mode: metadata.mode, mtime: metadata.mtime, target }
 }

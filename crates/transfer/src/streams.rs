@@ -118,7 +118,7 @@ impl Controller for OnPath {
 
 /// Asks the peer for an acknowledgement every second in which nothing came, until the
 /// connection ends. `window` is the connection's receive window now.
-pub(crate) async fn ask_when_silent(connection: &Connection, window: impl Fn() -> u32) {
+pub(crate) async fn ping_when_silent(connection: &Connection, window: impl Fn() -> u32) {
     let mut received = connection.stats().udp_rx.datagrams;
     loop {
         tokio::select! {

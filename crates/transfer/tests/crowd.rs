@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use headroom_transfer::client::Trust;
 use headroom_transfer::server::Options;
-use headroom_transfer::trust::{Access, AuthorizedKeys, Gate, KnownHosts};
+use headroom_transfer::trust::{Access, AccessPolicy, AuthorizedKeys, KnownHosts};
 use headroom_transfer::{Client, Event, Host, Identity, Observer, Server, block_on};
 use tokio::task::JoinSet;
 
@@ -46,11 +46,11 @@ fn a_server_alone() {
     let mut keys = AuthorizedKeys::default();
     let client = Identity::read(&folder.join("client")).expect("a key");
     keys.insert(client.public(), Access::default());
-    let gate = Gate { keys, ..Gate::default() };
+    let policy = AccessPolicy { keys, ..AccessPolicy::default() };
     let any = "127.0.0.1:0".parse().expect("an address");
     let identity = Identity::read(&folder.join("server")).expect("a key");
     block_on(async {
-        let options = Options::new(folder.join("served"), any, gate);
+        let options = Options::new(folder.join("served"), any, policy);
         let server = Server::bind(&identity, options).expect("a port");
         println!("\n{LISTENS}{}", server.address().expect("an address"));
         server.serve().await;

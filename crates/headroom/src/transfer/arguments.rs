@@ -216,7 +216,7 @@ fn chunk(text: &str) -> Result<Chunk, String> {
     })
 }
 
-impl From<&OnLanes> for headroom_transfer::LaneWishes {
+impl From<&OnLanes> for headroom_transfer::LaneOptions {
     fn from(on_lanes: &OnLanes) -> Self {
         let OnLanes { cipher, chunk, insecure_measurement } = *on_lanes;
         Self { cipher, chunk, insecure_measurement }
@@ -401,7 +401,7 @@ pub(crate) struct Ls {
     pub(crate) long: bool,
     /// A directory or file below the server's root
     #[arg(value_name = "HOST[:PORT]:PATH")]
-    pub(crate) place: OsString,
+    pub(crate) remote: OsString,
     #[command(flatten)]
     pub(crate) connect: Connect,
     #[command(flatten)]
@@ -418,7 +418,7 @@ pub(crate) struct Mkdir {
     pub(crate) parents: bool,
     /// Directories to be made, below the server's root
     #[arg(required = true, value_name = "HOST[:PORT]:PATH")]
-    pub(crate) places: Vec<OsString>,
+    pub(crate) remotes: Vec<OsString>,
     #[command(flatten)]
     pub(crate) connect: Connect,
     #[command(flatten)]
@@ -449,7 +449,7 @@ pub(crate) struct Rm {
     pub(crate) recursive: bool,
     /// What is to be removed, below the server's root; no patterns
     #[arg(required = true, value_name = "HOST[:PORT]:PATH")]
-    pub(crate) places: Vec<OsString>,
+    pub(crate) remotes: Vec<OsString>,
     #[command(flatten)]
     pub(crate) connect: Connect,
     #[command(flatten)]
@@ -479,7 +479,7 @@ pub(crate) struct ServeOnce {
 #[derive(Debug, Args)]
 pub(crate) struct Identity {
     #[command(subcommand)]
-    pub(crate) what: Option<IdentityCommand>,
+    pub(crate) command: Option<IdentityCommand>,
     /// Where the key is [default: ~/.config/headroom/identity]
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) identity: Option<PathBuf>,

@@ -112,9 +112,9 @@ impl Known {
     }
 
     fn remember(&mut self, host: &Host, key: PublicKey) -> Result<(), Error> {
-        use headroom_transfer::trust::Standing;
+        use headroom_transfer::trust::HostStatus;
         let known_as = host.known_as();
-        if self.hosts.standing(&known_as) == Standing::Unknown {
+        if self.hosts.status(&known_as) == HostStatus::Unknown {
             self.hosts.add(&known_as, key)?;
             if !self.is_quiet {
                 let file = self.hosts.path().display();

@@ -9,25 +9,25 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use headroom_transfer::files::{Kind, Source, Why};
+use headroom_transfer::files::{ErrorKind, Kind, Source};
 use headroom_transfer::path::shown;
 use headroom_transfer::{
-    Client, Error, Event, Excludes, Host, LaneWishes, Observer, Place, Retry, Summary, SyncOptions,
-    block_on, with_retries,
+    Client, Error, Event, Excludes, Host, LaneOptions, Observer, RemotePath, Retry, Summary,
+    SyncOptions, block_on, with_retries,
 };
 use nix::errno::Errno;
 
 use super::arguments::{Get, Moving, Put, Sync};
 use super::connect::Connector;
 use super::exit::{INTERRUPTED, Usage};
-use super::places::{place, places_on_one_host};
 use super::progress::Progress;
+use super::remotes::{remote, remotes_on_one_host};
 
 pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
-    let place = place(&arguments.to, &arguments.moving.over_ssh)?;
+    let remote = remote(&arguments.to, &arguments.moving.over_ssh)?;
     let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json, .. } =
         &arguments.moving;
-    if let Some(path) = arguments.paths.iter().find(|path| Place::is_meant(path.as_os_str())) {
+    if let Some(path) = arguments.paths.iter().find(|path| RemotePath::is_meant(path.as_os_str())) {
         bail!(Usage(format!(
             "{} looks like a place on a host: `put` sends files of this machine. One that is called so is written ./{}",
             path.display(),
@@ -38,8 +38,8 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     if is_pipe && arguments.paths.len() > 1 {
         bail!(Usage("`-` is sent alone; a file that is called so is written ./-".to_owned()));
     }
-    let wishes = LaneWishes::from(&arguments.on_lanes);
-    wishes.check()?;
+    let lane_options = LaneOptions::from(&arguments.on_lanes);
+    lane_options.check()?;
     let progress = Progress::new(*json);
     if !is_pipe && none_is_there(&arguments.paths, &progress) {
         return Ok(ExitCode::FAILURE);
@@ -49,22 +49,22 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
     let summary = block_on(arguments.moving.persist(
         &progress,
         &mut connector,
-        &place.host,
+        &remote.host,
         async |mut client| {
             client.limit(*rate);
             client.compress((*compress).into());
             client.set_tree(trees.options(over_ssh.ssh));
             progress.connected();
             client.set_lanes(!streams);
-            client.wish(wishes)?;
+            client.set_lane_options(lane_options)?;
             if !is_pipe {
                 let links = trees.options(over_ssh.ssh).links;
                 look_ahead(Source::new(arguments.paths.clone(), links), &progress);
             }
             let observer = progress.clone();
             let summary = match is_pipe {
-                true => client.put_stream(std::io::stdin(), &place.path, *fsync, observer).await?,
-                false => client.put(&arguments.paths, &place.path, *fsync, observer).await?,
+                true => client.put_stream(std::io::stdin(), &remote.path, *fsync, observer).await?,
+                false => client.put(&arguments.paths, &remote.path, *fsync, observer).await?,
             };
             progress.done();
             client.close().await;
@@ -75,13 +75,13 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
-    if Place::is_meant(arguments.to.as_os_str()) {
+    if RemotePath::is_meant(arguments.to.as_os_str()) {
         bail!(Usage(format!(
             "{} looks like a place on a host: `get` fetches to this machine, `put` sends from it",
             arguments.to.display()
         )));
     }
-    let (host, from) = places_on_one_host(&arguments.from, &arguments.moving.over_ssh)?;
+    let (host, from) = remotes_on_one_host(&arguments.from, &arguments.moving.over_ssh)?;
     let Moving { trees, connect, over_ssh, rate, compress, fsync, streams, json, .. } =
         &arguments.moving;
     let is_pipe = is_pipe(arguments.to.as_os_str()) || is_stdout(&arguments.to);
@@ -89,8 +89,8 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
     if is_pipe && (from.len() > 1 || *json) {
         bail!(Usage("one file is written to `-`, and no JSON beside it".to_owned()));
     }
-    let wishes = LaneWishes::from(&arguments.on_lanes);
-    wishes.check()?;
+    let lane_options = LaneOptions::from(&arguments.on_lanes);
+    lane_options.check()?;
     let mut connector = Connector::new(connect, over_ssh)?;
     let progress = Progress::new(*json);
     interruptible(&progress)?;
@@ -104,7 +104,7 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
             client.set_tree(trees.options(false));
             progress.connected();
             client.set_lanes(!streams);
-            client.wish(wishes)?;
+            client.set_lane_options(lane_options)?;
             let observer = progress.clone();
             let mut matching = Vec::new();
             for path in &from {
@@ -129,9 +129,9 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
 
 pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
     let Sync { from, to, delete, exclude, dry_run, checksum, moving } = arguments;
-    let (upload, remote) = match (Place::is_meant(from), Place::is_meant(to)) {
-        (false, true) => (true, place(to, &moving.over_ssh)?),
-        (true, false) => (false, place(from, &moving.over_ssh)?),
+    let (upload, remote) = match (RemotePath::is_meant(from), RemotePath::is_meant(to)) {
+        (false, true) => (true, remote(to, &moving.over_ssh)?),
+        (true, false) => (false, remote(from, &moving.over_ssh)?),
         _ => bail!(Usage(
             "of the two directories, one is here and one is HOST[:PORT]:PATH. One of this machine whose name has a \
              colon is written ./NAME"
@@ -227,9 +227,10 @@ fn none_is_there(paths: &[PathBuf], progress: &Progress) -> bool {
     let Some(missing) = looked.collect::<Option<Vec<_>>>() else { return false };
     for (path, error) in missing {
         let path = shown(path.as_os_str().as_bytes());
-        let why = error
-            .raw_os_error()
-            .map_or_else(|| error.to_string(), |code| Why::from(Errno::from_raw(code)).to_string());
+        let why = error.raw_os_error().map_or_else(
+            || error.to_string(),
+            |code| ErrorKind::from(Errno::from_raw(code)).to_string(),
+        );
         progress.event(Event::Failed { reason: &format!("{path} cannot be sent: {why}") });
     }
     true
@@ -243,7 +244,7 @@ fn look_ahead(source: Source, progress: &Arc<Progress>) {
     let progress = Arc::clone(progress);
     std::thread::spawn(move || {
         let sizes = source.flatten().map(|found| match found.kind {
-            Kind::File(file) => file.seen().size,
+            Kind::File(file) => file.metadata().size,
             _ => 0,
         });
         progress.expect(sizes.sum());

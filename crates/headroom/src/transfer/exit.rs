@@ -28,7 +28,7 @@ pub(crate) const fn exit_code(error: &Error) -> u8 {
         Error::Unreachable { .. }
         | Error::Lost(_)
         | Error::Superseded
-        | Error::Cut(_)
+        | Error::Interrupted(_)
         | Error::Protocol(_) => 3,
         Error::UnknownHost { .. } | Error::ChangedHost { .. } | Error::NotTrusted { .. } => 4,
         Error::Refused(_) => 5,

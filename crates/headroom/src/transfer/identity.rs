@@ -12,7 +12,7 @@ use crate::tunnel::say;
 
 pub(crate) fn identity(arguments: &Identity) -> anyhow::Result<ExitCode> {
     let path = settings::file_or(arguments.identity.as_deref(), "identity")?;
-    let identity = match arguments.what {
+    let identity = match arguments.command {
         Some(IdentityCommand::New) => headroom_transfer::Identity::create(&path),
         Some(IdentityCommand::Show) | None => headroom_transfer::Identity::read_or_create(&path),
     };

@@ -9,21 +9,21 @@ use serde_json::json;
 use super::arguments::Ls;
 use super::connect::Connector;
 use super::names;
-use super::places::place;
+use super::remotes::remote;
 use crate::tunnel::say;
 
 pub(crate) fn ls(arguments: &Ls) -> anyhow::Result<ExitCode> {
-    let place = place(&arguments.place, &arguments.over_ssh)?;
+    let remote = remote(&arguments.remote, &arguments.over_ssh)?;
     let mut connector = Connector::new(&arguments.connect, &arguments.over_ssh)?;
     block_on(async {
-        let mut client = connector.connect(&place.host).await?;
+        let mut client = connector.connect(&remote.host).await?;
         let show = |listed| {
             say(&match arguments.json {
                 true => json(&listed),
                 false => line(&listed, arguments.long),
             });
         };
-        client.list(&place.path, show).await?;
+        client.list(&remote.path, show).await?;
         client.close().await;
         Ok::<_, Error>(())
     })??;

@@ -6,12 +6,12 @@ use headroom_transfer::{Error, block_on};
 
 use super::arguments::{Mkdir, Mv, Rm};
 use super::connect::Connector;
-use super::places::places_on_one_host;
 use super::progress::Progress;
+use super::remotes::remotes_on_one_host;
 
 pub(crate) fn mkdir(arguments: &Mkdir) -> anyhow::Result<ExitCode> {
-    let Mkdir { parents, places, connect, over_ssh } = arguments;
-    let (host, paths) = places_on_one_host(places, over_ssh)?;
+    let Mkdir { parents, remotes, connect, over_ssh } = arguments;
+    let (host, paths) = remotes_on_one_host(remotes, over_ssh)?;
     let mut connector = Connector::new(connect, over_ssh)?;
     block_on(async {
         let mut client = connector.connect(&host).await?;
@@ -26,7 +26,7 @@ pub(crate) fn mkdir(arguments: &Mkdir) -> anyhow::Result<ExitCode> {
 
 pub(crate) fn mv(arguments: &Mv) -> anyhow::Result<ExitCode> {
     let Mv { force, from, to, connect, over_ssh } = arguments;
-    let (host, paths) = places_on_one_host(&[from.clone(), to.clone()], over_ssh)?;
+    let (host, paths) = remotes_on_one_host(&[from.clone(), to.clone()], over_ssh)?;
     let mut connector = Connector::new(connect, over_ssh)?;
     block_on(async {
         let mut client = connector.connect(&host).await?;
@@ -37,8 +37,8 @@ pub(crate) fn mv(arguments: &Mv) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn rm(arguments: &Rm) -> anyhow::Result<ExitCode> {
-    let Rm { recursive, places, connect, over_ssh, json } = arguments;
-    let (host, paths) = places_on_one_host(places, over_ssh)?;
+    let Rm { recursive, remotes, connect, over_ssh, json } = arguments;
+    let (host, paths) = remotes_on_one_host(remotes, over_ssh)?;
     let mut connector = Connector::new(connect, over_ssh)?;
     let progress = Progress::new(*json);
     block_on(async {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use headroom_gateway::control::notify;
 use headroom_transfer::files::Root;
-use headroom_transfer::server::{Limits, Named, Options};
-use headroom_transfer::trust::{AuthorizedKeys, Followed, Gate};
+use headroom_transfer::server::{Limits, Options, PathPolicy};
+use headroom_transfer::trust::{AccessPolicy, AuthorizedKeys, Followed};
 use headroom_transfer::{DEFAULT_PORT, Error, Server, block_on};
 use serde_json::json;
 
@@ -20,15 +20,15 @@ use crate::tunnel::say;
 
 pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
     let identity = settings::identity(arguments.identity.as_deref())?;
-    let (gate, followed) = gate(arguments)?;
+    let (policy, followed) = policy(arguments)?;
     let log = Arc::new(RequestLog::open(arguments.log.as_deref(), arguments.log_format)?);
     block_on(async {
         let options = |listen| Options {
             root: arguments.root.clone(),
             listen,
-            gate: gate.clone(),
+            policy: policy.clone(),
             limits: Limits::default(),
-            named: Named::Below,
+            paths: PathPolicy::BeneathRoot,
             rate_bps: arguments.rate,
             lanes: !arguments.streams,
             lane_ports: arguments.lane_ports.clone(),
@@ -66,7 +66,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
         }
         notify::tell(notify::News::Ready);
         match followed {
-            Some(file) => server.serve_following(file, gate.clone()).await,
+            Some(file) => server.serve_following(file, policy.clone()).await,
             None => server.serve().await,
         }
         notify::tell(notify::News::Stopping);
@@ -89,14 +89,14 @@ pub(crate) fn serve_once(arguments: &ServeOnce) -> anyhow::Result<ExitCode> {
         Some(first.parse().ok()?..=last.parse().ok()?)
     });
     let ports = ports.ok_or_else(|| Usage("--ports is written 4860-4879".to_owned()))?;
-    let once = headroom_transfer::ssh::Once { client, ports, sent: *sent };
+    let once = headroom_transfer::ssh::OneShot { client, ports, sent: *sent };
     block_on(headroom_transfer::ssh::serve_once(&once))??;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Who comes in, by what was said and by the user's settings, and the file that may
 /// say otherwise later.
-fn gate(arguments: &Serve) -> anyhow::Result<(Gate, Option<Followed>)> {
+fn policy(arguments: &Serve) -> anyhow::Result<(AccessPolicy, Option<Followed>)> {
     let authority = settings::authority(arguments.ca.as_deref())?;
     let anonymous_read = arguments.anonymous.is_some();
     let path = settings::file_or(arguments.authorized_keys.as_deref(), "authorized_keys");
@@ -121,5 +121,5 @@ fn gate(arguments: &Serve) -> anyhow::Result<(Gate, Option<Followed>)> {
                 .to_owned()
         ));
     }
-    Ok((Gate { keys, authority, anonymous_read }, followed))
+    Ok((AccessPolicy { keys, authority, anonymous_read }, followed))
 }

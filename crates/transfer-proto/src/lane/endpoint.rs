@@ -15,10 +15,10 @@ use super::path::{Change, Paths};
 use super::payload::{DATA_HEAD, Payload};
 use super::queue::Piece;
 use super::rate::RateConfig;
-use super::receiver::Arrivals;
+use super::receiver::ReceiveState;
 use super::seal::{Dropped, Opener, Sealer};
 use super::sender::{Plan, Sender};
-use super::sent::Carried;
+use super::sent::SentFrame;
 
 /// Events that wait for the engine.
 const MAX_EVENTS: usize = 4096;
@@ -58,17 +58,17 @@ pub struct Lane<K: Keys> {
     opener: Opener<K>,
     paths: Paths,
     sender: Sender,
-    arrivals: Arrivals,
+    received: ReceiveState,
     /// Octets that a buffer has at least.
-    room: usize,
+    least_buffer: usize,
     events: VecDeque<Event>,
     closing: Option<u32>,
     ended: bool,
     was_silent: bool,
     /// Whether this end opened the lane.
-    opened_it: bool,
+    is_initiator: bool,
     /// When the last authenticated packet came.
-    heard_at: Duration,
+    last_received: Duration,
 }
 
 /// What the engine is told.
@@ -85,27 +85,27 @@ pub enum Event {
     /// The peer ended the lane, for this reason.
     Closed(u32),
     /// Numbers or keys are used up, or the connection has none: the lane is over.
-    WornOut,
+    KeyExhausted,
 }
 
 /// Where the octets of files are that are to be sent.
-pub trait Contents {
+pub trait PayloadSource {
     /// All octets of a piece, where they stand together in memory.
     fn in_memory(&mut self, piece: Piece) -> Option<&[u8]>;
     /// Writes the octets of a piece, wherever they are.
-    fn write(&mut self, piece: Piece, room: &mut [u8]);
+    fn write(&mut self, piece: Piece, body: &mut [u8]);
 }
 
 /// Contents that are in no memory.
-struct Written<F>(F);
+struct FillWith<F>(F);
 
-impl<F: FnMut(Piece, &mut [u8])> Contents for Written<F> {
+impl<F: FnMut(Piece, &mut [u8])> PayloadSource for FillWith<F> {
     fn in_memory(&mut self, _: Piece) -> Option<&[u8]> {
         None
     }
 
-    fn write(&mut self, piece: Piece, room: &mut [u8]) {
-        (self.0)(piece, room);
+    fn write(&mut self, piece: Piece, body: &mut [u8]) {
+        (self.0)(piece, body);
     }
 }
 
@@ -159,15 +159,15 @@ impl<K: Keys> Lane<K> {
             opener: Opener::new(context(config.sends.reverse())).with_chunk(chunk),
             keys,
             paths: Paths::new(config.peer, config.seed),
-            room: mtu.current().max(MAX_PACKET),
+            least_buffer: mtu.current().max(MAX_PACKET),
             sender: Sender::new(config.rate, mtu, config.rtt),
-            arrivals: Arrivals::default(),
+            received: ReceiveState::default(),
             events: VecDeque::new(),
             closing: None,
             ended: false,
             was_silent: false,
-            opened_it: config.peer.is_some(),
-            heard_at: Duration::ZERO,
+            is_initiator: config.peer.is_some(),
+            last_received: Duration::ZERO,
         })
     }
 
@@ -221,7 +221,7 @@ impl<K: Keys> Lane<K> {
     /// Opens a packet in place. `congested`: it came with Congestion Experienced.
     ///
     /// # Errors
-    /// Where it is dropped, and why; [`Dropped::WornOut`] ends the lane.
+    /// Where it is dropped, and why; [`Dropped::KeyExhausted`] ends the lane.
     pub fn handle<'p>(
         &mut self,
         now: Duration,
@@ -233,19 +233,19 @@ impl<K: Keys> Lane<K> {
         let highest = self.opener.window().highest();
         let (number, text) = match self.opener.open(&mut self.keys, packet) {
             Ok(opened) => opened,
-            Err(Dropped::WornOut) => {
-                self.end(Event::WornOut);
-                return Err(Dropped::WornOut);
+            Err(Dropped::KeyExhausted) => {
+                self.end(Event::KeyExhausted);
+                return Err(Dropped::KeyExhausted);
             }
             Err(dropped) => return Err(dropped),
         };
-        self.heard_at = now;
+        self.last_received = now;
         self.sender.peer_is_there(now);
         self.paths.received(from, len, highest.is_none_or(|highest| highest < number));
-        self.arrivals.received(now, number, len, congested);
+        self.received.received(now, number, len, congested);
         let (payload, asks) = Payload::parse(text).ok_or(Dropped::Malformed)?;
         if asks || matches!(payload, Payload::Data { .. }) {
-            self.arrivals.wants_feedback(now, asks);
+            self.received.wants_feedback(now, asks);
         }
         // feedback also goes to an address that is not validated
         if matches!(payload, Payload::Data { .. } | Payload::Probe) {
@@ -262,7 +262,7 @@ impl<K: Keys> Lane<K> {
             }
             Payload::Feedback(feedback) => {
                 self.sender.feedback(now, self.sealer.next(), feedback);
-                self.tell_silence();
+                self.report_silence();
             }
             Payload::Close { reason } => self.end(Event::Closed(reason)),
             Payload::Probe | Payload::Unknown => {}
@@ -277,7 +277,7 @@ impl<K: Keys> Lane<K> {
         }
         let reached = self.paths.reach(MIN_MTU).is_some();
         let path = self.paths.timeout(self.sender.rtt().timeout(), MIN_MTU);
-        let feedback = self.arrivals.due().filter(|_| reached);
+        let feedback = self.received.due().filter(|_| reached);
         let sender = self.paths.validated().and_then(|_| self.sender.timeout(now));
         [path, feedback, sender, self.quiet_at()].into_iter().flatten().min()
     }
@@ -285,8 +285,8 @@ impl<K: Keys> Lane<K> {
     /// When this end probes a path on which nothing comes.
     fn quiet_at(&self) -> Option<Duration> {
         let watches =
-            self.opened_it && !self.sender.awaits_answer() && self.paths.validated().is_some();
-        watches.then(|| self.heard_at + QUIET.max(self.sender.rtt().timeout()))
+            self.is_initiator && !self.sender.awaits_answer() && self.paths.validated().is_some();
+        watches.then(|| self.last_received + QUIET.max(self.sender.rtt().timeout()))
     }
 
     /// Time has passed.
@@ -296,7 +296,7 @@ impl<K: Keys> Lane<K> {
             if self.quiet_at().is_some_and(|at| at <= now) {
                 self.sender.probe();
             }
-            self.tell_silence();
+            self.report_silence();
         }
     }
 
@@ -309,7 +309,7 @@ impl<K: Keys> Lane<K> {
         buffer: &mut [u8],
         fill: impl FnMut(Piece, &mut [u8]),
     ) -> Option<Transmit> {
-        self.transmit_from(now, buffer, &mut Written(fill))
+        self.transmit_from(now, buffer, &mut FillWith(fill))
     }
 
     /// The same with pieces that may be in memory already.
@@ -317,15 +317,15 @@ impl<K: Keys> Lane<K> {
         &mut self,
         now: Duration,
         buffer: &mut [u8],
-        contents: &mut impl Contents,
+        contents: &mut impl PayloadSource,
     ) -> Option<Transmit> {
-        if self.ended || buffer.len() < self.room {
+        if self.ended || buffer.len() < self.least_buffer {
             return None;
         }
         if let Some(reason) = self.closing {
             let transmit = self.paths.reach(OVERHEAD + 5).and_then(|to| {
                 Payload::write_close(reason, &mut buffer[HEADER_LEN..]);
-                self.single(now, to, buffer, OVERHEAD + 5, Carried::Nothing)
+                self.single(now, to, buffer, OVERHEAD + 5, SentFrame::Nothing)
             });
             self.ended = true;
             return transmit;
@@ -333,23 +333,23 @@ impl<K: Keys> Lane<K> {
         let timeout = self.sender.rtt().timeout();
         if let Some((to, path)) = self.paths.poll(now, timeout, MIN_MTU) {
             path.write(&mut buffer[HEADER_LEN..MIN_MTU - TAG_LEN]);
-            return self.single(now, to, buffer, MIN_MTU, Carried::Nothing);
+            return self.single(now, to, buffer, MIN_MTU, SentFrame::Nothing);
         }
-        if self.arrivals.due().is_some_and(|due| due <= now)
+        if self.received.due().is_some_and(|due| due <= now)
             && let Some(to) = self.paths.reach(MIN_MTU)
         {
-            let feedback = self.arrivals.feedback(now, self.opener.window());
+            let feedback = self.received.feedback(now, self.opener.window());
             let text = &mut buffer[HEADER_LEN..MIN_MTU - TAG_LEN];
             let len = feedback.map(|feedback| Payload::write_feedback(feedback, text));
             if let Some(len) = len {
-                return self.single(now, to, buffer, OVERHEAD + len, Carried::Nothing);
+                return self.single(now, to, buffer, OVERHEAD + len, SentFrame::Nothing);
             }
         }
         let to = self.paths.validated()?;
         match self.sender.plan(now)? {
             Plan::Probe(len) => {
                 Payload::write_probe(&mut buffer[HEADER_LEN..len - TAG_LEN]);
-                self.single(now, to, buffer, len, Carried::Probe)
+                self.single(now, to, buffer, len, SentFrame::Probe)
             }
             Plan::Data { len, packets } => {
                 let packets = packets.min(buffer.len() / len).min(TRAIN_PACKETS);
@@ -364,7 +364,7 @@ impl<K: Keys> Lane<K> {
         to: SocketAddr,
         buffer: &mut [u8],
         (segment, packets): (usize, usize),
-        contents: &mut impl Contents,
+        contents: &mut impl PayloadSource,
     ) -> Option<Transmit> {
         let mut at = 0;
         for packet in 0..packets {
@@ -373,23 +373,23 @@ impl<K: Keys> Lane<K> {
             // a short packet ends its train: the others are cut at one length
             let last = packet + 1 == packets || len < segment || self.sender.waiting() == 0;
             let ask = self.sender.asks(now, last);
-            let place = &mut buffer[at..at + len];
-            let (head, room) = place[HEADER_LEN..len - TAG_LEN].split_at_mut(DATA_HEAD);
+            let packet_bytes = &mut buffer[at..at + len];
+            let (head, body) = packet_bytes[HEADER_LEN..len - TAG_LEN].split_at_mut(DATA_HEAD);
             Payload::write_data_head(piece.file, piece.offset, ask, head);
             let sealed = match contents.in_memory(piece) {
-                Some(octets) if octets.len() == room.len() => {
-                    self.sealer.seal_with(&mut self.keys, place, octets)
+                Some(octets) if octets.len() == body.len() => {
+                    self.sealer.seal_with(&mut self.keys, packet_bytes, octets)
                 }
                 _ => {
-                    contents.write(piece, room);
-                    self.sealer.seal(&mut self.keys, place)
+                    contents.write(piece, body);
+                    self.sealer.seal(&mut self.keys, packet_bytes)
                 }
             };
             let Ok(number) = sealed else {
-                self.end(Event::WornOut);
+                self.end(Event::KeyExhausted);
                 break;
             };
-            self.sender.sent(now, number.get(), Carried::Data(piece), len);
+            self.sender.sent(now, number.get(), SentFrame::Data(piece), len);
             at += len;
             if last {
                 break;
@@ -405,13 +405,13 @@ impl<K: Keys> Lane<K> {
         to: SocketAddr,
         buffer: &mut [u8],
         len: usize,
-        carried: Carried,
+        frame: SentFrame,
     ) -> Option<Transmit> {
         let Ok(number) = self.sealer.seal(&mut self.keys, &mut buffer[..len]) else {
-            self.end(Event::WornOut);
+            self.end(Event::KeyExhausted);
             return None;
         };
-        self.sender.sent(now, number.get(), carried, len);
+        self.sender.sent(now, number.get(), frame, len);
         self.paths.sent(to, len);
         Some(Transmit { to, len, segment: len })
     }
@@ -422,26 +422,26 @@ impl<K: Keys> Lane<K> {
             // another port is a NAT that forgot: the path is the same
             Change::Moved { elsewhere, rtt } => self.sender.moved(now, elsewhere, rtt),
         }
-        self.tell(Event::Reached(from));
-        self.tell_silence();
+        self.push_event(Event::Reached(from));
+        self.report_silence();
     }
 
-    fn tell_silence(&mut self) {
+    fn report_silence(&mut self) {
         let silent = self.sender.silent();
         if silent != self.was_silent {
             self.was_silent = silent;
-            self.tell(if silent { Event::Silent } else { Event::Answered });
+            self.push_event(if silent { Event::Silent } else { Event::Answered });
         }
     }
 
     fn end(&mut self, event: Event) {
         if !self.ended {
             self.ended = true;
-            self.tell(event);
+            self.push_event(event);
         }
     }
 
-    fn tell(&mut self, event: Event) {
+    fn push_event(&mut self, event: Event) {
         if self.events.len() < MAX_EVENTS {
             self.events.push_back(event);
         }
@@ -533,15 +533,15 @@ mod tests {
     #[test]
     fn packets_are_the_same_whether_their_octets_are_in_memory_or_written() {
         struct Memory(Vec<u8>);
-        impl Contents for Memory {
+        impl PayloadSource for Memory {
             fn in_memory(&mut self, piece: Piece) -> Option<&[u8]> {
                 // of the second half not all that is asked for
                 let from = piece.offset as usize;
                 let len = piece.len as usize - usize::from(from > self.0.len() / 2);
                 self.0.get(from..from + len)
             }
-            fn write(&mut self, piece: Piece, room: &mut [u8]) {
-                room.copy_from_slice(&self.0[piece.offset as usize..][..piece.len as usize]);
+            fn write(&mut self, piece: Piece, body: &mut [u8]) {
+                body.copy_from_slice(&self.0[piece.offset as usize..][..piece.len as usize]);
             }
         }
         let at = |port| SocketAddr::from(([192, 0, 2, 1], port));
@@ -559,7 +559,7 @@ mod tests {
                 while let Some(train) = match in_memory {
                     true => sender.transmit_from(now, &mut buffer, &mut memory),
                     false => {
-                        sender.transmit(now, &mut buffer, |piece, room| memory.write(piece, room))
+                        sender.transmit(now, &mut buffer, |piece, body| memory.write(piece, body))
                     }
                 } {
                     sent.extend_from_slice(&buffer[..train.len]);

@@ -98,23 +98,23 @@ pub trait PacketKey {
         tag: &mut [u8; TAG_LEN],
     ) -> Result<(), Refused>;
 
-    /// The same for a text that begins in `place` and goes on with `rest`, which lies
-    /// elsewhere: `place` has that beginning, room for `rest`, and for the tag behind
+    /// The same for a text that begins in `packet_bytes` and goes on with `rest`, which lies
+    /// elsewhere: `packet_bytes` has that beginning, room for `rest`, and for the tag behind
     /// it. Where the AEAD has nothing better, `rest` is copied.
     ///
     /// # Errors
-    /// As those of [`Self::seal`]; or `place` has no room.
+    /// As those of [`Self::seal`]; or `packet_bytes` has no room.
     #[inline]
     fn seal_with(
         &self,
         nonce: [u8; 12],
         additional: &[u8],
-        place: &mut [u8],
+        packet_bytes: &mut [u8],
         rest: &[u8],
     ) -> Result<(), Refused> {
-        let (text, tag) = place.split_last_chunk_mut::<TAG_LEN>().ok_or(Refused)?;
-        let room = text.len().checked_sub(rest.len()).ok_or(Refused)?;
-        text[room..].copy_from_slice(rest);
+        let (text, tag) = packet_bytes.split_last_chunk_mut::<TAG_LEN>().ok_or(Refused)?;
+        let body_len = text.len().checked_sub(rest.len()).ok_or(Refused)?;
+        text[body_len..].copy_from_slice(rest);
         self.seal(nonce, additional, text, tag)
     }
 

@@ -33,16 +33,16 @@ mod varint;
 mod window;
 
 pub use cipher::Cipher;
-pub use endpoint::{Contents, Event, Lane, LaneConfig, Received, Stats, Transmit};
+pub use endpoint::{Event, Lane, LaneConfig, PayloadSource, Received, Stats, Transmit};
 pub use feedback::{Feedback, Ranges};
 pub use header::{HEADER_LEN, Header, LaneId, Number, OVERHEAD, is_lane};
 pub use keys::{CONTEXT_LEN, Context, Derived, Direction, Keys, PacketKey, Refused, TransferId};
 pub use limits::{
     EPOCH_PACKETS, EPOCHS, FORGED_PER_KEY, KEY_PACKETS, MAX_PACKET, MIN_MTU, TAG_LEN, TRAIN_PACKETS,
 };
-pub use measurement::{Bare, Chunk};
+pub use measurement::{Chunk, Unencrypted};
 pub use payload::{DATA_HEAD, Path, Payload};
 pub use queue::Piece;
 pub use rate::RateConfig;
-pub use seal::{Dropped, Opener, Sealer, WornOut};
+pub use seal::{Dropped, KeyExhausted, Opener, Sealer};
 pub use window::Window;

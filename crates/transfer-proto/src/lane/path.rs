@@ -16,7 +16,7 @@ const MAX_CHALLENGES: u32 = 6;
 
 /// An address and what is known of it.
 #[derive(Debug)]
-struct Place {
+struct PathState {
     address: SocketAddr,
     validated: bool,
     received: u64,
@@ -33,7 +33,7 @@ struct Place {
     reminded: (Duration, u32),
 }
 
-impl Place {
+impl PathState {
     fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -84,8 +84,8 @@ pub(crate) struct Paths {
     /// Whether the other end is known to have validated this one, or to need it not.
     /// Until then it may have used up what it may send, and wait for a packet.
     confirmed: bool,
-    active: Option<Place>,
-    candidate: Option<Place>,
+    active: Option<PathState>,
+    candidate: Option<PathState>,
     seed: [u8; 32],
     tokens: u64,
 }
@@ -108,38 +108,41 @@ impl Paths {
     /// `peer` is known to the end that opens the lane. `seed` is secret and
     /// random: challenges are made of it.
     pub(crate) fn new(peer: Option<SocketAddr>, seed: [u8; 32]) -> Self {
-        let active = peer.map(Place::new);
+        let active = peer.map(PathState::new);
         let opener = peer.is_some();
         Self { opener, confirmed: !opener, active, candidate: None, seed, tokens: 0 }
     }
 
     /// Where data may go.
     pub(crate) fn validated(&self) -> Option<SocketAddr> {
-        self.active.as_ref().filter(|place| place.validated).map(|place| place.address)
+        self.active
+            .as_ref()
+            .filter(|path_state| path_state.validated)
+            .map(|path_state| path_state.address)
     }
 
     /// Where `len` octets of anything may go: the peer's address, as far as it
     /// has been heard from.
     pub(crate) fn reach(&self, len: usize) -> Option<SocketAddr> {
-        let place = self.active.as_ref()?;
-        place.may_get(len).then_some(place.address)
+        let path_state = self.active.as_ref()?;
+        path_state.may_get(len).then_some(path_state.address)
     }
 
     /// Notes an authenticated packet. `newest`: none with a higher number came.
     pub(crate) fn received(&mut self, from: SocketAddr, len: usize, newest: bool) {
         if self.active.is_none() {
-            self.active = Some(Place::new(from));
+            self.active = Some(PathState::new(from));
         }
-        for place in [&mut self.active, &mut self.candidate].into_iter().flatten() {
-            if place.address == from {
-                place.received += len as u64;
+        for path_state in [&mut self.active, &mut self.candidate].into_iter().flatten() {
+            if path_state.address == from {
+                path_state.received += len as u64;
                 return;
             }
         }
         // an old packet from elsewhere was late, or somebody holds it
-        let free = self.candidate.as_ref().is_none_or(|place| place.spent);
+        let free = self.candidate.as_ref().is_none_or(|path_state| path_state.spent);
         if newest && free {
-            self.candidate = Some(Place { received: len as u64, ..Place::new(from) });
+            self.candidate = Some(PathState { received: len as u64, ..PathState::new(from) });
         }
     }
 
@@ -155,27 +158,27 @@ impl Paths {
         from: SocketAddr,
         path: &Path,
     ) -> Option<Change> {
-        for place in [&mut self.active, &mut self.candidate].into_iter().flatten() {
+        for path_state in [&mut self.active, &mut self.candidate].into_iter().flatten() {
             if let Some(challenge) = path.challenge
-                && place.address == from
-                && place.responses.len() < MAX_RESPONSES
+                && path_state.address == from
+                && path_state.responses.len() < MAX_RESPONSES
             {
-                place.responses.push(challenge);
+                path_state.responses.push(challenge);
             }
         }
         let response = path.response?;
-        let answers = |place: &&mut Place| {
-            place.address == from
-                && !place.validated
-                && place.challenge.is_some_and(|(token, _)| token == response)
+        let answers = |path_state: &&mut PathState| {
+            path_state.address == from
+                && !path_state.validated
+                && path_state.challenge.is_some_and(|(token, _)| token == response)
         };
-        if let Some(place) = self.active.as_mut().filter(answers) {
-            return Some(Change::Validated(place.validate(now)));
+        if let Some(path_state) = self.active.as_mut().filter(answers) {
+            return Some(Change::Validated(path_state.validate(now)));
         }
         self.candidate.as_mut().filter(answers)?;
-        let mut place = self.candidate.take()?;
-        let rtt = place.validate(now);
-        let before = self.active.replace(place)?;
+        let mut path_state = self.candidate.take()?;
+        let rtt = path_state.validate(now);
+        let before = self.active.replace(path_state)?;
         if !before.validated {
             // the first packet came from elsewhere: nothing was sent there yet
             return Some(Change::Validated(rtt));
@@ -190,71 +193,73 @@ impl Paths {
         timeout: Duration,
         len: usize,
     ) -> Option<(SocketAddr, Path)> {
-        if let Some(place) = &mut self.candidate {
-            let is_due = place.challenge_at(timeout).is_some_and(|at| at <= now);
-            let is_over = place.challenges >= MAX_CHALLENGES;
-            place.spent = is_over || is_due && !place.may_get(len);
+        if let Some(path_state) = &mut self.candidate {
+            let is_due = path_state.challenge_at(timeout).is_some_and(|at| at <= now);
+            let is_over = path_state.challenges >= MAX_CHALLENGES;
+            path_state.spent = is_over || is_due && !path_state.may_get(len);
             if is_over && is_due {
                 self.candidate = None;
             }
         }
         let opener = self.opener;
         let (seed, tokens) = (self.seed, &mut self.tokens);
-        for (place, first) in [(&mut self.active, true), (&mut self.candidate, false)] {
-            let Some(place) = place else { continue };
-            let challenge = place.challenge_at(timeout).is_some_and(|at| at <= now);
-            let remind =
-                first && !self.confirmed && place.remind_at(timeout).is_some_and(|at| at <= now);
-            if !challenge && !remind && place.responses.is_empty() {
+        for (path_state, first) in [(&mut self.active, true), (&mut self.candidate, false)] {
+            let Some(path_state) = path_state else { continue };
+            let challenge = path_state.challenge_at(timeout).is_some_and(|at| at <= now);
+            let remind = first
+                && !self.confirmed
+                && path_state.remind_at(timeout).is_some_and(|at| at <= now);
+            if !challenge && !remind && path_state.responses.is_empty() {
                 continue;
             }
             if remind {
-                place.reminded = (now, place.reminded.1.saturating_add(1));
+                path_state.reminded = (now, path_state.reminded.1.saturating_add(1));
             }
-            if !(place.may_get(len) || opener && first) {
+            if !(path_state.may_get(len) || opener && first) {
                 continue;
             }
-            let mut path = Path { response: place.responses.pop(), challenge: None };
+            let mut path = Path { response: path_state.responses.pop(), challenge: None };
             if challenge {
                 *tokens += 1;
                 let mut token = [0; 8];
                 let hash = blake3::keyed_hash(&seed, &tokens.to_be_bytes());
                 token.copy_from_slice(&hash.as_bytes()[..8]);
-                place.challenge = Some((token, now));
-                place.challenges = place.challenges.saturating_add(1);
+                path_state.challenge = Some((token, now));
+                path_state.challenges = path_state.challenges.saturating_add(1);
                 path.challenge = Some(token);
             }
-            return Some((place.address, path));
+            return Some((path_state.address, path));
         }
         None
     }
 
     /// When [`Paths::poll`] has something to say without another packet.
     pub(crate) fn timeout(&self, timeout: Duration, len: usize) -> Option<Duration> {
-        let places = [(&self.active, true), (&self.candidate, false)];
-        places
+        let path_states = [(&self.active, true), (&self.candidate, false)];
+        path_states
             .into_iter()
-            .filter_map(|(place, first)| Some((place.as_ref()?, first)))
-            .filter(|(place, first)| {
-                place.may_get(len)
+            .filter_map(|(path_state, first)| Some((path_state.as_ref()?, first)))
+            .filter(|(path_state, first)| {
+                path_state.may_get(len)
                     || (self.opener && *first)
-                    || (!*first && place.challenges >= MAX_CHALLENGES)
+                    || (!*first && path_state.challenges >= MAX_CHALLENGES)
             })
-            .filter_map(|(place, first)| {
-                if !place.responses.is_empty() {
+            .filter_map(|(path_state, first)| {
+                if !path_state.responses.is_empty() {
                     return Some(Duration::ZERO);
                 }
-                let reminder = || place.remind_at(timeout).filter(|_| first && !self.confirmed);
-                place.challenge_at(timeout).or_else(reminder)
+                let reminder =
+                    || path_state.remind_at(timeout).filter(|_| first && !self.confirmed);
+                path_state.challenge_at(timeout).or_else(reminder)
             })
             .min()
     }
 
     /// Notes that a packet left.
     pub(crate) fn sent(&mut self, to: SocketAddr, len: usize) {
-        for place in [&mut self.active, &mut self.candidate].into_iter().flatten() {
-            if place.address == to {
-                place.sent += len as u64;
+        for path_state in [&mut self.active, &mut self.candidate].into_iter().flatten() {
+            if path_state.address == to {
+                path_state.sent += len as u64;
             }
         }
     }

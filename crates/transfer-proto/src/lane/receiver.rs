@@ -13,7 +13,7 @@ const MOST_UNASKED: u32 = 256;
 
 /// Arrivals, and when they are to be told.
 #[derive(Debug, Default)]
-pub(crate) struct Arrivals {
+pub(crate) struct ReceiveState {
     largest: Option<(Number, Duration)>,
     octets: u64,
     congested: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Arrivals {
     due: Option<Duration>,
 }
 
-impl Arrivals {
+impl ReceiveState {
     /// Notes a packet that was opened.
     pub(crate) fn received(&mut self, now: Duration, number: Number, len: usize, congested: bool) {
         if self.largest.is_none_or(|(largest, _)| largest < number) {

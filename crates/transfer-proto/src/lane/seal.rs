@@ -21,7 +21,7 @@ pub struct Sealer<K: Keys> {
 /// The direction's numbers or keys are used up: another lane goes on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the lane's packet numbers or keys are used up: open another lane")]
-pub struct WornOut;
+pub struct KeyExhausted;
 
 impl<K: Keys> Sealer<K> {
     /// Seals packets from number 0 of `context`, an epoch's.
@@ -52,7 +52,7 @@ impl<K: Keys> Sealer<K> {
     /// # Errors
     /// Where there are no numbers or keys left; nothing may be sent then.
     #[inline]
-    pub fn seal(&mut self, keys: &mut K, packet: &mut [u8]) -> Result<Number, WornOut> {
+    pub fn seal(&mut self, keys: &mut K, packet: &mut [u8]) -> Result<Number, KeyExhausted> {
         self.seal_with(keys, packet, &[])
     }
 
@@ -67,23 +67,23 @@ impl<K: Keys> Sealer<K> {
         keys: &mut K,
         packet: &mut [u8],
         rest: &[u8],
-    ) -> Result<Number, WornOut> {
+    ) -> Result<Number, KeyExhausted> {
         if !(OVERHEAD + rest.len()..=self.longest).contains(&packet.len()) {
-            return Err(WornOut);
+            return Err(KeyExhausted);
         }
-        let number = Number::new(self.next).ok_or(WornOut)?;
+        let number = Number::new(self.next).ok_or(KeyExhausted)?;
         if number.epoch() != self.context.epoch {
             let context = Context { epoch: number.epoch(), ..self.context };
-            self.key = keys.derive(&context).map_err(|Refused| WornOut)?;
+            self.key = keys.derive(&context).map_err(|Refused| KeyExhausted)?;
             self.context = context;
         }
         // taken before it is used: whatever happens, it is not used again
         self.next += 1;
         let header = Header { lane: self.context.lane, number }.bytes();
-        let (place, text) = packet.split_at_mut(HEADER_LEN);
-        place.copy_from_slice(&header);
+        let (packet_bytes, text) = packet.split_at_mut(HEADER_LEN);
+        packet_bytes.copy_from_slice(&header);
         let (key, nonce) = (&self.key.key, nonce(&self.key.iv, number));
-        key.seal_with(nonce, &header, text, rest).map_err(|_| WornOut)?;
+        key.seal_with(nonce, &header, text, rest).map_err(|_| KeyExhausted)?;
         Ok(number)
     }
 
@@ -132,7 +132,7 @@ pub enum Dropped {
     Forged,
     /// Too many forged packets were tried with its key: the lane must end.
     #[error("too many forged packets: the lane must end")]
-    WornOut,
+    KeyExhausted,
 }
 
 impl<K: Keys> Opener<K> {
@@ -186,7 +186,7 @@ impl<K: Keys> Opener<K> {
         let limit = self.forged_limit;
         let epoch = self.epoch(keys, number.epoch())?;
         if epoch.forged >= limit {
-            return Err(Dropped::WornOut);
+            return Err(Dropped::KeyExhausted);
         }
         let (clear, text) = packet.split_at_mut(HEADER_LEN);
         let (text, tag) = text.split_last_chunk_mut::<TAG_LEN>().ok_or(Dropped::Malformed)?;
@@ -325,7 +325,7 @@ mod tests {
         ends.sealer.skip_to(EPOCHS * EPOCH_PACKETS - 1);
         ends.seal(b"the last of all");
         let mut packet = vec![0; 100];
-        assert_eq!(ends.sealer.seal(&mut ends.keys, &mut packet), Err(WornOut));
+        assert_eq!(ends.sealer.seal(&mut ends.keys, &mut packet), Err(KeyExhausted));
         assert_eq!(packet, vec![0; 100], "nothing was sealed");
     }
 
@@ -339,7 +339,7 @@ mod tests {
             forged[16 + at] ^= 1;
             assert_eq!(ends.open(forged), Err(Dropped::Forged));
         }
-        assert_eq!(ends.open(packet), Err(Dropped::WornOut));
+        assert_eq!(ends.open(packet), Err(Dropped::KeyExhausted));
         ends.sealer.skip_to(EPOCH_PACKETS);
         let next = ends.seal(b"with the next key");
         assert!(ends.open(next).is_ok());
@@ -356,7 +356,7 @@ mod tests {
         ends.opener = Opener::new(Context { lane: LaneId(7), ..context() });
         assert_eq!(ends.open(packet), Err(Dropped::OtherLane));
         let mut long = vec![0; MAX_PACKET + 1];
-        assert_eq!(ends.sealer.seal(&mut ends.keys, &mut long), Err(WornOut));
+        assert_eq!(ends.sealer.seal(&mut ends.keys, &mut long), Err(KeyExhausted));
         let chunk = Chunk::new(Chunk::MOST);
         let mut ends = Ends::new();
         ends.sealer = ends.sealer.with_chunk(chunk);

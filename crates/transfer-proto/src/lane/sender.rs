@@ -11,7 +11,7 @@ use super::payload::DATA_HEAD;
 use super::queue::{Piece, Queue};
 use super::rate::{Controller, RateConfig, Report};
 use super::rtt::Rtt;
-use super::sent::{Carried, Fate, Outcome, SentPackets};
+use super::sent::{Outcome, PacketResult, SentFrame, SentPackets};
 
 /// Feedback is asked for this often in a round trip,
 const ASKS_PER_RTT: u32 = 8;
@@ -106,7 +106,7 @@ impl Sender {
     /// Takes all that is on its way as lost.
     fn lose_in_flight(&mut self) {
         let Self { sent, queue, mtu, settled, .. } = self;
-        sent.lose_all(|fate| tell(queue, mtu, settled, fate));
+        sent.lose_all(|result| apply_result(queue, mtu, settled, result));
     }
 
     pub(crate) fn waiting(&self) -> u64 {
@@ -207,9 +207,9 @@ impl Sender {
         if self.queue.waiting() == 0 || now < self.pacer.next() {
             return None;
         }
-        let room = self.rate.window().checked_sub(self.sent.in_flight())?;
+        let left = self.rate.window().checked_sub(self.sent.in_flight())?;
         let packets =
-            (room as usize / len).min((Pacer::train(self.rate.rate()) as usize / len).max(1));
+            (left as usize / len).min((Pacer::train(self.rate.rate()) as usize / len).max(1));
         (packets > 0).then_some(Plan::Data { len, packets })
     }
 
@@ -240,19 +240,20 @@ impl Sender {
     }
 
     /// Notes that a packet left.
-    pub(crate) fn sent(&mut self, now: Duration, number: u64, carried: Carried, len: usize) {
-        self.sent.push(now, number, carried, len);
-        match carried {
-            Carried::Nothing => return,
-            Carried::Probe => {
+    pub(crate) fn sent(&mut self, now: Duration, number: u64, frame: SentFrame, len: usize) {
+        self.sent.push(now, number, frame, len);
+        match frame {
+            SentFrame::Nothing => return,
+            SentFrame::Probe => {
                 self.probe_due = false;
                 self.probed_at = now;
             }
-            Carried::Data(_) => {
+            SentFrame::Data(_) => {
                 self.pacer.sent(now, len as u64, self.rate.rate());
                 // with a full window it is not the source that is slow
-                let room = self.sent.in_flight() + self.mtu.current() as u64 <= self.rate.window();
-                if self.queue.waiting() == 0 && room {
+                let is_open =
+                    self.sent.in_flight() + self.mtu.current() as u64 <= self.rate.window();
+                if self.queue.waiting() == 0 && is_open {
                     self.sent.set_limited();
                 }
             }
@@ -283,7 +284,7 @@ impl Sender {
     pub(crate) fn handle_timeout(&mut self, now: Duration) {
         if self.sent.loss_at().is_some_and(|at| at <= now) {
             let Self { sent, rtt, queue, mtu, settled, .. } = self;
-            let outcome = sent.expire(now, rtt, |fate| tell(queue, mtu, settled, fate));
+            let outcome = sent.expire(now, rtt, |result| apply_result(queue, mtu, settled, result));
             self.report(now, &outcome, false);
         }
         if self.overdue_at.is_some_and(|at| at <= now) {
@@ -316,7 +317,7 @@ impl Sender {
             (largest, feedback.arrived_us, age),
             feedback.ranges,
             rtt,
-            |fate| tell(queue, mtu, settled, fate),
+            |result| apply_result(queue, mtu, settled, result),
         );
         if let Some(sample) = outcome.rtt {
             self.rtt.sample(sample);
@@ -363,21 +364,26 @@ impl Sender {
 }
 
 /// Passes on what became of a packet.
-fn tell(queue: &mut Queue, mtu: &mut MtuSearch, settled: &mut Vec<u32>, fate: Fate) {
-    match fate {
-        Fate::Arrived(carried, len, number) => {
+fn apply_result(
+    queue: &mut Queue,
+    mtu: &mut MtuSearch,
+    settled: &mut Vec<u32>,
+    result: PacketResult,
+) {
+    match result {
+        PacketResult::Arrived(frame, len, number) => {
             mtu.arrived(len, number);
-            if let Carried::Data(piece) = carried
+            if let SentFrame::Data(piece) = frame
                 && queue.arrived(piece)
             {
                 settled.push(piece.file);
             }
         }
-        Fate::Lost(Carried::Data(piece), len, number) => {
+        PacketResult::Lost(SentFrame::Data(piece), len, number) => {
             mtu.data_lost(len, number);
             queue.lose(piece);
         }
-        Fate::Lost(Carried::Probe, len, _) => mtu.probe_lost(len),
-        Fate::Lost(Carried::Nothing, ..) => {}
+        PacketResult::Lost(SentFrame::Probe, len, _) => mtu.probe_lost(len),
+        PacketResult::Lost(SentFrame::Nothing, ..) => {}
     }
 }

@@ -18,7 +18,7 @@ const MAX_REORDERING: u64 = 1 << 14;
 
 /// What a packet carried.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Carried {
+pub(crate) enum SentFrame {
     /// Octets of a file.
     Data(Piece),
     /// Nothing, but an answer is asked for; a search for the path's MTU, perhaps.
@@ -37,7 +37,7 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Packet {
     at: Duration,
-    carried: Carried,
+    frame: SentFrame,
     len: u16,
     state: State,
     limited: bool,
@@ -91,9 +91,9 @@ pub(crate) struct Outcome {
 
 /// What is told of each packet: what it carried, its length, its number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Fate {
-    Arrived(Carried, usize, u64),
-    Lost(Carried, usize, u64),
+pub(crate) enum PacketResult {
+    Arrived(SentFrame, usize, u64),
+    Lost(SentFrame, usize, u64),
 }
 
 impl SentPackets {
@@ -123,15 +123,15 @@ impl SentPackets {
     }
 
     /// Notes a packet; numbers come without gaps.
-    pub(crate) fn push(&mut self, now: Duration, number: u64, carried: Carried, len: usize) {
+    pub(crate) fn push(&mut self, now: Duration, number: u64, frame: SentFrame, len: usize) {
         if self.packets.is_empty() {
             self.base = number;
         }
-        if carried == Carried::Nothing {
+        if frame == SentFrame::Nothing {
             if !self.packets.is_empty() {
                 self.packets.push_back(Packet {
                     at: now,
-                    carried,
+                    frame,
                     len: 0,
                     state: State::Settled,
                     limited: false,
@@ -148,7 +148,7 @@ impl SentPackets {
         self.in_flight += len as u64;
         self.packets.push_back(Packet {
             at: now,
-            carried,
+            frame,
             len: len as u16,
             state: State::InFlight,
             limited: self.limited_until > 0,
@@ -166,7 +166,7 @@ impl SentPackets {
         (largest, arrived_us, age): (u64, u64, Duration),
         ranges: impl Iterator<Item = RangeInclusive<u64>>,
         rtt: &Rtt,
-        mut tell: impl FnMut(Fate),
+        mut report: impl FnMut(PacketResult),
     ) -> Outcome {
         let mut outcome = Outcome::default();
         let mut newest: Option<(u64, Packet)> = None;
@@ -192,7 +192,7 @@ impl SentPackets {
                 outcome.acked += u64::from(packet.len);
                 outcome.longest = outcome.longest.max(len);
                 if packet.state == State::InFlight {
-                    tell(Fate::Arrived(packet.carried, len, number));
+                    report(PacketResult::Arrived(packet.frame, len, number));
                 }
                 packet.state = State::Settled;
                 if newest.is_none_or(|(newest, _)| newest < number) {
@@ -214,7 +214,7 @@ impl SentPackets {
         if self.limited_until > 0 && self.delivered > self.limited_until {
             self.limited_until = 0;
         }
-        self.find_lost(now, rtt, &mut outcome, &mut tell);
+        self.find_lost(now, rtt, &mut outcome, &mut report);
         outcome
     }
 
@@ -239,19 +239,19 @@ impl SentPackets {
         &mut self,
         now: Duration,
         rtt: &Rtt,
-        mut tell: impl FnMut(Fate),
+        mut report: impl FnMut(PacketResult),
     ) -> Outcome {
         let mut outcome = Outcome::default();
-        self.find_lost(now, rtt, &mut outcome, &mut tell);
+        self.find_lost(now, rtt, &mut outcome, &mut report);
         outcome
     }
 
     /// Takes everything on its way as lost.
-    pub(crate) fn lose_all(&mut self, mut tell: impl FnMut(Fate)) {
+    pub(crate) fn lose_all(&mut self, mut report: impl FnMut(PacketResult)) {
         for (number, packet) in (self.base..).zip(&mut self.packets) {
             if packet.state == State::InFlight {
                 packet.state = State::Lost;
-                tell(Fate::Lost(packet.carried, usize::from(packet.len), number));
+                report(PacketResult::Lost(packet.frame, usize::from(packet.len), number));
             }
         }
         self.in_flight = 0;
@@ -263,7 +263,7 @@ impl SentPackets {
         now: Duration,
         rtt: &Rtt,
         outcome: &mut Outcome,
-        tell: &mut impl FnMut(Fate),
+        report: &mut impl FnMut(PacketResult),
     ) {
         self.loss_at = None;
         let Some(largest) = self.largest else { return };
@@ -278,11 +278,11 @@ impl SentPackets {
             if largest - number >= reordering || due <= now {
                 packet.state = State::Lost;
                 self.in_flight -= u64::from(packet.len);
-                if matches!(packet.carried, Carried::Data(_)) {
+                if matches!(packet.frame, SentFrame::Data(_)) {
                     outcome.lost += u64::from(packet.len);
                     outcome.lost_sent = outcome.lost_sent.max(packet.at);
                 }
-                tell(Fate::Lost(packet.carried, usize::from(packet.len), number));
+                report(PacketResult::Lost(packet.frame, usize::from(packet.len), number));
             } else if self.loss_at.is_none_or(|loss_at| due < loss_at) {
                 self.loss_at = Some(due);
             }
@@ -328,7 +328,7 @@ mod tests {
         let mut sent = SentPackets::default();
         for number in 0..10 {
             let at = MS * number as u32;
-            sent.push(at, number, Carried::Data(piece(number)), LEN);
+            sent.push(at, number, SentFrame::Data(piece(number)), LEN);
         }
         sent
     }
@@ -341,8 +341,8 @@ mod tests {
     ) -> (Outcome, Vec<u64>) {
         let mut lost = Vec::new();
         let largest = (*ranges[0].end(), 1_000_000, Duration::ZERO);
-        let outcome = sent.acknowledge(now, largest, ranges.iter().cloned(), &rtt(), |fate| {
-            if let Fate::Lost(_, _, number) = fate {
+        let outcome = sent.acknowledge(now, largest, ranges.iter().cloned(), &rtt(), |result| {
+            if let PacketResult::Lost(_, _, number) = result {
                 lost.push(number);
             }
         });
@@ -359,7 +359,7 @@ mod tests {
         // 5 and 6 by time: nine eighths of 80 ms after they were sent
         assert_eq!(sent.loss_at(), Some(95 * MS));
         let mut lost = Vec::new();
-        let outcome = sent.expire(96 * MS, &rtt(), |fate| lost.push(fate));
+        let outcome = sent.expire(96 * MS, &rtt(), |result| lost.push(result));
         assert_eq!((outcome.lost, lost.len()), (2000, 2));
         // 8 and 9 may be on their way: nothing later has arrived
         assert_eq!((sent.in_flight(), sent.loss_at()), (2000, None));
@@ -373,7 +373,7 @@ mod tests {
         let (outcome, _) = feedback(&mut sent, 91 * MS, &[8..=8, 0..=7]);
         assert_eq!((outcome.spurious, sent.in_flight()), (5, 1000));
         for number in 10..20 {
-            sent.push(91 * MS, number, Carried::Data(piece(number)), LEN);
+            sent.push(91 * MS, number, SentFrame::Data(piece(number)), LEN);
         }
         let (_, lost) = feedback(&mut sent, 92 * MS, &[17..=17]);
         assert_eq!(lost, [] as [u64; 0], "the eighth after it is none too many now");
@@ -397,7 +397,7 @@ mod tests {
         };
         assert_eq!(all(&mut sent, 90 * MS, 0..=9, 1_000_000).rate, None);
         for number in 10..30 {
-            sent.push(90 * MS, number, Carried::Data(piece(number)), LEN);
+            sent.push(90 * MS, number, SentFrame::Data(piece(number)), LEN);
         }
         // 20 000 octets in 100 ms there, however late we hear of it
         let outcome = all(&mut sent, 900 * MS, 0..=29, 1_100_000);

@@ -22,7 +22,7 @@ pub struct LanesOffer {
     pub suites: Vec<u32>,
     /// Octets that its socket keeps while its program is busy.
     #[n(3)]
-    pub room: Option<u64>,
+    pub receive_buffer: Option<u64>,
     /// Octets of files that each packet is to carry, in a measurement that both ends
     /// allow.
     #[n(4)]
@@ -38,7 +38,7 @@ pub struct LanesAnswer {
     pub suite: u32,
     /// Octets that its socket keeps while its program is busy.
     #[n(1)]
-    pub room: Option<u64>,
+    pub receive_buffer: Option<u64>,
     /// Octets of files in each packet, as offered.
     #[n(2)]
     pub chunk: Option<u32>,

@@ -244,7 +244,12 @@ fn message() -> impl Strategy<Value = Message> {
         option::of(path()).prop_map(|path| Message::List { path }),
         option::of(
             (any::<u32>(), option::of(id()), option::of(any::<u32>()), option::of(any::<u16>()))
-                .prop_map(|(suite, room, chunk, port)| LanesAnswer { suite, room, chunk, port })
+                .prop_map(|(suite, receive_buffer, chunk, port)| LanesAnswer {
+                    suite,
+                    receive_buffer,
+                    chunk,
+                    port
+                })
         )
         .prop_flat_map(|lanes| (Just(lanes), option::of(any::<u32>().prop_map(Keep))))
         .prop_map(|(lanes, keep)| Message::Accepted { lanes, keep }),
@@ -343,9 +348,15 @@ fn of_a_sync() -> impl Strategy<Value = Message> {
 fn offer() -> impl Strategy<Value = LanesOffer> {
     let lists = (vec(any::<u64>(), 0..=MOST_LANES), vec(any::<u32>(), 0..=MOST_SUITES));
     let sizes = (option::of(any::<u64>()), option::of(any::<u32>()));
-    (any::<[u8; 16]>(), lists, sizes).prop_map(|(transfer, (lanes, suites), (room, chunk))| {
-        LanesOffer { transfer, lanes, suites, room, chunk }
-    })
+    (any::<[u8; 16]>(), lists, sizes).prop_map(
+        |(transfer, (lanes, suites), (receive_buffer, chunk))| LanesOffer {
+            transfer,
+            lanes,
+            suites,
+            receive_buffer,
+            chunk,
+        },
+    )
 }
 
 fn kind() -> impl Strategy<Value = Kind> {

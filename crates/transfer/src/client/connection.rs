@@ -9,25 +9,25 @@ use quinn::{Connection, Endpoint};
 use rustls::pki_types::CertificateDer;
 use tokio::task::spawn_blocking;
 
-use crate::control::{Hearer, Speaker, hello, unexpected};
+use crate::control::{MessageReader, MessageWriter, hello, unexpected};
 use crate::delivery::{Event, Observer};
 use crate::error::{Closing, Error};
 use crate::files::Keep;
 use crate::identity::Identity;
 use crate::key::{Fingerprint, PublicKey};
-use crate::lanes::{Carrier, LaneWishes, Proposal, Terms};
-use crate::place::Host;
+use crate::lanes::{LaneHandle, LaneOffer, LaneOptions, LaneParams};
 use crate::proof;
-use crate::session::{self, Proves};
-use crate::ssh::{Far, Ssh, from_home};
-use crate::trust::{Authority, KnownHosts, Pins, Standing};
+use crate::quic::{self, ClientProof};
+use crate::remote_path::Host;
+use crate::ssh::{Ssh, SshServer, from_home};
+use crate::trust::{Authority, HostKeys, HostStatus, KnownHosts};
 
 /// How long a host is given to answer, unless that is said.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// So long a client stays to say that it goes.
-const FAREWELL: Duration = Duration::from_millis(5);
+const CLOSE_DELAY: Duration = Duration::from_millis(5);
 /// So many round trips longer where a server has not heard yet what was said last.
-const LAST_WORDS: u32 = 3;
+const CLOSE_ROUND_TRIPS: u32 = 3;
 
 /// Whom to take for the server.
 #[derive(Debug, Clone, Copy)]
@@ -51,11 +51,11 @@ pub struct Client {
     /// Who it is, until the server was told so.
     pub(super) proof: Option<Message>,
     /// What ssh holds for it.
-    pub(super) far: Option<Far>,
+    pub(super) ssh_server: Option<SshServer>,
     /// The end of the last request, which the server says when it has heard all of it.
-    pub(super) parting: Option<Hearer>,
+    pub(super) last_reply: Option<MessageReader>,
     pub(super) lanes: bool,
-    pub(super) wishes: LaneWishes,
+    pub(super) lane_options: LaneOptions,
     pub(super) tree: TreeOptions,
 }
 
@@ -69,12 +69,14 @@ impl Client {
     pub async fn over_ssh(host: &Host, ssh: &Ssh, timeout: Duration) -> Result<Self, Error> {
         let (ssh, named) = (ssh.clone(), host.clone());
         let started = spawn_blocking(move || ssh.start(&named)).await;
-        let far = started.map_err(|error| Error::task(&error))??;
-        let (addresses, pins) = (far.addresses().await?, Pins::Keys(vec![far.key()]));
-        let port = far.host().port();
-        let (host_there, identity) = (far.host(), far.identity());
+        let ssh_server = started.map_err(|error| Error::task(&error))??;
+        let (addresses, host_keys) =
+            (ssh_server.addresses().await?, HostKeys::Keys(vec![ssh_server.key()]));
+        let port = ssh_server.host().port();
+        let (host_there, identity) = (ssh_server.host(), ssh_server.identity());
         let connected =
-            session::connect_to(&host_there, addresses, Some(identity), pins, None, timeout).await;
+            quic::connect_to(&host_there, addresses, Some(identity), host_keys, None, timeout)
+                .await;
         let (endpoint, connection) = connected.map_err(|error| match error {
             Error::Unreachable { cause, .. } => Error::Unreachable {
                 host: host.to_string(),
@@ -92,11 +94,11 @@ impl Client {
             compress: Compress::Never,
             rate_bps: None,
             lanes: true,
-            wishes: LaneWishes::default(),
+            lane_options: LaneOptions::default(),
             tree: TreeOptions::default(),
             proof: None,
-            far: Some(far),
-            parting: None,
+            ssh_server: Some(ssh_server),
+            last_reply: None,
         })
     }
 
@@ -125,7 +127,7 @@ impl Client {
         identity: &Identity,
         trust: Trust<'_>,
     ) -> Result<Self, Error> {
-        Self::connect_by(Proves::InHandshake, timeout, host, identity, trust).await
+        Self::connect_by(ClientProof::Certificate, timeout, host, identity, trust).await
     }
 
     /// The same without a certificate, which clients in browsers cannot show: the
@@ -139,38 +141,39 @@ impl Client {
         trust: Trust<'_>,
     ) -> Result<Self, Error> {
         let mut client =
-            Self::connect_by(Proves::ByMessage, TIMEOUT, host, identity, trust).await?;
+            Self::connect_by(ClientProof::Message, TIMEOUT, host, identity, trust).await?;
         client.proof = Some(proof::make(identity, &client.connection)?);
         Ok(client)
     }
 
     async fn connect_by(
-        proves: Proves,
+        proof_by: ClientProof,
         timeout: Duration,
         host: &Host,
         identity: &Identity,
         trust: Trust<'_>,
     ) -> Result<Self, Error> {
-        let standing = trust.hosts.standing(&host.known_as());
-        let pins = match (&standing, trust.fingerprint) {
-            (Standing::Known { keys, .. }, _) => Pins::Keys(keys.clone()),
-            (Standing::Unknown, Some(fingerprint)) => Pins::Fingerprint(fingerprint),
-            (Standing::Unknown, None) => Pins::none(),
+        let status = trust.hosts.status(&host.known_as());
+        let host_keys = match (&status, trust.fingerprint) {
+            (HostStatus::Known { keys, .. }, _) => HostKeys::Keys(keys.clone()),
+            (HostStatus::Unknown, Some(fingerprint)) => HostKeys::Fingerprint(fingerprint),
+            (HostStatus::Unknown, None) => HostKeys::none(),
         };
         let connected =
-            session::connect(host, identity, proves, pins, trust.authority.cloned(), timeout).await;
-        let (endpoint, connection) = connected.map_err(|error| match (error, &standing) {
-            (Error::UnknownHost { host, key }, Standing::Known { line, .. }) => {
+            quic::connect(host, identity, proof_by, host_keys, trust.authority.cloned(), timeout)
+                .await;
+        let (endpoint, connection) = connected.map_err(|error| match (error, &status) {
+            (Error::UnknownHost { host, key }, HostStatus::Known { line, .. }) => {
                 let path = trust.hosts.path().to_owned();
                 Error::ChangedHost { host, shown: Some(key), path, line: *line }
             }
-            (Error::NotTrusted { host, .. }, Standing::Known { line, .. })
+            (Error::NotTrusted { host, .. }, HostStatus::Known { line, .. })
                 if trust.authority.is_none() =>
             {
                 let path = trust.hosts.path().to_owned();
                 Error::ChangedHost { host, shown: None, path, line: *line }
             }
-            (Error::UnknownHost { host, key }, Standing::Unknown)
+            (Error::UnknownHost { host, key }, HostStatus::Unknown)
                 if trust.fingerprint.is_some() =>
             {
                 Error::NotTrusted {
@@ -187,11 +190,11 @@ impl Client {
             compress: Compress::Never,
             rate_bps: None,
             lanes: true,
-            wishes: LaneWishes::default(),
+            lane_options: LaneOptions::default(),
             tree: TreeOptions::default(),
             proof: None,
-            far: None,
-            parting: None,
+            ssh_server: None,
+            last_reply: None,
         };
         match (trust.fingerprint, client.key()) {
             (Some(wanted), key) if key.is_none_or(|key| key.fingerprint() != wanted) => {
@@ -239,38 +242,38 @@ impl Client {
     /// # Errors
     /// It is for measurement alone, and the wishes do not allow that
     /// ([`Error::Usage`]).
-    pub fn wish(&mut self, wishes: LaneWishes) -> Result<(), Error> {
-        wishes.check()?;
-        self.wishes = wishes;
+    pub fn set_lane_options(&mut self, lane_options: LaneOptions) -> Result<(), Error> {
+        lane_options.check()?;
+        self.lane_options = lane_options;
         Ok(())
     }
 
     /// Ends the connection, and tells the server so.
     pub async fn close(mut self) {
-        if let Some(hearer) = self.parting.take() {
+        if let Some(reader) = self.last_reply.take() {
             // all is done here: the server is to know it, and is not waited for long
-            let long = FAREWELL + LAST_WORDS * self.connection.rtt();
-            let _ = tokio::time::timeout(long, hearer.end()).await;
+            let long = CLOSE_DELAY + CLOSE_ROUND_TRIPS * self.connection.rtt();
+            let _ = tokio::time::timeout(long, reader.drain()).await;
         }
         self.connection.close(Closing::Done.into(), b"");
         // that leaves at once; a server that did not hear it finds out by itself
-        let _ = tokio::time::timeout(FAREWELL, self.endpoint.wait_idle()).await;
-        if let Some(far) = self.far {
-            let _ = spawn_blocking(move || far.close()).await;
+        let _ = tokio::time::timeout(CLOSE_DELAY, self.endpoint.wait_idle()).await;
+        if let Some(ssh_server) = self.ssh_server {
+            let _ = spawn_blocking(move || ssh_server.close()).await;
         }
     }
 
     /// Ends a request of which all is done here: when the server knows it, and whether,
     /// changes nothing.
-    pub(super) async fn part(&mut self, speaker: Speaker, hearer: Hearer) {
-        let _ = speaker.end().await;
-        self.parting = Some(hearer);
+    pub(super) async fn finish_request(&mut self, writer: MessageWriter, reader: MessageReader) {
+        let _ = writer.close().await;
+        self.last_reply = Some(reader);
     }
 
     /// A path as it was written; none is the root.
     pub(super) fn below(&self, path: &[u8]) -> Result<Option<RelPath>, Error> {
-        let read = match &self.far {
-            Some(far) => from_home(far.home(), path),
+        let read = match &self.ssh_server {
+            Some(ssh_server) => from_home(ssh_server.home(), path),
             None => return below_root(path),
         };
         read.map_err(|error| no_path(path, error))
@@ -281,19 +284,19 @@ impl Client {
         &self.connection
     }
 
-    pub(super) fn proposal(&self) -> Option<Proposal> {
+    pub(super) fn offer(&self) -> Option<LaneOffer> {
         // a lane sends again what it reads again: what changes meanwhile would not fit together
         let lanes = self.lanes && !self.tree.changing;
-        let proposal = lanes.then(|| Proposal::new(&self.connection)).flatten();
-        proposal.map(|proposal| proposal.wishing(self.wishes))
+        let offer = lanes.then(|| LaneOffer::new(&self.connection)).flatten();
+        offer.map(|offer| offer.with_options(self.lane_options))
     }
 
     /// Asks, and hears whether the server does it, and how.
     pub(super) async fn request(
         &mut self,
         request: &Message,
-        proposal: Option<Proposal>,
-    ) -> Result<(Speaker, Hearer, Accepted), Error> {
+        offer: Option<LaneOffer>,
+    ) -> Result<(MessageWriter, MessageReader, Accepted), Error> {
         let moves = matches!(
             request,
             Message::Put { .. }
@@ -302,8 +305,8 @@ impl Client {
                 | Message::PutStream { .. }
                 | Message::GetStream { .. }
         );
-        let is_wish = self.wishes.is_any() && moves;
-        if is_wish && (proposal.is_none() || self.compress != Compress::Never) {
+        let is_chosen = self.lane_options.is_any() && moves;
+        if is_chosen && (offer.is_none() || self.compress != Compress::Never) {
             return Err(Error::Usage(
                 "a cipher or a chunk was chosen, which lanes alone have. What goes through a pipe, a sync, a get with a \
                  rate, and what is compressed, goes on streams"
@@ -311,25 +314,25 @@ impl Client {
             ));
         }
         let (send, receive) = self.connection.open_bi().await?;
-        let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
-        speaker.add(&hello(self.rate_bps)).await?;
+        let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
+        writer.queue(&hello(self.rate_bps)).await?;
         if let Some(proof) = self.proof.take() {
-            speaker.add(&proof).await?;
+            writer.queue(&proof).await?;
         }
-        speaker.say(request).await?;
-        let told_bps = hearer.greeting().await?;
-        match hearer.expect().await? {
+        writer.send(request).await?;
+        let peer_limit_bps = reader.recv_hello().await?;
+        match reader.expect().await? {
             Message::Accepted { lanes, keep } => {
-                let lanes = lanes.map(|answer| match proposal {
-                    Some(proposal) => proposal.accepted(&answer),
+                let lanes = lanes.map(|answer| match offer {
+                    Some(offer) => offer.accepted(&answer),
                     None => Err(Error::Protocol("it takes lanes that were not offered".to_owned())),
                 });
                 let lanes = lanes.transpose()?;
-                if is_wish && lanes.is_none() {
+                if is_chosen && lanes.is_none() {
                     let reason = "it takes no lanes, which alone have the cipher or the chunk that was chosen";
                     return Err(Error::Refused(reason.to_owned()));
                 }
-                Ok((speaker, hearer, Accepted { told_bps, lanes, keep }))
+                Ok((writer, reader, Accepted { peer_limit_bps, lanes, keep }))
             }
             Message::Refused { reason, about_files } => Err(Error::refused(reason, about_files)),
             other => Err(unexpected(&other)),
@@ -360,8 +363,8 @@ fn no_path(path: &[u8], error: PathError) -> Error {
 /// How a server does what was asked.
 pub(super) struct Accepted {
     /// Bits of files per second that it takes at most.
-    pub(super) told_bps: Option<u64>,
-    pub(super) lanes: Option<Carrier>,
+    pub(super) peer_limit_bps: Option<u64>,
+    pub(super) lanes: Option<LaneHandle>,
     /// What it keeps of what it was asked to keep.
     pub(super) keep: Option<Keep>,
 }
@@ -373,11 +376,11 @@ impl Accepted {
     }
 
     /// Says how lanes are, if there are any.
-    pub(super) fn tell_terms(&self, observer: &Arc<dyn Observer>) -> Option<Terms> {
-        let terms = self.lanes.as_ref().map(Carrier::terms)?;
-        let Terms { cipher, chunk, port } = terms;
+    pub(super) fn report_params(&self, observer: &Arc<dyn Observer>) -> Option<LaneParams> {
+        let params = self.lanes.as_ref().map(LaneHandle::params)?;
+        let LaneParams { cipher, chunk, port } = params;
         observer.event(Event::Lanes { cipher, chunk, port });
-        Some(terms)
+        Some(params)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::control::unexpected;
 use crate::delivery::{Destination, Observer, Offering, Receiver, Sender, Summary};
 use crate::error::Error;
 use crate::files::{Root, Source, settable};
-use crate::lanes::Proposal;
+use crate::lanes::LaneOffer;
 use crate::rate::Pace;
 
 /// Entries of one directory that are listed.
@@ -37,20 +37,20 @@ impl Client {
     ) -> Result<Summary, Error> {
         let names_source = |path: &PathBuf| !names_contents(path.as_os_str().as_bytes());
         let rename = paths.len() == 1 && paths.iter().all(names_source) && !names_directory(to);
-        let proposal = self.proposal();
-        let lanes = proposal.as_ref().map(Proposal::offer);
+        let offer = self.offer();
+        let lanes = offer.as_ref().map(LaneOffer::message);
         let tree = self.tree;
         let request = Message::Put { to: self.below(to)?, rename, fsync, lanes, tree: Some(tree) };
-        let (mut speaker, mut hearer, accepted) = self.request(&request, proposal).await?;
-        let terms = accepted.tell_terms(&observer);
+        let (mut writer, mut reader, accepted) = self.request(&request, offer).await?;
+        let params = accepted.report_params(&observer);
         let tree = accepted.limit(tree, &observer);
         let source = Source::new(paths.iter().cloned(), tree.links).keeping(tree.keep);
-        let pace = Pace::default().and(self.rate_bps).and(accepted.told_bps);
+        let pace = Pace::default().and(self.rate_bps).and(accepted.peer_limit_bps);
         let (connection, offering) = (self.connection.clone(), Offering::Content);
         let sender = Sender::new(connection, offering, observer, pace, accepted.lanes);
         let sender = sender.compressing(self.compress).of_tree(tree, false);
-        let sent = sender.send(source, &mut self.next_id, &mut speaker, &mut hearer).await?;
-        Ok(Summary { cipher: terms.map(|terms| terms.cipher), ..sent })
+        let sent = sender.send(source, &mut self.next_id, &mut writer, &mut reader).await?;
+        Ok(Summary { cipher: params.map(|params| params.cipher), ..sent })
     }
 
     /// Fetches what lies at `from` below the server's root, as [`Self::put`] sends it:
@@ -85,12 +85,12 @@ impl Client {
         }
         let compress = Some(self.compress);
         // what comes on a lane is not held back here
-        let proposal = self.proposal().filter(|_| self.rate_bps.is_none());
-        let lanes = proposal.as_ref().map(Proposal::offer);
-        let (mut speaker, mut hearer, accepted) = self
-            .request(&Message::Get { from, compress, lanes, tree: Some(self.tree) }, proposal)
+        let offer = self.offer().filter(|_| self.rate_bps.is_none());
+        let lanes = offer.as_ref().map(LaneOffer::message);
+        let (mut writer, mut reader, accepted) = self
+            .request(&Message::Get { from, compress, lanes, tree: Some(self.tree) }, offer)
             .await?;
-        let terms = accepted.tell_terms(&observer);
+        let params = accepted.report_params(&observer);
         let stored_as = limited(self.tree, settable(), "this user may not set", &observer);
         let receiver = Receiver {
             connection: self.connection.clone(),
@@ -104,9 +104,9 @@ impl Client {
             lanes: accepted.lanes,
             acceptance: None,
         };
-        let summary = receiver.receive(&mut speaker, &mut hearer).await?;
-        self.part(speaker, hearer).await;
-        Ok(Summary { cipher: terms.map(|terms| terms.cipher), ..summary })
+        let summary = receiver.receive(&mut writer, &mut reader).await?;
+        self.finish_request(writer, reader).await;
+        Ok(Summary { cipher: params.map(|params| params.cipher), ..summary })
     }
 
     /// Tells what is in a directory, or of the one file that has the name.
@@ -126,9 +126,9 @@ impl Client {
     ) -> Result<(), Error> {
         let mut left = most;
         let request = Message::List { path: self.below(path)? };
-        let (_speaker, mut hearer, _) = self.request(&request, None).await?;
+        let (_speaker, mut reader, _) = self.request(&request, None).await?;
         loop {
-            match hearer.expect().await? {
+            match reader.expect().await? {
                 Message::Listing { entries, last } => {
                     // one that tells nothing counts, too: a server could go on with them
                     left = left.checked_sub(entries.len().max(1)).ok_or_else(|| {

@@ -7,7 +7,7 @@ use headroom_transfer_proto::message::{ListedKind, MOST_SOURCES, Message};
 use headroom_transfer_proto::path::{RelPath, shown};
 
 use super::connection::Client;
-use crate::control::{Hearer, unexpected};
+use crate::control::{MessageReader, unexpected};
 use crate::delivery::{Event, Observer, Summary};
 use crate::error::{Error, from_peer};
 
@@ -20,8 +20,8 @@ impl Client {
     pub async fn make_directory(&mut self, path: &[u8], parents: bool) -> Result<(), Error> {
         let path = self.name(path)?;
         let request = Message::MakeDirectory { path, parents };
-        let (_speaker, mut hearer, _) = self.request(&request, None).await?;
-        self.hear_fates(&mut hearer, &()).await.map(drop)
+        let (_speaker, mut reader, _) = self.request(&request, None).await?;
+        self.receive_removals(&mut reader, &()).await.map(drop)
     }
 
     /// Gives something below the server's root another name there, in place of a file or
@@ -32,8 +32,8 @@ impl Client {
     pub async fn rename(&mut self, from: &[u8], to: &[u8], replace: bool) -> Result<(), Error> {
         let request = Message::Rename { from: self.name(from)?, to: self.below(to)?, replace };
         self.check_slash(from).await?;
-        let (_speaker, mut hearer, _) = self.request(&request, None).await?;
-        self.hear_fates(&mut hearer, &()).await.map(drop)
+        let (_speaker, mut reader, _) = self.request(&request, None).await?;
+        self.receive_removals(&mut reader, &()).await.map(drop)
     }
 
     /// Removes a file, a link or an empty directory below the server's root; with
@@ -50,8 +50,8 @@ impl Client {
     ) -> Result<Summary, Error> {
         let request = Message::Remove { path: self.name(path)?, recursive };
         self.check_slash(path).await?;
-        let (_speaker, mut hearer, _) = self.request(&request, None).await?;
-        self.hear_fates(&mut hearer, &*observer).await
+        let (_speaker, mut reader, _) = self.request(&request, None).await?;
+        self.receive_removals(&mut reader, &*observer).await
     }
 
     /// Finds what a path names whose components may be patterns (`*`, `?`, `[a-z]`,
@@ -130,7 +130,7 @@ impl Client {
         if matches!(last, b"" | b"." | b".." | b"~") {
             return Ok(true);
         }
-        let (mut is_directory, follows) = (true, self.far.is_some());
+        let (mut is_directory, follows) = (true, self.ssh_server.is_some());
         let above = directory_of(above);
         let listed = self.list(&above, |listed| {
             if listed.path.name() == last {
@@ -148,14 +148,14 @@ impl Client {
     }
 
     /// Hears what became of names, until that is all.
-    async fn hear_fates(
+    async fn receive_removals(
         &self,
-        hearer: &mut Hearer,
+        reader: &mut MessageReader,
         observer: &dyn Observer,
     ) -> Result<Summary, Error> {
         let mut summary = Summary::default();
         loop {
-            match hearer.expect().await? {
+            match reader.expect().await? {
                 Message::Removed { path } => {
                     summary.removed += 1;
                     observer.event(Event::Removed { path: &path });

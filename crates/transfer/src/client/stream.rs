@@ -9,7 +9,7 @@ use headroom_transfer_proto::span::Hash;
 
 use super::connection::Client;
 use crate::control::unexpected;
-use crate::delivery::pipe::{self, Cut};
+use crate::delivery::pipe::{self, PipeError};
 use crate::delivery::{Event, Observer, Summary};
 use crate::error::{Error, from_peer};
 use crate::rate::Pace;
@@ -30,23 +30,23 @@ impl Client {
     ) -> Result<Summary, Error> {
         let name = self.file(to)?;
         let request = Message::PutStream { to: name.clone(), fsync };
-        let (mut speaker, mut hearer, accepted) = self.request(&request, None).await?;
-        let pace = Pace::default().and(self.rate_bps).and(accepted.told_bps);
+        let (mut writer, mut reader, accepted) = self.request(&request, None).await?;
+        let pace = Pace::default().and(self.rate_bps).and(accepted.peer_limit_bps);
         let mut stream = self.connection.open_uni().await?;
         let moved = match pipe::send(from, &mut stream, &pace, &observer).await {
             Ok(passed) => {
                 let (root, bytes) = (*passed.root.as_bytes(), passed.octets);
-                speaker.say(&Message::Sealed { id: 0, root, bytes }).await?;
+                writer.send(&Message::Sealed { id: 0, root, bytes }).await?;
                 bytes
             }
-            Err(Cut::Here(cause)) => {
+            Err(PipeError::Local(cause)) => {
                 return Err(Error::System { doing: "read what is to be sent".to_owned(), cause });
             }
             // the server says why
-            Err(Cut::There) => 0,
-            Err(Cut::Lost(error)) => return Err(once(error)),
+            Err(PipeError::Peer) => 0,
+            Err(PipeError::Connection(error)) => return Err(once(error)),
         };
-        match hearer.expect().await.map_err(once)? {
+        match reader.expect().await.map_err(once)? {
             Message::Stored { .. } => {
                 observer.event(Event::Stored { path: &name });
                 Ok(Summary { stored: 1, moved, ..Summary::default() })
@@ -75,20 +75,20 @@ impl Client {
     ) -> Result<Summary, Error> {
         let name = self.file(from)?;
         let request = Message::GetStream { from: name.clone(), tree: Some(self.tree) };
-        let (_speaker, mut hearer, _) = self.request(&request, None).await?;
+        let (_speaker, mut reader, _) = self.request(&request, None).await?;
         let pace = Pace::default().and(self.rate_bps);
         let stream = self.connection.accept_uni().await?;
         let (came, _) = pipe::receive(stream, to, &pace, &observer).await;
         let came = match came {
             Ok(came) => Some(came),
-            Err(Cut::Here(cause)) => {
+            Err(PipeError::Local(cause)) => {
                 return Err(Error::System { doing: "write what came".to_owned(), cause });
             }
             // the server says why
-            Err(Cut::There) => None,
-            Err(Cut::Lost(error)) => return Err(once(error)),
+            Err(PipeError::Peer) => None,
+            Err(PipeError::Connection(error)) => return Err(once(error)),
         };
-        let failed = match (hearer.expect().await.map_err(once)?, came) {
+        let failed = match (reader.expect().await.map_err(once)?, came) {
             (Message::Sealed { root, bytes, .. }, Some(came))
                 if came.root == Hash::from_bytes(root) && came.octets == bytes =>
             {
@@ -125,7 +125,7 @@ impl Client {
 /// A cut that nothing goes on from.
 fn once(error: Error) -> Error {
     match error {
-        Error::Lost(cause) => Error::Cut(cause),
+        Error::Lost(cause) => Error::Interrupted(cause),
         error => error,
     }
 }

@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 
 use super::connection::{Client, limited};
 use super::copy::make_directories;
-use crate::delivery::{Destination, Mirror, Observer, Offering, Receiver, Sender, Summary};
+use crate::delivery::{Destination, Observer, Offering, Receiver, Sender, Summary, SyncMode};
 use crate::error::Error;
 use crate::files::{Excludes, Root, Source, settable};
 use crate::rate::Pace;
@@ -77,9 +77,9 @@ impl Client {
             )));
         }
         let request = options.request(self.below(to)?, true, self.compress, self.tree);
-        let (mut speaker, mut hearer, accepted) = self.request(&request, None).await?;
+        let (mut writer, mut reader, accepted) = self.request(&request, None).await?;
         let excludes = Arc::new(options.excludes.clone());
-        let pace = Pace::default().and(self.rate_bps).and(accepted.told_bps);
+        let pace = Pace::default().and(self.rate_bps).and(accepted.peer_limit_bps);
         let tree = accepted.limit(self.tree, &observer);
         let source = Source::new([from.join(".")], tree.links).keeping(tree.keep);
         let source = source.without(excludes);
@@ -91,7 +91,7 @@ impl Client {
             accepted.lanes,
         );
         let sender = sender.compressing(self.compress).of_tree(tree, false);
-        sender.send(source, &mut self.next_id, &mut speaker, &mut hearer).await
+        sender.send(source, &mut self.next_id, &mut writer, &mut reader).await
     }
 
     /// Makes what is in the directory `to` like what is in `from` below the server's
@@ -111,7 +111,7 @@ impl Client {
         let destination = spawn_blocking(move || here(&to, make));
         let (destination, is_missing) =
             destination.await.map_err(|error| Error::task(&error))??;
-        let (mut speaker, mut hearer, accepted) = self.request(&request, None).await?;
+        let (mut writer, mut reader, accepted) = self.request(&request, None).await?;
         let SyncOptions { delete, dry_run, fsync, .. } = *options;
         let excludes = Arc::new(options.excludes.clone());
         let stored_as = limited(self.tree, settable(), "this user may not set", &observer);
@@ -122,13 +122,13 @@ impl Client {
             observer,
             claims: None,
             pace: Pace::default().and(self.rate_bps),
-            sync: Some(Mirror::new(delete, dry_run, is_missing, excludes)),
+            sync: Some(SyncMode::new(delete, dry_run, is_missing, excludes)),
             tree: stored_as,
             lanes: accepted.lanes,
             acceptance: None,
         };
-        let summary = receiver.receive(&mut speaker, &mut hearer).await?;
-        self.part(speaker, hearer).await;
+        let summary = receiver.receive(&mut writer, &mut reader).await?;
+        self.finish_request(writer, reader).await;
         Ok(summary)
     }
 }

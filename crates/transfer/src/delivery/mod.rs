@@ -3,18 +3,18 @@
 //! where these are not open, in pieces on streams of their own; none waits for
 //! another.
 
+mod compression;
 mod data_stream;
 mod event;
-mod follow_ups;
+mod failed_directories;
+mod lane_status;
 mod limits;
-mod news;
 pub(crate) mod pipe;
 mod receiver;
 mod sender;
-mod squeeze;
 mod summary;
 
 pub use event::{Event, Observer};
-pub(crate) use receiver::{Destination, Mirror, Receiver, make_directories};
+pub(crate) use receiver::{Destination, Receiver, SyncMode, make_directories};
 pub(crate) use sender::{Offering, Sender};
 pub use summary::Summary;

@@ -28,13 +28,13 @@ pub(crate) struct Passed {
 
 /// Why not all went through.
 #[derive(Debug)]
-pub(crate) enum Cut {
+pub(crate) enum PipeError {
     /// This end cannot read or write.
-    Here(io::Error),
+    Local(io::Error),
     /// The other end wants no more, or has no more, and says why elsewhere.
-    There,
+    Peer,
     /// The connection is lost.
-    Lost(Error),
+    Connection(Error),
 }
 
 /// Sends all that can be read.
@@ -43,7 +43,7 @@ pub(crate) async fn send(
     stream: &mut SendStream,
     pace: &Pace,
     observer: &Arc<dyn Observer>,
-) -> Result<Passed, Cut> {
+) -> Result<Passed, PipeError> {
     let (read, mut was_read) = mpsc::channel::<Bytes>(WAITING);
     let reading = spawn_blocking(move || {
         let (mut hasher, mut octets) = (blake3::Hasher::new(), 0);
@@ -66,14 +66,15 @@ pub(crate) async fn send(
             pace.take(slice.len()).await;
             match stream.write_chunk(slice).await {
                 Ok(()) => {}
-                Err(quinn::WriteError::Stopped(_)) => return Err(Cut::There),
-                Err(error) => return Err(Cut::Lost(error.into())),
+                Err(quinn::WriteError::Stopped(_)) => return Err(PipeError::Peer),
+                Err(error) => return Err(PipeError::Connection(error.into())),
             }
             observer.event(Event::Offered { octets });
             observer.event(Event::Moved { octets });
         }
     }
-    let read: io::Result<Passed> = reading.await.map_err(|error| Cut::Lost(Error::task(&error)))?;
+    let read: io::Result<Passed> =
+        reading.await.map_err(|error| PipeError::Connection(Error::task(&error)))?;
     match read {
         Ok(passed) => {
             let _ = stream.finish();
@@ -81,7 +82,7 @@ pub(crate) async fn send(
         }
         Err(error) => {
             let _ = stream.reset(0u32.into());
-            Err(Cut::Here(error))
+            Err(PipeError::Local(error))
         }
     }
 }
@@ -92,7 +93,7 @@ pub(crate) async fn receive<W: Write + Send + 'static>(
     mut to: W,
     pace: &Pace,
     observer: &Arc<dyn Observer>,
-) -> (Result<Passed, Cut>, Option<W>) {
+) -> (Result<Passed, PipeError>, Option<W>) {
     let (take, mut taken) = mpsc::channel::<Vec<u8>>(WAITING);
     let writing = spawn_blocking(move || {
         let (mut hasher, mut octets) = (blake3::Hasher::new(), 0);
@@ -110,8 +111,8 @@ pub(crate) async fn receive<W: Write + Send + 'static>(
         let mut piece = vec![0; pace.slice(PIECE)];
         let (filled, end) = match fill(&mut stream, &mut piece).await {
             Ok(filled) => filled,
-            Err(quinn::ReadError::Reset(_)) => break Some(Cut::There),
-            Err(error) => break Some(Cut::Lost(error.into())),
+            Err(quinn::ReadError::Reset(_)) => break Some(PipeError::Peer),
+            Err(error) => break Some(PipeError::Connection(error.into())),
         };
         piece.truncate(filled);
         pace.take(filled).await;
@@ -129,16 +130,16 @@ pub(crate) async fn receive<W: Write + Send + 'static>(
     };
     drop(take);
     match (writing.await, cut) {
-        (Err(error), _) => (Err(Cut::Lost(Error::task(&error))), None),
+        (Err(error), _) => (Err(PipeError::Connection(Error::task(&error))), None),
         (Ok((_, to)), Some(cut)) => (Err(cut), Some(to)),
-        (Ok((written, to)), None) => (written.map_err(Cut::Here), Some(to)),
+        (Ok((written, to)), None) => (written.map_err(PipeError::Local), Some(to)),
     }
 }
 
 /// Reads what there is; none at the end.
-fn next(from: &mut impl Read, room: &mut [u8]) -> io::Result<usize> {
+fn next(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
-        match from.read(room) {
+        match from.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             read => return read,
         }
@@ -146,10 +147,13 @@ fn next(from: &mut impl Read, room: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Reads until the room is full or the stream ends, and says whether it has ended.
-async fn fill(stream: &mut RecvStream, room: &mut [u8]) -> Result<(usize, bool), quinn::ReadError> {
+async fn fill(
+    stream: &mut RecvStream,
+    buffer: &mut [u8],
+) -> Result<(usize, bool), quinn::ReadError> {
     let mut filled = 0;
-    while filled < room.len() {
-        match stream.read(&mut room[filled..]).await? {
+    while filled < buffer.len() {
+        match stream.read(&mut buffer[filled..]).await? {
             Some(octets) => filled += octets,
             None => return Ok((filled, true)),
         }

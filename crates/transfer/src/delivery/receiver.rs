@@ -8,10 +8,10 @@ mod incoming;
 mod lanes;
 mod linked;
 mod links;
-mod mirror;
 mod shared;
 mod streams;
 mod sync;
+mod sync_mode;
 mod worker;
 
 use std::cell::Cell;
@@ -25,22 +25,22 @@ use tokio::task::spawn_blocking;
 
 use self::lanes::{LaneSink, Lanes};
 use self::linked::Linked;
-use self::shared::{Shared, ToDo};
+use self::shared::{Shared, WorkerEvent};
 use self::streams::take_streams;
 use self::worker::Worker;
 use super::event::Observer;
-use super::follow_ups::FollowUps;
-use super::news::tell_of_lanes;
+use super::failed_directories::FailedDirectories;
+use super::lane_status::report_lane_status;
 use super::summary::{Counts, Summary};
-use crate::claims::Claims;
-use crate::control::{Hearer, Speaker, unexpected};
+use crate::claims::FileClaims;
+use crate::control::{MessageReader, MessageWriter, unexpected};
 use crate::error::Error;
-use crate::lanes::Carrier;
+use crate::lanes::LaneHandle;
 use crate::owners::Owners;
 use crate::rate::Pace;
 
 pub(crate) use destination::{Destination, make_directories};
-pub(crate) use mirror::Mirror;
+pub(crate) use sync_mode::SyncMode;
 
 /// Things to be done, and answers, that wait.
 const WAITING: usize = 64;
@@ -52,16 +52,16 @@ pub(crate) struct Receiver {
     pub(crate) fsync: bool,
     pub(crate) observer: Arc<dyn Observer>,
     /// What makes an older transfer of a file end, where that is possible.
-    pub(crate) claims: Option<Claims>,
+    pub(crate) claims: Option<FileClaims>,
     /// No more is taken in than this allows, whatever the sender was told.
     pub(crate) pace: Pace,
     /// What is there becomes what is sent, and only that is sent which is not there.
-    pub(crate) sync: Option<Mirror>,
+    pub(crate) sync: Option<SyncMode>,
     /// What is taken over of what is sent. Links that lead out of the tree are made with
     /// [`Links::Keep`], and failures with [`Links::Refuse`].
     pub(crate) tree: TreeOptions,
     /// What may bring data beside streams.
-    pub(crate) lanes: Option<Carrier>,
+    pub(crate) lanes: Option<LaneHandle>,
     /// What is said first, when data may come.
     pub(crate) acceptance: Option<Message>,
 }
@@ -70,11 +70,11 @@ impl Receiver {
     /// Takes in all of it.
     pub(crate) async fn receive(
         self,
-        speaker: &mut Speaker,
-        hearer: &mut Hearer,
+        writer: &mut MessageWriter,
+        reader: &mut MessageReader,
     ) -> Result<Summary, Error> {
         let connection = self.connection.clone();
-        let (to_do, doing) = mpsc::channel(WAITING);
+        let (events, worker_events) = mpsc::channel(WAITING);
         let (answer, answers) = mpsc::channel(WAITING);
         let shared = Arc::new(Shared {
             open: Mutex::default(),
@@ -83,21 +83,21 @@ impl Receiver {
             pace: self.pace,
         });
         let (observer, states) =
-            (Arc::clone(&self.observer), self.lanes.as_ref().map(Carrier::states));
+            (Arc::clone(&self.observer), self.lanes.as_ref().map(LaneHandle::states));
         let news = async {
             if let Some(states) = states {
-                tell_of_lanes(observer, states).await;
+                report_lane_status(observer, states).await;
             }
             std::future::pending().await
         };
-        let lanes = self.lanes.map(|carrier| {
-            let sink = LaneSink { shared: Arc::clone(&shared), to_do: to_do.downgrade() };
-            Lanes { carrier, sink: Arc::new(sink) }
+        let lanes = self.lanes.map(|handle| {
+            let sink = LaneSink { shared: Arc::clone(&shared), events: events.downgrade() };
+            Lanes { handle, sink: Arc::new(sink) }
         });
         if let Some(acceptance) = self.acceptance {
             // the lane's first packet comes when this has been heard
             lanes.iter().for_each(Lanes::start);
-            speaker.say(&acceptance).await?;
+            writer.send(&acceptance).await?;
         }
         let worker = Worker {
             lanes,
@@ -116,23 +116,23 @@ impl Receiver {
             directories: Vec::new(),
             directory_octets: 0,
             next_id: Some(0),
-            follow_ups: FollowUps::default(),
+            failed_directories: FailedDirectories::default(),
             is_end: false,
         };
-        let worker = spawn_blocking(move || worker.run(doing));
-        let broken = tokio::select! {
+        let worker = spawn_blocking(move || worker.run(worker_events));
+        let failure = tokio::select! {
             // answers end when the worker does
-            sent = speaker.forward(answers) => sent.err(),
-            broken = hear(hearer, &shared.pace, to_do.clone()) => Some(broken),
-            broken = take_streams(&connection, &shared, &to_do) => Some(broken),
+            sent = writer.forward(answers) => sent.err(),
+            failure = receive_messages(reader, &shared.pace, events.clone()) => Some(failure),
+            failure = take_streams(&connection, &shared, &events) => Some(failure),
             never = news => Some(never),
         };
-        drop(to_do);
-        if broken.is_some() {
+        drop(events);
+        if failure.is_some() {
             // the worker ends with what it has been told so far
             shared.open().clear();
         }
-        match (worker.await, broken) {
+        match (worker.await, failure) {
             // a sender that has heard the end may leave before this side knows that it has
             (Ok(Ok(true)), Some(Error::Lost(_))) => Ok(shared.counts.get()),
             (_, Some(error)) => Err(error),
@@ -145,10 +145,14 @@ impl Receiver {
 }
 
 /// Passes on what is said, until something is wrong.
-async fn hear(hearer: &mut Hearer, pace: &Pace, to_do: mpsc::Sender<ToDo>) -> Error {
+async fn receive_messages(
+    reader: &mut MessageReader,
+    pace: &Pace,
+    events: mpsc::Sender<WorkerEvent>,
+) -> Error {
     let mut is_end = false;
     loop {
-        let message = match hearer.hear().await {
+        let message = match reader.recv().await {
             Ok(Some(message)) => message,
             Ok(None) if is_end => std::future::pending().await,
             Ok(None) => return Error::Lost("the other side says no more".to_owned()),
@@ -173,7 +177,7 @@ async fn hear(hearer: &mut Hearer, pace: &Pace, to_do: mpsc::Sender<ToDo>) -> Er
             }
             other => return unexpected(&other),
         }
-        if to_do.send(ToDo::Said(message)).await.is_err() {
+        if events.send(WorkerEvent::Message(message)).await.is_err() {
             // the worker has ended: why, it says itself
             std::future::pending::<()>().await;
         }

@@ -1,7 +1,7 @@
 //! The sender: offers what it finds, learns what the receiver has, sends the rest.
 
 mod content;
-mod opened;
+mod open_file;
 mod shared;
 mod sync;
 mod walk;
@@ -17,14 +17,14 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use self::shared::Shared;
 use self::walk::Walk;
+use super::compression::AdaptiveCompressor;
 use super::event::{Event, Observer};
-use super::news::tell_of_lanes;
-use super::squeeze::Squeezer;
+use super::lane_status::report_lane_status;
 use super::summary::{Counts, Summary};
-use crate::control::{Hearer, Speaker};
+use crate::control::{MessageReader, MessageWriter};
 use crate::error::{Error, from_peer};
 use crate::files::Source;
-use crate::lanes::Carrier;
+use crate::lanes::LaneHandle;
 use crate::rate::{Pace, Stop};
 
 pub(crate) use self::shared::Offering;
@@ -34,7 +34,7 @@ pub(crate) use self::shared::Offering;
 const PIECES: usize = 3;
 /// Spans on streams at once while a lane is silent: what may have to be sent again on
 /// the lane when that is back.
-const DETOURS: usize = 8;
+const FALLBACK_SPANS: usize = 8;
 /// Messages that wait for the stream.
 const WAITING: usize = 64;
 
@@ -50,7 +50,7 @@ impl Sender {
         offering: Offering,
         observer: Arc<dyn Observer>,
         pace: Pace,
-        lanes: Option<Carrier>,
+        lanes: Option<LaneHandle>,
     ) -> Self {
         lanes.iter().for_each(|lane| lane.limit(pace.rate_bps()));
         let shared = Shared {
@@ -65,12 +65,12 @@ impl Sender {
             open_files: Arc::new(Semaphore::new(MOST_OPEN_FILES)),
             unanswered: Arc::new(Semaphore::new(MOST_UNANSWERED)),
             pieces: Arc::new(Semaphore::new(PIECES)),
-            squeezer: Arc::new(Squeezer::new(Compress::Never)),
+            compressor: Arc::new(AdaptiveCompressor::new(Compress::Never)),
             counts: Counts::default(),
-            follow_ups: Mutex::default(),
+            failed_directories: Mutex::default(),
             lanes,
-            detours: Semaphore::new(DETOURS),
-            detours_begun: Arc::new(Semaphore::new(DETOURS)),
+            fallbacks: Semaphore::new(FALLBACK_SPANS),
+            fallbacks_begun: Arc::new(Semaphore::new(FALLBACK_SPANS)),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -78,7 +78,7 @@ impl Sender {
     /// The same, with data that is compressed on its way.
     pub(crate) fn compressing(mut self, how: Compress) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.squeezer = Arc::new(Squeezer::new(how));
+            shared.compressor = Arc::new(AdaptiveCompressor::new(how));
         }
         self
     }
@@ -98,16 +98,16 @@ impl Sender {
         self,
         source: Source,
         first_id: &mut u64,
-        speaker: &mut Speaker,
-        hearer: &mut Hearer,
+        writer: &mut MessageWriter,
+        reader: &mut MessageReader,
     ) -> Result<Summary, Error> {
         let shared = &self.shared;
-        let (say, said) = mpsc::channel(WAITING);
-        let walk = Walk::new(Arc::clone(shared), say.clone(), *first_id);
+        let (messages, outgoing) = mpsc::channel(WAITING);
+        let walk = Walk::new(Arc::clone(shared), messages.clone(), *first_id);
         let walker = spawn_blocking(move || walk.run(source));
-        let speaking = speaker.forward(said);
+        let speaking = writer.forward(outgoing);
         let answers = async {
-            self.hear_answers(hearer, say).await?;
+            self.receive_answers(reader, messages).await?;
             let id = walker.await.map_err(|error| Error::task(&error))?;
             Ok::<_, Error>(id)
         };
@@ -121,26 +121,26 @@ impl Sender {
     }
 
     /// Hears what becomes of the entries, and sends the files that are asked for.
-    async fn hear_answers(
+    async fn receive_answers(
         &self,
-        hearer: &mut Hearer,
-        say: mpsc::Sender<Message>,
+        reader: &mut MessageReader,
+        messages: mpsc::Sender<Message>,
     ) -> Result<(), Error> {
         let shared = &self.shared;
         let mut sending = JoinSet::new();
-        let wanted = shared.send_contents(&say);
+        let wanted = shared.send_contents(&messages);
         if let Some(lane) = &shared.lanes {
             let (shared, states) = (Arc::clone(shared), lane.states());
             let observer = Arc::clone(&shared.observer);
-            sending.spawn(async move { shared.send_left().await });
+            sending.spawn(async move { shared.send_undelivered().await });
             sending.spawn(async move {
-                tell_of_lanes(observer, states).await;
+                report_lane_status(observer, states).await;
                 Ok(())
             });
         }
         loop {
             let message = tokio::select! {
-                message = hearer.expect() => message?,
+                message = reader.expect() => message?,
                 Some(ended) = sending.join_next() => {
                     ended.map_err(|error| Error::task(&error))??;
                     continue;
@@ -149,8 +149,9 @@ impl Sender {
             match message {
                 Message::Have { id, first_span, values, last } => {
                     if let Some((file, held)) = shared.note_held(id, first_span, values, last)? {
-                        let (shared, say) = (Arc::clone(shared), say.clone());
-                        sending.spawn(async move { shared.send_file(id, file, held, say).await });
+                        let (shared, messages) = (Arc::clone(shared), messages.clone());
+                        sending
+                            .spawn(async move { shared.send_file(id, file, held, messages).await });
                     }
                 }
                 Message::Stored { id } => {
@@ -166,10 +167,10 @@ impl Sender {
                     return Err(Error::refused(reason, about_files));
                 }
                 Message::End { .. } => break,
-                message => shared.hear_of_sync(message, &wanted)?,
+                message => shared.handle_sync_answer(message, &wanted)?,
             }
         }
-        if let Some(reason) = shared.follow_ups().summary() {
+        if let Some(reason) = shared.failed_directories().summary() {
             let reason = from_peer(&shared.connection, &reason);
             shared.observer.event(Event::Failed { reason: &reason });
         }

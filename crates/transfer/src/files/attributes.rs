@@ -15,8 +15,8 @@ use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{Gid, Uid, fchown, geteuid};
 use xattr::FileExt;
 
-use super::error::Why;
-use super::seen::Seen;
+use super::error::ErrorKind;
+use super::metadata::Metadata;
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -42,19 +42,23 @@ pub(super) fn takes_an_open_file(keep: Keep) -> bool {
 ///
 /// # Errors
 /// The file system refuses, or the attributes are more than an entry has room for.
-pub(super) fn read(seen: &Seen, file: Option<&File>, keep: Keep) -> Result<Attributes, Why> {
+pub(super) fn read(
+    metadata: &Metadata,
+    file: Option<&File>,
+    keep: Keep,
+) -> Result<Attributes, ErrorKind> {
     let owner = |kept, id| keep.has(kept).then(|| Owner { id, name: String::new() });
     let read = |kept| file.filter(|_| keep.has(kept));
     let attributes = Attributes {
         linked: None,
-        owner: owner(Keep::OWNER, seen.owner),
-        group: owner(Keep::GROUP, seen.group),
-        xattrs: read(Keep::XATTRS).map(xattrs).transpose().map_err(Why::of)?,
-        acls: read(Keep::ACLS).map(acls).transpose().map_err(Why::of)?,
+        owner: owner(Keep::OWNER, metadata.owner),
+        group: owner(Keep::GROUP, metadata.group),
+        xattrs: read(Keep::XATTRS).map(xattrs).transpose().map_err(ErrorKind::of)?,
+        acls: read(Keep::ACLS).map(acls).transpose().map_err(ErrorKind::of)?,
     };
     let count = attributes.xattrs.as_ref().map_or(0, Vec::len);
     if count > MOST_XATTRS || attributes.bytes() > MOST_ATTRIBUTE_BYTES {
-        return Err(Why::Attributes);
+        return Err(ErrorKind::Attributes);
     }
     Ok(attributes)
 }
@@ -63,7 +67,11 @@ pub(super) fn read(seen: &Seen, file: Option<&File>, keep: Keep) -> Result<Attri
 ///
 /// # Errors
 /// The file system refuses.
-pub(super) fn set(file: &File, mode: Mode, attributes: Option<&Attributes>) -> Result<(), Why> {
+pub(super) fn set(
+    file: &File,
+    mode: Mode,
+    attributes: Option<&Attributes>,
+) -> Result<(), ErrorKind> {
     let Some(attributes) = attributes else { return set_mode(file, mode) };
     // before the mode: a change of owner takes bits of it away
     set_owner(file, attributes)?;
@@ -72,8 +80,8 @@ pub(super) fn set(file: &File, mode: Mode, attributes: Option<&Attributes>) -> R
     }
     set_mode(file, mode)?;
     if let Some(Acls { access, default }) = &attributes.acls {
-        set_acl(file, ACCESS, access).map_err(Why::of)?;
-        set_acl(file, DEFAULT, default).map_err(Why::of)?;
+        set_acl(file, ACCESS, access).map_err(ErrorKind::of)?;
+        set_acl(file, DEFAULT, default).map_err(ErrorKind::of)?;
         // a list that is removed leaves the group what the list allowed at most
         if access.is_empty() {
             set_mode(file, mode)?;
@@ -86,21 +94,25 @@ pub(super) fn set(file: &File, mode: Mode, attributes: Option<&Attributes>) -> R
 ///
 /// # Errors
 /// The file system refuses.
-pub(super) fn are_set(seen: &Seen, file: &File, attributes: &Attributes) -> Result<bool, Why> {
+pub(super) fn are_set(
+    metadata: &Metadata,
+    file: &File,
+    attributes: &Attributes,
+) -> Result<bool, ErrorKind> {
     let Attributes { owner, group, xattrs: wanted, acls: lists, .. } = attributes;
     let may_give = geteuid().is_root();
-    let is_owners = owner.as_ref().is_none_or(|owner| !may_give || owner.id == seen.owner);
-    let is_groups = group.as_ref().is_none_or(|group| !may_give || group.id == seen.group);
+    let is_owners = owner.as_ref().is_none_or(|owner| !may_give || owner.id == metadata.owner);
+    let is_groups = group.as_ref().is_none_or(|group| !may_give || group.id == metadata.group);
     if !is_owners || !is_groups {
         return Ok(false);
     }
     if let Some(wanted) = wanted
-        && xattrs(file).map_err(Why::of)? != *wanted
+        && xattrs(file).map_err(ErrorKind::of)? != *wanted
     {
         return Ok(false);
     }
     match lists {
-        Some(wanted) => Ok(acls(file).map_err(Why::of)? == *wanted),
+        Some(wanted) => Ok(acls(file).map_err(ErrorKind::of)? == *wanted),
         None => Ok(true),
     }
 }
@@ -114,7 +126,7 @@ pub(super) fn to_whom(attributes: &Attributes) -> (Option<Uid>, Option<Gid>) {
 
 /// Sets permissions, and set-group-id and sticky unless the system forbids them (as
 /// systemd's `RestrictSUIDSGID=` does).
-fn set_mode(file: &File, mode: Mode) -> Result<(), Why> {
+fn set_mode(file: &File, mode: Mode) -> Result<(), ErrorKind> {
     let plain = mode & (Mode::S_IRWXU | Mode::S_IRWXG | Mode::S_IRWXO);
     match fchmod(file, mode) {
         Err(Errno::EPERM) if plain != mode => Ok(fchmod(file, plain)?),
@@ -122,7 +134,7 @@ fn set_mode(file: &File, mode: Mode) -> Result<(), Why> {
     }
 }
 
-fn set_owner(file: &File, attributes: &Attributes) -> Result<(), Why> {
+fn set_owner(file: &File, attributes: &Attributes) -> Result<(), ErrorKind> {
     let (user, group) = to_whom(attributes);
     if user.is_none() && group.is_none() {
         return Ok(());
@@ -149,18 +161,18 @@ fn xattrs(file: &File) -> io::Result<Vec<Xattr>> {
     Ok(found)
 }
 
-fn set_xattrs(file: &File, mode: Mode, wanted: &[Xattr]) -> Result<(), Why> {
-    let found = xattrs(file).map_err(Why::of)?;
+fn set_xattrs(file: &File, mode: Mode, wanted: &[Xattr]) -> Result<(), ErrorKind> {
+    let found = xattrs(file).map_err(ErrorKind::of)?;
     if found == wanted {
         return Ok(());
     }
     // only who may write to a file may set them
     fchmod(file, mode | Mode::S_IWUSR | Mode::S_IRUSR)?;
     for xattr in found.iter().filter(|found| wanted.iter().all(|xattr| xattr.name != found.name)) {
-        file.remove_xattr(OsStr::from_bytes(&xattr.name)).map_err(Why::of)?;
+        file.remove_xattr(OsStr::from_bytes(&xattr.name)).map_err(ErrorKind::of)?;
     }
     for xattr in wanted.iter().filter(|xattr| !found.contains(xattr)) {
-        file.set_xattr(OsStr::from_bytes(&xattr.name), &xattr.value).map_err(Why::of)?;
+        file.set_xattr(OsStr::from_bytes(&xattr.name), &xattr.value).map_err(ErrorKind::of)?;
     }
     Ok(())
 }

@@ -16,12 +16,12 @@ const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_
 #[derive(Debug, Clone)]
 pub(super) struct Beneath {
     top: Arc<OwnedFd>,
-    way: Way,
+    resolution: Resolution,
 }
 
 /// How a path is walked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Resolution {
     /// By the kernel, in one call (`openat2`, Linux 5.6).
     Kernel,
     /// Here, one component after the other.
@@ -36,42 +36,42 @@ impl Beneath {
     pub(super) fn new(top: &Path) -> nix::Result<Self> {
         let top = Arc::new(openat(nix::fcntl::AT_FDCWD, top, DIRECTORY, Mode::empty())?);
         // refused by old kernels, and by sandboxes that do not know it
-        let way = match by_kernel(&top, b".") {
-            Ok(_) => Way::Kernel,
-            Err(_) => Way::Components,
+        let resolution = match by_kernel(&top, b".") {
+            Ok(_) => Resolution::Kernel,
+            Err(_) => Resolution::Components,
         };
-        Ok(Self { top, way })
+        Ok(Self { top, resolution })
     }
 
     /// The same directory, with a tree's links followed wherever they lead.
     pub(super) fn following(self) -> Self {
-        Self { way: Way::Follow, ..self }
+        Self { resolution: Resolution::Follow, ..self }
     }
 
     /// Whether links are followed.
     pub(super) fn follows(&self) -> bool {
-        self.way == Way::Follow
+        self.resolution == Resolution::Follow
     }
 
     /// The same directory, walked as on a kernel without `openat2`.
     #[cfg(test)]
     pub(super) fn by_components(self) -> Self {
-        Self { way: Way::Components, ..self }
+        Self { resolution: Resolution::Components, ..self }
     }
 
     /// Everything below a directory that is below this one.
     pub(super) fn below(&self, path: &[u8]) -> nix::Result<Self> {
-        Ok(Self { top: self.directory(Some(path))?, way: self.way })
+        Ok(Self { top: self.directory(Some(path))?, resolution: self.resolution })
     }
 
     /// Opens a directory to look up names in. `path` is relative and has no
     /// component `..`, which its type said before (`RelPath`); none is the top.
     pub(super) fn directory(&self, path: Option<&[u8]>) -> nix::Result<Arc<OwnedFd>> {
         let Some(path) = path else { return Ok(Arc::clone(&self.top)) };
-        match self.way {
-            Way::Kernel => by_kernel(&self.top, path).map(Arc::new),
-            Way::Components => by_components(&self.top, path),
-            Way::Follow => openat(&self.top, path, DIRECTORY, Mode::empty()).map(Arc::new),
+        match self.resolution {
+            Resolution::Kernel => by_kernel(&self.top, path).map(Arc::new),
+            Resolution::Components => by_components(&self.top, path),
+            Resolution::Follow => openat(&self.top, path, DIRECTORY, Mode::empty()).map(Arc::new),
         }
     }
 }

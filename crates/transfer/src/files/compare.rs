@@ -9,10 +9,10 @@ use headroom_transfer_proto::span::Hash;
 use nix::fcntl::{OFlag, readlinkat};
 use nix::sys::stat::Mode;
 
-use super::error::{Error, What, Why};
+use super::error::{Error, ErrorKind, FileType};
+use super::metadata::{kept_mode, set_mtime};
 use super::partial::open_ordinary;
 use super::root::Root;
-use super::seen::{kept_mode, set_mtime};
 use super::{attributes, content};
 use headroom_transfer_proto::message::Time;
 
@@ -46,17 +46,17 @@ pub enum Sent<'a> {
 
 /// What has a name here, compared with what a sender has under it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum Status {
     /// Nothing.
     Missing,
     /// The same.
     Same,
     /// The same, with other permissions or another time.
-    Resealed,
+    MetadataDiffers,
     /// The same kind of thing, with other content.
-    Other,
+    ContentDiffers,
     /// Another kind of thing.
-    Clash(What),
+    TypeDiffers(FileType),
 }
 
 impl Root {
@@ -64,37 +64,39 @@ impl Root {
     ///
     /// # Errors
     /// It cannot be looked at, or not be read.
-    pub fn compare(&self, path: &RelPath, sent: &Sent<'_>) -> Result<Standing, Error> {
+    pub fn compare(&self, path: &RelPath, sent: &Sent<'_>) -> Result<Status, Error> {
         let here = match self.look(path) {
             Ok(Some(here)) => here,
-            Ok(None) => return Ok(Standing::Missing),
+            Ok(None) => return Ok(Status::Missing),
             // in a dry run what is above it may not be there
-            Err(error) if matches!(error.why(), Why::Missing) => return Ok(Standing::Missing),
+            Err(error) if matches!(error.kind(), ErrorKind::Missing) => return Ok(Status::Missing),
             Err(error) => return Err(error),
         };
-        let sealed = |same| if same { Standing::Same } else { Standing::Resealed };
-        Ok(match (sent, here.what) {
-            (Sent::Directory { mode }, What::Directory) => {
-                sealed(mode & kept_mode(What::Directory) == here.mode)
+        let sealed = |same| if same { Status::Same } else { Status::MetadataDiffers };
+        Ok(match (sent, here.file_type) {
+            (Sent::Directory { mode }, FileType::Directory) => {
+                sealed(mode & kept_mode(FileType::Directory) == here.mode)
             }
-            (Sent::Symlink { target }, What::Symlink) => {
+            (Sent::Symlink { target }, FileType::Symlink) => {
                 let held = self.held_by_link(path)?;
-                if held == *target { Standing::Same } else { Standing::Other }
+                if held == *target { Status::Same } else { Status::ContentDiffers }
             }
-            (Sent::File { size, .. }, What::File) if *size != here.size => Standing::Other,
-            (Sent::File { mode, mtime, hash, attributes, .. }, What::File) => {
+            (Sent::File { size, .. }, FileType::File) if *size != here.size => {
+                Status::ContentDiffers
+            }
+            (Sent::File { mode, mtime, hash, attributes, .. }, FileType::File) => {
                 let is_time = is_time(here.mtime, *mtime);
                 let is_same = match hash {
                     Some(hash) => self.hash(path)? == *hash,
                     None => is_time,
                 };
                 if !is_same {
-                    return Ok(Standing::Other);
+                    return Ok(Status::ContentDiffers);
                 }
                 let is_sealed = is_time && mode & 0o777 == here.mode;
                 sealed(is_sealed && self.has_attributes(path, *attributes)?)
             }
-            (_, what) => Standing::Clash(what),
+            (_, file_type) => Status::TypeDiffers(file_type),
         })
     }
 
@@ -102,20 +104,21 @@ impl Root {
     ///
     /// # Errors
     /// It is no file, or not this user's.
-    pub fn reseal(
+    pub fn update_metadata(
         &self,
         path: &RelPath,
         mode: u32,
         mtime: Time,
         attributes: Option<&Attributes>,
     ) -> Result<(), Error> {
-        let reseal = || -> Result<(), Why> {
+        let update_metadata = || -> Result<(), ErrorKind> {
             let directory = self.parent(path)?;
             let (file, _) = open_ordinary(&directory, path.name(), OFlag::O_RDONLY)?;
             attributes::set(&file, Mode::from_bits_truncate(mode & 0o777), attributes)?;
             Ok(set_mtime(&file, mtime)?)
         };
-        reseal().map_err(|why| Error::new(path.as_bytes(), "given its mode and time", why))
+        update_metadata()
+            .map_err(|kind| Error::new(path.as_bytes(), "given its mode and time", kind))
     }
 
     fn has_attributes(
@@ -126,24 +129,24 @@ impl Root {
         let Some(attributes) = attributes else { return Ok(true) };
         let are_set = || {
             let directory = self.parent(path)?;
-            let (file, seen) = open_ordinary(&directory, path.name(), OFlag::O_RDONLY)?;
-            attributes::are_set(&seen, &file, attributes)
+            let (file, metadata) = open_ordinary(&directory, path.name(), OFlag::O_RDONLY)?;
+            attributes::are_set(&metadata, &file, attributes)
         };
-        are_set().map_err(|why| Error::new(path.as_bytes(), "read", why))
+        are_set().map_err(|kind| Error::new(path.as_bytes(), "read", kind))
     }
 
     fn held_by_link(&self, path: &RelPath) -> Result<Vec<u8>, Error> {
-        let read = || Ok::<_, Why>(readlinkat(self.parent(path)?, path.name())?.into_vec());
-        read().map_err(|why| Error::new(path.as_bytes(), "read", why))
+        let read = || Ok::<_, ErrorKind>(readlinkat(self.parent(path)?, path.name())?.into_vec());
+        read().map_err(|kind| Error::new(path.as_bytes(), "read", kind))
     }
 
     fn hash(&self, path: &RelPath) -> Result<Hash, Error> {
         let hash = || {
             let directory = self.parent(path)?;
-            let (file, seen) = open_ordinary(&directory, path.name(), OFlag::O_RDONLY)?;
-            content::whole_hash(&file, seen.size).map_err(Why::of)
+            let (file, metadata) = open_ordinary(&directory, path.name(), OFlag::O_RDONLY)?;
+            content::whole_hash(&file, metadata.size).map_err(ErrorKind::of)
         };
-        hash().map_err(|why| Error::new(path.as_bytes(), "read", why))
+        hash().map_err(|kind| Error::new(path.as_bytes(), "read", kind))
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) const PIECE: usize = 128 << 10;
 static ZEROS: [u8; PIECE] = [0; PIECE];
 
 thread_local! {
-    static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE]);
+    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE]);
 }
 
 /// Reads a range and hashes it. The range is whole in the file, and none of it
@@ -26,12 +26,12 @@ thread_local! {
 /// # Errors
 /// It cannot be read; `UnexpectedEof` if the file is shorter.
 pub(super) fn hash(file: &File, range: &Range<u64>, hasher: &mut SpanHasher) -> io::Result<()> {
-    ROOM.with_borrow_mut(|room| {
+    BUFFER.with_borrow_mut(|buffer| {
         let mut at = range.start;
         while at < range.end {
             let len = PIECE.min(usize::try_from(range.end - at).unwrap_or(PIECE));
-            file.read_exact_at(&mut room[..len], at)?;
-            hasher.update(&room[..len]);
+            file.read_exact_at(&mut buffer[..len], at)?;
+            hasher.update(&buffer[..len]);
             at += len as u64;
         }
         Ok(())
@@ -162,12 +162,12 @@ fn copy_data(from: &File, to: &File, range: &Range<u64>) -> io::Result<()> {
 }
 
 fn copy_by_hand(from: &File, to: &File, range: &Range<u64>) -> io::Result<()> {
-    ROOM.with_borrow_mut(|room| {
+    BUFFER.with_borrow_mut(|buffer| {
         let mut at = range.start;
         while at < range.end {
             let len = PIECE.min(usize::try_from(range.end - at).unwrap_or(PIECE));
-            from.read_exact_at(&mut room[..len], at)?;
-            to.write_all_at(&room[..len], at)?;
+            from.read_exact_at(&mut buffer[..len], at)?;
+            to.write_all_at(&buffer[..len], at)?;
             at += len as u64;
         }
         Ok(())

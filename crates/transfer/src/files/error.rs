@@ -9,11 +9,11 @@ use nix::errno::Errno;
 
 /// What could not be done, with which file, and why.
 #[derive(Debug, thiserror::Error)]
-#[error("{path} cannot be {done}: {why}")]
+#[error("{path} cannot be {done}: {kind}")]
 pub struct Error {
     path: Box<str>,
     done: &'static str,
-    why: Box<Why>,
+    kind: Box<ErrorKind>,
     /// The name that it would be sent under.
     name: Option<Box<RelPath>>,
     /// Whether somebody named just this, and did not only meet it in a directory.
@@ -22,7 +22,7 @@ pub struct Error {
 
 /// Why something could not be done with a file.
 #[derive(Debug, thiserror::Error)]
-pub enum Why {
+pub enum ErrorKind {
     /// There is nothing of that name.
     #[error("there is no such file or directory")]
     Missing,
@@ -64,7 +64,7 @@ pub enum Why {
         size(*needed),
         size(*free)
     )]
-    NoRoom {
+    NoSpace {
         /// Octets that are still to come.
         needed: u64,
         /// Octets that the file system has for this user.
@@ -80,14 +80,14 @@ pub enum Why {
     #[error("{here} is here under that name; remove or rename it first")]
     Clash {
         /// What is here.
-        here: What,
+        here: FileType,
     },
     /// A directory that something is in.
     #[error("something is in it")]
     NotEmpty,
     /// A component of the path leads elsewhere, or nowhere.
     #[error("a part of its path is a symbolic link or no directory; links are not followed")]
-    Detour,
+    NotBeneath,
     /// A symbolic link that leaves the root, or could.
     #[error(
         "it is a symbolic link that leads out of the directory that is sent to, or could: \
@@ -102,7 +102,7 @@ pub enum Why {
     Unfinished,
     /// A device, pipe or socket.
     #[error("it is {0}; only files, directories and links are sent")]
-    Special(What),
+    Special(FileType),
     /// A link, and the policy leaves links out.
     #[error("it is a symbolic link, and links were asked to be left out")]
     LinkLeftOut,
@@ -174,7 +174,7 @@ pub enum Why {
 
 /// What a name of the file system is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum What {
+pub enum FileType {
     /// An ordinary file.
     File,
     /// A directory.
@@ -189,7 +189,7 @@ pub enum What {
     Device,
 }
 
-impl std::fmt::Display for What {
+impl std::fmt::Display for FileType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::File => "a file",
@@ -204,29 +204,29 @@ impl std::fmt::Display for What {
 
 impl Error {
     /// `path` cannot be `done`, which is a participle.
-    pub(super) fn new(path: &[u8], done: &'static str, why: impl Into<Why>) -> Self {
+    pub(super) fn new(path: &[u8], done: &'static str, kind: impl Into<ErrorKind>) -> Self {
         let path = shown(path).to_string().into();
-        Self { path, done, why: Box::new(why.into()), name: None, is_asked_for: false }
+        Self { path, done, kind: Box::new(kind.into()), name: None, is_asked_for: false }
     }
 
     /// A path that a file's name is needed for is a directory's.
     pub(crate) fn no_name(path: &RelPath) -> Self {
-        Self::new(path.as_bytes(), "stored", Why::NoName)
+        Self::new(path.as_bytes(), "stored", ErrorKind::NoName)
     }
 
     /// There is nothing of this name.
     pub(crate) fn missing(path: &RelPath) -> Self {
-        Self::new(path.as_bytes(), "removed", Why::Missing)
+        Self::new(path.as_bytes(), "removed", ErrorKind::Missing)
     }
 
     /// A name cannot be given.
     pub(crate) fn path(path: &RelPath, error: PathError) -> Self {
-        Self::new(path.as_bytes(), "renamed", Why::Path(error))
+        Self::new(path.as_bytes(), "renamed", ErrorKind::Path(error))
     }
 
     /// What is to go through a pipe is no file.
     pub(crate) fn no_file(path: &RelPath) -> Self {
-        Self::new(path.as_bytes(), "sent", Why::NoFile)
+        Self::new(path.as_bytes(), "sent", ErrorKind::NoFile)
     }
 
     /// The same about a path that is read from `directory` on.
@@ -258,22 +258,22 @@ impl Error {
 
     /// Why it could not be done.
     #[must_use]
-    pub fn why(&self) -> &Why {
-        &self.why
+    pub fn kind(&self) -> &ErrorKind {
+        &self.kind
     }
 
     /// Whether this is how it should be, and only worth a remark: it is never sent, or
     /// was asked to be left out, and nobody asked for just this.
     #[must_use]
     pub fn is_remark(&self) -> bool {
-        let never_sent = matches!(*self.why, Why::Special(_) | Why::Unfinished);
+        let never_sent = matches!(*self.kind, ErrorKind::Special(_) | ErrorKind::Unfinished);
         self.is_policy() || never_sent && !self.is_asked_for
     }
 
     /// Whether a policy for links left it out.
     #[must_use]
     pub fn is_policy(&self) -> bool {
-        matches!(*self.why, Why::LinkLeftOut | Why::LinkLeavesTree)
+        matches!(*self.kind, ErrorKind::LinkLeftOut | ErrorKind::LinkLeavesTree)
     }
 }
 
@@ -284,13 +284,13 @@ fn this_user() -> String {
     user.map_or_else(|| format!("user {id}"), |user| format!("user `{}`", user.name))
 }
 
-impl From<Errno> for Why {
+impl From<Errno> for ErrorKind {
     fn from(errno: Errno) -> Self {
         match errno {
             Errno::ENOENT => Self::Missing,
             Errno::EACCES | Errno::EPERM => Self::Denied,
             Errno::ENOSPC | Errno::EDQUOT => Self::Full,
-            Errno::ELOOP | Errno::ENOTDIR | Errno::EXDEV => Self::Detour,
+            Errno::ELOOP | Errno::ENOTDIR | Errno::EXDEV => Self::NotBeneath,
             Errno::ENOTEMPTY => Self::NotEmpty,
             Errno::EBUSY => Self::InUse,
             Errno::EROFS => Self::ReadOnly,
@@ -299,7 +299,7 @@ impl From<Errno> for Why {
     }
 }
 
-impl Why {
+impl ErrorKind {
     /// Of what the standard library says.
     pub(super) fn of(error: io::Error) -> Self {
         error.raw_os_error().map_or(Self::System(error), |code| Errno::from_raw(code).into())

@@ -11,40 +11,40 @@
 mod attributes;
 mod beneath;
 mod change;
+mod cleanup;
 mod compare;
 mod content;
 mod error;
 mod exclude;
-mod growing;
+mod extraneous;
+mod metadata;
 mod names;
 mod partial;
 mod progress;
 mod ranges;
 mod reader;
 mod root;
-mod seen;
 mod source;
-mod stale;
-mod surplus;
+mod stream_file;
 mod temporary;
 #[cfg(test)]
 mod tests;
 mod unfinished;
 
 pub use attributes::settable;
-pub use compare::{Sent, Standing};
-pub use error::{Error, What, Why};
+pub use cleanup::CleanupStats;
+pub use compare::{Sent, Status};
+pub use error::{Error, ErrorKind, FileType};
 pub use exclude::{BadPattern, Excludes};
-pub use growing::Growing;
+pub use extraneous::{CompareError, Extraneous, Removal};
 pub use headroom_transfer_proto::message::{Attributes, Keep, Links, Time};
+pub use metadata::Identity;
+pub use metadata::Metadata;
+#[cfg(test)]
+pub(crate) use metadata::set_mtime_at;
 pub use partial::{Offer, Partial, Seal, Stored};
 pub(crate) use ranges::Ranges;
 pub use reader::{Reader, SourceFile};
 pub use root::{Listing, Root};
-pub use seen::Identity;
-pub use seen::Seen;
-#[cfg(test)]
-pub(crate) use seen::set_mtime_at;
 pub use source::{Found, Kind, Source};
-pub use stale::Tidied;
-pub use surplus::{Fate, Surplus, Unequal};
+pub use stream_file::StreamFile;

@@ -18,9 +18,9 @@ use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::change::change;
-use super::error::{Error, What, Why};
+use super::error::{Error, ErrorKind, FileType};
+use super::metadata::{Identity, Metadata, set_mtime};
 use super::progress::Progress;
-use super::seen::{Identity, Seen, set_mtime};
 use super::{attributes, content, temporary};
 use headroom_transfer_proto::message::Time;
 
@@ -101,43 +101,43 @@ impl Partial {
         directory: Arc<OwnedFd>,
         path: &RelPath,
         offer: &Offer,
-    ) -> Result<Self, Why> {
+    ) -> Result<Self, ErrorKind> {
         let name = path.name();
         let here = replaceable(&directory, name)?;
         if i64::try_from(offer.size).is_err() {
-            return Err(Why::TooLarge(offer.size));
+            return Err(ErrorKind::TooLarge(offer.size));
         }
         let temporary = temporary::of_file(name, offer.size, offer.mtime);
-        let (file, seen, is_new) = open_locked(&directory, &temporary)?;
+        let (file, metadata, is_new) = open_locked(&directory, &temporary)?;
         let mut partial = Self {
             path: path.clone(),
             directory,
             temporary,
             file,
-            identity: seen.identity,
+            identity: metadata.identity,
             old: None,
             spans: Spans::new(offer.size),
             is_blank: AtomicBool::new(is_new),
             progress: Mutex::new(Progress::new(Spans::new(offer.size))),
             state: Mutex::new(if is_new { State::Untouched } else { State::Written }),
         };
-        let needed = offer.data.min(offer.size).saturating_sub(seen.allocated);
+        let needed = offer.data.min(offer.size).saturating_sub(metadata.allocated);
         // a file this small is not worth the question
         if needed > SPAN_OCTETS {
             let free = free_space(&partial.directory)?;
             if free < needed {
-                return Err(Why::NoRoom { needed, free });
+                return Err(ErrorKind::NoSpace { needed, free });
             }
         }
-        if seen.size != offer.size {
-            partial.file.set_len(offer.size).map_err(|error| match Why::of(error) {
-                Why::System(error) if error.raw_os_error() == Some(Errno::EFBIG as i32) => {
-                    Why::TooLarge(offer.size)
+        if metadata.size != offer.size {
+            partial.file.set_len(offer.size).map_err(|error| match ErrorKind::of(error) {
+                ErrorKind::System(error) if error.raw_os_error() == Some(Errno::EFBIG as i32) => {
+                    ErrorKind::TooLarge(offer.size)
                 }
-                why => why,
+                kind => kind,
             })?;
         }
-        if offer.reuse && here.is_some_and(|here| here.what == What::File) {
+        if offer.reuse && here.is_some_and(|here| here.file_type == FileType::File) {
             partial.old = open_old(&partial.directory, name);
         }
         Ok(partial)
@@ -165,7 +165,7 @@ impl Partial {
     /// # Errors
     /// The file cannot be read, or the copy not be written.
     pub fn present(&mut self, span: u64) -> Result<Option<ChainingValue>, Error> {
-        self.find(span).map_err(|why| self.error("resumed", why))
+        self.find(span).map_err(|kind| self.error("resumed", kind))
     }
 
     /// The first span from `from` on that may be [`Self::present`]. Holes are passed
@@ -174,7 +174,7 @@ impl Partial {
     /// # Errors
     /// The file cannot be read.
     pub fn next_present(&self, from: u64) -> Result<Option<u64>, Error> {
-        self.next(from).map_err(|why| self.error("resumed", why))
+        self.next(from).map_err(|kind| self.error("resumed", kind))
     }
 
     /// Writes octets to their place, in whatever order they come. Those that
@@ -190,7 +190,7 @@ impl Partial {
             let at = |position: u64| usize::try_from(position - offset).unwrap_or(octets.len());
             self.write_span(span, range, Some(&octets[at(range.start)..at(range.end)]))
         });
-        written.map_err(|why| self.error("written", why))
+        written.map_err(|kind| self.error("written", kind))
     }
 
     /// As [`Self::write_at`] with `len` zeros, which take no room on the disk
@@ -200,7 +200,7 @@ impl Partial {
     /// As those of `write_at`.
     pub fn write_zeros(&self, offset: u64, len: u64) -> Result<u64, Error> {
         let written = self.each_span(offset, len, |span, range| self.write_span(span, range, None));
-        written.map_err(|why| self.error("written", why))
+        written.map_err(|kind| self.error("written", kind))
     }
 
     /// Octets of spans that came and are whole, those that were
@@ -236,7 +236,7 @@ impl Partial {
         seal: &Seal,
         attributes: Option<&Attributes>,
     ) -> Result<Stored, Error> {
-        self.seal(seal, attributes).map_err(|why| self.error("stored", why))
+        self.seal(seal, attributes).map_err(|kind| self.error("stored", kind))
     }
 
     /// Removes what came.
@@ -244,11 +244,11 @@ impl Partial {
     /// # Errors
     /// It cannot be removed.
     pub fn abandon(&self) -> Result<(), Error> {
-        self.remove().map_err(|why| self.error("removed", why))
+        self.remove().map_err(|kind| self.error("removed", kind))
     }
 
-    fn error(&self, done: &'static str, why: Why) -> Error {
-        Error::new(self.path.as_bytes(), done, why)
+    fn error(&self, done: &'static str, kind: ErrorKind) -> Error {
+        Error::new(self.path.as_bytes(), done, kind)
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
@@ -259,7 +259,7 @@ impl Partial {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next(&self, from: u64) -> Result<Option<u64>, Why> {
+    fn next(&self, from: u64) -> Result<Option<u64>, ErrorKind> {
         let Some(range) = self.spans.range(from) else { return Ok(None) };
         if self.old.as_ref().is_some_and(|(_, size)| range.end <= *size) {
             return Ok(Some(from));
@@ -267,12 +267,12 @@ impl Partial {
         if self.is_blank.load(Relaxed) {
             return Ok(None);
         }
-        let data = content::next_data(&self.file, range.start).map_err(Why::of)?;
+        let data = content::next_data(&self.file, range.start).map_err(ErrorKind::of)?;
         let span = data.map(|start| start / SPAN_OCTETS);
         Ok(span.filter(|span| *span < self.spans.count()))
     }
 
-    fn find(&mut self, span: u64) -> Result<Option<ChainingValue>, Why> {
+    fn find(&mut self, span: u64) -> Result<Option<ChainingValue>, ErrorKind> {
         let Some(range) = self.spans.range(span) else { return Ok(None) };
         {
             let progress = self.progress();
@@ -293,7 +293,7 @@ impl Partial {
                 return Ok(None);
             }
         }
-        let value = content::value(&self.file, self.spans, span).map_err(Why::of)?;
+        let value = content::value(&self.file, self.spans, span).map_err(ErrorKind::of)?;
         if let Some(value) = value {
             self.progress().claim(span, value);
         }
@@ -304,20 +304,25 @@ impl Partial {
         &self,
         offset: u64,
         len: u64,
-        write: impl Fn(u64, &Range<u64>) -> Result<u64, Why>,
-    ) -> Result<u64, Why> {
+        write: impl Fn(u64, &Range<u64>) -> Result<u64, ErrorKind>,
+    ) -> Result<u64, ErrorKind> {
         let end = offset.checked_add(len).filter(|end| *end <= self.spans.size());
-        let octets = offset..end.ok_or(Why::BeyondEnd)?;
+        let octets = offset..end.ok_or(ErrorKind::BeyondEnd)?;
         let mut new = 0;
         for span in self.spans.touched(octets.clone()) {
-            let Some(whole) = self.spans.range(span) else { return Err(Why::BeyondEnd) };
+            let Some(whole) = self.spans.range(span) else { return Err(ErrorKind::BeyondEnd) };
             new += write(span, &(whole.start.max(octets.start)..whole.end.min(octets.end)))?;
         }
         Ok(new)
     }
 
     /// Writes octets of one span, or zeros, and hashes what became worth it.
-    fn write_span(&self, span: u64, range: &Range<u64>, octets: Option<&[u8]>) -> Result<u64, Why> {
+    fn write_span(
+        &self,
+        span: u64,
+        range: &Range<u64>,
+        octets: Option<&[u8]>,
+    ) -> Result<u64, ErrorKind> {
         let gaps = self.progress().take(span, range)?;
         if gaps.is_empty() {
             return Ok(0);
@@ -333,11 +338,11 @@ impl Partial {
                 None => self.put_zeros(gap),
             };
             let mut progress = self.progress();
-            if let Err(why) = outcome {
+            if let Err(kind) = outcome {
                 // a part of it may lie there
                 self.is_blank.store(false, Relaxed);
                 gaps[n..].iter().for_each(|gap| progress.given_back(span, gap));
-                return Err(why);
+                return Err(kind);
             }
             progress.written(span, gap);
         }
@@ -355,7 +360,7 @@ impl Partial {
         &self,
         span: u64,
         in_memory: impl Fn(&Range<u64>) -> Option<Option<&'a [u8]>>,
-    ) -> Result<(), Why> {
+    ) -> Result<(), ErrorKind> {
         loop {
             let Some(mut task) = self.progress().next_task(span) else { return Ok(()) };
             match in_memory(&task.range) {
@@ -369,7 +374,7 @@ impl Partial {
                     let outcome = content::hash(&self.file, &task.range, &mut task.hasher);
                     if let Err(error) = outcome {
                         self.progress().not_hashed(span);
-                        return Err(Why::of(error));
+                        return Err(ErrorKind::of(error));
                     }
                 }
             }
@@ -378,7 +383,7 @@ impl Partial {
     }
 
     /// Writes octets; runs of zeros become holes.
-    fn put(&self, offset: u64, octets: &[u8]) -> Result<(), Why> {
+    fn put(&self, offset: u64, octets: &[u8]) -> Result<(), ErrorKind> {
         let lead = usize::try_from(offset.next_multiple_of(HOLE as u64) - offset)
             .unwrap_or(0)
             .min(octets.len());
@@ -397,43 +402,44 @@ impl Partial {
         self.write_all(offset + done as u64, &octets[done..])
     }
 
-    fn write_all(&self, offset: u64, octets: &[u8]) -> Result<(), Why> {
+    fn write_all(&self, offset: u64, octets: &[u8]) -> Result<(), ErrorKind> {
         if octets.is_empty() {
             return Ok(());
         }
-        self.file.write_all_at(octets, offset).map_err(Why::of)
+        self.file.write_all_at(octets, offset).map_err(ErrorKind::of)
     }
 
-    fn put_zeros(&self, range: &Range<u64>) -> Result<(), Why> {
+    fn put_zeros(&self, range: &Range<u64>) -> Result<(), ErrorKind> {
         if self.has_data(range)? {
-            content::clear(&self.file, range).map_err(Why::of)?;
+            content::clear(&self.file, range).map_err(ErrorKind::of)?;
         }
         Ok(())
     }
 
     /// Whether a range that this did not write has octets other than a hole's.
-    fn has_data(&self, range: &Range<u64>) -> Result<bool, Why> {
-        Ok(!self.is_blank.load(Relaxed) && content::has_data(&self.file, range).map_err(Why::of)?)
+    fn has_data(&self, range: &Range<u64>) -> Result<bool, ErrorKind> {
+        Ok(!self.is_blank.load(Relaxed)
+            && content::has_data(&self.file, range).map_err(ErrorKind::of)?)
     }
 
-    fn seal(&self, seal: &Seal, attributes: Option<&Attributes>) -> Result<Stored, Why> {
+    fn seal(&self, seal: &Seal, attributes: Option<&Attributes>) -> Result<Stored, ErrorKind> {
         let root = self.progress().root()?;
         if root != seal.root {
             self.remove()?;
-            return Err(Why::Mismatch);
+            return Err(ErrorKind::Mismatch);
         }
         let mut state = self.state();
         if *state == State::Ended {
-            return Err(Why::Moved);
+            return Err(ErrorKind::Moved);
         }
         attributes::set(&self.file, Mode::from_bits_truncate(seal.mode & 0o777), attributes)?;
         set_mtime(&self.file, seal.mtime)?;
         if seal.fsync {
-            self.file.sync_all().map_err(Why::of)?;
+            self.file.sync_all().map_err(ErrorKind::of)?;
         }
         // somebody who may write here could have put something else there
         if !leads_to(&self.directory, &self.temporary, self.identity)? {
-            return Err(Why::Moved);
+            return Err(ErrorKind::Moved);
         }
         let replaced = replaceable(&self.directory, self.path.name())?.is_some();
         change(&self.directory, || {
@@ -446,7 +452,7 @@ impl Partial {
         Ok(Stored { replaced })
     }
 
-    fn remove(&self) -> Result<(), Why> {
+    fn remove(&self) -> Result<(), ErrorKind> {
         let mut state = self.state();
         if *state != State::Ended && leads_to(&self.directory, &self.temporary, self.identity)? {
             change(&self.directory, || {
@@ -468,34 +474,39 @@ impl Drop for Partial {
 }
 
 /// What has a name, if it may be replaced by a file or link.
-pub(super) fn replaceable(directory: &OwnedFd, name: &[u8]) -> Result<Option<Seen>, Why> {
+pub(super) fn replaceable(directory: &OwnedFd, name: &[u8]) -> Result<Option<Metadata>, ErrorKind> {
     if temporary::is_temporary(name) {
-        return Err(Why::Reserved);
+        return Err(ErrorKind::Reserved);
     }
-    match Seen::at(directory, name, false) {
-        Ok(seen) if matches!(seen.what, What::File | What::Symlink) => Ok(Some(seen)),
-        Ok(seen) => Err(Why::Clash { here: seen.what }),
+    match Metadata::at(directory, name, false) {
+        Ok(metadata) if matches!(metadata.file_type, FileType::File | FileType::Symlink) => {
+            Ok(Some(metadata))
+        }
+        Ok(metadata) => Err(ErrorKind::Clash { here: metadata.file_type }),
         Err(Errno::ENOENT) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Octets that this user may still write to a file system.
-pub(super) fn free_space(directory: &OwnedFd) -> Result<u64, Why> {
+pub(super) fn free_space(directory: &OwnedFd) -> Result<u64, ErrorKind> {
     let system = fstatvfs(directory)?;
     Ok(system.blocks_available().saturating_mul(system.fragment_size()))
 }
 
 /// Makes names in a directory durable.
-pub(super) fn sync_directory(directory: &OwnedFd) -> Result<(), Why> {
+pub(super) fn sync_directory(directory: &OwnedFd) -> Result<(), ErrorKind> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let directory = openat(directory, ".", flags, Mode::empty())?;
-    File::from(directory).sync_all().map_err(Why::of)
+    File::from(directory).sync_all().map_err(ErrorKind::of)
 }
 
 /// Opens the temporary file, for this transfer alone. Says what it is, and
 /// whether it was made.
-pub(super) fn open_locked(directory: &OwnedFd, name: &[u8]) -> Result<(File, Seen, bool), Why> {
+pub(super) fn open_locked(
+    directory: &OwnedFd,
+    name: &[u8],
+) -> Result<(File, Metadata, bool), ErrorKind> {
     // each time round, another transfer ended between two steps of this one
     for _ in 0..16 {
         let made = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | HARMLESS;
@@ -504,41 +515,41 @@ pub(super) fn open_locked(directory: &OwnedFd, name: &[u8]) -> Result<(File, See
             Ok(file) => (File::from(file), true),
             Err(Errno::EEXIST) => match open_ordinary(directory, name, OFlag::O_RDWR) {
                 Ok((file, _)) => (file, false),
-                Err(Why::Missing) => continue,
-                Err(Why::Clash { .. }) => return Err(foreign(name)),
-                Err(Why::Denied) => {
+                Err(ErrorKind::Missing) => continue,
+                Err(ErrorKind::Clash { .. }) => return Err(foreign(name)),
+                Err(ErrorKind::Denied) => {
                     // killed just before it got its name, it has the mode of the
                     // file already, which may forbid writing
-                    if Seen::at(directory, name, false)?.owner != geteuid().as_raw() {
+                    if Metadata::at(directory, name, false)?.owner != geteuid().as_raw() {
                         return Err(foreign(name));
                     }
                     change(directory, || unlinkat(directory, name, UnlinkatFlags::NoRemoveDir))?;
                     continue;
                 }
-                Err(why) => return Err(why),
+                Err(kind) => return Err(kind),
             },
             Err(error) => return Err(error.into()),
         };
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Why::Busy),
-            Err(TryLockError::Error(error)) => return Err(Why::of(error)),
+            Err(TryLockError::WouldBlock) => return Err(ErrorKind::Busy),
+            Err(TryLockError::Error(error)) => return Err(ErrorKind::of(error)),
         }
-        let seen = Seen::of(&file)?;
+        let metadata = Metadata::of(&file)?;
         // somebody else's file, or one that has another name as well, was put
         // there to be written to
-        if seen.owner != geteuid().as_raw() || seen.links > 1 {
+        if metadata.owner != geteuid().as_raw() || metadata.links > 1 {
             return Err(foreign(name));
         }
-        if leads_to(directory, name, seen.identity)? {
-            return Ok((file, seen, is_new));
+        if leads_to(directory, name, metadata.identity)? {
+            return Ok((file, metadata, is_new));
         }
     }
-    Err(Why::Busy)
+    Err(ErrorKind::Busy)
 }
 
-fn foreign(name: &[u8]) -> Why {
-    Why::Foreign(shown(name).to_string().into())
+fn foreign(name: &[u8]) -> ErrorKind {
+    ErrorKind::Foreign(shown(name).to_string().into())
 }
 
 /// Opens a file that is an ordinary one, and says what it is.
@@ -546,29 +557,33 @@ pub(super) fn open_ordinary(
     directory: &OwnedFd,
     name: &[u8],
     access: OFlag,
-) -> Result<(File, Seen), Why> {
+) -> Result<(File, Metadata), ErrorKind> {
     // looked at first: some devices act by being opened
-    let before = Seen::at(directory, name, false)?;
-    if before.what != What::File {
-        return Err(Why::Clash { here: before.what });
+    let before = Metadata::at(directory, name, false)?;
+    if before.file_type != FileType::File {
+        return Err(ErrorKind::Clash { here: before.file_type });
     }
     let file = File::from(openat(directory, name, access | HARMLESS, Mode::empty())?);
-    let seen = Seen::of(&file)?;
-    if seen.identity != before.identity {
-        return Err(Why::Missing);
+    let metadata = Metadata::of(&file)?;
+    if metadata.identity != before.identity {
+        return Err(ErrorKind::Missing);
     }
-    Ok((file, seen))
+    Ok((file, metadata))
 }
 
 /// What may be taken over of; nothing where it cannot be read.
 fn open_old(directory: &OwnedFd, name: &[u8]) -> Option<(File, u64)> {
-    let (file, seen) = open_ordinary(directory, name, OFlag::O_RDONLY).ok()?;
-    Some((file, seen.size))
+    let (file, metadata) = open_ordinary(directory, name, OFlag::O_RDONLY).ok()?;
+    Some((file, metadata.size))
 }
 
-pub(super) fn leads_to(directory: &OwnedFd, name: &[u8], identity: Identity) -> Result<bool, Why> {
-    match Seen::at(directory, name, false) {
-        Ok(seen) => Ok(seen.identity == identity),
+pub(super) fn leads_to(
+    directory: &OwnedFd,
+    name: &[u8],
+    identity: Identity,
+) -> Result<bool, ErrorKind> {
+    match Metadata::at(directory, name, false) {
+        Ok(metadata) => Ok(metadata.identity == identity),
         Err(Errno::ENOENT) => Ok(false),
         Err(error) => Err(error.into()),
     }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use headroom_transfer_proto::span::{ChainingValue, Hash, SpanHasher, Spans, Tree};
 
-use super::error::Why;
+use super::error::ErrorKind;
 use super::ranges::Ranges;
 
 /// Octets of a span that are hashed together before it is whole.
@@ -67,7 +67,11 @@ impl Progress {
     ///
     /// # Errors
     /// More pieces lie apart than are kept in mind.
-    pub(super) fn take(&mut self, span: u64, range: &Range<u64>) -> Result<Vec<Range<u64>>, Why> {
+    pub(super) fn take(
+        &mut self,
+        span: u64,
+        range: &Range<u64>,
+    ) -> Result<Vec<Range<u64>>, ErrorKind> {
         if self.tree.contains(span) {
             return Ok(Vec::new());
         }
@@ -75,10 +79,10 @@ impl Progress {
             let (Some(octets), Some(hasher)) =
                 (self.tree.spans().range(span), self.tree.spans().hasher(span))
             else {
-                return Err(Why::BeyondEnd);
+                return Err(ErrorKind::BeyondEnd);
             };
             if self.open.len() >= MOST_OPEN {
-                return Err(Why::Scattered);
+                return Err(ErrorKind::Scattered);
             }
             let (taken, written) = (Ranges::default(), Ranges::default());
             let hashed = octets.start;
@@ -89,7 +93,7 @@ impl Progress {
         let Some(open) = self.open.get_mut(&span) else { return Ok(Vec::new()) };
         let gaps = open.taken.gaps(range);
         if !gaps.is_empty() && self.ranges >= MOST_RANGES {
-            return Err(Why::Scattered);
+            return Err(ErrorKind::Scattered);
         }
         self.ranges -= open.taken.len();
         gaps.iter().for_each(|gap| open.taken.insert(gap));
@@ -185,14 +189,14 @@ impl Progress {
     ///
     /// # Errors
     /// Spans are missing.
-    pub(super) fn root(&mut self) -> Result<Hash, Why> {
+    pub(super) fn root(&mut self) -> Result<Hash, ErrorKind> {
         let all = self.tree.spans().count();
         if self.present() == all {
             for (span, value) in self.claims.drain() {
                 self.tree.insert(span, value);
             }
         }
-        self.tree.root().ok_or(Why::Incomplete { missing: all - self.present(), all })
+        self.tree.root().ok_or(ErrorKind::Incomplete { missing: all - self.present(), all })
     }
 }
 
@@ -231,7 +235,7 @@ mod tests {
         let task = progress.next_task(0).expect("a task");
         done(&mut progress, 0, task, &file);
         assert!(progress.take(0, &(0..9)).expect("room").is_empty(), "it is whole");
-        assert!(matches!(progress.root(), Err(Why::Incomplete { missing: 1, all: 2 })));
+        assert!(matches!(progress.root(), Err(ErrorKind::Incomplete { missing: 1, all: 2 })));
         let last = SPAN_OCTETS..SPAN_OCTETS + 3;
         assert_eq!(progress.take(1, &last).expect("room"), std::slice::from_ref(&last));
         progress.written(1, &last);
@@ -264,7 +268,7 @@ mod tests {
         let mut progress = Progress::new(Spans::new(u64::MAX));
         let refused = (0..).find(|n| progress.take(*n, &(n << 20..(n << 20) + 1)).is_err());
         assert_eq!(refused, Some(MOST_OPEN as u64));
-        assert!(matches!(progress.take(u64::MAX, &(0..1)), Err(Why::BeyondEnd)));
+        assert!(matches!(progress.take(u64::MAX, &(0..1)), Err(ErrorKind::BeyondEnd)));
     }
 
     #[test]

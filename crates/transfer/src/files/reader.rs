@@ -12,9 +12,9 @@ use nix::sys::stat::Mode;
 
 use super::beneath::Beneath;
 use super::content;
-use super::error::{Error, What, Why};
+use super::error::{Error, ErrorKind, FileType};
+use super::metadata::Metadata;
 use super::partial::open_ordinary;
-use super::seen::Seen;
 
 /// A file that was found, and is not open yet.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct SourceFile {
     /// The directory that it is in, below `beneath`.
     pub(super) directory: Option<Box<[u8]>>,
     pub(super) name: Box<[u8]>,
-    pub(super) seen: Seen,
+    pub(super) metadata: Metadata,
 }
 
 impl SourceFile {
@@ -36,8 +36,8 @@ impl SourceFile {
 
     /// What was found.
     #[must_use]
-    pub fn seen(&self) -> &Seen {
-        &self.seen
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
     }
 
     /// Opens the file.
@@ -47,7 +47,7 @@ impl SourceFile {
     pub fn open(&self) -> Result<Reader, Error> {
         self.open_as(|found, now| match found.is_unchanged(now) {
             true => Ok(()),
-            false => Err(Why::Changed),
+            false => Err(ErrorKind::Changed),
         })
     }
 
@@ -57,39 +57,42 @@ impl SourceFile {
     /// It cannot be read, is another file, or is shorter than it was.
     pub fn open_changed(&self) -> Result<Reader, Error> {
         self.open_as(|found, now| match found.identity == now.identity {
-            false => Err(Why::Replaced),
-            true if now.size < found.size => Err(Why::Shorter),
+            false => Err(ErrorKind::Replaced),
+            true if now.size < found.size => Err(ErrorKind::Shorter),
             true => Ok(()),
         })
     }
 
-    fn open_as(&self, is_it: impl Fn(&Seen, &Seen) -> Result<(), Why>) -> Result<Reader, Error> {
+    fn open_as(
+        &self,
+        is_it: impl Fn(&Metadata, &Metadata) -> Result<(), ErrorKind>,
+    ) -> Result<Reader, Error> {
         let open = || {
             let directory = self.beneath.directory(self.directory.as_deref())?;
-            let (file, seen) = if self.beneath.follows() {
-                if Seen::at(&directory, &self.name, true)?.what != What::File {
-                    return Err(Why::Replaced);
+            let (file, metadata) = if self.beneath.follows() {
+                if Metadata::at(&directory, &self.name, true)?.file_type != FileType::File {
+                    return Err(ErrorKind::Replaced);
                 }
                 let flags =
                     OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
                 let file = File::from(openat(&directory, &*self.name, flags, Mode::empty())?);
-                let seen = Seen::of(&file)?;
-                (file, seen)
+                let metadata = Metadata::of(&file)?;
+                (file, metadata)
             } else {
                 match open_ordinary(&directory, &self.name, OFlag::O_RDONLY) {
-                    Err(Why::Clash { .. }) => return Err(Why::Replaced),
+                    Err(ErrorKind::Clash { .. }) => return Err(ErrorKind::Replaced),
                     outcome => outcome?,
                 }
             };
-            is_it(&self.seen, &seen)?;
+            is_it(&self.metadata, &metadata)?;
             Ok(file)
         };
-        let file = open().map_err(|why| self.error(why))?;
+        let file = open().map_err(|kind| self.error(kind))?;
         Ok(Reader { source: self.clone(), file })
     }
 
-    fn error(&self, why: impl Into<Why>) -> Error {
-        Error::new(self.path.as_bytes(), "read", why)
+    fn error(&self, kind: impl Into<ErrorKind>) -> Error {
+        Error::new(self.path.as_bytes(), "read", kind)
     }
 }
 
@@ -104,7 +107,7 @@ impl Reader {
     /// Octets that it had when it was found.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.source.seen.size
+        self.source.metadata.size
     }
 
     /// Its spans.
@@ -119,14 +122,14 @@ impl Reader {
         &self.source
     }
 
-    /// Reads octets until `room` is full or the file ends, and says how many.
+    /// Reads octets until `buffer` is full or the file ends, and says how many.
     ///
     /// # Errors
     /// It cannot be read, or is shorter than it was.
-    pub fn read_at(&self, offset: u64, room: &mut [u8]) -> Result<usize, Error> {
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, Error> {
         let left = usize::try_from(self.size().saturating_sub(offset)).unwrap_or(usize::MAX);
-        let len = room.len().min(left);
-        self.file.read_exact_at(&mut room[..len], offset).map_err(|error| self.error(error))?;
+        let len = buffer.len().min(left);
+        self.file.read_exact_at(&mut buffer[..len], offset).map_err(|error| self.error(error))?;
         Ok(len)
     }
 
@@ -161,7 +164,7 @@ impl Reader {
     /// The file system does not say.
     pub fn next_data(&self, from: u64) -> Result<Option<Range<u64>>, Error> {
         // a file that has all its room has no holes: nobody has to look at every page
-        let now = Seen::of(&self.file).map_err(|error| self.source.error(error))?;
+        let now = Metadata::of(&self.file).map_err(|error| self.source.error(error))?;
         if now.allocated >= self.size() {
             return Ok((from < self.size()).then(|| from..self.size()));
         }
@@ -192,18 +195,18 @@ impl Reader {
     /// # Errors
     /// The file system does not say.
     pub fn is_unchanged(&self) -> Result<bool, Error> {
-        let SourceFile { beneath, directory, name, seen, .. } = &self.source;
-        let now = Seen::of(&self.file).map_err(|error| self.source.error(error))?;
+        let SourceFile { beneath, directory, name, metadata, .. } = &self.source;
+        let now = Metadata::of(&self.file).map_err(|error| self.source.error(error))?;
         let named = beneath
             .directory(directory.as_deref())
-            .and_then(|directory| Seen::at(&directory, name, beneath.follows()));
-        Ok(seen.is_unchanged(&now) && named.is_ok_and(|named| seen.is_unchanged(&named)))
+            .and_then(|directory| Metadata::at(&directory, name, beneath.follows()));
+        Ok(metadata.is_unchanged(&now) && named.is_ok_and(|named| metadata.is_unchanged(&named)))
     }
 
     fn error(&self, error: std::io::Error) -> Error {
         self.source.error(match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => Why::Shorter,
-            _ => Why::of(error),
+            std::io::ErrorKind::UnexpectedEof => ErrorKind::Shorter,
+            _ => ErrorKind::of(error),
         })
     }
 }

@@ -15,11 +15,11 @@ use nix::unistd::{UnlinkatFlags, fchownat, linkat, symlinkat, unlinkat};
 
 use super::beneath::Beneath;
 use super::change::{change, change_all};
-use super::error::{Error, What, Why};
+use super::error::{Error, ErrorKind, FileType};
+use super::metadata::{Metadata, kept_mode, set_mtime, set_mtime_at};
 use super::names::Names;
 use super::partial::{Offer, Seal, Stored};
 use super::partial::{Partial, free_space, replaceable, sync_directory};
-use super::seen::{Seen, kept_mode, set_mtime, set_mtime_at};
 use super::{attributes, temporary};
 use headroom_transfer_proto::message::Time;
 
@@ -65,8 +65,8 @@ impl Root {
     ///
     /// # Errors
     /// A directory on the way to it is missing or may not be entered.
-    pub fn look(&self, path: &RelPath) -> Result<Option<Seen>, Error> {
-        let look = || match Seen::at(self.parent(path)?, path.name(), false) {
+    pub fn look(&self, path: &RelPath) -> Result<Option<Metadata>, Error> {
+        let look = || match Metadata::at(self.parent(path)?, path.name(), false) {
             Err(Errno::ENOENT) => Ok(None),
             outcome => outcome.map(Some),
         };
@@ -103,7 +103,7 @@ impl Root {
     /// Something else has the name, or it may not be made, or the directory that
     /// it belongs in is missing.
     pub fn make_directory(&self, path: &RelPath, mode: u32) -> Result<(), Error> {
-        self.mkdir(path, mode).map_err(|why| Error::new(path.as_bytes(), "made", why))
+        self.mkdir(path, mode).map_err(|kind| Error::new(path.as_bytes(), "made", kind))
     }
 
     /// Gives a directory mode, time and attributes when all that belongs in it is there.
@@ -118,18 +118,18 @@ impl Root {
         fsync: bool,
         attributes: Option<&Attributes>,
     ) -> Result<(), Error> {
-        let seal = || -> Result<(), Why> {
+        let seal = || -> Result<(), ErrorKind> {
             let looked_up = self.beneath.directory(Some(path.as_bytes()))?;
             let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
             let directory = File::from(openat(&looked_up, ".", flags, Mode::empty())?);
             attributes::set(&directory, permissions(mode), attributes)?;
             set_mtime(&directory, mtime)?;
             if fsync {
-                directory.sync_all().map_err(Why::of)?;
+                directory.sync_all().map_err(ErrorKind::of)?;
             }
             Ok(())
         };
-        seal().map_err(|why| Error::new(path.as_bytes(), "given its mode and time", why))
+        seal().map_err(|kind| Error::new(path.as_bytes(), "given its mode and time", kind))
     }
 
     /// Makes a symbolic link that leads to a place below this directory, in place
@@ -140,7 +140,7 @@ impl Root {
     /// else has the name; it may not be made.
     pub fn make_symlink(&self, path: &RelPath, target: &[u8]) -> Result<Stored, Error> {
         if !path.holds_link_to(target) {
-            return Err(Error::new(path.as_bytes(), "made", Why::LeavesRoot));
+            return Err(Error::new(path.as_bytes(), "made", ErrorKind::LeavesRoot));
         }
         self.make_any_symlink(path, target)
     }
@@ -151,7 +151,7 @@ impl Root {
     /// # Errors
     /// Something else has the name; it may not be made.
     pub fn make_any_symlink(&self, path: &RelPath, target: &[u8]) -> Result<Stored, Error> {
-        self.symlink(path, target).map_err(|why| Error::new(path.as_bytes(), "made", why))
+        self.symlink(path, target).map_err(|kind| Error::new(path.as_bytes(), "made", kind))
     }
 
     /// Gives a symbolic link time and owner. What has the name by now is not followed.
@@ -164,7 +164,7 @@ impl Root {
         mtime: Option<Time>,
         attributes: Option<&Attributes>,
     ) -> Result<(), Error> {
-        let seal = || -> Result<(), Why> {
+        let seal = || -> Result<(), ErrorKind> {
             let directory = self.parent(path)?;
             if let Some((user, group)) = attributes.map(attributes::to_whom)
                 && (user.is_some() || group.is_some())
@@ -181,7 +181,7 @@ impl Root {
             }
             Ok(())
         };
-        seal().map_err(|why| Error::new(path.as_bytes(), "given its time and owner", why))
+        seal().map_err(|kind| Error::new(path.as_bytes(), "given its time and owner", kind))
     }
 
     /// Makes a hard link to a file below this directory, in place of the file or link that
@@ -190,7 +190,7 @@ impl Root {
     /// # Errors
     /// `to` is no ordinary file; something else has the name; the file system refuses.
     pub fn make_hard_link(&self, path: &RelPath, to: &RelPath) -> Result<(), Error> {
-        self.hard_link(path, to).map_err(|why| Error::new(path.as_bytes(), "made", why))
+        self.hard_link(path, to).map_err(|kind| Error::new(path.as_bytes(), "made", kind))
     }
 
     /// Whether two names are those of one file.
@@ -210,7 +210,7 @@ impl Root {
     /// is going on; it is too large; it may not be made.
     pub fn begin(&self, path: &RelPath, offer: &Offer) -> Result<Partial, Error> {
         let begin = || Partial::begin(self.parent(path)?, path, offer);
-        begin().map_err(|why| Error::new(path.as_bytes(), "stored", why))
+        begin().map_err(|kind| Error::new(path.as_bytes(), "stored", kind))
     }
 
     /// Stores a file whose whole content is here.
@@ -233,7 +233,7 @@ impl Root {
         attributes: Option<&Attributes>,
     ) -> Result<Stored, Error> {
         if blake3::hash(content) != seal.root {
-            return Err(Error::new(path.as_bytes(), "stored", Why::Mismatch));
+            return Err(Error::new(path.as_bytes(), "stored", ErrorKind::Mismatch));
         }
         let size = content.len() as u64;
         let partial =
@@ -252,19 +252,19 @@ impl Root {
     /// # Errors
     /// There is none, or it is not empty, or may not be removed.
     pub fn remove(&self, path: &RelPath) -> Result<(), Error> {
-        let remove = || -> Result<(), Why> {
+        let remove = || -> Result<(), ErrorKind> {
             if temporary::is_temporary(path.name()) {
-                return Err(Why::Reserved);
+                return Err(ErrorKind::Reserved);
             }
             let directory = self.parent(path)?;
-            let what = Seen::at(&directory, path.name(), false)?.what;
-            let flag = match what {
-                What::Directory => UnlinkatFlags::RemoveDir,
+            let file_type = Metadata::at(&directory, path.name(), false)?.file_type;
+            let flag = match file_type {
+                FileType::Directory => UnlinkatFlags::RemoveDir,
                 _ => UnlinkatFlags::NoRemoveDir,
             };
             Ok(change(&directory, || unlinkat(&*directory, path.name(), flag))?)
         };
-        remove().map_err(|why| Error::new(path.as_bytes(), "removed", why))
+        remove().map_err(|kind| Error::new(path.as_bytes(), "removed", kind))
     }
 
     /// Makes a directory that is not there yet. What it belongs in is there.
@@ -272,9 +272,9 @@ impl Root {
     /// # Errors
     /// Something has the name, or it may not be made.
     pub fn create_directory(&self, path: &RelPath) -> Result<(), Error> {
-        let create = || -> Result<(), Why> {
+        let create = || -> Result<(), ErrorKind> {
             if temporary::is_temporary(path.name()) {
-                return Err(Why::Reserved);
+                return Err(ErrorKind::Reserved);
             }
             let directory = self.parent(path)?;
             let make = || mkdirat(&*directory, path.name(), permissions(0o777));
@@ -283,7 +283,7 @@ impl Root {
                 made => Ok(made?),
             }
         };
-        create().map_err(|why| Error::new(path.as_bytes(), "made", why))
+        create().map_err(|kind| Error::new(path.as_bytes(), "made", kind))
     }
 
     /// Gives what has a name in this directory another name in `there`, in place of a
@@ -303,9 +303,9 @@ impl Root {
         replace: bool,
         confined: bool,
     ) -> Result<(), Error> {
-        let rename = || -> Result<(), Why> {
+        let rename = || -> Result<(), ErrorKind> {
             if [from, to].iter().any(|path| temporary::is_temporary(path.name())) {
-                return Err(Why::Reserved);
+                return Err(ErrorKind::Reserved);
             }
             let (source, target) = (self.parent(from)?, there.parent(to)?);
             let give = |flags: RenameFlags| {
@@ -314,27 +314,27 @@ impl Root {
                     false => renameat2(&*source, from.name(), &*target, to.name(), flags),
                 })
             };
-            let seen = Seen::at(&source, from.name(), false)?;
-            match seen.what {
-                What::Directory if confined && depth(to) < depth(from) => {
-                    return Err(Why::MovesUp);
+            let metadata = Metadata::at(&source, from.name(), false)?;
+            match metadata.file_type {
+                FileType::Directory if confined && depth(to) < depth(from) => {
+                    return Err(ErrorKind::MovesUp);
                 }
-                What::Symlink if confined => {
+                FileType::Symlink if confined => {
                     let held = readlinkat(&source, from.name())?.into_vec();
                     if !to.holds_link_to(&held) {
-                        return Err(Why::LeavesRoot);
+                        return Err(ErrorKind::LeavesRoot);
                     }
                 }
                 _ => {}
             }
             if replace {
                 let here = replaceable(&target, to.name())?;
-                if let Some(here) = here.filter(|_| seen.what == What::Directory) {
-                    return Err(Why::Clash { here: here.what });
+                if let Some(here) = here.filter(|_| metadata.file_type == FileType::Directory) {
+                    return Err(ErrorKind::Clash { here: here.file_type });
                 }
-                if here.is_some_and(|here| here.identity == seen.identity) {
+                if here.is_some_and(|here| here.identity == metadata.identity) {
                     // two names of one file, which the system would leave as they are
-                    let places = (Seen::of(&source)?.identity, Seen::of(&target)?.identity);
+                    let places = (Metadata::of(&source)?.identity, Metadata::of(&target)?.identity);
                     if (from.name(), places.0) != (to.name(), places.1) {
                         let flag = UnlinkatFlags::NoRemoveDir;
                         change(&source, || unlinkat(&*source, from.name(), flag))?;
@@ -342,29 +342,30 @@ impl Root {
                     return Ok(());
                 }
                 return match give(RenameFlags::empty()) {
-                    Err(Errno::EINVAL) if is_within(from, to) => Err(Why::IntoItself),
+                    Err(Errno::EINVAL) if is_within(from, to) => Err(ErrorKind::IntoItself),
                     renamed => Ok(renamed?),
                 };
             }
             match give(RenameFlags::RENAME_NOREPLACE) {
                 Err(Errno::EEXIST) => Err(clash(&target, to.name())?),
-                Err(Errno::EINVAL) if is_within(from, to) => Err(Why::IntoItself),
+                Err(Errno::EINVAL) if is_within(from, to) => Err(ErrorKind::IntoItself),
                 // this file system cannot see to that
-                Err(Errno::EINVAL | Errno::ENOSYS) => match Seen::at(&target, to.name(), false) {
+                Err(Errno::EINVAL | Errno::ENOSYS) => match Metadata::at(&target, to.name(), false)
+                {
                     Err(Errno::ENOENT) => Ok(give(RenameFlags::empty())?),
-                    seen => Err(Why::Clash { here: seen?.what }),
+                    metadata => Err(ErrorKind::Clash { here: metadata?.file_type }),
                 },
                 renamed => Ok(renamed?),
             }
         };
-        rename().map_err(|why| {
-            let why = match why {
-                Why::Detour if self.parent(from).is_ok() && there.parent(to).is_ok() => {
-                    Why::OtherFileSystem
+        rename().map_err(|kind| {
+            let kind = match kind {
+                ErrorKind::NotBeneath if self.parent(from).is_ok() && there.parent(to).is_ok() => {
+                    ErrorKind::OtherFileSystem
                 }
-                why => why,
+                kind => kind,
             };
-            Error::new(from.as_bytes(), "renamed", why)
+            Error::new(from.as_bytes(), "renamed", kind)
         })
     }
 
@@ -374,7 +375,7 @@ impl Root {
     /// The file system does not say.
     pub fn free_space(&self) -> Result<u64, Error> {
         let free = || free_space(self.beneath.directory(None)?.as_ref());
-        free().map_err(|why| Error::new(self.path.as_os_str().as_bytes(), "measured", why))
+        free().map_err(|kind| Error::new(self.path.as_os_str().as_bytes(), "measured", kind))
     }
 
     pub(super) fn beneath(&self) -> &Beneath {
@@ -392,24 +393,24 @@ impl Root {
         self.beneath.directory(path.split().0)
     }
 
-    fn mkdir(&self, path: &RelPath, mode: u32) -> Result<(), Why> {
+    fn mkdir(&self, path: &RelPath, mode: u32) -> Result<(), ErrorKind> {
         if temporary::is_temporary(path.name()) {
-            return Err(Why::Reserved);
+            return Err(ErrorKind::Reserved);
         }
         let directory = self.parent(path)?;
         // set-group-id and sticky come with the rest, at the end
         let mode = permissions(mode & 0o777 | 0o700);
         let make = || mkdirat(&*directory, path.name(), mode);
         match change(&directory, make) {
-            Err(Errno::EEXIST) => match Seen::at(&directory, path.name(), false)?.what {
-                What::Directory => Ok(()),
-                here => Err(Why::Clash { here }),
+            Err(Errno::EEXIST) => match Metadata::at(&directory, path.name(), false)?.file_type {
+                FileType::Directory => Ok(()),
+                here => Err(ErrorKind::Clash { here }),
             },
             outcome => Ok(outcome?),
         }
     }
 
-    fn symlink(&self, path: &RelPath, target: &[u8]) -> Result<Stored, Why> {
+    fn symlink(&self, path: &RelPath, target: &[u8]) -> Result<Stored, ErrorKind> {
         let (directory, name) = (self.parent(path)?, path.name());
         let here = replaceable(&directory, name)?;
         if here.is_none() {
@@ -428,22 +429,24 @@ impl Root {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(error) => return Err(error.into()),
         }
-        let seen = Seen::at(&directory, &temporary, false)?;
+        let metadata = Metadata::at(&directory, &temporary, false)?;
         let held = readlinkat(&directory, &*temporary);
-        if seen.what != What::Symlink || held.is_ok_and(|held| held.into_vec() != target) {
-            return Err(Why::Moved);
+        if metadata.file_type != FileType::Symlink
+            || held.is_ok_and(|held| held.into_vec() != target)
+        {
+            return Err(ErrorKind::Moved);
         }
         replaceable(&directory, name)?;
         change(&directory, || renameat(&*directory, &*temporary, &*directory, name))?;
         Ok(Stored { replaced: true })
     }
 
-    fn hard_link(&self, path: &RelPath, to: &RelPath) -> Result<(), Why> {
+    fn hard_link(&self, path: &RelPath, to: &RelPath) -> Result<(), ErrorKind> {
         let (from_directory, from) = (self.parent(to)?, to.name());
         let (directory, name) = (self.parent(path)?, path.name());
-        let linked = Seen::at(&from_directory, from, false)?;
-        if linked.what != What::File || temporary::is_temporary(from) {
-            return Err(Why::Clash { here: linked.what });
+        let linked = Metadata::at(&from_directory, from, false)?;
+        if linked.file_type != FileType::File || temporary::is_temporary(from) {
+            return Err(ErrorKind::Clash { here: linked.file_type });
         }
         let here = replaceable(&directory, name)?;
         if here.is_some_and(|here| here.identity == linked.identity) {
@@ -464,10 +467,10 @@ impl Root {
             outcome => outcome?,
         }
         // another program may have put something else there
-        if Seen::at(&directory, &made, false)?.identity != linked.identity {
+        if Metadata::at(&directory, &made, false)?.identity != linked.identity {
             let _ =
                 change(&directory, || unlinkat(&*directory, &*made, UnlinkatFlags::NoRemoveDir));
-            return Err(Why::Moved);
+            return Err(ErrorKind::Moved);
         }
         if here.is_some() {
             change(&directory, || renameat(&*directory, &*made, &*directory, name))?;
@@ -481,7 +484,7 @@ impl Root {
     /// There is no such directory, or the disk refuses.
     pub fn sync_parent(&self, path: &RelPath) -> Result<(), Error> {
         let sync = || sync_directory(self.parent(path)?.as_ref());
-        sync().map_err(|why| Error::new(path.as_bytes(), "made durable", why))
+        sync().map_err(|kind| Error::new(path.as_bytes(), "made durable", kind))
     }
 }
 
@@ -503,21 +506,23 @@ impl Listing {
 
 impl Iterator for Listing {
     /// A name and what it is.
-    type Item = Result<(RelPath, Seen), Error>;
+    type Item = Result<(RelPath, Metadata), Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let seen = self.names.next(&self.directory)?.and_then(|name| {
+            let metadata = self.names.next(&self.directory)?.and_then(|name| {
                 if temporary::is_temporary(&name) {
                     return Ok(None);
                 }
-                match Seen::at(&self.directory, &name, false) {
+                match Metadata::at(&self.directory, &name, false) {
                     // removed just now
                     Err(Errno::ENOENT) => Ok(None),
-                    outcome => outcome.map(|seen| RelPath::single(&name).ok().zip(Some(seen))),
+                    outcome => {
+                        outcome.map(|metadata| RelPath::single(&name).ok().zip(Some(metadata)))
+                    }
                 }
             });
-            match seen {
+            match metadata {
                 Ok(None) => {}
                 Ok(Some(found)) => return Some(Ok(found)),
                 Err(error) => return Some(Err(Error::new(&self.shown, "listed", error))),
@@ -527,8 +532,8 @@ impl Iterator for Listing {
 }
 
 /// Why a name cannot be taken: what has it.
-fn clash(directory: impl std::os::fd::AsFd, name: &[u8]) -> Result<Why, Why> {
-    Ok(Why::Clash { here: Seen::at(directory, name, false)?.what })
+fn clash(directory: impl std::os::fd::AsFd, name: &[u8]) -> Result<ErrorKind, ErrorKind> {
+    Ok(ErrorKind::Clash { here: Metadata::at(directory, name, false)?.file_type })
 }
 
 fn depth(path: &RelPath) -> usize {
@@ -542,7 +547,7 @@ fn is_within(directory: &RelPath, path: &RelPath) -> bool {
 }
 
 fn permissions(mode: u32) -> Mode {
-    Mode::from_bits_truncate(mode & kept_mode(What::Directory))
+    Mode::from_bits_truncate(mode & kept_mode(FileType::Directory))
 }
 
 /// Makes an error of the system's.

@@ -24,14 +24,14 @@ use nix::fcntl::{OFlag, openat, readlinkat};
 use nix::sys::stat::Mode;
 
 use super::beneath::Beneath;
-use super::error::{Error, What, Why};
+use super::error::{Error, ErrorKind, FileType};
 use super::exclude::Excludes;
+use super::metadata::Identity;
+use super::metadata::Metadata;
 use super::names::Names;
 use super::partial::HARMLESS;
 use super::reader::SourceFile;
 use super::root::Root;
-use super::seen::Identity;
-use super::seen::Seen;
 use super::{attributes, temporary};
 use headroom_transfer_proto::message::{Attributes, Keep, Links};
 
@@ -50,13 +50,13 @@ pub struct Found {
 #[derive(Debug)]
 pub enum Kind {
     /// A directory; what is in it follows.
-    Directory(Seen),
+    Directory(Metadata),
     /// A symbolic link.
     Symlink {
         /// What it holds, whatever that leads to.
         target: Vec<u8>,
         /// What was found.
-        seen: Seen,
+        metadata: Metadata,
     },
     /// A file.
     File(SourceFile),
@@ -99,7 +99,7 @@ enum Start {
 
 /// Something that is looked at: a start, or a name in a directory.
 #[derive(Debug)]
-struct Place {
+struct SourcePath {
     beneath: Beneath,
     /// Where it is below that; none is that directory itself.
     place: Option<Box<[u8]>>,
@@ -112,7 +112,7 @@ struct Place {
 /// A directory that is being walked.
 #[derive(Debug)]
 struct Level {
-    place: Place,
+    place: SourcePath,
     state: State,
     identity: Identity,
     names: Names,
@@ -181,29 +181,29 @@ impl Source {
                 };
                 let place = place.map(|place| Box::from(place.as_bytes()));
                 let shown = place.clone().unwrap_or_else(|| b".".as_slice().into());
-                Place { beneath, place, path, shown }
+                SourcePath { beneath, place, path, shown }
             }
         };
         self.is_named = place.path.is_some();
         if let Some(path) = &place.path
             && !self.given.insert(path.clone())
         {
-            return Err(place.error(Why::Twice));
+            return Err(place.error(ErrorKind::Twice));
         }
-        let seen = place.look().map_err(|why| place.error(why))?;
-        self.visit(place, seen)
+        let metadata = place.look().map_err(|kind| place.error(kind))?;
+        self.visit(place, metadata)
     }
 
     /// Where a path of this machine is, and the name that it is sent under.
-    fn here(&mut self, path: &Path, shown: Box<[u8]>) -> Result<Place, Error> {
-        let error = |why: Why| Error::new(&shown, "sent", why);
+    fn here(&mut self, path: &Path, shown: Box<[u8]>) -> Result<SourcePath, Error> {
+        let error = |kind: ErrorKind| Error::new(&shown, "sent", kind);
         let whole = path.as_os_str().as_bytes();
         let trimmed = trimmed(path);
         let last = trimmed.rsplit(|octet| *octet == b'/').next().unwrap_or_default();
         let (top, place, name) = match last {
             b"" | b"." => (path.to_owned(), None, None),
             b".." => {
-                let real = path.canonicalize().map_err(|io| error(Why::of(io)))?;
+                let real = path.canonicalize().map_err(|io| error(ErrorKind::of(io)))?;
                 let name = real.file_name().map(|name| name.as_bytes().to_vec());
                 (path.to_owned(), None, name)
             }
@@ -216,7 +216,7 @@ impl Source {
             }
         };
         let name = name.map(|name| RelPath::single(&name)).transpose();
-        let name = name.map_err(|why| error(why.into()))?;
+        let name = name.map_err(|kind| error(kind.into()))?;
         let beneath = match &self.parent {
             Some((parent, beneath)) if *parent == top => beneath.clone(),
             _ => {
@@ -226,37 +226,39 @@ impl Source {
             }
         };
         self.parent = Some((top, beneath.clone()));
-        Ok(Place { beneath, place: place.map(Box::from), path: name, shown })
+        Ok(SourcePath { beneath, place: place.map(Box::from), path: name, shown })
     }
 
     /// Makes something to be sent of what was looked at.
-    fn visit(&mut self, place: Place, seen: Seen) -> Result<Option<Found>, Error> {
-        let is_directory = seen.what == What::Directory;
+    fn visit(&mut self, place: SourcePath, metadata: Metadata) -> Result<Option<Found>, Error> {
+        let is_directory = metadata.file_type == FileType::Directory;
         if place.path.as_ref().is_some_and(|path| self.excludes.matches(path, is_directory)) {
             return Ok(None);
         }
-        if seen.what == What::Directory {
-            return self.enter(place, seen);
+        if metadata.file_type == FileType::Directory {
+            return self.enter(place, metadata);
         }
-        let Some(path) = place.path.clone() else { return Err(place.error(Why::NoDirectory)) };
+        let Some(path) = place.path.clone() else {
+            return Err(place.error(ErrorKind::NoDirectory));
+        };
         let (directory, name) = place.split();
         if temporary::is_temporary(name) {
-            return Err(place.error(Why::Unfinished));
+            return Err(place.error(ErrorKind::Unfinished));
         }
-        let attributes = match seen.what {
-            What::File | What::Symlink => self.attributes(&place, &seen)?,
+        let attributes = match metadata.file_type {
+            FileType::File | FileType::Symlink => self.attributes(&place, &metadata)?,
             _ => None,
         };
-        let kind = match seen.what {
-            What::File => {
+        let kind = match metadata.file_type {
+            FileType::File => {
                 let (directory, name) = (directory.map(Box::from), name.into());
                 let (path, beneath) = (path.clone(), place.beneath);
-                Kind::File(SourceFile { path, beneath, directory, name, seen })
+                Kind::File(SourceFile { path, beneath, directory, name, metadata })
             }
-            What::Symlink if self.links == Links::Skip => {
-                return Err(place.error(Why::LinkLeftOut));
+            FileType::Symlink if self.links == Links::Skip => {
+                return Err(place.error(ErrorKind::LinkLeftOut));
             }
-            What::Symlink => {
+            FileType::Symlink => {
                 let read = || readlinkat(place.beneath.directory(directory)?, name);
                 let target = read().map_err(|errno| place.error(errno))?.into_vec();
                 let is_inside = match self.is_named {
@@ -265,43 +267,48 @@ impl Source {
                 };
                 if self.links != Links::Keep && !is_inside {
                     return Err(place.error(match self.links {
-                        Links::Refuse => Why::LinkRefused,
-                        _ => Why::LinkLeavesTree,
+                        Links::Refuse => ErrorKind::LinkRefused,
+                        _ => ErrorKind::LinkLeavesTree,
                     }));
                 }
-                Kind::Symlink { target, seen }
+                Kind::Symlink { target, metadata }
             }
-            special => return Err(place.error(Why::Special(special))),
+            special => return Err(place.error(ErrorKind::Special(special))),
         };
         Ok(Some(Found { path, kind, attributes }))
     }
 
     /// Reads what is to be kept of something that was looked at.
-    fn attributes(&self, place: &Place, seen: &Seen) -> Result<Option<Box<Attributes>>, Error> {
+    fn attributes(
+        &self,
+        place: &SourcePath,
+        metadata: &Metadata,
+    ) -> Result<Option<Box<Attributes>>, Error> {
         if self.keep.without(Keep::HARD_LINKS) == Keep::NONE {
             return Ok(None);
         }
-        let is_opened = attributes::takes_an_open_file(self.keep) && seen.what != What::Symlink;
-        let read = || -> Result<Attributes, Why> {
-            let file = is_opened.then(|| place.open(seen)).transpose()?;
-            attributes::read(seen, file.as_ref(), self.keep)
+        let is_opened =
+            attributes::takes_an_open_file(self.keep) && metadata.file_type != FileType::Symlink;
+        let read = || -> Result<Attributes, ErrorKind> {
+            let file = is_opened.then(|| place.open(metadata)).transpose()?;
+            attributes::read(metadata, file.as_ref(), self.keep)
         };
-        read().map(|attributes| Some(Box::new(attributes))).map_err(|why| place.error(why))
+        read().map(|attributes| Some(Box::new(attributes))).map_err(|kind| place.error(kind))
     }
 
     /// Begins to walk a directory, and gives it if it has a name.
-    fn enter(&mut self, place: Place, seen: Seen) -> Result<Option<Found>, Error> {
-        let identity = seen.identity;
+    fn enter(&mut self, place: SourcePath, metadata: Metadata) -> Result<Option<Found>, Error> {
+        let identity = metadata.identity;
         if self.levels.iter().any(|level| level.identity == identity) {
-            return Err(place.error(Why::Loop));
+            return Err(place.error(ErrorKind::Loop));
         }
         if let Some(level) = self.levels.last_mut() {
             level.state = State::Closed;
         }
         let found = match place.path.clone() {
             Some(path) => {
-                let attributes = self.attributes(&place, &seen)?;
-                Some(Found { path, kind: Kind::Directory(seen), attributes })
+                let attributes = self.attributes(&place, &metadata)?;
+                Some(Found { path, kind: Kind::Directory(metadata), attributes })
             }
             None => None,
         };
@@ -316,7 +323,7 @@ impl Iterator for Source {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let found = match self.levels.last_mut().map(Level::next) {
-                Some(Some(Ok((place, seen)))) => self.visit(place, seen),
+                Some(Some(Ok((place, metadata)))) => self.visit(place, metadata),
                 Some(Some(Err(error))) => Err(error),
                 Some(None) => {
                     self.levels.pop();
@@ -336,15 +343,15 @@ impl Iterator for Source {
 
 impl Level {
     /// The next name of the directory, and what it is.
-    fn next(&mut self) -> Option<Result<(Place, Seen), Error>> {
+    fn next(&mut self) -> Option<Result<(SourcePath, Metadata), Error>> {
         let directory = match &self.state {
             State::Open(directory) => Arc::clone(directory),
             State::Ended => return None,
             State::Closed => match self.open() {
                 Ok(directory) => directory,
-                Err(why) => {
+                Err(kind) => {
                     self.state = State::Ended;
-                    return Some(Err(self.place.error(why)));
+                    return Some(Err(self.place.error(kind)));
                 }
             },
         };
@@ -354,35 +361,35 @@ impl Level {
         })
     }
 
-    fn open(&mut self) -> Result<Arc<OwnedFd>, Why> {
+    fn open(&mut self) -> Result<Arc<OwnedFd>, ErrorKind> {
         let directory = self.place.beneath.directory(self.place.place.as_deref())?;
         // another one could have its name by now
-        if Seen::of(&directory)?.identity != self.identity {
-            return Err(Why::Replaced);
+        if Metadata::of(&directory)?.identity != self.identity {
+            return Err(ErrorKind::Replaced);
         }
         self.state = State::Open(Arc::clone(&directory));
         Ok(directory)
     }
 
-    fn look(&self, directory: &OwnedFd, name: &[u8]) -> Result<(Place, Seen), Error> {
-        let Place { beneath, place, path, shown } = &self.place;
+    fn look(&self, directory: &OwnedFd, name: &[u8]) -> Result<(SourcePath, Metadata), Error> {
+        let SourcePath { beneath, place, path, shown } = &self.place;
         let shown: Box<[u8]> = [shown, &b"/"[..], name].concat().into();
-        let error = |why: Why| Error::new(&shown, "sent", why);
+        let error = |kind: ErrorKind| Error::new(&shown, "sent", kind);
         let path = path.as_ref().map_or_else(|| RelPath::single(name), |path| path.child(name));
-        let path = Some(path.map_err(|why| error(why.into()))?);
-        let seen = Seen::at(directory, name, beneath.follows());
-        let seen = seen.map_err(|errno| error(errno.into()))?;
+        let path = Some(path.map_err(|kind| error(kind.into()))?);
+        let metadata = Metadata::at(directory, name, beneath.follows());
+        let metadata = metadata.map_err(|errno| error(errno.into()))?;
         let place = match place {
             Some(place) => [place, &b"/"[..], name].concat().into(),
             None => name.into(),
         };
-        Ok((Place { beneath: beneath.clone(), place: Some(place), path, shown }, seen))
+        Ok((SourcePath { beneath: beneath.clone(), place: Some(place), path, shown }, metadata))
     }
 }
 
-impl Place {
-    fn error(&self, why: impl Into<Why>) -> Error {
-        Error::new(&self.shown, "sent", why).about(self.path.as_ref())
+impl SourcePath {
+    fn error(&self, kind: impl Into<ErrorKind>) -> Error {
+        Error::new(&self.shown, "sent", kind).about(self.path.as_ref())
     }
 
     /// The directory that it is in, and its name there.
@@ -395,22 +402,22 @@ impl Place {
     }
 
     /// Opens it, if it is still what was looked at.
-    fn open(&self, seen: &Seen) -> Result<File, Why> {
+    fn open(&self, metadata: &Metadata) -> Result<File, ErrorKind> {
         let (directory, name) = self.split();
         let directory = self.beneath.directory(directory)?;
         let follow = if self.beneath.follows() { OFlag::O_NOFOLLOW } else { OFlag::empty() };
         let flags = (OFlag::O_RDONLY | HARMLESS).difference(follow);
         let file = File::from(openat(&*directory, name, flags, Mode::empty())?);
-        match Seen::of(&file)?.identity == seen.identity {
+        match Metadata::of(&file)?.identity == metadata.identity {
             true => Ok(file),
-            false => Err(Why::Replaced),
+            false => Err(ErrorKind::Replaced),
         }
     }
 
-    fn look(&self) -> Result<Seen, Why> {
+    fn look(&self) -> Result<Metadata, ErrorKind> {
         let (directory, name) = self.split();
         let directory = self.beneath.directory(directory)?;
-        Ok(Seen::at(&directory, name, self.beneath.follows())?)
+        Ok(Metadata::at(&directory, name, self.beneath.follows())?)
     }
 }
 

@@ -8,10 +8,10 @@ use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::change::change;
-use super::error::{Error, What};
+use super::error::{Error, FileType};
+use super::metadata::Metadata;
 use super::partial::HARMLESS;
 use super::root::Root;
-use super::seen::Seen;
 use super::temporary;
 
 impl Root {
@@ -35,9 +35,11 @@ impl Root {
     pub fn is_unfinished_tree(&self, path: &RelPath, source: &[u8]) -> bool {
         let look = || {
             let directory = self.beneath().directory(Some(path.as_bytes()))?;
-            Seen::at(&directory, &temporary::of_tree(source), false)
+            Metadata::at(&directory, &temporary::of_tree(source), false)
         };
-        look().is_ok_and(|seen| seen.what == What::File && seen.owner == geteuid().as_raw())
+        look().is_ok_and(|metadata| {
+            metadata.file_type == FileType::File && metadata.owner == geteuid().as_raw()
+        })
     }
 
     /// Notes that the tree `source` has become a directory.

@@ -10,7 +10,7 @@ pub(crate) struct Dropped {
     /// Packets that were damaged, forged, repeated or late.
     pub(crate) unopened: AtomicU64,
     /// Packets for which a disk that is stuck left no room.
-    pub(crate) no_room: AtomicU64,
+    pub(crate) no_buffer: AtomicU64,
     /// Octets of files that are not taken in, or not any longer.
     pub(crate) unknown_file: AtomicU64,
     /// Octets beyond the end of their file.

@@ -38,19 +38,19 @@ pub(super) enum Command {
     /// There is something to send where there was nothing.
     Fed(LaneId, Arc<Feed>),
     /// Nothing more of a file is to be sent.
-    Forget(LaneId, Arc<Feed>, u32),
+    Cancel(LaneId, Arc<Feed>, u32),
 }
 
 /// A thread with its socket. It ends when this is dropped.
 pub(crate) struct Engine {
     shared: Arc<Shared>,
-    room: usize,
+    receive_buffer: usize,
 }
 
 struct Shared {
     commands: Mutex<Vec<Command>>,
     /// Whether there are commands, or the end.
-    news: AtomicBool,
+    has_commands: AtomicBool,
     ended: AtomicBool,
     wake: Wake,
     dropped: Dropped,
@@ -63,14 +63,14 @@ impl Engine {
     pub(super) fn start(socket: UdpSocket) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             commands: Mutex::default(),
-            news: AtomicBool::new(false),
+            has_commands: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             wake: Wake::new()?,
             dropped: Dropped::default(),
             #[cfg(test)]
             blocked: AtomicBool::new(false),
         });
-        let room = socket.receive_buffer();
+        let receive_buffer = socket.receive_buffer();
         let work = Loop {
             socket,
             shared: Arc::clone(&shared),
@@ -83,18 +83,18 @@ impl Engine {
             swept: Duration::ZERO,
         };
         std::thread::Builder::new().name("lanes".to_owned()).spawn(move || work.run())?;
-        Ok(Self { shared, room })
+        Ok(Self { shared, receive_buffer })
     }
 
     /// Octets that its socket keeps while its thread is busy.
-    pub(super) fn room(&self) -> usize {
-        self.room
+    pub(super) fn receive_buffer(&self) -> usize {
+        self.receive_buffer
     }
 
     pub(super) fn command(&self, command: Command) {
         let shared = &self.shared;
         shared.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
-        shared.news.store(true, Ordering::SeqCst);
+        shared.has_commands.store(true, Ordering::SeqCst);
         shared.wake.wake();
     }
 
@@ -114,7 +114,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Release);
-        self.shared.news.store(true, Ordering::SeqCst);
+        self.shared.has_commands.store(true, Ordering::SeqCst);
         self.shared.wake.wake();
     }
 }
@@ -144,7 +144,9 @@ impl Loop {
             }
             let now = self.started.elapsed();
             self.take(now, &mut inbox, &mut turn);
-            if self.shared.news.load(Ordering::Acquire) && self.obey(&mut turn).is_err() {
+            if self.shared.has_commands.load(Ordering::Acquire)
+                && self.run_commands(&mut turn).is_err()
+            {
                 return self.end();
             }
             self.collect_due(now, &mut turn);
@@ -170,7 +172,7 @@ impl Loop {
                 Dropped::count(&shared.dropped.unopened, 1);
                 continue;
             }
-            let way = (train.source, train.destination, train.tos);
+            let addresses = (train.source, train.destination, train.tos);
             for packet in train.body.chunks_mut(train.segment_len.max(HEADER_LEN)) {
                 let Some(header) = Header::parse(packet) else {
                     Dropped::count(&shared.dropped.unopened, 1);
@@ -191,7 +193,7 @@ impl Loop {
                     }
                 };
                 if let Some(flow) = &mut flows[slot] {
-                    flow.handle(now, way, packet, (store, &shared.dropped));
+                    flow.handle(now, addresses, packet, (store, &shared.dropped));
                 }
             }
         }
@@ -199,8 +201,8 @@ impl Loop {
     }
 
     /// Does what it is told; an error is the end.
-    fn obey(&mut self, turn: &mut Vec<usize>) -> Result<(), ()> {
-        self.shared.news.store(false, Ordering::Release);
+    fn run_commands(&mut self, turn: &mut Vec<usize>) -> Result<(), ()> {
+        self.shared.has_commands.store(false, Ordering::Release);
         let commands = std::mem::take(
             &mut *self.shared.commands.lock().unwrap_or_else(PoisonError::into_inner),
         );
@@ -213,11 +215,11 @@ impl Loop {
                     }
                 }
                 Command::Fed(lane, feed) => turn.extend(self.slot_of(lane, &feed)),
-                Command::Forget(lane, feed, file) => {
+                Command::Cancel(lane, feed, file) => {
                     if let Some(slot) = self.slot_of(lane, &feed)
                         && let Some(flow) = &mut self.flows[slot]
                     {
-                        flow.forget(file);
+                        flow.cancel(file);
                         turn.push(slot);
                     }
                 }
@@ -292,7 +294,7 @@ impl Loop {
     fn sleep(&self) {
         let wake = &self.shared.wake;
         wake.will_wait();
-        if self.shared.news.load(Ordering::SeqCst) {
+        if self.shared.has_commands.load(Ordering::SeqCst) {
             return wake.has_waited();
         }
         let now = self.started.elapsed();
@@ -314,15 +316,15 @@ impl Loop {
 }
 
 /// Sends a lane's next trains.
-fn send(socket: &UdpSocket, flow: &mut Flow, now: Duration, room: &mut [u8], most: usize) {
+fn send(socket: &UdpSocket, flow: &mut Flow, now: Duration, buffer: &mut [u8], most: usize) {
     for _ in 0..most {
-        let Some(transmit) = flow.transmit(now, room) else { return };
-        let way = (transmit.to, flow.local(), ECT);
-        let (segment, octets) = (transmit.segment, &room[..transmit.len]);
+        let Some(transmit) = flow.transmit(now, buffer) else { return };
+        let addresses = (transmit.to, flow.local(), ECT);
+        let (segment, octets) = (transmit.segment, &buffer[..transmit.len]);
         // what does not go, as a probe that is too long, is lost as on the way
         let _ = match flow.whole {
-            None => socket.send_cut(way, segment, octets),
-            Some(whole) => socket.send_fragmented(way, segment, octets, whole),
+            None => socket.send_cut(addresses, segment, octets),
+            Some(whole) => socket.send_fragmented(addresses, segment, octets, whole),
         };
     }
 }

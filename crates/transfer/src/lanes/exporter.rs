@@ -4,7 +4,7 @@ use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
 };
 use headroom_transfer_proto::lane::{
-    Bare, Cipher, Context, Derived, Keys, PacketKey, Refused, TAG_LEN,
+    Cipher, Context, Derived, Keys, PacketKey, Refused, TAG_LEN, Unencrypted,
 };
 use quinn::Connection;
 use zeroize::Zeroizing;
@@ -68,9 +68,9 @@ impl Making {
                 let unbound = UnboundKey::new(algorithm, octets).map_err(|_| Refused)?;
                 Key::Sealed(LessSafeKey::new(unbound))
             }
-            Self::Clear => Key::Bare(Bare::Clear),
+            Self::Clear => Key::Unencrypted(Unencrypted::Clear),
             Self::SimpleCrypt => {
-                Key::Bare(Bare::SimpleCrypt(octets.try_into().map_err(|_| Refused)?))
+                Key::Unencrypted(Unencrypted::SimpleCrypt(octets.try_into().map_err(|_| Refused)?))
             }
         })
     }
@@ -82,7 +82,7 @@ impl Making {
 pub(crate) enum Key {
     Sealed(LessSafeKey),
     /// For measurement.
-    Bare(Bare),
+    Unencrypted(Unencrypted),
 }
 
 impl PacketKey for Key {
@@ -96,7 +96,7 @@ impl PacketKey for Key {
     ) -> Result<(), Refused> {
         let key = match self {
             Self::Sealed(key) => key,
-            Self::Bare(bare) => return bare.seal(nonce, additional, text, tag),
+            Self::Unencrypted(bare) => return bare.seal(nonce, additional, text, tag),
         };
         let nonce = Nonce::assume_unique_for_key(nonce);
         key.seal_in_place_scatter(nonce, Aad::from(additional), text, &[], tag).map_err(|_| Refused)
@@ -107,15 +107,17 @@ impl PacketKey for Key {
         &self,
         nonce: [u8; 12],
         additional: &[u8],
-        place: &mut [u8],
+        packet_bytes: &mut [u8],
         rest: &[u8],
     ) -> Result<(), Refused> {
         let key = match self {
             Self::Sealed(key) => key,
-            Self::Bare(bare) => return bare.seal_with(nonce, additional, place, rest),
+            Self::Unencrypted(bare) => {
+                return bare.seal_with(nonce, additional, packet_bytes, rest);
+            }
         };
-        let head = place.len().checked_sub(rest.len() + TAG_LEN).ok_or(Refused)?;
-        let (head, out) = place.split_at_mut(head);
+        let head = packet_bytes.len().checked_sub(rest.len() + TAG_LEN).ok_or(Refused)?;
+        let (head, out) = packet_bytes.split_at_mut(head);
         let nonce = Nonce::assume_unique_for_key(nonce);
         key.seal_in_place_scatter(nonce, Aad::from(additional), head, rest, out)
             .map_err(|_| Refused)
@@ -131,7 +133,7 @@ impl PacketKey for Key {
     ) -> Result<(), Refused> {
         let key = match self {
             Self::Sealed(key) => key,
-            Self::Bare(bare) => return bare.open(nonce, additional, text, tag),
+            Self::Unencrypted(bare) => return bare.open(nonce, additional, text, tag),
         };
         let nonce = Nonce::assume_unique_for_key(nonce);
         key.open_in_place_separate_tag(nonce, Aad::from(additional), tag, text)
@@ -153,15 +155,15 @@ mod tests {
             {
                 let text: Vec<u8> = (0..head + rest).map(|at| at as u8).collect();
                 let mut whole = [&text[..], &[0; TAG_LEN]].concat();
-                let (place, tag) = whole.split_last_chunk_mut().expect("a tag");
-                key.seal([3; 12], b"additional", place, tag).expect("sealed");
+                let (packet_bytes, tag) = whole.split_last_chunk_mut().expect("a tag");
+                key.seal([3; 12], b"additional", packet_bytes, tag).expect("sealed");
                 let mut parted = vec![0xff; text.len() + TAG_LEN];
                 parted[..head].copy_from_slice(&text[..head]);
                 let sealed = key.seal_with([3; 12], b"additional", &mut parted, &text[head..]);
                 assert_eq!((sealed, &parted), (Ok(()), &whole), "{cipher} {head} {rest}");
-                let (place, tag) = parted.split_last_chunk_mut().expect("a tag");
-                key.open([3; 12], b"additional", place, tag).expect("opened");
-                assert_eq!(place, text);
+                let (packet_bytes, tag) = parted.split_last_chunk_mut().expect("a tag");
+                key.open([3; 12], b"additional", packet_bytes, tag).expect("opened");
+                assert_eq!(packet_bytes, text);
             }
             let none = key.seal_with([3; 12], b"", &mut [0; TAG_LEN + 3], &[1; 4]);
             assert_eq!(none, Err(Refused), "there is no room for four octets");

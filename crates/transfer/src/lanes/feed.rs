@@ -13,9 +13,9 @@ const PARTS: usize = 8;
 
 /// A file whose octets can be read again.
 pub(crate) trait Source: Send + Sync {
-    /// Fills `room` with the octets from `offset` on. Where it cannot, it notes that
+    /// Fills `buffer` with the octets from `offset` on. Where it cannot, it notes that
     /// and leaves zeros: the file's hash tells the receiver.
-    fn read(&self, offset: u64, room: &mut [u8]);
+    fn read(&self, offset: u64, receive_buffer: &mut [u8]);
 }
 
 /// Octets of a file, to be sent.
@@ -47,7 +47,7 @@ struct State {
     /// The lane is silent: it takes nothing until it is not.
     paused: bool,
     /// The engine found nothing, and wants to be told of the next part.
-    hungry: bool,
+    wants_notice: bool,
     /// What was given and is not known to have arrived, when the lane fell silent or
     /// ended.
     left: Vec<Piece>,
@@ -55,14 +55,14 @@ struct State {
 
 impl Feed {
     /// Room for a part, of [`PART`] octets; waits until there is some.
-    pub(crate) fn room(&self) -> Result<Vec<u8>, Closed> {
+    pub(crate) fn buffer(&self) -> Result<Vec<u8>, Closed> {
         let mut state = self.lock();
         loop {
             if state.closed || state.paused {
                 return Err(Closed);
             }
-            if let Some(room) = state.free.pop() {
-                return Ok(room);
+            if let Some(buffer) = state.free.pop() {
+                return Ok(buffer);
             }
             if state.made < PARTS {
                 state.made += 1;
@@ -73,27 +73,27 @@ impl Feed {
     }
 
     /// Gives a part to be sent; true if the engine waits for it.
-    pub(crate) fn give(&self, part: Part) -> Result<bool, Closed> {
+    pub(crate) fn push(&self, part: Part) -> Result<bool, Closed> {
         let mut state = self.lock();
         if state.closed || state.paused {
             state.free.push(part.octets);
             return Err(Closed);
         }
         state.ready.push_back(part);
-        Ok(std::mem::take(&mut state.hungry))
+        Ok(std::mem::take(&mut state.wants_notice))
     }
 
     /// The next part, for the engine, which is told of the next where there is none.
     pub(crate) fn take(&self) -> Option<Part> {
         let mut state = self.lock();
         let part = state.ready.pop_front();
-        state.hungry = part.is_none();
+        state.wants_notice = part.is_none();
         part
     }
 
     /// A part was sent: its room is for another.
-    pub(crate) fn give_back(&self, room: Vec<u8>) {
-        self.lock().free.push(room);
+    pub(crate) fn recycle(&self, buffer: Vec<u8>) {
+        self.lock().free.push(buffer);
         self.free.notify_one();
     }
 
@@ -119,11 +119,11 @@ impl Feed {
     /// Takes parts again; the engine is told of the first.
     pub(crate) fn resume(&self) {
         let mut state = self.lock();
-        (state.paused, state.hungry) = (false, true);
+        (state.paused, state.wants_notice) = (false, true);
     }
 
     /// What was left when it was paused or closed, once.
-    pub(crate) fn left(&self) -> Vec<Piece> {
+    pub(crate) fn undelivered(&self) -> Vec<Piece> {
         std::mem::take(&mut self.lock().left)
     }
 
@@ -163,22 +163,22 @@ mod tests {
         };
         assert!(feed.take().is_none());
         for n in 0..PARTS {
-            let room = feed.room().expect("it is open");
-            assert_eq!(feed.give(part(n, room)), Ok(n == 0), "the engine waits for the first");
+            let buffer = feed.buffer().expect("it is open");
+            assert_eq!(feed.push(part(n, buffer)), Ok(n == 0), "the engine waits for the first");
         }
         let waiting = Arc::clone(&feed);
-        let thread = std::thread::spawn(move || waiting.room().map(|room| room.len()));
+        let thread = std::thread::spawn(move || waiting.buffer().map(|buffer| buffer.len()));
         let first = feed.take().expect("a part");
-        feed.give_back(first.octets);
+        feed.recycle(first.octets);
         assert_eq!(thread.join().expect("no panic"), Ok(PART));
         let waiting = Arc::clone(&feed);
-        let thread = std::thread::spawn(move || waiting.room().map(|room| room.len()));
+        let thread = std::thread::spawn(move || waiting.buffer().map(|buffer| buffer.len()));
         feed.close(vec![Piece { file: 3, offset: 5, len: 7 }]);
         assert_eq!(thread.join().expect("no panic"), Err(Closed));
-        assert_eq!(feed.give(part(9, Vec::new())), Err(Closed));
-        let left: u64 = feed.left().iter().map(|piece| piece.len).sum();
+        assert_eq!(feed.push(part(9, Vec::new())), Err(Closed));
+        let left: u64 = feed.undelivered().iter().map(|piece| piece.len).sum();
         assert_eq!(left, 7 + ((PARTS - 1) * PART) as u64);
-        assert!(feed.left().is_empty());
+        assert!(feed.undelivered().is_empty());
     }
 
     #[test]
@@ -189,25 +189,25 @@ mod tests {
             Part { file: 3, offset, octets, source: Arc::new(Nothing) }
         };
         for _ in 0..3 {
-            let rooms: Vec<_> = (0..PARTS).map(|_| feed.room().expect("room")).collect();
+            let rooms: Vec<_> = (0..PARTS).map(|_| feed.buffer().expect("room")).collect();
             let mut taken = Vec::new();
-            for (n, room) in rooms.into_iter().enumerate() {
+            for (n, buffer) in rooms.into_iter().enumerate() {
                 if n + 1 < PARTS {
-                    feed.give(part(n, room)).expect("it is open");
+                    feed.push(part(n, buffer)).expect("it is open");
                 } else {
                     taken.extend(feed.take());
                     // what is given too late is for another way, its memory is kept
                     feed.pause(vec![Piece { file: 3, offset: 0, len: PART as u64 }]);
-                    assert_eq!(feed.give(part(n, room)), Err(Closed));
+                    assert_eq!(feed.push(part(n, buffer)), Err(Closed));
                 }
             }
-            assert_eq!(feed.room(), Err(Closed));
-            taken.into_iter().for_each(|part: Part| feed.give_back(part.octets));
-            let left: u64 = feed.left().iter().map(|piece| piece.len).sum();
+            assert_eq!(feed.buffer(), Err(Closed));
+            taken.into_iter().for_each(|part: Part| feed.recycle(part.octets));
+            let left: u64 = feed.undelivered().iter().map(|piece| piece.len).sum();
             assert_eq!(left, ((PARTS - 1) * PART) as u64);
             feed.resume();
         }
-        let room = feed.room().expect("room");
-        assert_eq!(feed.give(part(0, room)), Ok(true), "the engine is told");
+        let buffer = feed.buffer().expect("room");
+        assert_eq!(feed.push(part(0, buffer)), Ok(true), "the engine is told");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use headroom_transfer_proto::lane::{
-    Contents, Dropped as Unopened, Event, Lane, LaneId, Piece, Received, Transmit,
+    Dropped as Unopened, Event, Lane, LaneId, PayloadSource, Piece, Received, Transmit,
 };
 use tokio::sync::watch;
 
@@ -25,7 +25,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 
 /// How it is with a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum LaneState {
     /// It was not needed yet.
     Idle,
     /// Nobody has answered yet.
@@ -39,8 +39,8 @@ pub(crate) enum State {
 }
 
 /// What others see of a lane.
-pub(super) struct Seen {
-    pub(super) state: watch::Sender<State>,
+pub(super) struct LaneStatus {
+    pub(super) state: watch::Sender<LaneState>,
     /// Octets of packets that were lost.
     pub(super) lost: AtomicU64,
 }
@@ -50,7 +50,7 @@ pub(super) struct Flow {
     pub(super) id: LaneId,
     pub(super) lane: Lane<Exporter>,
     pub(super) sink: Option<Arc<dyn Sink>>,
-    pub(super) seen: Arc<Seen>,
+    pub(super) status: Arc<LaneStatus>,
     pub(super) feed: Arc<Feed>,
     /// Parts that were not sent once as a whole.
     parts: VecDeque<(Part, usize)>,
@@ -71,13 +71,13 @@ impl Flow {
         (id, lane): (LaneId, Lane<Exporter>),
         feed: Arc<Feed>,
         sink: Option<Arc<dyn Sink>>,
-        seen: Arc<Seen>,
+        status: Arc<LaneStatus>,
     ) -> Self {
         Self {
             id,
             lane,
             sink,
-            seen,
+            status,
             feed,
             parts: VecDeque::new(),
             sources: HashMap::new(),
@@ -100,19 +100,19 @@ impl Flow {
         (store, dropped): (&mut Store, &Dropped),
     ) {
         // what was opened has arrived, as its sender will be told
-        if self.sink.is_some() && !store.has_room() {
-            return Dropped::count(&dropped.no_room, 1);
+        if self.sink.is_some() && !store.has_buffer() {
+            return Dropped::count(&dropped.no_buffer, 1);
         }
         match self.lane.handle(now, from, tos & 3 == 3, packet) {
             Ok(Received::Data { file, offset, octets }) => {
                 if let Some(sink) = self.sink.as_deref() {
-                    store.place(now, (self.id, sink), (file, offset), octets, dropped);
+                    store.insert(now, (self.id, sink), (file, offset), octets, dropped);
                 } else {
                     Dropped::count(&dropped.unknown_file, octets.len());
                 }
             }
             Ok(Received::Control) => {}
-            Err(Unopened::WornOut) => self.give_up(),
+            Err(Unopened::KeyExhausted) => self.give_up(),
             Err(_) => return Dropped::count(&dropped.unopened, 1),
         }
         self.local = Some(to);
@@ -129,17 +129,17 @@ impl Flow {
         while let Some(event) = self.lane.poll_event() {
             match event {
                 Event::Reached(_) => {
-                    self.seen.state.send_if_modified(|state| {
-                        let opens = *state == State::Opening;
+                    self.status.state.send_if_modified(|state| {
+                        let opens = *state == LaneState::Opening;
                         if opens {
-                            *state = State::Ready;
+                            *state = LaneState::Ready;
                         }
                         opens
                     });
                 }
                 Event::Silent => self.silent_since = Some(now),
                 Event::Answered => self.resume(),
-                Event::Closed(_) | Event::WornOut => self.give_up(),
+                Event::Closed(_) | Event::KeyExhausted => self.give_up(),
                 Event::Arrived(_) => {}
             }
         }
@@ -164,10 +164,10 @@ impl Flow {
         let transmit = lane.transmit_from(now, buffer, &mut Parts { parts, sources })?;
         while self.parts.front().is_some_and(|(part, sent)| *sent == part.octets.len()) {
             if let Some((part, _)) = self.parts.pop_front() {
-                self.feed.give_back(part.octets);
+                self.feed.recycle(part.octets);
             }
         }
-        self.seen.lost.store(self.lane.stats().lost, Ordering::Relaxed);
+        self.status.lost.store(self.lane.stats().lost, Ordering::Relaxed);
         Some(transmit)
     }
 
@@ -181,13 +181,13 @@ impl Flow {
     }
 
     /// Sends nothing more of a file.
-    pub(super) fn forget(&mut self, file: u32) {
+    pub(super) fn cancel(&mut self, file: u32) {
         self.lane.cancel(file);
         self.sources.remove(&file);
         let (gone, kept): (Vec<_>, Vec<_>) =
             self.parts.drain(..).partition(|(part, _)| part.file == file);
         self.parts.extend(kept);
-        gone.into_iter().for_each(|(part, _)| self.feed.give_back(part.octets));
+        gone.into_iter().for_each(|(part, _)| self.feed.recycle(part.octets));
     }
 
     /// When what it carries goes another way, if nobody answers until then.
@@ -200,7 +200,7 @@ impl Flow {
         self.is_paused = true;
         self.feed.pause(self.lane.reclaim());
         self.drop_parts();
-        self.seen.state.send_replace(State::Silent);
+        self.status.state.send_replace(LaneState::Silent);
     }
 
     /// Somebody answers again.
@@ -208,7 +208,7 @@ impl Flow {
         self.silent_since = None;
         if std::mem::take(&mut self.is_paused) && !self.is_over {
             self.feed.resume();
-            self.seen.state.send_replace(State::Ready);
+            self.status.state.send_replace(LaneState::Ready);
         }
     }
 
@@ -218,12 +218,12 @@ impl Flow {
             self.is_over = true;
             self.feed.close(self.lane.reclaim());
             self.drop_parts();
-            self.seen.state.send_replace(State::GivenUp);
+            self.status.state.send_replace(LaneState::GivenUp);
         }
     }
 
     fn drop_parts(&mut self) {
-        self.parts.drain(..).for_each(|(part, _)| self.feed.give_back(part.octets));
+        self.parts.drain(..).for_each(|(part, _)| self.feed.recycle(part.octets));
     }
 }
 
@@ -255,26 +255,26 @@ impl Parts<'_> {
     }
 }
 
-impl Contents for Parts<'_> {
+impl PayloadSource for Parts<'_> {
     #[inline]
     fn in_memory(&mut self, piece: Piece) -> Option<&[u8]> {
         let len = usize::try_from(piece.len).ok()?;
         self.take(piece.file, piece.offset, len).filter(|octets| octets.len() == len)
     }
 
-    fn write(&mut self, piece: Piece, room: &mut [u8]) {
-        let (mut at, mut room) = (piece.offset, room);
-        while !room.is_empty() {
-            let Some(octets) = self.take(piece.file, at, room.len()) else {
+    fn write(&mut self, piece: Piece, buffer: &mut [u8]) {
+        let (mut at, mut buffer) = (piece.offset, buffer);
+        while !buffer.is_empty() {
+            let Some(octets) = self.take(piece.file, at, buffer.len()) else {
                 return match self.sources.get(&piece.file) {
-                    Some(source) => source.read(at, room),
-                    None => room.fill(0),
+                    Some(source) => source.read(at, buffer),
+                    None => buffer.fill(0),
                 };
             };
-            let (now, rest) = room.split_at_mut(octets.len());
+            let (now, rest) = buffer.split_at_mut(octets.len());
             now.copy_from_slice(octets);
             at += octets.len() as u64;
-            room = rest;
+            buffer = rest;
         }
     }
 }

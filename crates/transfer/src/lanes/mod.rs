@@ -15,24 +15,24 @@
 //! what needs room is then dropped unopened until the disk has written something, so
 //! that other lanes go on, and a lane whose disk is stuck falls silent.
 
-mod carrier;
+mod chunk_pool;
 mod dropped;
 mod engine;
 mod exporter;
 mod feed;
 mod flow;
+mod handle;
+mod options;
 mod port;
 mod range;
-mod rooms;
 mod sink;
 mod store;
-mod terms;
 
-pub(crate) use carrier::{Carrier, Proposal, Terms};
 #[cfg(test)]
 pub(crate) use dropped::Dropped;
 pub(crate) use feed::{PART, Part, Source};
-pub(crate) use flow::State;
-pub(crate) use port::{Names, Port};
+pub(crate) use flow::LaneState;
+pub(crate) use handle::{LaneHandle, LaneOffer, LaneParams};
+pub use options::LaneOptions;
+pub(crate) use port::{Port, UsedLanes};
 pub(crate) use sink::{Sink, Target};
-pub use terms::LaneWishes;

@@ -14,10 +14,10 @@ use headroom_transfer_proto::lane::{Chunk, LaneId, TransferId};
 use headroom_transfer_proto::message::{LanesAnswer, LanesOffer};
 use quinn::Connection;
 
-use super::carrier::{Agreed, Carrier, Terms, Way};
 use super::engine::Engine;
+use super::handle::{Driver, LaneHandle, LaneParams, Negotiated};
+use super::options;
 use super::range::Range;
-use super::terms;
 use crate::error::Error;
 
 /// The first octet of a lane's packet, and where its lane's name ends.
@@ -32,9 +32,9 @@ const MOST_NAMES: usize = 4096;
 /// The names of the lanes that a connection has had. Keys follow from them and numbers
 /// begin anew, so a name that came again would seal twice with the same nonces.
 #[derive(Debug, Default)]
-pub(crate) struct Names(HashSet<LaneId>);
+pub(crate) struct UsedLanes(HashSet<LaneId>);
 
-impl Names {
+impl UsedLanes {
     fn take(&mut self, lane: LaneId) -> Option<LaneId> {
         (self.0.len() < MOST_NAMES && self.0.insert(lane)).then_some(lane)
     }
@@ -42,12 +42,12 @@ impl Names {
 
 /// The lanes of a server.
 pub(crate) struct Port {
-    place: Place,
+    sockets: Sockets,
     insecure_measurement: bool,
 }
 
 /// Where lanes are received.
-enum Place {
+enum Sockets {
     /// At QUIC's port.
     Shared {
         port: u16,
@@ -76,8 +76,8 @@ impl Port {
         spread_marked(quic, MARK, NAME_AT, count as u32)?;
         let engines = sockets.into_iter().map(|socket| Engine::start(socket).map(Arc::new));
         let engines = engines.collect::<io::Result<_>>()?;
-        let place = Place::Shared { port: address.port(), engines };
-        Ok(Self { place, insecure_measurement: false })
+        let sockets = Sockets::Shared { port: address.port(), engines };
+        Ok(Self { sockets, insecure_measurement: false })
     }
 
     /// Receives lanes at these ports instead, one for each transfer in turn.
@@ -85,12 +85,12 @@ impl Port {
     /// # Errors
     /// None of them can be opened.
     pub(crate) fn range(address: IpAddr, ports: RangeInclusive<u16>) -> io::Result<Self> {
-        let place = Place::Range(Range::open(address, ports)?);
-        Ok(Self { place, insecure_measurement: false })
+        let sockets = Sockets::Range(Range::open(address, ports)?);
+        Ok(Self { sockets, insecure_measurement: false })
     }
 
     /// The same, where clients may wish for what is for measurement alone.
-    pub(crate) fn measuring(self, insecure_measurement: bool) -> Self {
+    pub(crate) fn allow_measurement(self, insecure_measurement: bool) -> Self {
         Self { insecure_measurement, ..self }
     }
 
@@ -102,9 +102,9 @@ impl Port {
         &self,
         offer: &LanesOffer,
         connection: &Connection,
-        names: &mut Names,
-    ) -> Result<Option<(LanesAnswer, Carrier)>, Error> {
-        if let Some(reason) = terms::refusal(offer).filter(|_| !self.insecure_measurement) {
+        names: &mut UsedLanes,
+    ) -> Result<Option<(LanesAnswer, LaneHandle)>, Error> {
+        if let Some(reason) = options::refusal(offer).filter(|_| !self.insecure_measurement) {
             return Err(Error::Refused(reason));
         }
         let chunk = offer.chunk.map(|octets| {
@@ -112,7 +112,7 @@ impl Port {
                 .ok_or_else(|| Error::Refused(format!("there are no chunks of {octets} octets")))
         });
         let chunk = chunk.transpose()?;
-        let Some(cipher) = terms::choose(&offer.suites, self.insecure_measurement) else {
+        let Some(cipher) = options::choose(&offer.suites, self.insecure_measurement) else {
             return Ok(None);
         };
         let lane = offer.lanes.first().and_then(|lane| names.take(LaneId(*lane)));
@@ -122,32 +122,33 @@ impl Port {
         };
         let answer = LanesAnswer {
             suite: cipher.number(),
-            room: Some(engine.room() as u64),
+            receive_buffer: Some(engine.receive_buffer() as u64),
             chunk: offer.chunk,
-            port: matches!(self.place, Place::Range(_)).then_some(port),
+            port: matches!(self.sockets, Sockets::Range(_)).then_some(port),
         };
-        let (transfer, room) = (TransferId(offer.transfer), offer.room);
-        let agreed = Agreed { transfer, lane, terms: Terms { cipher, chunk, port }, room };
-        Ok(Some((answer, Carrier::new(connection.clone(), agreed, Way::Engine(engine)))))
+        let (transfer, peer_buffer) = (TransferId(offer.transfer), offer.receive_buffer);
+        let negotiated =
+            Negotiated { transfer, lane, params: LaneParams { cipher, chunk, port }, peer_buffer };
+        Ok(Some((answer, LaneHandle::new(connection.clone(), negotiated, Driver::Engine(engine)))))
     }
 
     /// The port of this lane, and who drives it.
     fn turn(&self, lane: LaneId) -> Option<(u16, Arc<Engine>)> {
-        match &self.place {
-            Place::Shared { port, engines } => {
+        match &self.sockets {
+            Sockets::Shared { port, engines } => {
                 // the low 32 bits, as the kernel's program has it
                 let engine = engines.get(lane.0 as u32 as usize % engines.len().max(1))?;
                 Some((*port, Arc::clone(engine)))
             }
-            Place::Range(range) => range.turn(),
+            Sockets::Range(range) => range.turn(),
         }
     }
 
     #[cfg(test)]
     pub(crate) fn engines(&self) -> Vec<Arc<Engine>> {
-        match &self.place {
-            Place::Shared { engines, .. } => engines.clone(),
-            Place::Range(range) => range.engines(),
+        match &self.sockets {
+            Sockets::Shared { engines, .. } => engines.clone(),
+            Sockets::Range(range) => range.engines(),
         }
     }
 }

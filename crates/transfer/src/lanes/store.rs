@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use headroom_transfer_proto::lane::LaneId;
 
+use super::chunk_pool::{CHUNK, ChunkPool, Job, POOL_CHUNKS};
 use super::dropped::Dropped;
-use super::rooms::{CHUNK, Job, ROOMS, Rooms};
 use super::sink::{Sink, Target};
 use crate::files::Ranges;
 
@@ -35,27 +35,27 @@ pub(super) struct Store {
     holders: VecDeque<(Key, u64)>,
     /// How often a room was given.
     given: u64,
-    rooms: Rooms,
+    pool: ChunkPool,
     touched: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Key {
     lane: LaneId,
-    place: Place,
+    chunk: ChunkId,
 }
 
 /// Which chunk of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Place {
+struct ChunkId {
     file: u32,
     chunk: u64,
 }
 
 #[derive(Default)]
 struct OfLane {
-    chunks: HashMap<Place, Chunk>,
-    whole: VecDeque<Place>,
+    chunks: HashMap<ChunkId, Chunk>,
+    whole: VecDeque<ChunkId>,
 }
 
 struct Chunk {
@@ -69,7 +69,7 @@ struct Chunk {
 }
 
 struct Held {
-    room: Vec<u8>,
+    buffer: Vec<u8>,
     ranges: Ranges,
     /// By which it is found among the holders of rooms.
     given: u64,
@@ -78,9 +78,9 @@ struct Held {
 impl Store {
     /// Starts its thread, which ends when this is dropped.
     pub(super) fn new() -> std::io::Result<Self> {
-        let rooms = Rooms::new()?;
+        let pool = ChunkPool::new()?;
         let (current, lanes, holders) = (None, HashMap::new(), VecDeque::new());
-        Ok(Self { current, lanes, holders, given: 0, rooms, touched: Duration::ZERO })
+        Ok(Self { current, lanes, holders, given: 0, pool, touched: Duration::ZERO })
     }
 
     /// Whether a packet's octets have room. What is taken in without it would be told to
@@ -88,13 +88,13 @@ impl Store {
     /// the socket has no room for. A disk that is slow is waited for, one that is stuck
     /// is not.
     #[inline]
-    pub(super) fn has_room(&mut self) -> bool {
-        self.rooms.left() >= OF_PACKET || self.make_room()
+    pub(super) fn has_buffer(&mut self) -> bool {
+        self.pool.available() >= OF_PACKET || self.free_buffers()
     }
 
     /// Takes in octets of a file, those of one packet; there must be room.
     #[inline]
-    pub(super) fn place(
+    pub(super) fn insert(
         &mut self,
         now: Duration,
         (lane, sink): (LaneId, &dyn Sink),
@@ -105,7 +105,7 @@ impl Store {
         self.touched = now;
         let (mut at, mut rest) = (offset, octets);
         while !rest.is_empty() {
-            let key = Key { lane, place: Place { file, chunk: at / CHUNK } };
+            let key = Key { lane, chunk: ChunkId { file, chunk: at / CHUNK } };
             let within = at % CHUNK;
             let len = rest.len().min((CHUNK - within) as usize);
             if self.current.as_ref().is_none_or(|(current, _)| *current != key) {
@@ -133,9 +133,9 @@ impl Store {
             let held = chunk.held.get_or_insert_with(|| {
                 self.given += 1;
                 self.holders.push_back((key, self.given));
-                Held { room: self.rooms.take(), ranges: Ranges::default(), given: self.given }
+                Held { buffer: self.pool.take(), ranges: Ranges::default(), given: self.given }
             });
-            held.room[within as usize..end as usize].copy_from_slice(&rest[..len]);
+            held.buffer[within as usize..end as usize].copy_from_slice(&rest[..len]);
             held.ranges.insert(&(within..end));
             chunk.touched = now;
             let is_whole = chunk.is_whole();
@@ -145,9 +145,9 @@ impl Store {
                 if is_whole {
                     let whole = &mut self.lanes.entry(lane).or_default().whole;
                     whole.truncate(WHOLE - 1);
-                    whole.push_front(key.place);
+                    whole.push_front(key.chunk);
                 }
-                write(&mut self.rooms, key.place, chunk);
+                write(&mut self.pool, key.chunk, chunk);
             }
             at += len as u64;
             rest = &rest[len..];
@@ -160,7 +160,7 @@ impl Store {
         let others = self.lanes.remove(&lane).into_iter().flat_map(|lane| lane.chunks);
         for chunk in others.map(|(_, chunk)| chunk).chain(current.map(|(_, chunk)| chunk)) {
             if let Some(held) = chunk.held {
-                self.rooms.give_back(held.room);
+                self.pool.recycle(held.buffer);
             }
         }
     }
@@ -170,24 +170,24 @@ impl Store {
     pub(super) fn sweep(&mut self, now: Duration) {
         self.lay_aside();
         for lane in self.lanes.values_mut() {
-            for (place, chunk) in lane.chunks.extract_if(|_, chunk| chunk.touched + IDLE <= now) {
-                write(&mut self.rooms, place, chunk);
+            for (id, chunk) in lane.chunks.extract_if(|_, chunk| chunk.touched + IDLE <= now) {
+                write(&mut self.pool, id, chunk);
             }
         }
         if self.touched + IDLE <= now {
-            self.rooms.release();
+            self.pool.release();
         }
     }
 
     /// Whether there is nothing to be swept.
     pub(super) fn is_empty(&self) -> bool {
         let is_empty = |lane: &OfLane| lane.chunks.is_empty();
-        self.current.is_none() && self.lanes.values().all(is_empty) && self.rooms.is_empty()
+        self.current.is_none() && self.lanes.values().all(is_empty) && self.pool.is_empty()
     }
 
     fn lay_aside(&mut self) {
         if let Some((key, chunk)) = self.current.take() {
-            self.lanes.entry(key.lane).or_default().chunks.insert(key.place, chunk);
+            self.lanes.entry(key.lane).or_default().chunks.insert(key.chunk, chunk);
         }
     }
 
@@ -195,21 +195,21 @@ impl Store {
     /// already.
     fn turn_to(&mut self, now: Duration, key: Key, sink: &dyn Sink) -> Result<bool, NotTaken> {
         self.lay_aside();
-        if self.holders.len() > 4 * ROOMS {
+        if self.holders.len() > 4 * POOL_CHUNKS {
             self.holders.retain(|(key, given)| held(&mut self.lanes, *key, *given).is_some());
         }
         let lane = self.lanes.entry(key.lane).or_default();
-        let chunk = match lane.chunks.remove(&key.place) {
+        let chunk = match lane.chunks.remove(&key.chunk) {
             Some(chunk) => chunk,
-            None if lane.whole.contains(&key.place) => return Ok(false),
+            None if lane.whole.contains(&key.chunk) => return Ok(false),
             None => {
-                let target = sink.target(key.place.file).ok_or(NotTaken::File)?;
-                let len = target.size().saturating_sub(key.place.chunk * CHUNK).min(CHUNK);
+                let target = sink.target(key.chunk.file).ok_or(NotTaken::File)?;
+                let len = target.size().saturating_sub(key.chunk.chunk * CHUNK).min(CHUNK);
                 if len == 0 {
                     return Err(NotTaken::BeyondEnd);
                 }
                 if lane.chunks.len() >= MOST_OPEN {
-                    lane.write_older_half(&mut self.rooms);
+                    lane.write_older_half(&mut self.pool);
                 }
                 Chunk { target, len, touched: now, held: None, before: None }
             }
@@ -219,16 +219,16 @@ impl Store {
     }
 
     /// Writes parts of chunks, and waits until what they were in is free.
-    fn make_room(&mut self) -> bool {
-        while self.rooms.left() < OF_PACKET {
-            if self.rooms.collect() {
+    fn free_buffers(&mut self) -> bool {
+        while self.pool.available() < OF_PACKET {
+            if self.pool.collect() {
                 continue;
             }
-            if self.rooms.is_stuck() {
+            if self.pool.is_stuck() {
                 return false;
             }
             self.write_oldest_part();
-            if !self.rooms.wait() {
+            if !self.pool.wait() {
                 return false;
             }
         }
@@ -240,29 +240,29 @@ impl Store {
         self.lay_aside();
         while let Some((key, given)) = self.holders.pop_front() {
             let Some(chunk) = held(&mut self.lanes, key, given) else { continue };
-            let Some(Held { room, ranges, .. }) = chunk.held.take() else { continue };
+            let Some(Held { buffer, ranges, .. }) = chunk.held.take() else { continue };
             let before = chunk.before.get_or_insert_default();
             ranges.iter().for_each(|range| before.insert(range));
-            let (target, start) = (Arc::clone(&chunk.target), key.place.chunk * CHUNK);
-            return self.rooms.write(Job { target, start, octets: room, ranges });
+            let (target, start) = (Arc::clone(&chunk.target), key.chunk.chunk * CHUNK);
+            return self.pool.write(Job { target, start, octets: buffer, ranges });
         }
     }
 }
 
 impl OfLane {
     /// Half of them, so that it is seldom.
-    fn write_older_half(&mut self, rooms: &mut Rooms) {
+    fn write_older_half(&mut self, pool: &mut ChunkPool) {
         let mut touched: Vec<Duration> = self.chunks.values().map(|chunk| chunk.touched).collect();
         let middle = touched.len() / 2;
         let (_, &mut median, _) = touched.select_nth_unstable(middle);
         let mut left = middle + 1;
-        let older = |_: &Place, chunk: &mut Chunk| {
+        let older = |_: &ChunkId, chunk: &mut Chunk| {
             let goes = left > 0 && chunk.touched <= median;
             left -= usize::from(goes);
             goes
         };
-        for (place, chunk) in self.chunks.extract_if(older) {
-            write(rooms, place, chunk);
+        for (id, chunk) in self.chunks.extract_if(older) {
+            write(pool, id, chunk);
         }
     }
 }
@@ -296,16 +296,16 @@ impl Chunk {
 }
 
 /// Has written what is in memory of a chunk.
-fn write(rooms: &mut Rooms, place: Place, chunk: Chunk) {
-    if let Some(Held { room, ranges, .. }) = chunk.held {
-        let start = place.chunk * CHUNK;
-        rooms.write(Job { target: chunk.target, start, octets: room, ranges });
+fn write(pool: &mut ChunkPool, id: ChunkId, chunk: Chunk) {
+    if let Some(Held { buffer, ranges, .. }) = chunk.held {
+        let start = id.chunk * CHUNK;
+        pool.write(Job { target: chunk.target, start, octets: buffer, ranges });
     }
 }
 
 /// The chunk that still has the room that it was given then.
 fn held(lanes: &mut HashMap<LaneId, OfLane>, key: Key, given: u64) -> Option<&mut Chunk> {
-    let chunk = lanes.get_mut(&key.lane)?.chunks.get_mut(&key.place)?;
+    let chunk = lanes.get_mut(&key.lane)?.chunks.get_mut(&key.chunk)?;
     chunk.held.as_ref().is_some_and(|held| held.given == given).then_some(chunk)
 }
 
@@ -347,13 +347,13 @@ mod tests {
         let mut store = Store::new().expect("a thread");
         let odd: Vec<u64> = (0..CHUNK).filter(|offset| offset % 2 == 1).collect();
         for offset in &odd {
-            assert!(store.has_room());
-            store.place(Duration::ZERO, (LaneId(1), &files), (1, *offset), &[7], &dropped);
+            assert!(store.has_buffer());
+            store.insert(Duration::ZERO, (LaneId(1), &files), (1, *offset), &[7], &dropped);
             let chunk = store.current.as_ref().map(|(_, chunk)| chunk);
             assert!(chunk.is_none_or(|chunk| chunk.ranges() <= MOST_RANGES));
         }
         for offset in 0..CHUNK / 2 {
-            store.place(Duration::ZERO, (LaneId(1), &files), (1, offset * 2), &[7], &dropped);
+            store.insert(Duration::ZERO, (LaneId(1), &files), (1, offset * 2), &[7], &dropped);
         }
         store.sweep(IDLE);
         let deadline = std::time::Instant::now() + Duration::from_secs(60);
@@ -373,7 +373,7 @@ mod tests {
 
     impl Target for Stuck {
         fn size(&self) -> u64 {
-            2 * ROOMS as u64 * CHUNK
+            2 * POOL_CHUNKS as u64 * CHUNK
         }
 
         fn write(&self, _: u64, octets: &[u8]) {
@@ -397,17 +397,17 @@ mod tests {
         let files = OnStuck(Arc::clone(&disk));
         let mut store = Store::new().expect("a thread");
         let octets = vec![7; CHUNK as usize];
-        let place = |store: &mut Store, chunk| {
+        let id = |store: &mut Store, chunk| {
             let (lane, at) = ((LaneId(1), &files as &dyn Sink), (1, chunk * CHUNK));
-            store.place(Duration::ZERO, lane, at, &octets, &dropped);
+            store.insert(Duration::ZERO, lane, at, &octets, &dropped);
         };
-        let mut chunks = 0..2 * ROOMS as u64;
-        while store.has_room() {
-            place(&mut store, chunks.next().expect("there is room for all of them"));
+        let mut chunks = 0..2 * POOL_CHUNKS as u64;
+        while store.has_buffer() {
+            id(&mut store, chunks.next().expect("there is room for all of them"));
         }
-        assert_eq!(chunks.start, (ROOMS - OF_PACKET + 1) as u64, "more or less than may be");
+        assert_eq!(chunks.start, (POOL_CHUNKS - OF_PACKET + 1) as u64, "more or less than may be");
         // it says so at once from now on: lanes that need no room go on
-        assert!(store.rooms.is_stuck() && !store.has_room());
+        assert!(store.pool.is_stuck() && !store.has_buffer());
         *disk.is_free.lock().expect("nobody panicked") = true;
         disk.freed.notify_all();
         let deadline = std::time::Instant::now() + Duration::from_secs(60);
@@ -418,8 +418,8 @@ mod tests {
             }
         };
         for chunk in chunks {
-            wait(&mut || store.has_room());
-            place(&mut store, chunk);
+            wait(&mut || store.has_buffer());
+            id(&mut store, chunk);
         }
         wait(&mut || disk.written.load(Ordering::SeqCst) == disk.size());
         assert!(!store.is_empty());
@@ -438,10 +438,10 @@ mod tests {
         let octets = vec![7; CHUNK as usize];
         for (offset, len) in [(0, octets.len()), (CHUNK - 500, 1000)] {
             let (lane, at) = ((LaneId(1), &files as &dyn Sink), (1, offset));
-            store.place(Duration::ZERO, lane, at, &octets[..len], &dropped);
+            store.insert(Duration::ZERO, lane, at, &octets[..len], &dropped);
         }
         let (key, chunk) = store.current.as_ref().expect("the next chunk");
-        assert_eq!(key.place.chunk, 1);
+        assert_eq!(key.chunk.chunk, 1);
         assert!(chunk.held.as_ref().is_some_and(|held| held.ranges.covers(500)));
     }
 
@@ -452,18 +452,18 @@ mod tests {
         let files = OnStuck(Arc::clone(&disk));
         let mut store = Store::new().expect("a thread");
         let deadline = std::time::Instant::now() + Duration::from_secs(60);
-        let place = |store: &mut Store, lane, chunk: u64| {
-            while !store.has_room() {
+        let id = |store: &mut Store, lane, chunk: u64| {
+            while !store.has_buffer() {
                 assert!(std::time::Instant::now() < deadline, "the disk is not stuck");
             }
             let at = (chunk as u32 / 500, chunk % 500 * CHUNK + 5);
-            store.place(Duration::ZERO, (LaneId(lane), &files), at, &[7], &dropped);
+            store.insert(Duration::ZERO, (LaneId(lane), &files), at, &[7], &dropped);
         };
-        place(&mut store, 2, 0);
+        id(&mut store, 2, 0);
         for chunk in 0..20_000 {
-            place(&mut store, 1, chunk);
+            id(&mut store, 1, chunk);
             assert!(store.lanes.values().all(|lane| lane.chunks.len() <= MOST_OPEN));
-            assert!(store.holders.len() <= 4 * ROOMS + 1);
+            assert!(store.holders.len() <= 4 * POOL_CHUNKS + 1);
         }
         assert!(store.lanes.get(&LaneId(2)).is_some_and(|lane| lane.chunks.len() == 1));
         store.forget(LaneId(1));

@@ -9,8 +9,8 @@ use tokio::task::spawn_blocking;
 use super::{Request, Summary};
 use crate::delivery::make_directories;
 use crate::error::Error;
-use crate::files::{self, Excludes, Fate, Root, What, Why};
-use crate::named::Named;
+use crate::files::{self, ErrorKind, Excludes, FileType, Removal, Root};
+use crate::path_policy::PathPolicy;
 
 /// Names that were removed and wait to be told.
 const WAITING: usize = 256;
@@ -22,9 +22,9 @@ impl Request<'_> {
         parents: bool,
     ) -> Result<Summary, Error> {
         self.may_write()?;
-        let (root, named) = (self.root.clone(), self.named);
+        let (root, paths) = (self.root.clone(), self.paths);
         let make = move || {
-            let (root, path) = named.name(&root, path)?;
+            let (root, path) = paths.name(&root, path)?;
             match parents {
                 true => make_directories(&root, &path),
                 false => root.create_directory(&path),
@@ -41,13 +41,13 @@ impl Request<'_> {
         replace: bool,
     ) -> Result<Summary, Error> {
         self.may_write()?;
-        let (root, named) = (self.root.clone(), self.named);
+        let (root, paths) = (self.root.clone(), self.paths);
         let rename = move || {
-            let to = target(&root, named, &from, to)?;
-            let (source, from) = named.name(&root, from)?;
-            let (target, to) = named.name(&root, to)?;
+            let to = target(&root, paths, &from, to)?;
+            let (source, from) = paths.name(&root, from)?;
+            let (target, to) = paths.name(&root, to)?;
             // whoever has all rights of the user there is kept from nothing
-            let confined = named == Named::Below;
+            let confined = paths == PathPolicy::BeneathRoot;
             source.rename(&from, (&target, &to), replace, confined)
         };
         spawn_blocking(rename).await.map_err(|error| Error::task(&error))??;
@@ -60,64 +60,64 @@ impl Request<'_> {
         recursive: bool,
     ) -> Result<Summary, Error> {
         self.may_write()?;
-        let (root, named) = (self.root.clone(), self.named);
+        let (root, paths) = (self.root.clone(), self.paths);
         let (tell, mut told) = mpsc::channel(WAITING);
         let remove = move || -> Result<(), files::Error> {
-            let (root, path) = named.name(&root, path)?;
+            let (root, path) = paths.name(&root, path)?;
             let is_directory = match root.look(&path)? {
                 None => return Err(files::Error::missing(&path)),
-                Some(seen) => seen.what == What::Directory,
+                Some(metadata) => metadata.file_type == FileType::Directory,
             };
             if !recursive || !is_directory {
                 root.remove(&path)?;
-                let _ = tell.blocking_send(Fate::Removed(path));
+                let _ = tell.blocking_send(Removal::Removed(path));
                 return Ok(());
             }
             // nobody hears what becomes of the rest where the connection has ended
-            root.remove_tree(&path, &Excludes::none(), false, &mut |fate| {
-                let _ = tell.blocking_send(fate);
+            root.remove_tree(&path, &Excludes::none(), false, &mut |removal| {
+                let _ = tell.blocking_send(removal);
             });
             Ok(())
         };
         let removing = spawn_blocking(remove);
         let mut summary = Summary::default();
         let mut is_accepted = false;
-        while let Some(fate) = told.recv().await {
+        while let Some(removal) = told.recv().await {
             if !is_accepted {
-                self.speaker.add(&Message::Accepted { lanes: None, keep: None }).await?;
+                self.writer.queue(&Message::Accepted { lanes: None, keep: None }).await?;
                 is_accepted = true;
             }
-            let message = match fate {
-                Fate::Removed(path) => {
+            let message = match removal {
+                Removal::Removed(path) => {
                     summary.removed += 1;
                     Message::Removed { path }
                 }
-                Fate::Kept(path) => {
+                Removal::Kept(path) => {
                     summary.failed += 1;
                     let reason =
                         format!("{path} stays: something is in it that stays, or unfinished");
                     Message::Left { reason, failed: true }
                 }
-                Fate::Failed(error) => {
+                Removal::Failed(error) => {
                     summary.failed += 1;
                     Message::Left { reason: error.to_string(), failed: true }
                 }
             };
-            self.speaker.add(&message).await?;
+            self.writer.queue(&message).await?;
         }
         removing.await.map_err(|error| Error::task(&error))??;
         if !is_accepted {
-            self.speaker.add(&Message::Accepted { lanes: None, keep: None }).await?;
+            self.writer.queue(&Message::Accepted { lanes: None, keep: None }).await?;
         }
         let Summary { removed, failed, .. } = summary;
-        self.speaker.say(&Message::End { stored: removed, failed }).await?;
+        self.writer.send(&Message::End { stored: removed, failed }).await?;
         Ok(summary)
     }
 
     /// Says that the one thing that was asked for is done.
     async fn one_done(&mut self) -> Result<Summary, Error> {
-        self.speaker.add(&Message::Accepted { lanes: None, keep: None }).await?;
-        self.speaker.say(&Message::End { stored: 1, failed: 0 }).await?;
+        self.writer.queue(&Message::Accepted { lanes: None, keep: None }).await?;
+        self.writer.send(&Message::End { stored: 1, failed: 0 }).await?;
         Ok(Summary { stored: 1, ..Summary::default() })
     }
 }
@@ -125,19 +125,21 @@ impl Request<'_> {
 /// The name that something gets: in a directory, it keeps its own.
 fn target(
     root: &Root,
-    named: Named,
+    paths: PathPolicy,
     from: &RelPath,
     to: Option<RelPath>,
 ) -> Result<RelPath, files::Error> {
     let long = |error| files::Error::path(from, error);
     let Some(to) = to else { return RelPath::single(from.name()).map_err(long) };
-    let (there, name) = named.name(root, to.clone())?;
+    let (there, name) = paths.name(root, to.clone())?;
     let here = match there.look(&name) {
-        Err(error) if matches!(error.why(), Why::Missing) => None,
+        Err(error) if matches!(error.kind(), ErrorKind::Missing) => None,
         looked => looked?,
     };
     match here {
-        Some(seen) if seen.what == What::Directory => to.child(from.name()).map_err(long),
+        Some(metadata) if metadata.file_type == FileType::Directory => {
+            to.child(from.name()).map_err(long)
+        }
         _ => Ok(to),
     }
 }

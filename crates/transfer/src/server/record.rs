@@ -79,7 +79,7 @@ impl Outcome {
             Ok(()) if failed == 0 => Self::Done,
             Ok(()) => Self::Failed,
             Err(Error::Refused(_)) => Self::Refused,
-            Err(Error::Lost(_) | Error::Cut(_)) => Self::Lost,
+            Err(Error::Lost(_) | Error::Interrupted(_)) => Self::Lost,
             Err(Error::Protocol(_)) => Self::Protocol,
             Err(_) => Self::Failed,
         }

@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 use super::{Request, Summary};
 use crate::control::unexpected;
 use crate::delivery::Observer;
-use crate::delivery::pipe::{self, Cut};
+use crate::delivery::pipe::{self, PipeError};
 use crate::error::Error;
 use crate::files::{self, Kind, Reader};
 
@@ -19,33 +19,33 @@ impl Request<'_> {
     /// Stores what comes, if it is what was sent.
     pub(super) async fn put_stream(&mut self, to: RelPath, fsync: bool) -> Result<Summary, Error> {
         self.may_write()?;
-        let (root, named) = (self.root.clone(), self.named);
+        let (root, paths) = (self.root.clone(), self.paths);
         let begin = move || {
-            let destination = named.destination(&root, Some(&to), true)?;
+            let destination = paths.destination(&root, Some(&to), true)?;
             let Some((root, name)) = destination.file() else {
                 return Err(Error::from(files::Error::no_name(&to)));
             };
-            Ok(root.grow(&name)?)
+            Ok(root.create_stream_file(&name)?)
         };
         let file = spawn_blocking(begin).await.map_err(|error| Error::task(&error))??;
-        self.speaker.say(&Message::Accepted { lanes: None, keep: None }).await?;
+        self.writer.send(&Message::Accepted { lanes: None, keep: None }).await?;
         let stream = self.connection.accept_uni().await?;
         let tally: Arc<dyn Observer> = self.tally.clone();
         let (came, file) = pipe::receive(stream, file, &self.rates.incoming(), &tally).await;
         let came = match (came, file) {
             (Ok(came), Some(file)) => Ok((came, file)),
-            (Err(Cut::Here(error)), Some(file)) => Err(file.error(error).to_string()),
-            (Err(Cut::Lost(error)), _) => return Err(error),
+            (Err(PipeError::Local(error)), Some(file)) => Err(file.error(error).to_string()),
+            (Err(PipeError::Connection(error)), _) => return Err(error),
             _ => Err("the client has no more of it".to_owned()),
         };
         let (came, file) = match came {
             Ok(came) => came,
             Err(reason) => {
-                self.speaker.say(&Message::Failed { id: 0, reason }).await?;
+                self.writer.send(&Message::Failed { id: 0, reason }).await?;
                 return Ok(Summary { failed: 1, ..Summary::default() });
             }
         };
-        let sealed = match self.hearer.expect().await? {
+        let sealed = match self.reader.expect().await? {
             Message::Sealed { root, bytes, .. } => {
                 came.root == Hash::from_bytes(root) && came.octets == bytes
             }
@@ -62,11 +62,11 @@ impl Request<'_> {
         let summary = Summary { moved: came.octets, ..Summary::default() };
         Ok(match stored {
             Ok(()) => {
-                self.speaker.say(&Message::Stored { id: 0 }).await?;
+                self.writer.send(&Message::Stored { id: 0 }).await?;
                 Summary { stored: 1, ..summary }
             }
             Err(reason) => {
-                self.speaker.say(&Message::Failed { id: 0, reason }).await?;
+                self.writer.send(&Message::Failed { id: 0, reason }).await?;
                 Summary { failed: 1, ..summary }
             }
         })
@@ -79,10 +79,10 @@ impl Request<'_> {
         tree: Option<TreeOptions>,
     ) -> Result<Summary, Error> {
         let changing = tree.is_some_and(|tree| tree.changing);
-        let (root, named) = (self.root.clone(), self.named);
+        let (root, paths) = (self.root.clone(), self.paths);
         let open = move || {
             let wanted = vec![(Some(from.clone()), false)];
-            let found = named.source(&root, wanted, Links::Keep).next();
+            let found = paths.source(&root, wanted, Links::Keep).next();
             match found.transpose()?.map(|found| found.kind) {
                 Some(Kind::File(file)) => {
                     let reader = if changing { file.open_changed()? } else { file.open()? };
@@ -92,18 +92,18 @@ impl Request<'_> {
             }
         };
         let reader = spawn_blocking(open).await.map_err(|error| Error::task(&error))??;
-        self.speaker.say(&Message::Accepted { lanes: None, keep: None }).await?;
+        self.writer.send(&Message::Accepted { lanes: None, keep: None }).await?;
         let mut stream = self.connection.open_uni().await?;
         let tally: Arc<dyn Observer> = self.tally.clone();
         let octets = Octets { reader: Arc::clone(&reader), at: 0 };
-        let pace = self.rates.outgoing().and(self.told_bps);
+        let pace = self.rates.outgoing().and(self.peer_limit_bps);
         let withdrawn = match pipe::send(octets, &mut stream, &pace, &tally).await {
             Ok(passed) => {
                 let unchanged = spawn_blocking(move || reader.is_unchanged()).await;
                 match unchanged.map_err(|error| Error::task(&error))? {
                     Ok(is_unchanged) if is_unchanged || changing => {
                         let (root, bytes) = (*passed.root.as_bytes(), passed.octets);
-                        self.speaker.say(&Message::Sealed { id: 0, root, bytes }).await?;
+                        self.writer.send(&Message::Sealed { id: 0, root, bytes }).await?;
                         return Ok(Summary { stored: 1, moved: bytes, ..Summary::default() });
                     }
                     Ok(_) => {
@@ -112,11 +112,11 @@ impl Request<'_> {
                     Err(error) => error.to_string(),
                 }
             }
-            Err(Cut::Here(error)) => error.to_string(),
-            Err(Cut::There) => "it was not wanted any more".to_owned(),
-            Err(Cut::Lost(error)) => return Err(error),
+            Err(PipeError::Local(error)) => error.to_string(),
+            Err(PipeError::Peer) => "it was not wanted any more".to_owned(),
+            Err(PipeError::Connection(error)) => return Err(error),
         };
-        self.speaker.say(&Message::Withdrawn { id: 0, reason: withdrawn }).await?;
+        self.writer.send(&Message::Withdrawn { id: 0, reason: withdrawn }).await?;
         Ok(Summary { failed: 1, ..Summary::default() })
     }
 }
@@ -128,8 +128,8 @@ struct Octets {
 }
 
 impl Read for Octets {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        let octets = self.reader.read_at(self.at, room).map_err(io::Error::other)?;
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let octets = self.reader.read_at(self.at, buffer).map_err(io::Error::other)?;
         self.at += octets as u64;
         Ok(octets)
     }

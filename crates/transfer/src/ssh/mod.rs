@@ -5,7 +5,7 @@
 //! ssh is the user's own, with its configuration, agent and known hosts, and asks its
 //! own questions. Its connection stays open: when it ends, the server does.
 
-mod far;
+mod one_shot;
 mod path;
 mod program;
 mod script;
@@ -18,21 +18,21 @@ use std::time::{Duration, Instant};
 use data_encoding::{BASE64, HEXLOWER};
 use headroom_transfer_proto::path::{printable, shown};
 
-pub use far::{Once, offer, serve_once};
+pub use one_shot::{OneShot, offer, serve_once};
 pub(crate) use path::from_home;
 
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::key::PublicKey;
-use crate::place::{DEFAULT_PORT, Host};
-use crate::session;
+use crate::quic;
+use crate::remote_path::{DEFAULT_PORT, Host};
 
 /// A transfer takes the first of so many ports that is free there, if none was named.
 const PORTS: u16 = 20;
 /// A far host says no more than this before it is ready, login messages included.
 const MOST_SAID: u64 = 1 << 20;
 /// So long ssh may take to end when all is done.
-const FAREWELL: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// `ssh` ends so where it is ssh itself that failed (ssh(1), EXIT STATUS).
 const OF_SSH_ITSELF: i32 = 255;
 
@@ -67,14 +67,14 @@ impl Ssh {
     /// # Errors
     /// ssh cannot reach it ([`Error::Unreachable`]), or no server can run there
     /// ([`Error::Refused`]); ssh has said more on standard error.
-    pub fn start(&self, host: &Host) -> Result<Far, Error> {
+    pub fn start(&self, host: &Host) -> Result<SshServer, Error> {
         let settings = self.settings(host);
         let identity = Identity::ephemeral()?;
-        let mut talk = Talk::new(self.talk(host, &settings), host)?;
-        let ready = talk.converse(identity.public());
+        let mut session = SshSession::new(self.session(host, &settings), host)?;
+        let ready = session.negotiate(identity.public());
         match ready {
-            Ok(ready) => Ok(Far { identity, ready, talk, name: settings.hostname }),
-            Err(error) => Err(talk.why(error)),
+            Ok(ready) => Ok(SshServer { identity, ready, session, name: settings.hostname }),
+            Err(error) => Err(session.explain(error)),
         }
     }
 
@@ -87,7 +87,7 @@ impl Ssh {
     }
 
     /// The command that runs the script there.
-    fn talk(&self, host: &Host, settings: &Settings) -> Command {
+    fn session(&self, host: &Host, settings: &Settings) -> Command {
         // nothing of what an interactive session may be configured to have
         let mut options = vec![
             "-T",
@@ -138,14 +138,14 @@ impl Settings {
 
 /// A server on a host that ssh has reached. It ends when this is dropped.
 #[derive(Debug)]
-pub struct Far {
+pub struct SshServer {
     identity: Identity,
     ready: Ready,
-    talk: Talk,
+    session: SshSession,
     name: String,
 }
 
-impl Far {
+impl SshServer {
     /// The key that this side made for the transfer.
     pub(crate) const fn identity(&self) -> &Identity {
         &self.identity
@@ -169,16 +169,16 @@ impl Far {
     /// Where the server may be. Of a name's addresses, that which ssh came to is
     /// the first; it is tried where the name has none, behind a jump host perhaps.
     pub(crate) async fn addresses(&self) -> Result<Vec<SocketAddr>, Error> {
-        let named = session::addresses(&self.host()).await;
-        let Some(seen) = self.ready.address else { return named };
-        let seen = SocketAddr::new(seen, self.ready.port);
-        let mut all = named.unwrap_or_default();
-        let is_other = |address: &SocketAddr| address.ip().to_canonical() != seen.ip();
+        let paths = quic::addresses(&self.host()).await;
+        let Some(reached) = self.ready.address else { return paths };
+        let reached = SocketAddr::new(reached, self.ready.port);
+        let mut all = paths.unwrap_or_default();
+        let is_other = |address: &SocketAddr| address.ip().to_canonical() != reached.ip();
         match all.iter().all(is_other) {
-            true => all.push(seen),
+            true => all.push(reached),
             false => {
                 all.retain(is_other);
-                all.insert(0, seen);
+                all.insert(0, reached);
             }
         }
         Ok(all)
@@ -186,7 +186,7 @@ impl Far {
 
     /// Ends it, and waits until ssh has ended.
     pub(crate) fn close(mut self) {
-        self.talk.end();
+        self.session.end();
     }
 }
 
@@ -214,14 +214,14 @@ impl Ready {
 
 /// A conversation with the script there.
 #[derive(Debug)]
-struct Talk {
+struct SshSession {
     host: Host,
     ssh: Child,
     to: Option<ChildStdin>,
     from: BufReader<std::io::Take<ChildStdout>>,
 }
 
-impl Talk {
+impl SshSession {
     fn new(mut command: Command, host: &Host) -> Result<Self, Error> {
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let program = command.get_program().display();
@@ -235,8 +235,8 @@ impl Talk {
     }
 
     /// From the first word to where the server listens.
-    fn converse(&mut self, key: PublicKey) -> Result<Ready, Error> {
-        let there = self.hear()?;
+    fn negotiate(&mut self, key: PublicKey) -> Result<Ready, Error> {
+        let there = self.recv()?;
         let mut there = there.split(' ');
         let (system, machine) = (there.next().unwrap_or(""), there.next().unwrap_or(""));
         let key = key.to_string();
@@ -244,7 +244,7 @@ impl Talk {
         let key = key.rsplit(' ').next().unwrap_or_default();
         let ports = ports(self.host.port());
         if there.next() == Some(&offer()) {
-            self.say(format!("there {key} {ports}\n").as_bytes());
+            self.send(format!("there {key} {ports}\n").as_bytes());
         } else {
             if !is_like_this(system, machine) {
                 return Err(self.refused(&format!(
@@ -267,10 +267,10 @@ impl Talk {
                 cause: std::io::Error::other("there is no randomness"),
             })?;
             let name = HEXLOWER.encode(&name);
-            self.say(format!("sent {key} {ports} {name} {octets}\n").as_bytes());
-            self.say(&program);
+            self.send(format!("sent {key} {ports} {name} {octets}\n").as_bytes());
+            self.send(&program);
         }
-        let said = self.hear()?;
+        let said = self.recv()?;
         said.strip_prefix("ready ").and_then(Ready::parse).ok_or_else(|| {
             let shown = shown(said.as_bytes()).to_string();
             self.refused(&format!("the program there says `{shown}`"))
@@ -278,14 +278,14 @@ impl Talk {
     }
 
     /// Says something. Where nobody hears it, the next answer tells why.
-    fn say(&mut self, octets: &[u8]) {
+    fn send(&mut self, octets: &[u8]) {
         if let Some(to) = &mut self.to {
             let _ = to.write_all(octets).and_then(|()| to.flush());
         }
     }
 
     /// The rest of the next line that is for this program.
-    fn hear(&mut self) -> Result<String, Error> {
+    fn recv(&mut self) -> Result<String, Error> {
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -308,7 +308,7 @@ impl Talk {
     }
 
     /// Ends ssh, whose exit code may tell more than what was not heard.
-    fn why(mut self, error: Error) -> Error {
+    fn explain(mut self, error: Error) -> Error {
         match self.end().and_then(|status| status.code()) {
             Some(OF_SSH_ITSELF) => Error::Unreachable {
                 host: self.host.to_string(),
@@ -320,7 +320,7 @@ impl Talk {
 
     fn end(&mut self) -> Option<ExitStatus> {
         self.to = None;
-        let deadline = Instant::now() + FAREWELL;
+        let deadline = Instant::now() + CLOSE_TIMEOUT;
         while Instant::now() < deadline {
             match self.ssh.try_wait() {
                 Ok(None) => std::thread::sleep(Duration::from_millis(2)),
@@ -333,7 +333,7 @@ impl Talk {
     }
 }
 
-impl Drop for Talk {
+impl Drop for SshSession {
     fn drop(&mut self) {
         self.to = None;
         let _ = self.ssh.try_wait();

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use super::*;
 
 /// Names in any octets, empty and great files, modes and times.
-fn grow(root: &Path) {
+fn make_tree(root: &Path) {
     let odd = OsStr::from_bytes(b"\xff\xfe odd\nname\x1b[31m");
     write(&root.join("empty"), b"");
     write(&root.join("small"), b"content");
@@ -38,7 +38,7 @@ fn grow(root: &Path) {
 #[test]
 fn a_tree_is_the_same_there_and_back() {
     let ground = Ground::new();
-    grow(&ground.here("tree"));
+    make_tree(&ground.here("tree"));
     run(async {
         let server = ground.start();
         let mut client = ground.connect(&server).await.expect("a connection");
@@ -324,7 +324,7 @@ fn nothing_outside_the_root_is_read_or_written() {
 #[test]
 fn a_listing_says_what_is_there() {
     let ground = Ground::new();
-    grow(&ground.served("tree"));
+    make_tree(&ground.served("tree"));
     run(async {
         let server = ground.start();
         let mut client = ground.connect(&server).await.expect("a connection");
@@ -344,30 +344,30 @@ fn a_listing_says_what_is_there() {
 
 #[test]
 fn a_peer_of_another_version_is_told_so() {
-    use crate::control::{Hearer, Speaker};
+    use crate::control::{MessageReader, MessageWriter};
     use headroom_transfer_proto::message::Message;
     let ground = Ground::new();
     run(async {
         let server = ground.start();
         let host = host(&server);
-        let pins = crate::trust::Pins::Keys(vec![ground.server.public()]);
-        let (_endpoint, connection) = crate::session::connect(
+        let host_keys = crate::trust::HostKeys::Keys(vec![ground.server.public()]);
+        let (_endpoint, connection) = crate::quic::connect(
             &host,
             &ground.client,
-            crate::session::Proves::InHandshake,
-            pins,
+            crate::quic::ClientProof::Certificate,
+            host_keys,
             None,
             crate::client::TIMEOUT,
         )
         .await
         .expect("a connection");
         let (send, receive) = connection.open_bi().await.expect("a stream");
-        let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+        let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
         let hello = Message::Hello { version: 7, program: "headroom 9".into(), rate_bps: None };
-        speaker.say(&hello).await.expect("it is sent");
+        writer.send(&hello).await.expect("it is sent");
         let closed = async {
-            hearer.greeting().await?;
-            hearer.expect().await
+            reader.recv_hello().await?;
+            reader.expect().await
         };
         let error = closed.await.expect_err("it is refused").to_string();
         assert!(error.contains("headroom 9") && error.contains("version 7"), "{error}");

@@ -11,9 +11,9 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
 use super::*;
-use crate::control::{Hearer, Speaker};
-use crate::door::Door;
-use crate::thrifty::Moves;
+use crate::access::AccessControl;
+use crate::control::{MessageReader, MessageWriter};
+use crate::idle_socket::ActivityFlag;
 
 const MIB: usize = 1 << 20;
 
@@ -25,24 +25,25 @@ async fn answering(ground: &Ground, messages: Vec<Message>) -> Client {
 /// The same, where the server says some messages only when it knows all entries.
 async fn answering_later(ground: &Ground, first: Vec<Message>, later: Vec<Message>) -> Client {
     let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-    let door = Door::new(ground.options().gate);
+    let access_control = AccessControl::new(ground.options().policy);
     let (endpoint, _lanes) =
-        crate::session::listen(any, &ground.server, door, None, Moves::default()).expect("a port");
+        crate::quic::listen(any, &ground.server, access_control, None, ActivityFlag::default())
+            .expect("a port");
     let address = endpoint.local_addr().expect("an address");
     tokio::spawn(async move {
         let connection = endpoint.accept().await.expect("a client").await.expect("a handshake");
         let (send, receive) = connection.accept_bi().await.expect("a request");
-        let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
-        hearer.greeting().await.expect("a greeting");
+        let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
+        reader.recv_hello().await.expect("a greeting");
         for message in first {
-            speaker.add(&message).await.expect("it is said");
+            writer.queue(&message).await.expect("it is said");
         }
-        speaker.flush().await.expect("it is said");
+        writer.flush().await.expect("it is said");
         if !later.is_empty() {
-            while !matches!(hearer.expect().await.expect("more"), Message::EntriesEnd { .. }) {}
+            while !matches!(reader.expect().await.expect("more"), Message::EntriesEnd { .. }) {}
         }
         for message in later {
-            speaker.say(&message).await.expect("it is said");
+            writer.send(&message).await.expect("it is said");
         }
         connection.closed().await;
     });

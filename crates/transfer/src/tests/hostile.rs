@@ -11,10 +11,10 @@ use headroom_transfer_proto::path::RelPath;
 use quinn::{Connection, Endpoint};
 
 use super::*;
-use crate::control::{Hearer, Speaker, hello};
-use crate::server::Turned;
-use crate::session::{self, Proves};
-use crate::trust::Pins;
+use crate::control::{MessageReader, MessageWriter, hello};
+use crate::quic::{self, ClientProof};
+use crate::server::RejectionCounts;
+use crate::trust::HostKeys;
 
 const MTIME: Time = Time { seconds: 1_700_000_000, nanoseconds: 0 };
 /// A server is given so long to answer.
@@ -30,12 +30,12 @@ struct Raw {
 
 impl Raw {
     async fn connect(ground: &Ground, server: &Server) -> Self {
-        let pins = Pins::Keys(vec![ground.server.public()]);
-        let connected = session::connect(
+        let host_keys = HostKeys::Keys(vec![ground.server.public()]);
+        let connected = quic::connect(
             &host(server),
             &ground.client,
-            Proves::InHandshake,
-            pins,
+            ClientProof::Certificate,
+            host_keys,
             None,
             A_TIME,
         )
@@ -45,18 +45,18 @@ impl Raw {
     }
 
     /// Begins a request.
-    async fn ask(&self, request: Message) -> (Speaker, Hearer) {
+    async fn ask(&self, request: Message) -> (MessageWriter, MessageReader) {
         let (send, receive) = self.connection.open_bi().await.expect("a stream");
-        let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
-        speaker.add(&hello(None)).await.expect("it is open");
-        speaker.say(&request).await.expect("it is open");
-        hearer.greeting().await.expect("a greeting");
-        let answer = hearer.expect().await.expect("an answer");
+        let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
+        writer.queue(&hello(None)).await.expect("it is open");
+        writer.send(&request).await.expect("it is open");
+        reader.recv_hello().await.expect("a greeting");
+        let answer = reader.expect().await.expect("an answer");
         assert!(matches!(answer, Message::Accepted { .. }), "{answer:?}");
-        (speaker, hearer)
+        (writer, reader)
     }
 
-    async fn put(&self) -> (Speaker, Hearer) {
+    async fn put(&self) -> (MessageWriter, MessageReader) {
         self.ask(Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None })
             .await
     }
@@ -111,7 +111,7 @@ async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn knock(server: &Server, from: [u8; 4], count: usize) -> Vec<UdpSocket> {
     let ear = UdpSocket::bind("127.0.0.1:0").expect("a port");
     ear.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
-    let config = session::quic_client(
+    let config = quic::quic_client(
         rustls::ClientConfig::builder_with_provider(crate::trust::provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .expect("TLS 1.3")
@@ -147,7 +147,7 @@ fn a_flood_of_first_packets_leaves_nothing_and_others_come_in() {
         options.limits.unvalidated = 8;
         let server = start(&ground.server, options);
         let _sockets = knock(&server, [127, 0, 0, 1], 200);
-        wait_until("they are asked", || server.turned().unproven >= 40).await;
+        wait_until("they are asked", || server.rejections().unvalidated_packets >= 40).await;
         assert!(server.connections() <= 16, "{} connections", server.connections());
         assert_others_go_on(&ground, &server).await;
     });
@@ -168,7 +168,7 @@ fn handshakes_that_never_end_take_no_turns_from_other_addresses() {
             assert_others_go_on(&ground, &server).await;
         }
         // those that waited for their turn and those that had it are told apart from others
-        let gone = || server.turned().slow + server.turned().failed;
+        let gone = || server.rejections().slow + server.rejections().failed;
         wait_until("they are given up", || gone() >= 2).await;
     });
 }
@@ -184,7 +184,10 @@ fn an_address_has_no_more_connections_than_it_may_have() {
         let _two = Raw::connect(&ground, &server).await;
         let refused = ground.connect(&server).await;
         assert!(refused.is_err(), "a third came in");
-        assert_eq!(server.turned(), Turned { crowded: 1, ..Turned::default() });
+        assert_eq!(
+            server.rejections(),
+            RejectionCounts { full_for_address: 1, ..RejectionCounts::default() }
+        );
         one.connection.close(0u32.into(), b"");
         wait_until("it is gone", || server.connections() < 2).await;
         let mut again = ground.connect(&server).await;
@@ -211,7 +214,7 @@ fn a_client_that_says_half_a_word_is_sent_away() {
         assert_others_go_on(&ground, &server).await;
         let reason = raw.end().await;
         assert!(reason.contains("does not say what it wants"), "{reason}");
-        assert_eq!(server.turned().rules, 1);
+        assert_eq!(server.rejections().protocol, 1);
     });
 }
 
@@ -223,9 +226,9 @@ fn data_streams_are_for_those_who_were_let_put() {
         let raw = Raw::connect(&ground, &server).await;
         let opened = tokio::time::timeout(A_WHILE, raw.connection.open_uni()).await;
         assert!(opened.is_err(), "nothing was asked yet");
-        let (mut speaker, mut hearer) = raw.put().await;
-        speaker.say(&file(1, "a", 30 << 20)).await.expect("it is open");
-        assert!(matches!(hearer.expect().await, Ok(Message::Have { id: 1, last: true, .. })));
+        let (mut writer, mut reader) = raw.put().await;
+        writer.send(&file(1, "a", 30 << 20)).await.expect("it is open");
+        assert!(matches!(reader.expect().await, Ok(Message::Have { id: 1, last: true, .. })));
         // all that there may be, each with a header and nothing behind it
         let mut head = Vec::new();
         DataHeader { id: 1, offset: 0, len: 30 << 20, zstd: None }
@@ -237,7 +240,7 @@ fn data_streams_are_for_those_who_were_let_put() {
             stream.write_all(&head).await.expect("it is open");
             streams.push(stream);
         }
-        assert_eq!(streams.len(), session::DATA_STREAMS as usize);
+        assert_eq!(streams.len(), quic::DATA_STREAMS as usize);
         assert_others_go_on(&ground, &server).await;
     });
 }
@@ -249,7 +252,7 @@ fn answers_that_nobody_hears_stop_the_offers() {
         let server = ground.start();
         let raw = Raw::connect(&ground, &server).await;
         raw.connection.set_receive_window(4096u32.into());
-        let (mut speaker, _hearer) = raw.put().await;
+        let (mut writer, _hearer) = raw.put().await;
         // each is refused at length, for its directory is missing
         let name = [b"missing".to_vec(), vec![b'x'; 250], vec![b'y'; 250], vec![b'z'; 250]];
         let path = RelPath::parse(&name.join(&b'/')).expect("a name");
@@ -257,7 +260,7 @@ fn answers_that_nobody_hears_stop_the_offers() {
         for id in 0..200_000 {
             let kind = Kind::Symlink { target: b"x".to_vec(), mtime: None, more: None };
             let link = Message::Entry { id, path: path.clone(), kind };
-            let said = tokio::time::timeout(Duration::from_secs(2), speaker.add(&link)).await;
+            let said = tokio::time::timeout(Duration::from_secs(2), writer.queue(&link)).await;
             is_heard = said.is_ok();
             if !is_heard {
                 break;
@@ -297,10 +300,10 @@ fn a_small_file_of_another_size_and_a_number_that_was_used_are_against_the_rules
             (file(7, "f7", 1 << 20), "numbers an entry 7"),
         ] {
             let raw = Raw::connect(&ground, &server).await;
-            let (mut speaker, mut hearer) = raw.put().await;
-            speaker.say(&small(7, 4)).await.expect("it is open");
-            assert!(matches!(hearer.expect().await, Ok(Message::Stored { id: 7 })));
-            speaker.say(&wrong).await.expect("it is open");
+            let (mut writer, mut reader) = raw.put().await;
+            writer.send(&small(7, 4)).await.expect("it is open");
+            assert!(matches!(reader.expect().await, Ok(Message::Stored { id: 7 })));
+            writer.send(&wrong).await.expect("it is open");
             let reason = raw.end().await;
             assert!(reason.contains(words), "{reason}");
         }
@@ -333,11 +336,11 @@ fn hard_links_lead_only_to_files_of_the_same_transfer() {
             (Keep::NONE, b"f1"),
         ] {
             let raw = Raw::connect(&ground, &server).await;
-            let (mut speaker, mut hearer) = raw.ask(put(keep)).await;
+            let (mut writer, mut reader) = raw.ask(put(keep)).await;
             // it does not say that others follow
-            speaker.say(&file(1, "f1", 1 << 20)).await.expect("it is open");
-            assert!(matches!(hearer.expect().await, Ok(Message::Have { id: 1, .. })));
-            speaker.say(&link(2, to)).await.expect("it is open");
+            writer.send(&file(1, "f1", 1 << 20)).await.expect("it is open");
+            assert!(matches!(reader.expect().await, Ok(Message::Have { id: 1, .. })));
+            writer.send(&link(2, to)).await.expect("it is open");
             let reason = raw.end().await;
             assert!(reason.contains("hard link to"), "{reason}");
         }
@@ -352,13 +355,13 @@ fn more_files_than_may_be_open_are_against_the_rules() {
     run(async {
         let server = ground.start();
         let raw = Raw::connect(&ground, &server).await;
-        let (mut speaker, _hearer) = raw.put().await;
+        let (mut writer, _hearer) = raw.put().await;
         for id in 0..=MOST_OPEN_FILES as u64 {
-            speaker.say(&file(id, &format!("f{id}"), 1 << 20)).await.expect("it is open");
+            writer.send(&file(id, &format!("f{id}"), 1 << 20)).await.expect("it is open");
         }
         let reason = raw.end().await;
         assert!(reason.contains("more than 64 files"), "{reason}");
-        wait_until("it is counted", || server.turned().rules == 1).await;
+        wait_until("it is counted", || server.rejections().protocol == 1).await;
         assert_others_go_on(&ground, &server).await;
     });
 }
@@ -374,10 +377,10 @@ fn a_size_that_is_a_lie_costs_nothing() {
         options.root = folder.path().to_owned();
         let server = start(&ground.server, options);
         let raw = Raw::connect(&ground, &server).await;
-        let (mut speaker, mut hearer) = raw.put().await;
+        let (mut writer, mut reader) = raw.put().await;
         for (id, size) in [(1, u64::MAX), (2, i64::MAX as u64), (3, 1 << 50), (4, 100_000)] {
-            speaker.say(&file(id, &format!("f{id}"), size)).await.expect("it is open");
-            match hearer.expect().await.expect("an answer") {
+            writer.send(&file(id, &format!("f{id}"), size)).await.expect("it is open");
+            match reader.expect().await.expect("an answer") {
                 Message::Have { id: answered, last: true, values, .. } => {
                     assert!(answered == id && values.is_empty());
                 }
@@ -398,7 +401,7 @@ fn a_size_that_is_a_lie_costs_nothing() {
             while stream.write_all(&[7; 1 << 16]).await.is_ok() {}
         });
         more.await.expect("the stream is stopped");
-        let Message::Failed { id: 4, reason } = hearer.expect().await.expect("an answer") else {
+        let Message::Failed { id: 4, reason } = reader.expect().await.expect("an answer") else {
             panic!("it was stored");
         };
         assert!(reason.contains("f4"), "{reason}");

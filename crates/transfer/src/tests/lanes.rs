@@ -7,8 +7,8 @@ use headroom_transfer_proto::message::{Kind, LanesOffer, Message, Time, Wanted};
 use headroom_transfer_proto::path::RelPath;
 
 use super::*;
-use crate::control::{Hearer, Speaker, hello};
-use crate::lanes::{Carrier, Part, Proposal, Source};
+use crate::control::{MessageReader, MessageWriter, hello};
+use crate::lanes::{LaneHandle, LaneOffer, Part, Source};
 
 const OCTETS: usize = (30 << 20) + 4321;
 
@@ -134,8 +134,8 @@ fn the_other_direction_falls_silent_too() {
 struct Anything;
 
 impl Source for Anything {
-    fn read(&self, _offset: u64, room: &mut [u8]) {
-        room.fill(7);
+    fn read(&self, _offset: u64, buffer: &mut [u8]) {
+        buffer.fill(7);
     }
 }
 
@@ -160,12 +160,12 @@ fn data_of_no_file_and_of_no_lane_does_no_harm() {
 
         // somebody who is let in, and sends what nobody asked for
         let mut client = ground.connect(&server).await.expect("a connection");
-        let (lane, speaker, hearer) = hostile_offer(&client, 3 << 20).await;
+        let (lane, writer, reader) = hostile_offer(&client, 3 << 20).await;
         assert!(lane.is_ready(true).await);
         let give = |file, offset| {
-            let mut octets = lane.room().expect("it is open");
+            let mut octets = lane.buffer().expect("it is open");
             octets.resize(100_000, 7);
-            lane.give(Part { file, offset, octets, source: Arc::new(Anything) }).expect("open");
+            lane.push(Part { file, offset, octets, source: Arc::new(Anything) }).expect("open");
         };
         for n in 0..20 {
             give(99, n * 100_000);
@@ -177,7 +177,7 @@ fn data_of_no_file_and_of_no_lane_does_no_harm() {
                 + dropped.beyond_end.load(Ordering::Relaxed).min(3_000_000)
         };
         wait_until(|| server.dropped_on_lanes(file) == 5_000_000).await;
-        drop((lane, speaker, hearer));
+        drop((lane, writer, reader));
 
         // and everybody else is served as before
         client = ground.connect(&server).await.expect("a connection");
@@ -201,22 +201,22 @@ fn a_lane_of_a_name_that_came_before_is_not_taken() {
     run(async {
         let server = ground.start();
         let client = ground.connect(&server).await.expect("a connection");
-        let proposal = Proposal::new(client.connection()).expect("names");
+        let offer = LaneOffer::new(client.connection()).expect("names");
         for is_new in [true, false] {
             let (send, receive) = client.connection().open_bi().await.expect("a stream");
-            let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+            let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
             let path = RelPath::parse(b"missing").ok();
             let from = vec![Wanted { path, contents: false }];
             let get =
-                Message::Get { from, compress: None, lanes: Some(proposal.offer()), tree: None };
+                Message::Get { from, compress: None, lanes: Some(offer.message()), tree: None };
             for message in [hello(None), get, Message::End { stored: 0, failed: 1 }] {
-                speaker.say(&message).await.expect("it is sent");
+                writer.send(&message).await.expect("it is sent");
             }
-            hearer.greeting().await.expect("it greets");
-            let answer = hearer.expect().await.expect("an answer");
+            reader.recv_hello().await.expect("it greets");
+            let answer = reader.expect().await.expect("an answer");
             let Message::Accepted { lanes, .. } = answer else { panic!("{answer:?}") };
             assert_eq!(lanes.is_some(), is_new, "keys and numbers would come again");
-            while hearer.hear().await.expect("it goes on").is_some() {}
+            while reader.recv().await.expect("it goes on").is_some() {}
         }
     });
 }
@@ -231,38 +231,38 @@ fn who_knows_the_name_of_a_lane_does_nothing_to_it() {
         assert!(lane.is_ready(true).await);
         // somebody else opens one of the same name, has files forgotten, and ends it
         let other = ground.connect(&server).await.expect("a connection");
-        let proposal = Proposal::new(other.connection()).expect("names");
-        let offer = LanesOffer { lanes: vec![lane.name().0], ..proposal.offer() };
+        let offer = LaneOffer::new(other.connection()).expect("names");
+        let offer = LanesOffer { lanes: vec![lane.name().0], ..offer.message() };
         let (send, receive) = other.connection().open_bi().await.expect("a stream");
-        let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+        let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
         let get = Wanted { path: RelPath::parse(b"missing").ok(), contents: false };
         let get = Message::Get { from: vec![get], compress: None, lanes: Some(offer), tree: None };
         for message in [hello(None), get, Message::End { stored: 0, failed: 1 }] {
-            speaker.say(&message).await.expect("it is sent");
+            writer.send(&message).await.expect("it is sent");
         }
-        hearer.greeting().await.expect("it greets");
-        let answer = hearer.expect().await.expect("an answer");
+        reader.recv_hello().await.expect("it greets");
+        let answer = reader.expect().await.expect("an answer");
         assert!(matches!(answer, Message::Accepted { lanes: Some(_), .. }), "{answer:?}");
-        while hearer.hear().await.expect("it goes on").is_some() {}
-        drop((speaker, hearer));
+        while reader.recv().await.expect("it goes on").is_some() {}
+        drop((writer, reader));
         other.close().await;
         let connections = || server.connections();
         wait_until(|| connections() == 1).await;
         // what comes on it is still known
-        let mut octets = lane.room().expect("it is open");
+        let mut octets = lane.buffer().expect("it is open");
         octets.resize(100_000, 7);
-        lane.give(Part { file: 99, offset: 0, octets, source: Arc::new(Anything) }).expect("open");
+        lane.push(Part { file: 99, offset: 0, octets, source: Arc::new(Anything) }).expect("open");
         let file = |dropped: &crate::lanes::Dropped| dropped.unknown_file.load(Ordering::Relaxed);
         wait_until(|| server.dropped_on_lanes(file) == 100_000).await;
     });
 }
 
 /// Offers file 1 of so many octets as `put` does, with a lane that is open.
-async fn hostile_offer(client: &Client, size: u64) -> (Carrier, Speaker, Hearer) {
+async fn hostile_offer(client: &Client, size: u64) -> (LaneHandle, MessageWriter, MessageReader) {
     let (send, receive) = client.connection().open_bi().await.expect("a stream");
-    let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
-    let proposal = Proposal::new(client.connection()).expect("names");
-    let lanes = Some(proposal.offer());
+    let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
+    let offer = LaneOffer::new(client.connection()).expect("names");
+    let lanes = Some(offer.message());
     let mtime = Time { seconds: 0, nanoseconds: 0 };
     let path = RelPath::parse(b"file").expect("a name");
     for message in [
@@ -282,15 +282,15 @@ async fn hostile_offer(client: &Client, size: u64) -> (Carrier, Speaker, Hearer)
             },
         },
     ] {
-        speaker.say(&message).await.expect("it is sent");
+        writer.send(&message).await.expect("it is sent");
     }
-    hearer.greeting().await.expect("it greets");
-    let Message::Accepted { lanes: Some(answer), .. } = hearer.expect().await.expect("an answer")
+    reader.recv_hello().await.expect("it greets");
+    let Message::Accepted { lanes: Some(answer), .. } = reader.expect().await.expect("an answer")
     else {
         panic!("it takes no lanes")
     };
-    let lane = proposal.accepted(&answer).expect("a lane");
+    let lane = offer.accepted(&answer).expect("a lane");
     lane.start(None);
-    while !matches!(hearer.expect().await.expect("an answer"), Message::Have { last: true, .. }) {}
-    (lane, speaker, hearer)
+    while !matches!(reader.expect().await.expect("an answer"), Message::Have { last: true, .. }) {}
+    (lane, writer, reader)
 }

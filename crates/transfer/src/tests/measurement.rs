@@ -8,14 +8,14 @@ use headroom_transfer_proto::message::{LanesAnswer, LanesOffer, Message, Wanted}
 use headroom_transfer_proto::path::RelPath;
 
 use super::*;
-use crate::control::{Hearer, Speaker, hello};
-use crate::lanes::Proposal;
-use crate::{Chunk, Cipher, Compress, LaneWishes, SyncOptions};
+use crate::control::{MessageReader, MessageWriter, hello};
+use crate::lanes::LaneOffer;
+use crate::{Chunk, Cipher, Compress, LaneOptions, SyncOptions};
 
 const OCTETS: usize = (5 << 20) + 4321;
 
-const NONE: LaneWishes =
-    LaneWishes { cipher: Some(Cipher::Clear), chunk: None, insecure_measurement: true };
+const NONE: LaneOptions =
+    LaneOptions { cipher: Some(Cipher::Clear), chunk: None, insecure_measurement: true };
 
 /// Notes how lanes are.
 #[derive(Default)]
@@ -31,24 +31,24 @@ impl Observer for Told {
 }
 
 /// Puts a file and fetches it, all of it on lanes that are so.
-async fn there_and_back(ground: &Ground, server: &Server, wishes: LaneWishes) -> Arc<Told> {
+async fn there_and_back(ground: &Ground, server: &Server, lane_options: LaneOptions) -> Arc<Told> {
     let mut client = ground.connect(server).await.expect("a connection");
-    client.wish(wishes).expect("it may");
+    client.set_lane_options(lane_options).expect("it may");
     let (from, back) = (ground.here("big"), ground.here("back"));
     write(&from, &content(OCTETS));
     let told = Arc::new(Told::default());
     let put = client.put(&[from], b"big", false, told.clone()).await.expect("it is sent");
-    assert_eq!((put.stored, put.failed, put.on_lanes), (1, 0, OCTETS as u64), "{wishes:?}");
+    assert_eq!((put.stored, put.failed, put.on_lanes), (1, 0, OCTETS as u64), "{lane_options:?}");
     assert_eq!(std::fs::read(ground.served("big")).expect("it is there"), content(OCTETS));
     let got = client.get(&[b"big".to_vec()], &back, false, told.clone()).await;
     let got = got.expect("it is fetched");
-    assert_eq!((got.stored, got.on_lanes), (1, OCTETS as u64), "{wishes:?}");
+    assert_eq!((got.stored, got.on_lanes), (1, OCTETS as u64), "{lane_options:?}");
     assert_eq!(std::fs::read(&back).expect("it is there"), content(OCTETS));
     std::fs::remove_file(back).and(std::fs::remove_file(ground.served("big"))).expect("removed");
     let (cipher, chunk) = told.0.lock().expect("nobody panicked").expect("it is told");
     assert_eq!((put.cipher, got.cipher), (Some(cipher), Some(cipher)));
-    assert_eq!(wishes.cipher.unwrap_or(cipher), cipher);
-    assert_eq!(chunk, wishes.chunk);
+    assert_eq!(lane_options.cipher.unwrap_or(cipher), cipher);
+    assert_eq!(chunk, lane_options.chunk);
     told
 }
 
@@ -60,15 +60,15 @@ fn every_cipher_moves_files_where_both_sides_allow_it() {
         let options = Options { insecure_measurement: true, ..ground.options() };
         let insecure = start(&ground.server, options);
         for cipher in Cipher::ALL {
-            let wishes = LaneWishes { cipher: Some(cipher), ..LaneWishes::default() };
+            let lane_options = LaneOptions { cipher: Some(cipher), ..LaneOptions::default() };
             if cipher.is_secure() {
-                there_and_back(&ground, &secure, wishes).await;
+                there_and_back(&ground, &secure, lane_options).await;
             }
-            let wishes = LaneWishes { insecure_measurement: true, ..wishes };
-            there_and_back(&ground, &insecure, wishes).await;
+            let lane_options = LaneOptions { insecure_measurement: true, ..lane_options };
+            there_and_back(&ground, &insecure, lane_options).await;
         }
         // whoever asks for nothing is served as ever
-        let told = there_and_back(&ground, &insecure, LaneWishes::default()).await;
+        let told = there_and_back(&ground, &insecure, LaneOptions::default()).await;
         let cipher = told.0.lock().expect("nobody panicked").map(|(cipher, _)| cipher);
         assert!(cipher.is_some_and(Cipher::is_secure), "{cipher:?}");
     });
@@ -81,9 +81,9 @@ fn chunks_of_every_length_arrive() {
         let options = Options { insecure_measurement: true, ..ground.options() };
         let server = start(&ground.server, options);
         for octets in [200, 1000, 1453, 4000] {
-            let wishes =
-                LaneWishes { cipher: None, chunk: Chunk::new(octets), insecure_measurement: true };
-            there_and_back(&ground, &server, wishes).await;
+            let lane_options =
+                LaneOptions { cipher: None, chunk: Chunk::new(octets), insecure_measurement: true };
+            there_and_back(&ground, &server, lane_options).await;
         }
     });
 }
@@ -99,13 +99,13 @@ fn a_client_that_does_not_allow_it_wishes_for_nothing_insecure() {
         for (cipher, chunk) in
             [(Some(Cipher::Clear), None), (Some(Cipher::SimpleCrypt), None), (None, chunk)]
         {
-            let wishes = LaneWishes { cipher, chunk, insecure_measurement: false };
-            let refused = client.wish(wishes).expect_err("nobody allowed it");
+            let lane_options = LaneOptions { cipher, chunk, insecure_measurement: false };
+            let refused = client.set_lane_options(lane_options).expect_err("nobody allowed it");
             assert!(matches!(refused, Error::Usage(_)), "{refused:?}");
             assert!(refused.to_string().contains("--insecure-measurement"), "{refused}");
         }
         // and nothing of it stays
-        there_and_back(&ground, &server, LaneWishes::default()).await;
+        there_and_back(&ground, &server, LaneOptions::default()).await;
     });
 }
 
@@ -117,10 +117,12 @@ fn a_server_that_does_not_allow_it_refuses_and_says_why() {
     run(async {
         let server = ground.start();
         let mut client = ground.connect(&server).await.expect("a connection");
-        let chunk = LaneWishes { cipher: None, chunk: Chunk::new(1000), ..NONE };
-        let simple = LaneWishes { cipher: Some(Cipher::SimpleCrypt), ..NONE };
-        for (wishes, word) in [(NONE, "`none`"), (simple, "`simplecrypt`"), (chunk, "packets")] {
-            client.wish(wishes).expect("it may");
+        let chunk = LaneOptions { cipher: None, chunk: Chunk::new(1000), ..NONE };
+        let simple = LaneOptions { cipher: Some(Cipher::SimpleCrypt), ..NONE };
+        for (lane_options, word) in
+            [(NONE, "`none`"), (simple, "`simplecrypt`"), (chunk, "packets")]
+        {
+            client.set_lane_options(lane_options).expect("it may");
             let told = Arc::new(Told::default());
             let put = client.put(&[ground.here("big")], b"big", false, told.clone()).await;
             let to = ground.here("there");
@@ -135,7 +137,7 @@ fn a_server_that_does_not_allow_it_refuses_and_says_why() {
             assert!(!ground.served("big").exists() && !to.exists());
         }
         // it serves this client as before
-        client.wish(LaneWishes::default()).expect("it may");
+        client.set_lane_options(LaneOptions::default()).expect("it may");
         let put = client.put(&[ground.here("big")], b"big", false, Arc::new(())).await;
         assert_eq!(put.expect("it is sent").on_lanes, OCTETS as u64);
     });
@@ -144,17 +146,17 @@ fn a_server_that_does_not_allow_it_refuses_and_says_why() {
 /// Says a `get` with these lanes, and hears what the server makes of it.
 async fn offered(client: &Client, change: impl FnOnce(&mut LanesOffer)) -> Message {
     let (send, receive) = client.connection().open_bi().await.expect("a stream");
-    let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
-    let mut offer = Proposal::new(client.connection()).expect("names").offer();
+    let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
+    let mut offer = LaneOffer::new(client.connection()).expect("names").message();
     change(&mut offer);
     let from = vec![Wanted { path: RelPath::parse(b"missing").ok(), contents: false }];
     let get = Message::Get { from, compress: None, lanes: Some(offer), tree: None };
     for message in [hello(None), get, Message::End { stored: 0, failed: 1 }] {
-        speaker.say(&message).await.expect("it is sent");
+        writer.send(&message).await.expect("it is sent");
     }
-    hearer.greeting().await.expect("it greets");
-    let answer = hearer.expect().await.expect("an answer");
-    while hearer.hear().await.expect("it goes on").is_some() {}
+    reader.recv_hello().await.expect("it greets");
+    let answer = reader.expect().await.expect("an answer");
+    while reader.recv().await.expect("it goes on").is_some() {}
     answer
 }
 
@@ -192,12 +194,13 @@ fn a_server_that_chooses_what_was_not_offered_gets_nothing() {
     run(async {
         let server = ground.start();
         let client = ground.connect(&server).await.expect("a connection");
-        let answer = LanesAnswer { suite: 1, room: None, chunk: None, port: None };
-        let accepts = |wishes, answer: LanesAnswer| {
-            let proposal = Proposal::new(client.connection()).expect("names").wishing(wishes);
-            proposal.accepted(&answer).map(|carrier| carrier.terms())
+        let answer = LanesAnswer { suite: 1, receive_buffer: None, chunk: None, port: None };
+        let accepts = |lane_options, answer: LanesAnswer| {
+            let offer =
+                LaneOffer::new(client.connection()).expect("names").with_options(lane_options);
+            offer.accepted(&answer).map(|handle| handle.params())
         };
-        let usual = LaneWishes::default();
+        let usual = LaneOptions::default();
         assert!(accepts(usual, answer.clone()).is_ok());
         for suite in [Cipher::Clear, Cipher::SimpleCrypt, Cipher::Aes256Gcm].map(Cipher::number) {
             let wrong = accepts(usual, LanesAnswer { suite, ..answer.clone() });
@@ -207,8 +210,12 @@ fn a_server_that_chooses_what_was_not_offered_gets_nothing() {
         let suite = Cipher::SimpleCrypt.number();
         assert!(accepts(NONE, LanesAnswer { suite, ..answer.clone() }).is_err());
         for (wished, chunk) in [(None, Some(1000)), (Some(1000), None), (Some(1000), Some(200))] {
-            let wishes = LaneWishes { chunk: wished.and_then(Chunk::new), cipher: None, ..NONE };
-            assert!(accepts(wishes, LanesAnswer { chunk, ..answer.clone() }).is_err(), "{chunk:?}");
+            let lane_options =
+                LaneOptions { chunk: wished.and_then(Chunk::new), cipher: None, ..NONE };
+            assert!(
+                accepts(lane_options, LanesAnswer { chunk, ..answer.clone() }).is_err(),
+                "{chunk:?}"
+            );
         }
         assert!(accepts(usual, LanesAnswer { port: Some(0), ..answer.clone() }).is_err());
     });
@@ -224,13 +231,13 @@ fn what_would_go_another_way_than_was_chosen_does_not_go() {
         let server = start(&ground.server, none);
         let mut client = ground.connect(&server).await.expect("a connection");
         let cipher = Some(Cipher::ChaCha20Poly1305);
-        client.wish(LaneWishes { cipher, ..LaneWishes::default() }).expect("it may");
+        client.set_lane_options(LaneOptions { cipher, ..LaneOptions::default() }).expect("it may");
         let put = client.put(&[ground.here("big")], b"", false, Arc::new(())).await;
         assert!(matches!(put, Err(Error::Refused(_))), "{put:?}");
 
         let server = ground.start();
         let mut client = ground.connect(&server).await.expect("a connection");
-        client.wish(LaneWishes { cipher, ..LaneWishes::default() }).expect("it may");
+        client.set_lane_options(LaneOptions { cipher, ..LaneOptions::default() }).expect("it may");
         let (here, to) = (ground.here(""), ground.here("back"));
         let sync = client.sync_to(&here, b"", &SyncOptions::default(), Arc::new(())).await;
         let pipe = client.put_stream(&b"pipe"[..], b"pipe", false, Arc::new(())).await;
@@ -259,7 +266,7 @@ fn each_transfer_has_a_port_of_the_range() {
         let listens = server.address().expect("an address").port();
         let mut ports = Vec::new();
         for _ in 0..4 {
-            let told = there_and_back(&ground, &server, LaneWishes::default()).await;
+            let told = there_and_back(&ground, &server, LaneOptions::default()).await;
             ports.push(told.1.load(Ordering::Relaxed));
         }
         // there and back are two transfers

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::client::Trust;
-use crate::server::{Allow, Limits, Named, Options};
-use crate::trust::{Access, AuthorizedKeys, Gate, KnownHosts};
+use crate::server::{Allow, Limits, Options, PathPolicy};
+use crate::trust::{Access, AccessPolicy, AuthorizedKeys, KnownHosts};
 use crate::{Client, Error, Event, Host, Identity, Observer, Server, Summary};
 
 /// A server on a port that the kernel chose, and a client's view of it.
@@ -55,9 +55,9 @@ impl Ground {
         Options {
             root: self.served(""),
             listen: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0),
-            gate: Gate { keys, ..Gate::default() },
+            policy: AccessPolicy { keys, ..AccessPolicy::default() },
             limits: Limits::default(),
-            named: Named::Below,
+            paths: PathPolicy::BeneathRoot,
             rate_bps: None,
             lanes: true,
             lane_ports: None,

@@ -6,7 +6,7 @@ use headroom_transfer_proto::message::{DataHeader, Kind, Message};
 use headroom_transfer_proto::path::RelPath;
 
 use super::*;
-use crate::control::{Hearer, Speaker, hello};
+use crate::control::{MessageReader, MessageWriter, hello};
 use crate::files::Time;
 
 /// Octets of each file.
@@ -66,7 +66,7 @@ fn a_server_keeps_all_and_each_to_their_limits() {
             let mut options = ground.options();
             if of_key {
                 let access = Access { rate_bps: Some(RATE_BPS), ..Access::default() };
-                options.gate.keys.insert(ground.client.public(), access);
+                options.policy.keys.insert(ground.client.public(), access);
             } else {
                 options.rate_bps = Some(RATE_BPS);
             }
@@ -120,14 +120,14 @@ fn a_server_reads_no_faster_than_its_limit() {
         let client = ground.connect(&server).await.expect("a connection");
         let connection = client.connection();
         let (send, receive) = connection.open_bi().await.expect("a stream");
-        let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
-        speaker.add(&hello(None)).await.expect("it is said");
+        let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
+        writer.queue(&hello(None)).await.expect("it is said");
         let request =
             Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None };
-        speaker.say(&request).await.expect("it is said");
-        assert_eq!(hearer.greeting().await.expect("a greeting"), Some(RATE_BPS));
+        writer.send(&request).await.expect("it is said");
+        assert_eq!(reader.recv_hello().await.expect("a greeting"), Some(RATE_BPS));
         assert_eq!(
-            hearer.expect().await.expect("an answer"),
+            reader.expect().await.expect("an answer"),
             Message::Accepted { lanes: None, keep: None }
         );
         let content = content(OCTETS);
@@ -142,8 +142,8 @@ fn a_server_reads_no_faster_than_its_limit() {
             data: None,
             more: None,
         };
-        speaker.say(&Message::Entry { id: 0, path, kind }).await.expect("it is said");
-        assert!(matches!(hearer.expect().await, Ok(Message::Have { last: true, .. })));
+        writer.send(&Message::Entry { id: 0, path, kind }).await.expect("it is said");
+        assert!(matches!(reader.expect().await, Ok(Message::Have { last: true, .. })));
         let start = Instant::now();
         let mut data = connection.open_uni().await.expect("a stream");
         let mut octets = Vec::new();
@@ -154,8 +154,8 @@ fn a_server_reads_no_faster_than_its_limit() {
         data.finish().expect("once");
         let root = *blake3::hash(&content).as_bytes();
         let sealed = Message::Sealed { id: 0, root, bytes: OCTETS as u64 };
-        speaker.say(&sealed).await.expect("it is said");
-        assert_eq!(hearer.expect().await.expect("an answer"), Message::Stored { id: 0 });
+        writer.send(&sealed).await.expect("it is said");
+        assert_eq!(reader.expect().await.expect("an answer"), Message::Stored { id: 0 });
         assert!(start.elapsed() >= LEAST, "{:?}", start.elapsed());
     });
 }

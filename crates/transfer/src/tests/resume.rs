@@ -7,26 +7,26 @@ use headroom_transfer_proto::path::RelPath;
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
-use crate::control::{Hearer, Speaker, hello};
+use crate::control::{MessageReader, MessageWriter, hello};
 
 /// Cuts the connection when so many octets were moved, and some of them lie on the
 /// receiver's disk. Until then the piece that they belong to goes no further, so the
 /// transfer cannot be over before it is cut.
-struct Cut {
+struct PipeError {
     left: AtomicU64,
     connection: quinn::Connection,
     /// The receiver's directory, and what is to lie there.
     receiver: (PathBuf, u64),
 }
 
-impl Cut {
+impl PipeError {
     fn after(octets: u64, client: &Client, receiver: (PathBuf, u64)) -> Arc<Self> {
         let connection = client.connection().clone();
         Arc::new(Self { left: AtomicU64::new(octets), connection, receiver })
     }
 }
 
-impl Observer for Cut {
+impl Observer for PipeError {
     fn event(&self, event: Event<'_>) {
         let Event::Moved { octets } = event else { return };
         let take = |left: u64| Some(left.saturating_sub(octets));
@@ -70,7 +70,7 @@ fn a_put_goes_on_where_it_was_cut() {
         let server = ground.start();
         for cut in 1..4 {
             let mut client = ground.connect(&server).await.expect("a connection");
-            let cut = Cut::after(4 * SPAN, &client, (ground.served(""), 4 * cut * SPAN));
+            let cut = PipeError::after(4 * SPAN, &client, (ground.served(""), 4 * cut * SPAN));
             let put = client.put(&[ground.here("file")], b"file", false, cut).await;
             assert!(matches!(put, Err(Error::Lost(_))), "{put:?}");
             assert!(!ground.served("file").exists(), "nothing half-written under its name");
@@ -95,14 +95,14 @@ fn a_tree_goes_on_under_the_name_that_it_was_given() {
         write(&folder.join("file"), &content(OCTETS));
     }
     run(async {
-        for named in [Named::Below, Named::AsByUser] {
-            let server = start(&ground.server, Options { named, ..ground.options() });
+        for paths in [PathPolicy::BeneathRoot, PathPolicy::FollowLinks] {
+            let server = start(&ground.server, Options { paths, ..ground.options() });
             for put in [true, false] {
-                let name = format!("{named:?} {put}");
+                let name = format!("{paths:?} {put}");
                 let folder = if put { ground.served(&name) } else { ground.here(&name) };
                 for nth in 0..4 {
                     let mut client = ground.connect(&server).await.expect("a connection");
-                    let cut = Cut::after(4 * SPAN, &client, (folder.clone(), SPAN));
+                    let cut = PipeError::after(4 * SPAN, &client, (folder.clone(), SPAN));
                     let observer: Arc<dyn Observer> = if nth < 2 { cut } else { Arc::new(()) };
                     let moved = match put {
                         true => {
@@ -137,7 +137,7 @@ fn a_get_goes_on_where_it_was_cut() {
         while cuts < 3 || whole_spans(&ground.here("")) < 2 {
             assert!(cuts < 12, "nothing comes");
             let mut client = ground.connect(&server).await.expect("a connection");
-            let cut = Cut::after(3 * SPAN, &client, (ground.here(""), SPAN));
+            let cut = PipeError::after(3 * SPAN, &client, (ground.here(""), SPAN));
             let to = ground.here("file");
             let got = client.get(&[b"file".to_vec()], &to, false, cut).await;
             assert!(matches!(got, Err(Error::Lost(_))), "{got:?}");
@@ -162,7 +162,7 @@ fn a_put_goes_on_at_a_server_that_was_started_anew() {
         run(async {
             let server = ground.start();
             let mut client = ground.connect(&server).await.expect("a connection");
-            let cut = Cut::after(4 * SPAN, &client, (ground.served(""), octets));
+            let cut = PipeError::after(4 * SPAN, &client, (ground.served(""), octets));
             let put = client.put(&[ground.here("file")], b"file", false, cut).await;
             assert!(matches!(put, Err(Error::Lost(_))), "{put:?}");
         });
@@ -210,11 +210,11 @@ fn a_transfer_that_began_earlier_does_not_take_over_from_a_later_one() {
     run(async {
         let server = ground.start();
         let mut first = ground.connect(&server).await.expect("a connection");
-        let (mut speaker, mut hearer) = begin_put(&mut first).await;
+        let (mut writer, mut reader) = begin_put(&mut first).await;
         let mut second = ground.connect(&server).await.expect("a connection");
         let mut later = silent_offer(&mut second, OCTETS as u64, &file).await;
-        offer(&mut speaker, "file", OCTETS as u64, &file).await;
-        let answer = hearer.expect().await.expect("an answer");
+        offer(&mut writer, "file", OCTETS as u64, &file).await;
+        let answer = reader.expect().await.expect("an answer");
         assert!(matches!(answer, Message::Failed { .. }), "{answer:?}");
         // the later one goes on
         offer(&mut later.0, "another", OCTETS as u64, &file).await;
@@ -232,7 +232,7 @@ fn of_many_who_put_the_same_file_at_once_one_has_it() {
         run(async {
             let mut options = ground.options();
             for other in &others {
-                options.gate.keys.insert(other.public(), Access::default());
+                options.policy.keys.insert(other.public(), Access::default());
             }
             let server = start(&ground.server, options);
             let host = host(&server);
@@ -265,21 +265,21 @@ fn of_many_who_put_the_same_file_at_once_one_has_it() {
 }
 
 /// Begins what `put` does, offers nothing yet.
-async fn begin_put(client: &mut Client) -> (Speaker, Hearer) {
+async fn begin_put(client: &mut Client) -> (MessageWriter, MessageReader) {
     let (send, receive) = client.connection().open_bi().await.expect("a stream");
-    let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+    let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
     let put = Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None };
     for message in [hello(None), put] {
-        speaker.say(&message).await.expect("it is sent");
+        writer.send(&message).await.expect("it is sent");
     }
-    hearer.greeting().await.expect("it greets");
-    let accepted = hearer.expect().await.expect("an answer");
+    reader.recv_hello().await.expect("it greets");
+    let accepted = reader.expect().await.expect("an answer");
     assert!(matches!(accepted, Message::Accepted { .. }), "{accepted:?}");
-    (speaker, hearer)
+    (writer, reader)
 }
 
 /// Offers a file as `put` does.
-async fn offer(speaker: &mut Speaker, name: &str, size: u64, path: &Path) {
+async fn offer(writer: &mut MessageWriter, name: &str, size: u64, path: &Path) {
     let meta = path.metadata().expect("it is there");
     let nanoseconds = u32::try_from(meta.mtime_nsec()).expect("a part of a second");
     let mtime = Time { seconds: meta.mtime(), nanoseconds };
@@ -287,17 +287,21 @@ async fn offer(speaker: &mut Speaker, name: &str, size: u64, path: &Path) {
         Kind::File { size, mode: 0o644, mtime, inline: None, hash: None, data: None, more: None };
     let path = RelPath::parse(name.as_bytes()).expect("a name");
     let id = name.len() as u64;
-    speaker.say(&Message::Entry { id, path, kind }).await.expect("it is sent");
+    writer.send(&Message::Entry { id, path, kind }).await.expect("it is sent");
 }
 
-async fn until_it_has(hearer: &mut Hearer) {
-    while !matches!(hearer.expect().await.expect("an answer"), Message::Have { last: true, .. }) {}
+async fn until_it_has(reader: &mut MessageReader) {
+    while !matches!(reader.expect().await.expect("an answer"), Message::Have { last: true, .. }) {}
 }
 
 /// Offers a file, and waits until the server has said what it has of it.
-async fn silent_offer(client: &mut Client, size: u64, path: &Path) -> (Speaker, Hearer) {
-    let (mut speaker, mut hearer) = begin_put(client).await;
-    offer(&mut speaker, "file", size, path).await;
-    until_it_has(&mut hearer).await;
-    (speaker, hearer)
+async fn silent_offer(
+    client: &mut Client,
+    size: u64,
+    path: &Path,
+) -> (MessageWriter, MessageReader) {
+    let (mut writer, mut reader) = begin_put(client).await;
+    offer(&mut writer, "file", size, path).await;
+    until_it_has(&mut reader).await;
+    (writer, reader)
 }

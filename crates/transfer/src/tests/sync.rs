@@ -32,7 +32,7 @@ fn sides(ground: &Ground, up: bool) -> (PathBuf, PathBuf) {
     if up { (here, served) } else { (served, here) }
 }
 
-fn grow(root: &Path) {
+fn make_tree(root: &Path) {
     write(&root.join("small"), b"small");
     write(&root.join("empty"), b"");
     write(&root.join("a/large"), &content(3 << 20));
@@ -49,7 +49,7 @@ fn a_tree_is_made_like_another_and_then_only_what_changed() {
     for up in [true, false] {
         let ground = Ground::new();
         let (from, to) = sides(&ground, up);
-        grow(&from);
+        make_tree(&from);
         run(async {
             let (all, _) = sync(&ground, up, &DELETE()).await;
             assert_eq!((all.stored, all.failed, all.removed), (8, 0, 0));
@@ -79,7 +79,7 @@ fn what_looks_the_same_is_read_only_if_that_is_asked_for() {
     for up in [true, false] {
         let ground = Ground::new();
         let (from, to) = sides(&ground, up);
-        grow(&from);
+        make_tree(&from);
         run(async {
             sync(&ground, up, &DELETE()).await;
             let time = std::fs::metadata(to.join("small")).and_then(|meta| meta.modified());
@@ -121,7 +121,7 @@ fn what_the_source_has_not_is_removed_if_that_is_asked_for() {
     for up in [true, false] {
         let ground = Ground::new();
         let (from, to) = sides(&ground, up);
-        grow(&from);
+        make_tree(&from);
         let outside = litter(&ground, &to);
         run(async {
             let (_, notes) = sync(&ground, up, &SyncOptions::default()).await;
@@ -147,7 +147,7 @@ fn a_dry_run_says_all_and_changes_nothing() {
     for up in [true, false] {
         let ground = Ground::new();
         let (from, to) = sides(&ground, up);
-        grow(&from);
+        make_tree(&from);
         let dry = SyncOptions { dry_run: true, ..without(&["empty"]) };
         run(async {
             let (all, notes) = sync(&ground, up, &dry).await;
@@ -173,7 +173,7 @@ fn nothing_is_removed_where_something_failed() {
     for up in [true, false] {
         let ground = Ground::new();
         let (from, to) = sides(&ground, up);
-        grow(&from);
+        make_tree(&from);
         write(&to.join("more"), b"more");
         // a socket cannot be replaced
         let socket = std::os::unix::net::UnixListener::bind(to.join("small"));
@@ -201,7 +201,7 @@ fn what_the_source_has_and_does_not_send_is_not_removed() {
     for up in [true, false] {
         let ground = Ground::new();
         let (from, to) = sides(&ground, up);
-        grow(&from);
+        make_tree(&from);
         let socket = std::os::unix::net::UnixListener::bind(from.join("b"));
         drop(socket.expect("a socket"));
         write(&to.join("b"), b"of old");
@@ -282,11 +282,11 @@ fn where_more_is_to_be_removed_than_is_kept_in_mind_all_of_it_stays() {
 #[test]
 fn who_may_only_read_removes_nothing() {
     let ground = Ground::new();
-    grow(&ground.served("tree"));
+    make_tree(&ground.served("tree"));
     std::fs::create_dir(ground.here("tree")).expect("a folder");
     let mut options = ground.options();
     let access = Access { read_only: true, ..Access::default() };
-    options.gate.keys.insert(ground.client.public(), access);
+    options.policy.keys.insert(ground.client.public(), access);
     run(async {
         let server = start(&ground.server, options);
         for sync_options in [DELETE(), SyncOptions { dry_run: true, ..DELETE() }] {
@@ -305,11 +305,11 @@ fn who_may_only_read_removes_nothing() {
 
 #[test]
 fn a_sender_out_of_order_removes_nothing() {
-    use crate::control::{Hearer, Speaker, hello};
+    use crate::control::{MessageReader, MessageWriter, hello};
     use headroom_transfer_proto::message::{Kind, Message, Time};
     use headroom_transfer_proto::path::RelPath;
     let ground = Ground::new();
-    grow(&ground.served(""));
+    make_tree(&ground.served(""));
     let before = tree(&ground.served(""));
     let entry = |id, path: &[u8]| {
         let mtime = Time { seconds: 0, nanoseconds: 0 };
@@ -332,7 +332,7 @@ fn a_sender_out_of_order_removes_nothing() {
         for names in [[&b"b"[..], b"a"], [b"a", b"a"], [b"a.b", b"a/b"]] {
             let client = ground.connect(&server).await.expect("a connection");
             let (send, receive) = client.connection().open_bi().await.expect("a stream");
-            let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+            let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
             // the server ends it as soon as it sees what is wrong
             let conversation = async {
                 for message in [
@@ -342,10 +342,10 @@ fn a_sender_out_of_order_removes_nothing() {
                     entry(2, names[1]),
                     Message::EntriesEnd { files: 0, bytes: 0 },
                 ] {
-                    speaker.say(&message).await?;
+                    writer.send(&message).await?;
                 }
-                hearer.greeting().await?;
-                while !matches!(hearer.expect().await?, Message::End { .. }) {}
+                reader.recv_hello().await?;
+                while !matches!(reader.expect().await?, Message::End { .. }) {}
                 Ok::<_, Error>(())
             };
             let error = conversation.await.expect_err("it is not taken").to_string();

@@ -96,7 +96,7 @@ fn what_compresses_is_compressed_and_comes_out_the_same() {
 
 #[test]
 fn a_frame_that_gives_more_than_its_span_ends_the_connection() {
-    use crate::control::{Hearer, Speaker, hello};
+    use crate::control::{MessageReader, MessageWriter, hello};
     use headroom_transfer_proto::message::{DataHeader, Kind, Message, Time};
     use headroom_transfer_proto::path::RelPath;
     let ground = Ground::new();
@@ -123,14 +123,14 @@ fn a_frame_that_gives_more_than_its_span_ends_the_connection() {
         for frame in [&bomb[..], b"no frame", &too_long, b""] {
             let client = ground.connect(&server).await.expect("a connection");
             let (send, receive) = client.connection().open_bi().await.expect("a stream");
-            let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
+            let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
             let put =
                 Message::Put { to: None, rename: false, fsync: false, lanes: None, tree: None };
             for message in [hello(None), put, entry.clone()] {
-                speaker.say(&message).await.expect("it is sent");
+                writer.send(&message).await.expect("it is sent");
             }
-            hearer.greeting().await.expect("it greets");
-            while !matches!(hearer.expect().await, Ok(Message::Have { last: true, .. })) {}
+            reader.recv_hello().await.expect("it greets");
+            while !matches!(reader.expect().await, Ok(Message::Have { last: true, .. })) {}
             let mut octets = Vec::new();
             let header = DataHeader { id: 7, offset: 0, len: size as u64, zstd: Some(true) };
             header.frame(&mut octets).expect("a header");
@@ -141,7 +141,7 @@ fn a_frame_that_gives_more_than_its_span_ends_the_connection() {
             let _ = stream.write_all(&octets).await;
             let _ = stream.finish();
             let error = loop {
-                match hearer.expect().await {
+                match reader.expect().await {
                     Ok(Message::Stored { .. }) => panic!("it is stored"),
                     Ok(_) => {}
                     Err(error) => break error.to_string(),

@@ -438,13 +438,13 @@ fn what_changes_while_it_is_read_is_sent_as_it_is_read_if_that_is_allowed() {
 }
 
 /// Makes a file shorter when some of it has moved.
-struct Cut {
+struct PipeError {
     path: PathBuf,
     moved: AtomicU64,
     notes: Arc<Notes>,
 }
 
-impl Observer for Cut {
+impl Observer for PipeError {
     fn event(&self, event: Event<'_>) {
         if let Event::Moved { octets } = event
             && self.moved.fetch_add(octets, Ordering::Relaxed) >= 1 << 20
@@ -475,7 +475,8 @@ fn a_file_that_becomes_shorter_on_streams_fails_alone() {
                 write(&source.join("zzz"), b"the rest");
                 let notes = Notes::new();
                 let path = source.join("a");
-                let cut = Arc::new(Cut { path, moved: AtomicU64::new(0), notes: notes.clone() });
+                let cut =
+                    Arc::new(PipeError { path, moved: AtomicU64::new(0), notes: notes.clone() });
                 let outcome = match way {
                     "put" => client.put(&[source], name.as_bytes(), false, cut).await,
                     "get" => client.get(&[b"t".to_vec()], &here, false, cut).await,

@@ -13,10 +13,10 @@ use headroom_transfer_proto::message::Message;
 use headroom_transfer_proto::path::RelPath;
 
 use super::*;
-use crate::control::{Hearer, Speaker, hello};
+use crate::control::{MessageReader, MessageWriter, hello};
 use crate::proof;
-use crate::session::quic_client;
-use crate::trust::{Authority, Pins, ServerVerifier, provider};
+use crate::quic::quic_client;
+use crate::trust::{Authority, HostKeys, ServerVerifier, provider};
 
 #[test]
 fn a_known_host_lets_an_authorized_key_in() {
@@ -89,7 +89,7 @@ fn a_client_without_a_key_is_refused_unless_anybody_may_read() {
     run(async {
         for anonymous_read in [false, true] {
             let mut options = ground.options();
-            options.gate.anonymous_read = anonymous_read;
+            options.policy.anonymous_read = anonymous_read;
             let server = start(&ground.server, options);
             let tls = client_tls(&ground).with_no_client_auth();
             let outcome = lists(&server, tls).await;
@@ -106,7 +106,7 @@ fn anybody_may_read_and_not_write_where_the_server_says_so() {
     write(&ground.here("b"), b"content");
     run(async {
         let mut options = ground.options();
-        options.gate = Gate { anonymous_read: true, ..Gate::default() };
+        options.policy = AccessPolicy { anonymous_read: true, ..AccessPolicy::default() };
         let server = start(&ground.server, options);
         let mut client = ground.connect(&server).await.expect("anybody comes in");
         let got = client.get(&[b"a".to_vec()], &ground.here("a"), false, Arc::new(())).await;
@@ -125,7 +125,7 @@ fn a_key_has_its_own_root_and_may_be_read_only() {
         let mut options = ground.options();
         let own = RelPath::parse(b"own").ok();
         let access = Access { root: own, read_only: true, rate_bps: None };
-        options.gate.keys.insert(ground.client.public(), access);
+        options.policy.keys.insert(ground.client.public(), access);
         let server = start(&ground.server, options);
         let mut client = ground.connect(&server).await.expect("it is let in");
         let mut names = Vec::new();
@@ -255,7 +255,8 @@ fn vouched(case: Case, by_another: bool) -> (bool, bool) {
         }
 
         let mut options = ground.options();
-        options.gate = Gate { authority: Some(authority.clone()), ..Gate::default() };
+        options.policy =
+            AccessPolicy { authority: Some(authority.clone()), ..AccessPolicy::default() };
         let server = start(&plain, options);
         ground.server = plain;
         ground.client = certified;
@@ -282,12 +283,12 @@ async fn assert_refused(ground: &Ground, server: &Server) {
 fn client_tls(
     ground: &Ground,
 ) -> rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert> {
-    let pins = Pins::Keys(vec![ground.server.public()]);
+    let host_keys = HostKeys::Keys(vec![ground.server.public()]);
     rustls::ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .expect("TLS 1.3")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(ServerVerifier::new(pins, None)))
+        .with_custom_certificate_verifier(Arc::new(ServerVerifier::new(host_keys, None)))
 }
 
 /// Whether a server lets such a client look.
@@ -315,18 +316,18 @@ async fn reach(
 /// Says these on a stream of their own, and hears the answer.
 async fn ask(connection: &quinn::Connection, messages: &[Message]) -> Result<Message, Error> {
     let (send, receive) = connection.open_bi().await?;
-    let (mut speaker, mut hearer) = (Speaker::new(send), Hearer::new(receive));
-    speaker.add(&hello(None)).await?;
+    let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));
+    writer.queue(&hello(None)).await?;
     for message in messages {
-        speaker.add(message).await?;
+        writer.queue(message).await?;
     }
-    speaker.flush().await?;
-    hearer.greeting().await?;
-    let answer = hearer.expect().await?;
+    writer.flush().await?;
+    reader.recv_hello().await?;
+    let answer = reader.expect().await?;
     // who goes before the listing's end ends the connection
     let mut is_end = !matches!(answer, Message::Accepted { .. });
     while !is_end {
-        is_end = matches!(hearer.expect().await?, Message::Listing { last: true, .. });
+        is_end = matches!(reader.expect().await?, Message::Listing { last: true, .. });
     }
     Ok(answer)
 }
@@ -362,7 +363,7 @@ fn a_proof_that_is_wrong_or_of_another_session_is_refused() {
     run(async {
         for anonymous_read in [false, true] {
             let mut options = ground.options();
-            options.gate.anonymous_read = anonymous_read;
+            options.policy.anonymous_read = anonymous_read;
             let server = start(&ground.server, options);
             let reach = async || {
                 let tls = client_tls(&ground).with_no_client_auth();
@@ -408,7 +409,7 @@ fn who_one_is_is_said_once() {
     let ground = Ground::new();
     run(async {
         let mut options = ground.options();
-        options.gate.anonymous_read = true;
+        options.policy.anonymous_read = true;
         let server = start(&ground.server, options);
         // with a certificate, and after having been anybody
         let (certificates, key) = ground.client.credentials();
@@ -449,12 +450,15 @@ fn whoever_may_not_come_any_longer_is_put_out() {
     let (client_key, other_key) = (ground.client.public(), other.public());
     write_keys(format!("{client_key}\n{other_key}\n"));
     run(async {
-        let gate = Gate { keys: AuthorizedKeys::read(&file).expect("keys"), ..Gate::default() };
+        let policy = AccessPolicy {
+            keys: AuthorizedKeys::read(&file).expect("keys"),
+            ..AccessPolicy::default()
+        };
         let mut options = ground.options();
-        options.gate = gate.clone();
+        options.policy = policy.clone();
         let server = Server::bind(&ground.server, options).expect("a port");
         let (serving, followed) = (server.clone(), crate::trust::Followed::new(&file));
-        tokio::spawn(async move { serving.serve_following(followed, gate).await });
+        tokio::spawn(async move { serving.serve_following(followed, policy).await });
         let (host, address) = (host(&server), server.address().expect("an address"));
         let hosts = ground.hosts(&host);
         let trust = Trust { hosts: &hosts, authority: None, fingerprint: None };
@@ -498,7 +502,7 @@ fn who_was_known_in_the_handshake_and_may_not_come_in_is_told_why() {
     run(async {
         let mut options = ground.options();
         let access = Access { root: RelPath::parse(b"own").ok(), ..Access::default() };
-        options.gate.keys.insert(ground.client.public(), access);
+        options.policy.keys.insert(ground.client.public(), access);
         let server = start(&ground.server, options);
         std::fs::remove_dir(&own).expect("it was there");
         let host = host(&server);

@@ -109,7 +109,7 @@ impl AuthorizedKeys {
             let cause = format!(
                 "`root` is `/{inner}`, a directory below {}: {}",
                 root.path().display(),
-                error.why()
+                error.kind()
             );
             wrong.push(Error::Line { path: path.to_owned(), line: line.number, cause });
             false

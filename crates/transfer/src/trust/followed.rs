@@ -14,7 +14,7 @@ pub struct Followed {
     path: PathBuf,
     /// As it was when it was read, and when it was last looked at.
     read: Stamp,
-    seen: Stamp,
+    looked_at: Stamp,
 }
 
 /// What tells one state of a file from another.
@@ -31,7 +31,7 @@ impl Followed {
     #[must_use]
     pub fn new(path: &Path) -> Self {
         let stamp = Stamp::of(path);
-        Self { path: path.to_owned(), read: stamp, seen: stamp }
+        Self { path: path.to_owned(), read: stamp, looked_at: stamp }
     }
 
     /// Returns the file's path.
@@ -48,7 +48,7 @@ impl Followed {
     /// known.
     pub fn look(&mut self) -> Option<Result<(AuthorizedKeys, Vec<Error>), Error>> {
         let now = Stamp::of(&self.path);
-        let is_settled = std::mem::replace(&mut self.seen, now) == now;
+        let is_settled = std::mem::replace(&mut self.looked_at, now) == now;
         if now == self.read || !is_settled {
             return None;
         }

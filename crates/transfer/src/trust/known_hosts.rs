@@ -27,7 +27,7 @@ struct Known {
 
 /// How a host stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum HostStatus {
     /// It has not been met.
     Unknown,
     /// It has one of these keys.
@@ -71,13 +71,14 @@ impl KnownHosts {
     }
 
     /// How this host stands, which is written as [`crate::Host::known_as`] says.
-    pub fn standing(&self, host: &str) -> Standing {
+    pub fn status(&self, host: &str) -> HostStatus {
         let mut of_host = self.known.iter().filter(|known| known.host == host).peekable();
         match of_host.peek() {
-            None => Standing::Unknown,
-            Some(first) => {
-                Standing::Known { line: first.line, keys: of_host.map(|known| known.key).collect() }
-            }
+            None => HostStatus::Unknown,
+            Some(first) => HostStatus::Known {
+                line: first.line,
+                keys: of_host.map(|known| known.key).collect(),
+            },
         }
     }
 
@@ -123,14 +124,14 @@ mod tests {
         let ground = tempfile::tempdir().expect("a folder");
         let path = ground.path().join("config/known_hosts");
         let mut hosts = KnownHosts::read(&path).expect("a missing file knows nobody");
-        assert_eq!(hosts.standing("a"), Standing::Unknown);
+        assert_eq!(hosts.status("a"), HostStatus::Unknown);
         let (one, two) = (key(), key());
         hosts.add("a", one).expect("it is written");
         hosts.add("[a]:77", two).expect("it is written");
         for hosts in [&hosts, &KnownHosts::read(&path).expect("the file")] {
-            assert_eq!(hosts.standing("a"), Standing::Known { keys: vec![one], line: 1 });
-            assert_eq!(hosts.standing("[a]:77"), Standing::Known { keys: vec![two], line: 2 });
-            assert_eq!(hosts.standing("b"), Standing::Unknown);
+            assert_eq!(hosts.status("a"), HostStatus::Known { keys: vec![one], line: 1 });
+            assert_eq!(hosts.status("[a]:77"), HostStatus::Known { keys: vec![two], line: 2 });
+            assert_eq!(hosts.status("b"), HostStatus::Unknown);
         }
     }
 
@@ -143,8 +144,8 @@ mod tests {
         let mut hosts = KnownHosts::read(&path).expect("the file");
         hosts.add("b", one).expect("it is written");
         let hosts = KnownHosts::read(&path).expect("the file");
-        assert_eq!(hosts.standing("a"), Standing::Known { keys: vec![one], line: 3 });
-        assert_eq!(hosts.standing("b"), Standing::Known { keys: vec![one], line: 4 });
+        assert_eq!(hosts.status("a"), HostStatus::Known { keys: vec![one], line: 3 });
+        assert_eq!(hosts.status("b"), HostStatus::Known { keys: vec![one], line: 4 });
     }
 
     #[test]

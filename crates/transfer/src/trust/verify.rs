@@ -13,14 +13,14 @@ use crate::key::{Fingerprint, PublicKey};
 
 /// Which keys a server may have.
 #[derive(Debug, Clone)]
-pub enum Pins {
+pub enum HostKeys {
     /// One of these.
     Keys(Vec<PublicKey>),
     /// The one with this fingerprint.
     Fingerprint(Fingerprint),
 }
 
-impl Pins {
+impl HostKeys {
     /// No key is right: whoever answers is only looked at.
     pub const fn none() -> Self {
         Self::Keys(Vec::new())
@@ -37,14 +37,14 @@ impl Pins {
 /// A client's view of a server.
 #[derive(Debug)]
 pub(crate) struct ServerVerifier {
-    pins: Pins,
+    host_keys: HostKeys,
     authority: Option<Authority>,
-    seen: Mutex<Option<Seen>>,
+    refused_server: Mutex<Option<RefusedServer>>,
 }
 
 /// What a server showed, when it was refused.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct RefusedServer {
     /// Its key, if it is one of ours. That it holds the private half is not proven.
     pub(crate) key: Option<PublicKey>,
     /// Why no authority vouches for it.
@@ -52,13 +52,13 @@ pub(crate) struct Seen {
 }
 
 impl ServerVerifier {
-    pub(crate) fn new(pins: Pins, authority: Option<Authority>) -> Self {
-        Self { pins, authority, seen: Mutex::new(None) }
+    pub(crate) fn new(host_keys: HostKeys, authority: Option<Authority>) -> Self {
+        Self { host_keys, authority, refused_server: Mutex::new(None) }
     }
 
     /// What was refused, if anything was.
-    pub(crate) fn refused(&self) -> Option<Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn refused(&self) -> Option<RefusedServer> {
+        self.refused_server.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -72,7 +72,7 @@ impl ServerCertVerifier for ServerVerifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let key = PublicKey::of_certificate(certificate);
-        if key.is_some_and(|key| self.pins.hold(&key)) {
+        if key.is_some_and(|key| self.host_keys.hold(&key)) {
             return Ok(ServerCertVerified::assertion());
         }
         let vouched = self
@@ -83,7 +83,8 @@ impl ServerCertVerifier for ServerVerifier {
             return Ok(ServerCertVerified::assertion());
         }
         let authority = vouched.and_then(Result::err).map(|error| error.to_string());
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(Seen { key, authority });
+        *self.refused_server.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(RefusedServer { key, authority });
         Err(CertificateError::ApplicationVerificationFailure.into())
     }
 

@@ -2,8 +2,8 @@
 //! not encrypted, and packets of a fixed length. Both ends must have allowed it
 //! (docs/security.md, "Without encryption, for measurement").
 
-mod bare;
 mod chunk;
+mod unencrypted;
 
-pub use bare::Bare;
 pub use chunk::Chunk;
+pub use unencrypted::Unencrypted;

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 /// The largest value of those not older than a span of any clock.
 #[derive(Debug, Clone)]
-pub(crate) struct Max {
+pub(crate) struct MaxFilter {
     span: u64,
     /// Falling values with rising times: the first is the largest.
     values: VecDeque<(u64, f64)>,
 }
 
-impl Max {
+impl MaxFilter {
     pub(crate) fn new(span: u64) -> Self {
         Self { span, values: VecDeque::new() }
     }
@@ -50,7 +50,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_the_largest_of_the_span(steps in proptest::collection::vec((0_u64..4, 0_u32..50), 1..200)) {
-            let (mut max, mut all, mut now) = (Max::new(10), Vec::new(), 0);
+            let (mut max, mut all, mut now) = (MaxFilter::new(10), Vec::new(), 0);
             for (step, value) in steps {
                 now += step;
                 all.push((now, f64::from(value)));

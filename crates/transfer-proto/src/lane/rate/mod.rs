@@ -45,7 +45,7 @@ const DRAIN_GAIN: f64 = 0.35;
 const UP_GAIN: f64 = 1.25;
 /// Where hosts are the bottleneck: they are not to wait for the pace. Ours: any gain
 /// that the pacer does not notice; `hosts_that_stutter_are_no_bottleneck`.
-const EASY_GAIN: f64 = 2.0;
+const HOST_LIMITED_GAIN: f64 = 2.0;
 /// Where probes found more. Ours: twice the first probe's;
 /// `capacity_that_comes_free_is_found_soon`.
 const MOST_UP_GAIN: f64 = 1.5;
@@ -56,7 +56,7 @@ const DOWN_GAIN: f64 = 0.75;
 const YIELD_GAIN: f64 = 0.92;
 /// How long the lowest round trip is believed: BBRv1's RTprop filter, 10 s.
 const MIN_RTT_AGE: Duration = Duration::from_secs(10);
-/// The same beside others, who hide it. Ours: longer than [`MOST_TEST_INTERVAL`], so that
+/// The same beside others, who hide it. Ours: longer than [`MOST_PROBE_RTT_INTERVAL`], so that
 /// a test finds it first.
 const MIN_RTT_AGE_COMPETING: Duration = Duration::from_secs(30);
 /// RFC 9002, section 7.2.
@@ -68,14 +68,14 @@ const MIN_PACKETS: f64 = 4.0;
 const SHORTEST_CRUISE: Duration = Duration::from_millis(50);
 /// Between looks whether we are alone again: at first BBR's interval of `ProbeRTT`, 5 s;
 /// when it was in vain for long, ours: `beside_cubic_neither_gets_less_than_a_quarter`.
-const TEST_INTERVAL: Duration = Duration::from_secs(5);
-const MOST_TEST_INTERVAL: Duration = Duration::from_secs(20);
+const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
+const MOST_PROBE_RTT_INTERVAL: Duration = Duration::from_secs(20);
 /// Part of the former bandwidth-delay product with which a path is tried after a silence
 /// (RFC 9959).
 const RESUME_SHARE: f64 = 0.5;
 /// Part of the bandwidth-delay product that is sent meanwhile. BBR's `ProbeRTT` has 0.5;
 /// ours costs less, and a queue of others shows in it all the same.
-const TEST_GAIN: f64 = 0.6;
+const PROBE_RTT_GAIN: f64 = 0.6;
 
 /// What is asked of the rate.
 #[derive(Clone, Copy, Debug)]
@@ -87,12 +87,12 @@ pub struct RateConfig {
     pub limit: Option<f64>,
     /// Octets that the peer's socket keeps while its program is busy, if it has said
     /// so: what may be on its way beyond what the path holds.
-    pub room: Option<u64>,
+    pub peer_buffer: Option<u64>,
 }
 
 impl Default for RateConfig {
     fn default() -> Self {
-        Self { ceiling: Duration::from_millis(25), limit: None, room: None }
+        Self { ceiling: Duration::from_millis(25), limit: None, peer_buffer: None }
     }
 }
 
@@ -113,7 +113,7 @@ enum Mode {
     },
     Compete,
     /// Sending little, to see the queue empty.
-    Test {
+    ProbeRtt {
         since: Duration,
         drained: Option<u64>,
         competing: bool,
@@ -132,21 +132,21 @@ pub(crate) struct Controller {
     /// Probes in a row that found more.
     found: u32,
     /// Congestion showed where a cycle ends, when the queue should be empty.
-    marked: bool,
+    saw_congestion: bool,
     full_bandwidth: f64,
     full_rounds: u32,
     startup_window: f64,
     cubic: Cubic,
-    test_at: Duration,
-    test_after: Duration,
+    probe_rtt_at: Duration,
+    probe_rtt_after: Duration,
     cycles: u64,
     /// What the path carried before a silence.
-    before: Option<Before>,
+    saved: Option<SavedPath>,
 }
 
 /// A path as it was.
 #[derive(Clone, Copy, Debug)]
-struct Before {
+struct SavedPath {
     bandwidth: f64,
     min_rtt: Duration,
 }
@@ -162,15 +162,15 @@ impl Controller {
             model: Model::new(),
             probed_from: 0.0,
             found: 0,
-            marked: false,
+            saw_congestion: false,
             full_bandwidth: 0.0,
             full_rounds: 0,
             startup_window: INITIAL_PACKETS * mss,
             cubic: Cubic::new(Duration::ZERO, INITIAL_PACKETS * mss, mss),
-            test_at: Duration::ZERO,
-            test_after: Duration::ZERO,
+            probe_rtt_at: Duration::ZERO,
+            probe_rtt_after: Duration::ZERO,
             cycles: 0,
-            before: None,
+            saved: None,
         }
     }
 
@@ -189,9 +189,9 @@ impl Controller {
     pub(crate) fn fall_silent(&mut self) {
         let (bandwidth, min_rtt) = (self.model.bandwidth(), self.model.min_rtt());
         let known = !matches!(self.mode, Mode::Startup) && bandwidth > 0.0;
-        let before = if known { Some(Before { bandwidth, min_rtt }) } else { self.before };
+        let saved = if known { Some(SavedPath { bandwidth, min_rtt }) } else { self.saved };
         self.restart();
-        self.before = before;
+        self.saved = saved;
     }
 
     /// Starts from half of what the path carried before the silence, if its round trip
@@ -199,7 +199,7 @@ impl Controller {
     /// trip are a half and ten times; twice is more careful. It is paced over a round
     /// trip, and congestion takes it back as in any startup.
     fn resume(&mut self, rtt: Duration) {
-        let Some(Before { bandwidth, min_rtt }) = self.before.take() else { return };
+        let Some(SavedPath { bandwidth, min_rtt }) = self.saved.take() else { return };
         if (min_rtt / 2..=min_rtt * 2 + self.config.ceiling).contains(&rtt) {
             let jump = RESUME_SHARE * bandwidth * min_rtt.as_secs_f64();
             self.startup_window = self.startup_window.max(jump);
@@ -219,8 +219,10 @@ impl Controller {
             // twice what is in the window: the window is what limits
             Mode::Startup => (STARTUP_GAIN * bandwidth).max(2.0 * self.startup_window / rtt),
             Mode::Drain => DRAIN_GAIN * bandwidth,
-            Mode::Cruise { .. } | Mode::Up { .. } | Mode::Down { .. } if self.model.is_easy() => {
-                EASY_GAIN * bandwidth
+            Mode::Cruise { .. } | Mode::Up { .. } | Mode::Down { .. }
+                if self.model.is_host_limited() =>
+            {
+                HOST_LIMITED_GAIN * bandwidth
             }
             Mode::Down { .. } => DOWN_GAIN * bandwidth,
             Mode::Cruise { from_round, .. } if self.yields(from_round) => {
@@ -232,7 +234,7 @@ impl Controller {
             // as much is sent as arrives when chance has taken its share
             Mode::Cruise { .. } => bandwidth / (1.0 - self.model.chance_loss()),
             Mode::Up { .. } => self.up_gain() * bandwidth / (1.0 - self.model.chance_loss()),
-            Mode::Test { .. } => bandwidth,
+            Mode::ProbeRtt { .. } => bandwidth,
             Mode::Compete => 1.2 * self.cubic.window() / rtt,
         };
         rate.max(2.0 * self.mss / rtt).min(self.config.limit.unwrap_or(f64::INFINITY))
@@ -244,13 +246,14 @@ impl Controller {
         let window = match self.mode {
             Mode::Startup => self.startup_window,
             Mode::Compete => self.cubic.window(),
-            Mode::Test { .. } => TEST_GAIN * bdp,
+            Mode::ProbeRtt { .. } => PROBE_RTT_GAIN * bdp,
             _ => {
                 // what arrived and was not told of yet: feedback comes eight times
                 // in a round trip, trains once in a millisecond
                 let late = 2.0 * self.model.noise().as_secs_f64();
-                let room = self.config.room.map_or(f64::INFINITY, |room| room as f64 / 2.0);
-                let slack = bdp / 4.0 + (bandwidth * late).min(room) + 3.0 * self.mss;
+                let buffer =
+                    self.config.peer_buffer.map_or(f64::INFINITY, |bytes| bytes as f64 / 2.0);
+                let slack = bdp / 4.0 + (bandwidth * late).min(buffer) + 3.0 * self.mss;
                 bdp + (bandwidth * self.config.ceiling.as_secs_f64()).min(bdp) + slack
             }
         };
@@ -309,7 +312,7 @@ impl Controller {
                 self.end_cycle(now, report);
             }
             Mode::Cruise { until_round, .. } => {
-                self.marked |= congested && round + 2 >= until_round;
+                self.saw_congestion |= congested && round + 2 >= until_round;
             }
             Mode::Up { from_round } => {
                 let whole =
@@ -320,16 +323,16 @@ impl Controller {
                 }
             }
             Mode::Compete => self.compete(now, report, congested),
-            Mode::Test { since, drained: None, competing } => {
+            Mode::ProbeRtt { since, drained: None, competing } => {
                 if report.in_flight <= self.window() {
                     self.model.begin_floor();
-                    self.mode = Mode::Test { since, drained: Some(round), competing };
+                    self.mode = Mode::ProbeRtt { since, drained: Some(round), competing };
                 }
             }
-            Mode::Test { since, drained: Some(drained), competing } if round >= drained + 2 => {
-                self.end_test(now, since, competing);
+            Mode::ProbeRtt { since, drained: Some(drained), competing } if round >= drained + 2 => {
+                self.end_probe_rtt(now, since, competing);
             }
-            Mode::Drain | Mode::Down { .. } | Mode::Test { .. } => {}
+            Mode::Drain | Mode::Down { .. } | Mode::ProbeRtt { .. } => {}
         }
     }
 
@@ -356,7 +359,7 @@ impl Controller {
 
     fn cruise(&mut self, now: Duration) {
         self.model.begin_floor();
-        self.marked = false;
+        self.saw_congestion = false;
         self.cycles += 1;
         // not always as many, so that two do not keep step; after the start soon
         let rounds = if self.cycles == 1 { 1 } else { 4 + self.cycles * 7 % 3 };
@@ -370,13 +373,13 @@ impl Controller {
         if self.cycles == 1 && !self.model.queue_is_empty() {
             return self.cruise(now);
         }
-        self.mode = if self.marked || self.model.queue_stood() {
+        self.mode = if self.saw_congestion || self.model.queue_stood() {
             let rtt = self.model.smoothed().unwrap_or_default().as_secs_f64();
             let window = (report.in_flight as f64).max(self.model.bandwidth() * rtt);
             self.cubic = Cubic::new(now, window, self.mss);
-            Mode::Test { since: now, drained: None, competing: true }
+            Mode::ProbeRtt { since: now, drained: None, competing: true }
         } else if self.model.min_rtt_age(now) > MIN_RTT_AGE {
-            Mode::Test { since: now, drained: None, competing: false }
+            Mode::ProbeRtt { since: now, drained: None, competing: false }
         } else {
             self.found = 0;
             return self.probe();
@@ -416,23 +419,24 @@ impl Controller {
         } else if (report.in_flight + report.acked) as f64 >= 0.8 * self.cubic.window() {
             self.cubic.acked(now, report.acked as f64, rtt);
         }
-        if now >= self.test_at {
-            self.mode = Mode::Test { since: now, drained: None, competing: true };
+        if now >= self.probe_rtt_at {
+            self.mode = Mode::ProbeRtt { since: now, drained: None, competing: true };
         }
     }
 
-    fn end_test(&mut self, now: Duration, since: Duration, competing: bool) {
+    fn end_probe_rtt(&mut self, now: Duration, since: Duration, competing: bool) {
         let believed = if competing { MIN_RTT_AGE_COMPETING } else { MIN_RTT_AGE };
         if self.model.min_rtt_age(now) > believed {
             self.model.replace_min_rtt(now);
         }
         if competing && self.model.queue_stood() {
             self.cubic.pause(now.saturating_sub(since));
-            self.test_after = (self.test_after * 2).clamp(TEST_INTERVAL, MOST_TEST_INTERVAL);
-            self.test_at = now + self.test_after;
+            self.probe_rtt_after =
+                (self.probe_rtt_after * 2).clamp(PROBE_RTT_INTERVAL, MOST_PROBE_RTT_INTERVAL);
+            self.probe_rtt_at = now + self.probe_rtt_after;
             self.mode = Mode::Compete;
         } else {
-            self.test_after = Duration::ZERO;
+            self.probe_rtt_after = Duration::ZERO;
             self.found = 0;
             self.probe();
         }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::filter::Max;
+use super::filter::MaxFilter;
 use super::report::Report;
 
 // Sources as in `rate/mod.rs`.
@@ -25,7 +25,7 @@ const NOISE: Duration = Duration::from_micros(1500);
 const SHORT: Duration = Duration::from_millis(2);
 const NOISE_OF_SHORT: Duration = Duration::from_millis(6);
 /// Where something was lost so lately, something is full. Ours.
-const EASY_AFTER: Duration = Duration::from_millis(500);
+const HOST_LIMITED_AFTER: Duration = Duration::from_millis(500);
 /// More than this is not made up for. Ours: twice the 5 % of
 /// `chance_does_not_slow_it_and_the_queue_stays_below_the_ceiling`.
 const MAX_CHANCE_LOSS: f64 = 0.1;
@@ -33,14 +33,14 @@ const MAX_CHANCE_LOSS: f64 = 0.1;
 /// A path, as feedback shows it.
 #[derive(Debug)]
 pub(super) struct Model {
-    bandwidth: Max,
+    bandwidth: MaxFilter,
     /// The latest rates: one alone may be wrong by what a busy receiver was late.
     latest: [f64; 3],
     rtt: Option<Duration>,
     smoothed: Duration,
     min_rtt: Option<Duration>,
     min_rtt_at: Duration,
-    max_rtt: Max,
+    max_rtt: MaxFilter,
     /// The lowest round trip since [`Model::begin_floor`].
     floor: Duration,
     /// The highest since [`Model::begin_peak`].
@@ -64,13 +64,13 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new() -> Self {
         Self {
-            bandwidth: Max::new(BANDWIDTH_ROUNDS),
+            bandwidth: MaxFilter::new(BANDWIDTH_ROUNDS),
             latest: [0.0; 3],
             rtt: None,
             smoothed: Duration::ZERO,
             min_rtt: None,
             min_rtt_at: Duration::ZERO,
-            max_rtt: Max::new(MAX_RTT_MS),
+            max_rtt: MaxFilter::new(MAX_RTT_MS),
             floor: Duration::MAX,
             peak: Duration::ZERO,
             seen_at: Duration::ZERO,
@@ -245,8 +245,8 @@ impl Model {
     }
 
     /// Whether nothing shows that the path is any bottleneck: hosts are.
-    pub(super) fn is_easy(&self) -> bool {
-        let clean = self.lost_at.is_none_or(|lost_at| self.seen_at >= lost_at + EASY_AFTER);
+    pub(super) fn is_host_limited(&self) -> bool {
+        let clean = self.lost_at.is_none_or(|lost_at| self.seen_at >= lost_at + HOST_LIMITED_AFTER);
         self.min_rtt() < SHORT && self.queue_is_empty() && clean
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use headroom_transfer_proto::path::RelPath;
 
-use crate::files::{self, Root, What, Why};
+use crate::files::{self, ErrorKind, FileType, Root};
 
 /// Where a delivery goes.
 #[derive(Debug)]
@@ -36,11 +36,11 @@ impl Destination {
     ) -> Result<Self, files::Error> {
         let Some(to) = to else { return Ok(Self::into(root.clone())) };
         let here = match root.look(to) {
-            Err(error) if matches!(error.why(), Why::Missing) => None,
+            Err(error) if matches!(error.kind(), ErrorKind::Missing) => None,
             looked => looked?,
         };
         let name = rename.then(|| RelPath::single(to.name()).ok()).flatten();
-        if here.is_some_and(|here| here.what == What::Directory) {
+        if here.is_some_and(|here| here.file_type == FileType::Directory) {
             let outer = to.parent().map_or_else(|| Ok(root.clone()), |outer| root.below(&outer))?;
             let begun = name.map(|name| (outer, name));
             return Ok(Self { begun, ..Self::into(root.below(to)?) });
@@ -80,7 +80,7 @@ impl Destination {
             make_directories(root, to)?;
         }
         match root.below(to) {
-            Err(error) if !make && matches!(error.why(), Why::Missing) => {
+            Err(error) if !make && matches!(error.kind(), ErrorKind::Missing) => {
                 Ok((Self::into(root.clone()), true))
             }
             below => Ok((Self::into(below?), false)),
@@ -163,7 +163,7 @@ impl Destination {
 /// Makes a directory, and those it is in.
 pub(crate) fn make_directories(root: &Root, path: &RelPath) -> Result<(), files::Error> {
     match root.make_directory(path, 0o777) {
-        Err(error) if matches!(error.why(), Why::Missing) => {
+        Err(error) if matches!(error.kind(), ErrorKind::Missing) => {
             let Some(parent) = path.parent() else { return Err(error) };
             make_directories(root, &parent)?;
             root.make_directory(path, 0o777)

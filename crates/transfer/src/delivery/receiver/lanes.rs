@@ -5,19 +5,19 @@ use std::sync::{Arc, Weak};
 use tokio::sync::mpsc;
 
 use super::incoming::{Incoming, Writing};
-use super::shared::{Shared, ToDo};
+use super::shared::{Shared, WorkerEvent};
 use crate::delivery::event::Event;
-use crate::lanes::{Carrier, Sink, Target};
+use crate::lanes::{LaneHandle, Sink, Target};
 
 /// What may bring data beside streams, and where that goes.
 pub(super) struct Lanes {
-    pub(super) carrier: Carrier,
+    pub(super) handle: LaneHandle,
     pub(super) sink: Arc<LaneSink>,
 }
 
 impl Lanes {
     pub(super) fn start(&self) {
-        self.carrier.start(Some(Arc::clone(&self.sink) as Arc<dyn Sink>));
+        self.handle.start(Some(Arc::clone(&self.sink) as Arc<dyn Sink>));
     }
 }
 
@@ -25,7 +25,7 @@ impl Lanes {
 pub(super) struct LaneSink {
     pub(super) shared: Arc<Shared>,
     /// The worker ends when nobody else has something for it.
-    pub(super) to_do: mpsc::WeakSender<ToDo>,
+    pub(super) events: mpsc::WeakSender<WorkerEvent>,
 }
 
 impl Sink for LaneSink {
@@ -33,9 +33,9 @@ impl Sink for LaneSink {
         let id = u64::from(file);
         let incoming = Arc::clone(self.shared.open().get(&id)?);
         let size = incoming.partial.spans().size();
-        let (shared, to_do) = (Arc::clone(&self.shared), self.to_do.clone());
+        let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
         let incoming = Arc::downgrade(&incoming);
-        Some(Arc::new(LaneTarget { id, size, incoming, shared, to_do }))
+        Some(Arc::new(LaneTarget { id, size, incoming, shared, events }))
     }
 }
 
@@ -46,7 +46,7 @@ struct LaneTarget {
     /// What waits to be written does not keep the file locked when its delivery is over.
     incoming: Weak<Incoming>,
     shared: Arc<Shared>,
-    to_do: mpsc::WeakSender<ToDo>,
+    events: mpsc::WeakSender<WorkerEvent>,
 }
 
 impl Target for LaneTarget {
@@ -67,14 +67,14 @@ impl Target for LaneTarget {
         }
         drop(writing);
         let news = match written {
-            Ok(_) => incoming.is_whole().then_some(ToDo::Came(self.id)),
-            Err(error) => Some(ToDo::Broken(self.id, error)),
+            Ok(_) => incoming.is_whole().then_some(WorkerEvent::PieceStored(self.id)),
+            Err(error) => Some(WorkerEvent::WriteFailed(self.id, error)),
         };
         drop(incoming);
         if let Some(news) = news
-            && let Some(to_do) = self.to_do.upgrade()
+            && let Some(events) = self.events.upgrade()
         {
-            let _ = to_do.blocking_send(news);
+            let _ = events.blocking_send(news);
         }
     }
 }

@@ -7,7 +7,7 @@ use super::linked::State;
 use super::worker::Worker;
 use crate::delivery::event::Event;
 use crate::error::Error;
-use crate::files::{What, Why};
+use crate::files::{ErrorKind, FileType};
 
 impl Worker {
     /// Leaves of an entry what is kept here, with the numbers that owners have here.
@@ -32,13 +32,13 @@ impl Worker {
     }
 
     /// Why a symbolic link is not made here, where a policy forbids it.
-    pub(super) fn refuses_link(&self, path: &RelPath, target: &[u8]) -> Option<Why> {
+    pub(super) fn refuses_link(&self, path: &RelPath, target: &[u8]) -> Option<ErrorKind> {
         match self.tree.links {
             Links::Keep => None,
-            Links::Skip => Some(Why::LinkLeftOut),
+            Links::Skip => Some(ErrorKind::LinkLeftOut),
             _ if self.destination.tree_holds_link(path, target) => None,
-            Links::Refuse => Some(Why::LeavesRoot),
-            Links::Inside | Links::Follow => Some(Why::LinkLeavesTree),
+            Links::Refuse => Some(ErrorKind::LeavesRoot),
+            Links::Inside | Links::Follow => Some(ErrorKind::LinkLeavesTree),
         }
     }
 
@@ -47,19 +47,19 @@ impl Worker {
         &mut self,
         id: u64,
         path: &RelPath,
-        why: &Why,
+        kind: &ErrorKind,
     ) -> Result<(), Error> {
-        let reason = format!("{path} cannot be made: {why}");
+        let reason = format!("{path} cannot be made: {kind}");
         if self.sync.is_some() {
             self.passed(path)?;
         }
-        if matches!(why, Why::LeavesRoot) {
+        if matches!(kind, ErrorKind::LeavesRoot) {
             self.failed(id, &reason);
             return Ok(());
         }
         self.shared.counts.add(|counts| counts.left_out += 1);
         self.shared.observer.event(Event::LeftOut { reason: &reason });
-        self.say(Message::Failed { id, reason });
+        self.send(Message::Failed { id, reason });
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl Worker {
         let here = match root.look(path) {
             // another directory stands in the place of the one that is to be made
             _ if self.is_missing() => None,
-            Err(error) if !matches!(error.why(), Why::Missing) => {
+            Err(error) if !matches!(error.kind(), ErrorKind::Missing) => {
                 return self.failed(id, &error.to_string());
             }
             here => here.ok().flatten(),
@@ -136,8 +136,8 @@ impl Worker {
         if self.sync.is_some() && is_there {
             return self.current(id, &kind);
         }
-        if here.is_some_and(|here| here.what == What::Directory) {
-            self.clear_way(path, What::Directory, &kind);
+        if here.is_some_and(|here| here.file_type == FileType::Directory) {
+            self.clear_way(path, FileType::Directory, &kind);
         }
         if self.is_dry_run() {
             return self.plan(id, path, here.is_none());

@@ -25,11 +25,11 @@ impl Shared {
 }
 
 /// Something for the worker.
-pub(super) enum ToDo {
+pub(super) enum WorkerEvent {
     /// The sender said it.
-    Said(Message),
+    Message(Message),
     /// A piece of this file came.
-    Came(u64),
+    PieceStored(u64),
     /// A piece of this file cannot be written.
-    Broken(u64, files::Error),
+    WriteFailed(u64, files::Error),
 }

@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::incoming::Writing;
-use super::shared::{Shared, ToDo};
+use super::shared::{Shared, WorkerEvent};
+use crate::delivery::compression::decompress;
 use crate::delivery::event::Event;
-use crate::delivery::squeeze::expand;
 use crate::error::Error;
 use crate::rate::Pace;
 
@@ -22,7 +22,7 @@ const MOST_HEADER: usize = 64;
 pub(super) async fn take_streams(
     connection: &Connection,
     shared: &Arc<Shared>,
-    to_do: &mpsc::Sender<ToDo>,
+    events: &mpsc::Sender<WorkerEvent>,
 ) -> Error {
     let mut pieces = JoinSet::new();
     loop {
@@ -36,7 +36,7 @@ pub(super) async fn take_streams(
         };
         match stream {
             Ok(stream) => {
-                pieces.spawn(take_piece(stream, Arc::clone(shared), to_do.clone()));
+                pieces.spawn(take_piece(stream, Arc::clone(shared), events.clone()));
             }
             Err(error) => return error.into(),
         }
@@ -47,7 +47,7 @@ pub(super) async fn take_streams(
 async fn take_piece(
     mut stream: RecvStream,
     shared: Arc<Shared>,
-    to_do: mpsc::Sender<ToDo>,
+    events: mpsc::Sender<WorkerEvent>,
 ) -> Result<(), Error> {
     // a sender that can use a lane again takes back what it has on streams
     let Some(header) = header(&mut stream).await? else { return Ok(()) };
@@ -65,8 +65,8 @@ async fn take_piece(
         let Some(len) = len else { return Ok(()) };
         // what is as long as the span is no frame
         let is_frame = len < want;
-        let room = if is_frame { &mut frame } else { &mut buffer };
-        if !fill(&mut stream, &shared.pace, room, len).await? {
+        let into = if is_frame { &mut frame } else { &mut buffer };
+        if !fill(&mut stream, &shared.pace, into, len).await? {
             // the sender cannot go on with it, and says why elsewhere
             return Ok(());
         }
@@ -75,7 +75,7 @@ async fn take_piece(
         let write = move || {
             if is_frame {
                 buffer.resize(want, 0);
-                if expand(&frame, &mut buffer).is_err() {
+                if decompress(&frame, &mut buffer).is_err() {
                     return (None, buffer, frame);
                 }
             }
@@ -93,7 +93,7 @@ async fn take_piece(
             Ok(moved) => moved,
             Err(error) => {
                 let _ = stream.stop(0u32.into());
-                let _ = to_do.send(ToDo::Broken(header.id, error)).await;
+                let _ = events.send(WorkerEvent::WriteFailed(header.id, error)).await;
                 return Ok(());
             }
         };
@@ -111,7 +111,7 @@ async fn take_piece(
         offset = offset.saturating_add(octets);
         left -= octets;
     }
-    let _ = to_do.send(ToDo::Came(header.id)).await;
+    let _ = events.send(WorkerEvent::PieceStored(header.id)).await;
     Ok(())
 }
 
@@ -133,16 +133,16 @@ async fn frame_len(stream: &mut RecvStream, span: usize) -> Result<Option<usize>
 async fn fill(
     stream: &mut RecvStream,
     pace: &Pace,
-    room: &mut Vec<u8>,
+    buffer: &mut Vec<u8>,
     len: usize,
 ) -> Result<bool, Error> {
     // memory is filled by what came, not by what was announced
-    room.clear();
-    room.reserve_exact(len);
-    while room.len() < len {
-        match stream.read_chunk(pace.slice(len - room.len()), true).await {
+    buffer.clear();
+    buffer.reserve_exact(len);
+    while buffer.len() < len {
+        match stream.read_chunk(pace.slice(len - buffer.len()), true).await {
             Ok(Some(chunk)) => {
-                room.extend_from_slice(&chunk.bytes);
+                buffer.extend_from_slice(&chunk.bytes);
                 pace.take(chunk.bytes.len()).await;
             }
             Ok(None) => return Err(Error::Protocol("a piece of a file has no end".to_owned())),
@@ -171,8 +171,8 @@ async fn header(stream: &mut RecvStream) -> Result<Option<DataHeader>, Error> {
 }
 
 /// Fills the room. Whether the sender goes on with the stream.
-async fn exactly(stream: &mut RecvStream, room: &mut [u8]) -> Result<bool, Error> {
-    match stream.read_exact(room).await {
+async fn exactly(stream: &mut RecvStream, buffer: &mut [u8]) -> Result<bool, Error> {
+    match stream.read_exact(buffer).await {
         Ok(()) => Ok(true),
         Err(quinn::ReadExactError::FinishedEarly(_)) => {
             Err(Error::Protocol("a data stream ends in its header".to_owned()))

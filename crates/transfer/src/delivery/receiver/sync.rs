@@ -9,19 +9,19 @@ use headroom_transfer_proto::message::{
 use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::Hash;
 
-use super::mirror::{Mirror, Small};
+use super::sync_mode::{Small, SyncMode};
 use super::worker::Worker;
 use crate::delivery::event::Event;
 use crate::error::Error;
-use crate::files::{Fate, Sent, Standing, Surplus, Unequal, What};
+use crate::files::{CompareError, Extraneous, FileType, Removal, Sent, Status};
 
 impl Worker {
     pub(super) fn begin_sync(&mut self) {
         let Some(sync) = self.sync.as_mut().filter(|sync| sync.delete && !sync.is_missing) else {
             return;
         };
-        match Surplus::new(self.destination.root.clone(), Arc::clone(&sync.excludes)) {
-            Ok(surplus) => sync.surplus = Some(surplus),
+        match Extraneous::new(self.destination.root.clone(), Arc::clone(&sync.excludes)) {
+            Ok(extraneous) => sync.extraneous = Some(extraneous),
             Err(error) => self.not_removed(&error.to_string(), true),
         }
     }
@@ -61,19 +61,19 @@ impl Worker {
             }
             Kind::HardLink { .. } => return Ok(Some(kind)),
         };
-        let standing = match is_missing {
-            true => Ok(Standing::Missing),
+        let status = match is_missing {
+            true => Ok(Status::Missing),
             false => self.destination.root.compare(path, &sent),
         };
-        self.met(path, matches!(kind, Kind::Directory { .. }))?;
-        let standing = match standing {
-            Ok(standing) => standing,
+        self.matched(path, matches!(kind, Kind::Directory { .. }))?;
+        let status = match status {
+            Ok(status) => status,
             Err(error) => {
                 self.failed(id, &error.to_string());
                 return Ok(None);
             }
         };
-        if standing == Standing::Same {
+        if status == Status::Same {
             match &kind {
                 _ if dry_run => {}
                 Kind::Directory { mode, mtime, more } => {
@@ -88,18 +88,18 @@ impl Worker {
             self.current(id, &kind);
             return Ok(None);
         }
-        if let Standing::Clash(here) = standing
+        if let Status::TypeDiffers(here) = status
             && !self.clear_way(path, here, &kind)
         {
             self.failed(id, &format!("{path} cannot be stored: {here} is here under that name; remove or rename it first"));
             return Ok(None);
         }
         if dry_run {
-            self.planned(id, path, &kind, standing);
+            self.planned(id, path, &kind, status);
             return Ok(None);
         }
-        if let (Standing::Resealed, Kind::File { mode, mtime, more, .. }) = (standing, &kind) {
-            match self.destination.root.reseal(path, *mode, *mtime, more.as_deref()) {
+        if let (Status::MetadataDiffers, Kind::File { mode, mtime, more, .. }) = (status, &kind) {
+            match self.destination.root.update_metadata(path, *mode, *mtime, more.as_deref()) {
                 Ok(()) => self.current(id, &kind),
                 Err(error) => self.failed(id, &error.to_string()),
             }
@@ -131,7 +131,7 @@ impl Worker {
         if self.sync.is_none() {
             return Err(Error::Protocol("it names what it does not send".to_owned()));
         }
-        self.met(path, false)
+        self.matched(path, false)
     }
 
     /// Whether a small file was asked for and is not to come.
@@ -143,32 +143,32 @@ impl Worker {
     pub(super) fn end_sync(&mut self) {
         let Some(sync) = &mut self.sync else { return };
         let (excludes, dry_run) = (Arc::clone(&sync.excludes), sync.dry_run);
-        let Some(surplus) = sync.surplus.take() else { return };
+        let Some(extraneous) = sync.extraneous.take() else { return };
         if self.removes_nothing.get() {
             let reason = "nothing was removed at the destination, because not everything could be read or stored";
             return self.not_removed(reason, false);
         }
-        let surplus = match surplus.finish() {
-            Ok(surplus) => surplus,
+        let extraneous = match extraneous.finish() {
+            Ok(extraneous) => extraneous,
             Err(error) => return self.not_removed(&error.to_string(), true),
         };
         let root = self.destination.root.clone();
-        for path in surplus {
-            root.remove_tree(&path, &excludes, dry_run, &mut |fate| self.fate(fate));
+        for path in extraneous {
+            root.remove_tree(&path, &excludes, dry_run, &mut |removal| self.removal(removal));
         }
     }
 
     /// The sender has this name: what is here under it is not to be removed.
-    fn met(&mut self, path: &RelPath, is_directory: bool) -> Result<(), Error> {
+    fn matched(&mut self, path: &RelPath, is_directory: bool) -> Result<(), Error> {
         let Some(sync) = &mut self.sync else { return Ok(()) };
-        let Some(surplus) = &mut sync.surplus else { return Ok(()) };
-        match surplus.pass(path, is_directory) {
+        let Some(extraneous) = &mut sync.extraneous else { return Ok(()) };
+        match extraneous.pass(path, is_directory) {
             Ok(()) => Ok(()),
-            Err(Unequal::Disorder) => {
+            Err(CompareError::OutOfOrder) => {
                 Err(Error::Protocol("it does not name files in the order of a walk".to_owned()))
             }
             Err(error) => {
-                sync.surplus = None;
+                sync.extraneous = None;
                 self.not_removed(&error.to_string(), true);
                 Ok(())
             }
@@ -178,7 +178,7 @@ impl Worker {
     /// Ends the connection where a sender writes what this side said that it leaves alone
     /// (rsync's did, CVE-2022-29154).
     pub(super) fn check_excluded(&self, path: &RelPath, is_directory: bool) -> Result<(), Error> {
-        let covers = |sync: &Mirror| sync.excludes.cover(path, is_directory);
+        let covers = |sync: &SyncMode| sync.excludes.cover(path, is_directory);
         match self.sync.as_ref().is_some_and(covers) {
             true => Err(Error::Protocol(format!("it sends {path}, which is excluded"))),
             false => Ok(()),
@@ -202,17 +202,17 @@ impl Worker {
             counts.kept += octets;
         });
         self.shared.observer.event(Event::Kept { octets });
-        self.say(Message::Current { id });
+        self.send(Message::Current { id });
         self.answer_links(id, true);
     }
 
-    fn planned(&mut self, id: u64, path: &RelPath, kind: &Kind, standing: Standing) {
-        let octets = match (standing, kind) {
-            (Standing::Resealed, _) => 0,
+    fn planned(&mut self, id: u64, path: &RelPath, kind: &Kind, status: Status) {
+        let octets = match (status, kind) {
+            (Status::MetadataDiffers, _) => 0,
             (_, Kind::File { size, .. }) => *size,
             _ => 0,
         };
-        self.tell_planned(id, path, octets, standing == Standing::Missing);
+        self.tell_planned(id, path, octets, status == Status::Missing);
     }
 
     /// Plans something that takes no bytes to be sent.
@@ -226,24 +226,24 @@ impl Worker {
             counts.moved += octets;
         });
         self.shared.observer.event(Event::Planned { path, octets, new });
-        self.say(Message::Planned { id, octets, new });
+        self.send(Message::Planned { id, octets, new });
         self.answer_links(id, true);
     }
 
     /// Removes what is of another kind than what comes: a file for a directory, and
     /// a directory, if that may be removed, for a file. Whether it may be.
-    pub(super) fn clear_way(&self, path: &RelPath, here: What, kind: &Kind) -> bool {
+    pub(super) fn clear_way(&self, path: &RelPath, here: FileType, kind: &Kind) -> bool {
         let Some(sync) = &self.sync else { return false };
         let (delete, dry_run, excludes) = (sync.delete, sync.dry_run, Arc::clone(&sync.excludes));
         let is_directory = matches!(kind, Kind::Directory { .. });
         let may = match here {
-            What::File | What::Symlink => is_directory,
-            What::Directory => delete,
-            What::Pipe | What::Socket | What::Device => false,
+            FileType::File | FileType::Symlink => is_directory,
+            FileType::Directory => delete,
+            FileType::Pipe | FileType::Socket | FileType::Device => false,
         };
         if may {
             let root = &self.destination.root;
-            root.remove_tree(path, &excludes, dry_run, &mut |fate| self.fate(fate));
+            root.remove_tree(path, &excludes, dry_run, &mut |removal| self.removal(removal));
         }
         may
     }
@@ -263,25 +263,25 @@ impl Worker {
             let Kind::File { more: attributes, .. } = kind else { return Ok(None) };
             let small = Small { path: path.clone(), size, mode, mtime, attributes };
             sync.wanted.insert(id, small);
-            self.say(Message::Wanted { id });
+            self.send(Message::Wanted { id });
         } else {
             sync.waiting.push_back((id, path.clone(), kind));
         }
         Ok(None)
     }
 
-    fn fate(&self, fate: Fate) {
-        match fate {
-            Fate::Removed(path) => {
+    fn removal(&self, removal: Removal) {
+        match removal {
+            Removal::Removed(path) => {
                 self.shared.counts.add(|counts| counts.removed += 1);
                 self.shared.observer.event(Event::Removed { path: &path });
-                self.say(Message::Removed { path });
+                self.send(Message::Removed { path });
             }
-            Fate::Kept(path) => {
+            Removal::Kept(path) => {
                 let reason = format!("{path} stays: something excluded or unfinished is in it");
                 self.not_removed(&reason, false);
             }
-            Fate::Failed(error) => self.not_removed(&error.to_string(), true),
+            Removal::Failed(error) => self.not_removed(&error.to_string(), true),
         }
     }
 
@@ -292,6 +292,6 @@ impl Worker {
         } else {
             self.shared.observer.event(Event::LeftOut { reason });
         }
-        self.say(Message::Left { reason: reason.to_owned(), failed });
+        self.send(Message::Left { reason: reason.to_owned(), failed });
     }
 }

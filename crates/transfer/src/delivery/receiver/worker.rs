@@ -19,15 +19,15 @@ use super::destination::Destination;
 use super::incoming::Incoming;
 use super::lanes::Lanes;
 use super::linked::Linked;
-use super::mirror::Mirror;
-use super::shared::{Shared, ToDo};
-use crate::claims::{Claim, Claims};
+use super::shared::{Shared, WorkerEvent};
+use super::sync_mode::SyncMode;
+use crate::claims::{Claim, FileClaims};
 use crate::control::unexpected;
 use crate::delivery::event::Event;
-use crate::delivery::follow_ups::FollowUps;
+use crate::delivery::failed_directories::FailedDirectories;
 use crate::delivery::summary::Summary;
 use crate::error::{Error, from_peer};
-use crate::files::{self, Offer, Partial, Seal, Why};
+use crate::files::{self, ErrorKind, Offer, Partial, Seal};
 use crate::owners::Owners;
 
 /// Octets of the names of directories that wait for their mode and time. The
@@ -72,8 +72,8 @@ pub(super) struct Worker {
     pub(super) connection: Connection,
     pub(super) destination: Destination,
     pub(super) fsync: bool,
-    pub(super) claims: Option<Claims>,
-    pub(super) sync: Option<Mirror>,
+    pub(super) claims: Option<FileClaims>,
+    pub(super) sync: Option<SyncMode>,
     pub(super) tree: TreeOptions,
     pub(super) owners: Owners,
     pub(super) linked: Linked,
@@ -86,21 +86,21 @@ pub(super) struct Worker {
     pub(super) directory_octets: usize,
     /// The lowest number that the next entry may have; none after the highest that there is.
     pub(super) next_id: Option<u64>,
-    pub(super) follow_ups: FollowUps,
+    pub(super) failed_directories: FailedDirectories,
     pub(super) is_end: bool,
 }
 
 impl Worker {
     /// Whether everything came and has its answer.
-    pub(super) fn run(mut self, mut to_do: mpsc::Receiver<ToDo>) -> Result<bool, Error> {
+    pub(super) fn run(mut self, mut events: mpsc::Receiver<WorkerEvent>) -> Result<bool, Error> {
         self.begin_sync();
         while !(self.is_end && self.files.is_empty() && self.waits_for_none()) {
             // nothing comes when the connection has ended; whoever ended it knows why
-            let Some(next) = to_do.blocking_recv() else { return Ok(false) };
+            let Some(next) = events.blocking_recv() else { return Ok(false) };
             match next {
-                ToDo::Said(message) => self.said(message)?,
-                ToDo::Came(id) => self.try_finish(id),
-                ToDo::Broken(id, error) => {
+                WorkerEvent::Message(message) => self.handle(message)?,
+                WorkerEvent::PieceStored(id) => self.try_finish(id),
+                WorkerEvent::WriteFailed(id, error) => {
                     if self.close(id).is_some() {
                         self.failed(id, &error.to_string());
                     }
@@ -121,15 +121,15 @@ impl Worker {
                 self.shared.observer.event(Event::LeftOut { reason: &error.to_string() });
             }
         }
-        if let Some(reason) = self.follow_ups.summary() {
+        if let Some(reason) = self.failed_directories.summary() {
             self.shared.observer.event(Event::Failed { reason: &reason });
         }
         let Summary { stored, failed, .. } = self.shared.counts.get();
-        self.say(Message::End { stored, failed });
+        self.send(Message::End { stored, failed });
         Ok(true)
     }
 
-    fn said(&mut self, message: Message) -> Result<(), Error> {
+    fn handle(&mut self, message: Message) -> Result<(), Error> {
         match message {
             Message::Entry { id, path, kind } => self.entry(id, path, kind)?,
             Message::Sealed { id, root, bytes } => {
@@ -222,16 +222,16 @@ impl Worker {
             kind => self.limited(kind),
         };
         if let Kind::Symlink { target, .. } = &kind
-            && let Some(why) = self.refuses_link(&path, target)
+            && let Some(kind) = self.refuses_link(&path, target)
         {
-            return self.leave_out_link(id, &path, &why);
+            return self.leave_out_link(id, &path, &kind);
         }
         self.note_linked(id, &path, &kind)?;
-        if self.follow_ups.follows(&path) {
+        if self.failed_directories.covers(&path) {
             self.removes_nothing.set(true);
             self.shared.counts.add(|counts| counts.failed += 1);
             let reason = format!("{path} cannot be stored: its directory could not be made");
-            self.say(Message::Failed { id, reason });
+            self.send(Message::Failed { id, reason });
             self.answer_links(id, false);
             return Ok(());
         }
@@ -301,7 +301,7 @@ impl Worker {
             Ok(()) => self.stored(id, path),
             Err(error) => {
                 if is_directory {
-                    self.follow_ups.note(path);
+                    self.failed_directories.add(path);
                 }
                 self.failed(id, &error.to_string());
             }
@@ -363,7 +363,7 @@ impl Worker {
         };
         loop {
             match root.begin(path, offer) {
-                Err(error) if matches!(error.why(), Why::Busy) && waits > 0 => {
+                Err(error) if matches!(error.kind(), ErrorKind::Busy) && waits > 0 => {
                     waits -= 1;
                     std::thread::sleep(HANDOVER.0);
                 }
@@ -387,7 +387,7 @@ impl Worker {
             let is_behind = first_span + values.len() as u64 != span;
             if !values.is_empty() && (value.is_none() || is_behind || values.len() == MOST_VALUES) {
                 let values = std::mem::take(&mut values);
-                self.say(Message::Have { id, first_span, values, last: false });
+                self.send(Message::Have { id, first_span, values, last: false });
             }
             if let Some(value) = value {
                 if values.is_empty() {
@@ -403,7 +403,7 @@ impl Worker {
             writing: AtomicU64::new(0),
         });
         self.shared.open().insert(id, Arc::clone(&incoming));
-        self.say(Message::Have { id, first_span, values, last: true });
+        self.send(Message::Have { id, first_span, values, last: true });
         Ok(incoming)
     }
 
@@ -464,14 +464,14 @@ impl Worker {
     pub(super) fn stored(&mut self, id: u64, path: &RelPath) {
         self.shared.counts.add(|counts| counts.stored += 1);
         self.shared.observer.event(Event::Stored { path });
-        self.say(Message::Stored { id });
+        self.send(Message::Stored { id });
         self.answer_links(id, true);
     }
 
     pub(super) fn failed(&mut self, id: u64, reason: &str) {
         self.removes_nothing.set(true);
         self.count_failed(reason);
-        self.say(Message::Failed { id, reason: reason.to_owned() });
+        self.send(Message::Failed { id, reason: reason.to_owned() });
         self.answer_links(id, false);
     }
 
@@ -486,7 +486,7 @@ impl Worker {
     }
 
     /// Nobody hears it where the connection has ended.
-    pub(super) fn say(&self, message: Message) {
+    pub(super) fn send(&self, message: Message) {
         let _ = self.answer.blocking_send(message);
     }
 }

@@ -11,7 +11,7 @@ use headroom_transfer_proto::span::{ChainingValue, SPAN_OCTETS};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 
-use super::opened::{Opened, Sealed, Stretch};
+use super::open_file::{Extent, OpenFile, Sealed};
 use super::shared::Shared;
 use crate::delivery::data_stream::DataStream;
 use crate::delivery::event::Event;
@@ -34,13 +34,13 @@ impl Shared {
         id: u64,
         file: SourceFile,
         held: Vec<(u64, ChainingValue)>,
-        say: mpsc::Sender<Message>,
+        messages: mpsc::Sender<Message>,
     ) -> Result<(), Error> {
         let begun = self.offered().get(&id).map(|entry| entry.path.clone());
         if let Some(path) = begun {
             self.observer.event(Event::Begun { path: &path });
         }
-        let outcome = self.send_spans(id, file, held, &say).await?;
+        let outcome = self.send_spans(id, file, held, &messages).await?;
         let last = match outcome {
             Ok((root, bytes)) => Message::Sealed { id, root, bytes },
             Err(reason) => {
@@ -50,14 +50,14 @@ impl Shared {
                     return Ok(());
                 }
                 self.failed(&reason);
-                let _ = say.send(Message::Withdrawn { id, reason }).await;
+                let _ = messages.send(Message::Withdrawn { id, reason }).await;
                 // only now there is room for another, which is said after this
                 drop(entry);
                 return Ok(());
             }
         };
         // nobody hears it where the delivery has ended meanwhile
-        let _ = say.send(last).await;
+        let _ = messages.send(last).await;
         Ok(())
     }
 
@@ -67,10 +67,10 @@ impl Shared {
         id: u64,
         file: SourceFile,
         held: Vec<(u64, ChainingValue)>,
-        say: &mpsc::Sender<Message>,
+        messages: &mpsc::Sender<Message>,
     ) -> Result<Result<([u8; 32], u64), String>, Error> {
         let changing = self.tree.changing;
-        let opened = blocking(move || Opened::new(&file, &held, changing)).await?;
+        let opened = blocking(move || OpenFile::new(&file, &held, changing)).await?;
         let opened = match opened {
             Ok(opened) => Arc::new(opened),
             Err(error) => return Ok(Err(error.to_string())),
@@ -86,14 +86,14 @@ impl Shared {
         let (mut next, mut bytes) = (0, 0);
         while let Some(piece) = opened.piece(next, SPANS_OF_PIECE) {
             let looking = Arc::clone(&opened);
-            let mut piece = match blocking(move || looking.stretch(piece)).await? {
-                Ok(Stretch::Data(piece)) => piece,
-                Ok(Stretch::Hole(spans)) => {
+            let mut piece = match blocking(move || looking.extent(piece)).await? {
+                Ok(Extent::Data(piece)) => piece,
+                Ok(Extent::Hole(spans)) => {
                     next = spans.end;
                     let (offset, len) = opened.octets(&spans);
                     self.counts.add(|counts| counts.holes += len);
                     self.observer.event(Event::Hole { octets: len });
-                    let _ = say.send(Message::Hole { id, offset, len }).await;
+                    let _ = messages.send(Message::Hole { id, offset, len }).await;
                     continue;
                 }
                 Err(error) => return Ok(Err(error.to_string())),
@@ -103,8 +103,8 @@ impl Shared {
                 Ok(left) => piece = left,
                 Err(reason) => return Ok(Err(reason)),
             }
-            let is_detour = self.is_detour(id, &opened);
-            if is_detour {
+            let is_fallback = self.is_fallback(id, &opened);
+            if is_fallback {
                 piece.end = piece.end.min(piece.start + 1);
             }
             next = piece.end;
@@ -113,18 +113,18 @@ impl Shared {
                 continue;
             }
             // none of these is ever closed
-            let rooms = if is_detour { &self.detours_begun } else { &self.pieces };
-            let Ok(room) = Arc::clone(rooms).acquire_owned().await else { break };
+            let permits = if is_fallback { &self.fallbacks_begun } else { &self.pieces };
+            let Ok(permit) = Arc::clone(permits).acquire_owned().await else { break };
             if !self.offered().contains_key(&id) {
                 return Ok(Err("it was given up".to_owned()));
             }
             let (shared, opened) = (Arc::clone(self), Arc::clone(&opened));
             pieces.spawn(async move {
-                let sent = match is_detour {
-                    true => shared.send_detour(id, &opened, piece.start, false).await,
+                let sent = match is_fallback {
+                    true => shared.send_fallback(id, &opened, piece.start, false).await,
                     false => shared.send_piece(id, &opened, piece).await,
                 };
-                drop(room);
+                drop(permit);
                 sent
             });
             while let Some(ended) = pieces.try_join_next() {
@@ -141,7 +141,7 @@ impl Shared {
         Ok(match blocking(move || opened.seal()).await? {
             Ok(Sealed { root, warning }) => {
                 if let Some(remark) = warning.and_then(|text| self.warn(text)) {
-                    let _ = say.send(remark).await;
+                    let _ = messages.send(remark).await;
                 }
                 Ok((root, bytes))
             }
@@ -151,14 +151,14 @@ impl Shared {
 
     /// Whether what a lane has not taken now may go on it later, and is to wait for that
     /// on streams: the lane is silent, or has not opened in the time that a big file waits.
-    fn is_detour(&self, id: u64, opened: &Opened) -> bool {
+    fn is_fallback(&self, id: u64, opened: &OpenFile) -> bool {
         let state = self.lanes.as_ref().map(|lane| *lane.states().borrow());
         let waits = match state {
-            Some(lanes::State::Silent | lanes::State::Ready) => true,
-            Some(lanes::State::Opening) => opened.size() >= WORTH_WAITING,
-            Some(lanes::State::Idle | lanes::State::GivenUp) | None => false,
+            Some(lanes::LaneState::Silent | lanes::LaneState::Ready) => true,
+            Some(lanes::LaneState::Opening) => opened.size() >= WORTH_WAITING,
+            Some(lanes::LaneState::Idle | lanes::LaneState::GivenUp) | None => false,
         };
-        waits && u32::try_from(id).is_ok() && !self.squeezer.tries()
+        waits && u32::try_from(id).is_ok() && !self.compressor.should_try()
     }
 
     /// Sends some spans on a lane, where one is open, and says which of them it did
@@ -166,7 +166,7 @@ impl Shared {
     async fn feed_piece(
         self: &Arc<Self>,
         id: u64,
-        opened: &Arc<Opened>,
+        opened: &Arc<OpenFile>,
         piece: std::ops::Range<u64>,
         again: bool,
     ) -> Result<Result<std::ops::Range<u64>, String>, Error> {
@@ -174,7 +174,7 @@ impl Shared {
             return Ok(Ok(piece));
         };
         // what may become shorter goes on a stream
-        if self.squeezer.tries() {
+        if self.compressor.should_try() {
             return Ok(Ok(piece));
         }
         if !lane.is_ready(opened.size() >= WORTH_WAITING).await {
@@ -208,12 +208,12 @@ impl Shared {
     }
 
     /// Sends again what did not arrive on a lane that fell silent or ended.
-    pub(super) async fn send_left(self: Arc<Self>) -> Result<(), Error> {
+    pub(super) async fn send_undelivered(self: Arc<Self>) -> Result<(), Error> {
         let Some(lane) = &self.lanes else { return Ok(()) };
         let mut sending = JoinSet::new();
         loop {
             tokio::select! {
-                pieces = lane.left() => match pieces {
+                pieces = lane.undelivered() => match pieces {
                     Some(pieces) => self.send_again(pieces, &mut sending).await,
                     None => break,
                 },
@@ -233,7 +233,7 @@ impl Shared {
         pieces: Vec<Piece>,
         sending: &mut JoinSet<Result<(), Error>>,
     ) {
-        if self.lanes.as_ref().is_none_or(|lane| !lane.is_hopeful()) {
+        if self.lanes.as_ref().is_none_or(|lane| !lane.may_recover()) {
             // a receiver that has everything ends the lane, and its last answers may be
             // behind that
             tokio::time::sleep((3 * self.connection.rtt()).max(ANSWERS_LATE)).await;
@@ -253,7 +253,7 @@ impl Shared {
                 let (shared, opened) = (Arc::clone(self), Arc::clone(&opened));
                 sending.spawn(async move {
                     // what cannot be read now has another hash, which the receiver finds
-                    shared.send_detour(id, &opened, span, true).await.map(drop)
+                    shared.send_fallback(id, &opened, span, true).await.map(drop)
                 });
             }
         }
@@ -263,15 +263,15 @@ impl Shared {
     /// back before the peer has acknowledged the stream, which is then taken back. What
     /// streams hold when an outage ends is so bounded, and lanes carry the rest.
     /// `again`: it was counted when it was given to the lane.
-    async fn send_detour(
+    async fn send_fallback(
         self: &Arc<Self>,
         id: u64,
-        opened: &Arc<Opened>,
+        opened: &Arc<OpenFile>,
         span: u64,
         again: bool,
     ) -> Result<Result<(), String>, Error> {
         // this is never closed
-        let Ok(_room) = self.detours.acquire().await else { return Ok(Ok(())) };
+        let Ok(_permit) = self.fallbacks.acquire().await else { return Ok(Ok(())) };
         let Some(lane) = &self.lanes else { return Ok(Ok(())) };
         loop {
             match self.feed_piece(id, opened, span..span + 1, again).await? {
@@ -287,7 +287,7 @@ impl Shared {
             let written = tokio::select! {
                 biased;
                 () = lane.ready() => None,
-                written = self.write_detour(&mut stream, id, opened, span) => Some(written?),
+                written = self.write_fallback(&mut stream, id, opened, span) => Some(written?),
             };
             match written {
                 Some(Ok(len)) => {
@@ -305,11 +305,11 @@ impl Shared {
 
     /// Writes a span on a stream, and waits until all of it is acknowledged. Says how
     /// many bytes it has.
-    async fn write_detour(
+    async fn write_fallback(
         &self,
         stream: &mut quinn::SendStream,
         id: u64,
-        opened: &Arc<Opened>,
+        opened: &Arc<OpenFile>,
         span: u64,
     ) -> Result<Result<u64, String>, Error> {
         let reading = Arc::clone(opened);
@@ -346,15 +346,15 @@ impl Shared {
     async fn send_piece(
         &self,
         id: u64,
-        opened: &Arc<Opened>,
+        opened: &Arc<OpenFile>,
         piece: std::ops::Range<u64>,
     ) -> Result<Result<(), String>, Error> {
-        let zstd = self.squeezer.tries();
+        let zstd = self.compressor.should_try();
         let read = |span| {
-            let (opened, squeezer) = (Arc::clone(opened), Arc::clone(&self.squeezer));
+            let (opened, compressor) = (Arc::clone(opened), Arc::clone(&self.compressor));
             spawn_blocking(move || {
                 let octets = opened.read_span(span)?;
-                let frame = if zstd { squeezer.squeeze(&octets) } else { None };
+                let frame = if zstd { compressor.compress(&octets) } else { None };
                 Ok::<_, files::Error>((octets.len(), frame.map_or(octets, Bytes::from)))
             })
         };

@@ -9,14 +9,14 @@ use headroom_transfer_proto::span::{ChainingValue, Spans};
 use quinn::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::opened::Opened;
+use super::open_file::OpenFile;
+use crate::delivery::compression::AdaptiveCompressor;
 use crate::delivery::event::{Event, Observer};
-use crate::delivery::follow_ups::FollowUps;
-use crate::delivery::squeeze::Squeezer;
+use crate::delivery::failed_directories::FailedDirectories;
 use crate::delivery::summary::Counts;
 use crate::error::{Error, from_peer};
 use crate::files::SourceFile;
-use crate::lanes::Carrier;
+use crate::lanes::LaneHandle;
 use crate::rate::{Pace, Stop};
 
 /// What comes with the entry of a file.
@@ -45,13 +45,13 @@ pub(super) struct Shared {
     pub(super) open_files: Arc<Semaphore>,
     pub(super) unanswered: Arc<Semaphore>,
     pub(super) pieces: Arc<Semaphore>,
-    pub(super) squeezer: Arc<Squeezer>,
+    pub(super) compressor: Arc<AdaptiveCompressor>,
     pub(super) counts: Counts,
-    pub(super) follow_ups: Mutex<FollowUps>,
-    pub(super) lanes: Option<Carrier>,
+    pub(super) failed_directories: Mutex<FailedDirectories>,
+    pub(super) lanes: Option<LaneHandle>,
     /// Spans on streams in place of a silent lane, and files' tasks for such spans.
-    pub(super) detours: Semaphore,
-    pub(super) detours_begun: Arc<Semaphore>,
+    pub(super) fallbacks: Semaphore,
+    pub(super) fallbacks_begun: Arc<Semaphore>,
 }
 
 /// Something that was offered and has no answer yet.
@@ -64,9 +64,9 @@ pub(super) struct Offered {
     /// What the receiver says that it has.
     pub(super) held: Vec<(u64, ChainingValue)>,
     /// The file, when it is being sent.
-    pub(super) opened: Option<Arc<Opened>>,
+    pub(super) opened: Option<Arc<OpenFile>>,
     /// Room for another when this has its answer.
-    pub(super) room: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
+    pub(super) permits: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
 }
 
 impl Shared {
@@ -77,7 +77,7 @@ impl Shared {
     pub(super) fn answered(&self, id: u64) -> Result<Offered, Error> {
         let entry = self.offered().remove(&id);
         if let (Some(lane), Ok(file)) = (&self.lanes, u32::try_from(id)) {
-            lane.forget(file);
+            lane.cancel(file);
         }
         entry.ok_or_else(|| Error::Protocol("it answers what was not offered".to_owned()))
     }
@@ -89,21 +89,21 @@ impl Shared {
         self.tells_remarks.then_some(Message::Remark { text, left_out: 0 })
     }
 
-    pub(super) fn follow_ups(&self) -> MutexGuard<'_, FollowUps> {
-        self.follow_ups.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn failed_directories(&self) -> MutexGuard<'_, FailedDirectories> {
+        self.failed_directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The receiver could not store an entry. What fails because the directory above it
     /// did is told once for all.
     pub(super) fn failed_there(&self, entry: &Offered, reason: &str) {
-        let mut follow_ups = self.follow_ups();
-        if follow_ups.follows(&entry.path) {
+        let mut failed_directories = self.failed_directories();
+        if failed_directories.covers(&entry.path) {
             return self.counts.add(|counts| counts.failed += 1);
         }
         if entry.is_directory {
-            follow_ups.note(&entry.path);
+            failed_directories.add(&entry.path);
         }
-        drop(follow_ups);
+        drop(failed_directories);
         self.failed(&from_peer(&self.connection, reason));
     }
 
@@ -129,10 +129,10 @@ impl Shared {
         if entry.file.is_none() {
             return wrong("spans of a file when it has said so before");
         }
-        if entry.room.1.is_none() {
+        if entry.permits.1.is_none() {
             // in a sync the receiver says which files are open, and keeps to the bound
-            let room = Arc::clone(&self.open_files).try_acquire_owned();
-            entry.room.1 = Some(room.map_err(|_| {
+            let permit = Arc::clone(&self.open_files).try_acquire_owned();
+            entry.permits.1 = Some(permit.map_err(|_| {
                 Error::Protocol(format!("it asks for more than {MOST_OPEN_FILES} files at once"))
             })?);
         }

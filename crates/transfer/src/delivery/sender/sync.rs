@@ -19,13 +19,13 @@ pub(super) type Wanted = mpsc::UnboundedSender<(u64, SourceFile)>;
 
 impl Shared {
     /// Reads and sends what is wanted, one file after the other.
-    pub(super) fn send_contents(self: &Arc<Self>, say: &mpsc::Sender<Message>) -> Wanted {
+    pub(super) fn send_contents(self: &Arc<Self>, messages: &mpsc::Sender<Message>) -> Wanted {
         let (wanted, mut wants) = mpsc::unbounded_channel();
         if self.offering != Offering::Content {
-            let (shared, say) = (Arc::clone(self), say.clone());
+            let (shared, messages) = (Arc::clone(self), messages.clone());
             spawn_blocking(move || {
                 while let Some((id, file)) = wants.blocking_recv() {
-                    if !shared.send_content(id, &file, &say) {
+                    if !shared.send_content(id, &file, &messages) {
                         return;
                     }
                 }
@@ -35,7 +35,11 @@ impl Shared {
     }
 
     /// Hears what only the receiver of a sync says.
-    pub(super) fn hear_of_sync(&self, message: Message, wanted: &Wanted) -> Result<(), Error> {
+    pub(super) fn handle_sync_answer(
+        &self,
+        message: Message,
+        wanted: &Wanted,
+    ) -> Result<(), Error> {
         if self.offering == Offering::Content {
             return Err(unexpected(&message));
         }
@@ -82,11 +86,11 @@ impl Shared {
     }
 
     /// Whether the delivery goes on.
-    fn send_content(&self, id: u64, file: &SourceFile, say: &mpsc::Sender<Message>) -> bool {
+    fn send_content(&self, id: u64, file: &SourceFile, messages: &mpsc::Sender<Message>) -> bool {
         let message = match content(file, Size::AsOffered, self.tree.changing) {
             Ok((inline, warning)) => {
                 if let Some(remark) = warning.and_then(|text| self.warn(text))
-                    && say.blocking_send(remark).is_err()
+                    && messages.blocking_send(remark).is_err()
                 {
                     return false;
                 }
@@ -105,6 +109,6 @@ impl Shared {
                 Message::Withdrawn { id, reason }
             }
         };
-        say.blocking_send(message).is_ok()
+        messages.blocking_send(message).is_ok()
     }
 }

@@ -7,7 +7,7 @@ use headroom_transfer_proto::message::{Inline, Kind as Sent, MOST_INLINE, Messag
 use headroom_transfer_proto::path::RelPath;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::opened::{changed, sent_changed};
+use super::open_file::{changed, sent_changed};
 use super::shared::{Offered, Offering, Shared};
 use crate::delivery::event::Event;
 use crate::delivery::limits::MOST_LINKED_BYTES;
@@ -17,7 +17,7 @@ use crate::owners::Owners;
 /// On its way through what is to be sent.
 pub(super) struct Walk {
     pub(super) shared: Arc<Shared>,
-    pub(super) say: mpsc::Sender<Message>,
+    pub(super) messages: mpsc::Sender<Message>,
     pub(super) id: u64,
     /// Files that have other names, by what they are.
     linked: HashMap<Identity, RelPath>,
@@ -32,9 +32,9 @@ pub(super) struct Walk {
 struct Ended;
 
 impl Walk {
-    pub(super) fn new(shared: Arc<Shared>, say: mpsc::Sender<Message>, id: u64) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, messages: mpsc::Sender<Message>, id: u64) -> Self {
         let (linked, owners) = (HashMap::new(), Owners::default());
-        Self { shared, say, id, linked, linked_bytes: 0, owners, left_out: 0, by_policy: None }
+        Self { shared, messages, id, linked, linked_bytes: 0, owners, left_out: 0, by_policy: None }
     }
 
     /// The number of the next entry.
@@ -57,7 +57,7 @@ impl Walk {
                         self.by_policy = Some((1, reason));
                     }
                     match error.name().filter(|_| self.shared.offering != Offering::Content) {
-                        Some(path) => self.say(Message::Passed { path: path.clone() }),
+                        Some(path) => self.send(Message::Passed { path: path.clone() }),
                         None => Ok(()),
                     }
                 }
@@ -71,7 +71,7 @@ impl Walk {
             return self.id;
         }
         self.shared.observer.event(Event::AllOffered { files, octets: bytes });
-        let _ = self.say(Message::EntriesEnd { files, bytes });
+        let _ = self.send(Message::EntriesEnd { files, bytes });
         self.id
     }
 
@@ -86,14 +86,16 @@ impl Walk {
         let mut open = None;
         let mut identity = None;
         let kind = match kind {
-            Kind::Directory(seen) => Sent::Directory { mode: seen.mode, mtime: seen.mtime, more },
-            Kind::Symlink { target, seen } => {
-                Sent::Symlink { target, mtime: Some(seen.mtime), more }
+            Kind::Directory(metadata) => {
+                Sent::Directory { mode: metadata.mode, mtime: metadata.mtime, more }
+            }
+            Kind::Symlink { target, metadata } => {
+                Sent::Symlink { target, mtime: Some(metadata.mtime), more }
             }
             Kind::File(file) => {
-                let seen = *file.seen();
-                if self.shared.tree.keep.has(Keep::HARD_LINKS) && seen.links > 1 {
-                    if let Some(to) = self.linked.get(&seen.identity) {
+                let metadata = *file.metadata();
+                if self.shared.tree.keep.has(Keep::HARD_LINKS) && metadata.links > 1 {
+                    if let Some(to) = self.linked.get(&metadata.identity) {
                         let to = to.clone();
                         return self.entry(path, Sent::HardLink { to }, 0, None).map(|()| 0);
                     }
@@ -101,11 +103,11 @@ impl Walk {
                     if self.linked_bytes + bytes <= MOST_LINKED_BYTES {
                         self.linked_bytes += bytes;
                         more.get_or_insert_default().linked = Some(true);
-                        identity = Some(seen.identity);
+                        identity = Some(metadata.identity);
                     }
                 }
                 let changing = self.shared.tree.changing;
-                octets = seen.size;
+                octets = metadata.size;
                 let mut hash = None;
                 let inline = if self.shared.offering != Offering::Content {
                     if self.shared.offering == Offering::Hash {
@@ -122,7 +124,7 @@ impl Walk {
                     match content(&file, Size::AsRead, changing) {
                         Ok((inline, warning)) => {
                             if let Some(remark) = warning.and_then(|text| self.shared.warn(text)) {
-                                self.say(remark)?;
+                                self.send(remark)?;
                             }
                             octets = inline.content.len() as u64;
                             let bytes = inline.content.len();
@@ -134,13 +136,13 @@ impl Walk {
                     }
                 } else {
                     self.shared.lanes.iter().for_each(|lane| lane.start(None));
-                    let room = room(&self.shared.open_files)?;
-                    open = Some((file, Some(room)));
+                    let permit = permit(&self.shared.open_files)?;
+                    open = Some((file, Some(permit)));
                     None
                 };
                 self.shared.observer.event(Event::Offered { octets });
-                let data = (octets > 0).then(|| octets.min(seen.allocated));
-                let (mode, mtime) = (seen.mode, seen.mtime);
+                let data = (octets > 0).then(|| octets.min(metadata.allocated));
+                let (mode, mtime) = (metadata.mode, metadata.mtime);
                 Sent::File { size: octets, mode, mtime, inline, hash, data, more }
             }
         };
@@ -158,8 +160,8 @@ impl Walk {
         octets: u64,
         open: Option<(SourceFile, Option<OwnedSemaphorePermit>)>,
     ) -> Result<(), Ended> {
-        let unanswered = room(&self.shared.unanswered)?;
-        let (file, open_room) = open.unzip();
+        let unanswered = permit(&self.shared.unanswered)?;
+        let (file, open_permit) = open.unzip();
         let is_inline = file.is_none() && octets > 0;
         let offered = Offered {
             path: path.clone(),
@@ -168,10 +170,10 @@ impl Walk {
             file,
             held: Vec::new(),
             opened: None,
-            room: (unanswered, open_room.flatten()),
+            permits: (unanswered, open_permit.flatten()),
         };
         self.shared.offered().insert(self.id, offered);
-        self.say(Message::Entry { id: self.id, path, kind })?;
+        self.send(Message::Entry { id: self.id, path, kind })?;
         self.id += 1;
         if is_inline {
             self.shared.counts.add(|counts| counts.moved += octets);
@@ -210,7 +212,7 @@ impl Walk {
             self.shared.observer.event(Event::LeftOut { reason: &text });
         }
         match self.shared.tells_remarks {
-            true => self.say(Message::Remark { text, left_out }),
+            true => self.send(Message::Remark { text, left_out }),
             false => Ok(()),
         }
     }
@@ -218,11 +220,11 @@ impl Walk {
     fn unreadable(&self, reason: String, path: Option<RelPath>) -> Result<(), Ended> {
         self.shared.failed(&reason);
         let path = path.filter(|_| self.shared.offering != Offering::Content);
-        self.say(Message::Unreadable { reason, path })
+        self.send(Message::Unreadable { reason, path })
     }
 
-    fn say(&self, message: Message) -> Result<(), Ended> {
-        self.say.blocking_send(message).map_err(|_| Ended)
+    fn send(&self, message: Message) -> Result<(), Ended> {
+        self.messages.blocking_send(message).map_err(|_| Ended)
     }
 }
 
@@ -261,7 +263,7 @@ pub(super) fn content(
         let is_unchanged = reader.is_unchanged()?;
         if !is_unchanged {
             // what was appended since is not sent
-            content.truncate(usize::try_from(file.seen().size).unwrap_or(usize::MAX));
+            content.truncate(usize::try_from(file.metadata().size).unwrap_or(usize::MAX));
         }
         Ok::<_, files::Error>((content, is_unchanged))
     };
@@ -269,14 +271,14 @@ pub(super) fn content(
     let warning = (!is_unchanged).then(|| sent_changed(file.path()));
     let is_whole = match size {
         Size::AsRead => content.len() <= MOST_INLINE,
-        Size::AsOffered => content.len() as u64 == file.seen().size,
+        Size::AsOffered => content.len() as u64 == file.metadata().size,
     };
     match is_unchanged || changing {
         false => Err(changed(file.path())),
         true if !is_whole => Err(format!(
             "{} was not sent: it has other bytes than its size of {} says; send what can be read from it with `put -`",
             file.path(),
-            file.seen().size
+            file.metadata().size
         )),
         true => Ok((Inline { root: *blake3::hash(&content).as_bytes(), content }, warning)),
     }
@@ -284,7 +286,7 @@ pub(super) fn content(
 
 /// Waits on a thread of its own until there is room. A semaphore needs no timer of the
 /// runtime's, and is closed when the delivery ends.
-fn room(semaphore: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Ended> {
-    let room = Arc::clone(semaphore).acquire_owned();
-    tokio::runtime::Handle::current().block_on(room).map_err(|_| Ended)
+fn permit(semaphore: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Ended> {
+    let permit = Arc::clone(semaphore).acquire_owned();
+    tokio::runtime::Handle::current().block_on(permit).map_err(|_| Ended)
 }

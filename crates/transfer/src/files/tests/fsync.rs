@@ -58,7 +58,7 @@ fn what_is_not_on_the_disk_does_not_get_its_name() {
         ]
     };
     let grow = |name: &str, fsync| {
-        let mut growing = root.grow(&path(name)).expect("it is new");
+        let mut growing = root.create_stream_file(&path(name)).expect("it is new");
         growing.write_all(b"content").expect("it is written");
         growing.finish(fsync)
     };

@@ -6,7 +6,7 @@ use headroom_testing::privileged;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 
-use super::super::Why;
+use super::super::ErrorKind;
 use super::*;
 
 #[test]
@@ -35,7 +35,7 @@ fn fill(folder: &Path, make_room: impl Fn()) {
     let root = Root::open(folder).expect("a root");
     let content = octets(1, 8 * MIB);
     let error = root.begin(&path("file"), &offer(8 * MIB)).expect_err("begun");
-    assert!(matches!(error.why(), Why::NoRoom { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::NoSpace { .. }), "{error}");
     assert!(names(folder).is_empty());
     // room that is gone when the octets come
     let optimistic = Offer { data: 0, ..offer(8 * MIB) };
@@ -47,7 +47,7 @@ fn fill(folder: &Path, make_room: impl Fn()) {
          where this ended",
     );
     let error = partial.finish(&seal(&content)).expect_err("finished");
-    assert!(matches!(error.why(), Why::Incomplete { .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Incomplete { .. }), "{error}");
     assert!(!folder.join("file").exists());
     // the same transfer can go on as well
     make_room();

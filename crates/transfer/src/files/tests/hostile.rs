@@ -11,7 +11,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use super::super::{Error, What, Why, temporary};
+use super::super::{Error, ErrorKind, FileType, temporary};
 use super::*;
 
 /// A root beside a folder that a link in the root leads to.
@@ -76,7 +76,7 @@ fn no_operation_goes_through_a_link_to_the_outside() {
             let [file, new] = ["secret", "new"].map(|name| path(&format!("{link}/{name}")));
             let link = path(link);
             let refused = |error: Error| {
-                assert!(matches!(error.why(), Why::Detour), "{link}: {error}");
+                assert!(matches!(error.kind(), ErrorKind::NotBeneath), "{link}: {error}");
             };
             for file in [&file, &new] {
                 refused(root.begin(file, &offer(5)).expect_err("begun"));
@@ -118,17 +118,17 @@ fn links_of_the_sender_lead_nowhere_else() {
     for root in both_ways(&beside.root) {
         for target in ["../outside", "/etc", "..", "a/../../outside", "sub/.."] {
             let error = root.make_symlink(&path("link"), target.as_bytes()).expect_err("made");
-            assert!(matches!(error.why(), Why::LeavesRoot), "{error}");
+            assert!(matches!(error.kind(), ErrorKind::LeavesRoot), "{error}");
         }
         root.make_directory(&path("sub"), 0o755).expect("made");
         assert!(!root.make_symlink(&path("link"), b"sub").expect("made").replaced);
         assert!(root.make_symlink(&path("link"), b"sub").expect("there").replaced);
         let error = root.begin(&path("link/file"), &offer(1)).expect_err("begun");
-        assert!(matches!(error.why(), Why::Detour), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::NotBeneath), "{error}");
         // `here/sub/../..` is inside by its words, and outside in truth
         root.make_symlink(&path("here"), b".").expect("made");
         let error = root.make_symlink(&path("up"), b"here/sub/../..").expect_err("made");
-        assert!(matches!(error.why(), Why::LeavesRoot), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::LeavesRoot), "{error}");
         assert!(root.make_symlink(&path("link"), b"here").expect("made").replaced);
         assert_eq!(fs::read_link(beside.root.join("link")).expect("a link"), Path::new("here"));
         root.make_symlink(&path("sub/up"), b"../here").expect("made");
@@ -205,13 +205,13 @@ fn pipes_sockets_and_directories_are_neither_opened_nor_replaced() {
     let _socket = UnixListener::bind(folder.path().join("socket")).expect("a socket");
     fs::create_dir(folder.path().join("directory")).expect("a directory");
     for (name, here) in
-        [("pipe", What::Pipe), ("socket", What::Socket), ("directory", What::Directory)]
+        [("pipe", FileType::Pipe), ("socket", FileType::Socket), ("directory", FileType::Directory)]
     {
         // a pipe that were opened would block this test
         let error = root.begin(&path(name), &offer(1)).expect_err("begun");
-        assert!(matches!(error.why(), Why::Clash { here: h } if *h == here), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::Clash { here: h } if *h == here), "{error}");
         let error = root.make_symlink(&path(name), b"x").expect_err("made");
-        assert!(matches!(error.why(), Why::Clash { here: h } if *h == here), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::Clash { here: h } if *h == here), "{error}");
     }
     assert_eq!(names(folder.path()), [&b"directory"[..], b"pipe", b"socket"]);
     root.store(&path("file"), b"x", &seal(b"x")).expect("stored");
@@ -221,13 +221,13 @@ fn pipes_sockets_and_directories_are_neither_opened_nor_replaced() {
         "file cannot be made: a file is here under that name; remove or rename it first",
     );
     let error = root.begin(&path("file/below"), &offer(1)).expect_err("begun");
-    assert!(matches!(error.why(), Why::Detour), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::NotBeneath), "{error}");
     // the name is taken by a directory while the file comes
     let partial = root.begin(&path("late"), &offer(1)).expect("begun");
     partial.write_at(0, b"x").expect("written");
     fs::create_dir(folder.path().join("late")).expect("a directory");
     let error = partial.finish(&seal(b"x")).expect_err("finished");
-    assert!(matches!(error.why(), Why::Clash { here: What::Directory }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Clash { here: FileType::Directory }), "{error}");
 }
 
 /// The temporary name is no secret: whoever may write to the directory can put
@@ -249,7 +249,7 @@ fn what_somebody_put_at_the_temporary_name_is_not_written_to() {
         put();
         for _ in 0..2 {
             let error = root.store(&path("file"), b"after", &seal(b"after")).expect_err("stored");
-            assert!(matches!(error.why(), Why::Foreign(_)), "{error}");
+            assert!(matches!(error.kind(), ErrorKind::Foreign(_)), "{error}");
         }
         let kind = temporary.symlink_metadata().expect("it is still there").file_type();
         if kind.is_dir() {
@@ -266,7 +266,7 @@ fn what_somebody_put_at_the_temporary_name_is_not_written_to() {
     fs::remove_file(&temporary).expect("removed");
     fs::write(&temporary, "other").expect("another");
     let error = partial.finish(&seal(b"after")).expect_err("finished");
-    assert!(matches!(error.why(), Why::Moved), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Moved), "{error}");
     assert!(!beside.root.join("file").exists());
     partial.abandon().expect("nothing of ours is left to remove");
     assert_eq!(fs::read(&temporary).expect("a file"), b"other");
@@ -282,7 +282,7 @@ fn names_of_unfinished_files_are_not_a_peers_to_use() {
         root.make_directory(&name, 0o755).expect_err("made"),
         root.make_symlink(&name, b"x").expect_err("made"),
     ] {
-        assert!(matches!(error.why(), Why::Reserved), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::Reserved), "{error}");
     }
 }
 

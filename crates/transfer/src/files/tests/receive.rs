@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use proptest::prelude::*;
 
-use super::super::Why;
+use super::super::ErrorKind;
 use super::*;
 
 #[test]
@@ -22,8 +22,11 @@ fn a_file_that_came_has_content_mode_and_time() {
         let stored = root.store(&name, &content, &seal).expect("stored");
         assert_eq!(stored.replaced, there);
         assert_eq!(fs::read(folder.path().join("file")).expect("a file"), content);
-        let seen = root.look(&name).expect("an answer").expect("a file");
-        assert_eq!((seen.size, seen.mode, seen.mtime), (size as u64, mode & 0o777, mtime));
+        let metadata = root.look(&name).expect("an answer").expect("a file");
+        assert_eq!(
+            (metadata.size, metadata.mode, metadata.mtime),
+            (size as u64, mode & 0o777, mtime)
+        );
         let metadata = fs::metadata(folder.path().join("file")).expect("a file");
         assert_eq!(metadata.mode() & 0o7000, 0, "a peer sets no set-user-ID bit");
         assert_eq!(names(folder.path()), [b"file"]);
@@ -61,10 +64,10 @@ fn what_is_not_what_was_sent_gets_no_name_and_does_not_stay() {
     other[MIB + 5] ^= 1;
     partial.write_at(0, &other).expect("written");
     let error = partial.finish(&seal(&content)).expect_err("finished");
-    assert!(matches!(error.why(), Why::Mismatch), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Mismatch), "{error}");
     assert!(names(folder.path()).is_empty());
     let error = root.store(&path("file"), &other, &seal(&content)).expect_err("stored");
-    assert!(matches!(error.why(), Why::Mismatch), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Mismatch), "{error}");
     assert!(names(folder.path()).is_empty());
 }
 
@@ -74,9 +77,9 @@ fn octets_behind_the_end_are_refused() {
     let partial = root.begin(&path("file"), &offer(10)).expect("begun");
     for (offset, len) in [(10, 1), (0, 11), (9, 2), (u64::MAX, 1), (1 << 40, 1)] {
         let error = partial.write_at(offset, &vec![1; len]).expect_err("written");
-        assert!(matches!(error.why(), Why::BeyondEnd), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::BeyondEnd), "{error}");
         let error = partial.write_zeros(offset, len as u64).expect_err("written");
-        assert!(matches!(error.why(), Why::BeyondEnd), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::BeyondEnd), "{error}");
     }
     assert!(partial.write_zeros(1, u64::MAX).is_err());
     partial.write_at(10, &[]).expect("nothing is nowhere");
@@ -88,14 +91,17 @@ fn sizes_that_no_disk_has() {
     let (folder, root) = root();
     let begin = |size, data| root.begin(&path("f"), &Offer { size, data, ..offer(0) });
     let error = begin(1 << 60, 1 << 60).expect_err("begun");
-    assert!(matches!(error.why(), Why::NoRoom { needed, .. } if *needed == 1 << 60), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::NoSpace { needed, .. } if *needed == 1 << 60),
+        "{error}"
+    );
     assert!(names(folder.path()).is_empty(), "nothing is left of it");
     let error = begin(u64::MAX, 0).expect_err("begun");
-    assert!(matches!(error.why(), Why::TooLarge(u64::MAX)), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::TooLarge(u64::MAX)), "{error}");
     assert!(names(folder.path()).is_empty(), "nothing is left of it");
     // all holes: the file system decides
     if let Err(error) = begin(i64::MAX as u64, 0) {
-        assert!(matches!(error.why(), Why::TooLarge(_)), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::TooLarge(_)), "{error}");
     }
     assert!(names(folder.path()).is_empty(), "nothing is left of it");
     assert!(root.free_space().expect("an answer") > 0);
@@ -132,12 +138,12 @@ fn directories_get_mode_and_time_at_the_end() {
     root.make_directory(&path("d"), 0o500).expect("it is there");
     root.store(&path("d/file"), b"x", &seal(b"x")).expect("stored");
     root.seal_directory(&path("d"), 0o2555, TIME, true, None).expect("sealed");
-    let seen = root.look(&path("d")).expect("an answer").expect("a directory");
-    assert_eq!((seen.mode, seen.mtime), (0o2555, TIME));
+    let metadata = root.look(&path("d")).expect("an answer").expect("a directory");
+    assert_eq!((metadata.mode, metadata.mtime), (0o2555, TIME));
     root.seal_directory(&path("d"), 0o755, TIME, false, None).expect("sealed");
     assert!(root.remove(&path("d")).is_err(), "it is not empty");
     let error = root.make_directory(&path("a/b"), 0o755).expect_err("made");
-    assert!(matches!(error.why(), Why::Missing), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Missing), "{error}");
     assert_eq!(names(folder.path()), [b"d"]);
     let below = root.below(&path("d")).expect("a root");
     assert_eq!(below.path(), folder.path().join("d"));
@@ -157,11 +163,13 @@ fn a_listing_is_sorted_and_without_unfinished_files() {
     let listed: Vec<_> = root
         .list(None)
         .expect("a listing")
-        .map(|found| found.map(|(name, seen)| (name.to_string(), seen.what.to_string())))
+        .map(|found| {
+            found.map(|(name, metadata)| (name.to_string(), metadata.file_type.to_string()))
+        })
         .collect::<Result<_, _>>()
         .expect("names");
     let expected = [("a", "a file"), ("b", "a file"), ("c", "a file"), ("link", "a symbolic link")];
-    assert_eq!(listed, expected.map(|(name, what)| (name.into(), what.into())));
+    assert_eq!(listed, expected.map(|(name, file_type)| (name.into(), file_type.into())));
     assert_eq!(root.list(None).expect("a listing").count(), 4);
     let error = root.list(Some(&path("none"))).expect_err("a listing");
     assert_eq!(error.to_string(), "none cannot be listed: there is no such file or directory",);
@@ -205,7 +213,7 @@ proptest! {
                 prop_assert!(fs::read(folder.path().join("file")).expect("a file") == content);
             }
             Err(error) => {
-                prop_assert!(wrong && matches!(error.why(), Why::Mismatch), "{}", error);
+                prop_assert!(wrong && matches!(error.kind(), ErrorKind::Mismatch), "{}", error);
                 prop_assert!(names(folder.path()).is_empty());
             }
         }

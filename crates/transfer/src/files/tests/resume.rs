@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
-use super::super::{Why, temporary};
+use super::super::{ErrorKind, temporary};
 use super::*;
 
 fn value(file: &[u8], span: u64) -> headroom_transfer_proto::span::ChainingValue {
@@ -71,7 +71,7 @@ fn what_lies_here_is_never_believed() {
     partial.present(0).expect("an answer");
     partial.present(1).expect("an answer");
     let error = partial.finish(&seal(&content)).expect_err("finished");
-    assert!(matches!(error.why(), Why::Mismatch), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Mismatch), "{error}");
     assert_eq!(names(folder.path()), [b"file"]);
 }
 
@@ -94,7 +94,7 @@ fn one_transfer_of_a_file_at_a_time() {
     let begin = || root.begin(&path("file"), &offer(5));
     let first = begin().expect("begun");
     let error = begin().expect_err("begun");
-    assert!(matches!(error.why(), Why::Busy), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Busy), "{error}");
     assert_eq!(
         error.to_string(),
         "file cannot be stored: another transfer of the same file is going on; wait until it has \
@@ -121,7 +121,7 @@ fn transfers_of_one_file_from_many_threads() {
                         .filter(|_| match root.store(&path("f"), content, &seal(content)) {
                             Ok(_) => true,
                             Err(error) => {
-                                assert!(matches!(error.why(), Why::Busy), "{error}");
+                                assert!(matches!(error.kind(), ErrorKind::Busy), "{error}");
                                 false
                             }
                         })

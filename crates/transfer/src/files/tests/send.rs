@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use super::super::{Kind, Links, Reader, Source, SourceFile, Why};
+use super::super::{ErrorKind, Kind, Links, Reader, Source, SourceFile};
 use super::*;
 
 struct Here {
@@ -77,7 +77,7 @@ fn a_change_that_hides_is_seen() {
     }
     assert!(!is_unchanged(&reader));
     let error = found.open().expect_err("open");
-    assert!(matches!(error.why(), Why::Changed), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Changed), "{error}");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_file_that_is_cut_is_an_error_and_no_zeros() {
     let mut room = vec![0; MIB];
     reader.read_at(0, &mut room).expect("what is left can be read");
     let error = reader.read_at(MIB as u64, &mut room).expect_err("read");
-    assert!(matches!(error.why(), Why::Shorter), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Shorter), "{error}");
     assert_eq!(reader.next_data(MIB as u64).expect("an answer"), None);
     assert!(!is_unchanged(&reader));
 }
@@ -115,10 +115,10 @@ fn a_file_that_is_replaced_or_removed_is_seen() {
     reader.read_at(0, &mut room).expect("the old one can be read");
     assert_eq!(room, content);
     assert!(!is_unchanged(&reader), "but it is not the one that has the name");
-    assert!(matches!(found.open().expect_err("open").why(), Why::Changed));
+    assert!(matches!(found.open().expect_err("open").kind(), ErrorKind::Changed));
     fs::remove_file(&path).expect("removed");
     assert!(!is_unchanged(&reader));
-    assert!(matches!(found.open().expect_err("open").why(), Why::Missing));
+    assert!(matches!(found.open().expect_err("open").kind(), ErrorKind::Missing));
 }
 
 /// A pipe that is put where a file was found would block who opens it.
@@ -132,9 +132,9 @@ fn what_is_no_file_any_more_is_not_opened() {
         };
         fs::remove_file(&path).expect("removed");
         mkfifo(&path, Mode::from_bits_truncate(0o600)).expect("a pipe");
-        assert!(matches!(found.open().expect_err("open").why(), Why::Replaced));
+        assert!(matches!(found.open().expect_err("open").kind(), ErrorKind::Replaced));
         fs::remove_file(&path).expect("removed");
         std::os::unix::fs::symlink("/dev/zero", &path).expect("a link");
-        assert!(matches!(found.open().expect_err("open").why(), Why::Replaced));
+        assert!(matches!(found.open().expect_err("open").kind(), ErrorKind::Replaced));
     }
 }

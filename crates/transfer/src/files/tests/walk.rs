@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use super::super::{Found, Kind, Links, Source, Why, temporary};
+use super::super::{ErrorKind, Found, Kind, Links, Source, temporary};
 use super::*;
 
 /// What a walk gives, as lines: `d` directory, `f` file, `l` link, `!` error,
@@ -20,13 +20,13 @@ fn lines(source: Source) -> Vec<String> {
             Ok(Found { path, kind: Kind::Directory(_), .. }) => format!("d {path}"),
             Ok(Found { path, kind: Kind::File(file), .. }) => {
                 assert_eq!(*file.path(), path);
-                format!("f {path} {}", file.seen().size)
+                format!("f {path} {}", file.metadata().size)
             }
             Ok(Found { path, kind: Kind::Symlink { target, .. }, .. }) => {
                 format!("l {path} {}", target.escape_ascii())
             }
-            Err(error) if error.is_remark() => format!("- {:?}", error.why()),
-            Err(error) => format!("! {:?}", error.why()),
+            Err(error) if error.is_remark() => format!("- {:?}", error.kind()),
+            Err(error) => format!("! {:?}", error.kind()),
         })
         .collect()
 }
@@ -89,12 +89,12 @@ fn mode_and_time_are_the_files_own() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = File::create(folder.path().join("file")).expect("a file");
     file.set_permissions(fs::Permissions::from_mode(0o4751)).expect("a mode");
-    super::super::seen::set_mtime(&file, TIME).expect("a time");
+    super::super::metadata::set_mtime(&file, TIME).expect("a time");
     let mut source = Source::new([folder.path().join("file")], Links::Keep);
     let Kind::File(found) = source.next().expect("one").expect("found").kind else {
         panic!("no file");
     };
-    assert_eq!((found.seen().mode, found.seen().mtime), (0o751, TIME));
+    assert_eq!((found.metadata().mode, found.metadata().mtime), (0o751, TIME));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_loop_ends() {
     fs::create_dir_all(folder.path().join("a/b")).expect("folders");
     symlink("..", folder.path().join("a/b/up")).expect("a link");
     symlink("self", folder.path().join("a/self")).expect("a link");
-    assert_eq!(walk(&folder, "a", Links::Follow), ["d a", "d a/b", "! Loop", "! Detour"]);
+    assert_eq!(walk(&folder, "a", Links::Follow), ["d a", "d a/b", "! Loop", "! NotBeneath"]);
 }
 
 /// A peer that asks for what a link leads to.
@@ -139,8 +139,8 @@ fn a_server_follows_no_link() {
     for root in both_ways(&folder.path().join("top")) {
         for links in [Links::Keep, Links::Follow] {
             let below = |place| lines(Source::below(&root, [(Some(path(place)), false)], links));
-            assert_eq!(below("out/secret"), ["! Detour"]);
-            assert_eq!(below("link/a"), ["! Detour"]);
+            assert_eq!(below("out/secret"), ["! NotBeneath"]);
+            assert_eq!(below("link/a"), ["! NotBeneath"]);
             assert!(below("out")[0].starts_with("l out "));
             let all = lines(Source::below(&root, [(None, false)], links));
             assert!(all.iter().all(|line| !line.contains("secret")), "{all:?}");
@@ -153,7 +153,7 @@ fn a_server_follows_no_link() {
         let (sub, moved) = (folder.path().join("top/sub"), folder.path().join("top/moved"));
         fs::rename(&sub, &moved).expect("renamed");
         symlink("moved", &sub).expect("a link");
-        assert!(matches!(found.open().expect_err("open").why(), Why::Detour));
+        assert!(matches!(found.open().expect_err("open").kind(), ErrorKind::NotBeneath));
         fs::remove_file(&sub).expect("removed");
         fs::rename(&moved, &sub).expect("renamed");
     }
@@ -195,7 +195,7 @@ fn what_goes_wrong_does_not_end_the_walk() {
             "f sub/b 2",
             "d sub/empty",
             "! Missing",
-            "! Detour",
+            "! NotBeneath",
             "f empty 0"
         ],
     );

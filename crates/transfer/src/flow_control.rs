@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quinn::{Connection, VarInt};
 
-use crate::session::{DATA_STREAMS, QUIET_WINDOW, WINDOW};
-use crate::thrifty::Moves;
+use crate::idle_socket::ActivityFlag;
+use crate::quic::{DATA_STREAMS, QUIET_WINDOW, WINDOW};
 
 /// Octets that all together may have waiting, in each direction, as long as that
 /// leaves [`LEAST`] for each.
@@ -17,23 +17,23 @@ const LEAST: u64 = 512 << 10;
 
 /// The windows of a server's connections.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Windows {
+pub(crate) struct FlowControlBudget {
     moving: Arc<Mutex<Moving>>,
-    moves: Moves,
+    activity: ActivityFlag,
 }
 
 /// Connections on which something moves, by their number.
 type Moving = HashMap<usize, Connection>;
 
-impl Windows {
+impl FlowControlBudget {
     /// Opens a connection's windows, until what is returned is dropped. Those of the
     /// others shrink where that is needed.
-    pub(crate) fn open(&self, connection: &Connection) -> Open {
+    pub(crate) fn open(&self, connection: &Connection) -> OpenWindow {
         let id = connection.stable_id();
         let mut moving = self.lock();
         let before = share(moving.len());
         moving.insert(id, connection.clone());
-        self.moves.set(true);
+        self.activity.set(true);
         let share = share(moving.len());
         connection.set_max_concurrent_uni_streams(VarInt::from_u32(DATA_STREAMS));
         set(connection, share);
@@ -41,7 +41,7 @@ impl Windows {
             moving.values().for_each(|connection| set(connection, share));
         }
         drop(moving);
-        Open { windows: self.clone(), id }
+        OpenWindow { budget: self.clone(), id }
     }
 
     fn lock(&self) -> MutexGuard<'_, Moving> {
@@ -49,30 +49,30 @@ impl Windows {
     }
 
     /// Whether any are open.
-    pub(crate) fn moves(&self) -> &Moves {
-        &self.moves
+    pub(crate) fn activity(&self) -> &ActivityFlag {
+        &self.activity
     }
 }
 
 /// A connection's windows are open.
-pub(crate) struct Open {
-    windows: Windows,
+pub(crate) struct OpenWindow {
+    budget: FlowControlBudget,
     id: usize,
 }
 
-impl Open {
+impl OpenWindow {
     /// How far.
     pub(crate) fn octets(&self) -> u32 {
-        u32::try_from(share(self.windows.lock().len())).unwrap_or(WINDOW)
+        u32::try_from(share(self.budget.lock().len())).unwrap_or(WINDOW)
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenWindow {
     fn drop(&mut self) {
-        let mut moving = self.windows.lock();
+        let mut moving = self.budget.lock();
         let before = share(moving.len());
         let Some(connection) = moving.remove(&self.id) else { return };
-        self.windows.moves.set(!moving.is_empty());
+        self.budget.activity.set(!moving.is_empty());
         connection.set_max_concurrent_uni_streams(VarInt::from_u32(0));
         set(&connection, u64::from(QUIET_WINDOW));
         let share = share(moving.len());

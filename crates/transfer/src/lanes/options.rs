@@ -7,7 +7,7 @@ use crate::error::Error;
 
 /// How lanes are to be, where the usual is not wanted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LaneWishes {
+pub struct LaneOptions {
     /// The cipher; else what both sides do fastest.
     pub cipher: Option<Cipher>,
     /// Octets of files in each packet; else what the path takes. Longer packets than
@@ -18,7 +18,7 @@ pub struct LaneWishes {
     pub insecure_measurement: bool,
 }
 
-impl LaneWishes {
+impl LaneOptions {
     /// Whether anything but the usual is wanted, which lanes alone can have.
     pub(crate) const fn is_any(&self) -> bool {
         self.cipher.is_some() || self.chunk.is_some()
@@ -121,10 +121,10 @@ mod tests {
             [None, Some(Cipher::Aes256Gcm), Some(Cipher::Clear), Some(Cipher::SimpleCrypt)]
         {
             for chunk in [None, chunk] {
-                let wishes = LaneWishes { cipher, chunk, insecure_measurement: false };
+                let lane_options = LaneOptions { cipher, chunk, insecure_measurement: false };
                 let harmless = chunk.is_none() && cipher.is_none_or(Cipher::is_secure);
-                assert_eq!(wishes.check().is_ok(), harmless, "{wishes:?}");
-                assert!(LaneWishes { insecure_measurement: true, ..wishes }.check().is_ok());
+                assert_eq!(lane_options.check().is_ok(), harmless, "{lane_options:?}");
+                assert!(LaneOptions { insecure_measurement: true, ..lane_options }.check().is_ok());
             }
         }
     }

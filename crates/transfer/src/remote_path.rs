@@ -21,7 +21,7 @@ pub struct Host {
 
 /// A path on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct RemotePath {
     /// The host.
     pub host: Host,
     /// The path there, as it was written.
@@ -35,7 +35,7 @@ pub enum ParseError {
     #[error(
         "`{0}` names no place on a host: write HOST:PATH, HOST:PORT:PATH or [ADDRESS]:PORT:PATH"
     )]
-    Place(String),
+    RemotePath(String),
     /// A word stands where a port would, and is none.
     #[error(
         "`{place}` has a colon behind `{word}`, which is no port from 1 to 65535. A path with a colon in it is written \
@@ -118,11 +118,11 @@ impl fmt::Display for Host {
     }
 }
 
-impl Place {
+impl RemotePath {
     /// Reads `[USER@]HOST[:PORT]:PATH`. A colon before any slash of what follows the host
     /// ends a port: a mistyped port must not become the name of a file.
     pub fn parse(text: &OsStr) -> Result<Self, ParseError> {
-        let wrong = || ParseError::Place(shown(text.as_bytes()).to_string());
+        let wrong = || ParseError::RemotePath(shown(text.as_bytes()).to_string());
         let (user, name, rest) = split_name(text.as_bytes()).ok_or_else(wrong)?;
         let rest = rest.strip_prefix(b":").ok_or_else(wrong)?;
         let end = rest.iter().position(|byte| matches!(byte, b':' | b'/'));
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     fn place(text: &str) -> Option<(String, u16, String)> {
-        let place = Place::parse(OsStr::new(text)).ok()?;
+        let place = RemotePath::parse(OsStr::new(text)).ok()?;
         let path = String::from_utf8(place.path).expect("a text");
         Some((place.host.name().to_owned(), place.host.port(), path))
     }
@@ -232,20 +232,20 @@ mod tests {
             ("host::x", "``"),
             ("[::1]:48 60:x", "`48 60`"),
         ] {
-            let error = Place::parse(OsStr::new(text)).expect_err(text).to_string();
+            let error = RemotePath::parse(OsStr::new(text)).expect_err(text).to_string();
             assert!(error.contains(word) && error.contains("HOST:./PATH"), "{error}");
         }
         for text in ["10.99.7.e\u{1b}[2Jx:y", "a/\u{1b}[2J"] {
-            let place = Place::parse(OsStr::new(text)).expect_err(text).to_string();
+            let place = RemotePath::parse(OsStr::new(text)).expect_err(text).to_string();
             let host = Host::parse(text).expect_err(text).to_string();
             assert!([place, host].iter().all(|told| told.contains("\\u{1b}[2J")), "{text:?}");
         }
         for text in ["user@host:a", "user@[::1]:a", "user@host:77:a"] {
-            let host = Place::parse(OsStr::new(text)).expect(text).host;
+            let host = RemotePath::parse(OsStr::new(text)).expect(text).host;
             assert_eq!(host.user(), Some("user"), "{text}");
             assert_eq!(format!("{host}:a"), text);
         }
-        let host = Place::parse(OsStr::new("host:a@b")).expect("a place").host;
+        let host = RemotePath::parse(OsStr::new("host:a@b")).expect("a place").host;
         assert_eq!(host.user(), None);
     }
 
@@ -254,7 +254,7 @@ mod tests {
         for (text, meant) in
             [("a:b", true), ("[::1]:b", true), ("a", false), ("./a:b", false), ("/a:b", false)]
         {
-            assert_eq!(Place::is_meant(OsStr::new(text)), meant, "{text}");
+            assert_eq!(RemotePath::is_meant(OsStr::new(text)), meant, "{text}");
         }
     }
 

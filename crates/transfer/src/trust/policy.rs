@@ -8,7 +8,7 @@ use crate::key::PublicKey;
 
 /// Who comes in to a server, and what for.
 #[derive(Debug, Clone, Default)]
-pub struct Gate {
+pub struct AccessPolicy {
     /// Keys that are let in.
     pub keys: AuthorizedKeys,
     /// Whoever it vouches for is let in, for everything.
@@ -17,7 +17,7 @@ pub struct Gate {
     pub anonymous_read: bool,
 }
 
-impl Gate {
+impl AccessPolicy {
     /// What somebody with these certificates, their own first, may do. That they hold
     /// the key is for the handshake to see to.
     pub(crate) fn access(&self, certificates: &[CertificateDer<'_>]) -> Option<Access> {

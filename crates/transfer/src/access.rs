@@ -11,104 +11,104 @@ use rustls::{CertificateError, DistinguishedName};
 
 use crate::error::{Closing, Error};
 use crate::key::PublicKey;
-use crate::trust::{Access, Gate, by_signature_of_tls13};
+use crate::trust::{Access, AccessPolicy, by_signature_of_tls13};
 
 /// A gate that can be replaced, and those who came through it.
 #[derive(Debug)]
-pub(crate) struct Door {
-    gate: RwLock<Arc<Gate>>,
-    inside: Mutex<HashMap<usize, Inside>>,
+pub(crate) struct AccessControl {
+    policy: RwLock<Arc<AccessPolicy>>,
+    admitted: Mutex<HashMap<usize, Admitted>>,
 }
 
 #[derive(Debug)]
-struct Inside {
+struct Admitted {
     connection: Connection,
-    who: Who,
+    principal: Principal,
     access: Access,
 }
 
 /// Who somebody has proven to be.
 #[derive(Debug, Clone)]
-pub(crate) enum Who {
+pub(crate) enum Principal {
     /// The holder of the first certificate's key, in the handshake of TLS.
     Certified(Vec<CertificateDer<'static>>),
     /// The holder of this key, by a message.
     Signed(PublicKey),
     /// Nobody in particular.
-    Anybody,
+    Anonymous,
 }
 
 /// Somebody who was let in, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Guest {
+pub(crate) struct Grant {
     /// Their key.
     pub(crate) key: Option<PublicKey>,
     /// What `authorized_keys` calls them.
-    pub(crate) called: Option<String>,
+    pub(crate) comment: Option<String>,
     /// What they may do.
     pub(crate) access: Access,
-    door: Arc<Door>,
+    access_control: Arc<AccessControl>,
     id: usize,
 }
 
-impl Door {
-    pub(crate) fn new(gate: Gate) -> Arc<Self> {
-        Arc::new(Self { gate: RwLock::new(Arc::new(gate)), inside: Mutex::default() })
+impl AccessControl {
+    pub(crate) fn new(policy: AccessPolicy) -> Arc<Self> {
+        Arc::new(Self { policy: RwLock::new(Arc::new(policy)), admitted: Mutex::default() })
     }
 
     /// Lets somebody in, if they may come.
     pub(crate) fn admit(
         self: &Arc<Self>,
         connection: &Connection,
-        who: Who,
-    ) -> Result<Guest, Error> {
+        principal: Principal,
+    ) -> Result<Grant, Error> {
         // looked up with the list locked: no change of the gate can miss them
-        let mut inside = self.inside();
-        let gate = self.gate();
-        let access = who.access(&gate).ok_or_else(Error::not_let_in)?;
-        let (id, key) = (connection.stable_id(), who.key());
-        let called = key.and_then(|key| gate.keys.comment(&key).map(str::to_owned));
-        let entry = Inside { connection: connection.clone(), who, access: access.clone() };
-        inside.insert(id, entry);
-        drop(inside);
-        Ok(Guest { key, called, access, door: Arc::clone(self), id })
+        let mut admitted = self.admitted();
+        let policy = self.policy();
+        let access = principal.access(&policy).ok_or_else(Error::not_let_in)?;
+        let (id, key) = (connection.stable_id(), principal.key());
+        let comment = key.and_then(|key| policy.keys.comment(&key).map(str::to_owned));
+        let entry = Admitted { connection: connection.clone(), principal, access: access.clone() };
+        admitted.insert(id, entry);
+        drop(admitted);
+        Ok(Grant { key, comment, access, access_control: Arc::clone(self), id })
     }
 
     /// From now on this gate says who comes in. Connections of those who may not any
     /// longer, or may do something else than before, end.
-    pub(crate) fn change(&self, gate: Gate) {
-        let gate = Arc::new(gate);
-        *self.gate.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&gate);
-        for inside in self.inside().values() {
-            if inside.who.access(&gate).as_ref() != Some(&inside.access) {
-                inside.connection.close(Closing::Changed.into(), b"");
+    pub(crate) fn set_policy(&self, policy: AccessPolicy) {
+        let policy = Arc::new(policy);
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&policy);
+        for admitted in self.admitted().values() {
+            if admitted.principal.access(&policy).as_ref() != Some(&admitted.access) {
+                admitted.connection.close(Closing::Changed.into(), b"");
             }
         }
     }
 
-    fn gate(&self) -> Arc<Gate> {
-        Arc::clone(&self.gate.read().unwrap_or_else(PoisonError::into_inner))
+    fn policy(&self) -> Arc<AccessPolicy> {
+        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn inside(&self) -> MutexGuard<'_, HashMap<usize, Inside>> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn admitted(&self) -> MutexGuard<'_, HashMap<usize, Admitted>> {
+        self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Guest {
+impl Drop for Grant {
     fn drop(&mut self) {
-        self.door.inside().remove(&self.id);
+        self.access_control.admitted().remove(&self.id);
     }
 }
 
-impl Guest {
+impl Grant {
     /// What to call them.
     pub(crate) fn name(&self) -> String {
         self.key.map_or_else(|| "nobody".to_owned(), |key| key.fingerprint().to_string())
     }
 }
 
-impl Who {
+impl Principal {
     /// Whoever has shown a certificate in this connection's handshake.
     pub(crate) fn certified(connection: &Connection) -> Option<Self> {
         let certificates = connection.peer_identity()?;
@@ -120,22 +120,22 @@ impl Who {
         match self {
             Self::Certified(certificates) => PublicKey::of_certificate(certificates.first()?),
             Self::Signed(key) => Some(*key),
-            Self::Anybody => None,
+            Self::Anonymous => None,
         }
     }
 
-    fn access(&self, gate: &Gate) -> Option<Access> {
+    fn access(&self, policy: &AccessPolicy) -> Option<Access> {
         match self {
-            Self::Certified(certificates) => gate.access(certificates),
-            Self::Signed(key) => gate.access_of_key(key),
-            Self::Anybody => gate.access(&[]),
+            Self::Certified(certificates) => policy.access(certificates),
+            Self::Signed(key) => policy.access_of_key(key),
+            Self::Anonymous => policy.access(&[]),
         }
     }
 }
 
 /// In the handshake: a certificate that is shown must be one of somebody who may come
 /// in. Who shows none has still to say who they are.
-impl ClientCertVerifier for Door {
+impl ClientCertVerifier for AccessControl {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -152,7 +152,7 @@ impl ClientCertVerifier for Door {
     ) -> Result<ClientCertVerified, rustls::Error> {
         let mut all = vec![certificate.clone()];
         all.extend_from_slice(between);
-        match self.gate().access(&all) {
+        match self.policy().access(&all) {
             Some(_) => Ok(ClientCertVerified::assertion()),
             None => Err(CertificateError::ApplicationVerificationFailure.into()),
         }

@@ -7,7 +7,7 @@ use headroom_units::size;
 use tokio::task::spawn_blocking;
 
 use super::{Server, Shared};
-use crate::files::Tidied;
+use crate::files::CleanupStats;
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -19,7 +19,7 @@ impl Server {
         tokio::spawn(async move {
             while let Some(shared) = shared.upgrade() {
                 // a server that is in a hurry to end does not wait for this
-                let _ = spawn_blocking(move || shared.tidy(age)).await;
+                let _ = spawn_blocking(move || shared.clean_up(age)).await;
                 tokio::time::sleep(DAY).await;
             }
         });
@@ -27,9 +27,9 @@ impl Server {
 }
 
 impl Shared {
-    fn tidy(&self, age: Duration) {
+    fn clean_up(&self, age: Duration) {
         let root = &self.root;
-        let Tidied { removed, octets, left } = root.remove_unfinished(age);
+        let CleanupStats { removed, octets, left } = root.remove_unfinished(age);
         tracing::debug!(
             "{}: {removed} unfinished files of {} were removed, {left} stay",
             root.path().display(),

@@ -14,8 +14,8 @@ use super::script::WORD;
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::key::PublicKey;
-use crate::server::{Allow, Limits, Named, Options, Server};
-use crate::trust::{Access, AuthorizedKeys, Gate};
+use crate::server::{Allow, Limits, Options, PathPolicy, Server};
+use crate::trust::{Access, AccessPolicy, AuthorizedKeys};
 
 /// A server to which nobody is connected ends after so long.
 const ALONE: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ const CONNECTIONS: usize = 4;
 
 /// What is served once, and to whom.
 #[derive(Debug, Clone)]
-pub struct Once {
+pub struct OneShot {
     /// The client's key.
     pub client: PublicKey,
     /// UDP ports, of which the first that is free is taken.
@@ -49,7 +49,7 @@ pub fn offer() -> String {
 ///
 /// # Errors
 /// No port is free, or there is no home.
-pub async fn serve_once(once: &Once) -> Result<(), Error> {
+pub async fn serve_once(once: &OneShot) -> Result<(), Error> {
     if once.sent {
         remove_this_program();
     }
@@ -81,7 +81,7 @@ fn ready(port: u16, key: PublicKey, home: &std::ffi::OsStr) -> String {
     format!("{WORD} ready {} {port} {home} {key} {address}\n", offer())
 }
 
-fn bind(identity: &Identity, once: &Once) -> Result<(Server, u16), Error> {
+fn bind(identity: &Identity, once: &OneShot) -> Result<(Server, u16), Error> {
     let mut last = None;
     for port in once.ports.clone() {
         for any in [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()] {
@@ -90,9 +90,9 @@ fn bind(identity: &Identity, once: &Once) -> Result<(Server, u16), Error> {
             let options = Options {
                 root: PathBuf::from("/"),
                 listen: SocketAddr::new(any, port),
-                gate: Gate { keys, ..Gate::default() },
+                policy: AccessPolicy { keys, ..AccessPolicy::default() },
                 limits: Limits { connections: CONNECTIONS, ..Limits::default() },
-                named: Named::AsByUser,
+                paths: PathPolicy::FollowLinks,
                 allow: Allow::ALL,
                 rate_bps: None,
                 lanes: true,

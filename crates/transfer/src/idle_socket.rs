@@ -13,32 +13,32 @@ use quinn::{AsyncUdpSocket, Runtime, TokioRuntime, UdpPoller};
 
 /// Whether anything moves on a server.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Moves(Arc<AtomicBool>);
+pub(crate) struct ActivityFlag(Arc<AtomicBool>);
 
-impl Moves {
-    pub(crate) fn set(&self, moves: bool) {
-        self.0.store(moves, Ordering::Relaxed);
+impl ActivityFlag {
+    pub(crate) fn set(&self, activity: bool) {
+        self.0.store(activity, Ordering::Relaxed);
     }
 }
 
 /// The socket.
 #[derive(Debug)]
-pub(crate) struct Thrifty {
+pub(crate) struct IdleAwareSocket {
     socket: Arc<dyn AsyncUdpSocket>,
-    moves: Moves,
+    activity: ActivityFlag,
 }
 
-impl Thrifty {
+impl IdleAwareSocket {
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
     /// The runtime does not take the socket.
-    pub(crate) fn new(socket: std::net::UdpSocket, moves: Moves) -> io::Result<Self> {
-        Ok(Self { socket: TokioRuntime.wrap_udp_socket(socket)?, moves })
+    pub(crate) fn new(socket: std::net::UdpSocket, activity: ActivityFlag) -> io::Result<Self> {
+        Ok(Self { socket: TokioRuntime.wrap_udp_socket(socket)?, activity })
     }
 }
 
-impl AsyncUdpSocket for Thrifty {
+impl AsyncUdpSocket for IdleAwareSocket {
     fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
         Arc::clone(&self.socket).create_io_poller()
     }
@@ -61,7 +61,11 @@ impl AsyncUdpSocket for Thrifty {
     }
 
     fn max_transmit_segments(&self) -> usize {
-        if self.moves.0.load(Ordering::Relaxed) { self.socket.max_transmit_segments() } else { 1 }
+        if self.activity.0.load(Ordering::Relaxed) {
+            self.socket.max_transmit_segments()
+        } else {
+            1
+        }
     }
 
     fn max_receive_segments(&self) -> usize {

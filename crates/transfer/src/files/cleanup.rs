@@ -11,16 +11,16 @@ use nix::fcntl::OFlag;
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::change::change;
-use super::error::{What, Why};
+use super::error::{ErrorKind, FileType};
+use super::metadata::Metadata;
 use super::names::Names;
 use super::partial::open_ordinary;
 use super::root::Root;
-use super::seen::Seen;
 use super::temporary;
 
 /// What of unfinished files was found below a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tidied {
+pub struct CleanupStats {
     /// Those that were removed.
     pub removed: u64,
     /// Octets that they took.
@@ -39,9 +39,9 @@ impl Root {
     /// Removes unfinished files to which nothing was written for a time. One that
     /// somebody writes to, another user's and one with a second name stay; what cannot
     /// be looked at is passed over. No link is followed.
-    pub fn remove_unfinished(&self, age: Duration) -> Tidied {
-        let mut tidied = Tidied::default();
-        let Some(before) = SystemTime::now().checked_sub(age) else { return tidied };
+    pub fn remove_unfinished(&self, age: Duration) -> CleanupStats {
+        let mut stats = CleanupStats::default();
+        let Some(before) = SystemTime::now().checked_sub(age) else { return stats };
         let mut levels = vec![Level { path: None, names: Names::new(), directory: None }];
         while let Some(level) = levels.last_mut() {
             let directory = match &level.directory {
@@ -60,13 +60,13 @@ impl Root {
             if temporary::is_temporary(&name) {
                 match remove(&directory, &name, before) {
                     Ok(Some(octets)) => {
-                        tidied.removed += 1;
-                        tidied.octets += octets;
+                        stats.removed += 1;
+                        stats.octets += octets;
                     }
-                    Ok(None) | Err(_) => tidied.left += 1,
+                    Ok(None) | Err(_) => stats.left += 1,
                 }
-            } else if Seen::at(&directory, &name, false)
-                .is_ok_and(|seen| seen.what == What::Directory)
+            } else if Metadata::at(&directory, &name, false)
+                .is_ok_and(|metadata| metadata.file_type == FileType::Directory)
             {
                 let path = match &level.path {
                     Some(path) => path.child(&name),
@@ -78,30 +78,30 @@ impl Root {
                 }
             }
         }
-        tidied
+        stats
     }
 }
 
 /// Removes one, if it is old and nobody's, and says how many octets it took.
-fn remove(directory: &OwnedFd, name: &[u8], before: SystemTime) -> Result<Option<u64>, Why> {
-    let seen = Seen::at(directory, name, false)?;
-    if seen.owner != geteuid().as_raw() || seen.links > 1 || !seen.is_older(before) {
+fn remove(directory: &OwnedFd, name: &[u8], before: SystemTime) -> Result<Option<u64>, ErrorKind> {
+    let metadata = Metadata::at(directory, name, false)?;
+    if metadata.owner != geteuid().as_raw() || metadata.links > 1 || !metadata.is_older(before) {
         return Ok(None);
     }
-    if seen.what == What::Symlink {
+    if metadata.file_type == FileType::Symlink {
         // the temporary name of a link, which was killed before it was renamed
         change(directory, || unlinkat(directory, name, UnlinkatFlags::NoRemoveDir))?;
         return Ok(Some(0));
     }
-    let (file, seen) = open_ordinary(directory, name, OFlag::O_RDONLY)?;
+    let (file, metadata) = open_ordinary(directory, name, OFlag::O_RDONLY)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(None),
-        Err(TryLockError::Error(error)) => return Err(Why::of(error)),
+        Err(TryLockError::Error(error)) => return Err(ErrorKind::of(error)),
     }
     // it may have been gone on with before it was locked
-    let now = Seen::at(directory, name, false)?;
-    if now.identity != seen.identity || !now.is_older(before) {
+    let now = Metadata::at(directory, name, false)?;
+    if now.identity != metadata.identity || !now.is_older(before) {
         return Ok(None);
     }
     match change(directory, || unlinkat(directory, name, UnlinkatFlags::NoRemoveDir)) {
@@ -140,7 +140,7 @@ mod tests {
         let going_on = begin(b"a/going on");
         drop((begin(b"left"), begin(b"a/b/left")));
         let none = root.remove_unfinished(Duration::from_secs(3600));
-        assert_eq!(none, Tidied { removed: 0, octets: 0, left: 3 });
+        assert_eq!(none, CleanupStats { removed: 0, octets: 0, left: 3 });
         // times of files are those of the last tick
         std::thread::sleep(Duration::from_millis(50));
         let two = root.remove_unfinished(Duration::ZERO);

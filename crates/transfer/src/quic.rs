@@ -22,14 +22,14 @@ use rustls::version::TLS13;
 
 use self::refusal::refusal;
 use self::socket::{client_endpoint, socket};
-use crate::door::Door;
+use crate::access::AccessControl;
 use crate::error::Error;
 use crate::identity::Identity;
+use crate::idle_socket::{ActivityFlag, IdleAwareSocket};
 use crate::lanes::Port;
-use crate::place::Host;
-use crate::streams::{Congestion, ask_when_silent};
-use crate::thrifty::{Moves, Thrifty};
-use crate::trust::{Authority, Pins, ServerVerifier, provider};
+use crate::remote_path::Host;
+use crate::streams::{Congestion, ping_when_silent};
+use crate::trust::{Authority, HostKeys, ServerVerifier, provider};
 
 /// What QUIC peers agree on that they speak.
 const ALPN: &[u8] = b"headroom/1";
@@ -43,7 +43,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(3);
 /// A handshake takes no longer.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Octets on all streams of a connection whose client has not said yet who it is.
-const WINDOW_OF_STRANGERS: u32 = 128 << 10;
+const UNAUTHENTICATED_WINDOW: u32 = 128 << 10;
 /// Octets that may arrive on one stream before they are read: at 1 Gbit/s and 50 ms
 /// there are 6.25 MB on their way.
 const STREAM_WINDOW: u32 = 8 << 20;
@@ -57,29 +57,29 @@ pub(crate) const DATA_STREAMS: u32 = 16;
 
 /// How a client proves who it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Proves {
+pub(crate) enum ClientProof {
     /// By a certificate, in the handshake.
-    InHandshake,
+    Certificate,
     /// By a message, afterwards.
-    ByMessage,
+    Message,
 }
 
 /// Connects to a server and proves to each who the other is.
 ///
 /// # Errors
 /// [`Error::UnknownHost`] with the key that it showed, where that is not one of
-/// `pins`; the caller tells one that was never met from one that has changed.
+/// `host_keys`; the caller tells one that was never met from one that has changed.
 pub(crate) async fn connect(
     host: &Host,
     identity: &Identity,
-    proves: Proves,
-    pins: Pins,
+    proof_by: ClientProof,
+    host_keys: HostKeys,
     authority: Option<Authority>,
     timeout: Duration,
 ) -> Result<(Endpoint, Connection), Error> {
     let addresses = addresses(host).await?;
-    let identity = (proves == Proves::InHandshake).then_some(identity);
-    connect_to(host, addresses, identity, pins, authority, timeout).await
+    let identity = (proof_by == ClientProof::Certificate).then_some(identity);
+    connect_to(host, addresses, identity, host_keys, authority, timeout).await
 }
 
 /// The addresses that a host has by its name.
@@ -97,12 +97,12 @@ pub(crate) async fn connect_to(
     host: &Host,
     addresses: Vec<SocketAddr>,
     identity: Option<&Identity>,
-    pins: Pins,
+    host_keys: HostKeys,
     authority: Option<Authority>,
     timeout: Duration,
 ) -> Result<(Endpoint, Connection), Error> {
     let unreachable = |cause: String| Error::Unreachable { host: host.to_string(), cause };
-    let verifier = Arc::new(ServerVerifier::new(pins, authority));
+    let verifier = Arc::new(ServerVerifier::new(host_keys, authority));
     let config = client_config(identity, Arc::clone(&verifier))?;
     let mut last = unreachable("its name has no address".to_owned());
     for address in addresses {
@@ -124,9 +124,9 @@ pub(crate) async fn connect_to(
                 continue;
             }
         };
-        if let Some(seen) = verifier.refused() {
+        if let Some(refused) = verifier.refused() {
             let host = host.known_as();
-            return Err(match (seen.key, seen.authority) {
+            return Err(match (refused.key, refused.authority) {
                 (_, Some(cause)) => Error::NotTrusted {
                     host,
                     // it quotes names of the certificate
@@ -142,7 +142,7 @@ pub(crate) async fn connect_to(
         last = match outcome {
             Ok(Ok(connection)) => {
                 let watched = connection.clone();
-                tokio::spawn(async move { ask_when_silent(&watched, || WINDOW).await });
+                tokio::spawn(async move { ping_when_silent(&watched, || WINDOW).await });
                 return Ok((endpoint, connection));
             }
             Ok(Err(quinn::ConnectionError::TimedOut)) | Err(_) => unreachable(format!(
@@ -165,12 +165,12 @@ pub(crate) async fn connect_to(
 pub(crate) fn listen(
     address: SocketAddr,
     identity: &Identity,
-    door: Arc<Door>,
+    access_control: Arc<AccessControl>,
     lane_ports: Option<RangeInclusive<u16>>,
-    moves: Moves,
+    activity: ActivityFlag,
 ) -> Result<(Endpoint, Option<Port>), Error> {
     let doing = |cause| Error::System { doing: format!("listen at UDP {address}"), cause };
-    let config = server_config(identity, door)?;
+    let config = server_config(identity, access_control)?;
     if address.port() != 0 {
         // another server of this user would share the port, and take half of what comes
         drop(socket(address, false).map_err(doing)?);
@@ -186,7 +186,7 @@ pub(crate) fn listen(
     let mut endpoint = endpoint_config(identity);
     // that bit tells QUIC from lanes (RFC 9287)
     endpoint.grease_quic_bit(false);
-    let socket = Arc::new(Thrifty::new(socket, moves).map_err(doing)?);
+    let socket = Arc::new(IdleAwareSocket::new(socket, activity).map_err(doing)?);
     let runtime = Arc::new(TokioRuntime);
     let endpoint = Endpoint::new_with_abstract_socket(endpoint, Some(config), socket, runtime);
     Ok((endpoint.map_err(doing)?, lanes))
@@ -260,12 +260,15 @@ pub(crate) fn quic_client(mut tls: rustls::ClientConfig) -> Result<ClientConfig,
     Ok(config)
 }
 
-fn server_config(identity: &Identity, door: Arc<Door>) -> Result<ServerConfig, Error> {
+fn server_config(
+    identity: &Identity,
+    access_control: Arc<AccessControl>,
+) -> Result<ServerConfig, Error> {
     let (certificates, key) = identity.credentials();
     let mut tls = rustls::ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .map_err(tls_error)?
-        .with_client_cert_verifier(door)
+        .with_client_cert_verifier(access_control)
         .with_single_cert(certificates, key)
         .map_err(tls_error)?;
     tls.alpn_protocols = vec![ALPN.to_vec()];
@@ -281,7 +284,7 @@ fn server_config(identity: &Identity, door: Arc<Door>) -> Result<ServerConfig, E
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .send_window(u64::from(QUIET_WINDOW))
-        .receive_window(VarInt::from_u32(WINDOW_OF_STRANGERS));
+        .receive_window(VarInt::from_u32(UNAUTHENTICATED_WINDOW));
     config.transport_config(Arc::new(transport));
     // before a client has shown who it is: so many wait, and so much is kept of each
     config.max_incoming(1024).incoming_buffer_size(64 << 10).incoming_buffer_size_total(4 << 20);
@@ -289,7 +292,7 @@ fn server_config(identity: &Identity, door: Arc<Door>) -> Result<ServerConfig, E
 }
 
 /// Lets a client that was let in say what it wants.
-pub(crate) fn widen(connection: &Connection) {
+pub(crate) fn open_request_window(connection: &Connection) {
     connection.set_receive_window(VarInt::from_u32(QUIET_WINDOW));
 }
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use headroom_transfer_proto::path::RelPath;
 
-use super::error::{Error, What, Why};
+use super::error::{Error, ErrorKind, FileType};
 use super::exclude::Excludes;
+use super::metadata::Metadata;
 use super::names::Names;
 use super::root::Root;
-use super::seen::Seen;
 use super::temporary;
 
 /// Octets of names that are to be removed.
@@ -22,7 +22,7 @@ const MOST_NAMES: usize = 1 << 18;
 /// Compares a root with a tree whose names come in the order of a walk: those of
 /// one directory in the order of their octets, a directory before what is in it.
 #[derive(Debug)]
-pub struct Surplus {
+pub struct Extraneous {
     root: Root,
     excludes: Arc<Excludes>,
     levels: Vec<Level>,
@@ -33,10 +33,10 @@ pub struct Surplus {
 
 /// Why a comparison cannot go on.
 #[derive(Debug, thiserror::Error)]
-pub enum Unequal {
+pub enum CompareError {
     /// A name came that does not follow the last.
     #[error("names do not come in the order of a walk")]
-    Disorder,
+    OutOfOrder,
     /// More is to be removed than is kept in mind.
     #[error(
         "nothing is removed: more names would be than are kept in mind ({} MiB of them); remove some of them yourself",
@@ -55,7 +55,7 @@ pub enum Unequal {
 
 /// What became of something that was to be removed.
 #[derive(Debug)]
-pub enum Fate {
+pub enum Removal {
     /// It is gone, or would be.
     Removed(RelPath),
     /// A directory stays for what is in it: something excluded, or unfinished.
@@ -70,14 +70,14 @@ struct Level {
     path: Option<RelPath>,
     names: Names,
     /// The next name, if it was looked at and not used.
-    next: Option<(RelPath, Seen)>,
+    next: Option<(RelPath, Metadata)>,
     /// Open while this is the last level.
     directory: Option<Arc<OwnedFd>>,
     /// Whether nothing stays in it.
     is_emptied: bool,
 }
 
-impl Surplus {
+impl Extraneous {
     /// Begins at the top of a root.
     ///
     /// # Errors
@@ -92,9 +92,9 @@ impl Surplus {
     ///
     /// # Errors
     /// The comparison ends: nothing is to be removed.
-    pub fn pass(&mut self, path: &RelPath, is_directory: bool) -> Result<(), Unequal> {
+    pub fn pass(&mut self, path: &RelPath, is_directory: bool) -> Result<(), CompareError> {
         if self.last.as_ref().is_some_and(|last| in_walk(last, path) != Ordering::Less) {
-            return Err(Unequal::Disorder);
+            return Err(CompareError::OutOfOrder);
         }
         self.last = Some(path.clone());
         let parent = path.parent();
@@ -117,11 +117,15 @@ impl Surplus {
         Ok(())
     }
 
-    fn is_directory(&self, path: &RelPath) -> Result<bool, Unequal> {
+    fn is_directory(&self, path: &RelPath) -> Result<bool, CompareError> {
         match self.root.look(path) {
-            Ok(seen) => Ok(seen.is_some_and(|seen| seen.what == What::Directory)),
+            Ok(metadata) => {
+                Ok(metadata.is_some_and(|metadata| metadata.file_type == FileType::Directory))
+            }
             // in a dry run what is above it may not be there
-            Err(error) if matches!(error.why(), Why::Missing | Why::Detour) => Ok(false),
+            Err(error) if matches!(error.kind(), ErrorKind::Missing | ErrorKind::NotBeneath) => {
+                Ok(false)
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -131,7 +135,7 @@ impl Surplus {
     ///
     /// # Errors
     /// The comparison ends: nothing is to be removed.
-    pub fn finish(mut self) -> Result<Vec<RelPath>, Unequal> {
+    pub fn finish(mut self) -> Result<Vec<RelPath>, CompareError> {
         while !self.levels.is_empty() {
             self.leave()?;
         }
@@ -139,35 +143,35 @@ impl Surplus {
     }
 
     /// What is left of the last level is too much.
-    fn leave(&mut self) -> Result<(), Unequal> {
+    fn leave(&mut self) -> Result<(), CompareError> {
         self.skip_to(None)?;
         self.levels.pop();
         Ok(())
     }
 
     /// Names before that one are too much; with none, all are.
-    fn skip_to(&mut self, path: Option<&RelPath>) -> Result<(), Unequal> {
+    fn skip_to(&mut self, path: Option<&RelPath>) -> Result<(), CompareError> {
         let Some(level) = self.levels.last_mut() else { return Ok(()) };
-        while let Some((name, seen)) = level.next(&self.root)? {
+        while let Some((name, metadata)) = level.next(&self.root)? {
             match path.map_or(Ordering::Less, |path| name.name().cmp(path.name())) {
                 Ordering::Less => {}
                 Ordering::Equal => break,
                 Ordering::Greater => {
-                    level.next = Some((name, seen));
+                    level.next = Some((name, metadata));
                     break;
                 }
             }
-            if self.excludes.matches(&name, seen.what == What::Directory) {
+            if self.excludes.matches(&name, metadata.file_type == FileType::Directory) {
                 continue;
             }
             self.octets += name.as_bytes().len() + size_of::<RelPath>();
             if self.octets > MOST_OCTETS {
-                return Err(Unequal::TooMany);
+                return Err(CompareError::TooMany);
             }
             self.found.push(name);
         }
         let held: usize = self.levels.iter().map(|level| level.names.held()).sum();
-        if held > MOST_NAMES { Err(Unequal::TooWide) } else { Ok(()) }
+        if held > MOST_NAMES { Err(CompareError::TooWide) } else { Ok(()) }
     }
 }
 
@@ -179,17 +183,17 @@ impl Root {
         path: &RelPath,
         excludes: &Excludes,
         dry_run: bool,
-        each: &mut dyn FnMut(Fate),
+        each: &mut dyn FnMut(Removal),
     ) {
         let is_directory = match self.look(path) {
             Ok(None) => return,
-            Ok(Some(seen)) => seen.what == What::Directory,
-            Err(error) => return each(Fate::Failed(error)),
+            Ok(Some(metadata)) => metadata.file_type == FileType::Directory,
+            Err(error) => return each(Removal::Failed(error)),
         };
         let remove = |path: RelPath| match if dry_run { Ok(()) } else { self.remove(&path) } {
-            Ok(()) => Fate::Removed(path),
-            Err(error) if matches!(error.why(), Why::NotEmpty) => Fate::Kept(path),
-            Err(error) => Fate::Failed(error),
+            Ok(()) => Removal::Removed(path),
+            Err(error) if matches!(error.kind(), ErrorKind::NotEmpty) => Removal::Kept(path),
+            Err(error) => Removal::Failed(error),
         };
         if !is_directory {
             return each(remove(path.clone()));
@@ -197,41 +201,41 @@ impl Root {
         let mut levels = Vec::new();
         match Level::open(self, Some(path.clone())) {
             Ok(level) => levels.push(level),
-            Err(error) => return each(Fate::Failed(error)),
+            Err(error) => return each(Removal::Failed(error)),
         }
         while let Some(level) = levels.last_mut() {
             match level.next(self) {
-                Ok(Some((name, seen))) => {
-                    if excludes.matches(&name, seen.what == What::Directory) {
+                Ok(Some((name, metadata))) => {
+                    if excludes.matches(&name, metadata.file_type == FileType::Directory) {
                         level.is_emptied = false;
-                    } else if seen.what == What::Directory {
+                    } else if metadata.file_type == FileType::Directory {
                         level.directory = None;
                         match Level::open(self, Some(name)) {
                             Ok(inner) => levels.push(inner),
                             Err(error) => {
                                 level.is_emptied = false;
-                                each(Fate::Failed(error));
+                                each(Removal::Failed(error));
                             }
                         }
                     } else {
-                        let fate = remove(name);
-                        level.is_emptied &= matches!(fate, Fate::Removed(_));
-                        each(fate);
+                        let removal = remove(name);
+                        level.is_emptied &= matches!(removal, Removal::Removed(_));
+                        each(removal);
                     }
                 }
                 end => {
                     let Some(Level { path: Some(path), is_emptied, .. }) = levels.pop() else {
                         return;
                     };
-                    let fate = match end {
-                        Err(error) => Fate::Failed(error),
+                    let removal = match end {
+                        Err(error) => Removal::Failed(error),
                         Ok(_) if is_emptied => remove(path),
-                        Ok(_) => Fate::Kept(path),
+                        Ok(_) => Removal::Kept(path),
                     };
                     if let Some(outer) = levels.last_mut() {
-                        outer.is_emptied &= matches!(fate, Fate::Removed(_));
+                        outer.is_emptied &= matches!(removal, Removal::Removed(_));
                     }
-                    each(fate);
+                    each(removal);
                 }
             }
         }
@@ -257,7 +261,7 @@ impl Level {
     }
 
     /// The next name, and what it is. Unfinished files are passed over.
-    fn next(&mut self, root: &Root) -> Result<Option<(RelPath, Seen)>, Error> {
+    fn next(&mut self, root: &Root) -> Result<Option<(RelPath, Metadata)>, Error> {
         if let Some(next) = self.next.take() {
             return Ok(Some(next));
         }
@@ -267,22 +271,22 @@ impl Level {
             if temporary::is_temporary(&name) {
                 continue;
             }
-            let seen = match Seen::at(&directory, &name, false) {
+            let metadata = match Metadata::at(&directory, &name, false) {
                 // removed just now
                 Err(nix::errno::Errno::ENOENT) => continue,
-                seen => seen.map_err(|error| self.error(error))?,
+                metadata => metadata.map_err(|error| self.error(error))?,
             };
             let path = match &self.path {
                 Some(path) => path.child(&name),
                 None => RelPath::single(&name),
             };
-            return Ok(Some((path.map_err(|error| self.error(Why::Path(error)))?, seen)));
+            return Ok(Some((path.map_err(|error| self.error(ErrorKind::Path(error)))?, metadata)));
         }
         Ok(None)
     }
 
-    fn error(&self, why: impl Into<Why>) -> Error {
-        Error::new(self.path.as_ref().map_or(b".", RelPath::as_bytes), "compared", why)
+    fn error(&self, kind: impl Into<ErrorKind>) -> Error {
+        Error::new(self.path.as_ref().map_or(b".", RelPath::as_bytes), "compared", kind)
     }
 }
 

@@ -9,17 +9,17 @@ use headroom_transfer_proto::path::RelPath;
 use headroom_transfer_proto::span::{ChainingValue, SPAN_OCTETS, Tree};
 
 use crate::files::{self, Reader, SourceFile};
-use crate::lanes::{self, Carrier, PART, Part};
+use crate::lanes::{self, LaneHandle, PART, Part};
 use crate::rate::Stopped;
 
 /// Spans that are alike.
-pub(super) enum Stretch {
+pub(super) enum Extent {
     Data(Range<u64>),
     Hole(Range<u64>),
 }
 
 /// A file that is being sent.
-pub(super) struct Opened {
+pub(super) struct OpenFile {
     reader: Reader,
     tree: Mutex<Tree>,
     /// For each span whether the receiver has it; of those at the end that are
@@ -43,7 +43,7 @@ pub(super) struct Sealed {
     pub(super) warning: Option<String>,
 }
 
-impl Opened {
+impl OpenFile {
     /// Opens it, and looks which of the spans that the receiver has are right.
     pub(super) fn new(
         file: &SourceFile,
@@ -69,16 +69,16 @@ impl Opened {
 
     /// What the spans of a piece begin with: those that have data, or a hole, which
     /// may be longer. A hole is hashed here, and is not read.
-    pub(super) fn stretch(&self, piece: Range<u64>) -> Result<Stretch, files::Error> {
+    pub(super) fn extent(&self, piece: Range<u64>) -> Result<Extent, files::Error> {
         // somebody may write where a hole was
         if self.changing {
-            return Ok(Stretch::Data(piece));
+            return Ok(Extent::Data(piece));
         }
         let data = self.next_data(piece.start * SPAN_OCTETS)?;
         let first = data.as_ref().map_or(u64::MAX, |data| data.start / SPAN_OCTETS);
         if first <= piece.start {
             let end = data.map_or(u64::MAX, |data| data.end.div_ceil(SPAN_OCTETS));
-            return Ok(Stretch::Data(piece.start..piece.end.min(end)));
+            return Ok(Extent::Data(piece.start..piece.end.min(end)));
         }
         let lacking = self.piece(piece.start, (MOST_HOLE / SPAN_OCTETS) as usize);
         let hole = piece.start..lacking.map_or(piece.end, |lacking| lacking.end).min(first);
@@ -87,7 +87,7 @@ impl Opened {
                 self.tree.lock().unwrap_or_else(PoisonError::into_inner).insert(span, value);
             }
         }
-        Ok(Stretch::Hole(hole))
+        Ok(Extent::Hole(hole))
     }
 
     /// Octets of it.
@@ -141,7 +141,7 @@ impl Opened {
         self: &Arc<Self>,
         file: u32,
         span: u64,
-        lane: &Carrier,
+        lane: &LaneHandle,
         pace: impl Fn(usize) -> Result<(), Stopped>,
     ) -> Result<u64, files::Error> {
         let spans = self.reader.spans();
@@ -150,20 +150,20 @@ impl Opened {
         };
         let mut offset = range.start;
         while offset < range.end {
-            let Ok(mut octets) = lane.room() else { return Ok(0) };
+            let Ok(mut octets) = lane.buffer() else { return Ok(0) };
             octets.resize(PART.min((range.end - offset) as usize), 0);
             if let Err(error) = self.reader.read_at(offset, &mut octets) {
-                lane.give_back(octets);
+                lane.recycle(octets);
                 return Err(error);
             }
             hasher.update(&octets);
             let len = octets.len() as u64;
             if pace(octets.len()).is_err() {
-                lane.give_back(octets);
+                lane.recycle(octets);
                 return Ok(0);
             }
             let part = Part { file, offset, octets, source: Arc::clone(self) as _ };
-            if lane.give(part).is_err() {
+            if lane.push(part).is_err() {
                 return Ok(0);
             }
             offset += len;
@@ -190,11 +190,11 @@ impl Opened {
 }
 
 /// What was lost on a lane is read again.
-impl lanes::Source for Opened {
-    fn read(&self, offset: u64, room: &mut [u8]) {
-        if self.reader.read_at(offset, room).is_err() {
+impl lanes::Source for OpenFile {
+    fn read(&self, offset: u64, buffer: &mut [u8]) {
+        if self.reader.read_at(offset, buffer).is_err() {
             // the hash will not be right, and the receiver says so
-            room.fill(0);
+            buffer.fill(0);
         }
     }
 }

@@ -10,13 +10,13 @@ use crate::files::Ranges;
 /// Octets of a chunk, at a multiple of it.
 pub(super) const CHUNK: u64 = 256 << 10;
 /// Rooms of one engine.
-pub(super) const ROOMS: usize = 256;
+pub(super) const POOL_CHUNKS: usize = 256;
 /// So long an engine waits for the disk; then it drops what comes until the disk has
 /// written something, and its other lanes go on.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Rooms for chunks: free, or with a thread that writes what is in them.
-pub(super) struct Rooms {
+pub(super) struct ChunkPool {
     /// The one used last is used first: it is in the cache.
     free: Vec<Vec<u8>>,
     made: usize,
@@ -33,7 +33,7 @@ pub(super) struct Job {
     pub(super) ranges: Ranges,
 }
 
-impl Rooms {
+impl ChunkPool {
     /// Starts the thread, which ends when this is dropped.
     pub(super) fn new() -> std::io::Result<Self> {
         let (to_write, jobs) = mpsc::channel::<Job>();
@@ -55,8 +55,8 @@ impl Rooms {
 
     /// How many can be had at once.
     #[inline]
-    pub(super) fn left(&self) -> usize {
-        self.free.len() + ROOMS.saturating_sub(self.made)
+    pub(super) fn available(&self) -> usize {
+        self.free.len() + POOL_CHUNKS.saturating_sub(self.made)
     }
 
     /// A room; there must be one left.
@@ -89,8 +89,8 @@ impl Rooms {
     }
 
     /// Gives a room back of which nothing is to be written.
-    pub(super) fn give_back(&mut self, room: Vec<u8>) {
-        self.free.push(room);
+    pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
+        self.free.push(buffer);
     }
 
     /// Gives the memory of those that are free back to the system.

@@ -21,9 +21,9 @@ use tokio::time::Instant;
 use super::engine::{Command, Engine};
 use super::exporter::Exporter;
 use super::feed::{Closed, Feed, Part};
-use super::flow::{Flow, Seen, State};
+use super::flow::{Flow, LaneState, LaneStatus};
+use super::options::LaneOptions;
 use super::sink::Sink;
-use super::terms::LaneWishes;
 use crate::error::Error;
 
 /// So long a lane may take to open, from when it is needed.
@@ -36,15 +36,15 @@ const IPV6_UDP: usize = 48;
 
 /// What a client proposes.
 #[derive(Debug)]
-pub(crate) struct Proposal {
+pub(crate) struct LaneOffer {
     connection: Connection,
     transfer: TransferId,
     lane: LaneId,
     socket: UdpSocket,
-    wishes: LaneWishes,
+    lane_options: LaneOptions,
 }
 
-impl Proposal {
+impl LaneOffer {
     /// A lane of a random name; none where the system gives no socket.
     pub(crate) fn new(connection: &Connection) -> Option<Self> {
         let socket = socket_towards(connection.remote_address()).ok()?;
@@ -53,56 +53,63 @@ impl Proposal {
         aws_lc_rs::rand::fill(&mut lane).ok()?;
         let lane = LaneId(u64::from_be_bytes(lane));
         let (connection, transfer) = (connection.clone(), TransferId(transfer));
-        Some(Self { connection, transfer, lane, socket, wishes: LaneWishes::default() })
+        Some(Self { connection, transfer, lane, socket, lane_options: LaneOptions::default() })
     }
 
     /// The same, with lanes as somebody wishes them.
-    pub(crate) fn wishing(self, wishes: LaneWishes) -> Self {
-        Self { wishes, ..self }
+    pub(crate) fn with_options(self, lane_options: LaneOptions) -> Self {
+        Self { lane_options, ..self }
     }
 
     /// The same in a message.
-    pub(crate) fn offer(&self) -> LanesOffer {
-        let suites = self.wishes.ciphers().iter().map(|cipher| cipher.number()).collect();
-        let room = Some(self.socket.receive_buffer() as u64);
-        let chunk = self.wishes.chunk.map(Chunk::octets);
-        LanesOffer { transfer: self.transfer.0, lanes: vec![self.lane.0], suites, room, chunk }
+    pub(crate) fn message(&self) -> LanesOffer {
+        let suites = self.lane_options.ciphers().iter().map(|cipher| cipher.number()).collect();
+        let receive_buffer = Some(self.socket.receive_buffer() as u64);
+        let chunk = self.lane_options.chunk.map(Chunk::octets);
+        LanesOffer {
+            transfer: self.transfer.0,
+            lanes: vec![self.lane.0],
+            suites,
+            receive_buffer,
+            chunk,
+        }
     }
 
     /// The lane, as the server wants it.
     ///
     /// # Errors
     /// It answers what was not offered.
-    pub(crate) fn accepted(self, answer: &LanesAnswer) -> Result<Carrier, Error> {
-        let LanesAnswer { suite, room, chunk, port } = *answer;
+    pub(crate) fn accepted(self, answer: &LanesAnswer) -> Result<LaneHandle, Error> {
+        let LanesAnswer { suite, receive_buffer: peer_buffer, chunk, port } = *answer;
         let not_offered =
             |what: &str| Error::Protocol(format!("it chooses {what} that was not offered"));
-        let offered = self.wishes.ciphers();
+        let offered = self.lane_options.ciphers();
         let cipher = Cipher::numbered(suite).filter(|cipher| offered.contains(cipher));
         let cipher = cipher.ok_or_else(|| not_offered("a cipher"))?;
-        if chunk != self.wishes.chunk.map(Chunk::octets) {
+        if chunk != self.lane_options.chunk.map(Chunk::octets) {
             return Err(not_offered("a chunk"));
         }
         if port == Some(0) {
             return Err(Error::Protocol("it takes lanes at port 0, which is none".to_owned()));
         }
         let port = port.unwrap_or(self.connection.remote_address().port());
-        let terms = Terms { cipher, chunk: self.wishes.chunk, port };
-        let agreed = Agreed { transfer: self.transfer, lane: self.lane, terms, room };
-        Ok(Carrier::new(self.connection, agreed, Way::Socket(self.socket)))
+        let params = LaneParams { cipher, chunk: self.lane_options.chunk, port };
+        let negotiated =
+            Negotiated { transfer: self.transfer, lane: self.lane, params, peer_buffer };
+        Ok(LaneHandle::new(self.connection, negotiated, Driver::Socket(self.socket)))
     }
 }
 
 /// How a lane is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub(crate) struct LaneParams {
     pub(crate) cipher: Cipher,
     pub(crate) chunk: Option<Chunk>,
     /// The server's UDP port.
     pub(crate) port: u16,
 }
 
-impl Terms {
+impl LaneParams {
     /// Whether this is for measurement alone.
     pub(crate) const fn is_measurement(&self) -> bool {
         !self.cipher.is_secure() || self.chunk.is_some()
@@ -111,16 +118,16 @@ impl Terms {
 
 /// What both ends have agreed upon.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Agreed {
+pub(super) struct Negotiated {
     pub(super) transfer: TransferId,
     pub(super) lane: LaneId,
-    pub(super) terms: Terms,
+    pub(super) params: LaneParams,
     /// What the peer's socket keeps.
-    pub(super) room: Option<u64>,
+    pub(super) peer_buffer: Option<u64>,
 }
 
 /// What drives a lane.
-pub(super) enum Way {
+pub(super) enum Driver {
     /// A client's own socket, until its engine starts.
     Socket(UdpSocket),
     Engine(Arc<Engine>),
@@ -128,15 +135,15 @@ pub(super) enum Way {
 }
 
 /// A lane of one transfer. It ends when this is dropped.
-pub(crate) struct Carrier {
+pub(crate) struct LaneHandle {
     connection: Connection,
-    agreed: Agreed,
+    negotiated: Negotiated,
     is_server: bool,
-    way: Mutex<Way>,
+    driver: Mutex<Driver>,
     started: Mutex<bool>,
     feed: Arc<Feed>,
-    seen: Arc<Seen>,
-    state: watch::Receiver<State>,
+    status: Arc<LaneStatus>,
+    state: watch::Receiver<LaneState>,
     /// Who feeds it: one at a time, so that files come one after the other.
     turn: Arc<Semaphore>,
     wanted_since: Mutex<Option<Instant>>,
@@ -144,18 +151,18 @@ pub(crate) struct Carrier {
     limit_bps: AtomicU64,
 }
 
-impl Carrier {
+impl LaneHandle {
     /// A lane that a server drives, or a client whose socket it is.
-    pub(super) fn new(connection: Connection, agreed: Agreed, way: Way) -> Self {
-        let (sender, state) = watch::channel(State::Idle);
+    pub(super) fn new(connection: Connection, negotiated: Negotiated, driver: Driver) -> Self {
+        let (sender, state) = watch::channel(LaneState::Idle);
         Self {
             connection,
-            agreed,
-            is_server: matches!(way, Way::Engine(_)),
-            way: Mutex::new(way),
+            negotiated,
+            is_server: matches!(driver, Driver::Engine(_)),
+            driver: Mutex::new(driver),
             started: Mutex::new(false),
             feed: Arc::default(),
-            seen: Arc::new(Seen { state: sender, lost: AtomicU64::new(0) }),
+            status: Arc::new(LaneStatus { state: sender, lost: AtomicU64::new(0) }),
             state,
             turn: Arc::new(Semaphore::new(1)),
             wanted_since: Mutex::default(),
@@ -164,14 +171,14 @@ impl Carrier {
     }
 
     /// How it is.
-    pub(crate) const fn terms(&self) -> Terms {
-        self.agreed.terms
+    pub(crate) const fn params(&self) -> LaneParams {
+        self.negotiated.params
     }
 
     /// Its name.
     #[cfg(test)]
     pub(crate) const fn name(&self) -> LaneId {
-        self.agreed.lane
+        self.negotiated.lane
     }
 
     /// Sends files no faster than this, in bits per second, once it has started.
@@ -185,16 +192,16 @@ impl Carrier {
         if std::mem::replace(&mut *started, true) {
             return;
         }
-        self.seen.state.send_replace(State::Opening);
+        self.status.state.send_replace(LaneState::Opening);
         if let Err(error) = self.open(sink) {
             tracing::debug!("no lane to {}: {error}", self.connection.remote_address());
             self.feed.close(Vec::new());
-            self.seen.state.send_replace(State::GivenUp);
+            self.status.state.send_replace(LaneState::GivenUp);
         }
     }
 
     fn open(&self, sink: Option<Arc<dyn Sink>>) -> io::Result<()> {
-        let Agreed { transfer, lane: id, terms, room } = self.agreed;
+        let Negotiated { transfer, lane: id, params, peer_buffer } = self.negotiated;
         let mut peer = self.connection.remote_address();
         let headers = if peer.ip().to_canonical().is_ipv4() { IPV4_UDP } else { IPV6_UDP };
         let towards = SocketAddr::new(peer.ip().to_canonical(), peer.port());
@@ -207,7 +214,7 @@ impl Carrier {
             limit_bps => Some(limit_bps as f64 / 8.0 * 1.1),
         };
         // where a client sends to; a server answers
-        peer.set_port(terms.port);
+        peer.set_port(params.port);
         let whole = mtu.saturating_sub(headers);
         let config = LaneConfig {
             transfer,
@@ -215,24 +222,24 @@ impl Carrier {
             sends: if self.is_server { Direction::ToClient } else { Direction::ToServer },
             peer: (!self.is_server).then_some(peer),
             max_packet: whole.clamp(MIN_MTU, MAX_PACKET),
-            chunk: terms.chunk,
+            chunk: params.chunk,
             rtt: Some(self.connection.rtt()),
-            rate: RateConfig { room, limit, ..RateConfig::default() },
+            rate: RateConfig { peer_buffer, limit, ..RateConfig::default() },
             seed,
         };
-        let exporter = Exporter { connection: self.connection.clone(), cipher: terms.cipher };
+        let exporter = Exporter { connection: self.connection.clone(), cipher: params.cipher };
         let lane = Lane::new(&config, exporter).map_err(io::Error::other)?;
         let feed = Arc::clone(&self.feed);
-        let mut flow = Flow::new((id, lane), feed, sink, Arc::clone(&self.seen));
-        flow.whole = terms.chunk.map(|_| whole);
-        let mut way = self.way.lock().unwrap_or_else(PoisonError::into_inner);
-        let engine = match std::mem::replace(&mut *way, Way::None) {
-            Way::Socket(socket) => Arc::new(Engine::start(socket)?),
-            Way::Engine(engine) => engine,
-            Way::None => return Err(io::ErrorKind::NotConnected.into()),
+        let mut flow = Flow::new((id, lane), feed, sink, Arc::clone(&self.status));
+        flow.whole = params.chunk.map(|_| whole);
+        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        let engine = match std::mem::replace(&mut *driver, Driver::None) {
+            Driver::Socket(socket) => Arc::new(Engine::start(socket)?),
+            Driver::Engine(engine) => engine,
+            Driver::None => return Err(io::ErrorKind::NotConnected.into()),
         };
         engine.command(Command::Open(Box::new(flow)));
-        *way = Way::Engine(engine);
+        *driver = Driver::Engine(engine);
         Ok(())
     }
 
@@ -240,7 +247,7 @@ impl Carrier {
     /// or clear that nobody answers.
     pub(crate) async fn is_ready(&self, patient: bool) -> bool {
         // what goes another way is not measured
-        let alone = self.agreed.terms.is_measurement();
+        let alone = self.negotiated.params.is_measurement();
         if patient || alone {
             let since = *self
                 .wanted_since
@@ -248,11 +255,12 @@ impl Carrier {
                 .unwrap_or_else(PoisonError::into_inner)
                 .get_or_insert_with(Instant::now);
             let mut state = self.state.clone();
-            let known = state.wait_for(|state| !matches!(state, State::Idle | State::Opening));
+            let known =
+                state.wait_for(|state| !matches!(state, LaneState::Idle | LaneState::Opening));
             let opening = if alone { OPENING_ALONE } else { OPENING };
             let _ = tokio::time::timeout_at(since + opening, known).await;
         }
-        *self.state.borrow() == State::Ready
+        *self.state.borrow() == LaneState::Ready
     }
 
     /// Waits for one's turn to feed it.
@@ -261,53 +269,53 @@ impl Carrier {
     }
 
     /// Room for a part; waits for it on a thread of its own.
-    pub(crate) fn room(&self) -> Result<Vec<u8>, Closed> {
-        self.feed.room()
+    pub(crate) fn buffer(&self) -> Result<Vec<u8>, Closed> {
+        self.feed.buffer()
     }
 
     /// Gives back room that was not used.
-    pub(crate) fn give_back(&self, room: Vec<u8>) {
-        self.feed.give_back(room);
+    pub(crate) fn recycle(&self, buffer: Vec<u8>) {
+        self.feed.recycle(buffer);
     }
 
     /// Gives a part to be sent.
-    pub(crate) fn give(&self, part: Part) -> Result<(), Closed> {
-        if self.feed.give(part)? {
-            self.command(Command::Fed(self.agreed.lane, Arc::clone(&self.feed)));
+    pub(crate) fn push(&self, part: Part) -> Result<(), Closed> {
+        if self.feed.push(part)? {
+            self.command(Command::Fed(self.negotiated.lane, Arc::clone(&self.feed)));
         }
         Ok(())
     }
 
     /// Sends nothing more of a file.
-    pub(crate) fn forget(&self, file: u32) {
-        self.command(Command::Forget(self.agreed.lane, Arc::clone(&self.feed), file));
+    pub(crate) fn cancel(&self, file: u32) {
+        self.command(Command::Cancel(self.negotiated.lane, Arc::clone(&self.feed), file));
     }
 
     /// How it is, now and later.
-    pub(crate) fn states(&self) -> watch::Receiver<State> {
+    pub(crate) fn states(&self) -> watch::Receiver<LaneState> {
         self.state.clone()
     }
 
     /// Whether it carries data now, or may do so later.
-    pub(crate) fn is_hopeful(&self) -> bool {
-        *self.state.borrow() != State::GivenUp
+    pub(crate) fn may_recover(&self) -> bool {
+        *self.state.borrow() != LaneState::GivenUp
     }
 
     /// Waits until data may flow; for ever if it is given up.
     pub(crate) async fn ready(&self) {
         let mut state = self.state.clone();
-        if state.wait_for(|state| *state == State::Ready).await.is_err() {
+        if state.wait_for(|state| *state == LaneState::Ready).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
     /// Waits for what did not arrive when the lane fell silent or ended; none where it
     /// has ended and nothing is left.
-    pub(crate) async fn left(&self) -> Option<Vec<Piece>> {
+    pub(crate) async fn undelivered(&self) -> Option<Vec<Piece>> {
         let mut state = self.state.clone();
         loop {
-            let has_ended = *state.borrow_and_update() == State::GivenUp;
-            let left = self.feed.left();
+            let has_ended = *state.borrow_and_update() == LaneState::GivenUp;
+            let left = self.feed.undelivered();
             if !left.is_empty() {
                 return Some(left);
             }
@@ -319,20 +327,21 @@ impl Carrier {
 
     /// Octets of packets that were lost.
     pub(crate) fn lost(&self) -> u64 {
-        self.seen.lost.load(Ordering::Relaxed)
+        self.status.lost.load(Ordering::Relaxed)
     }
 
     fn command(&self, command: Command) {
-        if let Way::Engine(engine) = &*self.way.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Driver::Engine(engine) = &*self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+        {
             engine.command(command);
         }
     }
 }
 
-impl Drop for Carrier {
+impl Drop for LaneHandle {
     fn drop(&mut self) {
         self.feed.close(Vec::new());
-        self.command(Command::Close(self.agreed.lane, Arc::clone(&self.feed)));
+        self.command(Command::Close(self.negotiated.lane, Arc::clone(&self.feed)));
     }
 }
 

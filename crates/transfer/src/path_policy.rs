@@ -11,17 +11,17 @@ use crate::files::{Error, Links, Root, Source};
 
 /// How the server takes the paths that clients name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Named {
+pub enum PathPolicy {
     /// They lie below the root, and no symbolic link is followed.
     #[default]
-    Below,
+    BeneathRoot,
     /// As a user's own programs take them: links on the way to what is named are
     /// followed. For a server that does what its client could do by itself. Within
     /// what is named nothing is followed, as ever.
-    AsByUser,
+    FollowLinks,
 }
 
-impl Named {
+impl PathPolicy {
     /// Where a delivery goes.
     pub(crate) fn destination(
         self,
@@ -58,7 +58,7 @@ impl Named {
         to: Option<&RelPath>,
         by_name: bool,
     ) -> Result<Option<(Root, Option<RelPath>)>, Error> {
-        let (Self::AsByUser, Some(to)) = (self, to) else { return Ok(None) };
+        let (Self::FollowLinks, Some(to)) = (self, to) else { return Ok(None) };
         let components: Vec<_> = to.components().collect();
         let is_link = |path: PathBuf| path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
         let most = match by_name && !is_link(on_disk(root, &components)) {
@@ -83,8 +83,8 @@ impl Named {
         links: Links,
     ) -> Source {
         match self {
-            Self::Below => Source::below(root, wanted, links),
-            Self::AsByUser => {
+            Self::BeneathRoot => Source::below(root, wanted, links),
+            Self::FollowLinks => {
                 let paths = wanted.into_iter().map(|(path, contents)| {
                     let components = path.iter().flat_map(RelPath::components).collect::<Vec<_>>();
                     let mut path = on_disk(root, &components);
@@ -101,7 +101,7 @@ impl Named {
     /// Where a name is that is made, changed or removed: links on the way to it may be
     /// followed, one that has it is not.
     pub(crate) fn name(self, root: &Root, path: RelPath) -> Result<(Root, RelPath), Error> {
-        if self == Self::Below {
+        if self == Self::BeneathRoot {
             return Ok((root.clone(), path));
         }
         let components: Vec<_> = path.components().collect();
@@ -122,7 +122,9 @@ impl Named {
         root: &Root,
         path: Option<RelPath>,
     ) -> Result<(Root, Option<RelPath>), Error> {
-        let (Self::AsByUser, Some(named)) = (self, &path) else { return Ok((root.clone(), path)) };
+        let (Self::FollowLinks, Some(named)) = (self, &path) else {
+            return Ok((root.clone(), path));
+        };
         let components: Vec<_> = named.components().collect();
         let whole = on_disk(root, &components);
         if whole.is_dir() {

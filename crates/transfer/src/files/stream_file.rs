@@ -13,10 +13,10 @@ use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::change::change;
-use super::error::{Error, What, Why};
+use super::error::{Error, ErrorKind, FileType};
+use super::metadata::Identity;
 use super::partial::{leads_to, open_locked, replaceable, sync_directory};
 use super::root::Root;
-use super::seen::Identity;
 use super::temporary;
 use headroom_transfer_proto::message::Time;
 
@@ -26,7 +26,7 @@ const MODE: u32 = 0o666;
 /// A file of unknown length on its way. It is removed when it is dropped before
 /// [`Self::finish`].
 #[derive(Debug)]
-pub struct Growing {
+pub struct StreamFile {
     path: RelPath,
     directory: Arc<OwnedFd>,
     temporary: Vec<u8>,
@@ -40,8 +40,8 @@ impl Root {
     ///
     /// # Errors
     /// Something has the name that is not replaced; it may not be made.
-    pub fn grow(&self, path: &RelPath) -> Result<Growing, Error> {
-        let begin = || -> Result<Growing, Why> {
+    pub fn create_stream_file(&self, path: &RelPath) -> Result<StreamFile, Error> {
+        let begin = || -> Result<StreamFile, ErrorKind> {
             let directory = self.parent(path)?;
             replaceable(&directory, path.name())?;
             // no two that begin at different times have the same name
@@ -49,16 +49,16 @@ impl Root {
             let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
             let began = Time { seconds, nanoseconds: now.subsec_nanos() };
             let temporary = temporary::of_file(path.name(), u64::MAX, began);
-            let (file, seen, _) = open_locked(&directory, &temporary)?;
-            file.set_len(0).map_err(Why::of)?;
-            let (path, identity) = (path.clone(), seen.identity);
-            Ok(Growing { path, directory, temporary, file, identity, is_finished: false })
+            let (file, metadata, _) = open_locked(&directory, &temporary)?;
+            file.set_len(0).map_err(ErrorKind::of)?;
+            let (path, identity) = (path.clone(), metadata.identity);
+            Ok(StreamFile { path, directory, temporary, file, identity, is_finished: false })
         };
-        begin().map_err(|why| Error::new(path.as_bytes(), "stored", why))
+        begin().map_err(|kind| Error::new(path.as_bytes(), "stored", kind))
     }
 }
 
-impl Write for Growing {
+impl Write for StreamFile {
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
         self.file.write(octets)
     }
@@ -68,15 +68,15 @@ impl Write for Growing {
     }
 }
 
-impl Growing {
+impl StreamFile {
     /// What could not be written, as a sentence.
     #[must_use]
     pub fn error(&self, error: io::Error) -> Error {
-        let why = match Why::of(error) {
-            Why::Full => Why::FullOnce,
-            why => why,
+        let kind = match ErrorKind::of(error) {
+            ErrorKind::Full => ErrorKind::FullOnce,
+            kind => kind,
         };
-        Error::new(self.path.as_bytes(), "stored", why)
+        Error::new(self.path.as_bytes(), "stored", kind)
     }
 
     /// Gives it its name, in place of the file or link that has it, and the
@@ -85,19 +85,19 @@ impl Growing {
     /// # Errors
     /// The name was given to something that is not replaced, or the disk refuses.
     pub fn finish(mut self, fsync: bool) -> Result<(), Error> {
-        self.rename(fsync).map_err(|why| Error::new(self.path.as_bytes(), "stored", why))
+        self.rename(fsync).map_err(|kind| Error::new(self.path.as_bytes(), "stored", kind))
     }
 
-    fn rename(&mut self, fsync: bool) -> Result<(), Why> {
+    fn rename(&mut self, fsync: bool) -> Result<(), ErrorKind> {
         let here = replaceable(&self.directory, self.path.name())?;
-        let here = here.filter(|here| here.what == What::File);
+        let here = here.filter(|here| here.file_type == FileType::File);
         let mode = here.map_or_else(|| MODE & !umask(), |here| here.mode);
         fchmod(&self.file, Mode::from_bits_truncate(mode & 0o777))?;
         if fsync {
-            self.file.sync_all().map_err(Why::of)?;
+            self.file.sync_all().map_err(ErrorKind::of)?;
         }
         if !leads_to(&self.directory, &self.temporary, self.identity)? {
-            return Err(Why::Moved);
+            return Err(ErrorKind::Moved);
         }
         change(&self.directory, || {
             renameat(&self.directory, &*self.temporary, &self.directory, self.path.name())
@@ -115,7 +115,7 @@ fn umask() -> u32 {
     line.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0o077)
 }
 
-impl Drop for Growing {
+impl Drop for StreamFile {
     fn drop(&mut self) {
         let is_there = leads_to(&self.directory, &self.temporary, self.identity);
         if !self.is_finished && is_there.unwrap_or(false) {

@@ -13,7 +13,7 @@ const KEY_LEN: usize = 8;
 
 /// What stands for a key where nothing is secret.
 #[derive(Clone, Copy, Debug)]
-pub enum Bare {
+pub enum Unencrypted {
     /// What is sent is what is written.
     Clear,
     /// SimpleCrypt, by which the study "encrypts" (Tornai et al., "Encryption in a
@@ -25,7 +25,7 @@ pub enum Bare {
     SimpleCrypt([u8; KEY_LEN]),
 }
 
-impl PacketKey for Bare {
+impl PacketKey for Unencrypted {
     #[inline]
     fn seal(
         &self,
@@ -139,7 +139,7 @@ mod tests {
         chained.collect()
     }
 
-    fn seal(key: Bare, text: &[u8]) -> (Vec<u8>, [u8; TAG_LEN]) {
+    fn seal(key: Unencrypted, text: &[u8]) -> (Vec<u8>, [u8; TAG_LEN]) {
         let (mut text, mut tag) = (text.to_vec(), [7; TAG_LEN]);
         key.seal(NONCE, b"a header", &mut text, &mut tag).expect("sealed");
         (text, tag)
@@ -149,7 +149,7 @@ mod tests {
     fn the_checksum_is_that_of_the_document() {
         // RFC 3720, appendix B.4
         assert_eq!(crc32c::crc32c(&[0; 32]).to_be_bytes(), [0x8a, 0x91, 0x36, 0xaa]);
-        let (text, tag) = seal(Bare::Clear, b"a text");
+        let (text, tag) = seal(Unencrypted::Clear, b"a text");
         let all = [&b"a header"[..], b"a text", &[0; 12]].concat();
         assert_eq!(text, b"a text", "everybody can read it");
         assert_eq!(tag[..4], crc32c::crc32c(&all).to_be_bytes());
@@ -159,16 +159,16 @@ mod tests {
     proptest! {
         #[test]
         fn simplecrypt_is_that_of_its_page_and_comes_back(text in proptest::collection::vec(any::<u8>(), 0..70)) {
-            let (mut sealed, tag) = seal(Bare::SimpleCrypt(KEY), &text);
+            let (mut sealed, tag) = seal(Unencrypted::SimpleCrypt(KEY), &text);
             let told = told(NONCE[11], &text);
             prop_assert_eq!((tag[4], &sealed[..]), (told[0], &told[1..]));
-            let opened = Bare::SimpleCrypt(KEY).open(NONCE, b"a header", &mut sealed, &tag);
+            let opened = Unencrypted::SimpleCrypt(KEY).open(NONCE, b"a header", &mut sealed, &tag);
             prop_assert_eq!((opened, sealed), (Ok(()), text));
         }
 
         #[test]
         fn damage_is_found(text in proptest::collection::vec(any::<u8>(), 0..70), bit: usize) {
-            for key in [Bare::Clear, Bare::SimpleCrypt(KEY)] {
+            for key in [Unencrypted::Clear, Unencrypted::SimpleCrypt(KEY)] {
                 let (mut sealed, mut tag) = seal(key, &text);
                 let octets = sealed.iter_mut().chain(&mut tag);
                 let bit = bit % ((text.len() + TAG_LEN) * 8);

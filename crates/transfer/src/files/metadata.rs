@@ -6,14 +6,14 @@ use nix::fcntl::AtFlags;
 use nix::sys::stat::{FileStat, SFlag, UtimensatFlags, fstat, fstatat, futimens, utimensat};
 use nix::sys::time::TimeSpec;
 
-use super::error::What;
+use super::error::FileType;
 use headroom_transfer_proto::message::Time;
 
 /// What a name is, and what is kept of it when it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct Metadata {
     /// What it is.
-    pub what: What,
+    pub file_type: FileType,
     /// Octets, of a file.
     pub size: u64,
     /// Permission bits, at most `0o777`; of a directory also set-group-id and sticky.
@@ -36,7 +36,7 @@ pub struct Identity {
     inode: u64,
 }
 
-impl Seen {
+impl Metadata {
     /// Looks at a name in a directory. A link is the link itself, unless it is
     /// to be followed.
     pub(super) fn at(directory: impl AsFd, name: &[u8], follow: bool) -> nix::Result<Self> {
@@ -68,18 +68,18 @@ impl Seen {
     #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
     fn of_stat(stat: FileStat) -> Self {
         let time = |seconds, nanoseconds| Time { seconds, nanoseconds: nanoseconds as u32 };
-        let what = match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
-            SFlag::S_IFREG => What::File,
-            SFlag::S_IFDIR => What::Directory,
-            SFlag::S_IFLNK => What::Symlink,
-            SFlag::S_IFIFO => What::Pipe,
-            SFlag::S_IFSOCK => What::Socket,
-            _ => What::Device,
+        let file_type = match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
+            SFlag::S_IFREG => FileType::File,
+            SFlag::S_IFDIR => FileType::Directory,
+            SFlag::S_IFLNK => FileType::Symlink,
+            SFlag::S_IFIFO => FileType::Pipe,
+            SFlag::S_IFSOCK => FileType::Socket,
+            _ => FileType::Device,
         };
         Self {
-            what,
+            file_type,
             size: stat.st_size as u64,
-            mode: stat.st_mode & kept_mode(what),
+            mode: stat.st_mode & kept_mode(file_type),
             mtime: time(stat.st_mtime, stat.st_mtime_nsec),
             allocated: stat.st_blocks as u64 * 512,
             links: stat.st_nlink as u64,
@@ -100,8 +100,8 @@ pub(crate) fn set_mtime_at(directory: impl AsFd, name: &[u8], mtime: Time) -> ni
 
 /// The mode bits that are kept. Of a file, set-user-id, set-group-id and sticky are not: a
 /// program with them would run with the rights of whoever received it.
-pub(super) const fn kept_mode(what: What) -> u32 {
-    if matches!(what, What::Directory) { 0o3777 } else { 0o777 }
+pub(super) const fn kept_mode(file_type: FileType) -> u32 {
+    if matches!(file_type, FileType::Directory) { 0o3777 } else { 0o777 }
 }
 
 /// Sets when the content of something that is open was changed.

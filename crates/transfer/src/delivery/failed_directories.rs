@@ -10,15 +10,15 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// The directories that failed, and how much failed below them.
 #[derive(Debug, Default)]
-pub(super) struct FollowUps {
+pub(super) struct FailedDirectories {
     directories: HashSet<RelPath>,
     bytes: usize,
     count: u64,
 }
 
-impl FollowUps {
+impl FailedDirectories {
     /// Notes a directory that could not be made.
-    pub(super) fn note(&mut self, directory: &RelPath) {
+    pub(super) fn add(&mut self, directory: &RelPath) {
         let bytes = directory.as_bytes().len() + size_of::<RelPath>();
         if self.bytes + bytes <= MOST_BYTES {
             self.bytes += bytes;
@@ -27,7 +27,7 @@ impl FollowUps {
     }
 
     /// Whether a path lies below a directory that was noted; if so it is counted.
-    pub(super) fn follows(&mut self, path: &RelPath) -> bool {
+    pub(super) fn covers(&mut self, path: &RelPath) -> bool {
         if self.directories.is_empty() {
             return false;
         }
@@ -61,26 +61,28 @@ mod tests {
     #[test]
     fn what_fails_below_a_failed_directory_is_counted_and_told_once() {
         let path = |text: &str| RelPath::parse(text.as_bytes()).expect("a path");
-        let mut follow_ups = FollowUps::default();
-        assert!(!follow_ups.follows(&path("a/b")));
-        assert_eq!(follow_ups.summary(), None);
-        follow_ups.note(&path("a/b"));
+        let mut failed_directories = FailedDirectories::default();
+        assert!(!failed_directories.covers(&path("a/b")));
+        assert_eq!(failed_directories.summary(), None);
+        failed_directories.add(&path("a/b"));
         for (name, follows) in
             [("a/b/c", true), ("a/b/c/d", true), ("a/b", false), ("a/bc/d", false), ("a", false)]
         {
-            assert_eq!(follow_ups.follows(&path(name)), follows, "{name}");
+            assert_eq!(failed_directories.covers(&path(name)), follows, "{name}");
         }
-        let summary = follow_ups.summary().expect("two followed");
+        let summary = failed_directories.summary().expect("two followed");
         assert_eq!(summary, "2 more in directories that could not be made are not stored");
     }
 
     #[test]
     fn a_peer_that_fails_directory_after_directory_fills_little_memory() {
-        let mut follow_ups = FollowUps::default();
+        let mut failed_directories = FailedDirectories::default();
         for n in 0..100_000 {
             let name = format!("{n:0>200}");
-            follow_ups.note(&RelPath::parse(name.as_bytes()).expect("a path"));
+            failed_directories.add(&RelPath::parse(name.as_bytes()).expect("a path"));
         }
-        assert!(follow_ups.bytes <= MOST_BYTES && follow_ups.directories.len() > 1000);
+        assert!(
+            failed_directories.bytes <= MOST_BYTES && failed_directories.directories.len() > 1000
+        );
     }
 }

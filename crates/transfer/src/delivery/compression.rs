@@ -23,7 +23,7 @@ thread_local! {
 
 /// Decides what of a delivery is compressed, and does it.
 #[derive(Debug)]
-pub(super) struct Squeezer {
+pub(super) struct AdaptiveCompressor {
     how: Compress,
     state: Mutex<State>,
 }
@@ -36,13 +36,13 @@ struct State {
     next_pause: u32,
 }
 
-impl Squeezer {
+impl AdaptiveCompressor {
     pub(super) fn new(how: Compress) -> Self {
         Self { how, state: Mutex::new(State { misses: 0, pause: 0, next_pause: PAUSE.0 }) }
     }
 
     /// Whether the next piece is tried.
-    pub(super) fn tries(&self) -> bool {
+    pub(super) fn should_try(&self) -> bool {
         match self.how {
             Compress::Never => false,
             Compress::Always => true,
@@ -56,16 +56,16 @@ impl Squeezer {
     }
 
     /// A span of a piece that is tried, compressed if that is worth it.
-    pub(super) fn squeeze(&self, span: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn compress(&self, span: &[u8]) -> Option<Vec<u8>> {
         if self.how == Compress::Auto
             && self.state.lock().unwrap_or_else(PoisonError::into_inner).pause > 0
         {
             return None;
         }
-        let squeezed = compress(span);
+        let compressed = compress_frame(span);
         if self.how == Compress::Auto {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if squeezed.is_some() {
+            if compressed.is_some() {
                 *state = State { misses: 0, pause: 0, next_pause: PAUSE.0 };
             } else {
                 state.misses += 1;
@@ -77,21 +77,21 @@ impl Squeezer {
                 }
             }
         }
-        squeezed
+        compressed
     }
 }
 
 /// A span as one zstd frame (RFC 8878); none if that is not much shorter.
-fn compress(span: &[u8]) -> Option<Vec<u8>> {
+fn compress_frame(span: &[u8]) -> Option<Vec<u8>> {
     COMPRESSOR.with_borrow_mut(|compressor| {
         if compressor.is_none() {
             *compressor = Compressor::new(LEVEL).ok();
         }
-        let mut room = vec![0; span.len() * WORTH_16THS / 16];
+        let mut buffer = vec![0; span.len() * WORTH_16THS / 16];
         // what has no room in it is not worth it
-        let len = compressor.as_mut()?.compress_to_buffer(span, &mut room[..]).ok()?;
-        room.truncate(len);
-        Some(room)
+        let len = compressor.as_mut()?.compress_to_buffer(span, &mut buffer[..]).ok()?;
+        buffer.truncate(len);
+        Some(buffer)
     })
 }
 
@@ -99,14 +99,14 @@ fn compress(span: &[u8]) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// It is no frame, or one of another length.
-pub(super) fn expand(frame: &[u8], span: &mut [u8]) -> io::Result<()> {
+pub(super) fn decompress(frame: &[u8], span: &mut [u8]) -> io::Result<()> {
     DECOMPRESSOR.with_borrow_mut(|decompressor| {
         if decompressor.is_none() {
             *decompressor = Some(Decompressor::new()?);
         }
-        let room = span.len();
+        let buffer = span.len();
         match decompressor.as_mut().map(|d| d.decompress_to_buffer(frame, &mut span[..])) {
-            Some(Ok(len)) if len == room => Ok(()),
+            Some(Ok(len)) if len == buffer => Ok(()),
             Some(Err(error)) => Err(error),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
@@ -126,14 +126,14 @@ mod tests {
     #[test]
     fn what_is_compressed_is_the_same_again_or_an_error() {
         let text = "the same words over and over ".repeat(10_000).into_bytes();
-        let frame = compress(&text).expect("it is worth it");
+        let frame = compress_frame(&text).expect("it is worth it");
         assert!(frame.len() < text.len() / 50);
         let mut again = vec![0; text.len()];
-        expand(&frame, &mut again).expect("a frame");
+        decompress(&frame, &mut again).expect("a frame");
         assert_eq!(again, text);
-        assert_eq!(compress(&noise(100_000)), None);
+        assert_eq!(compress_frame(&noise(100_000)), None);
         // one that would expand beyond the span, or not fill it, or is cut
-        for (frame, room) in [
+        for (frame, buffer) in [
             (&frame[..], text.len() - 1),
             (&frame, 10),
             (&frame, text.len() + 1),
@@ -141,28 +141,28 @@ mod tests {
             (b"no frame", 100),
             (b"", 100),
         ] {
-            assert!(expand(frame, &mut vec![0; room]).is_err());
+            assert!(decompress(frame, &mut vec![0; buffer]).is_err());
         }
     }
 
     #[test]
     fn what_does_not_compress_is_noticed_and_tried_again() {
         let (noise, text) = (noise(50_000), vec![b'a'; 50_000]);
-        let auto = Squeezer::new(Compress::Auto);
+        let auto = AdaptiveCompressor::new(Compress::Auto);
         let mut tried = 0;
         for _ in 0..1000 {
-            if auto.tries() {
+            if auto.should_try() {
                 tried += 1;
-                assert_eq!(auto.squeeze(&noise), None);
+                assert_eq!(auto.compress(&noise), None);
             }
         }
         assert!((5..30).contains(&tried), "{tried} pieces of 1000 were tried");
-        while !auto.tries() {}
-        assert!(auto.squeeze(&text).is_some());
-        assert!((0..100).all(|_| auto.tries() && auto.squeeze(&text).is_some()));
-        let never = Squeezer::new(Compress::Never);
-        let always = Squeezer::new(Compress::Always);
-        assert!((0..100).all(|_| !never.tries() && always.tries()));
-        assert!(always.squeeze(&noise).is_none() && always.squeeze(&text).is_some());
+        while !auto.should_try() {}
+        assert!(auto.compress(&text).is_some());
+        assert!((0..100).all(|_| auto.should_try() && auto.compress(&text).is_some()));
+        let never = AdaptiveCompressor::new(Compress::Never);
+        let always = AdaptiveCompressor::new(Compress::Always);
+        assert!((0..100).all(|_| !never.should_try() && always.should_try()));
+        assert!(always.compress(&noise).is_none() && always.compress(&text).is_some());
     }
 }

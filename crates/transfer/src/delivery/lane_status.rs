@@ -7,20 +7,23 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::event::{Event, Observer};
-use crate::lanes::State;
+use crate::lanes::LaneState;
 
 /// A lane that nobody has answered on for this long, from when it was needed first, is
 /// called silent.
 const OPENING: Duration = Duration::from_secs(1);
 
 /// Tells an observer, once for each silence, until the lane has ended.
-pub(super) async fn tell_of_lanes(observer: Arc<dyn Observer>, mut states: watch::Receiver<State>) {
+pub(super) async fn report_lane_status(
+    observer: Arc<dyn Observer>,
+    mut states: watch::Receiver<LaneState>,
+) {
     let mut is_told = false;
     loop {
         let state = *states.borrow_and_update();
         let changed = states.changed();
         let ended = match state {
-            State::Opening if !is_told => match tokio::time::timeout(OPENING, changed).await {
+            LaneState::Opening if !is_told => match tokio::time::timeout(OPENING, changed).await {
                 Ok(changed) => changed.is_err(),
                 Err(_) => {
                     is_told = true;
@@ -28,17 +31,17 @@ pub(super) async fn tell_of_lanes(observer: Arc<dyn Observer>, mut states: watch
                     false
                 }
             },
-            State::Silent if !is_told => {
+            LaneState::Silent if !is_told => {
                 is_told = true;
                 observer.event(Event::LanesSilent);
                 continue;
             }
-            State::Ready if is_told => {
+            LaneState::Ready if is_told => {
                 is_told = false;
                 observer.event(Event::LanesBack);
                 continue;
             }
-            State::GivenUp => return,
+            LaneState::GivenUp => return,
             _ => changed.await.is_err(),
         };
         if ended {
@@ -69,20 +72,20 @@ mod tests {
 
     #[test]
     fn each_silence_and_its_end_are_told_once() {
-        let (set, states) = watch::channel(State::Idle);
+        let (set, states) = watch::channel(LaneState::Idle);
         let told = Arc::new(Told::default());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         runtime.expect("a runtime").block_on(async {
-            let telling = tokio::spawn(tell_of_lanes(Arc::clone(&told) as _, states));
+            let telling = tokio::spawn(report_lane_status(Arc::clone(&told) as _, states));
             for state in [
-                State::Opening,
-                State::Ready,
-                State::Silent,
-                State::Silent,
-                State::Ready,
-                State::Silent,
-                State::Ready,
-                State::GivenUp,
+                LaneState::Opening,
+                LaneState::Ready,
+                LaneState::Silent,
+                LaneState::Silent,
+                LaneState::Ready,
+                LaneState::Silent,
+                LaneState::Ready,
+                LaneState::GivenUp,
             ] {
                 set.send_replace(state);
                 for _ in 0..8 {

@@ -1,0 +1,35 @@
+//! Paths on hosts, as they are typed.
+
+use std::ffi::{OsStr, OsString};
+
+use anyhow::bail;
+use headroom_transfer::client::below_root;
+use headroom_transfer::{Host, RemotePath};
+
+use super::arguments::OverSsh;
+use super::exit::Usage;
+
+/// Reads places that are all on one host.
+pub(super) fn remotes_on_one_host(
+    texts: &[OsString],
+    over_ssh: &OverSsh,
+) -> anyhow::Result<(Host, Vec<Vec<u8>>)> {
+    let remotes = texts.iter().map(|text| remote(text, over_ssh));
+    let remotes = remotes.collect::<Result<Vec<_>, _>>()?;
+    let Some(host) = remotes.first().map(|remote| remote.host.clone()) else {
+        bail!(Usage("no place on a host is named".to_owned()));
+    };
+    if remotes.iter().any(|remote| remote.host != host) {
+        bail!(Usage("one command is about one host".to_owned()));
+    }
+    Ok((host, remotes.into_iter().map(|remote| remote.path).collect()))
+}
+
+/// Reads a place, and refuses before anything is connected what can be no path there.
+pub(super) fn remote(text: &OsStr, over_ssh: &OverSsh) -> anyhow::Result<RemotePath> {
+    let remote = RemotePath::parse(text).map_err(|error| Usage(error.to_string()))?;
+    if !over_ssh.ssh {
+        below_root(&remote.path)?;
+    }
+    Ok(remote)
+}
