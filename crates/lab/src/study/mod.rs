@@ -169,24 +169,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn the_documents_say_how_each_study_differs_from_its_paper() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let text = std::fs::read_to_string(root.join("docs/methodology.md")).expect("a document");
-        let mut told = 0;
-        for study in published_studies() {
-            let list: Vec<String> =
-                study.differs.iter().map(|said| format!("- {said}\n")).collect();
-            let section = format!("### {}\n\n{}\n", study.paper, list.concat());
-            assert!(
-                text.contains(&section),
-                "docs/methodology.md lacks, or has otherwise:\n{section}"
-            );
-            told += 1;
-        }
-        let (_, behind) = text.split_once("\n## How the studies").expect("the chapter");
-        let chapter = behind.split("\n## ").next().unwrap_or_default();
-        assert_eq!(chapter.matches("\n### ").count(), told, "a study that is gone");
-    }
 }
