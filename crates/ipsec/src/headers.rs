@@ -1,4 +1,5 @@
-//! What the headers of a packet say, read once for a whole train.
+//! What the headers of a packet say: its own, read once for a whole train, and the outer one of a
+//! protected packet.
 
 use std::net::IpAddr;
 
@@ -28,6 +29,22 @@ pub struct Headers {
     pub security_offset: usize,
     /// The octet that names what stands there.
     pub security_field: usize,
+}
+
+/// The outer IP header of what arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct Outer<'a> {
+    /// Its source address.
+    pub source: IpAddr,
+    /// Its destination address.
+    pub destination: IpAddr,
+    /// Its DSCP and ECN.
+    pub tos: u8,
+    /// The header itself, options and extension headers included, up to the
+    /// IPsec or UDP header; empty where a socket has taken it.
+    pub header: &'a [u8],
+    /// Source and destination port, for ESP in UDP.
+    pub udp: Option<(u16, u16)>,
 }
 
 impl Headers {

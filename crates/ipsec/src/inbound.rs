@@ -1,7 +1,6 @@
 //! Opening what arrives (RFC 4301, section 5.2): find the association, look at
 //! the window, verify, decrypt, and ask the policies whether it may be so.
 
-use std::net::IpAddr;
 use std::ops::Range;
 
 use headroom_packet::header::{self, Fresh};
@@ -10,7 +9,7 @@ use headroom_packet::protocol;
 use headroom_suite::{Authenticator, Bound, Transform};
 
 use crate::engine::{Engine, Entry};
-use crate::headers::Headers;
+use crate::headers::{Headers, Outer};
 use crate::policy::Policy;
 use crate::qesp::{self, Clear};
 use crate::reason::Reason;
@@ -23,22 +22,6 @@ use crate::{ah, esp};
 const HOP_LIMIT: u8 = 64;
 /// Octets behind an IP header that are looked at for ports.
 const PEEK: usize = 128;
-
-/// The outer IP header of what arrived.
-#[derive(Debug, Clone, Copy)]
-pub struct Outer<'a> {
-    /// Its source address.
-    pub source: IpAddr,
-    /// Its destination address.
-    pub destination: IpAddr,
-    /// Its DSCP and ECN.
-    pub tos: u8,
-    /// The header itself, options and extension headers included, up to the
-    /// IPsec or UDP header; empty where a socket has taken it.
-    pub header: &'a [u8],
-    /// Source and destination port, for ESP in UDP.
-    pub udp: Option<(u16, u16)>,
-}
 
 /// A packet that was opened: `head`, then the octets `payload` of the body.
 #[derive(Debug)]

@@ -29,8 +29,8 @@ pub mod tos;
 
 pub use bundle::{Bundle, Numbers};
 pub use engine::{Engine, SpecError};
-pub use headers::Headers;
-pub use inbound::{Opened, Outer};
+pub use headers::{Headers, Outer};
+pub use inbound::Opened;
 pub use numbers::Sequence;
 pub use peer::{Moved, Peer};
 pub use policy::{FlowCache, Policy, Verdict};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use headroom_suite::{Authenticator, Fingerprint, KeyError, Transform};
 
-use crate::inbound::Outer;
+use crate::headers::Outer;
 use crate::numbers::Sequence;
 use crate::peer::{Moved, Peer};
 use crate::reason::{Counters, Reason};
