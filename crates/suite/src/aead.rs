@@ -11,7 +11,6 @@ use zeroize::Zeroizing;
 use crate::algorithm::{AEAD_ICV_LEN as ICV_LEN, AEAD_IV_LEN as IV_LEN, SALT_LEN};
 use crate::{Aead, Bound, Forged, Key, KeyError, SealError, Transform};
 
-/// The nonce is the salt and the IV on the wire (RFC 4106 §4, RFC 7634 §2).
 const _: () = assert!(SALT_LEN + IV_LEN == NONCE_LEN);
 
 /// An AEAD with its key and salt.

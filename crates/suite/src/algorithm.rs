@@ -47,7 +47,7 @@ pub enum Mac {
 
 /// Octets of salt at the end of an AEAD's key (RFC 4106 §8.1, RFC 7634 §2).
 pub(crate) const SALT_LEN: usize = 4;
-/// Octets of an AEAD's IV on the wire (RFC 4106 §3.1, RFC 7634 §2).
+/// Octets of an AEAD's IV on the wire: the part of the nonce that changes (RFC 4106 §3.1, RFC 7634 §2).
 pub(crate) const AEAD_IV_LEN: usize = 8;
 /// Octets of an AEAD's ICV: the whole tag.
 pub(crate) const AEAD_ICV_LEN: usize = 16;

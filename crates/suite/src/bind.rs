@@ -1,12 +1,8 @@
-//! Binds suites and integrity algorithms to their keys.
+//! Binding a suite to its keys.
 
 use crate::aead::AeadTransform;
-use crate::algorithm::Mac;
-use crate::key::{Key, KeyError};
-use crate::mac::Authenticator;
 use crate::separate::Separate;
-use crate::suite::Suite;
-use crate::transform::Transform;
+use crate::{Key, KeyError, Suite, Transform};
 
 impl Suite {
     /// Prepares the suite with its keys, for one direction.
@@ -25,19 +21,6 @@ impl Suite {
             }
             (Self::Separate(..), None) => Err(KeyError::MacKeyMissing { suite: *self }),
         }
-    }
-}
-
-impl Mac {
-    /// Prepares the algorithm with its key.
-    ///
-    /// # Errors
-    /// When the key is of the wrong length.
-    pub fn bind(self, key: &Key) -> Result<Authenticator, KeyError> {
-        if key.len() != self.key_len() {
-            return Err(KeyError::MacLength { mac: self, found: key.len() });
-        }
-        Authenticator::new(self, key.as_bytes())
     }
 }
 

@@ -24,6 +24,7 @@ mod algorithm;
 mod bind;
 mod cbc;
 mod key;
+mod key_error;
 mod mac;
 mod name;
 mod random;
@@ -34,7 +35,8 @@ mod transform;
 mod vectors;
 
 pub use algorithm::{Aead, Cipher, Mac};
-pub use key::{Fingerprint, Key, KeyError, NotAFingerprint};
+pub use key::{Fingerprint, Key, NotAFingerprint};
+pub use key_error::KeyError;
 pub use mac::Authenticator;
 pub use name::UnknownSuite;
 pub use suite::Suite;

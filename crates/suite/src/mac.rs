@@ -7,7 +7,7 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
 use md5::Md5;
 
-use crate::{Forged, KeyError, Mac};
+use crate::{Forged, Key, KeyError, Mac};
 
 /// An integrity algorithm with its key, the HMAC's inner and outer states prepared.
 pub struct Authenticator {
@@ -27,6 +27,19 @@ const _: () = {
     const fn erased<T: zeroize::ZeroizeOnDrop>() {}
     erased::<Md5>();
 };
+
+impl Mac {
+    /// Prepares the algorithm with its key.
+    ///
+    /// # Errors
+    /// When the key is of the wrong length.
+    pub fn bind(self, key: &Key) -> Result<Authenticator, KeyError> {
+        if key.len() != self.key_len() {
+            return Err(KeyError::MacLength { mac: self, found: key.len() });
+        }
+        Authenticator::new(self, key.as_bytes())
+    }
+}
 
 impl Authenticator {
     /// Prepares `key`, of any length.

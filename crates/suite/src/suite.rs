@@ -1,6 +1,7 @@
 //! The suites and their lengths.
 
-use crate::algorithm::{AEAD_ICV_LEN, AEAD_IV_LEN, Aead, Cipher, Mac};
+use crate::algorithm::{AEAD_ICV_LEN, AEAD_IV_LEN};
+use crate::{Aead, Cipher, Mac};
 
 /// How packets of one security association are encrypted and authenticated.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
