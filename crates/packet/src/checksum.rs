@@ -159,7 +159,7 @@ mod tests {
             let mut frame = good.clone();
             frame[start + offset..start + offset + 2].copy_from_slice(&fold(pseudo).to_be_bytes());
             finish(&mut frame, Unfinished { start, offset }).expect("a whole frame");
-            let written = not_zero(crate::be16(&good, start + offset));
+            let written = not_zero(crate::bytes::be16(&good, start + offset));
             good[start + offset..start + offset + 2].copy_from_slice(&written.to_be_bytes());
             prop_assert_eq!(frame, good);
         }

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::{Error, be16, ipv4, ipv6};
+use crate::bytes::be16;
+use crate::{Error, ipv4, ipv6};
 
 /// Octets of the header.
 pub const HEADER_LEN: usize = 14;

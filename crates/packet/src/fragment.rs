@@ -1,16 +1,14 @@
 //! Cutting a packet into fragments (RFC 791, section 3.2; RFC 8200, section
 //! 4.5). Joining them again is the [`Reassembler`]'s.
 
+use crate::bytes::put16;
 use crate::ipv4::MAX_OPTIONS_LEN;
-use crate::{Error, Ip, Version, header, ipv4, ipv6, protocol, put16};
+use crate::{Error, Ip, Version, header, ip, ipv4, ipv6, protocol};
 
 mod reassembler;
 
 pub use reassembler::{Limits, Reassembler, Rejected};
 
-const FRAGMENT_HEADER_LEN: usize = 8;
-/// Octets of the longest datagram's payload.
-const MAX_LEN: usize = 65_535;
 const MORE: u16 = 0x2000;
 
 /// Why a packet is not cut.
@@ -80,10 +78,10 @@ impl<'a> Fragmenter<'a> {
             Version::V6 if ip.fragment_header().is_some() => {
                 return Err(CutError::HasFragmentHeader);
             }
-            Version::V6 => first_len + FRAGMENT_HEADER_LEN,
+            Version::V6 => first_len + ipv6::FRAGMENT_HEADER_LEN,
         };
         let before = ip.fragment().map_or(0, |before| before.offset);
-        if before + ip.total_len() - first_len > MAX_LEN {
+        if before + ip.total_len() - first_len > ip::MAX_PAYLOAD_LEN {
             return Err(CutError::TooLong);
         }
         cut.piece_len = mtu.saturating_sub(head_len) & !7;
@@ -101,7 +99,7 @@ impl<'a> Fragmenter<'a> {
             _ if !self.is_cut => self.first_len,
             Version::V4 if index > 0 => ipv4::MIN_HEADER_LEN + self.options.1,
             Version::V4 => self.first_len,
-            Version::V6 => self.first_len + FRAGMENT_HEADER_LEN,
+            Version::V6 => self.first_len + ipv6::FRAGMENT_HEADER_LEN,
         }
     }
 

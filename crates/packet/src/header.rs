@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::bytes::{be16, put16};
 use crate::checksum::{fold, sum};
-use crate::{Error, be16, ipv4, ipv6, put16};
+use crate::{Error, ipv4, ipv6};
 
 /// A new IP header, without options or extension headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use crate::bytes::put16;
 use crate::checksum::{fold, pseudo_header, sum};
 use crate::header::Fresh;
-use crate::{Ip, Version, ipv6, protocol, put16};
+use crate::{Ip, Version, ipv6, protocol};
 
 /// Octets of the longest answer: the least MTU of IPv6.
 pub const MAX_LEN: usize = 1280;

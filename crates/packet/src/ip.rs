@@ -3,7 +3,8 @@
 
 use std::net::IpAddr;
 
-use crate::{Error, be16, be32, ipv4, ipv6, protocol};
+use crate::bytes::{be16, be32};
+use crate::{Error, ipv4, ipv6, protocol};
 
 /// Extension headers that are followed in one packet.
 const MAX_EXTENSIONS: usize = 16;
@@ -11,7 +12,8 @@ const MAX_EXTENSIONS: usize = 16;
 const V4_PROTOCOL: usize = 9;
 /// The octet of an IPv6 header that names what follows it.
 const V6_NEXT_HEADER: usize = 6;
-const FRAGMENT_HEADER_LEN: usize = 8;
+/// Octets of the longest datagram's payload.
+pub(crate) const MAX_PAYLOAD_LEN: usize = 65_535;
 
 /// The version of an IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -150,7 +152,7 @@ impl<'a> Ip<'a> {
         let (kind, at) = (self.upper, self.upper_offset);
         let header = self.bytes.get(at..at + 8).ok_or(Error::Truncated("IPv6 extension"))?;
         let len = match kind {
-            protocol::FRAGMENT => FRAGMENT_HEADER_LEN,
+            protocol::FRAGMENT => ipv6::FRAGMENT_HEADER_LEN,
             _ => (usize::from(header[1]) + 1) * 8,
         };
         if self.bytes.len() < at + len {

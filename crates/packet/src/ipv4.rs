@@ -2,7 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use crate::{Error, be16};
+use crate::Error;
+use crate::bytes::be16;
 
 /// Octets of the header without options.
 pub const MIN_HEADER_LEN: usize = 20;

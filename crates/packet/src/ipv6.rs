@@ -2,10 +2,13 @@
 
 use std::net::Ipv6Addr;
 
-use crate::{Error, be16};
+use crate::Error;
+use crate::bytes::be16;
 
 /// Octets of the fixed header.
 pub const HEADER_LEN: usize = 40;
+/// Octets of a fragment header (RFC 8200, section 4.5).
+pub(crate) const FRAGMENT_HEADER_LEN: usize = 8;
 
 /// A packet whose fixed header is known to be whole.
 #[derive(Debug, Clone, Copy)]

@@ -1,8 +1,9 @@
 //! Lowering the maximum segment size that a TCP SYN announces (RFC 9293, section
 //! 3.7.1), for paths on which "too big" answers are lost.
 
+use crate::bytes::{be16, put16};
 use crate::checksum::fold;
-use crate::{Ip, Version, be16, ipv4, ipv6, protocol, put16, tcp};
+use crate::{Ip, Version, ipv4, ipv6, protocol, tcp};
 
 /// Kinds of options (RFC 9293, section 3.1; RFC 5925, section 2.2).
 mod option {

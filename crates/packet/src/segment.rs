@@ -3,7 +3,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::{Error, be16, ethernet, ipv4, ipv6, protocol, tcp, udp};
+use crate::bytes::be16;
+use crate::{Error, ethernet, ipv4, ipv6, protocol, tcp, udp};
 
 /// What a measurement wants to know of a segment.
 #[derive(Debug, Clone, Copy)]

@@ -1,10 +1,12 @@
 //! Cutting a packet that a sender left to its network card into single, finished
 //! ones (TCP and UDP segmentation offload, TSO and USO).
 
+use crate::bytes::put16;
+use crate::bytes::{be16, be32};
 use crate::checksum::{self, Unfinished, copy_and_sum, fold, not_zero, pseudo_header, sum};
 use crate::offload::Kind;
-use crate::{Error, Ip, Offload, Version, be16, be32, ipv4, ipv6, protocol};
-use crate::{put16, tcp, udp};
+use crate::{Error, Ip, Offload, Version, ipv4, ipv6, protocol};
+use crate::{tcp, udp};
 
 /// FIN and PSH belong to the last segment, CWR to the first (RFC 3168, 6.1.2).
 const FIN_PSH: u8 = 0x01 | 0x08;

@@ -1,6 +1,7 @@
 //! TCP headers (RFC 9293).
 
-use crate::{Error, be16, be32};
+use crate::Error;
+use crate::bytes::{be16, be32};
 
 /// The protocol number of TCP.
 pub const PROTOCOL: u8 = 6;

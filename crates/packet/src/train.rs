@@ -48,9 +48,9 @@ impl<'a> Train<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bytes::{be16, be32};
     use crate::protocol::{DESTINATION_OPTIONS, UDP};
     use crate::testing::assert_checksums;
-    use crate::{be16, be32};
     use etherparse::{PacketBuilder, TcpOptionElement};
     use proptest::prelude::*;
 

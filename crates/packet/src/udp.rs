@@ -1,7 +1,8 @@
 //! UDP datagrams (RFC 768; over IPv6: RFC 8200, section 8.1).
 
+use crate::bytes::{be16, put16};
 use crate::checksum::{fold, not_zero, pseudo_header, sum};
-use crate::{Error, be16, protocol, put16};
+use crate::{Error, protocol};
 
 /// Octets of the header.
 pub const HEADER_LEN: usize = 8;

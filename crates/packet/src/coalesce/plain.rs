@@ -1,8 +1,9 @@
 //! The packets that may be joined: TCP with ACK and data, or UDP, directly
 //! behind an IPv4 header without options or an IPv6 header.
 
+use crate::bytes::{be16, be32};
 use crate::checksum::{fold, pseudo_header, sum};
-use crate::{be16, be32, ipv4, ipv6, protocol, tcp, udp};
+use crate::{ipv4, ipv6, protocol, tcp, udp};
 
 /// Octets of the longest headers: IPv6 and TCP with all options.
 const MAX_HEADER_LEN: usize = ipv6::HEADER_LEN + 60;

@@ -1,7 +1,8 @@
 use super::*;
+use crate::bytes::put16;
 use crate::offload::Kind;
 use crate::testing::{Recipe, assert_checksums};
-use crate::{Ip, Segmenter, header, put16, udp};
+use crate::{Ip, Segmenter, header, udp};
 use proptest::prelude::*;
 
 /// What a sink got: each packet or train, flat.
@@ -227,7 +228,7 @@ fn more_flows_than_there_is_room_for_still_pass_in_order() {
     }
     let out = cut(&join(&packets, true));
     for port in 0..40_u16 {
-        let of = |bytes: &&Vec<u8>| crate::be16(bytes, 20) == port;
+        let of = |bytes: &&Vec<u8>| crate::bytes::be16(bytes, 20) == port;
         let sent: Vec<&Vec<u8>> = packets.iter().map(|(bytes, _)| bytes).filter(of).collect();
         assert_eq!(out.iter().filter(of).collect::<Vec<_>>(), sent);
     }
@@ -297,7 +298,7 @@ proptest! {
         prop_assert_eq!(out.len(), packets.len());
         // the ports tell the flow, in whatever state the packet is
         for flow in 0..6 {
-            let port = |bytes: &[u8]| crate::be16(bytes, if bytes[0] >> 4 == 6 { 40 } else { 20 });
+            let port = |bytes: &[u8]| crate::bytes::be16(bytes, if bytes[0] >> 4 == 6 { 40 } else { 20 });
             let sent: Vec<&Vec<u8>> = packets.iter().filter(|(of, ..)| *of == flow).map(|(_, bytes, _)| bytes).collect();
             let got: Vec<&Vec<u8>> = out.iter().filter(|bytes| usize::from(port(bytes)) == flow).collect();
             prop_assert_eq!(got, sent);

@@ -1,9 +1,10 @@
 //! Turning the headers of a train's first packet into those of the train.
 
 use super::plain::Plain;
+use crate::bytes::put16;
 use crate::checksum::{fold, pseudo_header};
 use crate::offload::Kind;
-use crate::{Offload, header, protocol, put16, tcp, udp};
+use crate::{Offload, header, protocol, tcp, udp};
 
 const PUSH: u8 = 0x08;
 

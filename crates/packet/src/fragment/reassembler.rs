@@ -6,7 +6,8 @@ use std::collections::hash_map::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::{Fragment, Ip, Version, header, ipv6, protocol, put16, tcp};
+use crate::bytes::put16;
+use crate::{Fragment, Ip, Version, header, ipv6, protocol, tcp};
 
 /// How long the first fragment to arrive waits for the others: 60 s in IPv6 (RFC
 /// 8200, section 4.5), 30 s in IPv4, as Linux has it (RFC 791 proposes 15 s, RFC
@@ -234,7 +235,7 @@ impl Reassembler {
 /// the payload, and the payload.
 fn parts<'a>(ip: &Ip<'a>, fragment: Fragment) -> (Key, usize, &'a [u8]) {
     let (head_len, payload) = match ip.fragment_header() {
-        Some((_, at)) => (at, at + super::FRAGMENT_HEADER_LEN),
+        Some((_, at)) => (at, at + ipv6::FRAGMENT_HEADER_LEN),
         None => (ip.upper_offset(), ip.upper_offset()),
     };
     let key = Key {
@@ -255,7 +256,7 @@ fn check(ip: &Ip<'_>, part: Fragment, head_len: usize, payload: &[u8]) -> Result
         return Err(Rejected::Unaligned);
     }
     let fixed = if ip.version() == Version::V6 { ipv6::HEADER_LEN } else { 0 };
-    if head_len - fixed + part.offset + payload.len() > super::MAX_LEN {
+    if head_len - fixed + part.offset + payload.len() > crate::ip::MAX_PAYLOAD_LEN {
         return Err(Rejected::TooLong);
     }
     Ok(())

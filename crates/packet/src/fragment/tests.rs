@@ -1,5 +1,6 @@
 use super::*;
-use crate::{be16, testing::Recipe};
+use crate::bytes::be16;
+use crate::testing::Recipe;
 use etherparse::SlicedPacket;
 use etherparse::defrag::IpDefragPool;
 use proptest::prelude::*;

@@ -24,7 +24,7 @@ fn chain(extensions: &[(u8, &[u8])], upper: u8, payload: &[u8]) -> Vec<u8> {
     }
     bytes.extend_from_slice(payload);
     let len = bytes.len() - 40;
-    crate::put16(&mut bytes, 4, len as u16);
+    crate::bytes::put16(&mut bytes, 4, len as u16);
     bytes
 }
 
@@ -86,7 +86,7 @@ fn ports_are_found_behind_a_source_route_of_ipv4() {
     bytes[0] = 0x48;
     bytes.splice(20..20, [1, 131, 11, 4, 1, 1, 1, 1, 9, 9, 9, 9]);
     let len = bytes.len();
-    crate::put16(&mut bytes, 2, len as u16);
+    crate::bytes::put16(&mut bytes, 2, len as u16);
     let ip = Ip::parse(&bytes).expect("a good packet");
     assert_eq!((ip.security_offset(), ip.ports()), (32, Some((4000, 53))));
 }
@@ -104,14 +104,14 @@ fn ah_and_esp_are_upper_layer_protocols() {
 #[test]
 fn fragments_are_read_in_both_versions() {
     let mut bytes = build(false, b"hello");
-    crate::put16(&mut bytes, 4, 77);
+    crate::bytes::put16(&mut bytes, 4, 77);
     for (field, expected, ports) in [
         (0x4000, None, true),
         (0x2000, Some(Fragment { id: 77, offset: 0, more: true }), true),
         (0x2001, Some(Fragment { id: 77, offset: 8, more: true }), false),
         (0x1fff, Some(Fragment { id: 77, offset: 65_528, more: false }), false),
     ] {
-        crate::put16(&mut bytes, 6, field);
+        crate::bytes::put16(&mut bytes, 6, field);
         let ip = Ip::parse(&bytes).expect("a good packet");
         assert_eq!((ip.fragment(), ip.ports().is_some()), (expected, ports));
     }
@@ -135,7 +135,7 @@ fn what_is_not_a_packet_is_an_error() {
     let mut bytes = build(false, b"hello");
     let whole = bytes.len();
     assert_eq!(Ip::parse(&bytes[..whole - 1]).err(), Some(Error::Truncated("IP")));
-    crate::put16(&mut bytes, 2, 19); // below the header
+    crate::bytes::put16(&mut bytes, 2, 19); // below the header
     assert_eq!(Ip::parse(&bytes).err(), Some(Error::Truncated("IPv4")));
     assert_eq!(Ip::parse_train(&bytes).map(|ip| ip.total_len()), Ok(whole));
     let late = chain(&[(60, OPTIONS), (0, OPTIONS)], 17, PORTS);
@@ -167,7 +167,7 @@ proptest! {
         }
         if bytes.len() > 40 {
             let len = bytes.len();
-            crate::put16(&mut bytes, if v6 { 4 } else { 2 }, if v6 { len - 40 } else { len } as u16);
+            crate::bytes::put16(&mut bytes, if v6 { 4 } else { 2 }, if v6 { len - 40 } else { len } as u16);
         }
         if let Ok(ip) = Ip::parse(&bytes) {
             touch(&ip);
