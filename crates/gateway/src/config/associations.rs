@@ -9,15 +9,11 @@ use toml::Spanned;
 use zeroize::Zeroizing;
 
 use super::file::{DirectionFile, ModeFile, ProtocolFile, SaFile};
-use super::options;
+use super::model::{Association, Purpose};
+use super::options::{self, Known};
+use super::problem::{At, at, shortened};
+use super::reader::Reader;
 use super::scalar::SecretText;
-use super::{Association, At, Purpose, Reader, at, shortened};
-
-/// What the rest of the file says about all associations.
-pub(super) struct Known {
-    pub(super) path_mtu: Option<u64>,
-    pub(super) insecure: bool,
-}
 
 impl Reader<'_> {
     pub(super) fn association(

@@ -8,7 +8,9 @@ use headroom_ipsec::{Mode, PolicySpec, SaSpec};
 use headroom_suite::{Fingerprint, Key, Suite};
 
 use super::file::{ConfigFile, SaFile};
-use super::{Association, At, Purpose, Reader, at};
+use super::model::{Association, Purpose};
+use super::problem::{At, at};
+use super::reader::Reader;
 
 /// Octets of salt at the end of an AEAD's key (RFC 4106, section 8.1).
 const SALT_LEN: usize = 4;

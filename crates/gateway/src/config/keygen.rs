@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use headroom_suite::{Key, KeyError, Mac, Suite};
 use zeroize::Zeroizing;
 
-use super::Config;
+use super::model::Config;
 use crate::ledger::{self, Ledger};
 
 /// What the pair is to be.
@@ -303,7 +303,7 @@ mod tests {
 
     use super::*;
     use crate::config::Purpose;
-    use crate::ledger::Way;
+    use crate::ledger::{Account, Way};
 
     fn request(name: &str) -> Request {
         let folder = std::env::temp_dir().join(format!("keygen-{}-{name}", std::process::id()));
@@ -353,7 +353,7 @@ mod tests {
                 let other = &other.expect("the other end has it").spec;
                 assert_ne!(other.direction, spec.direction);
                 assert_eq!((other.source, other.destination), (spec.source, spec.destination));
-                assert_eq!(super::super::account(other).key, super::super::account(spec).key);
+                assert_eq!(Account::of(other).key, Account::of(spec).key);
             }
             for (config, path) in [(&left, &paths[0]), (&right, &paths[1])] {
                 let place = ledger::Place {

@@ -7,10 +7,16 @@ use headroom_ipsec::{Protocol, SaSpec};
 use headroom_units as units;
 use toml::Spanned;
 
-use super::associations::Known;
 use super::file::{DirectionFile, LifetimeFile, ModeFile, ProtocolFile, SaFile};
+use super::model::Purpose;
+use super::problem::{At, at, bounded, shortened};
 use super::scalar::{DscpFile, Scalar};
-use super::{At, Purpose, at, bounded, shortened};
+
+/// What the rest of the file says about all associations.
+pub(super) struct Known {
+    pub(super) path_mtu: Option<u64>,
+    pub(super) insecure: bool,
+}
 
 /// What the outer packet is padded to where nobody says how long it may be.
 const USUAL_MTU: u16 = 1500;

@@ -8,8 +8,9 @@ use toml::Spanned;
 
 use super::associations::label;
 use super::file::{ActionFile, PolicyFile, SaFile};
+use super::model::Association;
+use super::problem::{At, at, shortened};
 use super::selectors::{contains, covers, selector};
-use super::{Association, At, at, shortened};
 
 /// Associations that one policy may name for one direction.
 const MOST_NAMED: usize = 256;

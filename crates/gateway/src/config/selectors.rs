@@ -7,8 +7,8 @@ use headroom_ipsec::spec::{Addresses, Ports, Selector};
 use toml::Spanned;
 
 use super::file::PolicyFile;
+use super::problem::{At, at, shortened};
 use super::scalar::Scalar;
-use super::{At, at, shortened};
 
 pub(super) fn selector(file: &PolicyFile) -> Result<Selector, At> {
     let local = addresses(file.local.as_ref())?;

@@ -12,6 +12,9 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
+use headroom_ipsec::spec::{Direction, Protection, SaSpec};
+use headroom_suite::Fingerprint;
+
 /// Octets that a ledger's file may have.
 pub(super) const MOST_OCTETS: u64 = 64 << 20;
 
@@ -33,6 +36,28 @@ pub struct Account {
     pub way: Way,
     /// The fingerprint of the key that sequence numbers must not repeat under.
     pub key: [u8; 16],
+}
+
+impl Account {
+    /// The account of an association: sequence numbers must not repeat under the key
+    /// that authenticates them. (With separate integrity that is the integrity key; the
+    /// cipher's IVs are random.)
+    pub fn of(spec: &SaSpec) -> Self {
+        let way = match spec.direction {
+            Direction::Out => Way::Out,
+            Direction::In => Way::In,
+        };
+        Self { way, key: *authenticating_key(&spec.protection).as_bytes() }
+    }
+}
+
+fn authenticating_key(protection: &Protection) -> Fingerprint {
+    match protection {
+        Protection::Ah { key, .. } => key.fingerprint(),
+        Protection::Esp(secrets) | Protection::QEsp { secrets, .. } => {
+            secrets.mac_key.as_ref().unwrap_or(&secrets.key).fingerprint()
+        }
+    }
 }
 
 impl fmt::Display for Account {

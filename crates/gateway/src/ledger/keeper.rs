@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 use headroom_ipsec::spec::Direction;
 use headroom_ipsec::{Engine, Sa};
 
-use super::{Account, Error, Ledger, Place};
-use crate::config::account;
+use super::book::Account;
+use super::error::Error;
+use super::place::Place;
+use super::store::Ledger;
 
 /// How often counters are looked at.
 const EVERY: Duration = Duration::from_millis(20);
@@ -45,7 +47,7 @@ impl Keeper {
     /// As [`Ledger::open`]; or the thread cannot be started.
     pub fn start(place: &Place, engine: &Engine, new_keys: bool) -> Result<Self, Error> {
         let accounts: Vec<_> =
-            engine.associations().map(|sa| (account(sa.spec()), name(sa))).collect();
+            engine.associations().map(|sa| (Account::of(sa.spec()), name(sa))).collect();
         let ledger = Ledger::open(place, &accounts, new_keys)?;
         let mut books =
             Books { ledger, associations: Vec::new(), marked: Instant::now(), trouble: None };
@@ -77,7 +79,7 @@ impl Keeper {
     pub fn take_over(&self, engine: &Engine, new_keys: bool) -> Result<(), Error> {
         let mut books = lock(&self.books);
         let accounts: Vec<_> =
-            engine.associations().map(|sa| (account(sa.spec()), name(sa))).collect();
+            engine.associations().map(|sa| (Account::of(sa.spec()), name(sa))).collect();
         books.ledger.admit(&accounts, new_keys)?;
         books.take_over(engine, Instant::now())
     }
@@ -241,7 +243,7 @@ impl Books {
         let associations: Vec<Kept> = engine
             .associations()
             .map(|sa| Kept {
-                account: account(sa.spec()),
+                account: Account::of(sa.spec()),
                 sa: Arc::clone(sa),
                 block: LEAST,
                 granted_at: now,

@@ -1,6 +1,7 @@
 //! Copies that cannot be believed are refused, each in its own words.
 
 use super::*;
+use crate::ledger::Way;
 
 const OUT: Account = Account { way: Way::Out, key: [1; 16] };
 const IN: Account = Account { way: Way::In, key: [2; 16] };

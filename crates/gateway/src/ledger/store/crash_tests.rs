@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Account, Disk, Error, Ledger, Place, Way};
+use super::{Account, Disk, Error, Ledger, Place};
+use crate::ledger::Way;
 
 /// Files by number, so that a rename moves a name and not a content.
 #[derive(Debug, Default, Clone)]
@@ -158,7 +159,7 @@ fn open(disk: &FakeDisk) -> Result<Ledger<&FakeDisk>, Error> {
 fn new_disk() -> FakeDisk {
     let disk = FakeDisk::new();
     let numbers = [(OUT, 0), (IN, 0)].into();
-    let book = super::book::Book { id: [9; 16], generation: 0, numbers };
+    let book = super::Book { id: [9; 16], generation: 0, numbers };
     super::write_durably(&&disk, &place().ledger, &book).expect("a disk that works");
     disk
 }

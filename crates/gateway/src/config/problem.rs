@@ -1,0 +1,54 @@
+//! What is wrong in a configuration, and where.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use toml::Spanned;
+
+/// Why a configuration was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Something in it cannot be.
+    #[error("{}:{line}: {message}", origin.display())]
+    At {
+        /// The file.
+        origin: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// It cannot be read at all, or should not be.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+/// A message and the place in the text that it is about.
+pub(super) struct At {
+    pub(super) at: usize,
+    pub(super) message: String,
+}
+
+pub(super) fn at<T>(spanned: &Spanned<T>, message: impl Into<String>) -> At {
+    At { at: spanned.span().start, message: message.into() }
+}
+
+pub(super) fn line_of(text: &str, at: usize) -> usize {
+    1 + text.as_bytes()[..at.min(text.len())].iter().filter(|octet| **octet == b'\n').count()
+}
+
+pub(super) fn bounded(number: &Spanned<u64>, what: &str, range: Range<u64>) -> Result<u64, At> {
+    let value = *number.get_ref();
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    let Range { start, end } = range;
+    Err(at(number, format!("`{what}` is from {start} to {}, not {value}", end - 1)))
+}
+
+/// Something from a file in a message: not all of a file.
+pub(super) fn shortened(text: &str) -> String {
+    const SHOWN: usize = 60;
+    let shown: String = text.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
+    if text.chars().count() > SHOWN { shown + "…" } else { shown }
+}

@@ -1,0 +1,22 @@
+//! What all parts of the reading need.
+
+use std::path::Path;
+
+use toml::Spanned;
+use zeroize::Zeroizing;
+
+use super::model::Purpose;
+use super::problem::line_of;
+
+/// What all parts of the reading need.
+pub(super) struct Reader<'a> {
+    pub(super) text: &'a str,
+    pub(super) purpose: Purpose,
+    pub(super) read_key: &'a dyn Fn(&Path) -> Result<Zeroizing<String>, String>,
+}
+
+impl Reader<'_> {
+    pub(super) fn line<T>(&self, spanned: &Spanned<T>) -> usize {
+        line_of(self.text, spanned.span().start)
+    }
+}

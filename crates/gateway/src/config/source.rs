@@ -1,0 +1,223 @@
+//! From the text of a configuration to a [`Config`], or to what is wrong in it.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::Read;
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use zeroize::Zeroizing;
+
+use super::file::ConfigFile;
+use super::model::{Config, Purpose};
+use super::problem::{At, Error, at, bounded, line_of, shortened};
+use super::reader::Reader;
+use super::{checks, options, plain, policies};
+use crate::ledger;
+
+/// Octets that a configuration may have.
+const MOST_OCTETS: u64 = 64 << 20;
+/// Security associations that a configuration may have.
+pub const MOST_ASSOCIATIONS: usize = 100_000;
+/// Policies that a configuration may have.
+pub const MOST_POLICIES: usize = 10_000;
+/// Octets that a file with a key may have.
+const MOST_KEY_OCTETS: u64 = 4096;
+
+/// The text of a configuration. It can be parsed more than once: keys are not
+/// copied, and who makes an engine of a configuration gives its keys away.
+pub struct Source {
+    path: PathBuf,
+    text: Zeroizing<String>,
+}
+
+impl Source {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// It cannot be read, or others can read it.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        Ok(Self { path: path.to_owned(), text: read_secret(path, MOST_OCTETS)? })
+    }
+
+    /// Parses it, and reads the key files that it names.
+    ///
+    /// # Errors
+    /// It asks for something that cannot be, or a key file cannot be read, or
+    /// can be by others.
+    pub fn parse(&self, purpose: Purpose) -> Result<Config, Error> {
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let key_files = RefCell::new(Vec::new());
+        let config = Config::parse_with(&self.text, &self.path, purpose, |file| {
+            let path = folder.join(file);
+            let key = read_secret(&path, MOST_KEY_OCTETS).map_err(|error| error.to_string())?;
+            key_files.borrow_mut().push(path);
+            Ok(key)
+        })?;
+        Ok(Config { key_files: key_files.into_inner(), ..config })
+    }
+}
+
+impl Config {
+    /// Reads a configuration and the key files that it names.
+    ///
+    /// # Errors
+    /// As [`Source::read`] and [`Source::parse`].
+    pub fn read(path: &Path, purpose: Purpose) -> Result<Self, Error> {
+        Source::read(path)?.parse(purpose)
+    }
+
+    /// Parses a configuration for a tunnel that names no key files, without
+    /// touching a disk. `origin` is what errors call it.
+    ///
+    /// # Errors
+    /// It asks for something that cannot be.
+    pub fn parse(text: &str, origin: &Path) -> Result<Self, Error> {
+        Self::parse_with(text, origin, Purpose::Tunnel, |_| {
+            Err("key files are not read here; write `key`".into())
+        })
+    }
+
+    /// Parses a configuration; `read_key` gives the content of a key file.
+    ///
+    /// # Errors
+    /// It asks for something that cannot be, or `read_key` fails.
+    pub fn parse_with(
+        text: &str,
+        origin: &Path,
+        purpose: Purpose,
+        read_key: impl Fn(&Path) -> Result<Zeroizing<String>, String>,
+    ) -> Result<Self, Error> {
+        let refused = |at: usize, message: String| Error::At {
+            origin: origin.to_owned(),
+            line: line_of(text, at),
+            message,
+        };
+        // the whole error would quote the line, and with it a key
+        let file: ConfigFile = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            refused(at, plain::message(text, at, error.message()))
+        })?;
+        let reader = Reader { text, purpose, read_key: &read_key };
+        reader.config(file, origin).map_err(|At { at, message }| refused(at, message))
+    }
+}
+
+/// Reads a file that nobody else may read.
+fn read_secret(path: &Path, most: u64) -> Result<Zeroizing<String>, Error> {
+    let shown = path.display();
+    let cannot = |why: String| Error::Unreadable(format!("cannot read {shown}: {why}"));
+    let file = File::open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => cannot(format!(
+            "{error}. The gateway gives up root's right to pass over permissions: the file must belong to root"
+        )),
+        _ => cannot(error.to_string()),
+    })?;
+    let about = file.metadata().map_err(|error| cannot(error.to_string()))?;
+    if !about.is_file() {
+        return Err(cannot("it is not a file".into()));
+    }
+    let mode = about.permissions().mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(Error::Unreadable(format!(
+            "{shown} holds keys and can be used by others (mode {mode:04o}): run `chmod 600 {shown}`"
+        )));
+    }
+    if about.len() > most {
+        return Err(cannot(format!("it has {} octets; at most {most} are read", about.len())));
+    }
+    // room for all of it: growing would leave parts of keys behind
+    let mut text = Zeroizing::new(String::with_capacity(about.len() as usize + 1));
+    file.take(most).read_to_string(&mut text).map_err(|error| cannot(error.to_string()))?;
+    Ok(text)
+}
+
+impl Reader<'_> {
+    fn config(&self, file: ConfigFile, origin: &Path) -> Result<Config, At> {
+        let mut warnings = Vec::new();
+        let name = tunnel_name(&file.name)?;
+        let addresses =
+            file.address.iter().map(interface_address).collect::<Result<Vec<_>, At>>()?;
+        let mtu = file.mtu.as_ref().map(|mtu| bounded(mtu, "mtu", 576..65_536)).transpose()?;
+        let path_mtu =
+            file.path_mtu.as_ref().map(|mtu| bounded(mtu, "path_mtu", 576..65_536)).transpose()?;
+        let queues = file.queues.as_ref().map_or(Ok(1), |n| bounded(n, "queues", 1..65))?;
+        let keepalive_seconds =
+            file.keepalive.as_ref().map_or(Ok(20), |n| bounded(n, "keepalive", 0..3601))?;
+        if file.sa.len() > MOST_ASSOCIATIONS {
+            let message = format!("there are more than {MOST_ASSOCIATIONS} [[sa]]");
+            return Err(at(&file.sa[MOST_ASSOCIATIONS].name, message));
+        }
+        if file.policy.len() > MOST_POLICIES {
+            let message = format!("there are more than {MOST_POLICIES} [[policy]]");
+            return Err(at(&file.policy[MOST_POLICIES].name, message));
+        }
+        let known = options::Known { path_mtu, insecure: file.allow_insecure };
+        let associations = file
+            .sa
+            .iter()
+            .map(|sa| self.association(sa, &known, &mut warnings))
+            .collect::<Result<Vec<_>, At>>()?;
+        checks::associations(&file.sa, &associations, self, &mut warnings)?;
+        let policies = policies::read(&file.policy, &file.sa, &associations, &mut warnings)?;
+        if self.purpose == Purpose::Tunnel {
+            checks::families(&file, mtu, &addresses, &associations, &policies)?;
+            checks::idle(&associations, &policies, &mut warnings);
+        }
+        let folder = origin.parent().unwrap_or(Path::new(""));
+        let ledger = file.ledger.unwrap_or_else(|| format!("{name}.ledger").into());
+        let ledger = ledger::Place {
+            ledger: folder.join(ledger),
+            witness_folder: file.witness.unwrap_or_else(|| ledger::WITNESS_FOLDER.into()),
+            name: name.clone(),
+        };
+        Ok(Config {
+            name,
+            addresses,
+            mtu: mtu.map(|mtu| mtu as u32),
+            path_mtu: path_mtu.map(|mtu| mtu as u32),
+            queues: queues as usize,
+            keepalive_seconds,
+            clamp_mss: file.clamp_mss.unwrap_or(true),
+            ledger,
+            associations,
+            policies,
+            warnings,
+            key_files: Vec::new(),
+        })
+    }
+}
+
+/// The kernel's names of interfaces have at most 15 octets.
+fn tunnel_name(name: &Spanned<String>) -> Result<String, At> {
+    let text = name.get_ref();
+    let fits = (1..=15).contains(&text.len())
+        && text.bytes().all(|c| c.is_ascii_alphanumeric() || b"_-.".contains(&c))
+        && text.bytes().any(|c| c.is_ascii_alphanumeric())
+        && !text.starts_with(['-', '.']);
+    if !fits {
+        let message = format!(
+            "the tunnel's name is also that of an interface: 1 to 15 letters, digits, `_`, `-` and `.`, not `{}`",
+            shortened(text)
+        );
+        return Err(at(name, message));
+    }
+    Ok(text.clone())
+}
+
+fn interface_address(text: &Spanned<String>) -> Result<(IpAddr, u8), At> {
+    let parsed = text.get_ref().split_once('/').and_then(|(address, length)| {
+        let address: IpAddr = address.parse().ok()?;
+        let length: u8 = length.parse().ok()?;
+        (length <= if address.is_ipv4() { 32 } else { 128 }).then_some((address, length))
+    });
+    parsed.ok_or_else(|| {
+        let message = format!(
+            "`{}` is not an address with its prefix length, such as \"10.9.0.1/24\"",
+            shortened(text.get_ref())
+        );
+        at(text, message)
+    })
+}
