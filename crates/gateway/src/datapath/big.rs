@@ -7,15 +7,14 @@
 //! make smaller packets is told so.
 
 use std::hash::BuildHasher;
-use std::time::{Duration, Instant};
 
 use headroom_ipsec::{Bundle, Engine, Headers, Mode, Policy, Reason};
 use headroom_packet::fragment::Fragmenter;
 use headroom_packet::{Ip, Offload, Segmenter, Version, header, icmp, protocol};
 
 use super::ends::{Departures, Tunnel};
-use super::outbound::{Outbound, way_of};
-use super::outbox::Way;
+use super::outbound::Outbound;
+use super::outbox::{Way, way_of};
 use super::paths::LEAST;
 
 /// What becomes of one packet.
@@ -27,35 +26,6 @@ enum Fate {
     Cut(usize),
     /// Its sender is told how many octets would pass.
     Refuse(usize),
-}
-
-/// Answers in a second; senders learn from the first.
-const ANSWERS_PER_SECOND: u32 = 100;
-
-/// Limits the rate of answers (RFC 1812, section 4.3.2.8; RFC 4443, 2.4 (f)).
-#[derive(Debug)]
-pub(crate) struct AnswerLimit {
-    since: Instant,
-    left: u32,
-}
-
-impl Default for AnswerLimit {
-    fn default() -> Self {
-        Self { since: Instant::now(), left: ANSWERS_PER_SECOND }
-    }
-}
-
-impl AnswerLimit {
-    fn allows(&mut self) -> bool {
-        if self.since.elapsed() >= Duration::from_secs(1) {
-            *self = Self::default();
-        }
-        self.left = match self.left.checked_sub(1) {
-            Some(left) => left,
-            None => return false,
-        };
-        true
-    }
 }
 
 impl<T: Tunnel, D: Departures> Outbound<T, D> {

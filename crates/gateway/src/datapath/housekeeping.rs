@@ -11,11 +11,10 @@ use headroom_ipsec::{Bundle, Event, Policy};
 use headroom_netio::udp::Train;
 use headroom_netio::{Stop, wait_readable};
 
-use super::Shared;
 use super::ends::Departures;
-use super::outbound::way_of;
-use super::outbox::Outbox;
-use super::sockets::QueueSender;
+use super::outbox::{Outbox, way_of};
+use super::queue_sender::QueueSender;
+use super::shared::Shared;
 
 /// How often lifetimes are looked at.
 const TICK: Duration = Duration::from_secs(1);

@@ -11,8 +11,8 @@ use headroom_ipsec::{Engine, Opened, Outer, Reason, Room};
 use headroom_netio::{Inbox, Received, Stop, errors, wait_readable};
 use headroom_packet::{Coalescer, Ip, Offload, mss, protocol};
 
-use super::Shared;
 use super::ends::{Arrivals, Kind, Tunnel};
+use super::shared::Shared;
 use super::tracer::{Decision, Record, Way};
 
 /// Messages of one system call: a train of UDP is one, 64 KiB long.

@@ -8,6 +8,7 @@
 //! at clocks. The engine is read through one atomic pointer, which a reload
 //! swaps: a packet meets either the old or the new one.
 
+mod answer_limit;
 mod big;
 pub mod ends;
 pub mod housekeeping;
@@ -17,6 +18,9 @@ mod mtu_tests;
 pub mod outbound;
 mod outbox;
 pub mod paths;
+mod queue_sender;
+mod settings;
+mod shared;
 mod sockets;
 #[cfg(test)]
 mod testing;
@@ -30,88 +34,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use headroom_ipsec::{Bundle, Engine, Event, Mode};
+use headroom_ipsec::{Engine, Event};
 use headroom_netio::{Stop, Tun};
-use headroom_packet::{Ip, Version, mss, protocol};
 
 use self::inbound::Inbound;
 use self::outbound::Outbound;
-use self::paths::{LEAST, Paths};
+use self::paths::Paths;
+use self::shared::Shared;
 use self::sockets::{Endpoints, Sockets};
 use self::tracer::Tracer;
 
-/// What a datapath is told beside the engine.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// The mark of what the gateway itself sends, which routes it past the TUN.
-    pub mark: u32,
-    /// Octets of the longest outer packet; none: the kernel is asked.
-    pub path_mtu: Option<usize>,
-    /// How often a keepalive goes out on each ESP in UDP (RFC 3948, section 4);
-    /// zero: never.
-    pub keepalive: Duration,
-    /// Dummy packets a second on each association while it has nothing else to
-    /// send, by name; those that are not named have none.
-    pub dummies_per_second: Vec<(String, u32)>,
-    /// TCP announces no larger segments through a tunnel than fit what passes, nor
-    /// than fit packets of so many bytes; none: its SYNs are left alone.
-    pub clamp_mss: Option<usize>,
-    /// Whether each queue's threads are kept on one CPU.
-    pub pinned: bool,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            mark: DEFAULT_MARK,
-            path_mtu: None,
-            keepalive: Duration::from_secs(20),
-            dummies_per_second: Vec::new(),
-            clamp_mss: Some(usize::MAX),
-            pinned: false,
-        }
-    }
-}
-
-/// The mark of the gateway's own packets where none is configured: "qesp".
-pub const DEFAULT_MARK: u32 = 0x7165_7370;
-
-/// What all threads share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) engine: ArcSwap<Engine>,
-    pub(crate) sockets: ArcSwap<Sockets>,
-    pub(crate) paths: Paths,
-    pub(crate) tracer: Tracer,
-    pub(crate) settings: Settings,
-    pub(crate) started: Instant,
-}
-
-impl Shared {
-    /// The time of the engine's clock.
-    pub(crate) fn now(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    /// The largest TCP segment that a connection through `bundle` can use, where
-    /// `ip` opens one: others carry no size to lower.
-    #[inline]
-    pub(crate) fn largest_segment(
-        &self,
-        bundle: &Bundle,
-        ip: &Ip<'_>,
-        path_mtu: usize,
-    ) -> Option<u16> {
-        let opens = ip.upper() == protocol::TCP && mss::may_be_syn(ip.payload());
-        if !opens || bundle.mode() != Mode::Tunnel {
-            return None;
-        }
-        let passes = bundle.inner_mtu(path_mtu, 0).min(self.settings.clamp_mss?);
-        // IPv6's least goes through every path, in outer fragments if it must
-        let least = if ip.version() == Version::V6 { LEAST } else { 0 };
-        Some(mss::of_mtu(ip.version(), passes.max(least)))
-    }
-}
+pub use self::settings::{DEFAULT_MARK, Settings};
 
 /// Threads that move packets, until it is stopped or dropped.
 #[derive(Debug)]

@@ -2,30 +2,27 @@
 
 use std::hash::RandomState;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use headroom_ipsec::{Bundle, Engine, FlowCache, Headers, Policy, Reason, Verdict};
 use headroom_netio::tun::{MAX_READ, VNET_HEADER_LEN};
 use headroom_netio::{Stop, wait_readable};
-use headroom_packet::{Offload, Segmenter, mss, protocol};
+use headroom_packet::{Offload, Segmenter, mss};
 
-use super::Shared;
-use super::big::AnswerLimit;
+use super::answer_limit::AnswerLimit;
 use super::ends::{Departures, Tunnel};
-use super::outbox::{Outbox, Unsent, Way};
+use super::outbox::{Outbox, Unsent, Way, way_of};
 use super::paths::LastPath;
-use super::sockets::QueueSender;
+use super::queue_sender::QueueSender;
+use super::shared::Shared;
 use super::tracer::{self, Decision, Record};
 
 /// Packets or trains that are read before what they became is sent, at most:
 /// small packets share a system call while more are there, and none waits for
 /// one that is not.
 const TURN: usize = 32;
-const UDP_HEADER_LEN: usize = 8;
-const IPV4_HEADER_LEN: usize = 20;
-const IPV6_HEADER_LEN: usize = 40;
 
 /// What the thread works with.
 #[derive(Debug)]
@@ -297,29 +294,6 @@ fn size_of(segmenter: &Segmenter<'_>) -> (usize, usize) {
     let segments = segmenter.segments();
     let payload = segmenter.ip().total_len() - segmenter.head_len();
     (segments, segments * segmenter.head_len() + payload)
-}
-
-/// How a packet leaves that was sealed for the peer `to`.
-pub(crate) fn way_of(bundle: &Bundle, to: SocketAddr, sealed: &[u8]) -> Way {
-    let destination = to.ip();
-    let (tos, dont_fragment, ip_len, bare) = if destination.is_ipv4() {
-        (sealed[1], sealed[6] & 0x40 != 0, IPV4_HEADER_LEN, sealed[0] == 0x45)
-    } else {
-        let tos = sealed[0] << 4 | sealed[1] >> 4;
-        (tos, true, IPV6_HEADER_LEN, sealed[6] == protocol::UDP)
-    };
-    match bundle.udp() {
-        // a packet with options of its own (transport mode) goes whole
-        Some(ports) if bare => Way::Datagrams {
-            source: bundle.source(),
-            destination: to,
-            port: ports.source,
-            tos,
-            dont_fragment,
-            skip: ip_len + UDP_HEADER_LEN,
-        },
-        _ => Way::Packets { source: bundle.source(), destination },
-    }
 }
 
 /// What a Linux host says on every interface that is up: router solicitations

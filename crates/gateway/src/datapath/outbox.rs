@@ -4,7 +4,9 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
+use headroom_ipsec::Bundle;
 use headroom_netio::udp::{MAX_SEGMENTS, MAX_TRAIN, Train};
+use headroom_packet::{ipv4, ipv6, protocol, udp};
 
 use super::ends::Departures;
 
@@ -142,5 +144,28 @@ impl Outbox {
         };
         self.packets.clear();
         sent.map_err(|(went, error)| Unsent { packets: count - went, destination, error })
+    }
+}
+
+/// How a packet leaves that was sealed for the peer `to`.
+pub(crate) fn way_of(bundle: &Bundle, to: SocketAddr, sealed: &[u8]) -> Way {
+    let destination = to.ip();
+    let (tos, dont_fragment, ip_len, bare) = if destination.is_ipv4() {
+        (sealed[1], sealed[6] & 0x40 != 0, ipv4::MIN_HEADER_LEN, sealed[0] == 0x45)
+    } else {
+        let tos = sealed[0] << 4 | sealed[1] >> 4;
+        (tos, true, ipv6::HEADER_LEN, sealed[6] == protocol::UDP)
+    };
+    match bundle.udp() {
+        // a packet with options of its own (transport mode) goes whole
+        Some(ports) if bare => Way::Datagrams {
+            source: bundle.source(),
+            destination: to,
+            port: ports.source,
+            tos,
+            dont_fragment,
+            skip: ip_len + udp::HEADER_LEN,
+        },
+        _ => Way::Packets { source: bundle.source(), destination },
     }
 }

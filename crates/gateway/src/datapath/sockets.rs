@@ -1,18 +1,18 @@
 //! The sockets that associations need, and who uses which.
 
 use std::collections::BTreeSet;
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use headroom_ipsec::Engine;
 use headroom_ipsec::spec::Direction;
 use headroom_netio::raw::Share;
-use headroom_netio::udp::{self, Train};
-use headroom_netio::{LinkSender, RawReceiver, SendPackets, UdpSocket};
+use headroom_netio::udp;
+use headroom_netio::{RawReceiver, UdpSocket};
 
-use super::ends::{Departures, Receiver};
-use super::{Settings, Shared};
+use super::ends::Receiver;
+use super::settings::Settings;
 
 /// What has to be open, for each address family.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -151,34 +151,5 @@ fn spi_offset(protocol: u8) -> u32 {
         headroom_ipsec::spec::ESP => 0,
         headroom_ipsec::spec::AH => 4,
         _ => 8, // Q-ESP
-    }
-}
-
-/// What one queue sends with.
-#[derive(Debug)]
-pub(crate) struct QueueSender {
-    queue: usize,
-    shared: Arc<Shared>,
-    packets: LinkSender,
-}
-
-impl QueueSender {
-    pub(crate) fn open(shared: Arc<Shared>, queue: usize) -> io::Result<Self> {
-        let packets = LinkSender::open(Some(shared.settings.mark))?;
-        Ok(Self { queue, shared, packets })
-    }
-}
-
-impl Departures for QueueSender {
-    fn send_datagrams(&mut self, port: u16, train: &Train<'_>) -> Result<(), (usize, io::Error)> {
-        let sockets = self.shared.sockets.load();
-        match sockets.udp(self.queue, train.destination.is_ipv6(), port) {
-            Some(socket) => socket.send(train),
-            None => Err((0, io::Error::from(io::ErrorKind::NotConnected))),
-        }
-    }
-
-    fn send_packets(&mut self, packets: &[IoSlice<'_>]) -> Result<(), (usize, io::Error)> {
-        self.packets.send(packets)
     }
 }

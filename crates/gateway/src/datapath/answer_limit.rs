@@ -1,0 +1,32 @@
+//! How many answers a second senders get.
+
+use std::time::{Duration, Instant};
+
+/// Answers in a second; senders learn from the first.
+const ANSWERS_PER_SECOND: u32 = 100;
+
+/// Limits the rate of answers (RFC 1812, section 4.3.2.8; RFC 4443, 2.4 (f)).
+#[derive(Debug)]
+pub(crate) struct AnswerLimit {
+    since: Instant,
+    left: u32,
+}
+
+impl Default for AnswerLimit {
+    fn default() -> Self {
+        Self { since: Instant::now(), left: ANSWERS_PER_SECOND }
+    }
+}
+
+impl AnswerLimit {
+    pub(crate) fn allows(&mut self) -> bool {
+        if self.since.elapsed() >= Duration::from_secs(1) {
+            *self = Self::default();
+        }
+        self.left = match self.left.checked_sub(1) {
+            Some(left) => left,
+            None => return false,
+        };
+        true
+    }
+}

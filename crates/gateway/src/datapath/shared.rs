@@ -1,0 +1,49 @@
+//! What all threads of a datapath share.
+
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use headroom_ipsec::{Bundle, Engine, Mode};
+use headroom_packet::{Ip, Version, mss, protocol};
+
+use super::paths::{LEAST, Paths};
+use super::settings::Settings;
+use super::sockets::Sockets;
+use super::tracer::Tracer;
+
+/// What all threads share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) engine: ArcSwap<Engine>,
+    pub(crate) sockets: ArcSwap<Sockets>,
+    pub(crate) paths: Paths,
+    pub(crate) tracer: Tracer,
+    pub(crate) settings: Settings,
+    pub(crate) started: Instant,
+}
+
+impl Shared {
+    /// The time of the engine's clock.
+    pub(crate) fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The largest TCP segment that a connection through `bundle` can use, where
+    /// `ip` opens one: others carry no size to lower.
+    #[inline]
+    pub(crate) fn largest_segment(
+        &self,
+        bundle: &Bundle,
+        ip: &Ip<'_>,
+        path_mtu: usize,
+    ) -> Option<u16> {
+        let opens = ip.upper() == protocol::TCP && mss::may_be_syn(ip.payload());
+        if !opens || bundle.mode() != Mode::Tunnel {
+            return None;
+        }
+        let passes = bundle.inner_mtu(path_mtu, 0).min(self.settings.clamp_mss?);
+        // IPv6's least goes through every path, in outer fragments if it must
+        let least = if ip.version() == Version::V6 { LEAST } else { 0 };
+        Some(mss::of_mtu(ip.version(), passes.max(least)))
+    }
+}
