@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use headroom_ipsec::spec::{Protection, Secrets};
 use headroom_ipsec::{Protocol, Reason, SaSpec, ah, esp, qesp};
+use headroom_packet::Ip;
 use headroom_suite::{Authenticator, Bound, KeyError, Transform};
 
 /// Algorithms with their keys.
@@ -58,6 +59,18 @@ pub(super) enum Addresses {
 }
 
 impl<'a> Sealed<'a> {
+    /// The IPsec header of `packet`, which `ip` is a view of.
+    pub(super) fn new(
+        packet: &'a [u8],
+        ip: &Ip<'a>,
+        protocol: Protocol,
+        udp: Option<(u16, u16)>,
+    ) -> Self {
+        let (header, _) = packet.split_at(ip.upper_offset());
+        let (source, destination) = (ip.source(), ip.destination());
+        Self { protocol, header, source, destination, udp, body: ip.payload() }
+    }
+
     /// SPI and the lower half of the sequence number.
     pub(super) fn numbers(&self) -> Result<(u32, u32), Reason> {
         match self.protocol {

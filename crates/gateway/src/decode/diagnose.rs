@@ -6,8 +6,8 @@ use headroom_packet::Ip;
 use headroom_suite::{Aead, Cipher, Key, Mac, Suite};
 use zeroize::Zeroizing;
 
-use super::Known;
 use super::attempt::{Addresses, Guard, Guess, Sealed, own_guess};
+use super::known::Known;
 
 /// Other associations that are tried.
 const MOST_TRIED: usize = 256;

@@ -1,21 +1,39 @@
 //! An association of the configuration and what was seen of it.
 
 use headroom_ipsec::replay::Window;
-use headroom_ipsec::{Protocol, Reason, SaSpec, esp};
+use headroom_ipsec::{Reason, SaSpec};
 use headroom_suite::KeyError;
 
-use super::attempt::{Guard, Sealed, own_guess};
-use super::{Failure, Search, Tally, diagnose};
+use super::attempt::Guard;
+use super::report::Tally;
 
 /// Packets of one association that fail and are looked into.
 const MOST_DIAGNOSES: u32 = 100;
 /// High halves of the number that are tried for each packet before anything was
 /// opened: the capture may begin in the middle.
-const HIGH_HALVES: u64 = 64;
-/// Those that are tried for the first packets that fail (SEARCHES of each
-/// association): at a million packets a second the last is reached in nine years.
-const MOST_HIGH_HALVES: u64 = 1 << 16;
+pub(super) const HIGH_HALVES: u64 = 64;
+/// Packets of each association for which all halves are tried.
 const SEARCHES: u32 = 3;
+
+/// Why a packet was not opened, and what was found out about it.
+pub(super) type Failure = (Reason, Vec<String>);
+
+/// Which high halves of extended sequence numbers are tried for an association of
+/// which nothing was opened yet: the capture may begin in the middle.
+#[derive(Debug, Clone)]
+pub struct Search {
+    /// Halves that are likely, and those next to them.
+    pub likely: Vec<u32>,
+    /// Packets for which all halves up to 65 535 are tried, of all associations
+    /// together.
+    pub thorough: u32,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self { likely: Vec::new(), thorough: 64 }
+    }
+}
 
 /// An association with its keys ready.
 #[derive(Debug)]
@@ -26,9 +44,9 @@ pub(super) struct Known {
     window: Window,
     /// Packets opened, of different numbers.
     distinct: u64,
-    diagnoses_left: u32,
-    searches_left: u32,
-    padding_told: bool,
+    pub(super) diagnoses_left: u32,
+    pub(super) searches_left: u32,
+    pub(super) padding_told: bool,
 }
 
 /// What was protected.
@@ -61,7 +79,7 @@ impl Known {
     }
 
     /// Notes a packet whose check value is right.
-    fn arrived(&mut self, number: u64, notes: &mut Vec<String>) {
+    pub(super) fn arrived(&mut self, number: u64, notes: &mut Vec<String>) {
         let tally = &mut self.tally;
         let before_all = self.spec.extended_sequence
             && tally.last.is_some()
@@ -109,12 +127,12 @@ impl Known {
     }
 
     /// Whether the high half of its numbers has yet to be found.
-    fn searches(&self) -> bool {
+    pub(super) fn searches(&self) -> bool {
         self.spec.extended_sequence && self.tally.last.is_none()
     }
 
     /// Whole numbers that a packet may have, the likeliest first.
-    fn numbers(&self, low: u32, search: &Search) -> Vec<u64> {
+    pub(super) fn numbers(&self, low: u32, search: &Search) -> Vec<u64> {
         let extended = self.spec.extended_sequence;
         let likely = self.window.infer(low, extended).unwrap_or(low.into());
         let mut numbers = vec![likely];
@@ -129,75 +147,5 @@ impl Known {
             numbers.extend(likely.checked_sub(1 << 32));
         }
         numbers
-    }
-}
-
-/// Opens what `all[index]` should be able to open.
-pub(super) fn open(
-    all: &mut [Known],
-    index: usize,
-    sealed: &Sealed<'_>,
-    low: u32,
-    search: &mut Search,
-    notes: &mut Vec<String>,
-) -> Result<Plain, Failure> {
-    let known = &mut all[index];
-    let bare = |reason| (reason, Vec::new());
-    sealed.clear().map_err(bare)?;
-    let fits = sealed.fits(&known.guard);
-    let candidates = known.numbers(low, search);
-    let open = |known: &Known, number: u64| {
-        sealed.open(&known.guard, own_guess(&known.spec, number)).map(|text| (number, text))
-    };
-    let mut opened = candidates.iter().find_map(|number| open(known, *number));
-    let mut tried = HIGH_HALVES;
-    if opened.is_none() && known.searches() && fits.is_ok() {
-        let left = known.searches_left.min(search.thorough);
-        if left > 0 {
-            known.searches_left -= 1;
-            search.thorough -= 1;
-            tried = MOST_HIGH_HALVES;
-            let mut further = HIGH_HALVES..MOST_HIGH_HALVES;
-            opened = further.find_map(|high| open(known, high << 32 | u64::from(low)));
-        }
-    }
-    let Some((number, mut text)) = opened else {
-        let reason = fits.err().unwrap_or(Reason::Forged);
-        let mut findings = if known.diagnoses_left == 0 {
-            Vec::new()
-        } else {
-            diagnose::forged(sealed, all, index, candidates[0])
-        };
-        if findings.is_empty() && all[index].searches() && reason == Reason::Forged {
-            findings.push(format!(
-                "if the key is right, the high half of its sequence number is {tried} or more, or the packet was \
-                 altered: `--esn-high N` tries N"
-            ));
-        }
-        all[index].diagnoses_left = all[index].diagnoses_left.saturating_sub(1);
-        return Err((reason, findings));
-    };
-    if all[index].tally.last.is_none() && number >> 32 > 0 {
-        let high = number >> 32;
-        notes.push(format!(
-            "the capture begins in the middle: the high half of the sequence number is {high}"
-        ));
-    }
-    if let Some(words) = diagnose::ah_padding(sealed, &all[index])
-        && !std::mem::replace(&mut all[index].padding_told, true)
-    {
-        notes.push(words);
-    }
-    all[index].arrived(number, notes);
-    if let Protocol::Ah = sealed.protocol {
-        let next_header = *sealed.body.first().ok_or(bare(Reason::Truncated))?;
-        return Ok(Plain { next_header, payload: text, number });
-    }
-    match esp::read_trailer(&text) {
-        Ok((next_header, len)) => {
-            text.truncate(len);
-            Ok(Plain { next_header, payload: text, number })
-        }
-        Err(reason) => Err((reason, diagnose::bad_padding(sealed, &all[index], number))),
     }
 }

@@ -4,9 +4,14 @@ use headroom_ipsec::{Headers, Mode, Reason, SaSpec, qesp};
 use headroom_packet::{Ip, protocol};
 
 use super::attempt::{Sealed, rebuild};
-use super::known::{self, Plain};
-use super::report::protocol_name;
-use super::{Decoder, Failure, Inner, Layer, MOST_UNKNOWN, Outcome, Said, layer, seal};
+use super::decoder::Decoder;
+use super::known::{Failure, Plain};
+use super::open::open;
+use super::report::{Inner, Layer, Outcome, protocol_name};
+use super::said::{Said, layer};
+
+/// SPIs of nobody that are counted one by one.
+const MOST_UNKNOWN: usize = 1000;
 
 /// IPsec headers that are opened one inside the other.
 const MOST_LAYERS: usize = 4;
@@ -30,7 +35,8 @@ impl Decoder {
                 said.clear = Some(packet);
                 return said;
             };
-            let sealed = seal(&packet, &ip, protocol, udp.filter(|_| said.layers.is_empty()));
+            let sealed =
+                Sealed::new(&packet, &ip, protocol, udp.filter(|_| said.layers.is_empty()));
             let layers = said.layers.len();
             let opened = self.unwrap(&sealed, &mut said.layers, &mut said.notes);
             match opened {
@@ -66,7 +72,7 @@ impl Decoder {
             return Err((Reason::UnknownSpi, self.unknown(sealed, spi)));
         };
         let Self { known, search, .. } = self;
-        let opened = known::open(known, index, sealed, low, search, notes);
+        let opened = open(known, index, sealed, low, search, notes);
         let known = &mut self.known[index];
         layers[place].sa = Some(known.spec.name.clone());
         known.tally.packets += 1;

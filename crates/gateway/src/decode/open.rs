@@ -1,0 +1,81 @@
+//! Opening one IPsec header with what may be its keys and number.
+
+use headroom_ipsec::{Protocol, Reason, esp};
+
+use super::attempt::{Sealed, own_guess};
+use super::diagnose;
+use super::known::{Failure, HIGH_HALVES, Known, Plain, Search};
+
+/// Those that are tried for the first packets that fail (SEARCHES of each
+/// association): at a million packets a second the last is reached in nine years.
+const MOST_HIGH_HALVES: u64 = 1 << 16;
+
+/// Opens what `all[index]` should be able to open.
+pub(super) fn open(
+    all: &mut [Known],
+    index: usize,
+    sealed: &Sealed<'_>,
+    low: u32,
+    search: &mut Search,
+    notes: &mut Vec<String>,
+) -> Result<Plain, Failure> {
+    let known = &mut all[index];
+    let bare = |reason| (reason, Vec::new());
+    sealed.clear().map_err(bare)?;
+    let fits = sealed.fits(&known.guard);
+    let candidates = known.numbers(low, search);
+    let open = |known: &Known, number: u64| {
+        sealed.open(&known.guard, own_guess(&known.spec, number)).map(|text| (number, text))
+    };
+    let mut opened = candidates.iter().find_map(|number| open(known, *number));
+    let mut tried = HIGH_HALVES;
+    if opened.is_none() && known.searches() && fits.is_ok() {
+        let left = known.searches_left.min(search.thorough);
+        if left > 0 {
+            known.searches_left -= 1;
+            search.thorough -= 1;
+            tried = MOST_HIGH_HALVES;
+            let mut further = HIGH_HALVES..MOST_HIGH_HALVES;
+            opened = further.find_map(|high| open(known, high << 32 | u64::from(low)));
+        }
+    }
+    let Some((number, mut text)) = opened else {
+        let reason = fits.err().unwrap_or(Reason::Forged);
+        let mut findings = if known.diagnoses_left == 0 {
+            Vec::new()
+        } else {
+            diagnose::forged(sealed, all, index, candidates[0])
+        };
+        if findings.is_empty() && all[index].searches() && reason == Reason::Forged {
+            findings.push(format!(
+                "if the key is right, the high half of its sequence number is {tried} or more, or the packet was \
+                 altered: `--esn-high N` tries N"
+            ));
+        }
+        all[index].diagnoses_left = all[index].diagnoses_left.saturating_sub(1);
+        return Err((reason, findings));
+    };
+    if all[index].tally.last.is_none() && number >> 32 > 0 {
+        let high = number >> 32;
+        notes.push(format!(
+            "the capture begins in the middle: the high half of the sequence number is {high}"
+        ));
+    }
+    if let Some(words) = diagnose::ah_padding(sealed, &all[index])
+        && !std::mem::replace(&mut all[index].padding_told, true)
+    {
+        notes.push(words);
+    }
+    all[index].arrived(number, notes);
+    if let Protocol::Ah = sealed.protocol {
+        let next_header = *sealed.body.first().ok_or(bare(Reason::Truncated))?;
+        return Ok(Plain { next_header, payload: text, number });
+    }
+    match esp::read_trailer(&text) {
+        Ok((next_header, len)) => {
+            text.truncate(len);
+            Ok(Plain { next_header, payload: text, number })
+        }
+        Err(reason) => Err((reason, diagnose::bad_padding(sealed, &all[index], number))),
+    }
+}
