@@ -6,7 +6,7 @@ mod common;
 
 use common::Shape;
 use headroom_ipsec::spec::Direction;
-use headroom_ipsec::{FlowCache, Room, Headers, Outer, Verdict};
+use headroom_ipsec::{FlowCache, OpenScratch, Headers, Outer, Verdict};
 use headroom_packet::ip::Ip;
 use libfuzzer_sys::fuzz_target;
 
@@ -28,10 +28,10 @@ fuzz_target!(|octets: &[u8]| {
         return;
     };
     let len = ip.total_len();
-    let mut numbers = bundle.reserve(1, len as u64).expect("numbers");
+    let mut reservation = bundle.reserve(1, len as u64).expect("numbers");
     let mut sealed = vec![0; len + 300];
     let write = |room: &mut [u8]| room.copy_from_slice(ip.bytes());
-    let Ok(total) = bundle.seal(&mut numbers, &headers, len, &mut sealed, write) else { return };
+    let Ok(total) = bundle.seal(&mut reservation, &headers, len, &mut sealed, write) else { return };
     sealed.truncate(total);
     assert_eq!(total, bundle.sealed_len(len, headers.security_offset));
 
@@ -54,7 +54,7 @@ fuzz_target!(|octets: &[u8]| {
         udp: shape.in_udp().then_some((4500, 4500)),
     };
     let unchanged = body == original;
-    let mut room = Room::default();
+    let mut room = OpenScratch::default();
     let receiver = shape.engine(Direction::In);
     match receiver.open(&outer, shape.protocol(), &mut body, &mut room) {
         Ok(opened) => {

@@ -6,7 +6,7 @@ mod common;
 
 use common::Shape;
 use headroom_ipsec::spec::Direction;
-use headroom_ipsec::{Room, Outer};
+use headroom_ipsec::{OpenScratch, Outer};
 use headroom_packet::ip::Ip;
 use libfuzzer_sys::fuzz_target;
 
@@ -24,12 +24,12 @@ fuzz_target!(|octets: &[u8]| {
         header: &[],
         udp: shape.in_udp().then_some((4500, 4500)),
     };
-    assert!(receiver.open(&outer, shape.protocol(), &mut body, &mut Room::default()).is_err());
+    assert!(receiver.open(&outer, shape.protocol(), &mut body, &mut OpenScratch::default()).is_err());
     let Ok(ip) = Ip::parse(rest) else { return };
     let (header, body) = ip.bytes().split_at(ip.upper_offset());
     let outer = Outer { source, destination, tos: ip.tos(), header, udp: None };
     let mut body = body.to_vec();
     for protocol in [ip.upper(), shape.protocol()] {
-        assert!(receiver.open(&outer, protocol, &mut body, &mut Room::default()).is_err());
+        assert!(receiver.open(&outer, protocol, &mut body, &mut OpenScratch::default()).is_err());
     }
 });

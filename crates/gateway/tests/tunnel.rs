@@ -339,7 +339,7 @@ fn a_peer_behind_a_nat_is_followed_if_that_is_configured() {
         };
         let out = || {
             let engine = server.datapath.engine();
-            engine.association("out").expect("the association").goes_to()
+            engine.association("out").expect("the association").remote()
         };
         if !follow {
             let (there, back) = exchange(1, Duration::from_secs(1));

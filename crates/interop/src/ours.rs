@@ -7,7 +7,7 @@ use headroom_ipsec::spec::{
     self, Action, Addresses, Direction, DontFragment, Dscp, Lifetime, Mode, Padding, PolicySpec,
     Ports, SaSpec, Secrets, Selector, UdpPorts,
 };
-use headroom_ipsec::{Engine, FlowCache, Headers, Outer, Policy, Reason, Room, Verdict};
+use headroom_ipsec::{Engine, FlowCache, Headers, Outer, Policy, Reason, OpenScratch, Verdict};
 use headroom_packet::ip::Ip;
 
 use crate::case::{Association, Case, Guard, Side, UDP_PORT};
@@ -88,10 +88,10 @@ impl Ours {
             Verdict::Protect(_, bundle) => bundle,
             other => bail!("our policy does not protect it: {other:?}"),
         };
-        let mut numbers = bundle.reserve(1, packet.len() as u64)?;
+        let mut reservation = bundle.reserve(1, packet.len() as u64)?;
         let mut out = vec![0; ROOM];
         let write = |room: &mut [u8]| room.copy_from_slice(packet);
-        let length = bundle.seal(&mut numbers, &headers, packet.len(), &mut out, write)?;
+        let length = bundle.seal(&mut reservation, &headers, packet.len(), &mut out, write)?;
         out.truncate(length);
         if bundle.udp().is_some() {
             ping::sum_udp(&mut out);
@@ -106,9 +106,9 @@ impl Ours {
     pub fn dummy(&mut self, len: usize) -> Result<Vec<u8>> {
         let bundles = self.engine.policies().iter().flat_map(Policy::bundles);
         let bundle = bundles.into_iter().next().context("no bundle")?;
-        let mut numbers = bundle.reserve(1, 0)?;
+        let mut reservation = bundle.reserve(1, 0)?;
         let mut out = vec![0; ROOM];
-        let length = bundle.seal_dummy(&mut numbers, len, &mut out)?;
+        let length = bundle.seal_dummy(&mut reservation, len, &mut out)?;
         out.truncate(length);
         Ok(out)
     }
@@ -137,9 +137,9 @@ impl Ours {
             body.drain(..UDP_HEADER_LEN.min(body.len()));
             protocol = spec::ESP;
         }
-        let mut room = Room::default();
+        let mut room = OpenScratch::default();
         let opened = self.engine.open(&outer, protocol, &mut body, &mut room)?;
-        Ok([opened.head, &body[opened.payload]].concat())
+        Ok([opened.header, &body[opened.payload]].concat())
     }
 }
 

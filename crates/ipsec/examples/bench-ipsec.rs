@@ -11,8 +11,8 @@ use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use headroom_ipsec::spec::{
     Action, Addresses, Direction, Mode, Protection, Secrets, Selector, UdpPorts,
 };
-use headroom_ipsec::{Engine, FlowCache, Headers, Outer, PolicySpec, Room, SaSpec, Verdict};
-use headroom_packet::header::Fresh;
+use headroom_ipsec::{Engine, FlowCache, Headers, Outer, PolicySpec, OpenScratch, SaSpec, Verdict};
+use headroom_packet::header::IpHeader;
 use headroom_packet::ip::Ip;
 use headroom_suite::{Key, Mac, Suite};
 
@@ -149,7 +149,7 @@ fn engine(associations: Vec<SaSpec>) -> Engine {
 
 /// A UDP packet of `len` octets.
 fn packet(len: usize, destination: [u8; 4]) -> Vec<u8> {
-    let fresh = Fresh {
+    let header = IpHeader {
         source: IpAddr::from([10, 1, 0, 1]),
         destination: IpAddr::from(destination),
         tos: 0,
@@ -160,7 +160,7 @@ fn packet(len: usize, destination: [u8; 4]) -> Vec<u8> {
         flow_label: 0,
     };
     let mut packet = vec![0x5a; len];
-    fresh.write(len - 20, &mut packet).expect("a header");
+    header.write(len - 20, &mut packet).expect("a header");
     packet
 }
 
@@ -191,13 +191,13 @@ fn measure(kind: Kind, len: usize) -> Row {
                 let verdict = sender.decide(&headers, &mut cache);
                 let Verdict::Protect(_, bundle) = verdict else { unreachable!("it protects") };
                 let octets = (len * BATCH) as u64;
-                let mut numbers = bundle.reserve(BATCH as u64, octets).expect("numbers");
+                let mut reservation = bundle.reserve(BATCH as u64, octets).expect("numbers");
                 for (out, sealed) in train.iter_mut().zip(&mut lens) {
                     let write = |room: &mut [u8]| room.copy_from_slice(&packet);
-                    *sealed = bundle.seal(&mut numbers, &headers, len, out, write).expect("sealed");
+                    *sealed = bundle.seal(&mut reservation, &headers, len, out, write).expect("sealed");
                 }
             });
-            let mut room = Room::default();
+            let mut room = OpenScratch::default();
             own[1] = timed(|| {
                 for (out, len) in train.iter_mut().zip(lens) {
                     let (header, body) = out[..len].split_at_mut(20);
@@ -276,7 +276,7 @@ fn decisions() -> Vec<(&'static str, f64)> {
     let outer = Outer { source: NEAR, destination: FAR, tos: 0, header: &[], udp: None };
     let mut body = [0u8; 64];
     body[..4].copy_from_slice(&0x0fff_0000u32.to_be_bytes());
-    let mut room = Room::default();
+    let mut room = OpenScratch::default();
     let no_spi = per_call(|_| {
         let _ = black_box(engine.open(&outer, 50, &mut body, &mut room));
     });

@@ -1,7 +1,7 @@
 //! AH's header (RFC 4302, section 2), and what of an IP header it covers.
 
+use crate::open_scratch::HeaderBuf;
 use crate::reason::Reason;
-use crate::room::Head;
 use crate::sa::Sa;
 
 /// Octets before the check value.
@@ -90,13 +90,13 @@ impl HighBits {
 /// # Errors
 /// [`Reason::SourceRoute`] where the packet is not at its final destination,
 /// [`Reason::HeaderTooLong`], [`Reason::Malformed`].
-pub fn mute(header: &[u8]) -> Result<Head, Reason> {
-    let mut head = Head::default();
+pub fn zero_mutable_fields(header: &[u8]) -> Result<HeaderBuf, Reason> {
+    let mut head = HeaderBuf::default();
     head.hold(header).ok_or(Reason::HeaderTooLong)?;
     let octets = head.as_mut_slice();
     match octets.first().map(|octet| octet >> 4) {
-        Some(4) if octets.len() >= 20 => mute_v4(octets)?,
-        Some(6) if octets.len() >= 40 => mute_v6(octets)?,
+        Some(4) if octets.len() >= 20 => zero_mutable_fields_v4(octets)?,
+        Some(6) if octets.len() >= 40 => zero_mutable_fields_v6(octets)?,
         _ => return Err(Reason::Malformed),
     }
     Ok(head)
@@ -104,7 +104,7 @@ pub fn mute(header: &[u8]) -> Result<Head, Reason> {
 
 /// Section 3.3.3.1.1: type of service, flags and fragment offset, time to live,
 /// header checksum, and options that are not listed as immutable in A1.
-fn mute_v4(header: &mut [u8]) -> Result<(), Reason> {
+fn zero_mutable_fields_v4(header: &mut [u8]) -> Result<(), Reason> {
     header[1] = 0;
     header[6..9].fill(0);
     header[10..12].fill(0);
@@ -137,7 +137,7 @@ fn at_end_of_route(option: &[u8]) -> bool {
 
 /// Section 3.3.3.1.2: class, flow label, hop limit, and options of hop-by-hop
 /// and destination headers that may change on the way.
-fn mute_v6(header: &mut [u8]) -> Result<(), Reason> {
+fn zero_mutable_fields_v6(header: &mut [u8]) -> Result<(), Reason> {
     const HOP_BY_HOP: u8 = 0;
     const ROUTING: u8 = 43;
     const DESTINATION: u8 = 60;
@@ -150,7 +150,7 @@ fn mute_v6(header: &mut [u8]) -> Result<(), Reason> {
         let extension = header.get_mut(at..at + len).ok_or(Reason::Malformed)?;
         let kind = std::mem::replace(&mut next, extension[0]);
         match kind {
-            HOP_BY_HOP | DESTINATION => mute_options(&mut extension[2..])?,
+            HOP_BY_HOP | DESTINATION => zero_mutable_options(&mut extension[2..])?,
             ROUTING if extension[3] > 0 => return Err(Reason::SourceRoute),
             ROUTING => {}
             // a fragment header never stands before a verified AH, for whole
@@ -164,7 +164,7 @@ fn mute_v6(header: &mut [u8]) -> Result<(), Reason> {
 
 /// The third bit of an option's type says that its data may change on the way
 /// (RFC 8200, section 4.2).
-fn mute_options(mut options: &mut [u8]) -> Result<(), Reason> {
+fn zero_mutable_options(mut options: &mut [u8]) -> Result<(), Reason> {
     const MAY_CHANGE: u8 = 0x20;
     while let [kind, rest @ ..] = options {
         if *kind == 0 {

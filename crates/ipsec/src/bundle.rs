@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use headroom_packet::header::{self, Fresh};
+use headroom_packet::header::{self, IpHeader};
 use headroom_packet::protocol;
 use headroom_suite::{Authenticator, Bound, Transform};
 
@@ -13,7 +13,7 @@ use crate::esp;
 use crate::headers::Headers;
 use crate::qesp::{self, Clear};
 use crate::reason::Reason;
-use crate::sa::{Guard, Sa, Sizes};
+use crate::sa::{Sa, SaTransform, Sizes};
 use crate::spec::{AH, DontFragment, Mode, Padding, Protocol, UdpPorts};
 
 /// The hop limit of a new outer header (RFC 4301, section 5.1.2: "the usual way").
@@ -55,10 +55,10 @@ struct Shape {
 struct Layout {
     /// Octets of the outer IP header.
     ip_len: usize,
-    /// Where the text begins: what is protected, then filler, then the trailer.
+    /// Where the text begins: what is protected, then padding against traffic analysis, then the trailer.
     text: usize,
     /// Traffic flow confidentiality padding.
-    filler: usize,
+    tfc: usize,
     trailer: usize,
     /// Where the check value begins.
     icv: usize,
@@ -68,17 +68,17 @@ struct Layout {
 /// Sequence numbers taken for packets that are about to be protected, and where
 /// these go. What is not used is never used.
 #[derive(Debug)]
-pub struct Numbers {
+pub struct Reservation {
     inner: u64,
     over: u64,
     left: u64,
     to: SocketAddr,
 }
 
-impl Numbers {
+impl Reservation {
     /// Where the packets go: the peer's address now, and its port of ESP in UDP
     /// or 0.
-    pub fn to(&self) -> SocketAddr {
+    pub fn destination(&self) -> SocketAddr {
         self.to
     }
 }
@@ -126,7 +126,7 @@ impl Bundle {
 
     /// Outer destination address, now: that of a peer which is followed changes.
     pub fn destination(&self) -> IpAddr {
-        self.inner.goes_to().ip()
+        self.inner.remote().ip()
     }
 
     /// The ports, where it is ESP in UDP.
@@ -161,35 +161,35 @@ impl Bundle {
     }
 
     /// Returns the bytes of the outer packet for one of `len` bytes, of which
-    /// `front` stand before the place of ESP in transport mode; without padding
+    /// `header_len` stand before the place of ESP in transport mode; without padding
     /// that hides lengths, which takes only what is left of the path.
-    pub fn sealed_len(&self, len: usize, front: usize) -> usize {
-        let front = self.front(front);
-        self.layout(front, len.saturating_sub(front), 0).total
+    pub fn sealed_len(&self, len: usize, header_len: usize) -> usize {
+        let header_len = self.header_len(header_len);
+        self.layout(header_len, len.saturating_sub(header_len), 0).total
     }
 
     /// The longest packet that fits `path_mtu` octets when it is protected, with
-    /// `front` as in [`Bundle::sealed_len`].
-    pub fn inner_mtu(&self, path_mtu: usize, front: usize) -> usize {
-        let front = self.front(front);
-        let bare = self.layout(front, 0, 0);
+    /// `header_len` as in [`Bundle::sealed_len`].
+    pub fn inner_mtu(&self, path_mtu: usize, header_len: usize) -> usize {
+        let header_len = self.header_len(header_len);
+        let bare = self.layout(header_len, 0, 0);
         let room = path_mtu.saturating_sub(bare.text + self.shape.icv);
         let text = room & !(self.shape.block - 1);
-        front + text.saturating_sub(self.shape.trailer)
+        header_len + text.saturating_sub(self.shape.trailer)
     }
 
     /// Takes sequence numbers for `packets` packets of `bytes` octets in all.
     ///
     /// # Errors
     /// An association is over, or has no numbers left.
-    pub fn reserve(&self, packets: u64, bytes: u64) -> Result<Numbers, Reason> {
+    pub fn reserve(&self, packets: u64, bytes: u64) -> Result<Reservation, Reason> {
         let take = |sa: &Sa| {
-            sa.account(packets, bytes)?;
+            sa.count_outbound(packets, bytes)?;
             sa.state.sequence.take(packets)
         };
         let inner = take(&self.inner)?;
         let over = self.over.as_deref().map_or(Ok(0), take)?;
-        Ok(Numbers { inner, over, left: packets, to: self.inner.goes_to() })
+        Ok(Reservation { inner, over, left: packets, to: self.inner.remote() })
     }
 
     /// Writes the protected packet into `out`, outer IP header and all, and
@@ -203,7 +203,7 @@ impl Bundle {
     /// wrong with the headers under AH.
     pub fn seal(
         &self,
-        numbers: &mut Numbers,
+        reservation: &mut Reservation,
         headers: &Headers,
         len: usize,
         out: &mut [u8],
@@ -213,11 +213,11 @@ impl Bundle {
         if self.mode() == Mode::Transport && headers.fragment {
             return Err(Reason::FragmentInTransport);
         }
-        let front = self.front(headers.security_offset);
-        let inside = len.checked_sub(front).ok_or(Reason::Malformed)?;
-        let layout = self.layout(front, inside, out.len());
+        let header_len = self.header_len(headers.security_offset);
+        let inside = len.checked_sub(header_len).ok_or(Reason::Malformed)?;
+        let layout = self.layout(header_len, inside, out.len());
         let out = layout.fit(out)?;
-        let packet = layout.text - front;
+        let packet = layout.text - header_len;
         write(&mut out[packet..packet + len]);
         let next_header = match (self.mode(), headers.source) {
             (Mode::Tunnel, IpAddr::V4(_)) => protocol::IPV4,
@@ -228,15 +228,15 @@ impl Bundle {
             }
         };
         if self.mode() == Mode::Tunnel {
-            self.write_ip(headers, numbers, out)?;
+            self.write_ip(headers, reservation, out)?;
         } else {
             // AH is void where the kernel fills in an ID (raw(7))
             if self.source().is_ipv4() && out[4..6] == [0, 0] {
-                out[4..6].copy_from_slice(&identification(numbers.inner).to_be_bytes());
+                out[4..6].copy_from_slice(&identification(reservation.inner).to_be_bytes());
             }
             header::set_total_len(out, layout.total).map_err(|_| Reason::Malformed)?;
         }
-        self.protect(numbers, headers, next_header, &layout, out)
+        self.protect(reservation, headers, next_header, &layout, out)
     }
 
     /// Writes a dummy packet (RFC 4303, section 2.6) as long as one with `len`
@@ -246,52 +246,61 @@ impl Bundle {
     /// [`Reason::TooLong`]; [`Reason::NoAssociation`] for AH, which hides nothing.
     pub fn seal_dummy(
         &self,
-        numbers: &mut Numbers,
+        reservation: &mut Reservation,
         len: usize,
         out: &mut [u8],
     ) -> Result<usize, Reason> {
         if self.shape.esp == 0 {
             return Err(Reason::NoAssociation);
         }
-        let headers = Headers::dummy(self.source(), numbers.to.ip());
-        let layout = self.layout(self.front(self.shape.ip), len, out.len());
+        let headers = Headers::dummy(self.source(), reservation.to.ip());
+        let layout = self.layout(self.header_len(self.shape.ip), len, out.len());
         let out = layout.fit(out)?;
         out[layout.text..layout.icv].fill(0);
-        self.write_ip(&headers, numbers, out)?;
-        self.protect(numbers, &headers, protocol::NO_NEXT_HEADER, &layout, out)
+        self.write_ip(&headers, reservation, out)?;
+        self.protect(reservation, &headers, protocol::NO_NEXT_HEADER, &layout, out)
     }
 
     /// All but the outer IP header and the packet itself, which are in their
     /// places.
     fn protect(
         &self,
-        numbers: &mut Numbers,
+        reservation: &mut Reservation,
         headers: &Headers,
         next_header: u8,
         layout: &Layout,
         out: &mut [u8],
     ) -> Result<usize, Reason> {
-        numbers.left = numbers.left.checked_sub(1).ok_or(Reason::SequenceExhausted)?;
+        reservation.left = reservation.left.checked_sub(1).ok_or(Reason::SequenceExhausted)?;
         let ah_at = layout.ip_len;
         let mut covered = next_header;
-        match &self.inner.guard {
-            Guard::Cipher(transform) => {
-                self.encrypt(transform.as_ref(), numbers.inner, headers, next_header, layout, out)?;
+        match &self.inner.transform {
+            SaTransform::Cipher(transform) => {
+                self.encrypt(
+                    transform.as_ref(),
+                    reservation.inner,
+                    headers,
+                    next_header,
+                    layout,
+                    out,
+                )?;
                 covered = self.inner.spec.protection.protocol().number();
             }
-            Guard::Mac(mac) => self.sign(&self.inner, mac, numbers.inner, covered, ah_at, out)?,
+            SaTransform::Mac(mac) => {
+                self.sign(&self.inner, mac, reservation.inner, covered, ah_at, out)?
+            }
         }
         if let Some(ports) = self.udp() {
-            let ports = UdpPorts { destination: numbers.to.port(), ..ports };
+            let ports = UdpPorts { destination: reservation.to.port(), ..ports };
             write_udp(ports, &mut out[ah_at..]);
         }
         if let Some(sa) = &self.over
-            && let Guard::Mac(mac) = &sa.guard
+            && let SaTransform::Mac(mac) = &sa.transform
         {
-            self.sign(sa, mac, numbers.over, covered, ah_at, out)?;
+            self.sign(sa, mac, reservation.over, covered, ah_at, out)?;
         }
-        numbers.inner += 1;
-        numbers.over += 1;
+        reservation.inner += 1;
+        reservation.over += 1;
         Ok(layout.total)
     }
 
@@ -306,7 +315,7 @@ impl Bundle {
         out: &mut [u8],
     ) -> Result<(), Reason> {
         let trailer_at = layout.icv - layout.trailer;
-        out[trailer_at - layout.filler..trailer_at].fill(0);
+        out[trailer_at - layout.tfc..trailer_at].fill(0);
         esp::write_trailer(&mut out[trailer_at..layout.icv], next_header);
 
         let header = esp::Header { spi: self.inner.spec.spi, sequence: number as u32 };
@@ -344,20 +353,25 @@ impl Bundle {
         let mut icv = [0; 64];
         let icv = &mut icv[..self.shape.ah_icv];
         let high = ah::high_bits(sa, number);
-        mac.sign(&[ah::mute(ip)?.as_slice(), rest, high.as_slice()], icv);
+        mac.sign(&[ah::zero_mutable_fields(ip)?.as_slice(), rest, high.as_slice()], icv);
         rest[ah::FIXED_LEN..][..icv.len()].copy_from_slice(icv);
         Ok(())
     }
 
     /// A new outer header (RFC 4301, section 5.1.2).
-    fn write_ip(&self, headers: &Headers, numbers: &Numbers, out: &mut [u8]) -> Result<(), Reason> {
-        let fresh = Fresh {
+    fn write_ip(
+        &self,
+        headers: &Headers,
+        reservation: &Reservation,
+        out: &mut [u8],
+    ) -> Result<(), Reason> {
+        let header = IpHeader {
             source: self.source(),
-            destination: numbers.to.ip(),
+            destination: reservation.to.ip(),
             tos: self.outer_tos(headers.tos),
             hop_limit: HOP_LIMIT,
             protocol: self.outer_protocol(),
-            id: identification(numbers.inner),
+            id: identification(reservation.inner),
             dont_fragment: match self.inner.spec.dont_fragment {
                 DontFragment::Copy => headers.dont_fragment,
                 DontFragment::Set => true,
@@ -366,27 +380,27 @@ impl Bundle {
             flow_label: 0,
         };
         let behind = out.len() - self.shape.ip;
-        fresh.write(behind, out).map(drop).map_err(|_| Reason::Malformed)
+        header.write(behind, out).map(drop).map_err(|_| Reason::Malformed)
     }
 
     /// Octets of the packet that become the outer IP header.
-    fn front(&self, security_offset: usize) -> usize {
+    fn header_len(&self, security_offset: usize) -> usize {
         if self.mode() == Mode::Tunnel { 0 } else { security_offset }
     }
 
-    /// The places in a packet that protects `len` octets behind `front`, with as
-    /// much of the wanted filler as leaves the packet within `limit` bytes.
-    fn layout(&self, front: usize, len: usize, limit: usize) -> Layout {
+    /// The places in a packet that protects `len` octets behind `header_len`, with as
+    /// much of the wanted padding against traffic analysis as leaves the packet within `limit` bytes.
+    fn layout(&self, header_len: usize, len: usize, limit: usize) -> Layout {
         let Shape { ip, ah, udp, esp, iv, block, trailer, icv, .. } = self.shape;
-        let ip_len = if self.mode() == Mode::Tunnel { ip } else { front };
+        let ip_len = if self.mode() == Mode::Tunnel { ip } else { header_len };
         let text = ip_len + ah + udp + esp + iv;
-        // filler of a packet that is so long with it, or the next shorter one
+        // padding up to this total length, or to the next shorter whole block
         let up_to = |total: usize| {
             let room = total.saturating_sub(text + icv) & !(block - 1);
             room.saturating_sub(len + trailer)
         };
         let limit = limit.min(MAX_LEN);
-        let filler = match self.inner.spec.padding {
+        let tfc = match self.inner.spec.padding {
             Padding::Multiple(of) if trailer > 0 => {
                 let wanted = len.next_multiple_of(usize::from(of.max(1))) - len;
                 wanted.min(up_to(limit))
@@ -395,9 +409,9 @@ impl Bundle {
             _ => 0,
         };
         // the next multiple of the block, which is a power of two
-        let trailer = ((len + filler + trailer + block - 1) & !(block - 1)) - (len + filler);
-        let end = text + len + filler + trailer;
-        Layout { ip_len, text, filler, trailer, icv: end, total: end + icv }
+        let trailer = ((len + tfc + trailer + block - 1) & !(block - 1)) - (len + tfc);
+        let end = text + len + tfc + trailer;
+        Layout { ip_len, text, tfc, trailer, icv: end, total: end + icv }
     }
 }
 
@@ -406,12 +420,12 @@ impl Shape {
         let v6 = inner.spec.source.is_ipv6();
         let mut shape = Self { ip: if v6 { 40 } else { 20 }, block: 1, ..Self::default() };
         for sa in std::iter::once(inner).chain(over) {
-            match &sa.guard {
-                Guard::Cipher(_) => {
+            match &sa.transform {
+                SaTransform::Cipher(_) => {
                     let Sizes { header: esp, iv, block, icv } = sa.sizes;
                     shape = Self { esp, iv, block, icv, trailer: esp::TRAILER_LEN, ..shape };
                 }
-                Guard::Mac(_) => {
+                SaTransform::Mac(_) => {
                     shape.ah_icv = sa.sizes.icv;
                     let alignment = if v6 { 8 } else { sa.spec.ah_alignment };
                     shape.ah = ah::header_len(shape.ah_icv, alignment);

@@ -11,7 +11,7 @@ use headroom_suite::KeyError;
 use crate::bundle::Bundle;
 use crate::headers::Headers;
 use crate::peer::{Path, Peer};
-use crate::policy::{self, Database, FlowCache, Matcher, Policy, Verdict};
+use crate::policy::{self, FlowCache, Matcher, Policy, Spd, Verdict};
 use crate::reason::{Counters, Reason};
 use crate::sa::{Event, Sa};
 use crate::spec::{self, AH, Direction, ESP, Mode, PolicySpec, Protection, Protocol, SaSpec};
@@ -21,11 +21,11 @@ use crate::spec::{self, AH, Direction, ESP, Mode, PolicySpec, Protection, Protoc
 /// counters of this.
 #[derive(Debug)]
 pub struct Engine {
-    policies: Database,
+    policies: Spd,
     outbound: Vec<Arc<Sa>>,
-    outbound_places: HashSet<Place>,
+    outbound_triples: HashSet<SpiTriple>,
     by_name: HashMap<String, Arc<Sa>>,
-    inbound: Directory,
+    inbound: InboundSad,
     /// The number of Q-ESP, where an association has it.
     qesp: HashSet<u8>,
     /// Those whose addresses are followed.
@@ -34,7 +34,7 @@ pub struct Engine {
 }
 
 /// SPI, protocol and destination.
-type Place = (u32, Protocol, IpAddr);
+type SpiTriple = (u32, Protocol, IpAddr);
 
 /// ESP, Q-ESP or AH, and AH over the former two.
 type Chain = (Arc<Sa>, Option<Arc<Sa>>);
@@ -56,23 +56,23 @@ struct Use {
 
 /// Associations or policies that make no sense.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{kind} `{name}`: {sentence}")]
+#[error("{kind} `{name}`: {message}")]
 pub struct SpecError {
     /// `association` or `policy`.
     pub kind: &'static str,
     /// Its name.
     pub name: String,
     /// What is wrong, and what to do.
-    pub sentence: String,
+    pub message: String,
 }
 
 impl SpecError {
-    fn sa(spec: &SaSpec, sentence: impl Into<String>) -> Self {
-        Self { kind: "association", name: spec.name.clone(), sentence: sentence.into() }
+    fn sa(spec: &SaSpec, message: impl Into<String>) -> Self {
+        Self { kind: "association", name: spec.name.clone(), message: message.into() }
     }
 
-    fn policy(name: &str, sentence: impl Into<String>) -> Self {
-        Self { kind: "policy", name: name.to_owned(), sentence: sentence.into() }
+    fn policy(name: &str, message: impl Into<String>) -> Self {
+        Self { kind: "policy", name: name.to_owned(), message: message.into() }
     }
 }
 
@@ -95,15 +95,15 @@ impl Engine {
             let policy = engine.policy(&spec, &made)?;
             let over = made.iter().find(|earlier| earlier.matcher.covers(&policy.matcher));
             if let Some(earlier) = over {
-                let sentence = format!(
+                let message = format!(
                     "never decides, for `{}` before it matches all that it does; remove it or put it first",
                     earlier.name
                 );
-                return Err(SpecError::policy(&policy.name, sentence));
+                return Err(SpecError::policy(&policy.name, message));
             }
             made.push(policy);
         }
-        engine.policies = Database::new(made);
+        engine.policies = Spd::new(made);
         Ok(engine)
     }
 
@@ -124,11 +124,11 @@ impl Engine {
         });
         let peers = peers.collect();
         let mut engine = Self {
-            policies: Database::new(Vec::new()),
+            policies: Spd::new(Vec::new()),
             outbound: Vec::new(),
-            outbound_places: HashSet::new(),
+            outbound_triples: HashSet::new(),
             by_name: HashMap::new(),
-            inbound: Directory::default(),
+            inbound: InboundSad::default(),
             qesp: HashSet::new(),
             peers,
             counters: previous.map_or_else(Arc::default, |engine| Arc::clone(&engine.counters)),
@@ -144,7 +144,7 @@ impl Engine {
             let sa = Sa::new(spec, peer, state, now).map_err(|error: KeyError| SpecError {
                 kind: "association",
                 name,
-                sentence: error.to_string(),
+                message: error.to_string(),
             })?;
             engine.add(Arc::new(sa))?;
         }
@@ -169,8 +169,8 @@ impl Engine {
         }
         match sa.spec.direction {
             Direction::Out => {
-                let place = (sa.spec.spi, protocol, sa.spec.destination);
-                if !self.outbound_places.insert(place) {
+                let triple = (sa.spec.spi, protocol, sa.spec.destination);
+                if !self.outbound_triples.insert(triple) {
                     return Err(SpecError::sa(
                         &sa.spec,
                         "its SPI is in use towards the same address",
@@ -198,7 +198,7 @@ impl Engine {
                     .into_iter()
                     .map(|(inner, over)| Bundle::new(inner, over))
                     .collect::<Result<_, _>>()
-                    .map_err(|sentence| SpecError::policy(&spec.name, sentence))?;
+                    .map_err(|message| SpecError::policy(&spec.name, message))?;
                 for (inner, over) in self.chains(&spec.name, inbound, Direction::In)? {
                     let over = over.map(|over| over.spec.spi);
                     let protocol = inner.spec.protection.protocol();
@@ -231,9 +231,9 @@ impl Engine {
                 self.by_name.get(name).filter(|sa| sa.spec.direction == direction).ok_or_else(
                     || {
                         let way = if direction == Direction::Out { "out" } else { "in" };
-                        let sentence =
+                        let message =
                             format!("there is no association `{name}` of direction \"{way}\"");
-                        SpecError::policy(policy, sentence)
+                        SpecError::policy(policy, message)
                     },
                 )?;
             match chains.last_mut() {
@@ -314,7 +314,8 @@ impl Engine {
 
     /// Looks at lifetimes and peers; to be called about once a second.
     pub fn tick(&self, now: Duration) -> Vec<Event> {
-        let moved = self.peers.values().filter_map(|peer| peer.news(now)).map(Event::Moved);
+        let moved =
+            self.peers.values().filter_map(|peer| peer.take_change(now)).map(Event::PeerMoved);
         self.associations().filter_map(|sa| sa.tick(now)).chain(moved).collect()
     }
 }
@@ -327,16 +328,16 @@ impl Sa {
 
 /// Inbound associations by SPI, protocol and destination (RFC 4301, section 4.1).
 #[derive(Debug, Default)]
-struct Directory {
+struct InboundSad {
     entries: Vec<Entry>,
     /// Places in `entries` by SPI.
     by_spi: HashMap<u32, Vec<usize>, BuildHasherDefault<SpiHasher>>,
 }
 
-impl Directory {
+impl InboundSad {
     #[inline(always)]
     fn find(&self, spi: u32, protocol: Protocol, destination: &IpAddr) -> Option<&Entry> {
-        self.entries.get(self.place(spi, protocol, destination)?)
+        self.entries.get(self.index(spi, protocol, destination)?)
     }
 
     fn find_mut(
@@ -345,15 +346,15 @@ impl Directory {
         protocol: Protocol,
         destination: &IpAddr,
     ) -> Option<&mut Entry> {
-        let place = self.place(spi, protocol, destination)?;
-        self.entries.get_mut(place)
+        let index = self.index(spi, protocol, destination)?;
+        self.entries.get_mut(index)
     }
 
     /// The address comes by reference: to copy one takes longer than the look-up.
     #[inline(always)]
-    fn place(&self, spi: u32, protocol: Protocol, destination: &IpAddr) -> Option<usize> {
-        let is = |place: &usize| {
-            let spec = &self.entries[*place].sa.spec;
+    fn index(&self, spi: u32, protocol: Protocol, destination: &IpAddr) -> Option<usize> {
+        let is = |index: &usize| {
+            let spec = &self.entries[*index].sa.spec;
             spec.destination == *destination && spec.protection.protocol() == protocol
         };
         self.by_spi.get(&spi)?.iter().copied().find(is)
@@ -387,7 +388,7 @@ impl Hasher for SpiHasher {
 
 /// What is wrong with an association on its own.
 fn check(spec: &SaSpec) -> Result<(), SpecError> {
-    let wrong = |sentence: &str| Err(SpecError::sa(spec, sentence));
+    let wrong = |message: &str| Err(SpecError::sa(spec, message));
     if spec.spi < 256 {
         return wrong("SPIs below 256 are reserved (RFC 4303, section 2.1); choose a larger one");
     }

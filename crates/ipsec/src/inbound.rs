@@ -3,18 +3,18 @@
 
 use std::ops::Range;
 
-use headroom_packet::header::{self, Fresh};
+use headroom_packet::header::{self, IpHeader};
 use headroom_packet::ip::Ip;
 use headroom_packet::protocol;
 use headroom_suite::{Authenticator, Bound, Transform};
 
 use crate::engine::{Engine, Entry};
 use crate::headers::{Headers, Outer};
+use crate::open_scratch::{HeaderBuf, OpenScratch};
 use crate::policy::Policy;
 use crate::qesp::{self, Clear};
 use crate::reason::Reason;
-use crate::room::{Head, Room};
-use crate::sa::{Guard, Sa, Sizes};
+use crate::sa::{Sa, SaTransform, Sizes};
 use crate::spec::{Mode, Protocol};
 use crate::{ah, esp};
 
@@ -23,11 +23,11 @@ const HOP_LIMIT: u8 = 64;
 /// Octets behind an IP header that are looked at for ports.
 const PEEK: usize = 128;
 
-/// A packet that was opened: `head`, then the octets `payload` of the body.
+/// A packet that was opened: `header`, then the octets `payload` of the body.
 #[derive(Debug)]
 pub struct Opened<'e> {
     /// The IP header in transport mode; empty in tunnel mode.
-    pub head: &'e [u8],
+    pub header: &'e [u8],
     /// Where the rest of the packet stands in the body.
     pub payload: Range<usize>,
     /// What the packet says of itself.
@@ -48,7 +48,7 @@ type Applied<'e> = [Option<&'e Entry>; 2];
 /// What stands under an IPsec header. It is filled in place, as are the headers
 /// of what was opened: a copy right behind the stores that made it waits for them.
 #[derive(Default)]
-struct Under {
+struct Decapsulated {
     next_header: u8,
     /// Where it stands in the body.
     range: Range<usize>,
@@ -61,7 +61,7 @@ struct Under {
 
 impl Engine {
     /// Opens a packet in place. `body` begins with the header of `protocol`
-    /// (ESP in UDP: with ESP's) and ends with the packet; `room` for what
+    /// (ESP in UDP: with ESP's) and ends with the packet; `scratch` for what
     /// is read of the packet.
     /// What cannot be opened is counted, and where its association is known also
     /// there.
@@ -73,10 +73,10 @@ impl Engine {
         outer: &Outer<'_>,
         protocol: u8,
         body: &mut [u8],
-        room: &'e mut Room,
+        scratch: &'e mut OpenScratch,
     ) -> Result<Opened<'e>, Reason> {
         let mut applied = [None; 2];
-        self.try_open(outer, protocol, body, room, &mut applied).inspect_err(|&reason| {
+        self.try_open(outer, protocol, body, scratch, &mut applied).inspect_err(|&reason| {
             self.counters().add(reason, 1);
             if let Some(entry) = applied.into_iter().flatten().last() {
                 entry.sa.state.failures.add(reason, 1);
@@ -90,47 +90,47 @@ impl Engine {
         outer: &Outer<'_>,
         protocol: u8,
         body: &mut [u8],
-        room: &'e mut Room,
+        scratch: &'e mut OpenScratch,
         applied: &mut Applied<'e>,
     ) -> Result<Opened<'e>, Reason> {
         let first = self.addressed(outer, protocol, body)?;
         applied[0] = Some(first);
         let mut sa = first.sa.as_ref();
-        let mut under = Under::default();
-        unwrap(sa, outer, body, &mut under)?;
+        let mut inner = Decapsulated::default();
+        decapsulate(sa, outer, body, &mut inner)?;
         // AH over ESP or Q-ESP: one more turn
         if sa.spec.protection.protocol() == Protocol::Ah
             && sa.spec.mode == Mode::Transport
-            && self.is_cipher(under.next_header)
+            && self.is_cipher(inner.next_header)
         {
-            let start = under.range.start;
-            let second = self.addressed(outer, under.next_header, &body[start..])?;
+            let start = inner.range.start;
+            let second = self.addressed(outer, inner.next_header, &body[start..])?;
             applied[1] = Some(second);
             sa = second.sa.as_ref();
-            unwrap(sa, outer, &mut body[start..], &mut under)?;
-            under.range = under.range.start + start..under.range.end + start;
+            decapsulate(sa, outer, &mut body[start..], &mut inner)?;
+            inner.range = inner.range.start + start..inner.range.end + start;
         }
-        if under.next_header == protocol::NO_NEXT_HEADER {
+        if inner.next_header == protocol::NO_NEXT_HEADER {
             return Err(Reason::Dummy);
         }
-        room.head.clear();
+        scratch.header.clear();
         let payload = match sa.spec.mode {
-            Mode::Tunnel => leave_tunnel(sa, outer, &under, body, &mut room.headers)?,
+            Mode::Tunnel => take_inner_packet(sa, outer, &inner, body, &mut scratch.headers)?,
             Mode::Transport => {
-                rebuild(outer, &under, body, room)?;
-                under.range
+                restore_packet(outer, &inner, body, scratch)?;
+                inner.range
             }
         };
-        let Room { head, headers } = room;
+        let OpenScratch { header, headers } = scratch;
         // docs/qesp.md: what a router was told must be true
-        if under.clear.is_some_and(|clear| clear != Clear::of(headers)) {
+        if inner.clear.is_some_and(|clear| clear != Clear::of(headers)) {
             return Err(Reason::PortsMismatch);
         }
         let policy = self.allow(headers, applied)?;
-        let sequence = under.sequence;
+        let sequence = inner.sequence;
         let associations = applied.map(|entry| entry.map(|entry| entry.sa.as_ref()));
-        let (moved, head) = (under.moved, head.as_slice());
-        Ok(Opened { head, payload, headers, associations, sequence, policy, moved })
+        let (moved, header) = (inner.moved, header.as_slice());
+        Ok(Opened { header, payload, headers, associations, sequence, policy, moved })
     }
 
     /// The association of the IPsec header at the beginning of `body`.
@@ -150,13 +150,18 @@ impl Engine {
 
 /// Removes one IPsec header, and what belongs to it.
 #[inline(always)]
-fn unwrap(sa: &Sa, outer: &Outer<'_>, body: &mut [u8], under: &mut Under) -> Result<(), Reason> {
+fn decapsulate(
+    sa: &Sa,
+    outer: &Outer<'_>,
+    body: &mut [u8],
+    inner: &mut Decapsulated,
+) -> Result<(), Reason> {
     if sa.spec.udp.is_some() != outer.udp.is_some() {
         return Err(Reason::WrongEncapsulation);
     }
-    match &sa.guard {
-        Guard::Cipher(transform) => decrypt(sa, transform.as_ref(), outer, body, under),
-        Guard::Mac(mac) => verify(sa, mac, outer, body, under),
+    match &sa.transform {
+        SaTransform::Cipher(transform) => decrypt(sa, transform.as_ref(), outer, body, inner),
+        SaTransform::Mac(mac) => verify(sa, mac, outer, body, inner),
     }
 }
 
@@ -167,7 +172,7 @@ fn decrypt(
     transform: &dyn Transform,
     outer: &Outer<'_>,
     body: &mut [u8],
-    under: &mut Under,
+    inner: &mut Decapsulated,
 ) -> Result<(), Reason> {
     let Sizes { header: header_len, iv: iv_len, block, icv: icv_len } = sa.sizes;
     let text_len =
@@ -179,25 +184,25 @@ fn decrypt(
     if text_len & (block - 1) != 0 {
         return Err(Reason::WrongLength);
     }
-    let mut room = [0; qesp::MAX_ADDRESSES_LEN];
+    let mut buffer = [0; qesp::MAX_ADDRESSES_LEN];
     let (mut clear, mut addresses): (_, &[u8]) = (None, &[]);
     if header_len == qesp::HEADER_LEN {
         clear = Some(Clear::read(body)?);
         require_source(sa, outer)?;
-        addresses = qesp::addresses(outer.source, outer.destination, &mut room);
+        addresses = qesp::addresses(outer.source, outer.destination, &mut buffer);
     }
     let (header, rest) = body.split_at_mut(header_len);
     let low = esp::Header::read(&header[header_len - esp::HEADER_LEN..])?.sequence;
     let extended = sa.spec.extended_sequence;
-    let receiving = sa.receive(low)?;
-    let sequence = receiving.sequence;
+    let pending = sa.receive(low)?;
+    let sequence = pending.sequence;
     let bound = Bound { header, sequence, extended, addresses };
     transform.open(&bound, rest).map_err(|_| Reason::Forged)?;
-    let moved = receiving.accept(outer, text_len)?;
+    let moved = pending.accept(outer, text_len)?;
 
     let (next_header, len) = esp::read_trailer(&rest[iv_len..iv_len + text_len])?;
     let start = header_len + iv_len;
-    *under = Under { next_header, range: start..start + len, sequence, clear, moved };
+    *inner = Decapsulated { next_header, range: start..start + len, sequence, clear, moved };
     Ok(())
 }
 
@@ -207,7 +212,7 @@ fn verify(
     mac: &Authenticator,
     outer: &Outer<'_>,
     body: &mut [u8],
-    under: &mut Under,
+    inner: &mut Decapsulated,
 ) -> Result<(), Reason> {
     let header = ah::Header::read(body)?;
     let end = ah::FIXED_LEN + sa.sizes.icv;
@@ -215,18 +220,18 @@ fn verify(
         return Err(Reason::Truncated);
     }
     require_source(sa, outer)?;
-    let receiving = sa.receive(header.sequence)?;
-    let sequence = receiving.sequence;
+    let pending = sa.receive(header.sequence)?;
+    let sequence = pending.sequence;
     let mut icv = [0; 64];
     let icv = &mut icv[..sa.sizes.icv];
     icv.copy_from_slice(&body[ah::FIXED_LEN..end]);
     body[ah::FIXED_LEN..end].fill(0);
-    let muted = ah::mute(outer.header)?;
+    let zeroed = ah::zero_mutable_fields(outer.header)?;
     let high = ah::high_bits(sa, sequence);
-    mac.verify(&[muted.as_slice(), body, high.as_slice()], icv).map_err(|_| Reason::Forged)?;
-    let moved = receiving.accept(outer, body.len() - header.len)?;
+    mac.verify(&[zeroed.as_slice(), body, high.as_slice()], icv).map_err(|_| Reason::Forged)?;
+    let moved = pending.accept(outer, body.len() - header.len)?;
     let range = header.len..body.len();
-    *under = Under { next_header: header.next_header, range, sequence, clear: None, moved };
+    *inner = Decapsulated { next_header: header.next_header, range, sequence, clear: None, moved };
     Ok(())
 }
 
@@ -237,23 +242,23 @@ fn require_source(sa: &Sa, outer: &Outer<'_>) -> Result<(), Reason> {
 
 /// The packet inside, DSCP and ECN as they are to be, and behind it no padding.
 #[inline(always)]
-fn leave_tunnel(
+fn take_inner_packet(
     sa: &Sa,
     outer: &Outer<'_>,
-    under: &Under,
+    inner: &Decapsulated,
     body: &mut [u8],
     headers: &mut Headers,
 ) -> Result<Range<usize>, Reason> {
-    let octets = &mut body[under.range.clone()];
+    let octets = &mut body[inner.range.clone()];
     // by reference: to move what was parsed takes longer than to parse it
     let total_len = match &Ip::parse(octets) {
-        Ok(ip) if ip.version().protocol() == under.next_header => {
+        Ok(ip) if ip.version().protocol() == inner.next_header => {
             *headers = Headers::read(ip);
             ip.total_len()
         }
         _ => return Err(Reason::BadInner),
     };
-    let payload = under.range.start..under.range.start + total_len;
+    let payload = inner.range.start..inner.range.start + total_len;
     let tos = sa.tos.decapsulate(headers.tos, outer.tos)?;
     if tos != headers.tos {
         header::set_tos(octets, tos).map_err(|_| Reason::BadInner)?;
@@ -263,35 +268,40 @@ fn leave_tunnel(
 }
 
 /// The packet's own IP header again, as if there had been no IPsec.
-fn rebuild(outer: &Outer<'_>, under: &Under, body: &[u8], room: &mut Room) -> Result<(), Reason> {
-    let Room { head, headers } = room;
+fn restore_packet(
+    outer: &Outer<'_>,
+    inner: &Decapsulated,
+    body: &[u8],
+    scratch: &mut OpenScratch,
+) -> Result<(), Reason> {
+    let OpenScratch { header, headers } = scratch;
     if outer.header.is_empty() {
         let mut octets = [0; 40];
-        let fresh = Fresh {
+        let rebuilt = IpHeader {
             source: outer.source,
             destination: outer.destination,
             tos: outer.tos,
             hop_limit: HOP_LIMIT,
-            protocol: under.next_header,
+            protocol: inner.next_header,
             id: 0,
             dont_fragment: true,
             flow_label: 0,
         };
-        let len = fresh.write(0, &mut octets).map_err(|_| Reason::Malformed)?;
-        head.hold(&octets[..len])
+        let len = rebuilt.write(0, &mut octets).map_err(|_| Reason::Malformed)?;
+        header.hold(&octets[..len])
     } else {
-        head.hold(outer.header)
+        header.hold(outer.header)
     }
     .ok_or(Reason::HeaderTooLong)?;
-    let octets = head.as_mut_slice();
+    let octets = header.as_mut_slice();
     let field = last_field(octets)?;
-    octets[field] = under.next_header;
-    let total = octets.len() + under.range.len();
+    octets[field] = inner.next_header;
+    let total = octets.len() + inner.range.len();
     header::set_total_len(octets, total).map_err(|_| Reason::TooLong)?;
 
     // headers and ports stand at the beginning, the length field is not asked
-    let mut begin = [0; Head::CAPACITY + PEEK];
-    let (front, payload) = (head.as_slice(), &body[under.range.clone()]);
+    let mut begin = [0; HeaderBuf::CAPACITY + PEEK];
+    let (front, payload) = (header.as_slice(), &body[inner.range.clone()]);
     let peek = payload.len().min(PEEK);
     begin[..front.len()].copy_from_slice(front);
     begin[front.len()..][..peek].copy_from_slice(&payload[..peek]);

@@ -24,25 +24,25 @@ pub(crate) struct Path {
 #[derive(Debug)]
 pub struct Peer {
     path: Path,
-    /// Even while `place` is whole; it changes whenever `place` does (a
+    /// Even while `endpoint` is whole; it changes whenever `endpoint` does (a
     /// sequence lock).
     version: AtomicU64,
     /// Where it is now, as [`words_of`] has it.
-    place: [AtomicU64; 3],
+    endpoint: [AtomicU64; 3],
     /// Held by who changes the former two.
-    told: Mutex<Told>,
+    reported: Mutex<Reported>,
 }
 
 /// What was said of a peer.
 #[derive(Debug, Default)]
-struct Told {
+struct Reported {
     changes: u64,
     at: Option<Duration>,
 }
 
 /// A peer that is elsewhere than before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Moved {
+pub struct PeerMoved {
     /// Where the configuration has it.
     pub configured: SocketAddr,
     /// Where it is now.
@@ -67,8 +67,8 @@ impl Path {
 impl Peer {
     /// One that has not been heard yet.
     pub(crate) fn new(path: Path) -> Self {
-        let place = words_of(path.remote).map(AtomicU64::new);
-        Self { path, version: AtomicU64::new(0), place, told: Mutex::default() }
+        let endpoint = words_of(path.remote).map(AtomicU64::new);
+        Self { path, version: AtomicU64::new(0), endpoint, reported: Mutex::default() }
     }
 
     /// Where the configuration has it.
@@ -79,14 +79,14 @@ impl Peer {
     /// Where it is: where it was last heard, or is configured.
     pub fn now(&self) -> SocketAddr {
         let before = self.version.load(Ordering::Acquire);
-        let place = self.place();
+        let endpoint = self.endpoint();
         fence(Ordering::Acquire);
         if before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before {
-            return self.address_of(place);
+            return self.address_of(endpoint);
         }
         // it is being changed: wait for whoever does that
-        let _turn = self.told();
-        self.address_of(self.place())
+        let _turn = self.reported();
+        self.address_of(self.endpoint())
     }
 
     /// How often its address or port has changed.
@@ -97,21 +97,21 @@ impl Peer {
     /// Notes where an authenticated packet came from that is the newest of its
     /// association, and says whether that is a change.
     #[inline(always)]
-    pub(crate) fn heard(&self, from: SocketAddr) -> bool {
-        words_of(from) != self.place() && self.follow(from)
+    pub(crate) fn learn(&self, from: SocketAddr) -> bool {
+        words_of(from) != self.endpoint() && self.move_to(from)
     }
 
     #[cold]
-    fn follow(&self, to: SocketAddr) -> bool {
-        let _turn = self.told();
-        let place = words_of(to);
-        if !self.may_be_at(to) || place == self.place() {
+    fn move_to(&self, to: SocketAddr) -> bool {
+        let _turn = self.reported();
+        let endpoint = words_of(to);
+        if !self.is_usable(to) || endpoint == self.endpoint() {
             return false;
         }
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
         fence(Ordering::Release);
-        for (word, new) in self.place.iter().zip(place) {
+        for (word, new) in self.endpoint.iter().zip(endpoint) {
             word.store(new, Ordering::Relaxed);
         }
         self.version.store(version + 2, Ordering::Release);
@@ -120,7 +120,7 @@ impl Peer {
 
     /// Whether packets can be sent there: to one host, which is not this, by the
     /// sockets that are open (RFC 4301's associations have one outer family).
-    fn may_be_at(&self, at: SocketAddr) -> bool {
+    fn is_usable(&self, at: SocketAddr) -> bool {
         let Path { local, remote } = self.path;
         let usable = match at.ip() {
             IpAddr::V4(v4) => !v4.is_broadcast(),
@@ -137,20 +137,20 @@ impl Peer {
     }
 
     /// What has not been said yet, unless something was a moment ago.
-    pub(crate) fn news(&self, now: Duration) -> Option<Moved> {
+    pub(crate) fn take_change(&self, now: Duration) -> Option<PeerMoved> {
         let changes = self.changes();
-        let mut told = self.told();
-        let early = told.at.is_some_and(|at| now.saturating_sub(at) < BETWEEN_MESSAGES);
-        if told.changes == changes || early {
+        let mut reported = self.reported();
+        let early = reported.at.is_some_and(|at| now.saturating_sub(at) < BETWEEN_MESSAGES);
+        if reported.changes == changes || early {
             return None;
         }
-        *told = Told { changes, at: Some(now) };
-        let place = self.address_of(self.place());
-        Some(Moved { configured: self.configured(), now: place, changes })
+        *reported = Reported { changes, at: Some(now) };
+        let endpoint = self.address_of(self.endpoint());
+        Some(PeerMoved { configured: self.configured(), now: endpoint, changes })
     }
 
-    fn place(&self) -> [u64; 3] {
-        self.place.each_ref().map(|word| word.load(Ordering::Relaxed))
+    fn endpoint(&self) -> [u64; 3] {
+        self.endpoint.each_ref().map(|word| word.load(Ordering::Relaxed))
     }
 
     /// What [`words_of`] was given; its family is always the configured one's.
@@ -164,8 +164,8 @@ impl Peer {
         SocketAddr::new(address, port as u16)
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn reported(&self) -> MutexGuard<'_, Reported> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -200,10 +200,10 @@ mod tests {
         ] {
             let peer = peer(local, remote);
             assert_eq!((peer.now(), peer.changes()), (address(remote), 0));
-            assert!(!peer.heard(address(remote)), "no change");
-            assert!(peer.heard(address(other)) && !peer.heard(address(other)));
+            assert!(!peer.learn(address(remote)), "no change");
+            assert!(peer.learn(address(other)) && !peer.learn(address(other)));
             assert_eq!((peer.now(), peer.changes()), (address(other), 1));
-            assert!(peer.heard(address(remote)));
+            assert!(peer.learn(address(remote)));
             assert_eq!((peer.now(), peer.changes()), (address(remote), 2));
             assert_eq!(peer.configured(), address(remote));
         }
@@ -242,8 +242,8 @@ mod tests {
             ),
         ] {
             let peer = peer(local, remote);
-            for place in places {
-                assert!(!peer.heard(address(place)), "{place}");
+            for endpoint in places {
+                assert!(!peer.learn(address(endpoint)), "{endpoint}");
             }
             assert_eq!((peer.now(), peer.changes()), (address(remote), 0));
         }
@@ -253,35 +253,35 @@ mod tests {
     fn what_it_does_is_told_once_and_not_too_often() {
         let peer = peer("192.0.2.1:4500", "192.0.2.2:4500");
         let at = Duration::from_secs;
-        assert_eq!(peer.news(at(1)), None);
-        peer.heard(address("192.0.2.3:1"));
-        let news = peer.news(at(2)).expect("news");
+        assert_eq!(peer.take_change(at(1)), None);
+        peer.learn(address("192.0.2.3:1"));
+        let news = peer.take_change(at(2)).expect("news");
         assert_eq!((news.now, news.changes), (address("192.0.2.3:1"), 1));
-        assert_eq!(peer.news(at(20)), None, "it is known");
+        assert_eq!(peer.take_change(at(20)), None, "it is known");
         for port in 2..100 {
-            peer.heard(SocketAddr::new(news.now.ip(), port));
+            peer.learn(SocketAddr::new(news.now.ip(), port));
         }
-        assert!(peer.news(at(21)).is_some());
-        peer.heard(address("192.0.2.4:1"));
-        assert_eq!(peer.news(at(30)), None, "a moment ago something was told");
-        assert_eq!(peer.news(at(31)).map(|news| news.changes), Some(100));
+        assert!(peer.take_change(at(21)).is_some());
+        peer.learn(address("192.0.2.4:1"));
+        assert_eq!(peer.take_change(at(30)), None, "a moment ago something was reported");
+        assert_eq!(peer.take_change(at(31)).map(|news| news.changes), Some(100));
     }
 
     #[test]
     fn who_reads_while_it_moves_reads_one_place_whole() {
         let peer = peer("[2001:db8::1]:4500", "[2001:db8::2]:4500");
-        let place = |n: u16| SocketAddr::new(IpAddr::from([n + 1; 8]), n + 1);
+        let endpoint = |n: u16| SocketAddr::new(IpAddr::from([n + 1; 8]), n + 1);
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for n in 0..20_000 {
-                    assert!(peer.heard(place(n)));
+                    assert!(peer.learn(endpoint(n)));
                 }
                 done.store(true, Ordering::Release);
             });
             while !done.load(Ordering::Acquire) {
                 let now = peer.now();
-                let whole = now == peer.configured() || now == place(now.port() - 1);
+                let whole = now == peer.configured() || now == endpoint(now.port() - 1);
                 assert!(whole, "{now}");
             }
         });

@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use headroom_packet::Version;
+
 use crate::bundle::Bundle;
 use crate::headers::Headers;
 use crate::reason::Reason;
@@ -69,13 +71,13 @@ pub enum Verdict<'e> {
 
 /// The policies, in order.
 #[derive(Debug)]
-pub(crate) struct Database {
+pub(crate) struct Spd {
     pub(crate) policies: Vec<Policy>,
     /// Tells the caches of one engine from those of another.
     generation: u64,
 }
 
-impl Database {
+impl Spd {
     pub(crate) fn new(policies: Vec<Policy>) -> Self {
         static GENERATION: AtomicU64 = AtomicU64::new(1);
         Self { policies, generation: GENERATION.fetch_add(1, Ordering::Relaxed) }
@@ -83,8 +85,8 @@ impl Database {
 
     /// The first policy that matches a packet that leaves.
     pub(crate) fn decide(&self, headers: &Headers, cache: &mut FlowCache) -> Verdict<'_> {
-        let subject = Subject::leaving(headers);
-        let found = cache.find(self.generation, &subject, || self.first(&subject));
+        let flow = FlowKey::leaving(headers);
+        let found = cache.find(self.generation, &flow, || self.first(&flow));
         let Some(policy) = found.and_then(|index| self.policies.get(index)) else {
             return Verdict::Discard(None, Reason::NoPolicy);
         };
@@ -110,60 +112,54 @@ impl Database {
         headers: &Headers,
         mut candidates: impl Iterator<Item = usize>,
     ) -> Option<&Policy> {
-        let subject = Subject::arriving(headers);
-        let hit = candidates.find(|&index| self.matches(index, &subject))?;
+        let flow = FlowKey::arriving(headers);
+        let hit = candidates.find(|&index| self.matches(index, &flow))?;
         let policy = &self.policies[hit];
         let mut before = policy.overlapped.iter();
-        if before.any(|&index| self.matches(index, &subject)) { None } else { Some(policy) }
+        if before.any(|&index| self.matches(index, &flow)) { None } else { Some(policy) }
     }
 
     #[inline(always)]
-    fn matches(&self, index: usize, subject: &Subject) -> bool {
-        self.policies.get(index).is_some_and(|policy| policy.matcher.matches(subject))
+    fn matches(&self, index: usize, flow: &FlowKey) -> bool {
+        self.policies.get(index).is_some_and(|policy| policy.matcher.matches(flow))
     }
 
-    fn first(&self, subject: &Subject) -> Option<usize> {
-        self.policies.iter().position(|policy| policy.matcher.matches(subject))
+    fn first(&self, flow: &FlowKey) -> Option<usize> {
+        self.policies.iter().position(|policy| policy.matcher.matches(flow))
     }
 }
 
 /// A packet, as selectors see it from this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Subject {
+pub(crate) struct FlowKey {
     local: u128,
     remote: u128,
-    family: Family,
+    version: Version,
     protocol: u8,
     ports: Option<(u16, u16)>,
     icmp: Option<u16>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Family {
-    V4,
-    V6,
-}
-
-impl Subject {
+impl FlowKey {
     #[inline(always)]
     fn leaving(headers: &Headers) -> Self {
         let Headers { protocol, ports, icmp, .. } = *headers;
-        let (family, local) = number(headers.source);
+        let (version, local) = number(headers.source);
         let remote = number(headers.destination).1;
-        Self { local, remote, family, protocol, ports, icmp }
+        Self { local, remote, version, protocol, ports, icmp }
     }
 
     #[inline(always)]
     fn arriving(headers: &Headers) -> Self {
         let Headers { protocol, icmp, .. } = *headers;
-        let (family, local) = number(headers.destination);
+        let (version, local) = number(headers.destination);
         let remote = number(headers.source).1;
         let ports = headers.ports.map(|(from, to)| (to, from));
-        Self { local, remote, family, protocol, ports, icmp }
+        Self { local, remote, version, protocol, ports, icmp }
     }
 
     /// Spreads subjects over 64 bits, the upper ones best.
-    fn mix(&self, seed: u64) -> u64 {
+    fn hash(&self, seed: u64) -> u64 {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let (source, destination) = self.ports.unwrap_or_default();
         let small = u64::from(source) << 48
@@ -185,10 +181,10 @@ impl Subject {
 }
 
 #[inline(always)]
-fn number(address: IpAddr) -> (Family, u128) {
+fn number(address: IpAddr) -> (Version, u128) {
     match address {
-        IpAddr::V4(address) => (Family::V4, u128::from(address.to_bits())),
-        IpAddr::V6(address) => (Family::V6, address.to_bits()),
+        IpAddr::V4(address) => (Version::V4, u128::from(address.to_bits())),
+        IpAddr::V6(address) => (Version::V6, address.to_bits()),
     }
 }
 
@@ -203,10 +199,10 @@ pub(crate) struct Matcher {
     icmp: Option<RangeInclusive<u16>>,
 }
 
-/// Addresses; no family: any.
+/// Addresses; no version: any.
 #[derive(Debug)]
 struct Range {
-    family: Option<Family>,
+    version: Option<Version>,
     low: u128,
     high: u128,
 }
@@ -214,27 +210,27 @@ struct Range {
 impl Range {
     fn new(addresses: &Addresses) -> Self {
         match addresses {
-            Addresses::Any => Self { family: None, low: 0, high: u128::MAX },
+            Addresses::Any => Self { version: None, low: 0, high: u128::MAX },
             Addresses::Range(low, high) => {
-                let (family, low) = number(*low);
-                Self { family: Some(family), low, high: number(*high).1 }
+                let (version, low) = number(*low);
+                Self { version: Some(version), low, high: number(*high).1 }
             }
         }
     }
 
     #[inline(always)]
-    fn contains(&self, family: Family, address: u128) -> bool {
-        self.low <= address && address <= self.high && self.family.is_none_or(|own| own == family)
+    fn contains(&self, version: Version, address: u128) -> bool {
+        self.low <= address && address <= self.high && self.version.is_none_or(|own| own == version)
     }
 
     fn covers(&self, other: &Self) -> bool {
-        let family = self.family.is_none() || self.family == other.family;
-        family && self.low <= other.low && other.high <= self.high
+        let version = self.version.is_none() || self.version == other.version;
+        version && self.low <= other.low && other.high <= self.high
     }
 
     fn overlaps(&self, other: &Self) -> bool {
-        let families = self.family.is_none() || other.family.is_none();
-        (families || self.family == other.family)
+        let families = self.version.is_none() || other.version.is_none();
+        (families || self.version == other.version)
             && self.low <= other.high
             && other.low <= self.high
     }
@@ -252,16 +248,13 @@ impl Matcher {
         }
     }
 
-    fn matches(&self, subject: &Subject) -> bool {
-        self.remote.contains(subject.family, subject.remote)
-            && self.local.contains(subject.family, subject.local)
-            && self.protocol.is_none_or(|protocol| protocol == subject.protocol)
-            && port_matches(&self.local_port, subject.ports.map(|ports| ports.0))
-            && port_matches(&self.remote_port, subject.ports.map(|ports| ports.1))
-            && self
-                .icmp
-                .as_ref()
-                .is_none_or(|icmp| subject.icmp.is_some_and(|of| icmp.contains(&of)))
+    fn matches(&self, flow: &FlowKey) -> bool {
+        self.remote.contains(flow.version, flow.remote)
+            && self.local.contains(flow.version, flow.local)
+            && self.protocol.is_none_or(|protocol| protocol == flow.protocol)
+            && port_matches(&self.local_port, flow.ports.map(|ports| ports.0))
+            && port_matches(&self.remote_port, flow.ports.map(|ports| ports.1))
+            && self.icmp.as_ref().is_none_or(|icmp| flow.icmp.is_some_and(|of| icmp.contains(&of)))
     }
 
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
@@ -318,7 +311,7 @@ pub struct FlowCache {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     generation: u64,
-    subject: Subject,
+    flow: FlowKey,
     policy: Option<usize>,
 }
 
@@ -332,17 +325,15 @@ impl FlowCache {
     fn find(
         &mut self,
         generation: u64,
-        subject: &Subject,
+        flow: &FlowKey,
         search: impl FnOnce() -> Option<usize>,
     ) -> Option<usize> {
-        let place = (subject.mix(self.seed) >> 32) as usize % FLOWS;
+        let place = (flow.hash(self.seed) >> 32) as usize % FLOWS;
         match self.entries[place] {
-            Some(entry) if entry.generation == generation && entry.subject == *subject => {
-                entry.policy
-            }
+            Some(entry) if entry.generation == generation && entry.flow == *flow => entry.policy,
             _ => {
                 let policy = search();
-                self.entries[place] = Some(Entry { generation, subject: *subject, policy });
+                self.entries[place] = Some(Entry { generation, flow: *flow, policy });
                 policy
             }
         }

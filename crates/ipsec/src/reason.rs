@@ -23,7 +23,7 @@ macro_rules! reasons {
             }
 
             /// What happened, as a sentence without its full stop.
-            pub fn sentence(self) -> &'static str {
+            pub fn description(self) -> &'static str {
                 match self { $(Self::$variant => $sentence,)* }
             }
         }

@@ -26,7 +26,7 @@ impl Window {
         let ring = (words + 1).next_power_of_two() as usize;
         let mut window = Self { top, size: words * BITS, words: vec![seen; ring].into() };
         // of the word that the top is in, what lies above it was not seen
-        let (word, bit) = window.place(top);
+        let (word, bit) = window.slot(top);
         window.words[word] &= bit | (bit - 1);
         window
     }
@@ -77,7 +77,7 @@ impl Window {
         if number == 0 || self.top - number >= self.size {
             return Err(Reason::Stale);
         }
-        let (word, bit) = self.place(number);
+        let (word, bit) = self.slot(number);
         if self.words[word] & bit == 0 { Ok(()) } else { Err(Reason::Replay) }
     }
 
@@ -95,7 +95,7 @@ impl Window {
             }
             self.top = number;
         }
-        let (word, bit) = self.place(number);
+        let (word, bit) = self.slot(number);
         self.words[word] |= bit;
         Ok(())
     }
@@ -105,14 +105,14 @@ impl Window {
         let mut new = Self::new(size, self.top);
         for number in self.top.saturating_sub(new.size - 1).max(1)..=self.top {
             if self.check(number).is_ok() {
-                let (word, bit) = new.place(number);
+                let (word, bit) = new.slot(number);
                 new.words[word] &= !bit;
             }
         }
         new
     }
 
-    fn place(&self, number: u64) -> (usize, u64) {
+    fn slot(&self, number: u64) -> (usize, u64) {
         // the ring is a power of two: no division for each packet
         let word = (number / BITS) & (self.words.len() as u64 - 1);
         (word as usize, 1 << (number % BITS))

@@ -9,10 +9,10 @@ use std::time::Duration;
 use headroom_suite::{Authenticator, Fingerprint, KeyError, Transform};
 
 use crate::headers::Outer;
-use crate::numbers::Sequence;
-use crate::peer::{Moved, Peer};
+use crate::peer::{Peer, PeerMoved};
 use crate::reason::{Counters, Reason};
 use crate::replay::Window;
+use crate::sequence_counter::SequenceCounter;
 use crate::spec::{Direction, Limits, Protection, Protocol, SaSpec, Secrets};
 use crate::tos;
 
@@ -20,7 +20,7 @@ use crate::tos;
 #[derive(Debug)]
 pub struct Sa {
     pub(crate) spec: SaSpec,
-    pub(crate) guard: Guard,
+    pub(crate) transform: SaTransform,
     pub(crate) sizes: Sizes,
     pub(crate) tos: tos::Rules,
     /// Where its address is followed: inbound it is heard, outbound it is sent to.
@@ -41,7 +41,7 @@ pub(crate) struct Sizes {
 
 /// The algorithms with their keys.
 #[derive(Debug)]
-pub(crate) enum Guard {
+pub(crate) enum SaTransform {
     /// ESP's and Q-ESP's.
     Cipher(Box<dyn Transform>),
     /// AH's.
@@ -51,20 +51,20 @@ pub(crate) enum Guard {
 /// What outlives a reload: numbers, window, counters.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) sequence: Sequence,
+    pub(crate) sequence: SequenceCounter,
     packets: AtomicU64,
     bytes: AtomicU64,
-    receipt: Mutex<Receipt>,
+    received: Mutex<ReceiveState>,
     /// Packets that failed, inbound.
     pub(crate) failures: Counters,
-    born: Duration,
+    loaded_at: Duration,
     stage: AtomicU8,
     expired: AtomicBool,
 }
 
 /// What was accepted, inbound.
 #[derive(Debug)]
-pub(crate) struct Receipt {
+pub(crate) struct ReceiveState {
     window: Window,
     packets: u64,
     bytes: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Receipt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// In use.
-    Young,
+    Active,
     /// A soft limit is reached: a replacement is due.
     Soft,
     /// A hard limit is reached: it protects nothing any more.
@@ -92,7 +92,7 @@ pub enum Event {
         stage: Stage,
     },
     /// A peer is elsewhere.
-    Moved(Moved),
+    PeerMoved(PeerMoved),
 }
 
 /// What makes two associations the same one, before and after a reload.
@@ -118,21 +118,21 @@ impl Sa {
         kept: Option<Arc<State>>,
         now: Duration,
     ) -> Result<Self, KeyError> {
-        let guard = match &spec.protection {
+        let transform = match &spec.protection {
             Protection::Esp(secrets) | Protection::QEsp { secrets, .. } => {
                 let Secrets { suite, key, mac_key } = secrets;
-                Guard::Cipher(suite.bind(key, mac_key.as_ref())?)
+                SaTransform::Cipher(suite.bind(key, mac_key.as_ref())?)
             }
-            Protection::Ah { mac, key } => Guard::Mac(mac.bind(key)?),
+            Protection::Ah { mac, key } => SaTransform::Mac(mac.bind(key)?),
         };
-        let sizes = match &guard {
-            Guard::Cipher(transform) => Sizes {
+        let sizes = match &transform {
+            SaTransform::Cipher(transform) => Sizes {
                 header: spec.protection.protocol().cipher_header_len(),
                 iv: transform.iv_len(),
                 block: transform.block_len(),
                 icv: transform.icv_len(),
             },
-            Guard::Mac(mac) => Sizes { block: 1, icv: mac.icv_len(), ..Sizes::default() },
+            SaTransform::Mac(mac) => Sizes { block: 1, icv: mac.icv_len(), ..Sizes::default() },
         };
         assert!(sizes.block.is_power_of_two(), "a cipher's block is 4, 8 or 16 octets");
         let tos = tos::Rules::new(&spec.dscp, spec.ecn);
@@ -143,7 +143,7 @@ impl Sa {
             }
             None => Arc::new(State::new(&spec, now)),
         };
-        Ok(Self { spec, guard, sizes, tos, peer, state })
+        Ok(Self { spec, transform, sizes, tos, peer, state })
     }
 
     pub(crate) fn identity(spec: &SaSpec) -> Identity {
@@ -170,7 +170,7 @@ impl Sa {
 
     /// Where outbound packets go: where the peer is now, if it is followed. The
     /// port is 0 where it is not ESP in UDP.
-    pub fn goes_to(&self) -> SocketAddr {
+    pub fn remote(&self) -> SocketAddr {
         let configured = || {
             let port = self.spec.udp.map_or(0, |ports| ports.destination);
             SocketAddr::new(self.spec.destination, port)
@@ -179,32 +179,32 @@ impl Sa {
     }
 
     /// Its sequence numbers; of no meaning inbound.
-    pub fn sequence(&self) -> &Sequence {
+    pub fn sequence(&self) -> &SequenceCounter {
         &self.state.sequence
     }
 
     /// The highest sequence number accepted; of no meaning outbound.
     pub fn highest_accepted(&self) -> u64 {
-        self.state.receipt().window.top()
+        self.state.received().window.top()
     }
 
     /// Takes every number up to `top` as accepted before: an earlier life of
     /// this association may have accepted them.
     pub fn accepted_up_to(&self, top: u64) {
-        let mut receipt = self.state.receipt();
-        if top > receipt.window.top() {
-            receipt.window = Window::new(self.spec.window, top);
+        let mut received = self.state.received();
+        if top > received.window.top() {
+            received.window = Window::new(self.spec.window, top);
         }
     }
 
     /// Packets protected or accepted.
     pub fn packets(&self) -> u64 {
-        self.state.packets.load(Ordering::Relaxed) + self.state.receipt().packets
+        self.state.packets.load(Ordering::Relaxed) + self.state.received().packets
     }
 
     /// Octets of those, without what protection adds.
     pub fn bytes(&self) -> u64 {
-        self.state.bytes.load(Ordering::Relaxed) + self.state.receipt().bytes
+        self.state.bytes.load(Ordering::Relaxed) + self.state.received().bytes
     }
 
     /// Packets that failed, by reason; inbound.
@@ -215,21 +215,21 @@ impl Sa {
     /// How far its life has come.
     pub fn stage(&self) -> Stage {
         match self.state.stage.load(Ordering::Relaxed) {
-            0 => Stage::Young,
+            0 => Stage::Active,
             1 => Stage::Soft,
             _ => Stage::Expired,
         }
     }
 
     /// When it was loaded, on the caller's clock.
-    pub fn born(&self) -> Duration {
-        self.state.born
+    pub fn loaded_at(&self) -> Duration {
+        self.state.loaded_at
     }
 
     /// Looks whether a limit is reached. The hard limits of packets and octets
     /// hold between two calls too; the others are noticed here.
     pub(crate) fn tick(&self, now: Duration) -> Option<Event> {
-        let age = now.saturating_sub(self.state.born).as_secs();
+        let age = now.saturating_sub(self.state.loaded_at).as_secs();
         let reached = |limits: &Limits| {
             limits.bytes.is_some_and(|most| self.bytes() >= most)
                 || limits.packets.is_some_and(|most| self.packets() >= most)
@@ -238,7 +238,7 @@ impl Sa {
         let stage = match &self.spec.lifetime {
             lifetime if reached(&lifetime.hard) => Stage::Expired,
             lifetime if reached(&lifetime.soft) => Stage::Soft,
-            _ => Stage::Young,
+            _ => Stage::Active,
         };
         if stage <= self.stage() {
             return None;
@@ -249,7 +249,7 @@ impl Sa {
     }
 
     /// Notes packets that leave, and refuses those beyond the hard limits.
-    pub(crate) fn account(&self, packets: u64, bytes: u64) -> Result<(), Reason> {
+    pub(crate) fn count_outbound(&self, packets: u64, bytes: u64) -> Result<(), Reason> {
         let before = self.state.packets.fetch_add(packets, Ordering::Relaxed);
         let before_bytes = self.state.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.within_limits(before + packets, before_bytes + bytes).inspect_err(|_| {
@@ -263,12 +263,12 @@ impl Sa {
     /// association is looked at: associations are spread over threads, not the
     /// packets of one.
     #[inline(always)]
-    pub(crate) fn receive(&self, low: u32) -> Result<Receiving<'_>, Reason> {
-        let receipt = self.state.receipt();
-        let sequence = receipt.window.infer(low, self.spec.extended_sequence);
+    pub(crate) fn receive(&self, low: u32) -> Result<PendingPacket<'_>, Reason> {
+        let received = self.state.received();
+        let sequence = received.window.infer(low, self.spec.extended_sequence);
         let sequence = sequence.ok_or(Reason::Stale)?;
-        receipt.window.check(sequence)?;
-        Ok(Receiving { sa: self, receipt, sequence })
+        received.window.check(sequence)?;
+        Ok(PendingPacket { sa: self, received, sequence })
     }
 
     #[inline(always)]
@@ -284,27 +284,27 @@ impl Sa {
 }
 
 /// A packet between the look at its number and the verdict on its check value.
-pub(crate) struct Receiving<'s> {
+pub(crate) struct PendingPacket<'s> {
     sa: &'s Sa,
-    receipt: MutexGuard<'s, Receipt>,
+    received: MutexGuard<'s, ReceiveState>,
     /// Its whole sequence number.
     pub(crate) sequence: u64,
 }
 
-impl Receiving<'_> {
+impl PendingPacket<'_> {
     /// Notes that its check value was right, and that it protects `bytes` octets;
     /// says whether the peer has moved to where it came from. An older packet,
     /// which may have been held back on another path, moves nobody.
     #[inline(always)]
     pub(crate) fn accept(mut self, outer: &Outer<'_>, bytes: usize) -> Result<bool, Reason> {
-        let newest = self.sequence > self.receipt.window.top();
-        self.receipt.window.accept(self.sequence)?;
-        let (packets, bytes) = (self.receipt.packets + 1, self.receipt.bytes + bytes as u64);
+        let newest = self.sequence > self.received.window.top();
+        self.received.window.accept(self.sequence)?;
+        let (packets, bytes) = (self.received.packets + 1, self.received.bytes + bytes as u64);
         self.sa.within_limits(packets, bytes)?;
-        (self.receipt.packets, self.receipt.bytes) = (packets, bytes);
+        (self.received.packets, self.received.bytes) = (packets, bytes);
         Ok(match (&self.sa.peer, outer.udp) {
             (Some(peer), Some((port, _))) if newest => {
-                peer.heard(SocketAddr::new(outer.source, port))
+                peer.learn(SocketAddr::new(outer.source, port))
             }
             _ => false,
         })
@@ -321,30 +321,30 @@ fn fingerprint(protection: &Protection) -> Fingerprint {
 impl State {
     fn new(spec: &SaSpec, now: Duration) -> Self {
         Self {
-            sequence: Sequence::new(spec.extended_sequence),
+            sequence: SequenceCounter::new(spec.extended_sequence),
             packets: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            receipt: Mutex::new(Receipt {
+            received: Mutex::new(ReceiveState {
                 window: Window::new(spec.window, 0),
                 packets: 0,
                 bytes: 0,
             }),
             failures: Counters::default(),
-            born: now,
-            stage: AtomicU8::new(Stage::Young as u8),
+            loaded_at: now,
+            stage: AtomicU8::new(Stage::Active as u8),
             expired: AtomicBool::new(false),
         }
     }
 
     /// What was accepted; whoever panicked with it in hand left it whole.
-    fn receipt(&self) -> MutexGuard<'_, Receipt> {
-        self.receipt.lock().unwrap_or_else(PoisonError::into_inner)
+    fn received(&self) -> MutexGuard<'_, ReceiveState> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn resize(&self, size: u32) {
-        let mut receipt = self.receipt();
-        if receipt.window.size() != u64::from(size).next_multiple_of(64) {
-            receipt.window = receipt.window.resize(size);
+        let mut received = self.received();
+        if received.window.size() != u64::from(size).next_multiple_of(64) {
+            received.window = received.window.resize(size);
         }
     }
 }

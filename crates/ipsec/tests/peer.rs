@@ -80,7 +80,7 @@ fn nat(mut packet: Vec<u8>, source: [u8; 4], port: u16) -> Vec<u8> {
 
 /// Where an association's packets go.
 fn way(engine: &Engine, name: &str) -> String {
-    engine.association(name).expect("the association").goes_to().to_string()
+    engine.association(name).expect("the association").remote().to_string()
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn what_is_sent_follows_the_newest_packet() {
     assert_eq!(way(&here, "out"), "198.51.100.7:4500");
     let sealed = seal(&here, &packet()).expect("sealed");
     assert_eq!((&sealed[16..20], &sealed[22..24]), (&[198, 51, 100, 7][..], &[0x11, 0x94][..]));
-    let [Event::Moved(moved)] = &here.tick(Duration::from_secs(2))[..] else { panic!("an event") };
+    let [Event::PeerMoved(moved)] = &here.tick(Duration::from_secs(2))[..] else { panic!("an event") };
     let to: SocketAddr = "198.51.100.7:4500".parse().expect("an address");
     assert_eq!((moved.configured, moved.now, moved.changes), ((PEER, 4500).into(), to, 2));
 }
@@ -166,8 +166,8 @@ fn a_dummy_is_as_good_as_a_packet() {
     let (here, peer) = (here(true, None), peer(0x2000));
     let bundle = &peer.policies()[0].bundles()[0];
     let mut sealed = vec![0; 2000];
-    let mut numbers = bundle.reserve(1, 100).expect("numbers");
-    let len = bundle.seal_dummy(&mut numbers, 100, &mut sealed).expect("a dummy");
+    let mut reservation = bundle.reserve(1, 100).expect("numbers");
+    let len = bundle.seal_dummy(&mut reservation, 100, &mut sealed).expect("a dummy");
     sealed.truncate(len);
     assert_eq!(open(&here, &nat(sealed, [198, 51, 100, 7], 9)), Err(Reason::Dummy));
     assert_eq!(way(&here, "out"), "198.51.100.7:9");

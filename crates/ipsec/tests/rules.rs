@@ -330,9 +330,9 @@ fn padding_hides_lengths_and_dummies_are_dropped_by_name() {
             let sender = shape.sender();
             let policy = &sender.policies()[0];
             let bundle = &policy.bundles()[0];
-            let mut numbers = bundle.reserve(1, 0).expect("numbers");
+            let mut reservation = bundle.reserve(1, 0).expect("numbers");
             let mut out = vec![0; 2000];
-            let len = bundle.seal_dummy(&mut numbers, 500, &mut out).expect("sealed");
+            let len = bundle.seal_dummy(&mut reservation, 500, &mut out).expect("sealed");
             assert!(len > 500);
             assert_eq!(open(&shape.receiver(), &out[..len]), Err(Reason::Dummy));
             if kind == Kind::QEsp {
@@ -374,10 +374,10 @@ fn q_esp_that_lies_about_its_ports_is_dropped_by_name() {
     let mut headers = Headers::read(&Ip::parse(&honest).expect("a packet"));
     headers.ports = Some((5004, 443));
     let bundle = &sender.policies()[0].bundles()[0];
-    let mut numbers = bundle.reserve(1, 0).expect("numbers");
+    let mut reservation = bundle.reserve(1, 0).expect("numbers");
     let mut out = vec![0; 2000];
     let write = |room: &mut [u8]| room.copy_from_slice(&honest);
-    let len = bundle.seal(&mut numbers, &headers, honest.len(), &mut out, write).expect("sealed");
+    let len = bundle.seal(&mut reservation, &headers, honest.len(), &mut out, write).expect("sealed");
     let receiver = shape.receiver();
     assert_eq!(open(&receiver, &out[..len]), Err(Reason::PortsMismatch));
     // authenticated, so it counts as a packet of its association, and as one that failed
@@ -500,10 +500,10 @@ proptest! {
         let len = longest - shorter.min(longest - 28);
         let packet = udp([10, 1, 0, 1], [10, 2, 0, 2], (1, 2), &vec![7; len - 28]);
         let headers = Headers::read(&Ip::parse(&packet).expect("a packet"));
-        let mut numbers = bundle.reserve(1, len as u64).expect("numbers");
+        let mut reservation = bundle.reserve(1, len as u64).expect("numbers");
         let mut out = vec![0; path];
         let write = |room: &mut [u8]| room.copy_from_slice(&packet);
-        let sealed = bundle.seal(&mut numbers, &headers, len, &mut out, write);
+        let sealed = bundle.seal(&mut reservation, &headers, len, &mut out, write);
         let total = sealed.map_err(|reason| TestCaseError::fail(format!("{reason} at {len}")))?;
         let wanted = match padding {
             Padding::Multiple(of) => len.next_multiple_of(of.into()),

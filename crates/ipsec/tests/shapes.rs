@@ -5,7 +5,7 @@ mod common;
 use common::{Kind, Shape, ends, open, open_with, seal};
 use etherparse::PacketBuilder;
 use headroom_ipsec::spec::Mode;
-use headroom_ipsec::{Reason, Room};
+use headroom_ipsec::{Reason, OpenScratch};
 use headroom_suite::{Mac, Suite};
 use proptest::prelude::*;
 
@@ -107,13 +107,13 @@ proptest! {
         let header = &header[..if shape.outer_v6 { 40 } else { 20 }];
         for header in [header, &[]] {
             let outer = headroom_ipsec::Outer { source, destination, tos: 0, header, udp: shape.udp.then_some((4500, 4500)) };
-            let _ = receiver.open(&outer, protocol, &mut octets, &mut Room::default());
+            let _ = receiver.open(&outer, protocol, &mut octets, &mut OpenScratch::default());
             // the same behind an SPI that is known
             for at in [0, 4, 8] {
                 if octets.len() >= at + 4 {
                     octets[at..at + 4].copy_from_slice(&if protocol == 51 { 0x2000u32 } else { 0x1000 }.to_be_bytes());
                 }
-                let _ = receiver.open(&outer, protocol, &mut octets, &mut Room::default());
+                let _ = receiver.open(&outer, protocol, &mut octets, &mut OpenScratch::default());
             }
         }
     }

@@ -7,7 +7,7 @@ mod common;
 use std::net::IpAddr;
 
 use headroom_ipsec::spec::{Action, Direction, Mode, Protection, Secrets};
-use headroom_ipsec::{Outer, Reason, Room, SaSpec};
+use headroom_ipsec::{Outer, Reason, OpenScratch, SaSpec};
 use headroom_suite::{Key, Mac, Suite};
 
 fn hex(text: &str) -> Vec<u8> {
@@ -64,10 +64,10 @@ fn open(vector: &Vector) -> Vec<u8> {
 
     let mut forged = body.clone();
     forged[20] ^= 1;
-    let mut room = Room::default();
+    let mut room = OpenScratch::default();
     assert_eq!(engine.open(&outer, 50, &mut forged, &mut room).map(drop), Err(Reason::Forged));
     let opened = engine.open(&outer, 50, &mut body, &mut room).expect("opened");
-    let head = if header.is_empty() { &[] } else { opened.head };
+    let head = if header.is_empty() { &[] } else { opened.header };
     [head, &body[opened.payload.clone()]].concat()
 }
 

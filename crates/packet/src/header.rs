@@ -8,7 +8,7 @@ use crate::{Error, ipv4, ipv6};
 
 /// A new IP header, without options or extension headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fresh {
+pub struct IpHeader {
     /// The sender.
     pub source: IpAddr,
     /// The receiver, of the same family.
@@ -27,7 +27,7 @@ pub struct Fresh {
     pub flow_label: u32,
 }
 
-impl Fresh {
+impl IpHeader {
     /// Octets that [`write`](Self::write) writes.
     pub fn header_len(&self) -> usize {
         match self.source {
@@ -205,13 +205,13 @@ mod tests {
     use etherparse::{IpHeaders, Ipv4Header};
     use proptest::prelude::*;
 
-    fn fresh(v6: bool) -> Fresh {
+    fn fresh(v6: bool) -> IpHeader {
         let [source, destination] = if v6 {
             ["fd00::1", "fd00::2"].map(|text| text.parse().expect("an address"))
         } else {
             ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().expect("an address"))
         };
-        Fresh {
+        IpHeader {
             source,
             destination,
             tos: 0xb9,
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_refused() {
         let mut out = [0; 60];
-        let mixed = Fresh { source: fresh(true).source, ..fresh(false) };
+        let mixed = IpHeader { source: fresh(true).source, ..fresh(false) };
         assert_eq!(mixed.write(0, &mut out), Err(Error::Malformed("IP")));
         assert_eq!(fresh(false).write(0, &mut out[..19]), Err(Error::Truncated("IP")));
         assert_eq!(fresh(false).write(65_516, &mut out), Err(Error::TooLong("IP")));
@@ -267,7 +267,7 @@ mod tests {
     fn a_used_up_hop_limit_stays() {
         for v6 in [false, true] {
             let mut bytes = [0; 40];
-            let used_up = Fresh { hop_limit: 1, ..fresh(v6) };
+            let used_up = IpHeader { hop_limit: 1, ..fresh(v6) };
             used_up.write(0, &mut bytes).expect("room");
             let before = bytes;
             assert_eq!(decrement_hop_limit(&mut bytes), Ok(None));
@@ -279,7 +279,7 @@ mod tests {
         #[test]
         fn a_changed_field_keeps_the_checksum_right(tos: u8, hop_limit in 2u8.., protocol: u8, total_len in 20u16.., v6: bool) {
             let mut bytes = [0; 40];
-            let size = Fresh { hop_limit, ..fresh(v6) }.write(0, &mut bytes).expect("room");
+            let size = IpHeader { hop_limit, ..fresh(v6) }.write(0, &mut bytes).expect("room");
             set_tos(&mut bytes, tos).expect("a header");
             decrement_hop_limit(&mut bytes).expect("a header");
             if !v6 {
@@ -289,7 +289,7 @@ mod tests {
             set_protocol(&mut bytes, if v6 { 6 } else { 9 }, protocol).expect("a header");
             let total_len = usize::from(total_len).max(size);
             set_total_len(&mut bytes, total_len).expect("a header");
-            let expected = Fresh { tos, hop_limit: hop_limit - 1, protocol, ..fresh(v6) };
+            let expected = IpHeader { tos, hop_limit: hop_limit - 1, protocol, ..fresh(v6) };
             let mut again = [0; 40];
             expected.write(total_len - size, &mut again).expect("room");
             prop_assert_eq!(bytes, again);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::bytes::put16;
 use crate::checksum::{fold, pseudo_header, sum};
-use crate::header::Fresh;
+use crate::header::IpHeader;
 use crate::{Ip, Version, ipv6, protocol};
 
 /// Octets of the longest answer: the least MTU of IPv6.
@@ -40,7 +40,7 @@ pub fn too_big(packet: &Ip<'_>, mtu: u32, from: IpAddr, out: &mut [u8]) -> Optio
         Version::V4 => (MAX_V4_LEN, protocol::ICMP),
         Version::V6 => (MAX_LEN, protocol::ICMPV6),
     };
-    let fresh = Fresh {
+    let header = IpHeader {
         source: from,
         destination: packet.source(),
         tos: TOS,
@@ -52,7 +52,7 @@ pub fn too_big(packet: &Ip<'_>, mtu: u32, from: IpAddr, out: &mut [u8]) -> Optio
     };
     let before = fresh.header_len() + HEADER_LEN;
     let quoted = &packet.bytes()[..packet.total_len().min(max_len - before)];
-    let ip_len = fresh.write(HEADER_LEN + quoted.len(), out).ok()?;
+    let ip_len = header.write(HEADER_LEN + quoted.len(), out).ok()?;
     let answer = out.get_mut(..before + quoted.len())?;
     let (ip, icmp) = answer.split_at_mut(ip_len);
     icmp[..HEADER_LEN].fill(0);

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use headroom_ipsec::{Event, Moved, Stage};
+use headroom_ipsec::{Event, PeerMoved, Stage};
 use nix::sys::signal::{SigSet, Signal};
 
 use super::error::{Doing, Error};
@@ -176,13 +176,13 @@ fn forward(
 
 fn words_of(event: &Event) -> String {
     match event {
-        Event::Moved(Moved { configured, now, changes: 1 }) => {
+        Event::PeerMoved(PeerMoved { configured, now, changes: 1 }) => {
             format!("the peer {configured} is now at {now}")
         }
-        Event::Moved(Moved { configured, now, changes }) => {
+        Event::PeerMoved(PeerMoved { configured, now, changes }) => {
             format!("the peer {configured} is now at {now}: change {changes}")
         }
-        Event::Lifetime { sa, stage: Stage::Young } => format!("`{sa}` is in use"),
+        Event::Lifetime { sa, stage: Stage::Active } => format!("`{sa}` is in use"),
         Event::Lifetime { sa, stage: Stage::Soft } => {
             format!("`{sa}` has reached a soft limit: new keys are due")
         }

@@ -163,7 +163,7 @@ pub(super) fn associations(engine: &Engine, rates: &Rates, now: Duration) -> Vec
 fn association(sa: &Sa, rates: &Rates, now: Duration) -> Association {
     let spec = sa.spec();
     let out = spec.direction == Direction::Out;
-    let age = now.saturating_sub(sa.born()).as_secs();
+    let age = now.saturating_sub(sa.loaded_at()).as_secs();
     let rate = rates.per_second.get(&spec.name).copied().unwrap_or_default();
     let Limits { bytes, packets, seconds } = spec.lifetime.hard;
     let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
@@ -194,7 +194,7 @@ fn association(sa: &Sa, rates: &Rates, now: Duration) -> Association {
         bits_per_second: rate.1,
         age_seconds: age,
         stage: match sa.stage() {
-            Stage::Young => "young",
+            Stage::Active => "active",
             Stage::Soft => "soft",
             Stage::Expired => "expired",
         }
@@ -275,7 +275,7 @@ impl fmt::Display for Status {
                 vec![
                     name.clone(),
                     times.to_string(),
-                    reason.map_or("", |r| r.sentence()).to_owned(),
+                    reason.map_or("", |r| r.description()).to_owned(),
                 ]
             });
             table(f, &["reason", "packets", ""], rows)?;
@@ -388,7 +388,7 @@ mod tests {
                 "peer": { "address": "198.51.100.7", "port": 40001, "changes": changes },
                 "suite": "aes-128-gcm", "extended_sequence": true, "sequence": 0, "packets": 0,
                 "bytes": 0, "packets_per_second": 0.0, "bits_per_second": 0.0, "age_seconds": 0,
-                "stage": "young", "left": { "bytes": null, "packets": null, "seconds": null },
+                "stage": "active", "left": { "bytes": null, "packets": null, "seconds": null },
                 "failures": {}
             }))
             .expect("an association")

@@ -96,13 +96,13 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
         bundle: &Bundle,
         path_mtu: usize,
     ) {
-        let sealed = bundle.reserve(1, packet.len() as u64).and_then(|mut numbers| {
+        let sealed = bundle.reserve(1, packet.len() as u64).and_then(|mut reservation| {
             let least = bundle.sealed_len(packet.len(), headers.security_offset);
             let mut sealed = vec![0; least.max(path_mtu)];
             let write = |place: &mut [u8]| place.copy_from_slice(packet);
-            let len = bundle.seal(&mut numbers, headers, packet.len(), &mut sealed, write)?;
+            let len = bundle.seal(&mut reservation, headers, packet.len(), &mut sealed, write)?;
             sealed.truncate(len);
-            Ok((sealed, numbers.to()))
+            Ok((sealed, reservation.destination()))
         });
         match sealed {
             Ok((sealed, to)) => match way_of(bundle, to, &sealed) {

@@ -60,7 +60,7 @@ pub(super) fn send_keepalives(shared: &Shared, wire: &mut impl Departures) {
     for sa in engine.associations() {
         let spec = sa.spec();
         let Some(ports) = spec.udp.filter(|_| spec.direction == Direction::Out) else { continue };
-        let destination = sa.goes_to();
+        let destination = sa.remote();
         let path = (spec.source, destination, ports.source);
         if done.contains(&path) {
             continue;
@@ -126,12 +126,12 @@ fn send_dummy(shared: &Shared, bundle: &Bundle, outbox: &mut Outbox, wire: &mut 
     /// As long as a full packet of the usual link: length tells nothing.
     const LEN: usize = 1200;
     let engine = shared.engine.load();
-    let sealed = bundle.reserve(1, LEN as u64).and_then(|mut numbers| {
+    let sealed = bundle.reserve(1, LEN as u64).and_then(|mut reservation| {
         let room = outbox.room(wire).map_err(|_| headroom_ipsec::Reason::SendFailed)?;
         let path_mtu = shared.paths.mtu(bundle.destination()).min(room.len());
         let len = LEN.min(bundle.inner_mtu(path_mtu, 0));
-        let len = bundle.seal_dummy(&mut numbers, len, &mut room[..path_mtu])?;
-        let way = way_of(bundle, numbers.to(), &room[..len]);
+        let len = bundle.seal_dummy(&mut reservation, len, &mut room[..path_mtu])?;
+        let way = way_of(bundle, reservation.destination(), &room[..len]);
         let sent = outbox.add(len, way, wire).and_then(|()| outbox.flush(wire));
         sent.map_err(|_| headroom_ipsec::Reason::SendFailed)
     });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headroom_ipsec::spec::ESP;
-use headroom_ipsec::{Engine, Opened, Outer, Reason, Room};
+use headroom_ipsec::{Engine, OpenScratch, Opened, Outer, Reason};
 use headroom_netio::{Inbox, Received, Stop, errors, wait_readable};
 use headroom_packet::{Coalescer, Ip, Offload, mss, protocol};
 
@@ -131,7 +131,7 @@ fn deliver<T: Tunnel>(shared: &Shared, engine: &Engine, tun: &T, inbox: &mut Inb
                 engine.counters().add(Reason::DeliverFailed, packets as u64);
             }
         });
-    let mut room = Room::default();
+    let mut scratch = OpenScratch::default();
     let mut batch = Batch { shared, engine, joined };
     for received in inbox.packets() {
         if received.damaged {
@@ -149,8 +149,10 @@ fn deliver<T: Tunnel>(shared: &Shared, engine: &Engine, tun: &T, inbox: &mut Inb
             },
         };
         match kind {
-            Kind::Udp(_) => batch.datagrams(&outer, received.body, received.segment_len, &mut room),
-            Kind::Ip(protocol) => batch.packet(&outer, protocol, received.body, &mut room),
+            Kind::Udp(_) => {
+                batch.datagrams(&outer, received.body, received.segment_len, &mut scratch)
+            }
+            Kind::Ip(protocol) => batch.packet(&outer, protocol, received.body, &mut scratch),
         }
     }
     batch.joined.finish();
@@ -169,7 +171,7 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
         outer: &Outer<'_>,
         body: &'p mut [u8],
         segment_len: usize,
-        room: &mut Room,
+        scratch: &mut OpenScratch,
     ) {
         for datagram in body.chunks_mut(segment_len.max(1)) {
             match datagram {
@@ -178,22 +180,28 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
                     self.note_drop(outer, datagram.len(), Reason::NonEsp);
                     self.engine.counters().add(Reason::NonEsp, 1);
                 }
-                _ => self.packet(outer, ESP, datagram, room),
+                _ => self.packet(outer, ESP, datagram, scratch),
             }
         }
     }
 
-    fn packet(&mut self, outer: &Outer<'_>, protocol: u8, body: &'p mut [u8], room: &mut Room) {
+    fn packet(
+        &mut self,
+        outer: &Outer<'_>,
+        protocol: u8,
+        body: &'p mut [u8],
+        scratch: &mut OpenScratch,
+    ) {
         let len = body.len();
-        match self.engine.open(outer, protocol, body, room) {
+        match self.engine.open(outer, protocol, body, scratch) {
             Ok(opened) => {
                 // a whole packet, as tunnel mode has it
-                if opened.head.is_empty() && opened.headers.protocol == protocol::TCP {
+                if opened.header.is_empty() && opened.headers.protocol == protocol::TCP {
                     self.clamp(&opened, &mut body[opened.payload.clone()]);
                 }
                 let payload = &body[opened.payload.clone()];
                 self.note_opened(outer, &opened, payload.len());
-                self.joined.push(opened.head, payload);
+                self.joined.push(opened.header, payload);
             }
             Err(reason) => self.note_drop(outer, len, reason), // the engine has counted
         }
@@ -239,7 +247,7 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
 
     fn note_opened(&self, outer: &Outer<'_>, opened: &Opened<'_>, payload_len: usize) {
         self.shared.tracer.note(|| {
-            let bytes = opened.head.len() + payload_len;
+            let bytes = opened.header.len() + payload_len;
             let record = Record::new(self.shared.now(), Way::In, Decision::Protect);
             let mut record = record.of(opened.headers, 1, bytes);
             record.policy = Some(opened.policy.name.clone());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use headroom_ipsec::Engine;
 use headroom_packet::fragment::{Limits, Reassembler};
-use headroom_packet::header::Fresh;
+use headroom_packet::header::IpHeader;
 use headroom_packet::{Ip, Offload, protocol};
 use proptest::prelude::*;
 
@@ -162,7 +162,7 @@ impl Tunnel {
     fn segment(&self, len: usize) -> Vec<u8> {
         let mut packet = vec![0; len];
         let header = if self.carries_v6() { 40 } else { 20 };
-        let fresh = Fresh {
+        let fresh = IpHeader {
             source: self.inner(0),
             destination: self.inner(1),
             tos: 0,

@@ -150,8 +150,8 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
             return self.protect_big(engine, segmenter, policy, bundle, path_mtu);
         }
         let largest = self.shared.largest_segment(bundle, segmenter.ip(), path_mtu);
-        let mut numbers = match bundle.reserve(segments as u64, bytes as u64) {
-            Ok(numbers) => numbers,
+        let mut reservation = match bundle.reserve(segments as u64, bytes as u64) {
+            Ok(reservation) => reservation,
             Err(reason) => return self.drop_read(engine, headers, segmenter, Some(policy), reason),
         };
         for index in 0..segments {
@@ -161,7 +161,7 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
                     // padding goes no further than the path
                     let limit = path_mtu.min(room.len());
                     let room = &mut room[..limit];
-                    let sealed = bundle.seal(&mut numbers, headers, len, room, |place| {
+                    let sealed = bundle.seal(&mut reservation, headers, len, room, |place| {
                         // the place has exactly the segment's length
                         let _ = segmenter.copy(index, place);
                         if let Some(largest) = largest {
@@ -170,7 +170,7 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
                     });
                     match sealed {
                         Ok(len) => {
-                            let way = way_of(bundle, numbers.to(), &room[..len]);
+                            let way = way_of(bundle, reservation.destination(), &room[..len]);
                             self.outbox.add(len, way, &mut self.wire)
                         }
                         Err(reason) => {

@@ -287,7 +287,7 @@ fn engine(between: Between, addresses: [IpAddr; 2], me: usize) -> Engine {
 pub(super) fn datagram(tos: u8, dont_fragment: bool, len: usize) -> Vec<u8> {
     let (source, destination) = ([192, 0, 2, 1], [192, 0, 2, 2]);
     let mut packet = vec![0; 28 + len];
-    let fresh = headroom_packet::header::Fresh {
+    let fresh = headroom_packet::header::IpHeader {
         source: IpAddr::from(source),
         destination: IpAddr::from(destination),
         tos,

@@ -182,8 +182,8 @@ impl<'a> Sealed<'a> {
 
     fn verify(&self, mac: &Authenticator, guess: Guess) -> Option<Vec<u8>> {
         let icv_len = mac.icv_len();
-        let (len, icv, muted, body, high) = self.covered(icv_len, guess)?;
-        mac.verify(&[&muted, &body, &high], &icv).ok()?;
+        let (len, icv, zeroed, body, high) = self.covered(icv_len, guess)?;
+        mac.verify(&[&zeroed, &body, &high], &icv).ok()?;
         Some(self.body[len..].to_vec())
     }
 
@@ -198,17 +198,17 @@ impl<'a> Sealed<'a> {
         let icv = self.body[ah::FIXED_LEN..end].to_vec();
         let mut body = self.body.to_vec();
         body[ah::FIXED_LEN..end].fill(0);
-        let mut muted = ah::mute(self.header).ok()?.as_slice().to_vec();
+        let mut zeroed = ah::zero_mutable_fields(self.header).ok()?.as_slice().to_vec();
         if let Addresses::Of(source, destination) = guess.addresses {
-            put_addresses(&mut muted, source, destination)?;
+            put_addresses(&mut zeroed, source, destination)?;
         }
         let high = ((guess.number >> 32) as u32).to_be_bytes();
         let high = if guess.extended { high.to_vec() } else { Vec::new() };
-        Some((header.len, icv, muted, body, high))
+        Some((header.len, icv, zeroed, body, high))
     }
 }
 
-/// Length of the header, check value, muted IP header, AH and what is behind,
+/// Length of the header, check value, zeroed IP header, AH and what is behind,
 /// high half of the number.
 pub(super) type Covered = (usize, Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
 

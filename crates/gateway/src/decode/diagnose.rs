@@ -204,8 +204,8 @@ fn truncations(sealed: &Sealed<'_>, own: &Known, guess: Guess, findings: &mut Ve
     for cut in CUTS.into_iter().filter(|cut| *cut != mac.icv_len()) {
         let right = match sealed.protocol {
             Protocol::Ah => {
-                sealed.covered(cut, guess).is_some_and(|(_, icv, muted, body, high)| {
-                    authenticator.digest(&[&muted, &body, &high], |digest| {
+                sealed.covered(cut, guess).is_some_and(|(_, icv, zeroed, body, high)| {
+                    authenticator.digest(&[&zeroed, &body, &high], |digest| {
                         digest.get(..cut) == Some(&icv[..])
                     })
                 })

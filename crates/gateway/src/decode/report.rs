@@ -137,7 +137,7 @@ impl Inner {
 
 impl Outcome {
     pub(super) fn failed(reason: Reason, findings: Vec<String>) -> Self {
-        Self::Failed { reason: reason.name(), sentence: reason.sentence(), findings }
+        Self::Failed { reason: reason.name(), sentence: reason.description(), findings }
     }
 }
 

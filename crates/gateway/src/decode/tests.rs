@@ -54,7 +54,7 @@ fn sender(sas: &str) -> Engine {
 fn packet(v6: bool, octets: usize) -> Vec<u8> {
     let (source, destination) =
         if v6 { ("fd00::1", "fd00::2") } else { ("192.0.2.1", "192.0.2.2") };
-    let fresh = headroom_packet::header::Fresh {
+    let fresh = headroom_packet::header::IpHeader {
         source: source.parse().expect("an address"),
         destination: destination.parse().expect("an address"),
         tos: 0,
@@ -76,10 +76,11 @@ fn seal(engine: &Engine, packet: &[u8]) -> Vec<u8> {
     let Verdict::Protect(_, bundle) = engine.decide(&headers, &mut FlowCache::default()) else {
         panic!("not protected");
     };
-    let mut numbers = bundle.reserve(1, packet.len() as u64).expect("numbers");
+    let mut reservation = bundle.reserve(1, packet.len() as u64).expect("numbers");
     let mut out = vec![0; 70_000];
     let write = |room: &mut [u8]| room.copy_from_slice(packet);
-    let len = bundle.seal(&mut numbers, &headers, packet.len(), &mut out, write).expect("sealed");
+    let len =
+        bundle.seal(&mut reservation, &headers, packet.len(), &mut out, write).expect("sealed");
     out.truncate(len);
     out
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use headroom_ipsec::spec::{Action, Direction, Mode, Padding, Protection, Secrets, Selector};
 use headroom_ipsec::{
-    Engine, FlowCache, Headers, Opened, Outer, PolicySpec, Reason, Room, SaSpec, Verdict,
+    Engine, FlowCache, Headers, Opened, Outer, PolicySpec, Reason, OpenScratch, SaSpec, Verdict,
 };
 use headroom_packet::ip::Ip;
 use headroom_suite::{Key, Mac, Suite};
@@ -125,10 +125,10 @@ pub fn seal(engine: &Engine, packet: &[u8]) -> Result<Vec<u8>, Reason> {
         Verdict::Bypass(_) => return Ok(packet.to_vec()),
         Verdict::Discard(_, reason) => return Err(reason),
     };
-    let mut numbers = bundle.reserve(1, packet.len() as u64)?;
+    let mut reservation = bundle.reserve(1, packet.len() as u64)?;
     let mut out = vec![0xee; 70_000];
     let write = |room: &mut [u8]| room.copy_from_slice(packet);
-    let len = bundle.seal(&mut numbers, &headers, packet.len(), &mut out, write)?;
+    let len = bundle.seal(&mut reservation, &headers, packet.len(), &mut out, write)?;
     let least = bundle.sealed_len(packet.len(), headers.security_offset);
     let padded = bundle.associations().any(|sa| sa.spec().padding != Padding::None);
     assert!(len == least || (padded && len > least), "{len} bytes, at least {least}");
@@ -138,7 +138,7 @@ pub fn seal(engine: &Engine, packet: &[u8]) -> Result<Vec<u8>, Reason> {
 
 /// Opens a whole outer packet and returns the packet in it.
 pub fn open(engine: &Engine, packet: &[u8]) -> Result<Vec<u8>, Reason> {
-    open_with(engine, packet, |opened, body| [opened.head, &body[opened.payload.clone()]].concat())
+    open_with(engine, packet, |opened, body| [opened.header, &body[opened.payload.clone()]].concat())
 }
 
 pub fn open_with<T>(
@@ -162,7 +162,7 @@ pub fn open_with<T>(
         protocol = 50;
         body.drain(..8.min(body.len()));
     }
-    let mut room = Room::default();
+    let mut room = OpenScratch::default();
     let opened = engine.open(&outer, protocol, &mut body, &mut room)?;
     Ok(then(&opened, &body))
 }

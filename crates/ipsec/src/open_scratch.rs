@@ -4,33 +4,33 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::headers::Headers;
 
-/// Room for what is read of a packet; used again for the next one.
+/// Holds what is read of a packet while it is opened; used again for the next one.
 #[derive(Debug)]
-pub struct Room {
-    pub(crate) head: Head,
+pub struct OpenScratch {
+    pub(crate) header: HeaderBuf,
     pub(crate) headers: Headers,
 }
 
-impl Default for Room {
+impl Default for OpenScratch {
     fn default() -> Self {
         const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        Self { head: Head::default(), headers: Headers::dummy(NOBODY, NOBODY) }
+        Self { header: HeaderBuf::default(), headers: Headers::dummy(NOBODY, NOBODY) }
     }
 }
 
 /// A few octets of header, held inline.
-pub struct Head {
+pub struct HeaderBuf {
     len: u8,
     octets: [u8; Self::CAPACITY],
 }
 
-impl Default for Head {
+impl Default for HeaderBuf {
     fn default() -> Self {
         Self { len: 0, octets: [0; Self::CAPACITY] }
     }
 }
 
-impl Head {
+impl HeaderBuf {
     /// Octets of the longest header that is rebuilt in transport mode.
     pub(crate) const CAPACITY: usize = 192;
 
@@ -56,8 +56,8 @@ impl Head {
     }
 }
 
-impl std::fmt::Debug for Head {
+impl std::fmt::Debug for HeaderBuf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Head").field(&self.as_slice()).finish()
+        f.debug_tuple("HeaderBuf").field(&self.as_slice()).finish()
     }
 }

@@ -9,7 +9,7 @@ use crate::reason::Reason;
 /// nonces of its suite. Nobody gets one that is not granted: who keeps the ledger
 /// grants numbers that no crash can give away again.
 #[derive(Debug)]
-pub struct Sequence {
+pub struct SequenceCounter {
     next: AtomicU64,
     /// The highest number that may be given away.
     granted: AtomicU64,
@@ -17,7 +17,7 @@ pub struct Sequence {
     last: u64,
 }
 
-impl Sequence {
+impl SequenceCounter {
     /// Numbers from 1, none granted.
     pub(crate) fn new(extended: bool) -> Self {
         let last = if extended { u64::MAX - 1 } else { u64::from(u32::MAX) };
