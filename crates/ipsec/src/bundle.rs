@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use headroom_packet::header::{self, IpHeader};
 use headroom_packet::protocol;
-use headroom_suite::{Authenticator, Bound, Transform};
+use headroom_suite::{AadInput, Authenticator, Transform};
 
 use crate::ah;
 use crate::esp;
@@ -332,8 +332,8 @@ impl Bundle {
             place.copy_from_slice(&header.octets());
         }
         let extended = self.inner.spec.extended_sequence;
-        let bound = Bound { header: place, sequence: number, extended, addresses };
-        transform.seal(&bound, body).map_err(|_| Reason::NotSealed)
+        let aad = AadInput { header: place, sequence: number, extended, addresses };
+        transform.seal(&aad, body).map_err(|_| Reason::NotSealed)
     }
 
     /// AH's header and check value, over the packet as it is now.

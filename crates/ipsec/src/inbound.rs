@@ -6,7 +6,7 @@ use std::ops::Range;
 use headroom_packet::header::{self, IpHeader};
 use headroom_packet::ip::Ip;
 use headroom_packet::protocol;
-use headroom_suite::{Authenticator, Bound, Transform};
+use headroom_suite::{AadInput, Authenticator, Transform};
 
 use crate::engine::{Engine, Entry};
 use crate::headers::{Headers, Outer};
@@ -196,8 +196,8 @@ fn decrypt(
     let extended = sa.spec.extended_sequence;
     let pending = sa.receive(low)?;
     let sequence = pending.sequence;
-    let bound = Bound { header, sequence, extended, addresses };
-    transform.open(&bound, rest).map_err(|_| Reason::Forged)?;
+    let aad = AadInput { header, sequence, extended, addresses };
+    transform.open(&aad, rest).map_err(|_| Reason::Forged)?;
     let moved = pending.accept(outer, text_len)?;
 
     let (next_header, len) = esp::read_trailer(&rest[iv_len..iv_len + text_len])?;

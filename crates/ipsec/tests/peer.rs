@@ -108,7 +108,9 @@ fn what_is_sent_follows_the_newest_packet() {
     assert_eq!(way(&here, "out"), "198.51.100.7:4500");
     let sealed = seal(&here, &packet()).expect("sealed");
     assert_eq!((&sealed[16..20], &sealed[22..24]), (&[198, 51, 100, 7][..], &[0x11, 0x94][..]));
-    let [Event::PeerMoved(moved)] = &here.tick(Duration::from_secs(2))[..] else { panic!("an event") };
+    let [Event::PeerMoved(moved)] = &here.tick(Duration::from_secs(2))[..] else {
+        panic!("an event")
+    };
     let to: SocketAddr = "198.51.100.7:4500".parse().expect("an address");
     assert_eq!((moved.configured, moved.now, moved.changes), ((PEER, 4500).into(), to, 2));
 }

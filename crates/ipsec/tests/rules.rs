@@ -377,7 +377,8 @@ fn q_esp_that_lies_about_its_ports_is_dropped_by_name() {
     let mut reservation = bundle.reserve(1, 0).expect("numbers");
     let mut out = vec![0; 2000];
     let write = |room: &mut [u8]| room.copy_from_slice(&honest);
-    let len = bundle.seal(&mut reservation, &headers, honest.len(), &mut out, write).expect("sealed");
+    let len =
+        bundle.seal(&mut reservation, &headers, honest.len(), &mut out, write).expect("sealed");
     let receiver = shape.receiver();
     assert_eq!(open(&receiver, &out[..len]), Err(Reason::PortsMismatch));
     // authenticated, so it counts as a packet of its association, and as one that failed

@@ -5,7 +5,7 @@ mod common;
 use common::{Kind, Shape, ends, open, open_with, seal};
 use etherparse::PacketBuilder;
 use headroom_ipsec::spec::Mode;
-use headroom_ipsec::{Reason, OpenScratch};
+use headroom_ipsec::{OpenScratch, Reason};
 use headroom_suite::{Mac, Suite};
 use proptest::prelude::*;
 

@@ -7,7 +7,7 @@ mod common;
 use std::net::IpAddr;
 
 use headroom_ipsec::spec::{Action, Direction, Mode, Protection, Secrets};
-use headroom_ipsec::{Outer, Reason, OpenScratch, SaSpec};
+use headroom_ipsec::{OpenScratch, Outer, Reason, SaSpec};
 use headroom_suite::{Key, Mac, Suite};
 
 fn hex(text: &str) -> Vec<u8> {

@@ -50,7 +50,7 @@ pub fn too_big(packet: &Ip<'_>, mtu: u32, from: IpAddr, out: &mut [u8]) -> Optio
         dont_fragment: false,
         flow_label: 0,
     };
-    let before = fresh.header_len() + HEADER_LEN;
+    let before = header.header_len() + HEADER_LEN;
     let quoted = &packet.bytes()[..packet.total_len().min(max_len - before)];
     let ip_len = header.write(HEADER_LEN + quoted.len(), out).ok()?;
     let answer = out.get_mut(..before + quoted.len())?;

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
-use headroom_suite::{Aead, Bound, Key, Suite, Transform};
+use headroom_suite::{AadInput, Aead, Key, Suite, Transform};
 
 /// Octets of text, rounded up to whole blocks.
 const LENGTHS: [usize; 3] = [64, 512, 1400];
@@ -17,14 +17,14 @@ const ROUNDS: usize = 1001;
 const PATIENCE: Duration = Duration::from_millis(50);
 /// What is authenticated beside the text, with extended sequence numbers: ESP's
 /// header, or Q-ESP's with two addresses of IPv6, the most there is.
-const PROTOCOLS: [(&str, Bound<'static>); 2] = [
+const PROTOCOLS: [(&str, AadInput<'static>); 2] = [
     (
         "ESP",
-        Bound { header: &[0, 0, 0, 1, 0, 0, 0, 1], sequence: 1, extended: true, addresses: &[] },
+        AadInput { header: &[0, 0, 0, 1, 0, 0, 0, 1], sequence: 1, extended: true, addresses: &[] },
     ),
     (
         "Q-ESP",
-        Bound {
+        AadInput {
             header: &[0x13, 0x8c, 0x13, 0x8c, 17, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1],
             sequence: 1,
             extended: true,
@@ -42,8 +42,8 @@ fn main() {
     for suite in Suite::ALL.into_iter().filter(|suite| suite.to_string().contains(&wanted)) {
         for len in LENGTHS {
             let len = len.next_multiple_of(suite.block_len());
-            for (protocol, bound) in &PROTOCOLS {
-                let [seal, open] = measure(suite, bound, len);
+            for (protocol, aad) in &PROTOCOLS {
+                let [seal, open] = measure(suite, aad, len);
                 println!("| {suite} | {protocol} | {len} {} {} |", seal.show(len), open.show(len));
             }
         }
@@ -66,7 +66,7 @@ impl Cost {
 }
 
 /// What one packet with `len` octets of text costs to seal and to open.
-fn measure(suite: Suite, bound: &Bound<'_>, len: usize) -> [Cost; 2] {
+fn measure(suite: Suite, aad: &AadInput<'_>, len: usize) -> [Cost; 2] {
     let key = Key::generate(suite.key_len()).expect("random numbers");
     let mac_key = Key::generate(suite.mac_key_len()).expect("random numbers");
     let mac_key = (!mac_key.is_empty()).then_some(&mac_key);
@@ -90,8 +90,8 @@ fn measure(suite: Suite, bound: &Bound<'_>, len: usize) -> [Cost; 2] {
                 }
                 (None, 0) => {}
                 _ => {
-                    times[0] = timed(&mut bodies, |body| seal(&*transform, bound, body));
-                    times[1] = timed(&mut bodies, |body| open(&*transform, bound, body));
+                    times[0] = timed(&mut bodies, |body| seal(&*transform, aad, body));
+                    times[1] = timed(&mut bodies, |body| open(&*transform, aad, body));
                 }
             }
         }
@@ -122,12 +122,12 @@ fn median<T: PartialOrd + Copy>(values: impl Iterator<Item = T>) -> T {
     values[values.len() / 2]
 }
 
-fn seal(transform: &dyn Transform, bound: &Bound<'_>, body: &mut [u8]) {
-    transform.seal(bound, body).expect("a whole body");
+fn seal(transform: &dyn Transform, aad: &AadInput<'_>, body: &mut [u8]) {
+    transform.seal(aad, body).expect("a whole body");
 }
 
-fn open(transform: &dyn Transform, bound: &Bound<'_>, body: &mut [u8]) {
-    transform.open(bound, body).expect("what was sealed");
+fn open(transform: &dyn Transform, aad: &AadInput<'_>, body: &mut [u8]) {
+    transform.open(aad, body).expect("what was sealed");
 }
 
 /// The library's function on the same octets, with a nonce and additional data

@@ -9,7 +9,7 @@ use aws_lc_rs::aead::{
 use zeroize::Zeroizing;
 
 use crate::algorithm::{AEAD_ICV_LEN as ICV_LEN, AEAD_IV_LEN as IV_LEN, SALT_LEN};
-use crate::{Aead, Bound, Forged, Key, KeyError, SealError, Transform};
+use crate::{AadInput, Aead, Forged, Key, KeyError, SealError, Transform};
 
 const _: () = assert!(SALT_LEN + IV_LEN == NONCE_LEN);
 
@@ -88,9 +88,9 @@ impl Transform for AeadTransform {
         ICV_LEN
     }
 
-    fn seal(&self, bound: &Bound<'_>, body: &mut [u8]) -> Result<(), SealError> {
-        bound.check_seal()?;
-        let additional = bound.additional()?;
+    fn seal(&self, aad: &AadInput<'_>, body: &mut [u8]) -> Result<(), SealError> {
+        aad.check_seal()?;
+        let additional = aad.additional()?;
         let found = body.len();
         let (iv, text, tag) = parts(body)
             .filter(|(_, text, _)| text.len().is_multiple_of(self.block_len()))
@@ -101,18 +101,18 @@ impl Transform for AeadTransform {
                 icv_len: ICV_LEN,
             })?;
         // Unique as long as the sequence number is (RFC 4106 §3.1, RFC 7634 §2).
-        *iv = bound.sequence.to_be_bytes();
+        *iv = aad.sequence.to_be_bytes();
         self.seal_raw(self.nonce(*iv), additional.as_ref(), text, tag)
     }
 
-    fn open(&self, bound: &Bound<'_>, body: &mut [u8]) -> Result<(), Forged> {
-        let additional = bound.additional().map_err(|_| Forged)?;
+    fn open(&self, aad: &AadInput<'_>, body: &mut [u8]) -> Result<(), Forged> {
+        let additional = aad.additional().map_err(|_| Forged)?;
         let (iv, text, tag) = parts(body).ok_or(Forged)?;
         self.open_raw(self.nonce(*iv), additional.as_ref(), text, tag)
     }
 
-    fn verifies_cut(&self, bound: &Bound<'_>, body: &[u8], icv_len: usize) -> bool {
-        let Ok(additional) = bound.additional() else { return false };
+    fn verifies_truncated(&self, aad: &AadInput<'_>, body: &[u8], icv_len: usize) -> bool {
+        let Ok(additional) = aad.additional() else { return false };
         let Some((iv, rest)) = body.split_first_chunk() else { return false };
         let Some(end) = rest.len().checked_sub(icv_len) else { return false };
         let (text, icv) = rest.split_at(end);

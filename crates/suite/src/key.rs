@@ -1,4 +1,4 @@
-//! Secret keys: read, drawn, told apart, never printed, erased when dropped.
+//! Secret keys: parsed, generated, fingerprinted, never printed, erased when dropped.
 
 use std::fmt;
 use std::str::FromStr;

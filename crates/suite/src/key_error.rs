@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::{Mac, Suite};
 
-/// Why a key cannot be read, drawn or used. Nothing here holds an octet of a key.
+/// Why a key cannot be parsed, generated or used. No variant holds a byte of a key.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum KeyError {
     /// A character that is no hexadecimal digit.
@@ -58,7 +58,7 @@ pub enum KeyError {
     )]
     EqualParts,
     /// The system gave no random numbers.
-    #[error("no key could be drawn: the system gave no random numbers")]
+    #[error("cannot generate a key: the system gave no random numbers")]
     Random,
     /// The library did not accept the key.
     #[error("the cryptographic library did not accept the key")]

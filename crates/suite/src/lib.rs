@@ -40,4 +40,4 @@ pub use key_error::KeyError;
 pub use mac::Authenticator;
 pub use name::UnknownSuite;
 pub use suite::Suite;
-pub use transform::{Bound, Forged, SealError, Transform};
+pub use transform::{AadInput, Forged, SealError, Transform};

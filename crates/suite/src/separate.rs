@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::cbc::Cbc;
 use crate::random;
-use crate::{Authenticator, Bound, Cipher, Forged, Key, KeyError, SealError, Transform};
+use crate::{AadInput, Authenticator, Cipher, Forged, Key, KeyError, SealError, Transform};
 
 /// A cipher and an integrity algorithm with their keys.
 pub(crate) struct Separate {
@@ -31,14 +31,14 @@ impl Separate {
     /// half of an extended sequence number (RFC 4303 §2.2.1), addresses.
     #[inline]
     fn covered<T>(
-        bound: &Bound<'_>,
+        aad: &AadInput<'_>,
         iv: &[u8],
         text: &[u8],
         then: impl FnOnce(&[&[u8]]) -> T,
     ) -> T {
-        let high = bound.high();
-        let high: &[u8] = if bound.extended { &high } else { &[] };
-        then(&[bound.header, iv, text, high, bound.addresses])
+        let high = aad.high();
+        let high: &[u8] = if aad.extended { &high } else { &[] };
+        then(&[aad.header, iv, text, high, aad.addresses])
     }
 }
 
@@ -55,8 +55,8 @@ impl Transform for Separate {
         self.mac.icv_len()
     }
 
-    fn seal(&self, bound: &Bound<'_>, body: &mut [u8]) -> Result<(), SealError> {
-        bound.check_seal()?;
+    fn seal(&self, aad: &AadInput<'_>, body: &mut [u8]) -> Result<(), SealError> {
+        aad.check_seal()?;
         let found = body.len();
         let [iv, text, icv] = self.parts(body, self.block_len()).ok_or(SealError::Length {
             found,
@@ -66,16 +66,16 @@ impl Transform for Separate {
         })?;
         random::fill(iv)?;
         self.cbc.encrypt(iv, text).map_err(|_| SealError::Refused)?;
-        Self::covered(bound, iv, text, |parts| self.mac.sign(parts, icv));
+        Self::covered(aad, iv, text, |parts| self.mac.sign(parts, icv));
         Ok(())
     }
 
-    fn open(&self, bound: &Bound<'_>, body: &mut [u8]) -> Result<(), Forged> {
-        bound.split().map_err(|_| Forged)?;
+    fn open(&self, aad: &AadInput<'_>, body: &mut [u8]) -> Result<(), Forged> {
+        aad.split().map_err(|_| Forged)?;
         // Whole blocks of the cipher, not of ESP's alignment.
         let unit = self.cipher.iv_len().max(1);
         let [iv, text, icv] = self.parts(body, unit).ok_or(Forged)?;
-        Self::covered(bound, iv, text, |parts| self.mac.verify(parts, icv))?;
+        Self::covered(aad, iv, text, |parts| self.mac.verify(parts, icv))?;
         self.cbc.decrypt(iv, text).map_err(|_| Forged)
     }
 }

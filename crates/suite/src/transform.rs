@@ -13,7 +13,7 @@ const ADDITIONAL_MAX: usize = HEADER_MAX + 4 + ADDRESSES_MAX;
 
 /// What is authenticated beside the text.
 #[derive(Clone, Copy, Debug)]
-pub struct Bound<'a> {
+pub struct AadInput<'a> {
     /// ESP's 8 or Q-ESP's 16 octets as on the wire, the 32-bit sequence number last.
     pub header: &'a [u8],
     /// The whole sequence number, of which the header carries the low 32 bits.
@@ -47,7 +47,7 @@ pub trait Transform: Send + Sync + Debug {
     /// # Errors
     /// When lengths or sequence number cannot be right, or the system has no
     /// random numbers. The body's content is then unspecified and must not be sent.
-    fn seal(&self, bound: &Bound<'_>, body: &mut [u8]) -> Result<(), SealError>;
+    fn seal(&self, aad: &AadInput<'_>, body: &mut [u8]) -> Result<(), SealError>;
 
     /// Verifies the ICV, then decrypts the text.
     ///
@@ -55,14 +55,14 @@ pub trait Transform: Send + Sync + Debug {
     /// ESP's alignment (RFC 4303 §2.4) is the caller's to check.
     ///
     /// # Errors
-    /// When anything of body or `bound` is not what was sealed, a body too short
+    /// When anything of body or `aad` is not what was sealed, a body too short
     /// included. The body's content is then unspecified and must not be used.
-    fn open(&self, bound: &Bound<'_>, body: &mut [u8]) -> Result<(), Forged>;
+    fn open(&self, aad: &AadInput<'_>, body: &mut [u8]) -> Result<(), Forged>;
 
     /// Tells whether a body would verify if its ICV were cut to `icv_len` bytes,
     /// to find out why a peer's packets do not open. Suites without an answer say
     /// no.
-    fn verifies_cut(&self, _bound: &Bound<'_>, _body: &[u8], _icv_len: usize) -> bool {
+    fn verifies_truncated(&self, _aad: &AadInput<'_>, _body: &[u8], _icv_len: usize) -> bool {
         false
     }
 }
@@ -102,7 +102,7 @@ pub enum SealError {
     )]
     Sequence(u64),
     /// The system gave no random numbers for an IV.
-    #[error("no IV could be drawn: the system gave no random numbers")]
+    #[error("cannot generate an IV: the system gave no random numbers")]
     Random,
     /// The library refused to encrypt.
     #[error("the cryptographic library refused to encrypt")]
@@ -115,7 +115,7 @@ pub enum SealError {
 #[error("the packet does not verify: it was damaged, forged, or sealed with other keys")]
 pub struct Forged;
 
-impl Bound<'_> {
+impl AadInput<'_> {
     /// Whether this can be sealed at all.
     #[inline]
     pub(crate) fn check_seal(&self) -> Result<(), SealError> {
@@ -186,43 +186,43 @@ mod tests {
 
     const HEADER: [u8; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0, 0, 7];
 
-    fn bound(sequence: u64, extended: bool) -> Bound<'static> {
-        Bound { header: &HEADER, sequence, extended, addresses: &[0xaa; 32] }
+    fn aad(sequence: u64, extended: bool) -> AadInput<'static> {
+        AadInput { header: &HEADER, sequence, extended, addresses: &[0xaa; 32] }
     }
 
     #[test]
     fn additional_data_widens_the_sequence_number_in_place() {
-        let plain = bound(7, false).additional().expect("fits");
+        let plain = aad(7, false).additional().expect("fits");
         assert_eq!(plain.as_ref(), [&HEADER[..], &[0xaa; 32]].concat());
-        let wide = bound(0x0102_0304_0000_0007, true).additional().expect("fits");
+        let wide = aad(0x0102_0304_0000_0007, true).additional().expect("fits");
         let expected = [&HEADER[..12], &[1, 2, 3, 4], &[0, 0, 0, 7], &[0xaa; 32]].concat();
         assert_eq!(wide.as_ref(), expected);
     }
 
     #[test]
     fn sequence_numbers_that_cannot_be_right_are_refused() {
-        assert_eq!(bound(7, false).check_seal(), Ok(()));
-        assert_eq!(bound((9 << 32) + 7, true).check_seal(), Ok(()));
+        assert_eq!(aad(7, false).check_seal(), Ok(()));
+        assert_eq!(aad((9 << 32) + 7, true).check_seal(), Ok(()));
         for (sequence, extended) in [(0, true), (8, true), ((1 << 32) + 7, false)] {
-            assert_eq!(bound(sequence, extended).check_seal(), Err(SealError::Sequence(sequence)));
+            assert_eq!(aad(sequence, extended).check_seal(), Err(SealError::Sequence(sequence)));
         }
-        let zero = Bound { header: &[0; 8], sequence: 1 << 32, extended: true, addresses: &[] };
+        let zero = AadInput { header: &[0; 8], sequence: 1 << 32, extended: true, addresses: &[] };
         assert_eq!(zero.check_seal(), Ok(()), "only the whole number may not be 0");
-        let last = Bound { header: &[0xff; 8], sequence: u64::MAX, ..zero };
+        let last = AadInput { header: &[0xff; 8], sequence: u64::MAX, ..zero };
         assert_eq!(last.check_seal(), Ok(()));
     }
 
     #[test]
     fn headers_of_no_protocol_are_refused() {
         for (header, addresses) in [(3, 0), (17, 0), (8, 33)] {
-            let bound = Bound {
+            let aad = AadInput {
                 header: &vec![0; header],
                 sequence: 0,
                 extended: true,
                 addresses: &vec![0; addresses],
             };
-            assert_eq!(bound.check_seal(), Err(SealError::Header { header, addresses }));
-            assert!(bound.additional().is_err());
+            assert_eq!(aad.check_seal(), Err(SealError::Header { header, addresses }));
+            assert!(aad.additional().is_err());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What holds of every suite: what was sealed opens, anything else does not.
 
-use headroom_suite::{Bound, Forged, Key, SealError, Suite, Transform};
+use headroom_suite::{AadInput, Forged, Key, SealError, Suite, Transform};
 use proptest::prelude::*;
 
 /// An association's suite with fresh keys, and what is bound to one packet.
@@ -24,18 +24,18 @@ impl Packet {
         let addresses = vec![0xcd; if qesp { 32 } else { 0 }];
         let transform = bind(suite);
         let mut packet = Self { transform, header, sequence, extended, addresses, body };
-        let sealed = packet.change(|transform, bound, body| transform.seal(bound, body));
+        let sealed = packet.change(|transform, aad, body| transform.seal(aad, body));
         assert_eq!(sealed, Ok(()));
         packet
     }
 
     /// Whether `body` opens in place of this packet's.
     fn opens(&self, body: &mut [u8]) -> Result<(), Forged> {
-        self.transform.open(&self.bound(), body)
+        self.transform.open(&self.aad(), body)
     }
 
-    fn bound(&self) -> Bound<'_> {
-        Bound {
+    fn aad(&self) -> AadInput<'_> {
+        AadInput {
             header: &self.header,
             sequence: self.sequence,
             extended: self.extended,
@@ -43,9 +43,9 @@ impl Packet {
         }
     }
 
-    fn change<T>(&mut self, how: impl FnOnce(&dyn Transform, &Bound<'_>, &mut [u8]) -> T) -> T {
+    fn change<T>(&mut self, how: impl FnOnce(&dyn Transform, &AadInput<'_>, &mut [u8]) -> T) -> T {
         let mut body = std::mem::take(&mut self.body);
-        let result = how(&*self.transform, &self.bound(), &mut body);
+        let result = how(&*self.transform, &self.aad(), &mut body);
         self.body = body;
         result
     }
@@ -152,11 +152,11 @@ fn only_whole_blocks_are_sealed() {
     for suite in Suite::ALL {
         let transform = bind(suite);
         let header = [0, 0, 0, 1, 0, 0, 0, 1];
-        let bound = Bound { header: &header, sequence: 1, extended: false, addresses: &[] };
+        let aad = AadInput { header: &header, sequence: 1, extended: false, addresses: &[] };
         for len in 0..100 {
             let whole = len >= suite.overhead()
                 && (len - suite.overhead()).is_multiple_of(suite.block_len());
-            match transform.seal(&bound, &mut vec![0; len]) {
+            match transform.seal(&aad, &mut vec![0; len]) {
                 Ok(()) => assert!(whole, "{suite}, {len}"),
                 Err(error) => {
                     assert!(matches!(error, SealError::Length { found, .. } if found == len));
@@ -198,9 +198,9 @@ fn the_icv_covers_header_iv_ciphertext_high_half_and_addresses_in_this_order() {
         let authenticator = mac.bind(&mac_key).expect("a key of the right length");
         for extended in [true, false] {
             let sequence = if extended { sequence } else { sequence & 0xffff_ffff };
-            let bound = Bound { header: &header, sequence, extended, addresses: &addresses };
+            let aad = AadInput { header: &header, sequence, extended, addresses: &addresses };
             let mut body = vec![0; suite.overhead() + 3 * suite.block_len()];
-            assert_eq!(transform.seal(&bound, &mut body), Ok(()));
+            assert_eq!(transform.seal(&aad, &mut body), Ok(()));
             let (covered, icv) = body.split_at(body.len() - suite.icv_len());
             let high: &[u8] = if extended { &[1, 2, 3, 4] } else { &[] };
             let covered = [&header, covered, high, &addresses].concat();
@@ -215,8 +215,8 @@ fn a_wrapped_sequence_number_is_not_sealed() {
         let transform = bind(suite);
         let mut body = vec![0; suite.overhead()];
         for (sequence, extended) in [(0, true), (0, false), (1 << 32, false)] {
-            let bound = Bound { header: &[0; 8], sequence, extended, addresses: &[] };
-            assert_eq!(transform.seal(&bound, &mut body), Err(SealError::Sequence(sequence)));
+            let aad = AadInput { header: &[0; 8], sequence, extended, addresses: &[] };
+            assert_eq!(transform.seal(&aad, &mut body), Err(SealError::Sequence(sequence)));
         }
     }
 }
@@ -230,11 +230,11 @@ fn one_association_serves_several_threads() {
                 scope.spawn(move || {
                     for sequence in (thread << 20)..(thread << 20) + 50 {
                         let header = sequence.to_be_bytes();
-                        let bound =
-                            Bound { header: &header, sequence, extended: true, addresses: &[] };
+                        let aad =
+                            AadInput { header: &header, sequence, extended: true, addresses: &[] };
                         let mut body = vec![7; suite.overhead() + 2 * suite.block_len()];
-                        assert_eq!(transform.seal(&bound, &mut body), Ok(()));
-                        assert_eq!(transform.open(&bound, &mut body), Ok(()));
+                        assert_eq!(transform.seal(&aad, &mut body), Ok(()));
+                        assert_eq!(transform.open(&aad, &mut body), Ok(()));
                         let text = &body[suite.iv_len()..][..2 * suite.block_len()];
                         assert!(text.iter().all(|octet| *octet == 7));
                     }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use headroom_ipsec::spec::{Protection, Secrets};
 use headroom_ipsec::{Protocol, Reason, SaSpec, ah, esp, qesp};
 use headroom_packet::Ip;
-use headroom_suite::{Authenticator, Bound, KeyError, Transform};
+use headroom_suite::{AadInput, Authenticator, KeyError, Transform};
 
 /// Algorithms with their keys.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl<'a> Sealed<'a> {
     }
 
     /// Whether the check value is the first `icv_len` bytes of the right one.
-    pub(super) fn is_cut_to(
+    pub(super) fn verifies_truncated(
         &self,
         transform: &dyn Transform,
         icv_len: usize,
@@ -143,7 +143,11 @@ impl<'a> Sealed<'a> {
             return false;
         };
         let Guess { number: sequence, extended, .. } = guess;
-        transform.verifies_cut(&Bound { header, sequence, extended, addresses }, rest, icv_len)
+        transform.verifies_truncated(
+            &AadInput { header, sequence, extended, addresses },
+            rest,
+            icv_len,
+        )
     }
 
     /// The addresses that Q-ESP covers.
@@ -174,7 +178,7 @@ impl<'a> Sealed<'a> {
             return None;
         }
         let Guess { number: sequence, extended, .. } = guess;
-        transform.open(&Bound { header, sequence, extended, addresses }, &mut rest).ok()?;
+        transform.open(&AadInput { header, sequence, extended, addresses }, &mut rest).ok()?;
         rest.truncate(end);
         rest.drain(..text.start);
         Some(rest)

@@ -111,7 +111,7 @@ fn opens_rightly(sealed: &Sealed<'_>, guard: &Guard, guess: Guess) -> bool {
 fn shorter_tags(sealed: &Sealed<'_>, own: &Known, guess: Guess, findings: &mut Vec<String>) {
     let Guard::Cipher(transform) = &own.guard else { return };
     for icv_len in [8, 12] {
-        if sealed.is_cut_to(transform.as_ref(), icv_len, guess) {
+        if sealed.verifies_truncated(transform.as_ref(), icv_len, guess) {
             findings.push(format!(
                 "it verifies with a check value of {icv_len} bytes, where {} are used here: choose the peer's suite with \
                  16 (strongSwan: `…gcm16`; Linux: `icv_len 128`)",

@@ -563,7 +563,7 @@ fn what_q_esp_shows_must_be_true() {
     body.extend([0; 16]);
     let (header, rest) = body.split_at_mut(qesp::HEADER_LEN);
     let addresses = &plain[12..20];
-    let bound = headroom_suite::Bound { header, sequence: 1, extended: true, addresses };
+    let bound = headroom_suite::AadInput { header, sequence: 1, extended: true, addresses };
     transform.seal(&bound, rest).expect("sealed");
     let lying = rebuild(&plain[..20], 253, &body).expect("a packet");
     let (reason, findings) = failure_of(&lying, &sas);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use headroom_ipsec::spec::{Action, Direction, Mode, Padding, Protection, Secrets, Selector};
 use headroom_ipsec::{
-    Engine, FlowCache, Headers, Opened, Outer, PolicySpec, Reason, OpenScratch, SaSpec, Verdict,
+    Engine, FlowCache, Headers, OpenScratch, Opened, Outer, PolicySpec, Reason, SaSpec, Verdict,
 };
 use headroom_packet::ip::Ip;
 use headroom_suite::{Key, Mac, Suite};
@@ -138,7 +138,9 @@ pub fn seal(engine: &Engine, packet: &[u8]) -> Result<Vec<u8>, Reason> {
 
 /// Opens a whole outer packet and returns the packet in it.
 pub fn open(engine: &Engine, packet: &[u8]) -> Result<Vec<u8>, Reason> {
-    open_with(engine, packet, |opened, body| [opened.header, &body[opened.payload.clone()]].concat())
+    open_with(engine, packet, |opened, body| {
+        [opened.header, &body[opened.payload.clone()]].concat()
+    })
 }
 
 pub fn open_with<T>(

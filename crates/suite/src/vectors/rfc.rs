@@ -1,7 +1,7 @@
 //! The examples of the RFCs that the suites implement.
 
 use super::{check_cbc, octets};
-use crate::{Aead, Authenticator, Bound, Cipher, Forged, Key, Mac, Suite};
+use crate::{AadInput, Aead, Authenticator, Cipher, Forged, Key, Mac, Suite};
 
 /// RFC 3602 §4, cases 1 to 4.
 #[test]
@@ -61,8 +61,8 @@ fn chacha20_poly1305() {
         .bind(&Key::from_bytes(&key), None)
         .expect("a key of the right length");
     let header = [1, 2, 3, 4, 0, 0, 0, 5];
-    let bound = Bound { header: &header, sequence: 5, extended: false, addresses: &[] };
-    assert_eq!(transform.open(&bound, &mut body), Ok(()));
+    let aad = AadInput { header: &header, sequence: 5, extended: false, addresses: &[] };
+    assert_eq!(transform.open(&aad, &mut body), Ok(()));
     assert_eq!(body[8..][..plain.len()], plain);
 }
 
@@ -92,7 +92,7 @@ fn aes_gcm() {
             .bind(&Key::from_bytes(&octets(key)), None)
             .expect("a key of the right length");
         let header = octets(header);
-        transform.open(&Bound { header: &header, sequence, extended, addresses: &[] }, body)
+        transform.open(&AadInput { header: &header, sequence, extended, addresses: &[] }, body)
     };
     let key = "4c80cdefbb5d10da906ac73c3613a634 2e443b68";
     let mut body = extended.clone();
