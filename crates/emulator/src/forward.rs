@@ -148,7 +148,7 @@ impl Emulator {
     /// An interface went down or away.
     pub fn run(&mut self) -> Result<(), Error> {
         // without the privilege the link works, but less precisely
-        let _ = realtime::prefer_this_thread();
+        let _ = realtime::use_realtime_priority();
         let _ = nix::sys::prctl::set_timerslack(1);
         let outcome = self.forward();
         self.publish()?;

@@ -89,7 +89,7 @@ impl Server {
                 continue;
             }
             let now_ns = now_ns();
-            for message in inbox.packets().filter(|message| !message.damaged) {
+            for message in inbox.packets().filter(|message| !message.truncated) {
                 let to = message.source;
                 for datagram in message.body.chunks(message.segment_len.max(1)) {
                     let Some(header) = Header::read(datagram) else {

@@ -10,7 +10,7 @@ use crate::socket;
 
 /// One answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answer {
+pub struct SocketError {
     /// Where the packet was going.
     pub destination: SocketAddr,
     /// The kernel's number for it: `EMSGSIZE`, `ECONNREFUSED`, `EHOSTUNREACH`.
@@ -28,7 +28,7 @@ pub struct Answer {
 ///
 /// # Errors
 /// What the kernel answered.
-pub fn read(from: &impl AsFd) -> io::Result<Option<Answer>> {
+pub fn read(from: &impl AsFd) -> io::Result<Option<SocketError>> {
     // SAFETY: all-zero octets are a valid `sockaddr_storage`.
     let mut name: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     let mut control = Control::<64>::new();
@@ -61,19 +61,19 @@ pub fn read(from: &impl AsFd) -> io::Result<Option<Answer>> {
     let Some(destination) = socket::from_storage(&name) else { return Ok(None) };
     let answer = control.messages().find_map(|(level, kind, data)| {
         let ours = [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)];
-        ours.contains(&(level, kind)).then(|| read_answer(destination, data))?
+        ours.contains(&(level, kind)).then(|| read_extended_error(destination, data))?
     });
     Ok(answer)
 }
 
 /// Reads a `sock_extended_err` (linux/errqueue.h).
-pub(crate) fn read_answer(destination: SocketAddr, data: &[u8]) -> Option<Answer> {
+pub(crate) fn read_extended_error(destination: SocketAddr, data: &[u8]) -> Option<SocketError> {
     let errno = u32::from_ne_bytes(field(data, 0)?).cast_signed();
     let [origin] = field(data, 4)?;
     let info = u32::from_ne_bytes(field(data, 8)?);
     let mtu = (errno == libc::EMSGSIZE).then_some(info);
     let by_icmp = origin == libc::SO_EE_ORIGIN_ICMP || origin == libc::SO_EE_ORIGIN_ICMP6;
-    Some(Answer { destination, errno, mtu, by_icmp })
+    Some(SocketError { destination, errno, mtu, by_icmp })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::control::Control;
-use crate::inbox::{Arrival, CONTROL_WORDS, HEAD_ROOM, MAX_PACKET, read_common};
+use crate::inbox::{Arrival, CONTROL_WORDS, HEADER_SPACE, MAX_PACKET, read_common};
 use crate::link_socket::{CONTROL, VNET_HEADER, read_control, read_offload};
 use crate::route::{Hop, Route, body_of};
 use crate::{errors, raw};
@@ -13,8 +13,8 @@ use crate::{errors, raw};
 /// body of what was made of it, where it was not refused.
 pub fn raw(v6: bool, packet: &[u8], control: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let packet = &packet[..packet.len().min(MAX_PACKET)];
-    let mut slot = vec![0; HEAD_ROOM + packet.len()];
-    slot[HEAD_ROOM..].copy_from_slice(packet);
+    let mut slot = vec![0; HEADER_SPACE + packet.len()];
+    slot[HEADER_SPACE..].copy_from_slice(packet);
     let control = Control::<CONTROL_WORDS>::of(control);
     let end = IpAddr::from([0xfd, 0, 0, 0, 0, 0, 0, 1]);
     let end = if v6 { end } else { Ipv4Addr::LOCALHOST.into() };
@@ -23,15 +23,15 @@ pub fn raw(v6: bool, packet: &[u8], control: &[u8]) -> Option<(Vec<u8>, Vec<u8>)
         destination: end,
         tos: 0,
         segment_len: packet.len(),
-        header: HEAD_ROOM,
-        body: HEAD_ROOM,
+        header: HEADER_SPACE,
+        body: HEADER_SPACE,
         end: slot.len(),
-        damaged: false,
+        truncated: false,
     };
     let mut overflowed = 0;
     for (level, kind, data) in control.messages() {
         read_common(&mut arrival, &mut overflowed, (level, kind), data);
-        let _ = errors::read_answer(arrival.source, data);
+        let _ = errors::read_extended_error(arrival.source, data);
     }
     let whole = match v6 {
         true => raw::rebuild_v6(&mut arrival, &mut slot, &control, 50),

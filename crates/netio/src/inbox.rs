@@ -12,11 +12,11 @@ use crate::socket;
 pub const MAX_SLOTS: usize = 64;
 /// Octets before a packet's buffer in which its headers are put together where
 /// the kernel gives them apart (IPv6).
-pub(crate) const HEAD_ROOM: usize = 1024;
+pub(crate) const HEADER_SPACE: usize = 1024;
 pub(crate) const MAX_PACKET: usize = 65_535;
 /// From one buffer to the next; not a multiple of the page, or the beginnings
 /// of all packets would share a few lines of the cache.
-const STRIDE: usize = HEAD_ROOM + 65_536 + 192;
+const STRIDE: usize = HEADER_SPACE + 65_536 + 192;
 /// Words of control messages: IPv6 extension headers are among them.
 pub(crate) const CONTROL_WORDS: usize = 160;
 
@@ -46,7 +46,7 @@ pub(crate) struct Arrival {
     pub(crate) header: usize,
     pub(crate) body: usize,
     pub(crate) end: usize,
-    pub(crate) damaged: bool,
+    pub(crate) truncated: bool,
 }
 
 /// A packet, or a train of datagrams, that arrived.
@@ -67,7 +67,7 @@ pub struct Received<'a> {
     pub body: &'a mut [u8],
     /// It, or what came with it, was longer than the kernel could say, and is
     /// cut: to be counted and dropped.
-    pub damaged: bool,
+    pub truncated: bool,
 }
 
 impl Inbox {
@@ -98,7 +98,7 @@ impl Inbox {
                 segment_len: arrival.segment_len,
                 header: &before[arrival.header..],
                 body: &mut rest[..arrival.end - arrival.body],
-                damaged: arrival.damaged,
+                truncated: arrival.truncated,
             }
         })
     }
@@ -127,29 +127,29 @@ impl Inbox {
     pub fn put(&mut self, packet: &Received<'_>) -> bool {
         let (header, body) = (packet.header, &*packet.body);
         let n = self.arrivals.len();
-        if n == self.names.len() || header.len() > HEAD_ROOM || body.len() > MAX_PACKET {
+        if n == self.names.len() || header.len() > HEADER_SPACE || body.len() > MAX_PACKET {
             return false;
         }
         let slot = &mut self.slots[n * STRIDE..][..STRIDE];
-        let begin = HEAD_ROOM - header.len();
-        slot[begin..HEAD_ROOM].copy_from_slice(header);
-        slot[HEAD_ROOM..][..body.len()].copy_from_slice(body);
+        let begin = HEADER_SPACE - header.len();
+        slot[begin..HEADER_SPACE].copy_from_slice(header);
+        slot[HEADER_SPACE..][..body.len()].copy_from_slice(body);
         self.arrivals.push(Arrival {
             source: packet.source,
             destination: packet.destination,
             tos: packet.tos,
             segment_len: packet.segment_len,
             header: begin,
-            body: HEAD_ROOM,
-            end: HEAD_ROOM + body.len(),
-            damaged: packet.damaged,
+            body: HEADER_SPACE,
+            end: HEADER_SPACE + body.len(),
+            truncated: packet.truncated,
         });
         true
     }
 
     /// Fills the batch from a socket, without waiting. `finish` reads what is
     /// particular to this kind of socket out of the control messages and the
-    /// packet, given its slot; a packet it refuses is marked damaged.
+    /// packet, given its slot; a packet it refuses is marked truncated.
     pub(crate) fn fill(
         &mut self,
         from: &impl AsFd,
@@ -163,7 +163,7 @@ impl Inbox {
         for ((((slot, name), control), vector), message) in
             slots.zip(&mut self.names).zip(&mut self.controls).zip(&mut vectors).zip(&mut messages)
         {
-            let buffer = &mut slot[HEAD_ROOM..][..MAX_PACKET];
+            let buffer = &mut slot[HEADER_SPACE..][..MAX_PACKET];
             vector.iov_base = buffer.as_mut_ptr().cast();
             vector.iov_len = buffer.len();
             let header = &mut message.msg_hdr;
@@ -205,16 +205,16 @@ impl Inbox {
                 destination: Ipv4Addr::UNSPECIFIED.into(),
                 tos: 0,
                 segment_len: len,
-                header: HEAD_ROOM,
-                body: HEAD_ROOM,
-                end: HEAD_ROOM + len,
-                damaged: message.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
+                header: HEADER_SPACE,
+                body: HEADER_SPACE,
+                end: HEADER_SPACE + len,
+                truncated: message.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
             };
             for (level, kind, data) in control.messages() {
                 read_common(&mut arrival, &mut self.overflowed, (level, kind), data);
             }
             let slot = &mut self.slots[n * STRIDE..][..STRIDE];
-            arrival.damaged |= !finish(&mut arrival, slot, control);
+            arrival.truncated |= !finish(&mut arrival, slot, control);
             self.arrivals.push(arrival);
         }
         Ok(got)

@@ -16,7 +16,7 @@ use crate::socket;
 /// How long an answer about a neighbour is taken for true. The batch that finds
 /// it older goes by the kernel, which thereby keeps the neighbour's address
 /// confirmed (RFC 4861, section 7.3) and follows routes that changed.
-const FRESH: Duration = Duration::from_secs(1);
+const HOP_LIFETIME: Duration = Duration::from_secs(1);
 /// Destinations that are remembered; more are forgotten together.
 const MAX_DESTINATIONS: usize = 1024;
 
@@ -53,10 +53,10 @@ impl LinkSender {
     }
 
     /// The neighbour, where its address was learned lately.
-    fn fresh_hop(&mut self, source: IpAddr, destination: IpAddr) -> Option<Hop> {
+    fn known_hop(&mut self, source: IpAddr, destination: IpAddr) -> Option<Hop> {
         let now = Instant::now();
         if let Some((asked, hop)) = self.hops.get(&(source, destination))
-            && now.duration_since(*asked) < FRESH
+            && now.duration_since(*asked) < HOP_LIFETIME
         {
             return *hop;
         }
@@ -76,7 +76,7 @@ impl SendPackets for LinkSender {
         let Some((source, destination)) = packets.first().and_then(ends) else {
             return if packets.is_empty() { Ok(()) } else { Err((0, malformed())) };
         };
-        let Some(hop) = self.fresh_hop(source, destination) else { return self.raw.send(packets) };
+        let Some(hop) = self.known_hop(source, destination) else { return self.raw.send(packets) };
         let ethertype = if destination.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
         // SAFETY: all-zero octets are a valid `sockaddr_ll`.
         let mut name: libc::sockaddr_ll = unsafe { zeroed() };
@@ -109,7 +109,7 @@ mod tests {
     use crate::inbox::Inbox;
     use crate::raw::RawReceiver;
     use crate::socket::wait_readable;
-    use crate::testing::{alone, run};
+    use crate::testing::{own_namespace, run};
     use nix::sched::{CloneFlags, setns};
     use std::fs::File;
 
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn packets_arrive_by_either_way_also_when_the_neighbour_moves() {
-        let Some(_peer) = alone() else { return };
+        let Some(_peer) = own_namespace() else { return };
         let peer = File::open("/proc/thread-self/ns/net").expect("the peer's namespace");
         run("ip link add hr-b type veth peer name hr-a");
         let receiver = RawReceiver::open(253, false, None).expect("a socket of the peer");
@@ -134,7 +134,7 @@ mod tests {
         let (tell, told) = std::sync::mpsc::channel();
         let (done, end) = std::sync::mpsc::channel::<()>();
         let holder = std::thread::spawn(move || {
-            let _host = alone();
+            let _host = own_namespace();
             tell.send(File::open("/proc/thread-self/ns/net").expect("a namespace")).ok();
             end.recv().ok();
         });
@@ -178,7 +178,7 @@ mod tests {
         setns(&host, CloneFlags::CLONE_NEWNET).expect("in the host");
         run("ip neigh replace 192.0.2.2 lladdr 02:00:00:00:00:33 dev hr-a");
         for (asked, _) in sender.hops.values_mut() {
-            *asked -= FRESH; // as if a second had passed
+            *asked -= HOP_LIFETIME; // as if a second had passed
         }
         arrived(&mut sender);
         arrived(&mut sender);

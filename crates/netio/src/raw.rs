@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::control::{Control, field};
-use crate::inbox::{Arrival, CONTROL_WORDS, HEAD_ROOM, Inbox};
+use crate::inbox::{Arrival, CONTROL_WORDS, HEADER_SPACE, Inbox};
 use crate::socket;
 
 /// Packets of one system call.
@@ -272,9 +272,9 @@ pub(crate) fn rebuild_v6(
             }
         }
     }
-    let Some(begin) = HEAD_ROOM.checked_sub(IPV6_HEADER_LEN + len) else { return false };
+    let Some(begin) = HEADER_SPACE.checked_sub(IPV6_HEADER_LEN + len) else { return false };
     let Ok(payload_len) = u16::try_from(len + arrival.end - arrival.body) else { return false };
-    let (header, mut rest) = slot[begin..HEAD_ROOM].split_at_mut(IPV6_HEADER_LEN);
+    let (header, mut rest) = slot[begin..HEADER_SPACE].split_at_mut(IPV6_HEADER_LEN);
     header[..4].copy_from_slice(&flow);
     // the traffic class is the kernel's word apart; the flow's may come without
     header[0] = 0x60 | arrival.tos >> 4;
@@ -368,7 +368,7 @@ mod tests {
         inbox
             .packets()
             .map(|packet| {
-                assert!(!packet.damaged && packet.source.ip().is_loopback());
+                assert!(!packet.truncated && packet.source.ip().is_loopback());
                 assert_eq!((packet.destination, packet.tos), (packet.source.ip(), 0xab));
                 (packet.header.to_vec(), packet.body.to_vec())
             })
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_packet_arrives_with_its_header() {
-        let Some(_namespace) = alone() else { return };
+        let Some(_namespace) = own_namespace() else { return };
         let mut sender = RawSender::open(Some(7)).expect("sockets that send");
         let mut inbox = Inbox::new(4);
         for v6 in [false, true] {
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn extension_headers_come_back_in_place() {
-        let Some(_namespace) = alone() else { return };
+        let Some(_namespace) = own_namespace() else { return };
         let mut sender = RawSender::open(None).expect("sockets that send");
         let receiver = RawReceiver::open(EXPERIMENT, true, None).expect("a socket");
         // destination options: eight octets, of which six are one padding option
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn each_receiver_takes_its_share() {
-        let Some(_namespace) = alone() else { return };
+        let Some(_namespace) = own_namespace() else { return };
         let mut sender = RawSender::open(None).expect("sockets that send");
         for v6 in [false, true] {
             let open = |index| {
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn what_is_no_ip_packet_is_not_sent() {
-        let Some(_namespace) = alone() else { return };
+        let Some(_namespace) = own_namespace() else { return };
         let mut sender = RawSender::open(None).expect("sockets that send");
         for bad in [&[][..], &[0x45; 10], &[0x60; 39], &[0x20; 60]] {
             assert!(sender.send(&[IoSlice::new(bad)]).is_err());

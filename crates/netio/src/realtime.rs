@@ -9,7 +9,7 @@ use std::mem::zeroed;
 ///
 /// # Errors
 /// What the kernel answered.
-pub fn prefer_this_thread() -> io::Result<()> {
+pub fn use_realtime_priority() -> io::Result<()> {
     // SAFETY: all-zero octets are a valid `sched_param`.
     let mut parameters: libc::sched_param = unsafe { zeroed() };
     parameters.sched_priority = 1;

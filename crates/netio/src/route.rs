@@ -255,11 +255,11 @@ fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{alone, run};
+    use crate::testing::{own_namespace, run};
 
     #[test]
     fn the_neighbour_of_a_route_is_found_and_followed() {
-        let Some(_namespace) = alone() else { return };
+        let Some(_namespace) = own_namespace() else { return };
         run("ip link add hr-a type veth peer name hr-b");
         for address in ["192.0.2.1/24", "2001:db8::1/64 nodad"] {
             run(&format!("ip addr add {address} dev hr-a"));

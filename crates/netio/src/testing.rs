@@ -7,7 +7,7 @@ pub(crate) struct Namespace;
 
 /// Puts the calling thread into a new network namespace whose loopback is up.
 /// None, politely, where that needs privileges this process does not have.
-pub(crate) fn alone() -> Option<Namespace> {
+pub(crate) fn own_namespace() -> Option<Namespace> {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: this test makes a network namespace, which needs root");
         return None;

@@ -158,12 +158,12 @@ fn check(result: libc::c_int) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{alone, run};
+    use crate::testing::{own_namespace, run};
     use std::net::UdpSocket;
 
     #[test]
     fn a_datagram_goes_out_by_the_interface_and_one_comes_in() {
-        let Some(_namespace) = alone() else { return };
+        let Some(_namespace) = own_namespace() else { return };
         let tun = Tun::create("hr-test", 1).expect("a TUN").remove(0);
         run("ip addr add 10.99.0.1/24 dev hr-test");
         run("ip link set hr-test up");
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn an_interface_that_exists_is_not_taken_over() {
-        let Some(_namespace) = alone() else { return };
+        let Some(_namespace) = own_namespace() else { return };
         let tuns = Tun::create("hr-test", 2).expect("a TUN of two queues");
         assert_eq!(tuns.len(), 2);
         let error = Tun::create("hr-test", 2).expect_err("took somebody's interface");

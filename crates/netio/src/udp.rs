@@ -23,12 +23,12 @@ pub struct Options {
     /// The mark of what it sends, for `ip rule fwmark`. Needs `CAP_NET_ADMIN`.
     pub mark: Option<u32>,
     /// Other sockets of this process share the port.
-    pub shared: bool,
+    pub reuse_port: bool,
     /// On an address of IPv6, it also hears and speaks IPv4, whose addresses are
     /// then written `::ffff:a.b.c.d`.
-    pub dual: bool,
+    pub dual_stack: bool,
     /// What routers and peers say about datagrams (ICMP) is not to be read.
-    pub deaf: bool,
+    pub ignore_errors: bool,
 }
 
 /// Datagrams for one destination, all of one length but the last, which may be
@@ -49,14 +49,25 @@ pub struct Train<'a> {
     pub datagrams: &'a [IoSlice<'a>],
 }
 
+/// The addresses of a train, and what its IP headers say.
+#[derive(Debug, Clone, Copy)]
+pub struct Path {
+    /// Where the datagrams go.
+    pub destination: SocketAddr,
+    /// The address they come from; the kernel chooses where there is none.
+    pub source: Option<IpAddr>,
+    /// DSCP and ECN of the IP header.
+    pub tos: u8,
+}
+
 /// A socket of one address family. Only one thread may send, and one receive.
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: OwnedFd,
     local: SocketAddr,
-    dual: bool,
+    dual_stack: bool,
     /// Whether the kernel cuts trains; found out by trying.
-    cuts_trains: AtomicBool,
+    has_gso: AtomicBool,
     /// The path MTU discovery that is set now.
     discovery: AtomicU8,
 }
@@ -71,25 +82,25 @@ impl UdpSocket {
     pub fn bind(address: SocketAddr, options: &Options) -> io::Result<Self> {
         let family = socket::family_of(&address.ip());
         let socket = socket::open(family, libc::SOCK_DGRAM, libc::IPPROTO_UDP)?;
-        if options.shared {
+        if options.reuse_port {
             socket::set_number(&socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
         }
         if let Some(mark) = options.mark {
             socket::set_mark(&socket, mark)?;
         }
-        let dual = options.dual && address.is_ipv6();
+        let dual_stack = options.dual_stack && address.is_ipv6();
         let (level, wanted, errors) = if address.is_ipv4() {
             (libc::IPPROTO_IP, [libc::IP_PKTINFO, libc::IP_RECVTOS], libc::IP_RECVERR)
         } else {
-            let only = libc::c_int::from(!dual);
+            let only = libc::c_int::from(!dual_stack);
             socket::set_number(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, only)?;
             let wanted = [libc::IPV6_RECVPKTINFO, libc::IPV6_RECVTCLASS];
             (libc::IPPROTO_IPV6, wanted, libc::IPV6_RECVERR)
         };
-        for option in wanted.into_iter().chain((!options.deaf).then_some(errors)) {
+        for option in wanted.into_iter().chain((!options.ignore_errors).then_some(errors)) {
             socket::set_number(&socket, level, option, 1)?;
         }
-        if dual {
+        if dual_stack {
             socket::set_number(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
         }
         socket::set_number(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
@@ -101,8 +112,8 @@ impl UdpSocket {
         Ok(Self {
             socket,
             local,
-            dual,
-            cuts_trains: AtomicBool::new(true),
+            dual_stack,
+            has_gso: AtomicBool::new(true),
             discovery: AtomicU8::new(u8::MAX),
         })
     }
@@ -123,8 +134,8 @@ impl UdpSocket {
 
     /// Whether a train goes out in one piece, as far as is known.
     #[must_use]
-    pub fn cuts_trains(&self) -> bool {
-        self.cuts_trains.load(Ordering::Relaxed)
+    pub fn has_gso(&self) -> bool {
+        self.has_gso.load(Ordering::Relaxed)
     }
 
     /// Sends a train, waiting a moment for room where the kernel's buffer is
@@ -138,7 +149,7 @@ impl UdpSocket {
     pub fn send(&self, train: &Train<'_>) -> Result<(), (usize, io::Error)> {
         self.set_discovery(train.dont_fragment).map_err(|error| (0, error))?;
         let one = train.datagrams.len() == 1;
-        if one || self.cuts_trains() {
+        if one || self.has_gso() {
             match self.send_whole(train) {
                 Ok(()) => return Ok(()),
                 // DATAPATH 9: no checksum offload on the way out (EIO), no
@@ -146,7 +157,7 @@ impl UdpSocket {
                 Err(error) if one => return Err((0, error)),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EIO | libc::EINVAL) => {
-                        self.cuts_trains.store(false, Ordering::Relaxed);
+                        self.has_gso.store(false, Ordering::Relaxed);
                     }
                     Some(libc::EMSGSIZE) => {}
                     _ => return Err((0, error)),
@@ -179,14 +190,9 @@ impl UdpSocket {
     ///
     /// # Errors
     /// What the kernel answered, as with [`Self::send`]; some may have gone.
-    pub fn send_cut(
-        &self,
-        way: (SocketAddr, Option<IpAddr>, u8),
-        segment_len: usize,
-        octets: &[u8],
-    ) -> io::Result<()> {
+    pub fn send_segmented(&self, path: Path, segment_len: usize, octets: &[u8]) -> io::Result<()> {
         self.set_discovery(true)?;
-        self.send_pieces(way, segment_len, octets, self.cuts_trains())
+        self.send_pieces(path, segment_len, octets, self.has_gso())
     }
 
     /// The same with datagrams that may be fragmented, by this host or, if they are
@@ -194,21 +200,21 @@ impl UdpSocket {
     /// cuts no train of datagrams that do not leave in one piece.
     ///
     /// # Errors
-    /// As those of [`Self::send_cut`].
+    /// As those of [`Self::send_segmented`].
     pub fn send_fragmented(
         &self,
-        way: (SocketAddr, Option<IpAddr>, u8),
+        path: Path,
         segment_len: usize,
         octets: &[u8],
         whole: usize,
     ) -> io::Result<()> {
         self.set_discovery(false)?;
-        self.send_pieces(way, segment_len, octets, self.cuts_trains() && segment_len <= whole)
+        self.send_pieces(path, segment_len, octets, self.has_gso() && segment_len <= whole)
     }
 
     fn send_pieces(
         &self,
-        (destination, source, tos): (SocketAddr, Option<IpAddr>, u8),
+        Path { destination, source, tos }: Path,
         segment_len: usize,
         octets: &[u8],
         as_train: bool,
@@ -223,7 +229,7 @@ impl UdpSocket {
                 Err(error) if one => return Err(error),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EIO | libc::EINVAL) => {
-                        self.cuts_trains.store(false, Ordering::Relaxed);
+                        self.has_gso.store(false, Ordering::Relaxed);
                     }
                     Some(libc::EMSGSIZE) => {}
                     _ => return Err(error),
@@ -313,7 +319,7 @@ impl UdpSocket {
             }
             (SocketAddr::V6(_), source) => {
                 control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &tos);
-                if self.dual {
+                if self.dual_stack {
                     // heeded where the destination is IPv4, as the other where it is not
                     control.push(libc::IPPROTO_IP, libc::IP_TOS, &tos);
                 }
@@ -349,7 +355,7 @@ impl UdpSocket {
             }
         };
         socket::set_number(&self.socket, level, option, how)?;
-        if self.dual {
+        if self.dual_stack {
             let how = if dont_fragment { libc::IP_PMTUDISC_PROBE } else { libc::IP_PMTUDISC_DONT };
             socket::set_number(&self.socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, how)?;
         }
@@ -371,7 +377,7 @@ impl AsFd for UdpSocket {
 ///
 /// # Errors
 /// What the kernel answered.
-pub fn spread_marked(
+pub fn steer_by_field(
     member: &impl AsFd,
     (mask, value): (u8, u8),
     at: u32,
@@ -418,7 +424,7 @@ pub fn mtu_towards(address: SocketAddr) -> io::Result<usize> {
 ///
 /// # Errors
 /// What the kernel answered.
-pub fn spread_by_spi(sockets: &[UdpSocket]) -> io::Result<()> {
+pub fn steer_by_spi(sockets: &[UdpSocket]) -> io::Result<()> {
     let Some(first) = sockets.first() else { return Ok(()) };
     let instruction = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let mut program = [
@@ -453,7 +459,7 @@ mod tests {
             wait_readable(&[socket], Some(Duration::from_secs(10))).expect("a wait");
             assert!(socket.receive(&mut inbox).expect("datagrams") > 0, "nothing more came");
             for message in inbox.packets() {
-                assert!(!message.damaged);
+                assert!(!message.truncated);
                 assert_eq!(message.destination, socket.local().ip());
                 let pieces = message.body.chunks(message.segment_len);
                 all.extend(pieces.map(|piece| (piece.to_vec(), message.tos)));
@@ -488,7 +494,7 @@ mod tests {
 
     #[test]
     fn a_socket_of_both_families_sends_what_is_cut_and_hears_it() {
-        let options = Options { dual: true, deaf: true, ..Options::default() };
+        let options = Options { dual_stack: true, ignore_errors: true, ..Options::default() };
         let to = UdpSocket::bind("[::]:0".parse().expect("an address"), &options).expect("both");
         let sent: Vec<u8> = (0..30_000_u32).map(|n| (n / 1200) as u8).collect();
         for host in ["::ffff:127.0.0.1", "::1"] {
@@ -496,9 +502,10 @@ mod tests {
             for cuts in [true, false] {
                 let from =
                     UdpSocket::bind("[::]:0".parse().expect("an address"), &options).expect("both");
-                from.cuts_trains.store(cuts, Ordering::Relaxed);
+                from.has_gso.store(cuts, Ordering::Relaxed);
                 let there = SocketAddr::new(host, to.local().port());
-                from.send_cut((there, Some(host), 2), 1200, &sent).expect("a train");
+                let path = Path { destination: there, source: Some(host), tos: 2 };
+                from.send_segmented(path, 1200, &sent).expect("a train");
                 let (mut inbox, mut came) = (Inbox::new(8), Vec::new());
                 while came.len() < sent.len() {
                     wait_readable(&[&to], Some(Duration::from_secs(10))).expect("a wait");
@@ -524,31 +531,34 @@ mod tests {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let (from, to) = (open(address), open(address));
             for whole in [1472, 65_507] {
-                let way = (to.local(), Some(from.local().ip()), 2);
-                from.send_fragmented(way, 4000, &octets, whole).expect("a train");
-                assert!(from.cuts_trains(), "others go on as they did");
+                let path =
+                    Path { destination: to.local(), source: Some(from.local().ip()), tos: 2 };
+                from.send_fragmented(path, 4000, &octets, whole).expect("a train");
+                assert!(from.has_gso(), "others go on as they did");
                 let came = datagrams(&to, 3);
                 assert!(came.iter().all(|(octets, tos)| (octets.len(), *tos) == (4000, 2)));
                 assert!(came.iter().map(|(octets, _)| octets.as_slice()).eq(octets.chunks(4000)));
             }
             // and with DF as before
-            from.send_cut((to.local(), None, 2), 4000, &octets).expect("a train");
+            let path = Path { destination: to.local(), source: None, tos: 2 };
+            from.send_segmented(path, 4000, &octets).expect("a train");
             assert_eq!(datagrams(&to, 3).len(), 3);
         }
     }
 
     #[test]
     fn marked_datagrams_come_to_the_socket_that_their_number_says() {
-        let options = Options { shared: true, ..Options::default() };
+        let options = Options { reuse_port: true, ..Options::default() };
         let first = UdpSocket::bind("127.0.0.1:0".parse().expect("an address"), &options)
             .expect("a socket");
         let more = [(); 3].map(|()| UdpSocket::bind(first.local(), &options).expect("a socket"));
-        spread_marked(&first, (0xf8, 8), 12, 3).expect("a program");
+        steer_by_field(&first, (0xf8, 8), 12, 3).expect("a program");
         let from = open(ALL[0]);
         for n in 0..30_u8 {
             let mut datagram = [0; 32];
             (datagram[0], datagram[15], datagram[31]) = (8 + n % 9, n, n);
-            from.send_cut((first.local(), None, 0), 32, &datagram).expect("a datagram");
+            let path = Path { destination: first.local(), source: None, tos: 0 };
+            from.send_segmented(path, 32, &datagram).expect("a datagram");
             let to = if n % 9 == 8 { &first } else { &more[usize::from(n % 3)] };
             assert_eq!(datagrams(to, 1)[0].0, datagram);
         }
@@ -558,7 +568,7 @@ mod tests {
     fn datagrams_go_singly_where_trains_are_not_cut() {
         for address in ALL {
             let (from, to) = (open(address), open(address));
-            from.cuts_trains.store(false, Ordering::Relaxed);
+            from.has_gso.store(false, Ordering::Relaxed);
             send_and_check(&from, &to);
         }
     }
@@ -581,11 +591,11 @@ mod tests {
 
     #[test]
     fn the_spi_chooses_the_socket() {
-        let options = Options { shared: true, ..Options::default() };
+        let options = Options { reuse_port: true, ..Options::default() };
         let first = UdpSocket::bind(([127, 0, 0, 1], 0).into(), &options).expect("a socket");
         let second = UdpSocket::bind(first.local(), &options).expect("another of the port");
         let sockets = [first, second];
-        spread_by_spi(&sockets).expect("a program for the port");
+        steer_by_spi(&sockets).expect("a program for the port");
         let from = open(ALL[0]);
         for spi in [0x1000u32, 0x1001, 0x2001, 0x3002] {
             let octets = spi.to_be_bytes();

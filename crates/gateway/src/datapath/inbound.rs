@@ -134,7 +134,7 @@ fn deliver<T: Tunnel>(shared: &Shared, engine: &Engine, tun: &T, inbox: &mut Inb
     let mut scratch = OpenScratch::default();
     let mut batch = Batch { shared, engine, joined };
     for received in inbox.packets() {
-        if received.damaged {
+        if received.truncated {
             batch.drop(&received, Reason::ReceiveTruncated);
             continue;
         }

@@ -69,7 +69,7 @@ impl Sockets {
             Self { endpoints: endpoints.clone(), queues: vec![Queue::default(); queues] };
         let options = udp::Options {
             mark: Some(settings.mark),
-            shared: queues > 1,
+            reuse_port: queues > 1,
             ..udp::Options::default()
         };
         for &(v6, port) in &endpoints.ports {
@@ -85,7 +85,7 @@ impl Sockets {
                 io::Error::new(error.kind(), message)
             })?;
             if queues > 1 {
-                udp::spread_by_spi(&open)?;
+                udp::steer_by_spi(&open)?;
             }
             for (queue, socket) in sockets.queues.iter_mut().zip(open) {
                 queue.udp.push(Arc::new(socket));

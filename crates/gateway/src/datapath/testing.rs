@@ -135,7 +135,7 @@ impl Arrivals for FakeArrivals {
                         segment_len,
                         header: &[],
                         body: &mut body,
-                        damaged: false,
+                        truncated: false,
                     });
                 }
                 Sent::Packet(mut packet) => {
@@ -149,7 +149,7 @@ impl Arrivals for FakeArrivals {
                         segment_len: body.len(),
                         header,
                         body,
-                        damaged: false,
+                        truncated: false,
                     });
                 }
             }

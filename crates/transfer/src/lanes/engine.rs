@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use headroom_netio::udp::Path;
 use headroom_netio::{Inbox, UdpSocket, Wake, wait_readable};
 use headroom_transfer_proto::lane::{HEADER_LEN, Header, LaneId};
 
@@ -168,7 +169,7 @@ impl Loop {
         let Self { flows, slots, store, shared, .. } = self;
         let mut last: Option<(LaneId, usize)> = None;
         for train in inbox.packets() {
-            if train.damaged {
+            if train.truncated {
                 Dropped::count(&shared.dropped.unopened, 1);
                 continue;
             }
@@ -319,12 +320,12 @@ impl Loop {
 fn send(socket: &UdpSocket, flow: &mut Flow, now: Duration, buffer: &mut [u8], most: usize) {
     for _ in 0..most {
         let Some(transmit) = flow.transmit(now, buffer) else { return };
-        let addresses = (transmit.to, flow.local(), ECT);
+        let path = Path { destination: transmit.to, source: flow.local(), tos: ECT };
         let (segment, octets) = (transmit.segment, &buffer[..transmit.len]);
         // what does not go, as a probe that is too long, is lost as on the way
         let _ = match flow.whole {
-            None => socket.send_cut(addresses, segment, octets),
-            Some(whole) => socket.send_fragmented(addresses, segment, octets, whole),
+            None => socket.send_segmented(path, segment, octets),
+            Some(whole) => socket.send_fragmented(path, segment, octets, whole),
         };
     }
 }

@@ -351,6 +351,6 @@ fn socket_towards(peer: SocketAddr) -> io::Result<UdpSocket> {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let options = Options { deaf: true, dual: true, ..Options::default() };
+    let options = Options { ignore_errors: true, dual_stack: true, ..Options::default() };
     UdpSocket::bind(SocketAddr::new(any, 0), &options)
 }

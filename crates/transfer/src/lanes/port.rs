@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use headroom_netio::UdpSocket;
-use headroom_netio::udp::{Options, spread_marked};
+use headroom_netio::udp::{Options, steer_by_field};
 use headroom_transfer_proto::lane::{Chunk, LaneId, TransferId};
 use headroom_transfer_proto::message::{LanesAnswer, LanesOffer};
 use quinn::Connection;
@@ -70,10 +70,10 @@ impl Port {
     /// The system gives no sockets or threads.
     pub(crate) fn open(quic: &impl AsFd, address: SocketAddr) -> io::Result<Self> {
         let count = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_SOCKETS);
-        let options = Options { shared: true, dual: true, deaf: true, ..Options::default() };
+        let options = Options { reuse_port: true, dual_stack: true, ignore_errors: true, ..Options::default() };
         let sockets = (0..count).map(|_| UdpSocket::bind(address, &options));
         let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
-        spread_marked(quic, MARK, NAME_AT, count as u32)?;
+        steer_by_field(quic, MARK, NAME_AT, count as u32)?;
         let engines = sockets.into_iter().map(|socket| Engine::start(socket).map(Arc::new));
         let engines = engines.collect::<io::Result<_>>()?;
         let sockets = Sockets::Shared { port: address.port(), engines };

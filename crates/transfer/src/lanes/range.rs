@@ -89,7 +89,7 @@ impl Range {
     }
 
     fn bind(&self, port: u16) -> io::Result<UdpSocket> {
-        let options = Options { dual: true, deaf: true, ..Options::default() };
+        let options = Options { dual_stack: true, ignore_errors: true, ..Options::default() };
         UdpSocket::bind(SocketAddr::new(self.address, port), &options)
     }
 
