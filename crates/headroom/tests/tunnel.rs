@@ -385,9 +385,9 @@ fn clear_packets_overwrite_neither_the_capture_nor_the_keys() {
     std::os::unix::fs::symlink(&captured, &soft).expect("a link");
     std::fs::hard_link(&captured, &hard).expect("a link");
     let content = std::fs::read(&captured).expect("a file");
-    let [text_of, key, ledger, witness] =
+    let [text_of, key, ledger, copy] =
         [files[0].clone(), ground.path("keys/out.key"), ground.path("keys/left.ledger"), {
-            let folder = ground.path("witness-left");
+            let folder = ground.path("ledger-copy-left");
             std::fs::create_dir(&folder).expect("a folder");
             folder.join("hr0-00.ledger")
         }];
@@ -395,14 +395,14 @@ fn clear_packets_overwrite_neither_the_capture_nor_the_keys() {
     let written = std::fs::read_to_string(&text_of).expect("a configuration");
     let line = written.lines().find(|line| line.starts_with("key = ")).expect("a key");
     let digits = line.split('"').nth(1).expect("digits");
-    for (path, content) in [(&key, digits), (&witness, "a witness")] {
+    for (path, content) in [(&key, digits), (&copy, "a copy")] {
         std::fs::write(path, content).expect("written");
         std::fs::set_permissions(path, Permissions::from_mode(0o600)).expect("private");
     }
     std::fs::write(&text_of, written.replacen(line, "key_file = \"out.key\"", 1)).expect("written");
     let keys = std::fs::read(&files[0]).expect("a file");
-    let kept = [&key, &ledger, &witness].map(|path| std::fs::read(path).expect("a file"));
-    for out in [&captured, &soft, &hard, &files[0], &key, &ledger, &witness] {
+    let kept = [&key, &ledger, &copy].map(|path| std::fs::read(path).expect("a file"));
+    for out in [&captured, &soft, &hard, &files[0], &key, &ledger, &copy] {
         let mut command = Command::new(HEADROOM);
         command.args(["ipsec", "decode"]).arg(&captured).arg("--config").arg(&files[0]);
         let output = command.arg("--out").arg(out).output().expect("the command starts");
@@ -411,7 +411,7 @@ fn clear_packets_overwrite_neither_the_capture_nor_the_keys() {
         assert_eq!(std::fs::read(&captured).expect("a file"), content);
         assert_eq!(std::fs::read(&files[0]).expect("a file"), keys);
     }
-    let after = [&key, &ledger, &witness].map(|path| std::fs::read(path).expect("a file"));
+    let after = [&key, &ledger, &copy].map(|path| std::fs::read(path).expect("a file"));
     assert_eq!(after, kept);
     // another file is emptied first, and is then its owner's alone
     let clear = ground.path("clear.pcap");

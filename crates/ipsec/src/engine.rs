@@ -227,15 +227,15 @@ impl Engine {
     ) -> Result<Vec<Chain>, SpecError> {
         let mut chains: Vec<Chain> = Vec::new();
         for name in names {
-            let sa =
-                self.by_name.get(name).filter(|sa| sa.spec.direction == direction).ok_or_else(
-                    || {
-                        let way = if direction == Direction::Out { "out" } else { "in" };
-                        let message =
-                            format!("there is no association `{name}` of direction \"{way}\"");
-                        SpecError::policy(policy, message)
-                    },
-                )?;
+            let sa = self
+                .by_name
+                .get(name)
+                .filter(|sa| sa.spec.direction == direction)
+                .ok_or_else(|| {
+                    let message =
+                        format!("there is no association `{name}` of direction \"{direction}\"");
+                    SpecError::policy(policy, message)
+                })?;
             match chains.last_mut() {
                 Some((inner, over @ None)) if sa.is_ah() && !inner.is_ah() => {
                     *over = Some(Arc::clone(sa));

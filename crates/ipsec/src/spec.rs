@@ -106,8 +106,8 @@ impl Selector {
     };
 }
 
-/// Which way an association protects, seen from here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// The direction that an association protects, seen from this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// What leaves.
     Out,
@@ -184,6 +184,24 @@ impl Protocol {
             Self::Ah => 0,
             Self::QEsp(_) => crate::qesp::HEADER_LEN,
         }
+    }
+}
+
+impl std::fmt::Display for Direction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Out => "out",
+            Self::In => "in",
+        })
+    }
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Transport => "transport",
+            Self::Tunnel => "tunnel",
+        })
     }
 }
 

@@ -121,6 +121,12 @@ impl fmt::Debug for Key {
 pub struct Fingerprint([u8; 16]);
 
 impl Fingerprint {
+    /// Makes a fingerprint of bytes that were read from somewhere.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
     /// The octets.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 16] {

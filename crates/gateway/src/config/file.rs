@@ -22,7 +22,7 @@ pub(super) struct ConfigFile {
     #[serde(default)]
     pub(super) allow_insecure: bool,
     pub(super) ledger: Option<PathBuf>,
-    pub(super) witness: Option<PathBuf>,
+    pub(super) ledger_copy: Option<PathBuf>,
     #[serde(default)]
     pub(super) sa: Vec<SaFile>,
     #[serde(default)]

@@ -143,9 +143,8 @@ impl Request {
                 return Err(wrong(ledger)(there));
             }
             write_new(path, text).map_err(wrong(path))?;
-            let accounts: Vec<_> =
-                config.accounts().into_iter().map(|(account, _)| account).collect();
-            Ledger::create(ledger, &accounts, ledger::random_id())?;
+            let key_ids: Vec<_> = config.key_ids().into_iter().map(|(key_id, _)| key_id).collect();
+            Ledger::create(ledger, &key_ids, ledger::random_id())?;
         }
         let [left, right] = ends.map(|(end, _)| self.folder.join(format!("{}.toml", end.name())));
         Ok([left, right])
@@ -274,12 +273,9 @@ fn secret(key: usize, mac_key: usize) -> Result<Secret, Error> {
 }
 
 fn write_key(text: &mut Zeroizing<String>, field: &str, key: Option<&Key>) {
-    let Some(key) = key.filter(|key| !key.is_empty()) else { return };
-    let _ = write!(text, "{field} = \"");
-    for octet in key.as_bytes() {
-        let _ = write!(text, "{octet:02x}");
+    if let Some(key) = key.filter(|key| !key.is_empty()) {
+        let _ = writeln!(text, "{field} = \"{}\"", *key.to_hex());
     }
-    text.push_str("\"\n");
 }
 
 fn remedy(cause: &io::Error) -> &'static str {
@@ -301,9 +297,11 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use headroom_ipsec::spec::Direction;
+
     use super::*;
     use crate::config::Purpose;
-    use crate::ledger::{Account, Way};
+    use crate::ledger::KeyId;
 
     fn request(name: &str) -> Request {
         let folder = std::env::temp_dir().join(format!("keygen-{}-{name}", std::process::id()));
@@ -353,21 +351,24 @@ mod tests {
                 let other = &other.expect("the other end has it").spec;
                 assert_ne!(other.direction, spec.direction);
                 assert_eq!((other.source, other.destination), (spec.source, spec.destination));
-                assert_eq!(Account::of(other).key, Account::of(spec).key);
+                assert_eq!(KeyId::of(other).key, KeyId::of(spec).key);
             }
             for (config, path) in [(&left, &paths[0]), (&right, &paths[1])] {
-                let place = ledger::Place {
-                    witness_folder: request.folder.join("w"),
+                let place = ledger::LedgerPaths {
+                    copy_folder: request.folder.join("w"),
                     ..config.ledger.clone()
                 };
                 let ledger =
-                    Ledger::open(&place, &config.accounts(), false).expect("no promise is needed");
-                assert_eq!(ledger.number(config.accounts()[0].0), Some(0));
+                    Ledger::open(&place, &config.key_ids(), false).expect("no promise is needed");
+                assert_eq!(ledger.number(config.key_ids()[0].0), Some(0));
                 let mode = std::fs::metadata(path).expect("a file").permissions().mode();
                 assert_eq!(mode & 0o777, 0o600);
             }
-            let outs =
-                left.accounts().iter().filter(|(account, _)| account.way == Way::Out).count();
+            let outs = left
+                .key_ids()
+                .iter()
+                .filter(|(key_id, _)| key_id.direction == Direction::Out)
+                .count();
             assert_eq!(outs * 2, left.associations.len());
             assert_eq!(left.warnings.is_empty(), suite.is_secure() || protocol == Protocol::Ah);
             std::fs::remove_dir_all(&request.folder).expect("clean");

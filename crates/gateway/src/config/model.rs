@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use headroom_ipsec::spec::SaSpec;
 use headroom_ipsec::{PolicySpec, Protocol};
 
-use crate::ledger::{self, Account};
+use crate::ledger::{self, KeyId};
 
 /// Everything a gateway needs to know, checked.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct Config {
     /// what passes.
     pub clamp_mss: bool,
     /// Where the ledger is.
-    pub ledger: ledger::Place,
+    pub ledger: ledger::LedgerPaths,
     /// Security associations.
     pub associations: Vec<Association>,
     /// Policies, in order.
@@ -74,9 +74,8 @@ impl Config {
     }
 
     /// The accounts that the ledger must have, each with its SA's name.
-    pub fn accounts(&self) -> Vec<(Account, &str)> {
-        let accounts =
-            self.associations.iter().map(|a| (Account::of(&a.spec), a.spec.name.as_str()));
-        accounts.collect()
+    pub fn key_ids(&self) -> Vec<(KeyId, &str)> {
+        let key_ids = self.associations.iter().map(|a| (KeyId::of(&a.spec), a.spec.name.as_str()));
+        key_ids.collect()
     }
 }

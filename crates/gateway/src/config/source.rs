@@ -168,9 +168,9 @@ impl Reader<'_> {
         }
         let folder = origin.parent().unwrap_or(Path::new(""));
         let ledger = file.ledger.unwrap_or_else(|| format!("{name}.ledger").into());
-        let ledger = ledger::Place {
+        let ledger = ledger::LedgerPaths {
             ledger: folder.join(ledger),
-            witness_folder: file.witness.unwrap_or_else(|| ledger::WITNESS_FOLDER.into()),
+            copy_folder: file.ledger_copy.unwrap_or_else(|| ledger::COPY_FOLDER.into()),
             name: name.clone(),
         };
         Ok(Config {

@@ -129,10 +129,10 @@ fn a_whole_file_is_read() {
 #[test]
 fn the_ledger_counts_under_the_key_that_authenticates() {
     let config = parse(WHOLE).expect("a configuration");
-    let accounts = config.accounts();
+    let key_ids = config.key_ids();
     let mac = headroom_suite::Key::from_bytes(&(0x20..0x40).collect::<Vec<u8>>());
-    assert_eq!(accounts[0].0.way, Way::Out);
-    assert_eq!(accounts[1], (Account { way: Way::In, key: *mac.fingerprint().as_bytes() }, "in-1"));
+    assert_eq!(key_ids[0].0.direction, Direction::Out);
+    assert_eq!(key_ids[1], (KeyId { direction: Direction::In, key: mac.fingerprint() }, "in-1"));
 }
 
 #[test]

@@ -104,14 +104,15 @@ impl Findings {
             self.add(Verdict::Failure, "gateway", words);
             return false;
         }
-        let way = |direction| if direction == Direction::Out { "out" } else { "in" };
         let written: BTreeSet<_> = specs(config)
-            .map(|spec| (spec.name.as_str(), way(spec.direction), spec.spi, spec.destination))
+            .map(|spec| {
+                (spec.name.as_str(), spec.direction.to_string(), spec.spi, spec.destination)
+            })
             .collect();
         let loaded: BTreeSet<_> = status
             .associations
             .iter()
-            .map(|one| (one.name.as_str(), one.direction.as_str(), one.spi, one.destination))
+            .map(|one| (one.name.as_str(), one.direction.clone(), one.spi, one.destination))
             .collect();
         if written == loaded {
             self.add(Verdict::Ok, "gateway", format!("it runs this file (process {pid})"));
@@ -235,7 +236,7 @@ impl Findings {
 
     fn ledger(&mut self, config: &Config) {
         let shown = config.ledger.ledger.display();
-        match ledger::Ledger::look(&config.ledger, &config.accounts()) {
+        match ledger::Ledger::check(&config.ledger, &config.key_ids()) {
             Ok(()) => self.add(Verdict::Ok, "ledger", format!("{shown} knows the keys")),
             Err(error) => self.add(Verdict::Failure, "ledger", error.to_string()),
         }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use headroom_ipsec::spec::{Action, Direction, Limits, Mode, PolicySpec, Protection};
+use headroom_ipsec::spec::{Action, Direction, Limits, PolicySpec, Protection};
 use headroom_ipsec::{Counters, Engine, Reason, Sa, Stage};
 use headroom_units as units;
 use serde::{Deserialize, Serialize};
@@ -169,9 +169,9 @@ fn association(sa: &Sa, rates: &Rates, now: Duration) -> Association {
     let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
     Association {
         name: spec.name.clone(),
-        direction: if out { "out" } else { "in" }.into(),
+        direction: spec.direction.to_string(),
         protocol: spec.protection.protocol().to_string(),
-        mode: if spec.mode == Mode::Tunnel { "tunnel" } else { "transport" }.into(),
+        mode: spec.mode.to_string(),
         spi: spec.spi,
         source: spec.source,
         destination: spec.destination,

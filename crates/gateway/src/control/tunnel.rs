@@ -16,7 +16,7 @@ use crate::config::{Config, Purpose, Source};
 use crate::datapath::tracer::Trace;
 use crate::datapath::{DEFAULT_MARK, Datapath, Settings};
 use crate::host::{self, Host, Setup};
-use crate::ledger::{Keeper, Place};
+use crate::ledger::{LedgerPaths, LedgerWriter};
 
 /// What a tunnel is made of.
 #[derive(Debug, Clone)]
@@ -73,13 +73,13 @@ pub(super) struct Tunnel {
     name: String,
     queues: usize,
     addresses: Vec<(std::net::IpAddr, u8)>,
-    ledger: Place,
+    ledger: LedgerPaths,
     policies: Vec<PolicySpec>,
     warnings: Vec<String>,
     setup: Setup,
     settings: Settings,
     datapath: Datapath,
-    keeper: Keeper,
+    ledger_writer: LedgerWriter,
     rates: Rates,
     started: Instant,
     /// Given up last: nobody else may bring this tunnel up before.
@@ -98,7 +98,7 @@ impl Tunnel {
         if let Some(words) = host::taken(&name) {
             return Err(Error::Refused(words));
         }
-        let keeper = Keeper::start(&config.ledger, &engine, options.new_keys)?;
+        let ledger_writer = LedgerWriter::start(&config.ledger, &engine, options.new_keys)?;
         let settings = settings_of(&config);
         let started = prepare(&options, &config, &setup, left)
             .and_then(|tuns| start(&name, tuns, engine, settings.clone(), events));
@@ -106,7 +106,7 @@ impl Tunnel {
             Ok(datapath) => datapath,
             Err(error) => {
                 // nothing was sent: the numbers are given back
-                let _ = keeper.stop();
+                let _ = ledger_writer.stop();
                 return Err(Error::HalfUp { name, cause: Box::new(error) });
             }
         };
@@ -121,7 +121,7 @@ impl Tunnel {
             setup,
             settings,
             datapath,
-            keeper,
+            ledger_writer,
             rates: Rates::default(),
             started: Instant::now(),
             _lock: lock,
@@ -146,7 +146,7 @@ impl Tunnel {
         let previous = Some((present.as_ref(), self.datapath.now()));
         let Planned { config, engine, setup } = Planned::read(&self.options, previous)?;
         self.require_same(&config)?;
-        self.keeper.take_over(&engine, new_keys)?;
+        self.ledger_writer.adopt(&engine, new_keys)?;
         let state = state_of(&self.options, &[&setup, &self.setup]);
         let made = self.options.run.write_state(&self.name, &state);
         let made = made.and_then(|()| Ok(setup.replace(&self.setup)?));
@@ -155,7 +155,7 @@ impl Tunnel {
         });
         if let Err(error) = reloaded {
             // the engine in force goes on: its numbers are still being kept
-            self.keeper.take_over(&present, false)?;
+            self.ledger_writer.adopt(&present, false)?;
             self.setup.replace(&setup)?;
             return Err(error);
         }
@@ -184,7 +184,7 @@ impl Tunnel {
             ("name", config.name != self.name),
             ("queues", config.queues != self.queues),
             ("address", config.addresses != self.addresses),
-            ("ledger or witness", config.ledger != self.ledger),
+            ("ledger or ledger_copy", config.ledger != self.ledger),
         ];
         match changed.iter().find(|(_, changed)| *changed) {
             Some((what, _)) => Err(Error::Fixed(what)),
@@ -197,7 +197,7 @@ impl Tunnel {
         let now = self.datapath.now();
         self.rates.look(&engine, now);
         let mut warnings = self.warnings();
-        warnings.extend(self.keeper.trouble());
+        warnings.extend(self.ledger_writer.last_error());
         Status {
             name: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -235,10 +235,10 @@ impl Tunnel {
     /// Takes it down: nothing is left, and packets take their way as if it had
     /// never been.
     pub(super) fn down(self) -> Result<(), Error> {
-        let Self { options, name, setup, datapath, keeper, .. } = self;
+        let Self { options, name, setup, datapath, ledger_writer, .. } = self;
         // threads end, the interface vanishes; the prohibiting routes are in force
         drop(datapath);
-        let settled = keeper.stop();
+        let settled = ledger_writer.stop();
         undo(&setup.undo())?;
         options.run.forget(&name);
         Ok(settled?)

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 /// Why a ledger was refused or could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The disk did not do what it should.
-    #[error("cannot {doing} {}: {cause}; no sequence number is used that it does not hold{}", path.display(), whose(cause))]
+    /// A file or folder could not be read or written.
+    #[error("cannot {doing} {}: {cause}; no sequence number is used before it is recorded{}", path.display(), remedy(cause))]
     Disk {
         /// What was being done.
         doing: &'static str,
@@ -17,9 +17,9 @@ pub enum Error {
     },
     /// There is no ledger.
     #[error(
-        "there is no ledger {}: it is not known which sequence numbers were used under the keys of {sas}. If these \
-         keys have never been used, start once with --new-keys. If they may have been, make new ones for both ends \
-         (`headroom tunnel keygen`)", path.display()
+        "the ledger {} is missing, so the sequence numbers used with the keys of {sas} are unknown. If these keys \
+         have never been used, start once with --new-keys. Otherwise make new keys for both ends (`headroom tunnel \
+         keygen`)", path.display()
     )]
     Missing {
         /// The ledger.
@@ -27,21 +27,20 @@ pub enum Error {
         /// The security associations that need it.
         sas: String,
     },
-    /// The ledger has been used and its witness is gone.
+    /// The ledger was used before, and its second copy is missing.
     #[error(
-        "the ledger {} was in use, but its witness {} is missing: the ledger may be an old copy. Make new keys for both \
-         ends (`headroom tunnel keygen`)", ledger.display(), witness.display()
+        "the ledger {} was used before, but its second copy {} is missing: the ledger may be outdated. Make new keys for both \
+         ends (`headroom tunnel keygen`)", ledger.display(), copy.display()
     )]
-    WitnessMissing {
+    CopyMissing {
         /// The ledger.
         ledger: PathBuf,
-        /// Where its witness should be.
-        witness: PathBuf,
+        /// Where its second copy should be.
+        copy: PathBuf,
     },
-    /// A file is not what was written.
+    /// A file is damaged.
     #[error(
-        "the ledger {} cannot be used: {what}. What it held is not guessed: make new keys for both ends (`headroom \
-         tunnel keygen`)", path.display()
+        "the ledger {} is damaged: {what}. Make new keys for both ends (`headroom tunnel keygen`)", path.display()
     )]
     Corrupt {
         /// The file.
@@ -49,36 +48,36 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// One copy is older than it can be.
+    /// One copy is outdated.
     #[error(
-        "the ledger {} (written {main} times) and its witness {} (written {second} times) do not agree: one of them is \
-         an old copy, from a backup or a snapshot, and the numbers used since are not known. Make new keys for both \
-         ends (`headroom tunnel keygen`)", ledger.display(), witness.display()
+        "the ledger {} (written {main} times) and its second copy {} (written {second} times) differ: one of them is \
+         outdated, restored from a backup or a snapshot, and the numbers used since are unknown. Make new keys for \
+         both ends (`headroom tunnel keygen`)", ledger.display(), copy.display()
     )]
     Diverged {
         /// The ledger.
         ledger: PathBuf,
-        /// Its witness.
-        witness: PathBuf,
+        /// Its copy.
+        copy: PathBuf,
         /// How often the ledger was written.
         main: u64,
-        /// How often the witness was.
+        /// How often the second copy was.
         second: u64,
     },
-    /// Keys that the ledger does not know.
+    /// The ledger does not contain these keys.
     #[error(
-        "the ledger {} does not know the keys of {sas}. If these keys have never been used, say so once with \
-         --new-keys. If they may have been, make new ones for both ends (`headroom tunnel keygen`)", path.display()
+        "the ledger {} does not contain the keys of {sas}. If these keys have never been used, start once with \
+         --new-keys. Otherwise make new keys for both ends (`headroom tunnel keygen`)", path.display()
     )]
     UnknownKeys {
         /// The ledger.
         path: PathBuf,
-        /// The security associations whose keys they are.
+        /// The security associations with these keys.
         sas: String,
     },
-    /// A key that another ledger holds numbers of.
+    /// Another ledger contains a key that is said to be new.
     #[error(
-        "the key of {sa} is not new: the ledger {} says that it was used. Make new keys for both ends (`headroom \
+        "the key of {sa} is not new: the ledger {} records that it was used. Make new keys for both ends (`headroom \
          tunnel keygen`)", path.display()
     )]
     UsedElsewhere {
@@ -87,10 +86,10 @@ pub enum Error {
         /// The other ledger.
         path: PathBuf,
     },
-    /// Another gateway has it.
+    /// Another gateway uses the ledger.
     #[error(
-        "the ledger {} is in use by another gateway; two gateways with the same keys would repeat each other's \
-         sequence numbers. Stop it first (`headroom tunnel down`)", path.display()
+        "the ledger {} is in use by another gateway. Two gateways with the same keys would repeat each other's \
+         sequence numbers: stop the other first (`headroom tunnel down`)", path.display()
     )]
     InUse {
         /// The locked file.
@@ -98,8 +97,8 @@ pub enum Error {
     },
 }
 
-/// A gateway has few capabilities.
-fn whose(error: &std::io::Error) -> &'static str {
+/// Adds what to do where the gateway lacks the permission.
+fn remedy(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
             ". The gateway gives up root's right to pass over permissions: the ledger's folder must belong to root"

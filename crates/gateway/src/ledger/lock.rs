@@ -5,7 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::error::{Error, failed};
-use super::place::with_suffix;
+use super::paths::with_suffix;
 
 /// Locks `path` by a file beside it, since `path` itself is replaced with each
 /// write. The lock is held as long as the file is open.

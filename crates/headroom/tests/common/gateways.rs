@@ -97,7 +97,7 @@ impl Drop for Site {
     }
 }
 
-/// Writes a pair of configurations, for gateways at `ends`, whose witnesses are the
+/// Writes a pair of configurations, for gateways at `ends`, whose second ledger copies are the
 /// test's own.
 pub(crate) fn keygen(ground: &Ground, ends: [&str; 2], words: &[&str]) -> [PathBuf; 2] {
     let folder = ground.path("keys");
@@ -113,8 +113,8 @@ pub(crate) fn keygen(ground: &Ground, ends: [&str; 2], words: &[&str]) -> [PathB
     ["left", "right"].map(|end| {
         let file = folder.join(format!("{end}.toml"));
         let configuration = std::fs::read_to_string(&file).expect("a configuration");
-        let witness = ground.path(&format!("witness-{end}"));
-        std::fs::write(&file, format!("witness = {witness:?}\n{configuration}")).expect("written");
+        let copy = ground.path(&format!("ledger-copy-{end}"));
+        std::fs::write(&file, format!("ledger_copy = {copy:?}\n{configuration}")).expect("written");
         file
     })
 }

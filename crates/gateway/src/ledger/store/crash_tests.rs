@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Account, Disk, Error, Ledger, Place};
-use crate::ledger::Way;
+use super::{Disk, Error, KeyId, Ledger, LedgerPaths};
+use headroom_ipsec::spec::Direction;
+use headroom_suite::Fingerprint;
 
 /// Files by number, so that a rename moves a name and not a content.
 #[derive(Debug, Default, Clone)]
@@ -142,25 +143,25 @@ impl Disk for &FakeDisk {
     }
 }
 
-const OUT: Account = Account { way: Way::Out, key: [1; 16] };
-const IN: Account = Account { way: Way::In, key: [2; 16] };
-const NEEDED: [(Account, &str); 2] = [(OUT, "out-1"), (IN, "in-1")];
+const OUT: KeyId = KeyId { direction: Direction::Out, key: Fingerprint::from_bytes([1; 16]) };
+const IN: KeyId = KeyId { direction: Direction::In, key: Fingerprint::from_bytes([2; 16]) };
+const NEEDED: [(KeyId, &str); 2] = [(OUT, "out-1"), (IN, "in-1")];
 
-fn place() -> Place {
-    Place { ledger: "/etc/hr0.ledger".into(), witness_folder: "/var".into(), name: "hr0".into() }
+fn place() -> LedgerPaths {
+    LedgerPaths { ledger: "/etc/hr0.ledger".into(), copy_folder: "/var".into(), name: "hr0".into() }
 }
 
 fn open(disk: &FakeDisk) -> Result<Ledger<&FakeDisk>, Error> {
     let mut ledger = Ledger::read(disk, &place(), &NEEDED, false, |_| Ok(()))?;
-    ledger.admit(&NEEDED, false)?;
+    ledger.add_keys(&NEEDED, false)?;
     Ok(ledger)
 }
 
 fn new_disk() -> FakeDisk {
     let disk = FakeDisk::new();
     let numbers = [(OUT, 0), (IN, 0)].into();
-    let book = super::Book { id: [9; 16], generation: 0, numbers };
-    super::write_durably(&&disk, &place().ledger, &book).expect("a disk that works");
+    let state = super::LedgerState { id: 9 << 100, generation: 0, numbers };
+    super::write_durably(&&disk, &place().ledger, &state).expect("a disk that works");
     disk
 }
 
@@ -174,9 +175,9 @@ struct World {
 /// A gateway from start to the plug's being pulled, or to a clean end.
 fn live(disk: &FakeDisk, world: &mut World, blocks: usize) -> Result<(), Error> {
     let mut ledger = open(disk)?;
-    let mut next = ledger.number(OUT).expect("an account") + 1;
+    let mut next = ledger.number(OUT).expect("a key") + 1;
     assert!(next > world.sent, "{next} is handed out again; {} was sent", world.sent);
-    let mark = ledger.number(IN).expect("an account");
+    let mark = ledger.number(IN).expect("a key");
     assert!(mark >= world.accepted, "a packet above {mark} would be accepted again");
     for _ in 0..blocks {
         ledger.commit(&[(OUT, next + 9), (IN, mark + next)])?;
@@ -187,7 +188,7 @@ fn live(disk: &FakeDisk, world: &mut World, blocks: usize) -> Result<(), Error> 
         next += 10;
     }
     world.sent = next - 4;
-    ledger.settle(&[(OUT, next - 4), (IN, world.accepted)])
+    ledger.release_unused(&[(OUT, next - 4), (IN, world.accepted)])
 }
 
 #[test]

@@ -1,39 +1,40 @@
 //! Copies that cannot be believed are refused, each in its own words.
 
 use super::*;
-use crate::ledger::Way;
+use headroom_ipsec::spec::Direction;
+use headroom_suite::Fingerprint;
 
-const OUT: Account = Account { way: Way::Out, key: [1; 16] };
-const IN: Account = Account { way: Way::In, key: [2; 16] };
-const NEEDED: [(Account, &str); 2] = [(OUT, "out-1"), (IN, "in-1")];
+const OUT: KeyId = KeyId { direction: Direction::Out, key: Fingerprint::from_bytes([1; 16]) };
+const IN: KeyId = KeyId { direction: Direction::In, key: Fingerprint::from_bytes([2; 16]) };
+const NEEDED: [(KeyId, &str); 2] = [(OUT, "out-1"), (IN, "in-1")];
 
 /// A folder of its own with a ledger that was just made.
 struct Ground {
     folder: PathBuf,
-    place: Place,
+    paths: LedgerPaths,
 }
 
 impl Ground {
     fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("ledger-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
-        let place = Place {
+        let paths = LedgerPaths {
             ledger: folder.join("hr0.ledger"),
-            witness_folder: folder.join("witness"),
+            copy_folder: folder.join("copies"),
             name: "hr0".into(),
         };
-        Ledger::create(&place.ledger, &[OUT, IN], random_id()).expect("a ledger");
-        Self { folder, place }
+        Ledger::create(&paths.ledger, &[OUT, IN], random_id()).expect("a ledger");
+        Self { folder, paths }
     }
 
     fn open(&self) -> Result<Ledger, Error> {
-        Ledger::open(&self.place, &NEEDED, false)
+        Ledger::open(&self.paths, &NEEDED, false)
     }
 
-    fn witness(&self) -> PathBuf {
-        let mut files = RealDisk.files(&self.place.witness_folder).expect("a folder");
+    fn copy(&self) -> PathBuf {
+        let mut files = RealDisk.files(&self.paths.copy_folder).expect("a folder");
         files.retain(|path| path.extension().is_some_and(|e| e == "ledger"));
-        files.pop().expect("a witness")
+        files.pop().expect("a second copy")
     }
 
     fn use_numbers(&self, up_to: u64) {
@@ -58,7 +59,7 @@ fn numbers_survive_and_unused_ones_are_given_back() {
     ground.use_numbers(1000);
     let mut ledger = ground.open().expect("a ledger");
     assert_eq!((ledger.number(OUT), ledger.number(IN)), (Some(1000), Some(0)));
-    ledger.settle(&[(OUT, 120), (IN, 77)]).expect("a disk that works");
+    ledger.release_unused(&[(OUT, 120), (IN, 77)]).expect("a disk that works");
     drop(ledger);
     let mut ledger = ground.open().expect("a ledger");
     assert_eq!((ledger.number(OUT), ledger.number(IN)), (Some(120), Some(77)));
@@ -71,37 +72,37 @@ fn a_second_gateway_is_refused() {
     let ground = Ground::new("second");
     let first = ground.open().expect("a ledger");
     assert!(refusal(ground.open()).contains("in use by another gateway"));
-    // a copy of the folder shares the witness
+    // a copy of the folder shares the second copy
     let copy = ground.folder.join("copy.ledger");
-    std::fs::copy(&ground.place.ledger, &copy).expect("a copy");
-    let place = Place { ledger: copy, ..ground.place.clone() };
-    assert!(matches!(Ledger::open(&place, &NEEDED, false), Err(Error::InUse { .. })));
+    std::fs::copy(&ground.paths.ledger, &copy).expect("a copy");
+    let paths = LedgerPaths { ledger: copy, ..ground.paths.clone() };
+    assert!(matches!(Ledger::open(&paths, &NEEDED, false), Err(Error::InUse { .. })));
     drop(first);
     ground.open().expect("the lock went with it");
 }
 
 #[test]
 fn an_old_copy_is_refused_whichever_it_is() {
-    for witness_is_old in [false, true] {
-        let ground = Ground::new(&format!("old-{witness_is_old}"));
+    for copy_is_old in [false, true] {
+        let ground = Ground::new(&format!("old-{copy_is_old}"));
         ground.use_numbers(10);
-        let path = if witness_is_old { ground.witness() } else { ground.place.ledger.clone() };
+        let path = if copy_is_old { ground.copy() } else { ground.paths.ledger.clone() };
         let backup = std::fs::read(&path).expect("a copy");
         ground.use_numbers(20);
         ground.use_numbers(30);
         std::fs::write(&path, backup).expect("restored");
         let words = refusal(ground.open());
         assert!(words.contains("an old copy") && words.contains("new keys"), "{words}");
-        assert!(refusal(Ledger::open(&ground.place, &NEEDED, true)).contains("an old copy"));
+        assert!(refusal(Ledger::open(&ground.paths, &NEEDED, true)).contains("an old copy"));
     }
 }
 
 #[test]
 fn the_ledger_as_it_was_made_does_not_come_back() {
     let ground = Ground::new("made");
-    let made = std::fs::read(&ground.place.ledger).expect("a copy");
+    let made = std::fs::read(&ground.paths.ledger).expect("a copy");
     ground.use_numbers(10);
-    std::fs::write(&ground.place.ledger, made).expect("restored");
+    std::fs::write(&ground.paths.ledger, made).expect("restored");
     assert!(matches!(ground.open(), Err(Error::Diverged { main: 0, .. })));
 }
 
@@ -109,19 +110,19 @@ fn the_ledger_as_it_was_made_does_not_come_back() {
 fn a_missing_copy_is_refused() {
     let ground = Ground::new("missing");
     ground.use_numbers(10);
-    let witness = ground.witness();
-    let content = std::fs::read(&witness).expect("a witness");
-    std::fs::remove_file(&witness).expect("removed");
+    let copy = ground.copy();
+    let content = std::fs::read(&copy).expect("a second copy");
+    std::fs::remove_file(&copy).expect("removed");
     for new_keys in [false, true] {
-        let words = refusal(Ledger::open(&ground.place, &NEEDED, new_keys));
-        assert!(words.contains("witness") && words.contains("is missing"), "{words}");
+        let words = refusal(Ledger::open(&ground.paths, &NEEDED, new_keys));
+        assert!(words.contains("second copy") && words.contains("is missing"), "{words}");
     }
-    std::fs::write(&witness, content).expect("put back");
-    std::fs::remove_file(&ground.place.ledger).expect("removed");
+    std::fs::write(&copy, content).expect("put back");
+    std::fs::remove_file(&ground.paths.ledger).expect("removed");
     let words = refusal(ground.open());
     assert!(words.contains("there is no ledger") && words.contains("`out-1`, `in-1`"), "{words}");
-    // who says that the keys are new is not believed where a witness knows better
-    let words = refusal(Ledger::open(&ground.place, &NEEDED, true));
+    // who says that the keys are new is not believed where a second copy knows better
+    let words = refusal(Ledger::open(&ground.paths, &NEEDED, true));
     assert!(words.contains("`out-1` is not new"), "{words}");
 }
 
@@ -129,20 +130,20 @@ fn a_missing_copy_is_refused() {
 fn new_keys_are_added_only_where_they_are_said_to_be_new() {
     let ground = Ground::new("new");
     ground.use_numbers(10);
-    let newcomer = Account { way: Way::Out, key: [3; 16] };
+    let newcomer = KeyId { direction: Direction::Out, key: Fingerprint::from_bytes([3; 16]) };
     let needed = [NEEDED[0], (newcomer, "out-2")];
-    let words = refusal(Ledger::open(&ground.place, &needed, false));
+    let words = refusal(Ledger::open(&ground.paths, &needed, false));
     assert!(words.contains("does not know the keys of `out-2`."), "{words}");
-    let ledger = Ledger::open(&ground.place, &needed, true).expect("said to be new");
+    let ledger = Ledger::open(&ground.paths, &needed, true).expect("said to be new");
     assert_eq!((ledger.number(newcomer), ledger.number(OUT)), (Some(0), Some(10)));
 }
 
 #[test]
 fn a_damaged_copy_is_refused() {
-    for damage_witness in [false, true] {
-        let ground = Ground::new(&format!("damaged-{damage_witness}"));
+    for damage_copy in [false, true] {
+        let ground = Ground::new(&format!("damaged-{damage_copy}"));
         ground.use_numbers(10);
-        let path = if damage_witness { ground.witness() } else { ground.place.ledger.clone() };
+        let path = if damage_copy { ground.copy() } else { ground.paths.ledger.clone() };
         let mut content = std::fs::read(&path).expect("a file");
         content[40] ^= 1;
         std::fs::write(&path, content).expect("damaged");
@@ -156,9 +157,9 @@ fn a_damaged_copy_is_refused() {
 fn a_crash_between_the_two_writes_is_mended() {
     let ground = Ground::new("between");
     ground.use_numbers(10);
-    let before = std::fs::read(&ground.place.ledger).expect("a copy");
+    let before = std::fs::read(&ground.paths.ledger).expect("a copy");
     ground.use_numbers(20);
-    std::fs::write(&ground.place.ledger, before).expect("as after a crash");
+    std::fs::write(&ground.paths.ledger, before).expect("as after a crash");
     let ledger = ground.open().expect("mended");
     assert_eq!(ledger.number(OUT), Some(20));
 }
@@ -168,7 +169,7 @@ fn only_the_owner_can_read_it() {
     use std::os::unix::fs::PermissionsExt;
     let ground = Ground::new("mode");
     ground.use_numbers(10);
-    for path in [ground.place.ledger.clone(), ground.witness()] {
+    for path in [ground.paths.ledger.clone(), ground.copy()] {
         let mode = std::fs::metadata(&path).expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{}", path.display());
     }

@@ -40,15 +40,16 @@ struct Ground(PathBuf);
 
 impl Ground {
     fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("keeper-{}-{name}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("ledger-writer-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         Self(folder)
     }
 
-    fn place(&self) -> Place {
-        Place {
+    fn place(&self) -> LedgerPaths {
+        LedgerPaths {
             ledger: self.0.join("hr0.ledger"),
-            witness_folder: self.0.join("w"),
+            copy_folder: self.0.join("w"),
             name: "hr0".into(),
         }
     }
@@ -82,49 +83,49 @@ fn a_clean_end_gives_back_and_a_crash_does_not() {
     let ground = Ground::new("restart");
     let first = engine(CONFIG, None);
     assert_eq!(send(&first, 1), Err(Reason::LedgerBehind), "nothing is granted without a ledger");
-    let keeper = Keeper::start(&ground.place(), &first, true).expect("a ledger");
+    let ledger_writer = LedgerWriter::start(&ground.place(), &first, true).expect("a ledger");
     assert_eq!(send(&first, 100), Ok(101));
-    keeper.stop().expect("a clean end");
+    ledger_writer.stop().expect("a clean end");
 
     let second = engine(CONFIG, None);
-    let keeper = Keeper::start(&ground.place(), &second, false).expect("a ledger");
+    let ledger_writer = LedgerWriter::start(&ground.place(), &second, false).expect("a ledger");
     assert_eq!(next(&second), 101);
     send(&second, 10).expect("granted");
-    drop(keeper); // as if it had been killed
+    drop(ledger_writer); // as if it had been killed
 
     let third = engine(CONFIG, None);
-    let _keeper = Keeper::start(&ground.place(), &third, false).expect("a ledger");
-    assert_eq!(next(&third), 101 + LEAST + 1, "behind the block that was reserved");
+    let _writer = LedgerWriter::start(&ground.place(), &third, false).expect("a ledger");
+    assert_eq!(next(&third), 101 + MIN_BLOCK + 1, "behind the block that was reserved");
 }
 
 #[test]
 fn the_next_block_is_there_before_the_last_is_used() {
     let ground = Ground::new("blocks");
     let engine = engine(CONFIG, None);
-    let keeper = Keeper::start(&ground.place(), &engine, true).expect("a ledger");
+    let ledger_writer = LedgerWriter::start(&ground.place(), &engine, true).expect("a ledger");
     let now = Instant::now();
     let granted = || engine.association("out-1").expect("an association").sequence().granted();
     let first = granted();
-    send(&engine, LEAST / 2 - 1).expect("granted");
-    assert!(lock(&keeper.books).keep(now) && granted() == first, "more than half is left");
+    send(&engine, MIN_BLOCK / 2 - 1).expect("granted");
+    assert!(lock(&ledger_writer.state).poll(now) && granted() == first, "more than half is left");
     send(&engine, 10).expect("granted");
     // a tenth of a second for half of a block: the next is for two seconds of that
-    assert!(lock(&keeper.books).keep(now + Duration::from_millis(100)));
+    assert!(lock(&ledger_writer.state).poll(now + Duration::from_millis(100)));
     let ahead = granted() - next(&engine);
-    assert!(ahead >= LEAST, "{ahead}");
-    assert_eq!(keeper.trouble(), None);
+    assert!(ahead >= MIN_BLOCK, "{ahead}");
+    assert_eq!(ledger_writer.last_error(), None);
 }
 
 #[test]
 fn what_was_accepted_is_refused_after_a_crash() {
-    let ground = Ground::new("marks");
+    let ground = Ground::new("windows");
     let first = engine(CONFIG, None);
-    let keeper = Keeper::start(&ground.place(), &first, true).expect("a ledger");
+    let ledger_writer = LedgerWriter::start(&ground.place(), &first, true).expect("a ledger");
     first.association("in-1").expect("an association").accepted_up_to(777);
-    assert!(lock(&keeper.books).keep(Instant::now() + MARKED_EVERY));
-    drop(keeper);
+    assert!(lock(&ledger_writer.state).poll(Instant::now() + WINDOW_SAVE_INTERVAL));
+    drop(ledger_writer);
     let second = engine(CONFIG, None);
-    let _keeper = Keeper::start(&ground.place(), &second, false).expect("a ledger");
+    let _writer = LedgerWriter::start(&ground.place(), &second, false).expect("a ledger");
     assert_eq!(second.association("in-1").expect("an association").highest_accepted(), 777);
 }
 
@@ -132,22 +133,22 @@ fn what_was_accepted_is_refused_after_a_crash() {
 fn a_reload_goes_on_and_a_changed_association_starts_behind() {
     let ground = Ground::new("reload");
     let first = engine(CONFIG, None);
-    let keeper = Keeper::start(&ground.place(), &first, true).expect("a ledger");
+    let ledger_writer = LedgerWriter::start(&ground.place(), &first, true).expect("a ledger");
     send(&first, 100).expect("granted");
     let second = engine(CONFIG, Some(&first));
-    keeper.take_over(&second, false).expect("the same keys");
+    ledger_writer.adopt(&second, false).expect("the same keys");
     assert_eq!(send(&second, 1), Ok(102));
     // the same key under another SPI is another association, but not another key
     let moved = engine(&CONFIG.replace("0x1001", "0x2001"), Some(&second));
-    keeper.take_over(&moved, false).expect("the same keys");
-    assert_eq!(next(&moved), 1 + LEAST + 1, "behind all that the old one may still use");
+    ledger_writer.adopt(&moved, false).expect("the same keys");
+    assert_eq!(next(&moved), 1 + MIN_BLOCK + 1, "behind all that the old one may still use");
     send(&second, 1).expect("it may: its block is its own");
 
     let new_key = engine(&CONFIG.replace("0001", "0f01"), Some(&moved));
-    let error = keeper.take_over(&new_key, false).expect_err("an unknown key").to_string();
+    let error = ledger_writer.adopt(&new_key, false).expect_err("an unknown key").to_string();
     assert!(error.contains("does not know the keys of `out-1`"), "{error}");
     assert_eq!(send(&new_key, 1), Err(Reason::LedgerBehind));
-    keeper.take_over(&new_key, true).expect("said to be new");
+    ledger_writer.adopt(&new_key, true).expect("said to be new");
     assert_eq!(send(&new_key, 1), Ok(2));
 }
 
@@ -156,15 +157,18 @@ fn numbers_of_32_bits_end() {
     let ground = Ground::new("end");
     let text = CONFIG.replacen("spi", "esn = false\nspi", 1);
     let engine = engine(&text, None);
-    let keeper = Keeper::start(&ground.place(), &engine, true).expect("a ledger");
+    let ledger_writer = LedgerWriter::start(&ground.place(), &engine, true).expect("a ledger");
     let sequence = engine.association("out-1").expect("an association").sequence();
     sequence.skip_to(u64::from(u32::MAX) - 10);
-    let before = lock(&keeper.books).ledger.book.generation;
+    let before = lock(&ledger_writer.state).ledger.state.generation;
     for later in 1..5 {
-        assert!(lock(&keeper.books).keep(Instant::now() + Duration::from_secs(later)));
+        assert!(lock(&ledger_writer.state).poll(Instant::now() + Duration::from_secs(later)));
     }
     assert_eq!(sequence.granted(), u64::from(u32::MAX));
-    assert!(lock(&keeper.books).ledger.book.generation <= before + 1, "written once, not for ever");
+    assert!(
+        lock(&ledger_writer.state).ledger.state.generation <= before + 1,
+        "written once, not for ever"
+    );
     assert_eq!(send(&engine, 12), Err(Reason::SequenceExhausted));
     send(&engine, 11).expect("the last eleven");
 }
