@@ -20,7 +20,7 @@ use super::run_folder::RunFolder;
 use super::status::Status;
 use crate::config::{Config, Purpose, Source};
 use crate::datapath::DEFAULT_MARK;
-use crate::datapath::paths::LEAST;
+use crate::datapath::paths::IPV6_MIN_MTU;
 use crate::{host, ledger};
 
 /// How something is.
@@ -302,9 +302,9 @@ impl Findings {
             Some(mtu) => self.add(Verdict::Ok, "mtu", format!("{mtu} of {passes} bytes to {peer}")),
             None => self.add(Verdict::Ok, "mtu", format!("{passes} bytes pass to {peer}")),
         }
-        if passes < LEAST {
+        if passes < IPV6_MIN_MTU {
             let words = format!(
-                "IPv6 needs {LEAST} bytes, of which {passes} pass to {peer}: IPv6 through this tunnel leaves in outer \
+                "IPv6 needs {IPV6_MIN_MTU} bytes, of which {passes} pass to {peer}: IPv6 through this tunnel leaves in outer \
                  fragments"
             );
             self.add(Verdict::Warning, "mtu", words);

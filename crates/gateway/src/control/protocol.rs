@@ -126,10 +126,10 @@ mod tests {
 
     #[test]
     fn answers_are_read_one_by_one_and_half_of_one_is_none() {
-        let text = "{\"record\":{\"way\":\"out\"}}\n{\"done\":[\"one\"]}\n{\"done\":[\"tw";
+        let text = "{\"record\":{\"direction\":\"out\"}}\n{\"done\":[\"one\"]}\n{\"done\":[\"tw";
         let mut from = text.as_bytes();
         let mut next = || Answer::read(&mut from).expect("readable");
-        assert!(matches!(next(), Some(Answer::Record { record }) if record["way"] == "out"));
+        assert!(matches!(next(), Some(Answer::Record { record }) if record["direction"] == "out"));
         assert!(matches!(next(), Some(Answer::Done { done }) if done == ["one"]));
         assert!(next().is_none() && next().is_none());
     }

@@ -183,7 +183,7 @@ fn pass_on(stream: &UnixStream, trace: &Trace, count: Option<u64>) -> io::Result
             Ok(None) => {}
             Err(_) => break,
         }
-        missed += trace.missed();
+        missed += trace.dropped();
     }
     let done = if missed > 0 {
         vec![format!("{missed} packets went by too fast to be shown")]

@@ -11,15 +11,15 @@ use headroom_ipsec::{Bundle, Event, Policy};
 use headroom_netio::udp::Train;
 use headroom_netio::{Stop, wait_readable};
 
-use super::ends::Departures;
-use super::outbox::{Outbox, way_of};
+use super::io::WireTx;
+use super::outbox::{Outbox, transmit_of};
 use super::queue_sender::QueueSender;
 use super::shared::Shared;
 
 /// How often lifetimes are looked at.
 const TICK: Duration = Duration::from_secs(1);
 /// How often the kernel is asked about paths.
-const ASK: Duration = Duration::from_secs(10);
+const QUERY_INTERVAL: Duration = Duration::from_secs(10);
 /// RFC 3948, section 2.3.
 const KEEPALIVE: [u8; 1] = [0xff];
 
@@ -36,8 +36,8 @@ pub(crate) fn run(shared: &Arc<Shared>, stop: &Stop, on_event: impl Fn(Event)) -
             tick = now + TICK;
         }
         if now >= ask {
-            shared.paths.ask_all();
-            ask = now + ASK;
+            shared.paths.query_all();
+            ask = now + QUERY_INTERVAL;
         }
         if !shared.settings.keepalive.is_zero() && now >= keepalive {
             send_keepalives(shared, &mut wire);
@@ -54,7 +54,7 @@ pub(crate) fn run(shared: &Arc<Shared>, stop: &Stop, on_event: impl Fn(Event)) -
 
 /// One octet on each UDP path, so that NATs on it remember it (RFC 3948,
 /// section 4).
-pub(super) fn send_keepalives(shared: &Shared, wire: &mut impl Departures) {
+pub(super) fn send_keepalives(shared: &Shared, wire: &mut impl WireTx) {
     let engine = shared.engine.load();
     let mut done: Vec<(IpAddr, SocketAddr, u16)> = Vec::new();
     for sa in engine.associations() {
@@ -127,12 +127,12 @@ fn send_dummy(shared: &Shared, bundle: &Bundle, outbox: &mut Outbox, wire: &mut 
     const LEN: usize = 1200;
     let engine = shared.engine.load();
     let sealed = bundle.reserve(1, LEN as u64).and_then(|mut reservation| {
-        let room = outbox.room(wire).map_err(|_| headroom_ipsec::Reason::SendFailed)?;
-        let path_mtu = shared.paths.mtu(bundle.destination()).min(room.len());
+        let space = outbox.space(wire).map_err(|_| headroom_ipsec::Reason::SendFailed)?;
+        let path_mtu = shared.paths.mtu(bundle.destination()).min(space.len());
         let len = LEN.min(bundle.inner_mtu(path_mtu, 0));
-        let len = bundle.seal_dummy(&mut reservation, len, &mut room[..path_mtu])?;
-        let way = way_of(bundle, reservation.destination(), &room[..len]);
-        let sent = outbox.add(len, way, wire).and_then(|()| outbox.flush(wire));
+        let len = bundle.seal_dummy(&mut reservation, len, &mut space[..path_mtu])?;
+        let transmit = transmit_of(bundle, reservation.destination(), &space[..len]);
+        let sent = outbox.add(len, transmit, wire).and_then(|()| outbox.flush(wire));
         sent.map_err(|_| headroom_ipsec::Reason::SendFailed)
     });
     if let Err(reason) = sealed {

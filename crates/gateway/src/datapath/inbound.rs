@@ -6,14 +6,14 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headroom_ipsec::spec::ESP;
+use headroom_ipsec::spec::{Direction, ESP};
 use headroom_ipsec::{Engine, OpenScratch, Opened, Outer, Reason};
 use headroom_netio::{Inbox, Received, Stop, errors, wait_readable};
 use headroom_packet::{Coalescer, Ip, Offload, mss, protocol};
 
-use super::ends::{Arrivals, Kind, Tunnel};
+use super::io::{SocketKind, TunDevice, WireRx};
 use super::shared::Shared;
-use super::tracer::{Decision, Record, Way};
+use super::tracer::{Decision, Record};
 
 /// Messages of one system call: a train of UDP is one, 64 KiB long.
 const UDP_BATCH: usize = 8;
@@ -38,11 +38,12 @@ pub struct Inbound<T, A> {
     errors: u32,
 }
 
-impl<T: Tunnel, A: Arrivals> Inbound<T, A> {
+impl<T: TunDevice, A: WireRx> Inbound<T, A> {
     /// Between sockets and a queue of the TUN.
     pub(crate) fn new(shared: Arc<Shared>, tun: T, sources: Vec<A>) -> Self {
         let with_inbox = |source: A| {
-            let slots = if matches!(source.kind(), Kind::Udp(_)) { UDP_BATCH } else { IP_BATCH };
+            let slots =
+                if matches!(source.kind(), SocketKind::Udp(_)) { UDP_BATCH } else { IP_BATCH };
             (source, Inbox::new(slots))
         };
         Self { shared, tun, sources: sources.into_iter().map(with_inbox).collect(), errors: 0 }
@@ -81,7 +82,7 @@ impl<T: Tunnel, A: Arrivals> Inbound<T, A> {
             Ok(0) => {
                 // readable, and nothing to read: an answer to what was sent earlier
                 if let Some(socket) = source.wait_on() {
-                    take_answers(&self.shared, &socket);
+                    read_socket_errors(&self.shared, &socket);
                 }
                 false
             }
@@ -95,7 +96,7 @@ impl<T: Tunnel, A: Arrivals> Inbound<T, A> {
             Err(_) => {
                 // what somebody answered shows once as an error, and in full there
                 if let Some(socket) = source.wait_on() {
-                    take_answers(&self.shared, &socket);
+                    read_socket_errors(&self.shared, &socket);
                 }
                 self.errors = self.errors.saturating_add(1);
                 if self.errors > MANY_ERRORS {
@@ -108,12 +109,12 @@ impl<T: Tunnel, A: Arrivals> Inbound<T, A> {
 }
 
 /// Learns what routers and peers have said.
-fn take_answers(shared: &Shared, socket: &dyn AsFd) {
+fn read_socket_errors(shared: &Shared, socket: &dyn AsFd) {
     const AT_ONCE: usize = 64;
     for _ in 0..AT_ONCE {
         match errors::read(&socket) {
             Ok(Some(answer)) if answer.mtu.is_some() => {
-                shared.paths.ask(answer.destination.ip());
+                shared.paths.query(answer.destination.ip());
             }
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => return,
@@ -122,7 +123,13 @@ fn take_answers(shared: &Shared, socket: &dyn AsFd) {
 }
 
 /// Opens the packets of one batch, and writes to the TUN what they become.
-fn deliver<T: Tunnel>(shared: &Shared, engine: &Engine, tun: &T, inbox: &mut Inbox, kind: Kind) {
+fn deliver<T: TunDevice>(
+    shared: &Shared,
+    engine: &Engine,
+    tun: &T,
+    inbox: &mut Inbox,
+    kind: SocketKind,
+) {
     let joined =
         Coalescer::new(tun.takes_udp_trains(), |offload: Offload, parts: &[IoSlice<'_>]| {
             if tun.write(&offload, parts).is_err() {
@@ -144,15 +151,15 @@ fn deliver<T: Tunnel>(shared: &Shared, engine: &Engine, tun: &T, inbox: &mut Inb
             tos: received.tos,
             header: received.header,
             udp: match kind {
-                Kind::Udp(port) => Some((received.source.port(), port)),
-                Kind::Ip(_) => None,
+                SocketKind::Udp(port) => Some((received.source.port(), port)),
+                SocketKind::Ip(_) => None,
             },
         };
         match kind {
-            Kind::Udp(_) => {
+            SocketKind::Udp(_) => {
                 batch.datagrams(&outer, received.body, received.segment_len, &mut scratch)
             }
-            Kind::Ip(protocol) => batch.packet(&outer, protocol, received.body, &mut scratch),
+            SocketKind::Ip(protocol) => batch.packet(&outer, protocol, received.body, &mut scratch),
         }
     }
     batch.joined.finish();
@@ -226,30 +233,30 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
 
     fn drop(&self, received: &Received<'_>, reason: Reason) {
         self.engine.counters().add(reason, 1);
-        self.shared.tracer.note(|| {
-            let mut record = Record::new(self.shared.now(), Way::In, Decision::Drop);
+        self.shared.tracer.record(|| {
+            let mut record = Record::new(self.shared.now(), Direction::In, Decision::Drop);
             record.source = Some(received.source.ip());
             record.destination = Some(received.destination);
             record.bytes = received.body.len();
-            record.because(reason)
+            record.with_reason(reason)
         });
     }
 
     fn note_drop(&self, outer: &Outer<'_>, bytes: usize, reason: Reason) {
-        self.shared.tracer.note(|| {
-            let mut record = Record::new(self.shared.now(), Way::In, Decision::Drop);
+        self.shared.tracer.record(|| {
+            let mut record = Record::new(self.shared.now(), Direction::In, Decision::Drop);
             record.source = Some(outer.source);
             record.destination = Some(outer.destination);
             record.bytes = bytes;
-            record.because(reason)
+            record.with_reason(reason)
         });
     }
 
     fn note_opened(&self, outer: &Outer<'_>, opened: &Opened<'_>, payload_len: usize) {
-        self.shared.tracer.note(|| {
+        self.shared.tracer.record(|| {
             let bytes = opened.header.len() + payload_len;
-            let record = Record::new(self.shared.now(), Way::In, Decision::Protect);
-            let mut record = record.of(opened.headers, 1, bytes);
+            let record = Record::new(self.shared.now(), Direction::In, Decision::Protect);
+            let mut record = record.with_packet(opened.headers, 1, bytes);
             record.policy = Some(opened.policy.name.clone());
             let names = opened.associations.iter().rev().flatten();
             record.associations = names.map(|sa| sa.spec().name.clone()).collect();

@@ -8,15 +8,15 @@
 //! at clocks. The engine is read through one atomic pointer, which a reload
 //! swaps: a packet meets either the old or the new one.
 
-mod answer_limit;
-mod big;
-pub mod ends;
 pub mod housekeeping;
+mod icmp_rate_limit;
 pub mod inbound;
+pub mod io;
 #[cfg(test)]
 mod mtu_tests;
 pub mod outbound;
 mod outbox;
+mod oversize;
 pub mod paths;
 mod queue_sender;
 mod settings;

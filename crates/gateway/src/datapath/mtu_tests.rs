@@ -11,7 +11,7 @@ use headroom_packet::header::IpHeader;
 use headroom_packet::{Ip, Offload, protocol};
 use proptest::prelude::*;
 
-use super::ends::Kind;
+use super::io::SocketKind;
 use super::testing::{Gateway, Sent, joined};
 use crate::config::Config;
 use crate::host::{Host, Setup};
@@ -25,7 +25,7 @@ const SUITES: [(&str, usize, &str, usize); 5] = [
 ];
 
 #[derive(Debug, Clone)]
-struct Tunnel {
+struct Case {
     /// `esp`, `qesp`, `ah`, `ah+esp`.
     protocol: &'static str,
     transport: bool,
@@ -38,7 +38,7 @@ struct Tunnel {
     path_mtu: usize,
 }
 
-impl Tunnel {
+impl Case {
     fn outer(&self, host: usize) -> IpAddr {
         let address = if self.outer_v6 {
             format!("fd00::{}", host + 1)
@@ -148,10 +148,10 @@ impl Tunnel {
             engine
         });
         let kind = match (self.udp, self.protocol) {
-            (true, _) => Kind::Udp(4500),
-            (_, "esp") => Kind::Ip(50),
-            (_, "qesp") => Kind::Ip(253),
-            _ => Kind::Ip(51),
+            (true, _) => SocketKind::Udp(4500),
+            (_, "esp") => SocketKind::Ip(50),
+            (_, "qesp") => SocketKind::Ip(253),
+            _ => SocketKind::Ip(51),
         };
         let ends = [self.outer(0), self.outer(1)];
         let (here, there) = joined(engines, ends, kind, self.path_mtu, clamp_mss);
@@ -217,7 +217,7 @@ fn told(answer: &[u8]) -> usize {
     }
 }
 
-fn tunnels() -> impl Strategy<Value = Tunnel> {
+fn tunnels() -> impl Strategy<Value = Case> {
     let protocol = proptest::sample::select(&["esp", "esp", "qesp", "ah", "ah+esp"][..]);
     let padding = prop_oneof![
         Just("\"none\"".to_owned()),
@@ -227,7 +227,7 @@ fn tunnels() -> impl Strategy<Value = Tunnel> {
     ];
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     (protocol, flags, 0..SUITES.len(), padding, prop_oneof![700..1600usize, 700..9000usize])
-        .prop_map(|(protocol, (transport, udp, outer_v6, inner_v6), suite, padding, path)| Tunnel {
+        .prop_map(|(protocol, (transport, udp, outer_v6, inner_v6), suite, padding, path)| Case {
             protocol,
             transport,
             udp: udp && protocol == "esp",
@@ -287,7 +287,7 @@ fn a_connection_through_a_tunnel_announces_what_passes_both_ways() {
         ("ah", false, false, 1000),
         ("esp", false, true, 1000),
     ] {
-        let tunnel = Tunnel {
+        let tunnel = Case {
             protocol,
             transport: false,
             udp,

@@ -6,18 +6,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use headroom_ipsec::spec::Direction;
 use headroom_ipsec::{Bundle, Engine, FlowCache, Headers, Policy, Reason, Verdict};
 use headroom_netio::tun::{MAX_READ, VNET_HEADER_LEN};
 use headroom_netio::{Stop, wait_readable};
 use headroom_packet::{Offload, Segmenter, mss};
 
-use super::answer_limit::AnswerLimit;
-use super::ends::{Departures, Tunnel};
-use super::outbox::{Outbox, Unsent, Way, way_of};
+use super::icmp_rate_limit::IcmpRateLimit;
+use super::io::{TunDevice, WireTx};
+use super::outbox::{Outbox, Transmit, Unsent, transmit_of};
 use super::paths::LastPath;
 use super::queue_sender::QueueSender;
 use super::shared::Shared;
-use super::tracer::{self, Decision, Record};
+use super::tracer::{Decision, Record};
 
 /// Packets or trains that are read before what they became is sent, at most:
 /// small packets share a system call while more are there, and none waits for
@@ -34,13 +35,13 @@ pub struct Outbound<T, D> {
     pub(super) outbox: Outbox,
     cache: FlowCache,
     path: LastPath,
-    pub(super) answers: AnswerLimit,
+    pub(super) icmp_limit: IcmpRateLimit,
     /// Packets that were cut, and how their identification is made of that.
     pub(super) fragments: u64,
     pub(super) hasher: RandomState,
 }
 
-impl<T: Tunnel> Outbound<T, QueueSender> {
+impl<T: TunDevice> Outbound<T, QueueSender> {
     /// For a queue of the TUN, with sockets of its own.
     pub(crate) fn new(shared: Arc<Shared>, tun: T, queue: usize) -> io::Result<Self> {
         let wire = QueueSender::open(Arc::clone(&shared), queue)?;
@@ -48,7 +49,7 @@ impl<T: Tunnel> Outbound<T, QueueSender> {
     }
 }
 
-impl<T: Tunnel, D: Departures> Outbound<T, D> {
+impl<T: TunDevice, D: WireTx> Outbound<T, D> {
     pub(crate) fn between(shared: Arc<Shared>, tun: T, wire: D) -> Self {
         Self {
             shared,
@@ -58,7 +59,7 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
             outbox: Outbox::new(),
             cache: FlowCache::default(),
             path: LastPath::default(),
-            answers: AnswerLimit::default(),
+            icmp_limit: IcmpRateLimit::default(),
             fragments: 0,
             hasher: RandomState::new(),
         }
@@ -121,7 +122,7 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
         };
         let ip = segmenter.ip();
         let headers = Headers::read(ip);
-        if is_own_chatter(&headers) {
+        if is_link_housekeeping(&headers) {
             return self.drop_read(engine, &headers, &segmenter, None, Reason::OwnTraffic);
         }
         match engine.decide(&headers, &mut self.cache) {
@@ -147,7 +148,7 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
         let longest = segmenter.head_len() + segmenter.payload(0).len();
         let path_mtu = self.path.mtu(&self.shared.paths, bundle.destination());
         if bundle.sealed_len(longest, headers.security_offset) > path_mtu {
-            return self.protect_big(engine, segmenter, policy, bundle, path_mtu);
+            return self.protect_oversize(engine, segmenter, policy, bundle, path_mtu);
         }
         let largest = self.shared.largest_segment(bundle, segmenter.ip(), path_mtu);
         let mut reservation = match bundle.reserve(segments as u64, bytes as u64) {
@@ -156,12 +157,12 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
         };
         for index in 0..segments {
             let len = segmenter.head_len() + segmenter.payload(index).len();
-            let added = match self.outbox.room(&mut self.wire) {
-                Ok(room) => {
+            let added = match self.outbox.space(&mut self.wire) {
+                Ok(space) => {
                     // padding goes no further than the path
-                    let limit = path_mtu.min(room.len());
-                    let room = &mut room[..limit];
-                    let sealed = bundle.seal(&mut reservation, headers, len, room, |place| {
+                    let limit = path_mtu.min(space.len());
+                    let space = &mut space[..limit];
+                    let sealed = bundle.seal(&mut reservation, headers, len, space, |place| {
                         // the place has exactly the segment's length
                         let _ = segmenter.copy(index, place);
                         if let Some(largest) = largest {
@@ -170,8 +171,9 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
                     });
                     match sealed {
                         Ok(len) => {
-                            let way = way_of(bundle, reservation.destination(), &room[..len]);
-                            self.outbox.add(len, way, &mut self.wire)
+                            let transmit =
+                                transmit_of(bundle, reservation.destination(), &space[..len]);
+                            self.outbox.add(len, transmit, &mut self.wire)
                         }
                         Err(reason) => {
                             engine.counters().add(reason, 1);
@@ -185,9 +187,9 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
                 self.count_unsent(engine, &unsent);
             }
         }
-        self.shared.tracer.note(|| {
-            let record = Record::new(self.shared.now(), tracer::Way::Out, Decision::Protect);
-            let mut record = record.of(headers, segments, bytes);
+        self.shared.tracer.record(|| {
+            let record = Record::new(self.shared.now(), Direction::Out, Decision::Protect);
+            let mut record = record.with_packet(headers, segments, bytes);
             record.policy = Some(policy.name.clone());
             record.associations = bundle.associations().map(|sa| sa.spec().name.clone()).collect();
             record
@@ -206,13 +208,14 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
         let longest = segmenter.head_len() + segmenter.payload(0).len();
         let path_mtu = self.path.mtu(&self.shared.paths, headers.destination);
         if longest > path_mtu {
-            return self.bypass_big(engine, segmenter, policy, path_mtu);
+            return self.bypass_oversize(engine, segmenter, policy, path_mtu);
         }
-        let way = Way::Packets { source: headers.source, destination: headers.destination };
+        let transmit =
+            Transmit::Packets { source: headers.source, destination: headers.destination };
         for index in 0..segments {
-            let added = match self.outbox.room(&mut self.wire) {
-                Ok(room) => match segmenter.copy(index, room) {
-                    Ok(len) => self.outbox.add(len, way, &mut self.wire),
+            let added = match self.outbox.space(&mut self.wire) {
+                Ok(space) => match segmenter.copy(index, space) {
+                    Ok(len) => self.outbox.add(len, transmit, &mut self.wire),
                     Err(_) => {
                         engine.counters().add(Reason::Malformed, 1);
                         Ok(())
@@ -224,9 +227,9 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
                 self.count_unsent(engine, &unsent);
             }
         }
-        self.shared.tracer.note(|| {
-            let record = Record::new(self.shared.now(), tracer::Way::Out, Decision::Bypass);
-            let mut record = record.of(headers, segments, bytes);
+        self.shared.tracer.record(|| {
+            let record = Record::new(self.shared.now(), Direction::Out, Decision::Bypass);
+            let mut record = record.with_packet(headers, segments, bytes);
             record.policy = Some(policy.name.clone());
             record
         });
@@ -253,9 +256,9 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
         reason: Reason,
     ) {
         engine.counters().add(reason, packets as u64);
-        self.shared.tracer.note(|| {
-            let record = Record::new(self.shared.now(), tracer::Way::Out, Decision::Drop);
-            let mut record = record.of(headers, packets, bytes).because(reason);
+        self.shared.tracer.record(|| {
+            let record = Record::new(self.shared.now(), Direction::Out, Decision::Drop);
+            let mut record = record.with_packet(headers, packets, bytes).with_reason(reason);
             record.policy = policy.map(|policy| policy.name.clone());
             record
         });
@@ -263,25 +266,25 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
 
     fn drop_unread(&self, engine: &Engine, bytes: usize) {
         engine.counters().add(Reason::Malformed, 1);
-        self.shared.tracer.note(|| {
-            let record = Record::new(self.shared.now(), tracer::Way::Out, Decision::Drop);
-            Record { bytes, ..record.because(Reason::Malformed) }
+        self.shared.tracer.record(|| {
+            let record = Record::new(self.shared.now(), Direction::Out, Decision::Drop);
+            Record { bytes, ..record.with_reason(Reason::Malformed) }
         });
     }
 
     pub(super) fn count_unsent(&self, engine: &Engine, unsent: &Unsent) {
         let reason = match unsent.error.raw_os_error() {
             Some(libc::EMSGSIZE) => {
-                self.shared.paths.ask(unsent.destination);
+                self.shared.paths.query(unsent.destination);
                 Reason::TooBig
             }
             Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES) => Reason::NoRoute,
             _ => Reason::SendFailed,
         };
         engine.counters().add(reason, unsent.packets as u64);
-        self.shared.tracer.note(|| {
-            let record = Record::new(self.shared.now(), tracer::Way::Out, Decision::Drop);
-            let mut record = record.because(reason);
+        self.shared.tracer.record(|| {
+            let record = Record::new(self.shared.now(), Direction::Out, Decision::Drop);
+            let mut record = record.with_reason(reason);
             record.destination = Some(unsent.destination);
             record.packets = unsent.packets;
             record
@@ -298,7 +301,7 @@ fn size_of(segmenter: &Segmenter<'_>) -> (usize, usize) {
 
 /// What a Linux host says on every interface that is up: router solicitations
 /// (DATAPATH 6) and multicast listener reports.
-fn is_own_chatter(headers: &Headers) -> bool {
+fn is_link_housekeeping(headers: &Headers) -> bool {
     const IGMP: u8 = 2;
     const ALL_REPORTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
     match headers.destination {

@@ -8,7 +8,7 @@ use headroom_ipsec::Bundle;
 use headroom_netio::udp::{MAX_SEGMENTS, MAX_TRAIN, Train};
 use headroom_packet::{ipv4, ipv6, protocol, udp};
 
-use super::ends::Departures;
+use super::io::WireTx;
 
 /// Octets of the buffer: some trains, and still inside a core's own cache.
 const BUFFER: usize = 512 * 1024;
@@ -19,7 +19,7 @@ const MAX_PACKETS: usize = 256;
 
 /// How a batch leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Transmit {
     /// As UDP payloads from a socket: what the socket adds stands in the buffer
     /// too, and is left out.
     Datagrams {
@@ -50,7 +50,7 @@ pub(crate) struct Outbox {
     /// Where the next packet is to be written.
     end: usize,
     packets: Vec<Range<usize>>,
-    way: Option<Way>,
+    transmit: Option<Transmit>,
     /// Octets of each datagram of the batch but the last.
     segment_len: usize,
     bytes: usize,
@@ -64,7 +64,7 @@ impl Outbox {
             buffer: vec![0; BUFFER],
             end: 0,
             packets: Vec::with_capacity(MAX_PACKETS),
-            way: None,
+            transmit: None,
             segment_len: 0,
             bytes: 0,
             closed: false,
@@ -73,23 +73,23 @@ impl Outbox {
 
     /// Room for the longest packet. What was written there is added by
     /// [`Outbox::add`], or forgotten.
-    pub(crate) fn room(&mut self, to: &mut impl Departures) -> Result<&mut [u8], Unsent> {
+    pub(crate) fn space(&mut self, to: &mut impl WireTx) -> Result<&mut [u8], Unsent> {
         let sent = if self.buffer.len() - self.end < LONGEST { self.flush(to) } else { Ok(()) };
         sent.map(|()| &mut self.buffer[self.end..])
     }
 
-    /// Adds the packet of `len` octets that was written into the room, and sends
+    /// Adds the packet of `len` octets that was written into the space, and sends
     /// those before it where it cannot go with them.
     pub(crate) fn add(
         &mut self,
         len: usize,
-        way: Way,
-        to: &mut impl Departures,
+        transmit: Transmit,
+        to: &mut impl WireTx,
     ) -> Result<(), Unsent> {
         let start = self.end;
-        let sent = if self.joins(len, &way) { Ok(()) } else { self.send(to) };
+        let sent = if self.joins(len, &transmit) { Ok(()) } else { self.send(to) };
         if self.packets.is_empty() {
-            self.way = Some(way);
+            self.transmit = Some(transmit);
             self.segment_len = len;
             self.bytes = 0;
             self.closed = false;
@@ -102,45 +102,45 @@ impl Outbox {
     }
 
     /// Sends what waits.
-    pub(crate) fn flush(&mut self, to: &mut impl Departures) -> Result<(), Unsent> {
+    pub(crate) fn flush(&mut self, to: &mut impl WireTx) -> Result<(), Unsent> {
         let sent = self.send(to);
         self.end = 0;
         sent
     }
 
     /// Whether a packet can be part of the batch.
-    fn joins(&self, len: usize, way: &Way) -> bool {
+    fn joins(&self, len: usize, transmit: &Transmit) -> bool {
         if self.packets.is_empty() {
             return true;
         }
-        if self.way != Some(*way) {
+        if self.transmit != Some(*transmit) {
             return false;
         }
-        match way {
-            Way::Datagrams { .. } => {
+        match transmit {
+            Transmit::Datagrams { .. } => {
                 let fits = !self.closed && len <= self.segment_len;
                 fits && self.packets.len() < MAX_SEGMENTS && self.bytes + len <= MAX_TRAIN
             }
-            Way::Packets { .. } => self.packets.len() < MAX_PACKETS,
+            Transmit::Packets { .. } => self.packets.len() < MAX_PACKETS,
         }
     }
 
-    fn send(&mut self, to: &mut impl Departures) -> Result<(), Unsent> {
-        let Some(way) = self.way.take() else { return Ok(()) };
+    fn send(&mut self, to: &mut impl WireTx) -> Result<(), Unsent> {
+        let Some(transmit) = self.transmit.take() else { return Ok(()) };
         let count = self.packets.len();
         let mut slices = [IoSlice::new(&[]); MAX_PACKETS];
-        let skip = if let Way::Datagrams { skip, .. } = way { skip } else { 0 };
+        let skip = if let Transmit::Datagrams { skip, .. } = transmit { skip } else { 0 };
         for (slice, packet) in slices.iter_mut().zip(&self.packets) {
             *slice = IoSlice::new(&self.buffer[packet.start + skip..packet.end]);
         }
         let slices = &slices[..count];
-        let (destination, sent) = match way {
-            Way::Datagrams { source, destination, port, tos, dont_fragment, .. } => {
+        let (destination, sent) = match transmit {
+            Transmit::Datagrams { source, destination, port, tos, dont_fragment, .. } => {
                 let source = Some(source);
                 let train = Train { destination, source, tos, dont_fragment, datagrams: slices };
                 (destination.ip(), to.send_datagrams(port, &train))
             }
-            Way::Packets { destination, .. } => (destination, to.send_packets(slices)),
+            Transmit::Packets { destination, .. } => (destination, to.send_packets(slices)),
         };
         self.packets.clear();
         sent.map_err(|(went, error)| Unsent { packets: count - went, destination, error })
@@ -148,7 +148,7 @@ impl Outbox {
 }
 
 /// How a packet leaves that was sealed for the peer `to`.
-pub(crate) fn way_of(bundle: &Bundle, to: SocketAddr, sealed: &[u8]) -> Way {
+pub(crate) fn transmit_of(bundle: &Bundle, to: SocketAddr, sealed: &[u8]) -> Transmit {
     let destination = to.ip();
     let (tos, dont_fragment, ip_len, bare) = if destination.is_ipv4() {
         (sealed[1], sealed[6] & 0x40 != 0, ipv4::MIN_HEADER_LEN, sealed[0] == 0x45)
@@ -158,7 +158,7 @@ pub(crate) fn way_of(bundle: &Bundle, to: SocketAddr, sealed: &[u8]) -> Way {
     };
     match bundle.udp() {
         // a packet with options of its own (transport mode) goes whole
-        Some(ports) if bare => Way::Datagrams {
+        Some(ports) if bare => Transmit::Datagrams {
             source: bundle.source(),
             destination: to,
             port: ports.source,
@@ -166,6 +166,6 @@ pub(crate) fn way_of(bundle: &Bundle, to: SocketAddr, sealed: &[u8]) -> Way {
             dont_fragment,
             skip: ip_len + udp::HEADER_LEN,
         },
-        _ => Way::Packets { source: bundle.source(), destination },
+        _ => Transmit::Packets { source: bundle.source(), destination },
     }
 }

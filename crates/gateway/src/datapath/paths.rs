@@ -9,46 +9,46 @@ use headroom_netio::route;
 
 /// What every path takes: IPv6's least (RFC 8200, section 5). Assumed where the
 /// kernel has no route.
-pub const LEAST: usize = 1280;
+pub const IPV6_MIN_MTU: usize = 1280;
 
 /// Paths that are remembered. Further ones, of packets sent in clear, are asked
 /// about each time.
-const MOST: usize = 1024;
+const MAX_PATHS: usize = 1024;
 
 /// The path MTUs of all peers; asked of the kernel, which learns from routers.
 #[derive(Debug)]
 pub struct Paths {
     mark: u32,
-    fixed: Option<usize>,
+    configured: Option<usize>,
     known: ArcSwap<HashMap<IpAddr, usize>>,
     /// Grows with each change.
     generation: AtomicU64,
 }
 
 impl Paths {
-    /// Paths of packets with this mark; `fixed` octets, where configured.
+    /// Paths of packets with this mark; `configured` octets, where configured.
     #[must_use]
-    pub fn new(mark: u32, fixed: Option<usize>) -> Self {
-        Self { mark, fixed, known: ArcSwap::default(), generation: AtomicU64::new(1) }
+    pub fn new(mark: u32, configured: Option<usize>) -> Self {
+        Self { mark, configured, known: ArcSwap::default(), generation: AtomicU64::new(1) }
     }
 
     /// Octets of the longest outer packet to `destination`.
     pub fn mtu(&self, destination: IpAddr) -> usize {
-        if let Some(fixed) = self.fixed {
-            return fixed;
+        if let Some(configured) = self.configured {
+            return configured;
         }
         let known = self.known.load().get(&destination).copied();
-        known.unwrap_or_else(|| self.ask(destination))
+        known.unwrap_or_else(|| self.query(destination))
     }
 
     /// Asks the kernel about one path, again.
-    pub fn ask(&self, destination: IpAddr) -> usize {
-        let mtu = route::path_mtu(destination, Some(self.mark)).unwrap_or(LEAST);
+    pub fn query(&self, destination: IpAddr) -> usize {
+        let mtu = route::path_mtu(destination, Some(self.mark)).unwrap_or(IPV6_MIN_MTU);
         // some kernels say 65 536 for loopback; no packet is that long
         let mtu = mtu.min(usize::from(u16::MAX));
         let known = self.known.load();
         let before = known.get(&destination);
-        if before != Some(&mtu) && (before.is_some() || known.len() < MOST) {
+        if before != Some(&mtu) && (before.is_some() || known.len() < MAX_PATHS) {
             self.known.rcu(|known| {
                 let mut known = HashMap::clone(known);
                 known.insert(destination, mtu);
@@ -60,10 +60,10 @@ impl Paths {
     }
 
     /// Asks the kernel about all paths that were of interest.
-    pub fn ask_all(&self) {
+    pub fn query_all(&self) {
         let known = self.known.load_full();
         for destination in known.keys() {
-            self.ask(*destination);
+            self.query(*destination);
         }
     }
 

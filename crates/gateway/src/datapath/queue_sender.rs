@@ -6,7 +6,7 @@ use std::sync::Arc;
 use headroom_netio::udp::Train;
 use headroom_netio::{LinkSender, SendPackets};
 
-use super::ends::Departures;
+use super::io::WireTx;
 use super::shared::Shared;
 
 /// What one queue sends with.
@@ -24,7 +24,7 @@ impl QueueSender {
     }
 }
 
-impl Departures for QueueSender {
+impl WireTx for QueueSender {
     fn send_datagrams(&mut self, port: u16, train: &Train<'_>) -> Result<(), (usize, io::Error)> {
         let sockets = self.shared.sockets.load();
         match sockets.udp(self.queue, train.destination.is_ipv6(), port) {

@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use headroom_ipsec::{Bundle, Engine, Mode};
 use headroom_packet::{Ip, Version, mss, protocol};
 
-use super::paths::{LEAST, Paths};
+use super::paths::{IPV6_MIN_MTU, Paths};
 use super::settings::Settings;
 use super::sockets::Sockets;
 use super::tracer::Tracer;
@@ -43,7 +43,7 @@ impl Shared {
         }
         let passes = bundle.inner_mtu(path_mtu, 0).min(self.settings.clamp_mss?);
         // IPv6's least goes through every path, in outer fragments if it must
-        let least = if ip.version() == Version::V6 { LEAST } else { 0 };
+        let least = if ip.version() == Version::V6 { IPV6_MIN_MTU } else { 0 };
         Some(mss::of_mtu(ip.version(), passes.max(least)))
     }
 }

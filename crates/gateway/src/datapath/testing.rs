@@ -18,8 +18,8 @@ use headroom_packet::offload::SHORT_LEN;
 use headroom_packet::{Offload, ip, udp};
 use headroom_suite::{Key, Suite};
 
-use super::ends::{Arrivals, Departures, Kind, Tunnel};
 use super::inbound::Inbound;
+use super::io::{SocketKind, TunDevice, WireRx, WireTx};
 use super::outbound::Outbound;
 use super::paths::Paths;
 use super::tracer::Tracer;
@@ -51,7 +51,7 @@ impl FakeTun {
     }
 }
 
-impl Tunnel for FakeTun {
+impl TunDevice for FakeTun {
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(packet) = lock(&self.from_host).pop_front() else { return Ok(0) };
         buffer[..packet.len()].copy_from_slice(&packet);
@@ -93,7 +93,7 @@ impl FakeWire {
     }
 }
 
-impl Departures for FakeWire {
+impl WireTx for FakeWire {
     fn send_datagrams(&mut self, port: u16, train: &Train<'_>) -> Result<(), (usize, io::Error)> {
         let datagrams: Vec<Vec<u8>> = train.datagrams.iter().map(|part| part.to_vec()).collect();
         let (last, others) = datagrams.split_last().expect("a train of something");
@@ -113,12 +113,12 @@ impl Departures for FakeWire {
 #[derive(Debug)]
 pub(super) struct FakeArrivals {
     pub(super) wire: FakeWire,
-    pub(super) kind: Kind,
+    pub(super) kind: SocketKind,
     pub(super) peer: IpAddr,
     pub(super) local: IpAddr,
 }
 
-impl Arrivals for FakeArrivals {
+impl WireRx for FakeArrivals {
     fn receive(&self, inbox: &mut Inbox) -> io::Result<usize> {
         inbox.clear();
         let mut count = 0;
@@ -160,7 +160,7 @@ impl Arrivals for FakeArrivals {
         Ok(count)
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> SocketKind {
         self.kind
     }
 
@@ -209,7 +209,8 @@ pub(super) struct Between {
 pub(super) fn pair(between: Between) -> (Gateway, Gateway) {
     let addresses = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
     let engines = [0, 1].map(|me| engine(between, addresses, me));
-    let kind = if between.udp { Kind::Udp(4500) } else { Kind::Ip(between.protocol.number()) };
+    let kind =
+        if between.udp { SocketKind::Udp(4500) } else { SocketKind::Ip(between.protocol.number()) };
     joined(engines, addresses, kind, PATH_MTU, [Some(usize::MAX); 2])
 }
 
@@ -218,7 +219,7 @@ pub(super) fn pair(between: Between) -> (Gateway, Gateway) {
 pub(super) fn joined(
     engines: [Engine; 2],
     addresses: [IpAddr; 2],
-    kind: Kind,
+    kind: SocketKind,
     path_mtu: usize,
     clamp_mss: [Option<usize>; 2],
 ) -> (Gateway, Gateway) {

@@ -9,7 +9,8 @@ use headroom_packet::{Ip, Offload, header};
 
 use super::housekeeping::send_keepalives;
 use super::testing::{Between, PATH_MTU, Sent, datagram, pair};
-use super::tracer::{Decision, Way};
+use super::tracer::Decision;
+use headroom_ipsec::spec::Direction;
 
 const ESP_IN_UDP: Between =
     Between { mode: Mode::Tunnel, protocol: Protocol::Esp, udp: true, follow: false };
@@ -154,7 +155,10 @@ fn what_is_replayed_forged_or_no_esp_is_counted_by_its_name() {
     assert_eq!(reasons, ["forged", "replay", "unknown-spi", "non-esp", "truncated", "truncated"]);
     let opened = records.iter().find(|record| record.decision == Decision::Protect);
     let opened = opened.expect("the good one");
-    assert_eq!((opened.way, opened.ports, opened.sequence), (Way::In, Some((5004, 5005)), Some(1)));
+    assert_eq!(
+        (opened.direction, opened.ports, opened.sequence),
+        (Direction::In, Some((5004, 5005)), Some(1))
+    );
     assert_eq!(
         (opened.policy.as_deref(), &opened.associations[..]),
         (Some("all"), &["in".into()][..])

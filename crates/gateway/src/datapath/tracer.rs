@@ -1,5 +1,5 @@
-//! What was decided about each packet and why, for whoever looks. While nobody
-//! does, a packet pays for one load of a flag.
+//! Records the decision about each packet, and its reason, for `tunnel trace`. Without a reader a
+//! packet costs one load of a flag.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,10 +7,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use headroom_ipsec::spec::Direction;
 use headroom_ipsec::{Headers, Reason};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-/// Records that wait for a slow reader; what is beyond them is counted as missed.
+/// The most records that wait for a slow reader. Further ones are dropped and counted.
 const BACKLOG: usize = 4096;
 
 /// One packet, or one train of them that was decided about together.
@@ -18,8 +19,9 @@ const BACKLOG: usize = 4096;
 pub struct Record {
     /// Since the gateway started.
     pub time: Duration,
-    /// Which way it went.
-    pub way: Way,
+    /// Out: from the hosts to the wire. In: from the wire to the hosts.
+    #[serde(serialize_with = "as_text")]
+    pub direction: Direction,
     /// What was done.
     pub decision: Decision,
     /// Why it was not passed on: a name of `headroom_ipsec::Reason`.
@@ -46,16 +48,6 @@ pub struct Record {
     pub moved_to: Option<SocketAddr>,
 }
 
-/// Which way a packet went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Way {
-    /// From the hosts to the wire.
-    Out,
-    /// From the wire to the hosts.
-    In,
-}
-
 /// What was done with a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -68,12 +60,16 @@ pub enum Decision {
     Drop,
 }
 
+fn as_text<S: Serializer>(direction: &Direction, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(direction)
+}
+
 impl Record {
-    /// A record of nothing but its way and its end.
-    pub(crate) fn new(time: Duration, way: Way, decision: Decision) -> Self {
+    /// Makes a record with a direction and a decision only.
+    pub(crate) fn new(time: Duration, direction: Direction, decision: Decision) -> Self {
         Self {
             time,
-            way,
+            direction,
             decision,
             reason: None,
             source: None,
@@ -89,7 +85,7 @@ impl Record {
         }
     }
 
-    pub(crate) fn of(mut self, headers: &Headers, packets: usize, bytes: usize) -> Self {
+    pub(crate) fn with_packet(mut self, headers: &Headers, packets: usize, bytes: usize) -> Self {
         self.source = Some(headers.source);
         self.destination = Some(headers.destination);
         self.protocol = Some(headers.protocol);
@@ -99,13 +95,13 @@ impl Record {
         self
     }
 
-    pub(crate) fn because(mut self, reason: Reason) -> Self {
+    pub(crate) fn with_reason(mut self, reason: Reason) -> Self {
         self.reason = Some(reason.name());
         self
     }
 }
 
-/// Where packets are recorded.
+/// Passes records to readers.
 #[derive(Debug, Default)]
 pub struct Tracer {
     on: AtomicBool,
@@ -115,19 +111,19 @@ pub struct Tracer {
 #[derive(Debug)]
 struct Reader {
     to: SyncSender<Record>,
-    missed: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
 }
 
 /// The records of one reader.
 #[derive(Debug)]
 pub struct Trace {
     from: Receiver<Record>,
-    missed: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
 }
 
 impl Tracer {
-    /// Hands a record to those who look, if anyone does. Never waits.
-    pub(crate) fn note(&self, record: impl FnOnce() -> Record) {
+    /// Passes a record to all readers. Builds it only if there is one, and never waits.
+    pub(crate) fn record(&self, record: impl FnOnce() -> Record) {
         if !self.on.load(Ordering::Relaxed) {
             return;
         }
@@ -136,7 +132,7 @@ impl Tracer {
         readers.retain(|reader| match reader.to.try_send(record.clone()) {
             Ok(()) => true,
             Err(TrySendError::Full(_)) => {
-                reader.missed.fetch_add(1, Ordering::Relaxed);
+                reader.dropped.fetch_add(1, Ordering::Relaxed);
                 true
             }
             Err(TrySendError::Disconnected(_)) => false,
@@ -144,14 +140,14 @@ impl Tracer {
         self.on.store(!readers.is_empty(), Ordering::Relaxed);
     }
 
-    /// Records from now on, until the answer is dropped.
+    /// Returns the records from now on, until the result is dropped.
     pub fn subscribe(&self) -> Trace {
         let (to, from) = sync_channel(BACKLOG);
-        let missed = Arc::new(AtomicU64::new(0));
+        let dropped = Arc::new(AtomicU64::new(0));
         let mut readers = self.readers();
-        readers.push(Reader { to, missed: Arc::clone(&missed) });
+        readers.push(Reader { to, dropped: Arc::clone(&dropped) });
         self.on.store(true, Ordering::Relaxed);
-        Trace { from, missed }
+        Trace { from, dropped }
     }
 
     fn readers(&self) -> MutexGuard<'_, Vec<Reader>> {
@@ -160,7 +156,7 @@ impl Tracer {
 }
 
 impl Trace {
-    /// The next record; none where there is none within `timeout`.
+    /// Returns the next record, or none if none comes within `timeout`.
     ///
     /// # Errors
     /// The gateway has ended.
@@ -172,10 +168,9 @@ impl Trace {
         }
     }
 
-    /// Records that were not taken in time, and are not there, since the last
-    /// call.
-    pub fn missed(&self) -> u64 {
-        self.missed.swap(0, Ordering::Relaxed)
+    /// Returns how many records were dropped since the last call, because the reader was too slow.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.swap(0, Ordering::Relaxed)
     }
 }
 
@@ -184,30 +179,30 @@ mod tests {
     use super::*;
 
     fn record() -> Record {
-        Record::new(Duration::ZERO, Way::Out, Decision::Drop).because(Reason::NoPolicy)
+        Record::new(Duration::ZERO, Direction::Out, Decision::Drop).with_reason(Reason::NoPolicy)
     }
 
     #[test]
-    fn records_are_made_only_while_somebody_looks() {
+    fn builds_records_only_while_there_is_a_reader() {
         let tracer = Tracer::default();
-        tracer.note(|| unreachable!("nobody looks"));
+        tracer.record(|| unreachable!("there is no reader"));
         let trace = tracer.subscribe();
-        tracer.note(record);
+        tracer.record(record);
         assert_eq!(trace.next(Duration::ZERO), Ok(Some(record())));
         assert_eq!(trace.next(Duration::ZERO), Ok(None));
         drop(trace);
-        tracer.note(record);
-        tracer.note(|| unreachable!("nobody looks any more"));
+        tracer.record(record);
+        tracer.record(|| unreachable!("there is no reader any more"));
     }
 
     #[test]
-    fn a_reader_that_sleeps_holds_nobody_up() {
+    fn drops_records_of_a_slow_reader() {
         let tracer = Tracer::default();
         let trace = tracer.subscribe();
         for _ in 0..BACKLOG + 7 {
-            tracer.note(record);
+            tracer.record(record);
         }
-        assert_eq!((trace.missed(), trace.missed()), (7, 0));
+        assert_eq!((trace.dropped(), trace.dropped()), (7, 0));
         let waiting = std::iter::from_fn(|| trace.next(Duration::ZERO).ok().flatten());
         assert_eq!(waiting.count(), BACKLOG);
     }

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 pub use self::command::{Command, Error};
 use self::prefix::{Prefix, prefixes};
 use crate::config::Config;
-use crate::datapath::paths::LEAST;
+use crate::datapath::paths::IPV6_MIN_MTU;
 
 /// Prohibiting routes stand behind all others.
 const LAST_METRIC: u32 = u32::MAX - 1;
@@ -317,19 +317,19 @@ impl Sizes {
         let transport = [20, 40].map(|front| passes(Mode::Transport, front));
         // Linux takes IPv6 off an interface with less than it needs; what is
         // longer than the path then leaves in outer fragments
-        let least = if needs_v6 { LEAST } else { IPV4_LEAST };
+        let least = if needs_v6 { IPV6_MIN_MTU } else { IPV4_LEAST };
         let interface = match transport[0] {
             Some(_) => WHOLE_DATAGRAMS,
             None => tunnel.clamp(least, WHOLE_DATAGRAMS),
         };
-        let [transport_v4, transport_v6] = transport.map(|mtu| mtu.unwrap_or(LEAST));
+        let [transport_v4, transport_v6] = transport.map(|mtu| mtu.unwrap_or(IPV6_MIN_MTU));
         Self { interface, tunnel, transport_v4, transport_v6 }
     }
 }
 
 /// Octets of a packet that every link takes (RFC 791, RFC 8200).
 fn least(prefix: Prefix) -> usize {
-    if prefix.is_v6() { LEAST } else { IPV4_LEAST }
+    if prefix.is_v6() { IPV6_MIN_MTU } else { IPV4_LEAST }
 }
 
 fn firewall<'a, S>(tunnel: &str, policies: &[PolicySpec], specs: impl Fn() -> S, host: Host) -> Step
@@ -403,5 +403,5 @@ pub fn is_here(address: IpAddr) -> bool {
 #[must_use]
 pub fn path_mtu(destination: IpAddr, mark: u32) -> usize {
     let asked = route::path_mtu(destination, Some(mark));
-    asked.map_or(LEAST, |mtu| mtu.min(usize::from(u16::MAX)))
+    asked.map_or(IPV6_MIN_MTU, |mtu| mtu.min(usize::from(u16::MAX)))
 }

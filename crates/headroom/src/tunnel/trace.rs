@@ -14,7 +14,7 @@ fn in_words(record: &Value) -> String {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let time =
         number(&record["time"]["secs"]) as f64 + number(&record["time"]["nanos"]) as f64 / 1e9;
-    let mut line = format!("{time:>14.6}  {:<3}  {:<7}", text("way"), text("decision"));
+    let mut line = format!("{time:>14.6}  {:<3}  {:<7}", text("direction"), text("decision"));
     let end = |address: &str, port: usize| match record["ports"][port].as_u64() {
         Some(port) if address.contains(':') => format!("[{address}]:{port}"),
         Some(port) => format!("{address}:{port}"),
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_record_is_a_line() {
         let record = json!({
-            "time": { "secs": 1, "nanos": 5000 }, "way": "out", "decision": "protect", "reason": null,
+            "time": { "secs": 1, "nanos": 5000 }, "direction": "out", "decision": "protect", "reason": null,
             "source": "fd00::1", "destination": "10.2.0.1", "protocol": 6, "ports": [5000, 80],
             "packets": 3, "bytes": 4200, "policy": "site", "associations": ["esp", "ah"], "sequence": 9
         });
@@ -75,7 +75,7 @@ mod tests {
             "      1.000005  out  protect  [fd00::1]:5000 → 10.2.0.1:80  TCP  3 packets, 4200 octets  policy site  esp in \
              ah #9"
         );
-        let bare = json!({ "way": "in", "decision": "drop", "reason": "unknown-spi", "packets": 1, "bytes": 60 });
+        let bare = json!({ "direction": "in", "decision": "drop", "reason": "unknown-spi", "packets": 1, "bytes": 60 });
         assert_eq!(in_words(&bare), "      0.000000  in   drop     60 octets  (unknown-spi)");
     }
 }

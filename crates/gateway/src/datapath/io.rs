@@ -14,7 +14,7 @@ use headroom_packet::offload::SHORT_LEN;
 pub const MAX_PARTS: usize = 80;
 
 /// The hosts' side: packets with a `virtio_net_hdr` before each.
-pub trait Tunnel: Send {
+pub trait TunDevice: Send {
     /// Reads one packet, without waiting; 0 where there is none.
     ///
     /// # Errors
@@ -34,7 +34,7 @@ pub trait Tunnel: Send {
     fn wait_on(&self) -> Option<&dyn AsFd>;
 }
 
-impl Tunnel for Arc<Tun> {
+impl TunDevice for Arc<Tun> {
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Tun::read(self, buffer)
     }
@@ -57,7 +57,7 @@ impl Tunnel for Arc<Tun> {
 }
 
 /// The wire's side, out.
-pub trait Departures: Send {
+pub trait WireTx: Send {
     /// Sends datagrams from the local UDP port.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ pub trait Departures: Send {
 }
 
 /// The wire's side, in: one socket.
-pub trait Arrivals: Send {
+pub trait WireRx: Send {
     /// Fills the inbox, without waiting.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ pub trait Arrivals: Send {
     fn receive(&self, inbox: &mut Inbox) -> io::Result<usize>;
 
     /// What kind of packets come.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> SocketKind;
 
     /// What to wait for; none where there is nothing to wait for.
     fn wait_on(&self) -> Option<&dyn AsFd>;
@@ -88,7 +88,7 @@ pub trait Arrivals: Send {
 
 /// What comes from a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SocketKind {
     /// UDP datagrams to this port.
     Udp(u16),
     /// IP packets of this protocol.
@@ -104,7 +104,7 @@ pub enum Receiver {
     Ip(Arc<RawReceiver>, u8),
 }
 
-impl Arrivals for Receiver {
+impl WireRx for Receiver {
     fn receive(&self, inbox: &mut Inbox) -> io::Result<usize> {
         match self {
             Self::Udp(socket) => socket.receive(inbox),
@@ -112,10 +112,10 @@ impl Arrivals for Receiver {
         }
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> SocketKind {
         match self {
-            Self::Udp(socket) => Kind::Udp(socket.local().port()),
-            Self::Ip(_, protocol) => Kind::Ip(*protocol),
+            Self::Udp(socket) => SocketKind::Udp(socket.local().port()),
+            Self::Ip(_, protocol) => SocketKind::Ip(*protocol),
         }
     }
 

@@ -3,7 +3,7 @@
 //! In tunnel mode the inner packet is cut before it is sealed where it may be,
 //! so that every piece is a packet of its own to routers and to Q-ESP (RFC 4301,
 //! section 8; docs/qesp.md). In transport mode only whole datagrams are protected
-//! (RFC 4303, section 3.3.4), so the outer packet is cut. A sender that must
+//! (RFC 4303, section 3.3.4), so the outer packet is fragmented. A sender that must
 //! make smaller packets is told so.
 
 use std::hash::BuildHasher;
@@ -12,26 +12,26 @@ use headroom_ipsec::{Bundle, Engine, Headers, Mode, Policy, Reason};
 use headroom_packet::fragment::Fragmenter;
 use headroom_packet::{Ip, Offload, Segmenter, Version, header, icmp, protocol};
 
-use super::ends::{Departures, Tunnel};
+use super::io::{TunDevice, WireTx};
 use super::outbound::Outbound;
-use super::outbox::{Way, way_of};
-use super::paths::LEAST;
+use super::outbox::{Transmit, transmit_of};
+use super::paths::IPV6_MIN_MTU;
 
 /// What becomes of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    /// It fits, or the outer packet is cut.
-    Whole,
+enum OversizeAction {
+    /// It fits, or the outer packet is fragmented.
+    Send,
     /// It is cut into packets of so many octets.
-    Cut(usize),
+    Fragment(usize),
     /// Its sender is told how many octets would pass.
-    Refuse(usize),
+    Reject(usize),
 }
 
-impl<T: Tunnel, D: Departures> Outbound<T, D> {
+impl<T: TunDevice, D: WireTx> Outbound<T, D> {
     /// Protects what it can of a packet or train whose longest segment does not
     /// fit the path.
-    pub(super) fn protect_big(
+    pub(super) fn protect_oversize(
         &mut self,
         engine: &Engine,
         segmenter: &Segmenter<'_>,
@@ -42,24 +42,27 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
         each_segment(segmenter, |segment| {
             let Ok(ip) = Ip::parse(segment) else { return true };
             let headers = Headers::read(&ip);
-            match fate(bundle, &headers, &ip, path_mtu) {
-                Fate::Whole => self.seal_and_cut(engine, &headers, segment, bundle, path_mtu),
-                Fate::Refuse(mtu) => {
-                    self.refuse(engine, &headers, &ip, policy, mtu);
+            match action_for(bundle, &headers, &ip, path_mtu) {
+                OversizeAction::Send => {
+                    self.seal_and_fragment(engine, &headers, segment, bundle, path_mtu)
+                }
+                OversizeAction::Reject(mtu) => {
+                    self.reject_too_big(engine, &headers, &ip, policy, mtu);
                     return false; // the others of a train are as long
                 }
-                Fate::Cut(mtu) => {
-                    let Ok(cut) = Fragmenter::new(ip, mtu, self.fragment_id()) else {
+                OversizeAction::Fragment(mtu) => {
+                    let Ok(fragmenter) = Fragmenter::new(ip, mtu, self.fragment_id()) else {
                         engine.counters().add(Reason::TooBig, 1);
                         return true;
                     };
-                    for index in 0..cut.fragments() {
-                        let mut piece = vec![0; cut.head_len(index) + cut.payload(index).len()];
-                        if cut.copy(index, &mut piece).is_ok()
+                    for index in 0..fragmenter.fragments() {
+                        let mut piece =
+                            vec![0; fragmenter.head_len(index) + fragmenter.payload(index).len()];
+                        if fragmenter.copy(index, &mut piece).is_ok()
                             && let Ok(ip) = Ip::parse(&piece)
                         {
                             let headers = Headers::read(&ip);
-                            self.seal_and_cut(engine, &headers, &piece, bundle, path_mtu);
+                            self.seal_and_fragment(engine, &headers, &piece, bundle, path_mtu);
                         }
                     }
                 }
@@ -68,8 +71,8 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
         });
     }
 
-    /// Sends in clear what does not fit the path, as [`Outbound::protect_big`].
-    pub(super) fn bypass_big(
+    /// Sends in clear what does not fit the path, as [`Outbound::protect_oversize`].
+    pub(super) fn bypass_oversize(
         &mut self,
         engine: &Engine,
         segmenter: &Segmenter<'_>,
@@ -78,17 +81,20 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
     ) {
         each_segment(segmenter, |segment| {
             let Ok(ip) = Ip::parse(segment) else { return true };
-            if ip.total_len() > path_mtu && ip.upper() == protocol::TCP && may_not_be_cut(&ip) {
-                self.refuse(engine, &Headers::read(&ip), &ip, policy, path_mtu);
+            if ip.total_len() > path_mtu
+                && ip.upper() == protocol::TCP
+                && must_not_be_fragmented(&ip)
+            {
+                self.reject_too_big(engine, &Headers::read(&ip), &ip, policy, path_mtu);
                 return false;
             }
-            self.send_cut(engine, segment, path_mtu);
+            self.send_fragmented(engine, segment, path_mtu);
             true
         });
     }
 
     /// Seals one packet, and cuts the outer one where it must.
-    fn seal_and_cut(
+    fn seal_and_fragment(
         &mut self,
         engine: &Engine,
         headers: &Headers,
@@ -105,54 +111,56 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
             Ok((sealed, reservation.destination()))
         });
         match sealed {
-            Ok((sealed, to)) => match way_of(bundle, to, &sealed) {
+            Ok((sealed, to)) => match transmit_of(bundle, to, &sealed) {
                 // the kernel cuts what its own sockets send
-                Way::Datagrams { source, destination, port, tos, dont_fragment, skip } => {
+                Transmit::Datagrams { source, destination, port, tos, dont_fragment, skip } => {
                     let dont_fragment = dont_fragment && sealed.len() <= path_mtu;
-                    let way =
-                        Way::Datagrams { source, destination, port, tos, dont_fragment, skip };
-                    self.post(engine, &sealed, way);
+                    let transmit =
+                        Transmit::Datagrams { source, destination, port, tos, dont_fragment, skip };
+                    self.enqueue(engine, &sealed, transmit);
                 }
-                Way::Packets { .. } => self.send_cut(engine, &sealed, path_mtu),
+                Transmit::Packets { .. } => self.send_fragmented(engine, &sealed, path_mtu),
             },
             Err(reason) => engine.counters().add(reason, 1),
         }
     }
 
     /// Sends a whole IP packet, in fragments where it must be.
-    fn send_cut(&mut self, engine: &Engine, packet: &[u8], path_mtu: usize) {
+    fn send_fragmented(&mut self, engine: &Engine, packet: &[u8], path_mtu: usize) {
         let mut packet = packet.to_vec();
         if packet.len() > path_mtu && packet[0] >> 4 == 4 {
             packet[6] &= !0x40; // DF
             let _ = header::refresh_checksum(&mut packet); // a whole header has one
         }
         let id = self.fragment_id();
-        let cut = Ip::parse(&packet).ok().and_then(|ip| Fragmenter::new(ip, path_mtu, id).ok());
-        let Some(cut) = cut else { return engine.counters().add(Reason::TooBig, 1) };
-        for index in 0..cut.fragments() {
-            let mut piece = vec![0; cut.head_len(index) + cut.payload(index).len()];
-            if cut.copy(index, &mut piece).is_ok()
+        let fragmenter =
+            Ip::parse(&packet).ok().and_then(|ip| Fragmenter::new(ip, path_mtu, id).ok());
+        let Some(fragmenter) = fragmenter else { return engine.counters().add(Reason::TooBig, 1) };
+        for index in 0..fragmenter.fragments() {
+            let mut piece = vec![0; fragmenter.head_len(index) + fragmenter.payload(index).len()];
+            if fragmenter.copy(index, &mut piece).is_ok()
                 && let Ok(ip) = Ip::parse(&piece)
             {
-                let way = Way::Packets { source: ip.source(), destination: ip.destination() };
-                self.post(engine, &piece, way);
+                let transmit =
+                    Transmit::Packets { source: ip.source(), destination: ip.destination() };
+                self.enqueue(engine, &piece, transmit);
             }
         }
     }
 
     /// Puts a packet that was made elsewhere among those that leave.
-    fn post(&mut self, engine: &Engine, packet: &[u8], way: Way) {
-        let added = self.outbox.room(&mut self.wire).map(|room| {
-            room[..packet.len()].copy_from_slice(packet);
+    fn enqueue(&mut self, engine: &Engine, packet: &[u8], transmit: Transmit) {
+        let added = self.outbox.space(&mut self.wire).map(|space| {
+            space[..packet.len()].copy_from_slice(packet);
         });
-        let added = added.and_then(|()| self.outbox.add(packet.len(), way, &mut self.wire));
+        let added = added.and_then(|()| self.outbox.add(packet.len(), transmit, &mut self.wire));
         if let Err(unsent) = added {
             self.count_unsent(engine, &unsent);
         }
     }
 
     /// Tells the sender of a packet how long one may be.
-    fn refuse(
+    fn reject_too_big(
         &mut self,
         engine: &Engine,
         headers: &Headers,
@@ -161,7 +169,7 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
         mtu: usize,
     ) {
         self.drop_whole(engine, headers, (1, packet.total_len()), Some(policy), Reason::TooBig);
-        if !self.answers.allows() {
+        if !self.icmp_limit.allows() {
             return;
         }
         let mut answer = [0; icmp::MAX_LEN];
@@ -183,29 +191,31 @@ impl<T: Tunnel, D: Departures> Outbound<T, D> {
 }
 
 /// What becomes of one packet between its host and the wire.
-fn fate(bundle: &Bundle, headers: &Headers, ip: &Ip<'_>, path_mtu: usize) -> Fate {
+fn action_for(bundle: &Bundle, headers: &Headers, ip: &Ip<'_>, path_mtu: usize) -> OversizeAction {
     let len = ip.total_len();
     if bundle.sealed_len(len, headers.security_offset) <= path_mtu {
-        return Fate::Whole;
+        return OversizeAction::Send;
     }
     let passes = bundle.inner_mtu(path_mtu, headers.security_offset);
     match bundle.mode() {
-        Mode::Tunnel if ip.version() == Version::V6 && len <= LEAST => Fate::Whole,
+        Mode::Tunnel if ip.version() == Version::V6 && len <= IPV6_MIN_MTU => OversizeAction::Send,
         // RFC 2473, section 7.1
-        Mode::Tunnel if ip.version() == Version::V6 => Fate::Refuse(passes.max(LEAST)),
-        Mode::Tunnel if ip.dont_fragment() => Fate::Refuse(passes),
-        Mode::Tunnel => Fate::Cut(passes),
+        Mode::Tunnel if ip.version() == Version::V6 => {
+            OversizeAction::Reject(passes.max(IPV6_MIN_MTU))
+        }
+        Mode::Tunnel if ip.dont_fragment() => OversizeAction::Reject(passes),
+        Mode::Tunnel => OversizeAction::Fragment(passes),
         // A host sets DF on its own datagrams only to learn, and what it learned
         // it would act upon by sending fragments, which transport mode drops.
         // TCP makes smaller segments.
-        Mode::Transport if headers.protocol == protocol::TCP && may_not_be_cut(ip) => {
-            Fate::Refuse(passes)
+        Mode::Transport if headers.protocol == protocol::TCP && must_not_be_fragmented(ip) => {
+            OversizeAction::Reject(passes)
         }
-        Mode::Transport => Fate::Whole,
+        Mode::Transport => OversizeAction::Send,
     }
 }
 
-fn may_not_be_cut(ip: &Ip<'_>) -> bool {
+fn must_not_be_fragmented(ip: &Ip<'_>) -> bool {
     ip.version() == Version::V6 || ip.dont_fragment()
 }
 

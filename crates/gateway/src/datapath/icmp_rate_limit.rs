@@ -3,22 +3,22 @@
 use std::time::{Duration, Instant};
 
 /// Answers in a second; senders learn from the first.
-const ANSWERS_PER_SECOND: u32 = 100;
+const MESSAGES_PER_SECOND: u32 = 100;
 
 /// Limits the rate of answers (RFC 1812, section 4.3.2.8; RFC 4443, 2.4 (f)).
 #[derive(Debug)]
-pub(crate) struct AnswerLimit {
+pub(crate) struct IcmpRateLimit {
     since: Instant,
     left: u32,
 }
 
-impl Default for AnswerLimit {
+impl Default for IcmpRateLimit {
     fn default() -> Self {
-        Self { since: Instant::now(), left: ANSWERS_PER_SECOND }
+        Self { since: Instant::now(), left: MESSAGES_PER_SECOND }
     }
 }
 
-impl AnswerLimit {
+impl IcmpRateLimit {
     pub(crate) fn allows(&mut self) -> bool {
         if self.since.elapsed() >= Duration::from_secs(1) {
             *self = Self::default();
