@@ -70,7 +70,7 @@ fn decode(arguments: &Decode) -> anyhow::Result<ExitCode> {
 }
 
 fn tell(arguments: &Decode, packet: &Packet, out: &mut impl Write) -> io::Result<()> {
-    let failed = matches!(packet.outcome, Outcome::Failed { .. } | Outcome::Cut { .. });
+    let failed = matches!(packet.outcome, Outcome::Failed { .. } | Outcome::Truncated { .. });
     match (arguments.failures && !failed, arguments.json) {
         (true, _) => Ok(()),
         (_, true) => writeln!(out, "{}", json!(packet)),

@@ -13,8 +13,9 @@ use crate::esp;
 use crate::headers::Headers;
 use crate::qesp::{self, Clear};
 use crate::reason::Reason;
-use crate::sa::{Sa, SaTransform, Sizes};
+use crate::sa::{Sa, Sizes};
 use crate::spec::{AH, DontFragment, Mode, Padding, Protocol, UdpPorts};
+use crate::transform::SaTransform;
 
 /// The hop limit of a new outer header (RFC 4301, section 5.1.2: "the usual way").
 const HOP_LIMIT: u8 = 64;

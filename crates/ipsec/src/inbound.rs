@@ -14,8 +14,9 @@ use crate::open_scratch::{HeaderBuf, OpenScratch};
 use crate::policy::Policy;
 use crate::qesp::{self, Clear};
 use crate::reason::Reason;
-use crate::sa::{Sa, SaTransform, Sizes};
+use crate::sa::{Sa, Sizes};
 use crate::spec::{Mode, Protocol};
+use crate::transform::SaTransform;
 use crate::{ah, esp};
 
 /// The hop limit of a packet that a UDP socket took from its header.

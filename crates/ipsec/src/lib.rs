@@ -26,6 +26,7 @@ mod sa;
 mod sequence_counter;
 pub mod spec;
 pub mod tos;
+mod transform;
 
 pub use bundle::{Bundle, Reservation};
 pub use engine::{Engine, SpecError};
@@ -38,3 +39,4 @@ pub use reason::{Counters, Reason};
 pub use sa::{Event, Sa, Stage};
 pub use sequence_counter::SequenceCounter;
 pub use spec::{Mode, PolicySpec, Protocol, SaSpec};
+pub use transform::SaTransform;

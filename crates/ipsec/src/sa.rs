@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use headroom_suite::{Authenticator, Fingerprint, KeyError, Transform};
+use headroom_suite::{Fingerprint, KeyError};
 
 use crate::headers::Outer;
 use crate::peer::{Peer, PeerMoved};
 use crate::reason::{Counters, Reason};
 use crate::replay::Window;
 use crate::sequence_counter::SequenceCounter;
-use crate::spec::{Direction, Limits, Protection, Protocol, SaSpec, Secrets};
+use crate::spec::{Direction, Limits, Protection, Protocol, SaSpec};
 use crate::tos;
+use crate::transform::SaTransform;
 
 /// A security association (RFC 4301, section 4.4.2).
 #[derive(Debug)]
@@ -37,15 +38,6 @@ pub(crate) struct Sizes {
     /// What text is padded to, a power of two.
     pub(crate) block: usize,
     pub(crate) icv: usize,
-}
-
-/// The algorithms with their keys.
-#[derive(Debug)]
-pub(crate) enum SaTransform {
-    /// ESP's and Q-ESP's.
-    Cipher(Box<dyn Transform>),
-    /// AH's.
-    Mac(Authenticator),
 }
 
 /// What outlives a reload: numbers, window, counters.
@@ -118,13 +110,7 @@ impl Sa {
         kept: Option<Arc<State>>,
         now: Duration,
     ) -> Result<Self, KeyError> {
-        let transform = match &spec.protection {
-            Protection::Esp(secrets) | Protection::QEsp { secrets, .. } => {
-                let Secrets { suite, key, mac_key } = secrets;
-                SaTransform::Cipher(suite.bind(key, mac_key.as_ref())?)
-            }
-            Protection::Ah { mac, key } => SaTransform::Mac(mac.bind(key)?),
-        };
+        let transform = SaTransform::bind(&spec.protection)?;
         let sizes = match &transform {
             SaTransform::Cipher(transform) => Sizes {
                 header: spec.protection.protocol().cipher_header_len(),

@@ -10,8 +10,8 @@ use zeroize::Zeroizing;
 
 use super::file::{DirectionFile, ModeFile, ProtocolFile, SaFile};
 use super::model::{Association, Purpose};
-use super::options::{self, Known};
-use super::problem::{At, at, shortened};
+use super::options::{self, TunnelOptions};
+use super::problem::{Problem, excerpt, problem};
 use super::reader::Reader;
 use super::scalar::SecretText;
 
@@ -19,11 +19,11 @@ impl Reader<'_> {
     pub(super) fn association(
         &self,
         file: &SaFile,
-        known: &Known,
+        tunnel: &TunnelOptions,
         warnings: &mut Vec<String>,
-    ) -> Result<Association, At> {
-        let name = label(&file.name)?;
-        let protection = self.protection(file, known, warnings)?;
+    ) -> Result<Association, Problem> {
+        let name = parse_name(&file.name)?;
+        let protection = self.protection(file, tunnel, warnings)?;
         let protocol = protection.protocol();
         let direction = match file.direction.get_ref() {
             DirectionFile::Out => Direction::Out,
@@ -34,7 +34,7 @@ impl Reader<'_> {
             ModeFile::Tunnel => Mode::Tunnel,
         };
         let (source, destination) = self.addresses(file)?;
-        let (padding, pad_to_path_mtu) = options::padding(file, known)?;
+        let (padding, pad_to_path_mtu) = options::padding(file, tunnel)?;
         let spec = SaSpec {
             name,
             direction,
@@ -87,15 +87,15 @@ impl Reader<'_> {
     fn protection(
         &self,
         file: &SaFile,
-        known: &Known,
+        tunnel: &TunnelOptions,
         warnings: &mut Vec<String>,
-    ) -> Result<Protection, At> {
+    ) -> Result<Protection, Problem> {
         let protocol = *file.protocol.get_ref();
         if let Some(number) = &file.protocol_number
             && protocol != ProtocolFile::Qesp
         {
             let message = "`protocol_number` is Q-ESP's; ESP and AH have theirs (50 and 51)";
-            return Err(at(number, message));
+            return Err(problem(number, message));
         }
         let mac = self.key(
             file.integrity_key.as_ref(),
@@ -106,16 +106,16 @@ impl Reader<'_> {
         let (protection, secure) = match protocol {
             ProtocolFile::Ah => {
                 let algorithm: Mac = file.suite.get_ref().parse().map_err(|error| {
-                    at(&file.suite, format!("AH takes an integrity algorithm alone: {error}"))
+                    problem(&file.suite, format!("AH takes an integrity algorithm alone: {error}"))
                 })?;
                 if let Some((_, place)) = mac {
-                    return Err(At {
+                    return Err(Problem {
                         at: place,
                         message: "AH has one key: write it as `key`".into(),
                     });
                 }
                 let (key, place) =
-                    key.ok_or_else(|| at(&file.name, "AH needs a `key`, or a `key_file`"))?;
+                    key.ok_or_else(|| problem(&file.name, "AH needs a `key`, or a `key_file`"))?;
                 bindable(place, algorithm.bind(&key))?;
                 (Protection::Ah { mac: algorithm, key }, algorithm.is_secure())
             }
@@ -130,20 +130,20 @@ impl Reader<'_> {
                 if !secrets.suite.encrypts() {
                     let message = "Q-ESP always encrypts: the null cipher is not for it (docs/qesp.md); choose another \
                                    suite, such as aes-128-gcm";
-                    return Err(at(&file.suite, message));
+                    return Err(problem(&file.suite, message));
                 }
                 let secure = secrets.suite.is_secure();
                 (Protection::QEsp { number, secrets }, secure)
             }
         };
         if !secure {
-            let (name, suite) = (shortened(file.name.get_ref()), file.suite.get_ref());
-            if !known.insecure && self.purpose == Purpose::Tunnel {
+            let (name, suite) = (excerpt(file.name.get_ref()), file.suite.get_ref());
+            if !tunnel.insecure && self.purpose == Purpose::Tunnel {
                 let message = format!(
                     "the suite `{suite}` is not secure (RFC 8221): choose another, such as aes-128-gcm, or, for a \
                      measurement, write `allow_insecure = true` at the top of the file"
                 );
-                return Err(at(&file.suite, message));
+                return Err(problem(&file.suite, message));
             }
             warnings
                 .push(format!("`{name}` uses `{suite}`, which protects nothing today (RFC 8221)"));
@@ -157,76 +157,78 @@ impl Reader<'_> {
         written: Option<&Spanned<SecretText>>,
         file: Option<&Spanned<std::path::PathBuf>>,
         what: &str,
-    ) -> Result<Option<(Key, usize)>, At> {
+    ) -> Result<Option<(Key, usize)>, Problem> {
         let (text, place) = match (written, file) {
             (None, None) => return Ok(None),
             (Some(_), Some(file)) => {
                 let message = format!("there are both `{what}` and `{what}_file`: remove one");
-                return Err(at(file, message));
+                return Err(problem(file, message));
             }
             (Some(key), None) => (key.get_ref().0.clone(), key.span().start),
             (None, Some(file)) => {
-                let text = (self.read_key)(file.get_ref()).map_err(|error| at(file, error))?;
+                let text = (self.read_key)(file.get_ref()).map_err(|error| problem(file, error))?;
                 (Zeroizing::new(text.trim().to_owned()), file.span().start)
             }
         };
         let key = Key::from_hex(&text);
-        let key = key.map_err(|error| At { at: place, message: format!("`{what}`: {error}") })?;
+        let key =
+            key.map_err(|error| Problem { offset: place, message: format!("`{what}`: {error}") })?;
         Ok(Some((key, place)))
     }
 
-    fn addresses(&self, file: &SaFile) -> Result<(IpAddr, IpAddr), At> {
+    fn addresses(&self, file: &SaFile) -> Result<(IpAddr, IpAddr), Problem> {
         let (source, destination) = (address(&file.source)?, address(&file.destination)?);
         if source.is_ipv4() != destination.is_ipv4() {
             let message = format!(
                 "`{destination}` is of another family than the source `{source}`: the outer addresses of an SA are \
                  both IPv4 or both IPv6 (what it protects may be either)"
             );
-            return Err(at(&file.destination, message));
+            return Err(problem(&file.destination, message));
         }
         if source == destination {
             let message =
                 format!("`{destination}` is the source as well: an SA is between two hosts");
-            return Err(at(&file.destination, message));
+            return Err(problem(&file.destination, message));
         }
         Ok((source, destination))
     }
 }
 
 /// A name of an SA or a policy.
-pub(super) fn label(name: &Spanned<String>) -> Result<String, At> {
+pub(super) fn parse_name(name: &Spanned<String>) -> Result<String, Problem> {
     let text = name.get_ref();
     let plain = |c: u8| c.is_ascii_alphanumeric() || b"_-.".contains(&c);
     if !(1..=64).contains(&text.len()) || !text.bytes().all(plain) {
         let message = format!(
             "a name has 1 to 64 letters, digits, `_`, `-` and `.`, which `{}` does not",
-            shortened(text)
+            excerpt(text)
         );
-        return Err(at(name, message));
+        return Err(problem(name, message));
     }
     Ok(text.clone())
 }
 
 /// RFC 4303, section 2.1: 1 to 255 are reserved, 0 is never sent.
-fn spi(spi: &Spanned<u64>) -> Result<u32, At> {
+fn spi(spi: &Spanned<u64>) -> Result<u32, Problem> {
     let number = *spi.get_ref();
     if number < 256 {
         let message =
             format!("the SPI {number} is reserved (RFC 4303, section 2.1): choose one from 256");
-        return Err(at(spi, message));
+        return Err(problem(spi, message));
     }
-    u32::try_from(number).map_err(|_| at(spi, format!("the SPI {number:#x} has more than 32 bits")))
+    u32::try_from(number)
+        .map_err(|_| problem(spi, format!("the SPI {number:#x} has more than 32 bits")))
 }
 
-fn address(text: &Spanned<String>) -> Result<IpAddr, At> {
+fn address(text: &Spanned<String>) -> Result<IpAddr, Problem> {
     let address: IpAddr = text.get_ref().parse().map_err(|_| {
-        at(text, format!("`{}` is not an IPv4 or IPv6 address", shortened(text.get_ref())))
+        problem(text, format!("`{}` is not an IPv4 or IPv6 address", excerpt(text.get_ref())))
     })?;
     let broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
     if address.is_unspecified() || address.is_multicast() || broadcast {
         let message =
             format!("`{address}` is not the address of one host; an SA is between two hosts");
-        return Err(at(text, message));
+        return Err(problem(text, message));
     }
     Ok(address)
 }
@@ -235,21 +237,23 @@ fn secrets(
     file: &SaFile,
     key: Option<(Key, usize)>,
     mac: Option<(Key, usize)>,
-) -> Result<Secrets, At> {
+) -> Result<Secrets, Problem> {
     let text = file.suite.get_ref();
     if text.parse::<Mac>().is_ok() {
         let message = format!(
             "`{}` does not encrypt: write `null+{text}` (insecure), or a suite with a cipher, such as \
              aes-128-cbc+{text}; AH takes it alone",
-            shortened(text)
+            excerpt(text)
         );
-        return Err(at(&file.suite, message));
+        return Err(problem(&file.suite, message));
     }
-    let suite: Suite = text.parse().map_err(|error| at(&file.suite, format!("{error}")))?;
+    let suite: Suite = text.parse().map_err(|error| problem(&file.suite, format!("{error}")))?;
     let null = matches!(suite, Suite::Separate(Cipher::Null, _));
     let (key, key_place) = match key {
         None if null => (Key::empty(), file.name.span().start),
-        None => return Err(at(&file.name, format!("`{suite}` needs a `key`, or a `key_file`"))),
+        None => {
+            return Err(problem(&file.name, format!("`{suite}` needs a `key`, or a `key_file`")));
+        }
         Some(key) => key,
     };
     let (mac_key, mac_place) = mac.map_or((None, None), |(key, place)| (Some(key), Some(place)));
@@ -267,12 +271,12 @@ fn secrets(
     Ok(Secrets { suite, key, mac_key })
 }
 
-fn bindable<T>(place: usize, bound: Result<T, headroom_suite::KeyError>) -> Result<(), At> {
-    bound.map(|_| ()).map_err(|error| At { at: place, message: error.to_string() })
+fn bindable<T>(place: usize, bound: Result<T, headroom_suite::KeyError>) -> Result<(), Problem> {
+    bound.map(|_| ()).map_err(|error| Problem { offset: place, message: error.to_string() })
 }
 
 /// Never one that the kernel takes for something else.
-fn qesp_number(number: Option<&Spanned<u64>>) -> Result<u8, At> {
+fn qesp_number(number: Option<&Spanned<u64>>) -> Result<u8, Problem> {
     /// The first that IANA has not assigned, with room for what it assigns next.
     const FIRST: u64 = 160;
     let Some(number) = number else { return Ok(headroom_ipsec::spec::QESP) };
@@ -284,7 +288,7 @@ fn qesp_number(number: Option<&Spanned<u64>>) -> Result<u8, At> {
                  (RFC 3692), {FIRST} to 252 are not assigned",
                 number.get_ref()
             );
-            Err(at(number, message))
+            Err(problem(number, message))
         }
     }
 }

@@ -9,7 +9,7 @@ use headroom_suite::{Fingerprint, Key, Suite};
 
 use super::file::{ConfigFile, SaFile};
 use super::model::{Association, Purpose};
-use super::problem::{At, at};
+use super::problem::{Problem, problem};
 use super::reader::Reader;
 
 /// Octets of salt at the end of an AEAD's key (RFC 4106, section 8.1).
@@ -20,7 +20,7 @@ pub(super) fn associations(
     associations: &[Association],
     reader: &Reader<'_>,
     warnings: &mut Vec<String>,
-) -> Result<(), At> {
+) -> Result<(), Problem> {
     names(files, reader)?;
     spis(files, associations, reader)?;
     one_qesp_number(files, associations)?;
@@ -35,24 +35,28 @@ pub(super) fn associations(
         return Err(first);
     }
     sides(files, associations, reader)?;
-    followed(files, associations)
+    answers_followed_peers(files, associations)
 }
 
-fn names(files: &[SaFile], reader: &Reader<'_>) -> Result<(), At> {
+fn names(files: &[SaFile], reader: &Reader<'_>) -> Result<(), Problem> {
     let mut seen = HashMap::new();
     for file in files {
         if let Some(earlier) = seen.insert(file.name.get_ref(), file) {
             let line = reader.line(&earlier.name);
             let message =
                 format!("an SA named `{}` is already in line {line}", file.name.get_ref());
-            return Err(at(&file.name, message));
+            return Err(problem(&file.name, message));
         }
     }
     Ok(())
 }
 
 /// An SA is found by SPI, destination and protocol (RFC 4301, section 4.1).
-fn spis(files: &[SaFile], associations: &[Association], reader: &Reader<'_>) -> Result<(), At> {
+fn spis(
+    files: &[SaFile],
+    associations: &[Association],
+    reader: &Reader<'_>,
+) -> Result<(), Problem> {
     let mut seen = HashMap::new();
     for (file, association) in files.iter().zip(associations) {
         let spec = &association.spec;
@@ -66,14 +70,14 @@ fn spis(files: &[SaFile], associations: &[Association], reader: &Reader<'_>) -> 
                 reader.line(&earlier.name),
                 spec.destination
             );
-            return Err(at(&file.spi, message));
+            return Err(problem(&file.spi, message));
         }
     }
     Ok(())
 }
 
 /// One number is one raw socket, and one thing for routers to look for.
-fn one_qesp_number(files: &[SaFile], associations: &[Association]) -> Result<(), At> {
+fn one_qesp_number(files: &[SaFile], associations: &[Association]) -> Result<(), Problem> {
     let mut first = None;
     for (file, association) in files.iter().zip(associations) {
         let Protection::QEsp { number, .. } = association.spec.protection else { continue };
@@ -81,7 +85,7 @@ fn one_qesp_number(files: &[SaFile], associations: &[Association]) -> Result<(),
         if first != number {
             let message =
                 format!("Q-ESP has the protocol number {first} above and {number} here: use one");
-            return Err(at(&file.protocol, message));
+            return Err(problem(&file.protocol, message));
         }
     }
     Ok(())
@@ -90,7 +94,12 @@ fn one_qesp_number(files: &[SaFile], associations: &[Association]) -> Result<(),
 /// No key has two uses: with GCM and ChaCha20-Poly1305 two counters under one
 /// key repeat each other's nonces, and with any suite what one SA sent can be
 /// played to another.
-fn keys(files: &[SaFile], associations: &[Association], reader: &Reader<'_>, found: &mut Vec<At>) {
+fn keys(
+    files: &[SaFile],
+    associations: &[Association],
+    reader: &Reader<'_>,
+    found: &mut Vec<Problem>,
+) {
     let mut seen: HashMap<Fingerprint, (&SaFile, Direction)> = HashMap::new();
     for (file, association) in files.iter().zip(associations) {
         let direction = association.spec.direction;
@@ -109,7 +118,7 @@ fn keys(files: &[SaFile], associations: &[Association], reader: &Reader<'_>, fou
             let message = format!(
                 "{whose}: every key has one use. `headroom tunnel keygen` makes fresh ones"
             );
-            found.push(At { at: place, message });
+            found.push(Problem { offset: place, message });
         }
     }
 }
@@ -132,7 +141,11 @@ fn parts(protection: &Protection) -> Vec<(Fingerprint, &'static str)> {
 }
 
 /// What leaves comes from this side, what arrives goes to it.
-fn sides(files: &[SaFile], associations: &[Association], reader: &Reader<'_>) -> Result<(), At> {
+fn sides(
+    files: &[SaFile],
+    associations: &[Association],
+    reader: &Reader<'_>,
+) -> Result<(), Problem> {
     let mut sides: HashMap<IpAddr, (bool, &SaFile)> = HashMap::new();
     for (file, association) in files.iter().zip(associations) {
         let spec = &association.spec;
@@ -152,7 +165,7 @@ fn sides(files: &[SaFile], associations: &[Association], reader: &Reader<'_>) ->
                     earlier.name.get_ref(),
                     reader.line(&earlier.name)
                 );
-                return Err(at(place, message));
+                return Err(problem(place, message));
             }
         }
     }
@@ -161,7 +174,7 @@ fn sides(files: &[SaFile], associations: &[Association], reader: &Reader<'_>) ->
 
 /// A peer that is followed is answered, from the port that it sends to: its NAT
 /// lets nothing else in.
-fn followed(files: &[SaFile], associations: &[Association]) -> Result<(), At> {
+fn answers_followed_peers(files: &[SaFile], associations: &[Association]) -> Result<(), Problem> {
     let specs = associations.iter().map(|association| &association.spec);
     let answers = specs.filter(|out| (out.direction, out.mode) == (Direction::Out, Mode::Tunnel));
     let ends = |out: &SaSpec| {
@@ -179,20 +192,20 @@ fn followed(files: &[SaFile], associations: &[Association]) -> Result<(), At> {
                  from {} to {}, `udp = {{ source = {}, destination = {} }}`",
                 spec.destination, spec.source, ports.destination, ports.source
             );
-            return Err(at(place, message));
+            return Err(problem(place, message));
         }
     }
     Ok(())
 }
 
 /// IPv6 vanishes from an interface of less than 1280 octets (RFC 8200, section 5).
-pub(super) fn families(
+pub(super) fn ipv6_mtu(
     file: &ConfigFile,
     mtu: Option<u64>,
     addresses: &[(IpAddr, u8)],
     associations: &[Association],
     policies: &[PolicySpec],
-) -> Result<(), At> {
+) -> Result<(), Problem> {
     let (Some(place), Some(0..1280)) = (&file.mtu, mtu) else { return Ok(()) };
     let range =
         |addresses: &Addresses| matches!(addresses, Addresses::Range(first, _) if first.is_ipv6());
@@ -204,13 +217,16 @@ pub(super) fn families(
         || policies.iter().any(|p| range(&p.selector.local) || range(&p.selector.remote))
         || associations.iter().any(of_transport);
     if v6 {
-        return Err(at(place, "IPv6 needs an MTU of at least 1280 octets (RFC 8200, section 5)"));
+        return Err(problem(
+            place,
+            "IPv6 needs an MTU of at least 1280 octets (RFC 8200, section 5)",
+        ));
     }
     Ok(())
 }
 
 /// Warns of a file with which nothing is protected.
-pub(super) fn idle(
+pub(super) fn warn_if_idle(
     associations: &[Association],
     policies: &[PolicySpec],
     warnings: &mut Vec<String>,

@@ -8,7 +8,6 @@ mod file;
 pub mod keygen;
 mod model;
 mod options;
-mod plain;
 mod policies;
 mod problem;
 mod reader;
@@ -17,7 +16,8 @@ mod selectors;
 mod source;
 #[cfg(test)]
 mod tests;
+mod toml_message;
 
 pub use model::{Association, Config, Purpose};
 pub use problem::Error;
-pub use source::{MOST_ASSOCIATIONS, MOST_POLICIES, Source};
+pub use source::{MAX_ASSOCIATIONS, MAX_POLICIES, Source};

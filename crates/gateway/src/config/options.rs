@@ -9,11 +9,11 @@ use toml::Spanned;
 
 use super::file::{DirectionFile, LifetimeFile, ModeFile, ProtocolFile, SaFile};
 use super::model::Purpose;
-use super::problem::{At, at, bounded, shortened};
+use super::problem::{Problem, excerpt, in_range, problem};
 use super::scalar::{DscpFile, Scalar};
 
 /// What the rest of the file says about all associations.
-pub(super) struct Known {
+pub(super) struct TunnelOptions {
     pub(super) path_mtu: Option<u64>,
     pub(super) insecure: bool,
 }
@@ -23,14 +23,14 @@ const USUAL_MTU: u16 = 1500;
 /// What a window is where nobody says (docs/qesp.md: a classifier reorders).
 const USUAL_WINDOW: u32 = 4096;
 
-pub(super) fn window(file: &SaFile) -> Result<u32, At> {
+pub(super) fn window(file: &SaFile) -> Result<u32, Problem> {
     let Some(window) = &file.window else { return Ok(USUAL_WINDOW) };
     if !(64..=8192).contains(window.get_ref()) {
         let message = format!(
             "the anti-replay window is from 64 to 8192 packets, not {}, and is never off",
             window.get_ref()
         );
-        return Err(at(window, message));
+        return Err(problem(window, message));
     }
     Ok(*window.get_ref() as u32)
 }
@@ -38,24 +38,24 @@ pub(super) fn window(file: &SaFile) -> Result<u32, At> {
 /// The first port that needs no capability, which the gateway gives up.
 const UNPRIVILEGED: u16 = 1024;
 
-pub(super) fn udp(file: &SaFile, purpose: Purpose) -> Result<Option<UdpPorts>, At> {
+pub(super) fn udp(file: &SaFile, purpose: Purpose) -> Result<Option<UdpPorts>, Problem> {
     let Some(udp) = &file.udp else { return Ok(None) };
     match file.protocol.get_ref() {
         ProtocolFile::Esp => {}
         ProtocolFile::Ah => {
             let message = "AH in UDP does not exist (RFC 3948): AH covers the addresses that a NAT changes. Remove \
                            `udp`, or use ESP";
-            return Err(at(udp, message));
+            return Err(problem(udp, message));
         }
         ProtocolFile::Qesp => {
             let message = "Q-ESP in UDP does not exist: routers would read the UDP ports in place of the flow's, which \
                            is what Q-ESP is for. Remove `udp`, or use ESP";
-            return Err(at(udp, message));
+            return Err(problem(udp, message));
         }
     }
     let ports = udp.get_ref();
-    let source = bounded(&ports.source, "source", 1..65_536)? as u16;
-    let destination = bounded(&ports.destination, "destination", 1..65_536)? as u16;
+    let source = in_range(&ports.source, "source", 1..65_536)? as u16;
+    let destination = in_range(&ports.destination, "destination", 1..65_536)? as u16;
     let (own, place) = match file.direction.get_ref() {
         DirectionFile::Out => (source, &ports.source),
         DirectionFile::In => (destination, &ports.destination),
@@ -65,13 +65,13 @@ pub(super) fn udp(file: &SaFile, purpose: Purpose) -> Result<Option<UdpPorts>, A
             "this host's UDP port is {own}, and ports below {UNPRIVILEGED} need CAP_NET_BIND_SERVICE, which the gateway \
              gives up: use 4500, or another from {UNPRIVILEGED} up, at both ends"
         );
-        return Err(at(place, message));
+        return Err(problem(place, message));
     }
     Ok(Some(UdpPorts { source, destination }))
 }
 
 /// Only what a NAT may give another address, and only who hears it.
-pub(super) fn follow_peer(file: &SaFile) -> Result<bool, At> {
+pub(super) fn follow_peer(file: &SaFile) -> Result<bool, Problem> {
     let Some(follow) = file.follow_peer.as_ref().filter(|follow| *follow.get_ref()) else {
         return Ok(false);
     };
@@ -94,10 +94,10 @@ pub(super) fn follow_peer(file: &SaFile) -> Result<bool, At> {
         }
         _ => return Ok(true),
     };
-    Err(at(follow, message))
+    Err(problem(follow, message))
 }
 
-pub(super) fn lifetime(file: &LifetimeFile) -> Result<Lifetime, At> {
+pub(super) fn lifetime(file: &LifetimeFile) -> Result<Lifetime, Problem> {
     let octets = |value: &Option<Spanned<Scalar>>| amount(value.as_ref(), units::parse_size);
     let plain = |value: &Option<Spanned<Scalar>>| {
         amount(value.as_ref(), |word| {
@@ -128,7 +128,7 @@ pub(super) fn lifetime(file: &LifetimeFile) -> Result<Lifetime, At> {
             let message = format!(
                 "`soft_{what}` ({soft}) is not below `hard_{what}` ({hard}): there would be no time for new keys"
             );
-            return Err(at(place, message));
+            return Err(problem(place, message));
         }
     }
     Ok(limits)
@@ -137,14 +137,14 @@ pub(super) fn lifetime(file: &LifetimeFile) -> Result<Lifetime, At> {
 fn amount(
     value: Option<&Spanned<Scalar>>,
     parse: impl Fn(&str) -> Result<u64, String>,
-) -> Result<Option<u64>, At> {
+) -> Result<Option<u64>, Problem> {
     let Some(value) = value else { return Ok(None) };
     let amount = match value.get_ref() {
         Scalar::Number(number) => *number,
-        Scalar::Word(word) => parse(word).map_err(|error| at(value, shortened(&error)))?,
+        Scalar::Word(word) => parse(word).map_err(|error| problem(value, excerpt(&error)))?,
     };
     if amount == 0 {
-        return Err(at(
+        return Err(problem(
             value,
             "a lifetime of 0 protects nothing; leave the field out for no limit",
         ));
@@ -152,20 +152,20 @@ fn amount(
     Ok(Some(amount))
 }
 
-pub(super) fn dscp(file: &SaFile) -> Result<Dscp, At> {
+pub(super) fn dscp(file: &SaFile) -> Result<Dscp, Problem> {
     let outbound = *file.direction.get_ref() == DirectionFile::Out;
     let Some(dscp) = &file.dscp else {
         // RFC 4301, section 5.1.2.1: out it is copied; in the inner header stays
         return Ok(if outbound { Dscp::Copy } else { Dscp::Keep });
     };
     if *file.mode.get_ref() == ModeFile::Transport {
-        return Err(at(dscp, "in transport mode a packet keeps its DSCP: remove `dscp`"));
+        return Err(problem(dscp, "in transport mode a packet keeps its DSCP: remove `dscp`"));
     }
     let value = |number: u64| {
         u8::try_from(number)
             .ok()
             .filter(|value| *value < 64)
-            .ok_or_else(|| at(dscp, format!("a DSCP is from 0 to 63, not {number}")))
+            .ok_or_else(|| problem(dscp, format!("a DSCP is from 0 to 63, not {number}")))
     };
     match dscp.get_ref() {
         DscpFile::Word(word) if word == "copy" => Ok(Dscp::Copy),
@@ -174,31 +174,31 @@ pub(super) fn dscp(file: &SaFile) -> Result<Dscp, At> {
             let known = if outbound { "" } else { "\"keep\", " };
             let message = format!(
                 "`{}` is not \"copy\", {known}a number from 0 to 63 or {{ map = {{ \"46\" = 46 }} }}",
-                shortened(word)
+                excerpt(word)
             );
-            Err(at(dscp, message))
+            Err(problem(dscp, message))
         }
         DscpFile::Number(_) | DscpFile::Map(_) if !outbound => {
             let message = "for what arrives `dscp` is \"keep\" (the inner packet's own) or \"copy\" (the outer one's)";
-            Err(at(dscp, message))
+            Err(problem(dscp, message))
         }
         DscpFile::Number(number) => value(*number).map(Dscp::Set),
         DscpFile::Map(map) => {
             let pairs = map.iter().map(|(from, to)| {
                 let from = from.parse().map_err(|_| {
-                    at(dscp, format!("`{}` is not a DSCP from 0 to 63", shortened(from)))
+                    problem(dscp, format!("`{}` is not a DSCP from 0 to 63", excerpt(from)))
                 })?;
                 Ok((value(from)?, value(*to)?))
             });
-            pairs.collect::<Result<_, At>>().map(Dscp::Map)
+            pairs.collect::<Result<_, Problem>>().map(Dscp::Map)
         }
     }
 }
 
-pub(super) fn dont_fragment(file: &SaFile) -> Result<DontFragment, At> {
+pub(super) fn dont_fragment(file: &SaFile) -> Result<DontFragment, Problem> {
     let Some(word) = &file.dont_fragment else { return Ok(DontFragment::Copy) };
     if *file.mode.get_ref() == ModeFile::Transport {
-        return Err(at(
+        return Err(problem(
             word,
             "in transport mode a packet keeps its DF bit: remove `dont_fragment`",
         ));
@@ -208,14 +208,14 @@ pub(super) fn dont_fragment(file: &SaFile) -> Result<DontFragment, At> {
         "set" => Ok(DontFragment::Set),
         "clear" => Ok(DontFragment::Clear),
         other => {
-            let message = format!("`{}` is not \"copy\", \"set\" or \"clear\"", shortened(other));
-            Err(at(word, message))
+            let message = format!("`{}` is not \"copy\", \"set\" or \"clear\"", excerpt(other));
+            Err(problem(word, message))
         }
     }
 }
 
 /// The padding, and whether it is to the path's MTU, whatever that is.
-pub(super) fn padding(file: &SaFile, known: &Known) -> Result<(Padding, bool), At> {
+pub(super) fn padding(file: &SaFile, tunnel: &TunnelOptions) -> Result<(Padding, bool), Problem> {
     let Some(padding) = &file.padding else { return Ok((Padding::None, false)) };
     if *padding.get_ref() == Scalar::Word("none".into()) {
         return Ok((Padding::None, false));
@@ -223,27 +223,31 @@ pub(super) fn padding(file: &SaFile, known: &Known) -> Result<(Padding, bool), A
     require_tunnel_encryption(file, padding, "padding")?;
     match padding.get_ref() {
         Scalar::Word(word) if word == "mtu" => {
-            let mtu = known.path_mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(USUAL_MTU);
-            Ok((Padding::Outer(mtu), known.path_mtu.is_none()))
+            let mtu = tunnel.path_mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(USUAL_MTU);
+            Ok((Padding::Outer(mtu), tunnel.path_mtu.is_none()))
         }
         Scalar::Number(multiple @ 2..=9000) => Ok((Padding::Multiple(*multiple as u16), false)),
         _ => {
             let message = "`padding` is \"none\", \"mtu\", or the multiple, from 2 to 9000 octets, that packets are padded to";
-            Err(at(padding, message))
+            Err(problem(padding, message))
         }
     }
 }
 
 /// RFC 4303, section 2.7: only an inner IP header says where padding begins.
-fn require_tunnel_encryption<T>(file: &SaFile, place: &Spanned<T>, what: &str) -> Result<(), At> {
+fn require_tunnel_encryption<T>(
+    file: &SaFile,
+    place: &Spanned<T>,
+    what: &str,
+) -> Result<(), Problem> {
     if *file.mode.get_ref() == ModeFile::Transport {
         let message = format!(
             "`{what}` is for tunnel mode, where the inner packet says its length (RFC 4303, section 2.7)"
         );
-        return Err(at(place, message));
+        return Err(problem(place, message));
     }
     if *file.protocol.get_ref() == ProtocolFile::Ah {
-        return Err(at(
+        return Err(problem(
             place,
             format!("AH hides nothing, so `{what}` would hide nothing: remove it"),
         ));
@@ -251,10 +255,10 @@ fn require_tunnel_encryption<T>(file: &SaFile, place: &Spanned<T>, what: &str) -
     Ok(())
 }
 
-pub(super) fn dummies(file: &SaFile, spec: &SaSpec) -> Result<u32, At> {
+pub(super) fn dummies(file: &SaFile, spec: &SaSpec) -> Result<u32, Problem> {
     let Some(dummy) = &file.dummy else { return Ok(0) };
     if spec.direction == Direction::In {
-        return Err(at(
+        return Err(problem(
             dummy,
             "`dummy` is for an SA of direction \"out\"; what arrives is discarded by itself",
         ));
@@ -264,39 +268,43 @@ pub(super) fn dummies(file: &SaFile, spec: &SaSpec) -> Result<u32, At> {
     rate.filter(|rate| (1..=10_000).contains(rate)).ok_or_else(|| {
         let message = format!(
             "`{}` is not a rate of packets from \"1/s\" to \"10000/s\"",
-            shortened(dummy.get_ref())
+            excerpt(dummy.get_ref())
         );
-        at(dummy, message)
+        problem(dummy, message)
     })
 }
 
 /// One bit for each DSCP that the SA serves.
-pub(super) fn classes(file: &SaFile) -> Result<u64, At> {
+pub(super) fn classes(file: &SaFile) -> Result<u64, Problem> {
     let Some(classes) = &file.traffic_class else { return Ok(u64::MAX) };
     let mut bits = 0;
     for class in classes.get_ref() {
         if *class > 63 {
-            return Err(at(classes, format!("a DSCP is from 0 to 63, not {class}")));
+            return Err(problem(classes, format!("a DSCP is from 0 to 63, not {class}")));
         }
         bits |= 1 << class;
     }
     if bits == 0 {
-        return Err(at(classes, "`traffic_class` names no DSCP; leave it out for all"));
+        return Err(problem(classes, "`traffic_class` names no DSCP; leave it out for all"));
     }
     Ok(bits)
 }
 
 /// RFC 4302, section 2.6; Linux pads IPv4's AH to 8 unless told `align4`.
-pub(super) fn ah_alignment(file: &SaFile, protocol: Protocol, source: IpAddr) -> Result<usize, At> {
+pub(super) fn ah_alignment(
+    file: &SaFile,
+    protocol: Protocol,
+    source: IpAddr,
+) -> Result<usize, Problem> {
     let usual = if source.is_ipv4() { 4 } else { 8 };
     let Some(align) = &file.ah_align else { return Ok(usual) };
     if protocol != Protocol::Ah {
-        return Err(at(align, "`ah_align` is AH's: remove it"));
+        return Err(problem(align, "`ah_align` is AH's: remove it"));
     }
     match (align.get_ref(), source.is_ipv4()) {
         (8, _) => Ok(8),
         (4, true) => Ok(4),
-        _ => Err(at(
+        _ => Err(problem(
             align,
             "`ah_align` is 4, or 8 for a Linux peer without `align4`; over IPv6 always 8",
         )),

@@ -6,14 +6,14 @@ use headroom_ipsec::spec::{Action, Direction, Mode, Selector};
 use headroom_ipsec::{PolicySpec, Protocol};
 use toml::Spanned;
 
-use super::associations::label;
+use super::associations::parse_name;
 use super::file::{ActionFile, PolicyFile, SaFile};
 use super::model::Association;
-use super::problem::{At, at, shortened};
+use super::problem::{Problem, excerpt, problem};
 use super::selectors::{contains, covers, selector};
 
 /// Associations that one policy may name for one direction.
-const MOST_NAMED: usize = 256;
+const MAX_NAMED: usize = 256;
 
 /// Reads all policies; `files` and `associations` are of the same order.
 pub(super) fn read(
@@ -21,15 +21,15 @@ pub(super) fn read(
     files: &[SaFile],
     associations: &[Association],
     warnings: &mut Vec<String>,
-) -> Result<Vec<PolicySpec>, At> {
+) -> Result<Vec<PolicySpec>, Problem> {
     let known: HashMap<&str, &Association> =
         files.iter().map(|file| file.name.get_ref().as_str()).zip(associations).collect();
     let mut specs: Vec<PolicySpec> = Vec::with_capacity(policies.len());
     let mut names = HashMap::new();
     for (index, file) in policies.iter().enumerate() {
-        let name = label(&file.name)?;
+        let name = parse_name(&file.name)?;
         if names.insert(name.clone(), index).is_some() {
-            return Err(at(&file.name, format!("a policy named `{name}` is already above")));
+            return Err(problem(&file.name, format!("a policy named `{name}` is already above")));
         }
         let selector = selector(file)?;
         if let Some(earlier) = specs.iter().find(|earlier| covers(&earlier.selector, &selector)) {
@@ -38,7 +38,7 @@ pub(super) fn read(
                  remove it",
                 earlier.name
             );
-            return Err(at(&file.name, message));
+            return Err(problem(&file.name, message));
         }
         let action = action(file, &selector, &known, warnings)?;
         specs.push(PolicySpec { name, selector, action });
@@ -52,7 +52,7 @@ fn action(
     selector: &Selector,
     known: &HashMap<&str, &Association>,
     warnings: &mut Vec<String>,
-) -> Result<Action, At> {
+) -> Result<Action, Problem> {
     let named = file.out.first().or(file.inbound.first());
     match (file.action.get_ref(), named) {
         (ActionFile::Bypass, None) => Ok(Action::Bypass),
@@ -60,15 +60,15 @@ fn action(
         (ActionFile::Protect, None) => {
             let message =
                 "a policy that protects names SAs: `out` for what leaves, `in` for what arrives";
-            Err(at(&file.name, message))
+            Err(problem(&file.name, message))
         }
         (_, Some(named)) if *file.action.get_ref() != ActionFile::Protect => {
-            Err(at(named, "only a policy with the action \"protect\" names SAs"))
+            Err(problem(named, "only a policy with the action \"protect\" names SAs"))
         }
         _ => {
             let out = bundles(&file.out, Direction::Out, selector, known)?;
             let inbound = bundles(&file.inbound, Direction::In, selector, known)?;
-            opposite(&out, &inbound)?;
+            require_opposite_directions(&out, &inbound)?;
             let name = file.name.get_ref();
             for (bundles, what) in [(&out, "leaves"), (&inbound, "arrives")] {
                 if bundles.is_empty() {
@@ -86,13 +86,13 @@ fn action(
 
 /// What is applied together to one packet: ESP or Q-ESP, AH, or AH over one of
 /// them.
-struct Together<'a> {
+struct NamedBundle<'a> {
     inner: &'a Association,
     over: Option<&'a Association>,
     place: &'a Spanned<String>,
 }
 
-impl Together<'_> {
+impl NamedBundle<'_> {
     fn kind(&self) -> (Mode, Protocol, bool) {
         let spec = &self.inner.spec;
         (spec.mode, spec.protection.protocol(), self.over.is_some())
@@ -104,18 +104,18 @@ fn bundles<'a>(
     direction: Direction,
     selector: &Selector,
     known: &HashMap<&str, &'a Association>,
-) -> Result<Vec<Together<'a>>, At> {
-    if let Some(surplus) = names.get(MOST_NAMED) {
-        return Err(at(
+) -> Result<Vec<NamedBundle<'a>>, Problem> {
+    if let Some(surplus) = names.get(MAX_NAMED) {
+        return Err(problem(
             surplus,
-            format!("a policy names at most {MOST_NAMED} SAs for a direction"),
+            format!("a policy names at most {MAX_NAMED} SAs for a direction"),
         ));
     }
-    let mut bundles: Vec<Together<'a>> = Vec::new();
+    let mut bundles: Vec<NamedBundle<'a>> = Vec::new();
     for (index, name) in names.iter().enumerate() {
         let text = name.get_ref();
         let Some(association) = known.get(text.as_str()).copied() else {
-            return Err(at(name, format!("there is no [[sa]] named `{}`", shortened(text))));
+            return Err(problem(name, format!("there is no [[sa]] named `{}`", excerpt(text))));
         };
         if association.spec.direction != direction {
             let (is, list) = match direction {
@@ -124,17 +124,17 @@ fn bundles<'a>(
             };
             let message =
                 format!("`{text}` has the direction \"{is}\": it cannot stand in `{list}`");
-            return Err(at(name, message));
+            return Err(problem(name, message));
         }
         if names[..index].iter().any(|earlier| earlier.get_ref() == text) {
-            return Err(at(name, format!("`{text}` is named twice")));
+            return Err(problem(name, format!("`{text}` is named twice")));
         }
         let is_ah = association.spec.protection.protocol() == Protocol::Ah;
         match bundles.last_mut() {
             Some(last) if is_ah && last.over.is_none() && !is_lone_ah(last) => {
-                last.over = Some(goes_over(last.inner, association, name)?);
+                last.over = Some(ah_over(last.inner, association, name)?);
             }
-            _ => bundles.push(Together { inner: association, over: None, place: name }),
+            _ => bundles.push(NamedBundle { inner: association, over: None, place: name }),
         }
     }
     for (index, bundle) in bundles.iter().enumerate() {
@@ -146,17 +146,17 @@ fn bundles<'a>(
                 bundle.place.get_ref(),
                 first.place.get_ref()
             );
-            return Err(at(bundle.place, message));
+            return Err(problem(bundle.place, message));
         }
         if direction == Direction::Out {
-            reachable(&bundles[..index], bundle)?;
+            require_reachable(&bundles[..index], bundle)?;
         }
-        within(bundle, direction, selector)?;
+        require_sa_addresses(bundle, direction, selector)?;
     }
     Ok(bundles)
 }
 
-fn is_lone_ah(bundle: &Together<'_>) -> bool {
+fn is_lone_ah(bundle: &NamedBundle<'_>) -> bool {
     bundle.inner.spec.protection.protocol() == Protocol::Ah
 }
 
@@ -165,7 +165,7 @@ fn goes_over<'a>(
     inner: &Association,
     ah: &'a Association,
     place: &Spanned<String>,
-) -> Result<&'a Association, At> {
+) -> Result<&'a Association, Problem> {
     let (under, over) = (&inner.spec, &ah.spec);
     let message = if over.mode != Mode::Transport {
         format!(
@@ -185,13 +185,13 @@ fn goes_over<'a>(
     } else {
         return Ok(ah);
     };
-    Err(at(place, message))
+    Err(problem(place, message))
 }
 
 /// The first alternative that serves a packet takes it.
-fn reachable(earlier: &[Together<'_>], bundle: &Together<'_>) -> Result<(), At> {
+fn require_reachable(earlier: &[NamedBundle<'_>], bundle: &NamedBundle<'_>) -> Result<(), Problem> {
     let own = &bundle.inner.spec;
-    let same_packets = |other: &&Together<'_>| {
+    let same_packets = |other: &&NamedBundle<'_>| {
         let other = &other.inner.spec;
         own.mode == Mode::Tunnel
             || (other.source, other.destination) == (own.source, own.destination)
@@ -203,13 +203,17 @@ fn reachable(earlier: &[Together<'_>], bundle: &Together<'_>) -> Result<(), At> 
              `traffic_class`",
             own.name
         );
-        return Err(at(bundle.place, message));
+        return Err(problem(bundle.place, message));
     }
     Ok(())
 }
 
 /// Transport mode protects packets between the SA's own addresses.
-fn within(bundle: &Together<'_>, direction: Direction, selector: &Selector) -> Result<(), At> {
+fn require_sa_addresses(
+    bundle: &NamedBundle<'_>,
+    direction: Direction,
+    selector: &Selector,
+) -> Result<(), Problem> {
     let spec = &bundle.inner.spec;
     if spec.mode == Mode::Tunnel {
         return Ok(());
@@ -227,14 +231,17 @@ fn within(bundle: &Together<'_>, direction: Direction, selector: &Selector) -> R
                  include {address}",
                 spec.name
             );
-            return Err(at(bundle.place, message));
+            return Err(problem(bundle.place, message));
         }
     }
     Ok(())
 }
 
 /// What leaves and what arrives go between the same two hosts, in one mode.
-fn opposite(out: &[Together<'_>], inbound: &[Together<'_>]) -> Result<(), At> {
+fn require_opposite_directions(
+    out: &[NamedBundle<'_>],
+    inbound: &[NamedBundle<'_>],
+) -> Result<(), Problem> {
     let (Some(first_out), Some(first_in)) = (out.first(), inbound.first()) else { return Ok(()) };
     let (out_mode, in_mode) = (first_out.inner.spec.mode, first_in.inner.spec.mode);
     if out_mode != in_mode {
@@ -243,7 +250,7 @@ fn opposite(out: &[Together<'_>], inbound: &[Together<'_>]) -> Result<(), At> {
             first_out.place.get_ref(),
             first_in.place.get_ref()
         );
-        return Err(at(first_in.place, message));
+        return Err(problem(first_in.place, message));
     }
     for bundle in inbound {
         let spec = &bundle.inner.spec;
@@ -254,7 +261,7 @@ fn opposite(out: &[Together<'_>], inbound: &[Together<'_>]) -> Result<(), At> {
                  them the wrong way round?",
                 spec.name, spec.source, spec.destination
             );
-            return Err(at(bundle.place, message));
+            return Err(problem(bundle.place, message));
         }
     }
     Ok(())

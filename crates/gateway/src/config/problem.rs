@@ -10,7 +10,7 @@ use toml::Spanned;
 pub enum Error {
     /// Something in it cannot be.
     #[error("{}:{line}: {message}", origin.display())]
-    At {
+    Invalid {
         /// The file.
         origin: PathBuf,
         /// The line, from 1.
@@ -24,30 +24,34 @@ pub enum Error {
 }
 
 /// A message and the place in the text that it is about.
-pub(super) struct At {
-    pub(super) at: usize,
+pub(super) struct Problem {
+    pub(super) offset: usize,
     pub(super) message: String,
 }
 
-pub(super) fn at<T>(spanned: &Spanned<T>, message: impl Into<String>) -> At {
-    At { at: spanned.span().start, message: message.into() }
+pub(super) fn problem<T>(spanned: &Spanned<T>, message: impl Into<String>) -> Problem {
+    Problem { offset: spanned.span().start, message: message.into() }
 }
 
 pub(super) fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes()[..at.min(text.len())].iter().filter(|octet| **octet == b'\n').count()
 }
 
-pub(super) fn bounded(number: &Spanned<u64>, what: &str, range: Range<u64>) -> Result<u64, At> {
+pub(super) fn in_range(
+    number: &Spanned<u64>,
+    what: &str,
+    range: Range<u64>,
+) -> Result<u64, Problem> {
     let value = *number.get_ref();
     if range.contains(&value) {
         return Ok(value);
     }
     let Range { start, end } = range;
-    Err(at(number, format!("`{what}` is from {start} to {}, not {value}", end - 1)))
+    Err(problem(number, format!("`{what}` is from {start} to {}, not {value}", end - 1)))
 }
 
 /// Something from a file in a message: not all of a file.
-pub(super) fn shortened(text: &str) -> String {
+pub(super) fn excerpt(text: &str) -> String {
     const SHOWN: usize = 60;
     let shown: String = text.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
     if text.chars().count() > SHOWN { shown + "…" } else { shown }

@@ -7,17 +7,17 @@ use headroom_ipsec::spec::{Addresses, Ports, Selector};
 use toml::Spanned;
 
 use super::file::PolicyFile;
-use super::problem::{At, at, shortened};
+use super::problem::{Problem, excerpt, problem};
 use super::scalar::Scalar;
 
-pub(super) fn selector(file: &PolicyFile) -> Result<Selector, At> {
+pub(super) fn selector(file: &PolicyFile) -> Result<Selector, Problem> {
     let local = addresses(file.local.as_ref())?;
     let remote = addresses(file.remote.as_ref())?;
     if let (Addresses::Range(a, _), Addresses::Range(b, _), Some(place)) =
         (&local, &remote, &file.remote)
         && a.is_ipv4() != b.is_ipv4()
     {
-        return Err(at(
+        return Err(problem(
             place,
             "`local` and `remote` are of different families: no packet matches both",
         ));
@@ -31,20 +31,23 @@ pub(super) fn selector(file: &PolicyFile) -> Result<Selector, At> {
         if let (Ports::Range(_), Some(number), Some(place)) = (ports, protocol, place)
             && !WITH_PORTS.contains(&number)
         {
-            return Err(at(place, format!("packets of protocol {number} have no ports")));
+            return Err(problem(place, format!("packets of protocol {number} have no ports")));
         }
     }
     let icmp = file.icmp.as_ref().map(icmp).transpose()?;
     if let (Some(_), Some(place)) = (&icmp, &file.icmp)
         && !matches!(protocol, Some(1 | 58))
     {
-        return Err(at(place, "`icmp` goes with `protocol = \"icmp\"` or `protocol = \"icmpv6\"`"));
+        return Err(problem(
+            place,
+            "`icmp` goes with `protocol = \"icmp\"` or `protocol = \"icmpv6\"`",
+        ));
     }
     Ok(Selector { local, remote, protocol, local_port, remote_port, icmp })
 }
 
 /// `any`, an address, a prefix, or a range `a-b`.
-fn addresses(text: Option<&Spanned<String>>) -> Result<Addresses, At> {
+fn addresses(text: Option<&Spanned<String>>) -> Result<Addresses, Problem> {
     let Some(text) = text else { return Ok(Addresses::Any) };
     let written = text.get_ref().trim();
     if written == "any" {
@@ -62,9 +65,9 @@ fn addresses(text: Option<&Spanned<String>>) -> Result<Addresses, At> {
         let message = format!(
             "`{}` is not \"any\", an address, a prefix such as \"10.1.0.0/16\" (the bits behind it zero) or a range \
              such as \"10.0.0.5-10.0.0.9\"",
-            shortened(written)
+            excerpt(written)
         );
-        at(text, message)
+        problem(text, message)
     })
 }
 
@@ -86,7 +89,7 @@ fn prefix(address: IpAddr, length: u32) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
-fn protocol(value: &Spanned<Scalar>) -> Result<Option<u8>, At> {
+fn protocol(value: &Spanned<Scalar>) -> Result<Option<u8>, Problem> {
     let known = [
         ("icmp", 1),
         ("tcp", 6),
@@ -106,7 +109,7 @@ fn protocol(value: &Spanned<Scalar>) -> Result<Option<u8>, At> {
     };
     number.map(Some).ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        at(
+        problem(
             value,
             format!(
                 "`protocol` is \"any\", a number from 0 to 255, or one of: {}",
@@ -116,7 +119,7 @@ fn protocol(value: &Spanned<Scalar>) -> Result<Option<u8>, At> {
     })
 }
 
-fn ports(value: &Spanned<Scalar>) -> Result<Ports, At> {
+fn ports(value: &Spanned<Scalar>) -> Result<Ports, Problem> {
     let range = match value.get_ref() {
         Scalar::Word(word) if word == "any" => return Ok(Ports::Any),
         Scalar::Word(word) if word == "opaque" => return Ok(Ports::Opaque),
@@ -124,7 +127,7 @@ fn ports(value: &Spanned<Scalar>) -> Result<Ports, At> {
         Scalar::Number(number) => u16::try_from(*number).ok().map(|port| port..=port),
     };
     range.map(Ports::Range).ok_or_else(|| {
-        at(value, "ports are \"any\", a number, a range such as \"1000-2000\", or \"opaque\" (packets that show none)")
+        problem(value, "ports are \"any\", a number, a range such as \"1000-2000\", or \"opaque\" (packets that show none)")
     })
 }
 
@@ -135,7 +138,7 @@ fn range(text: &str) -> Option<RangeInclusive<u16>> {
 }
 
 /// A type, types `a-b`, or a type and code `3/1`, as `type << 8 | code`.
-fn icmp(value: &Spanned<Scalar>) -> Result<RangeInclusive<u16>, At> {
+fn icmp(value: &Spanned<Scalar>) -> Result<RangeInclusive<u16>, Problem> {
     let read = || match value.get_ref() {
         Scalar::Number(kind) => {
             let kind = u16::from(u8::try_from(*kind).ok()?) << 8;
@@ -154,7 +157,7 @@ fn icmp(value: &Spanned<Scalar>) -> Result<RangeInclusive<u16>, At> {
         },
     };
     read().ok_or_else(|| {
-        at(
+        problem(
             value,
             "`icmp` is a type such as 8, types such as \"0-8\", or type and code such as \"3/4\"",
         )

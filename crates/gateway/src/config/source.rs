@@ -12,19 +12,19 @@ use zeroize::Zeroizing;
 
 use super::file::ConfigFile;
 use super::model::{Config, Purpose};
-use super::problem::{At, Error, at, bounded, line_of, shortened};
+use super::problem::{Error, Problem, excerpt, in_range, line_of, problem};
 use super::reader::Reader;
-use super::{checks, options, plain, policies};
+use super::{checks, options, policies, toml_message};
 use crate::ledger;
 
 /// Octets that a configuration may have.
-const MOST_OCTETS: u64 = 64 << 20;
+const MAX_FILE_LEN: u64 = 64 << 20;
 /// Security associations that a configuration may have.
-pub const MOST_ASSOCIATIONS: usize = 100_000;
+pub const MAX_ASSOCIATIONS: usize = 100_000;
 /// Policies that a configuration may have.
-pub const MOST_POLICIES: usize = 10_000;
+pub const MAX_POLICIES: usize = 10_000;
 /// Octets that a file with a key may have.
-const MOST_KEY_OCTETS: u64 = 4096;
+const MAX_KEY_FILE_LEN: u64 = 4096;
 
 /// The text of a configuration. It can be parsed more than once: keys are not
 /// copied, and who makes an engine of a configuration gives its keys away.
@@ -39,7 +39,7 @@ impl Source {
     /// # Errors
     /// It cannot be read, or others can read it.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        Ok(Self { path: path.to_owned(), text: read_secret(path, MOST_OCTETS)? })
+        Ok(Self { path: path.to_owned(), text: read_secret(path, MAX_FILE_LEN)? })
     }
 
     /// Parses it, and reads the key files that it names.
@@ -52,7 +52,7 @@ impl Source {
         let key_files = RefCell::new(Vec::new());
         let config = Config::parse_with(&self.text, &self.path, purpose, |file| {
             let path = folder.join(file);
-            let key = read_secret(&path, MOST_KEY_OCTETS).map_err(|error| error.to_string())?;
+            let key = read_secret(&path, MAX_KEY_FILE_LEN).map_err(|error| error.to_string())?;
             key_files.borrow_mut().push(path);
             Ok(key)
         })?;
@@ -90,7 +90,7 @@ impl Config {
         purpose: Purpose,
         read_key: impl Fn(&Path) -> Result<Zeroizing<String>, String>,
     ) -> Result<Self, Error> {
-        let refused = |at: usize, message: String| Error::At {
+        let refused = |at: usize, message: String| Error::Invalid {
             origin: origin.to_owned(),
             line: line_of(text, at),
             message,
@@ -98,10 +98,10 @@ impl Config {
         // the whole error would quote the line, and with it a key
         let file: ConfigFile = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            refused(at, plain::message(text, at, error.message()))
+            refused(at, toml_message::message(text, at, error.message()))
         })?;
         let reader = Reader { text, purpose, read_key: &read_key };
-        reader.config(file, origin).map_err(|At { at, message }| refused(at, message))
+        reader.config(file, origin).map_err(|Problem { offset, message }| refused(offset, message))
     }
 }
 
@@ -135,36 +135,36 @@ fn read_secret(path: &Path, most: u64) -> Result<Zeroizing<String>, Error> {
 }
 
 impl Reader<'_> {
-    fn config(&self, file: ConfigFile, origin: &Path) -> Result<Config, At> {
+    fn config(&self, file: ConfigFile, origin: &Path) -> Result<Config, Problem> {
         let mut warnings = Vec::new();
         let name = tunnel_name(&file.name)?;
         let addresses =
-            file.address.iter().map(interface_address).collect::<Result<Vec<_>, At>>()?;
-        let mtu = file.mtu.as_ref().map(|mtu| bounded(mtu, "mtu", 576..65_536)).transpose()?;
+            file.address.iter().map(interface_address).collect::<Result<Vec<_>, Problem>>()?;
+        let mtu = file.mtu.as_ref().map(|mtu| in_range(mtu, "mtu", 576..65_536)).transpose()?;
         let path_mtu =
-            file.path_mtu.as_ref().map(|mtu| bounded(mtu, "path_mtu", 576..65_536)).transpose()?;
-        let queues = file.queues.as_ref().map_or(Ok(1), |n| bounded(n, "queues", 1..65))?;
+            file.path_mtu.as_ref().map(|mtu| in_range(mtu, "path_mtu", 576..65_536)).transpose()?;
+        let queues = file.queues.as_ref().map_or(Ok(1), |n| in_range(n, "queues", 1..65))?;
         let keepalive_seconds =
-            file.keepalive.as_ref().map_or(Ok(20), |n| bounded(n, "keepalive", 0..3601))?;
-        if file.sa.len() > MOST_ASSOCIATIONS {
-            let message = format!("there are more than {MOST_ASSOCIATIONS} [[sa]]");
-            return Err(at(&file.sa[MOST_ASSOCIATIONS].name, message));
+            file.keepalive.as_ref().map_or(Ok(20), |n| in_range(n, "keepalive", 0..3601))?;
+        if file.sa.len() > MAX_ASSOCIATIONS {
+            let message = format!("there are more than {MAX_ASSOCIATIONS} [[sa]]");
+            return Err(problem(&file.sa[MAX_ASSOCIATIONS].name, message));
         }
-        if file.policy.len() > MOST_POLICIES {
-            let message = format!("there are more than {MOST_POLICIES} [[policy]]");
-            return Err(at(&file.policy[MOST_POLICIES].name, message));
+        if file.policy.len() > MAX_POLICIES {
+            let message = format!("there are more than {MAX_POLICIES} [[policy]]");
+            return Err(problem(&file.policy[MAX_POLICIES].name, message));
         }
-        let known = options::Known { path_mtu, insecure: file.allow_insecure };
+        let tunnel = options::TunnelOptions { path_mtu, insecure: file.allow_insecure };
         let associations = file
             .sa
             .iter()
-            .map(|sa| self.association(sa, &known, &mut warnings))
-            .collect::<Result<Vec<_>, At>>()?;
+            .map(|sa| self.association(sa, &tunnel, &mut warnings))
+            .collect::<Result<Vec<_>, Problem>>()?;
         checks::associations(&file.sa, &associations, self, &mut warnings)?;
         let policies = policies::read(&file.policy, &file.sa, &associations, &mut warnings)?;
         if self.purpose == Purpose::Tunnel {
-            checks::families(&file, mtu, &addresses, &associations, &policies)?;
-            checks::idle(&associations, &policies, &mut warnings);
+            checks::ipv6_mtu(&file, mtu, &addresses, &associations, &policies)?;
+            checks::warn_if_idle(&associations, &policies, &mut warnings);
         }
         let folder = origin.parent().unwrap_or(Path::new(""));
         let ledger = file.ledger.unwrap_or_else(|| format!("{name}.ledger").into());
@@ -191,7 +191,7 @@ impl Reader<'_> {
 }
 
 /// The kernel's names of interfaces have at most 15 octets.
-fn tunnel_name(name: &Spanned<String>) -> Result<String, At> {
+fn tunnel_name(name: &Spanned<String>) -> Result<String, Problem> {
     let text = name.get_ref();
     let fits = (1..=15).contains(&text.len())
         && text.bytes().all(|c| c.is_ascii_alphanumeric() || b"_-.".contains(&c))
@@ -200,14 +200,14 @@ fn tunnel_name(name: &Spanned<String>) -> Result<String, At> {
     if !fits {
         let message = format!(
             "the tunnel's name is also that of an interface: 1 to 15 letters, digits, `_`, `-` and `.`, not `{}`",
-            shortened(text)
+            excerpt(text)
         );
-        return Err(at(name, message));
+        return Err(problem(name, message));
     }
     Ok(text.clone())
 }
 
-fn interface_address(text: &Spanned<String>) -> Result<(IpAddr, u8), At> {
+fn interface_address(text: &Spanned<String>) -> Result<(IpAddr, u8), Problem> {
     let parsed = text.get_ref().split_once('/').and_then(|(address, length)| {
         let address: IpAddr = address.parse().ok()?;
         let length: u8 = length.parse().ok()?;
@@ -216,8 +216,8 @@ fn interface_address(text: &Spanned<String>) -> Result<(IpAddr, u8), At> {
     parsed.ok_or_else(|| {
         let message = format!(
             "`{}` is not an address with its prefix length, such as \"10.9.0.1/24\"",
-            shortened(text.get_ref())
+            excerpt(text.get_ref())
         );
-        at(text, message)
+        problem(text, message)
     })
 }

@@ -25,7 +25,7 @@ use crate::{host, ledger};
 
 /// How something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum Severity {
     /// As it should be.
     Ok,
     /// Nobody can tell from here.
@@ -40,11 +40,11 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// How it is.
-    pub verdict: Verdict,
+    pub severity: Severity,
     /// What was looked at, in a word or two.
-    pub what: &'static str,
+    pub topic: &'static str,
     /// What was found, and what to do.
-    pub sentence: String,
+    pub message: String,
 }
 
 /// Looks at a configuration and at this host; changes nothing on it.
@@ -79,16 +79,16 @@ pub fn check(file: &Path, run: &RunFolder) -> Result<Vec<Finding>, Error> {
 struct Findings(Vec<Finding>);
 
 impl Findings {
-    fn add(&mut self, verdict: Verdict, what: &'static str, sentence: impl Into<String>) {
-        self.0.push(Finding { verdict, what, sentence: sentence.into() });
+    fn add(&mut self, severity: Severity, topic: &'static str, message: impl Into<String>) {
+        self.0.push(Finding { severity, topic, message: message.into() });
     }
 
     fn configuration(&mut self, file: &Path, config: &Config) {
         let (sas, policies) = (config.associations.len(), config.policies.len());
         let words = format!("{}: {sas} SAs, {policies} policies", file.display());
-        self.add(Verdict::Ok, "configuration", words);
+        self.add(Severity::Ok, "configuration", words);
         for warning in &config.warnings {
-            self.add(Verdict::Warning, "configuration", warning);
+            self.add(Severity::Warning, "configuration", warning);
         }
     }
 
@@ -101,7 +101,7 @@ impl Findings {
                 "a tunnel `{name}` is up already, of {shown} (process {pid}): take it down (`headroom tunnel down \
                  {name}`), or give this one another `name`"
             );
-            self.add(Verdict::Failure, "gateway", words);
+            self.add(Severity::Failure, "gateway", words);
             return false;
         }
         let written: BTreeSet<_> = specs(config)
@@ -115,12 +115,12 @@ impl Findings {
             .map(|one| (one.name.as_str(), one.direction.clone(), one.spi, one.destination))
             .collect();
         if written == loaded {
-            self.add(Verdict::Ok, "gateway", format!("it runs this file (process {pid})"));
+            self.add(Severity::Ok, "gateway", format!("it runs this file (process {pid})"));
         } else {
             let words = format!(
                 "it runs (process {pid}) with other SAs than this file now has: `headroom tunnel reload {name}`"
             );
-            self.add(Verdict::Warning, "gateway", words);
+            self.add(Severity::Warning, "gateway", words);
         }
         true
     }
@@ -130,20 +130,20 @@ impl Findings {
             match host::Command::words(line).output() {
                 Ok(version) => {
                     let version = version.lines().next().unwrap_or("").trim();
-                    self.add(Verdict::Ok, "programs", format!("{program}: {version}"));
+                    self.add(Severity::Ok, "programs", format!("{program}: {version}"));
                 }
-                Err(error) => self.add(Verdict::Failure, "programs", error.to_string()),
+                Err(error) => self.add(Severity::Failure, "programs", error.to_string()),
             }
         }
         if !Path::new("/dev/net/tun").exists() {
             let words = "there is no /dev/net/tun: `modprobe tun`, or give it to the container";
-            self.add(Verdict::Failure, "programs", words);
+            self.add(Severity::Failure, "programs", words);
         }
     }
 
     fn interface(&mut self, config: &Config) {
-        if let Some(words) = host::taken(&config.name) {
-            self.add(Verdict::Failure, "interface", words);
+        if let Some(words) = host::name_conflict(&config.name) {
+            self.add(Severity::Failure, "interface", words);
         }
         let v6 = |addresses: &Addresses| match addresses {
             Addresses::Any => Path::new("/proc/net/if_inet6").exists(),
@@ -158,7 +158,7 @@ impl Findings {
         {
             let words = "IPv6 goes through the tunnel, and a new interface has none: `sysctl -w \
                          net.ipv6.conf.default.disable_ipv6=0`, or name IPv4 networks only";
-            self.add(Verdict::Failure, "interface", words);
+            self.add(Severity::Failure, "interface", words);
         }
     }
 
@@ -185,21 +185,21 @@ impl Findings {
                     path.display(),
                     about.uid()
                 );
-                self.add(Verdict::Failure, "files", words);
+                self.add(Severity::Failure, "files", words);
             }
         }
     }
 
     fn addresses(&mut self, config: &Config) {
         for address in own_addresses(config) {
-            if host::is_here(address) {
-                self.add(Verdict::Ok, "own address", format!("{address} is this host's"));
+            if host::is_local(address) {
+                self.add(Severity::Ok, "own address", format!("{address} is this host's"));
             } else {
                 let words = format!(
                     "this host does not have {address}: correct `source` of \"out\" and `destination` of \"in\", or \
                      add it (`ip addr add`). One that floats between hosts may be elsewhere now"
                 );
-                self.add(Verdict::Warning, "own address", words);
+                self.add(Severity::Warning, "own address", words);
             }
         }
     }
@@ -211,25 +211,25 @@ impl Findings {
             match (UdpSocket::bind((address, port)), status) {
                 (Err(error), Some(status)) if error.kind() == ErrorKind::AddrInUse => {
                     let words = format!("{port} is held by the gateway (process {})", status.pid);
-                    self.add(Verdict::Ok, "UDP port", words);
+                    self.add(Severity::Ok, "UDP port", words);
                 }
                 (Err(error), None) if error.kind() == ErrorKind::AddrInUse => {
                     let words = format!(
                         "{port} is held by another program, an IKE daemon or a tunnel: stop it (`ss -ulnp 'sport = \
                          :{port}'` names it), or use another port at both ends"
                     );
-                    self.add(Verdict::Failure, "UDP port", words);
+                    self.add(Severity::Failure, "UDP port", words);
                 }
                 // an address that is not here has its own line
                 (Err(error), _) if error.kind() == ErrorKind::AddrNotAvailable => {}
                 (Err(error), _) => {
                     self.add(
-                        Verdict::Failure,
+                        Severity::Failure,
                         "UDP port",
                         format!("{port} cannot be used: {error}"),
                     );
                 }
-                (Ok(_), _) => self.add(Verdict::Ok, "UDP port", format!("{port} is free")),
+                (Ok(_), _) => self.add(Severity::Ok, "UDP port", format!("{port} is free")),
             }
         }
     }
@@ -237,8 +237,8 @@ impl Findings {
     fn ledger(&mut self, config: &Config) {
         let shown = config.ledger.ledger.display();
         match ledger::Ledger::check(&config.ledger, &config.key_ids()) {
-            Ok(()) => self.add(Verdict::Ok, "ledger", format!("{shown} knows the keys")),
-            Err(error) => self.add(Verdict::Failure, "ledger", error.to_string()),
+            Ok(()) => self.add(Severity::Ok, "ledger", format!("{shown} knows the keys")),
+            Err(error) => self.add(Severity::Failure, "ledger", error.to_string()),
         }
     }
 
@@ -254,13 +254,13 @@ impl Findings {
                 Ok(mtu) => mtu,
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                     let words = format!("the route to {peer} cannot be asked, which needs root");
-                    self.add(Verdict::Unknown, "path", words);
+                    self.add(Severity::Unknown, "path", words);
                     continue;
                 }
                 Err(error) => {
                     let words =
                         format!("there is no route to {peer} ({error}): see `ip route get {peer}`");
-                    self.add(Verdict::Failure, "path", words);
+                    self.add(Severity::Failure, "path", words);
                     continue;
                 }
             };
@@ -270,7 +270,7 @@ impl Findings {
                     "as far as this host knows; a narrower link further on shows when packets pass"
                 }
             };
-            self.add(Verdict::Ok, "path", format!("{peer}: {mtu} bytes, {known}"));
+            self.add(Severity::Ok, "path", format!("{peer}: {mtu} bytes, {known}"));
             let tunnels = bundles()
                 .filter(|bundle| bundle.destination() == peer && bundle.mode() == Mode::Tunnel);
             let Some(passes) = tunnels.map(|bundle| bundle.inner_mtu(mtu, 0)).min() else {
@@ -285,7 +285,7 @@ impl Findings {
                 }
                 _ => format!("`{}` fills to the path's MTU", spec.name),
             };
-            self.add(Verdict::Ok, "padding", format!("{words}, never beyond what the path takes"));
+            self.add(Severity::Ok, "padding", format!("{words}, never beyond what the path takes"));
         }
     }
 
@@ -297,22 +297,24 @@ impl Findings {
                     "`mtu` is {mtu}, and {passes} bytes pass to {peer} in one packet: longer ones are answered \"too \
                      big\" or fragmented. Leave `mtu` out, or set {passes}"
                 );
-                self.add(Verdict::Warning, "mtu", words);
+                self.add(Severity::Warning, "mtu", words);
             }
-            Some(mtu) => self.add(Verdict::Ok, "mtu", format!("{mtu} of {passes} bytes to {peer}")),
-            None => self.add(Verdict::Ok, "mtu", format!("{passes} bytes pass to {peer}")),
+            Some(mtu) => {
+                self.add(Severity::Ok, "mtu", format!("{mtu} of {passes} bytes to {peer}"))
+            }
+            None => self.add(Severity::Ok, "mtu", format!("{passes} bytes pass to {peer}")),
         }
         if passes < IPV6_MIN_MTU {
             let words = format!(
                 "IPv6 needs {IPV6_MIN_MTU} bytes, of which {passes} pass to {peer}: IPv6 through this tunnel leaves in outer \
                  fragments"
             );
-            self.add(Verdict::Warning, "mtu", words);
+            self.add(Severity::Warning, "mtu", words);
         }
         if !config.clamp_mss {
             let words =
                 "`clamp_mss = false`: TCP depends on \"too big\" answers that reach the hosts";
-            self.add(Verdict::Warning, "mtu", words);
+            self.add(Severity::Warning, "mtu", words);
         }
     }
 
@@ -337,7 +339,7 @@ impl Findings {
                 let words = format!(
                     "this host does not forward, so a network behind it does not reach the tunnel: `sysctl -w {key}=1`"
                 );
-                self.add(Verdict::Warning, "forwarding", words);
+                self.add(Severity::Warning, "forwarding", words);
             }
         }
     }
@@ -347,7 +349,7 @@ impl Findings {
             Ok(rules) => rules,
             Err(error) => {
                 let words = format!("other tables cannot be read, which needs root: {error}");
-                return self.add(Verdict::Unknown, "firewall", words);
+                return self.add(Severity::Unknown, "firewall", words);
             }
         };
         let outer = |chain: &Dropping| {
@@ -375,12 +377,12 @@ impl Findings {
                 "{forwarding} drops what it does not accept, and whether it accepts this is not read: networks behind \
                  this host need `iifname {name} accept; oifname {name} accept`"
             );
-            self.add(Verdict::Warning, "firewall", words);
+            self.add(Severity::Warning, "firewall", words);
         }
         if dropping.is_empty() {
             if forwarding.is_empty() {
                 let words = "no table of nftables drops all that arrives; rules that drop some are not read";
-                self.add(Verdict::Ok, "firewall", words);
+                self.add(Severity::Ok, "firewall", words);
             }
             return;
         }
@@ -402,22 +404,22 @@ impl Findings {
         let words = format!(
             "{dropping} drops what it does not accept, and whether it accepts this is not read: it needs `{opens}`"
         );
-        self.add(Verdict::Warning, "firewall", words);
+        self.add(Severity::Warning, "firewall", words);
     }
 
     fn peers(&mut self, config: &Config, status: Option<&Status>) {
         let Some(status) = status else {
             for (own, peer) in udp_peers(config) {
-                self.ask(own, peer);
+                self.probe_port(own, peer);
             }
             let words = "whether the peer has these keys shows only when both ends are up: `headroom tunnel status`";
-            return self.add(Verdict::Unknown, "peer", words);
+            return self.add(Severity::Unknown, "peer", words);
         };
         for one in status.associations.iter().filter(|one| one.direction == "in") {
             let (name, packets) = (&one.name, one.packets);
             if packets > 0 {
                 let words = format!("`{name}`: {packets} packets of the peer have verified");
-                self.add(Verdict::Ok, "peer", words);
+                self.add(Severity::Ok, "peer", words);
             } else {
                 let failures: Vec<String> =
                     one.failures.iter().map(|(why, times)| format!("{times} {why}")).collect();
@@ -429,17 +431,17 @@ impl Findings {
                     false => format!("and these have failed: {}", failures.join(", ")),
                 };
                 let words = format!("`{name}`: no packet of the peer has verified yet, {failed}");
-                self.add(Verdict::Warning, "peer", words);
+                self.add(Severity::Warning, "peer", words);
             }
         }
     }
 
     /// Sends a keepalive (RFC 3948, section 2.3), which no peer answers, to see
     /// whether a host answers that nobody listens.
-    fn ask(&mut self, own: IpAddr, peer: SocketAddr) {
-        const PATIENCE: Duration = Duration::from_millis(700);
+    fn probe_port(&mut self, own: IpAddr, peer: SocketAddr) {
+        const TIMEOUT: Duration = Duration::from_millis(700);
         let answer = UdpSocket::bind((own, 0)).and_then(|socket| {
-            socket.set_read_timeout(Some(PATIENCE))?;
+            socket.set_read_timeout(Some(TIMEOUT))?;
             socket.connect(peer)?;
             socket.send(&[0xff])?;
             headroom_netio::retried(|| socket.recv(&mut [0; 16]))
@@ -451,7 +453,7 @@ impl Findings {
             ),
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
                 let words = format!("{peer} does not say that it is closed, as an open port does");
-                return self.add(Verdict::Unknown, "peer", words);
+                return self.add(Severity::Unknown, "peer", words);
             }
             ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
                 format!("{peer} cannot be reached: {error}")
@@ -459,7 +461,7 @@ impl Findings {
             // an address that is not here has its own line
             _ => return,
         };
-        self.add(Verdict::Warning, "peer", words);
+        self.add(Severity::Warning, "peer", words);
     }
 }
 
@@ -486,12 +488,12 @@ fn udp_peers(config: &Config) -> BTreeSet<(IpAddr, SocketAddr)> {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = match self.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Unknown => "not known",
-            Verdict::Warning => "warning",
-            Verdict::Failure => "FAILURE",
+        let severity = match self.severity {
+            Severity::Ok => "ok",
+            Severity::Unknown => "not known",
+            Severity::Warning => "warning",
+            Severity::Failure => "FAILURE",
         };
-        write!(f, "{verdict:<9}  {:<13}  {}", self.what, self.sentence)
+        write!(f, "{severity:<9}  {:<13}  {}", self.topic, self.message)
     }
 }

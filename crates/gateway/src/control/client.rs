@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::error::{Doing, Error, path};
-use super::protocol::{Answer, Request};
+use super::protocol::{Request, Response};
 use super::run_folder::RunFolder;
 use super::status::Status;
 use super::tunnel::clean_up;
 
 /// Longer than a gateway takes to go down, or to read a large configuration.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running gateway.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Client {
     /// It does not run, or does not answer.
     pub fn status(&self) -> Result<Status, Error> {
         match self.ask(Request::Status)? {
-            Answer::Status { status } => Ok(*status),
+            Response::Status { status } => Ok(*status),
             answer => Err(unexpected(&answer)),
         }
     }
@@ -61,7 +61,7 @@ impl Client {
     /// There is nothing to take down, or the host refuses.
     pub fn down(&self) -> Result<Vec<String>, Error> {
         if let Some(stream) = self.connect()? {
-            match self.converse(&stream, Request::Down) {
+            match self.exchange(&stream, Request::Down) {
                 Ok(answer) => return done(answer),
                 Err(error @ (Error::Refused(_) | Error::Answered { .. })) => return Err(error),
                 // it died with the question in hand, unless it can be asked again
@@ -97,22 +97,22 @@ impl Client {
         let _ = stream.set_read_timeout(None);
         let mut reader = BufReader::new(&stream);
         loop {
-            match self.hear(&mut reader)? {
-                Answer::Record { record } if !each(&record) => return Ok(Vec::new()),
-                Answer::Record { .. } => {}
+            match self.receive(&mut reader)? {
+                Response::Record { record } if !each(&record) => return Ok(Vec::new()),
+                Response::Record { .. } => {}
                 answer => return done(answer),
             }
         }
     }
 
-    fn ask(&self, request: Request) -> Result<Answer, Error> {
+    fn ask(&self, request: Request) -> Result<Response, Error> {
         let stream = self.connect()?.ok_or_else(|| self.not_running())?;
-        self.converse(&stream, request)
+        self.exchange(&stream, request)
     }
 
-    fn converse(&self, stream: &UnixStream, request: Request) -> Result<Answer, Error> {
+    fn exchange(&self, stream: &UnixStream, request: Request) -> Result<Response, Error> {
         self.send(stream, request)?;
-        self.hear(&mut BufReader::new(stream))
+        self.receive(&mut BufReader::new(stream))
     }
 
     fn send(&self, mut stream: &UnixStream, request: Request) -> Result<(), Error> {
@@ -122,9 +122,9 @@ impl Client {
     }
 
     /// The next answer, if it is no refusal.
-    fn hear(&self, from: &mut impl BufRead) -> Result<Answer, Error> {
-        match Answer::read(from) {
-            Ok(Some(Answer::Error { error, code })) => Err(Error::Answered { error, code }),
+    fn receive(&self, from: &mut impl BufRead) -> Result<Response, Error> {
+        match Response::read(from) {
+            Ok(Some(Response::Error { error, code })) => Err(Error::Answered { error, code }),
             Ok(Some(answer)) => Ok(answer),
             Ok(None) => Err(Error::NotRunning(format!("the gateway of `{}` has ended", self.name))),
             Err(error) if error.kind() == ErrorKind::InvalidData => {
@@ -139,8 +139,8 @@ impl Client {
         let socket = self.run.socket(&self.name);
         match UnixStream::connect(&socket) {
             Ok(stream) => {
-                let _ = stream.set_read_timeout(Some(PATIENCE));
-                let _ = stream.set_write_timeout(Some(PATIENCE));
+                let _ = stream.set_read_timeout(Some(TIMEOUT));
+                let _ = stream.set_write_timeout(Some(TIMEOUT));
                 Ok(Some(stream))
             }
             Err(error)
@@ -161,13 +161,13 @@ impl Client {
     }
 }
 
-fn done(answer: Answer) -> Result<Vec<String>, Error> {
+fn done(answer: Response) -> Result<Vec<String>, Error> {
     match answer {
-        Answer::Done { done } => Ok(done),
+        Response::Done { done } => Ok(done),
         answer => Err(unexpected(&answer)),
     }
 }
 
-fn unexpected(answer: &Answer) -> Error {
+fn unexpected(answer: &Response) -> Error {
     Error::Refused(format!("the gateway gave another answer than was asked for: {answer:?}"))
 }

@@ -16,8 +16,8 @@ mod tunnel;
 
 pub use client::Client;
 pub use error::Error;
-pub use protocol::{Answer, Request};
-pub use run_folder::{RunFolder, VARIABLE};
+pub use protocol::{Request, Response};
+pub use run_folder::{RUN_DIR_VARIABLE, RunFolder};
 pub use serve::run;
 pub use status::Status;
 pub use tunnel::{Options, dry_run};

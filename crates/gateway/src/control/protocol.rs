@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::status::Status;
 
 /// Octets that a request may have.
-pub(super) const MOST_REQUEST: usize = 4096;
+pub(super) const MAX_REQUEST: usize = 4096;
 /// Octets of an answer: a hundred thousand associations.
-const MOST_ANSWER: usize = 256 << 20;
+const MAX_RESPONSE: usize = 256 << 20;
 
 /// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ impl Request {
     /// `InvalidData`, with a sentence for the asker, where it is no request; else
     /// what the connection answered. At most 4096 octets are read of a request.
     pub fn read(from: &mut impl BufRead) -> io::Result<Option<Self>> {
-        let line = read_line(from, MOST_REQUEST)?;
+        let line = read_line(from, MAX_REQUEST)?;
         if line.is_empty() {
             return Ok(None);
         }
@@ -57,7 +57,7 @@ impl Request {
 /// An answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Answer {
+pub enum Response {
     /// It was refused, or failed.
     Error {
         /// Why.
@@ -88,7 +88,7 @@ fn failed() -> u8 {
     1
 }
 
-impl Answer {
+impl Response {
     /// Reads the next answer of a gateway; none: it has ended, with the answer
     /// unsaid or half said.
     ///
@@ -96,10 +96,10 @@ impl Answer {
     /// `InvalidData`, with a sentence, where it is no answer; else what the
     /// connection answered. Memory is that of an answer of 256 MiB at most.
     pub fn read(from: &mut impl BufRead) -> io::Result<Option<Self>> {
-        let line = read_line(from, MOST_ANSWER)?;
+        let line = read_line(from, MAX_RESPONSE)?;
         if line.last() != Some(&b'\n') {
-            let longer = no(format!("the gateway's answer has more than {MOST_ANSWER} octets"));
-            return if line.len() < MOST_ANSWER { Ok(None) } else { Err(longer) };
+            let longer = no(format!("the gateway's answer has more than {MAX_RESPONSE} octets"));
+            return if line.len() < MAX_RESPONSE { Ok(None) } else { Err(longer) };
         }
         let answer = serde_json::from_slice(&line);
         answer
@@ -128,20 +128,22 @@ mod tests {
     fn answers_are_read_one_by_one_and_half_of_one_is_none() {
         let text = "{\"record\":{\"direction\":\"out\"}}\n{\"done\":[\"one\"]}\n{\"done\":[\"tw";
         let mut from = text.as_bytes();
-        let mut next = || Answer::read(&mut from).expect("readable");
-        assert!(matches!(next(), Some(Answer::Record { record }) if record["direction"] == "out"));
-        assert!(matches!(next(), Some(Answer::Done { done }) if done == ["one"]));
+        let mut next = || Response::read(&mut from).expect("readable");
+        assert!(
+            matches!(next(), Some(Response::Record { record }) if record["direction"] == "out")
+        );
+        assert!(matches!(next(), Some(Response::Done { done }) if done == ["one"]));
         assert!(next().is_none() && next().is_none());
     }
 
     #[test]
     fn of_a_request_no_more_is_read_than_it_may_have() {
-        let long = [b'a'; 3 * MOST_REQUEST];
+        let long = [b'a'; 3 * MAX_REQUEST];
         let mut from = &long[..];
         let error = Request::read(&mut from).expect_err("too long");
-        assert_eq!((error.kind(), from.len()), (ErrorKind::InvalidData, 2 * MOST_REQUEST));
+        assert_eq!((error.kind(), from.len()), (ErrorKind::InvalidData, 2 * MAX_REQUEST));
         let mut longest = b"{\"request\":\"down\"}".to_vec();
-        longest.resize(MOST_REQUEST - 1, b' ');
+        longest.resize(MAX_REQUEST - 1, b' ');
         longest.push(b'\n');
         assert_eq!(Request::read(&mut &longest[..]).expect("a request"), Some(Request::Down));
         longest.insert(0, b' ');

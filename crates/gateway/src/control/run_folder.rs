@@ -10,11 +10,11 @@ use super::error::{Doing, Error, path};
 use crate::host::Step;
 
 /// Where it is unless said otherwise.
-const USUAL: &str = "/run/headroom";
+const DEFAULT_FOLDER: &str = "/run/headroom";
 /// The variable that says otherwise.
-pub const VARIABLE: &str = "HEADROOM_RUN_DIR";
+pub const RUN_DIR_VARIABLE: &str = "HEADROOM_RUN_DIR";
 /// Octets that a state file may have.
-const MOST_STATE: u64 = 64 << 20;
+const MAX_STATE: u64 = 64 << 20;
 
 /// The folder.
 #[derive(Debug, Clone)]
@@ -35,8 +35,8 @@ pub(super) struct State {
 
 impl Default for RunFolder {
     fn default() -> Self {
-        let said = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
-        Self(said.map_or_else(|| USUAL.into(), PathBuf::from))
+        let said = std::env::var_os(RUN_DIR_VARIABLE).filter(|value| !value.is_empty());
+        Self(said.map_or_else(|| DEFAULT_FOLDER.into(), PathBuf::from))
     }
 }
 
@@ -140,7 +140,7 @@ impl RunFolder {
         let file = self.state(name);
         let text = match std::fs::metadata(&file) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Ok(about) if about.len() > MOST_STATE => Err(std::io::Error::other("it is too long")),
+            Ok(about) if about.len() > MAX_STATE => Err(std::io::Error::other("it is too long")),
             Ok(_) => std::fs::read_to_string(&file),
             Err(error) => Err(error),
         };

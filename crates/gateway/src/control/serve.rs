@@ -1,5 +1,5 @@
 //! The gateway's process: brings a tunnel up, answers those who ask, and takes
-//! it down when it is told to.
+//! it down on request.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -8,23 +8,23 @@ use headroom_ipsec::{Event, PeerMoved, Stage};
 use nix::sys::signal::{SigSet, Signal};
 
 use super::error::{Doing, Error};
-use super::notify::{News, tell};
-use super::protocol::{Answer, Request};
-use super::server::{Asked, Reply, Server};
+use super::notify::{ServiceState, notify};
+use super::protocol::{Request, Response};
+use super::server::{PendingRequest, Reply, Server};
 use super::tunnel::{Options, Tunnel};
 
 /// How often counters are looked at.
 const TICK: Duration = Duration::from_secs(1);
 
 /// What the gateway waits for.
-enum Happened {
-    Asked(Asked),
+enum GatewayEvent {
+    Request(PendingRequest),
     Signal(Signal),
     Event(Event),
 }
 
 /// Brings a tunnel up and stays until it is taken down: by request, SIGTERM or
-/// SIGINT. SIGHUP reloads. `say` is told what happens, in sentences; `ready` is
+/// SIGINT. SIGHUP reloads. `log` receives messages for the user; `ready` is
 /// called when packets pass.
 ///
 /// Call it before the process has other threads: capabilities and the signals
@@ -35,7 +35,7 @@ enum Happened {
 /// blocked.
 pub fn run(
     options: &Options,
-    mut say: impl FnMut(&str),
+    mut log: impl FnMut(&str),
     ready: impl FnOnce(),
 ) -> Result<(), Error> {
     headroom_netio::capabilities::keep_network_only().doing(|| {
@@ -43,15 +43,16 @@ pub fn run(
     })?;
     let (happens, happened) = channel();
     let signals = catch_signals()?;
-    let (events, told) = channel();
+    let (events, received) = channel();
     let mut tunnel = Tunnel::up(options.clone(), events)?;
-    tunnel.warnings().iter().for_each(|warning| say(&format!("warning: {warning}")));
-    forward(signals, told, &happens)?;
+    tunnel.warnings().iter().for_each(|warning| log(&format!("warning: {warning}")));
+    forward(signals, received, &happens)?;
     let socket = options.run.socket(tunnel.name());
-    let server = Server::start(&socket, move |asked| happens.send(Happened::Asked(asked)).is_ok());
+    let server =
+        Server::start(&socket, move |asked| happens.send(GatewayEvent::Request(asked)).is_ok());
     let server = server.doing(|| super::error::path("listen at", &socket))?;
-    say(&format!("{} is up", tunnel.name()));
-    tell(News::Ready);
+    log(&format!("{} is up", tunnel.name()));
+    notify(ServiceState::Ready);
     ready();
     let mut next = Instant::now() + TICK;
     loop {
@@ -61,56 +62,58 @@ pub fn run(
                 tunnel.tick()?;
                 continue;
             }
-            // SIGTERM, or nobody could say anything any more
+            // SIGTERM, or nobody could log anything any more
             Err(RecvTimeoutError::Disconnected) => None,
-            Ok(Happened::Signal(Signal::SIGHUP)) => {
+            Ok(GatewayEvent::Signal(Signal::SIGHUP)) => {
                 match reload(&mut tunnel, false) {
                     Ok(done) => {
-                        say("reloaded");
-                        done.iter().for_each(|words| say(words));
+                        log("reloaded");
+                        done.iter().for_each(|words| log(words));
                     }
-                    Err(error) => say(&format!("not reloaded: {error}")),
+                    Err(error) => log(&format!("not reloaded: {error}")),
                 }
                 continue;
             }
-            Ok(Happened::Signal(_)) => None,
-            Ok(Happened::Event(event)) => {
-                say(&words_of(&event));
+            Ok(GatewayEvent::Signal(_)) => None,
+            Ok(GatewayEvent::Event(event)) => {
+                log(&describe(&event));
                 continue;
             }
-            Ok(Happened::Asked(Asked { request: Request::Down, reply })) => Some(reply),
-            Ok(Happened::Asked(Asked { request, reply })) => {
+            Ok(GatewayEvent::Request(PendingRequest { request: Request::Down, reply })) => {
+                Some(reply)
+            }
+            Ok(GatewayEvent::Request(PendingRequest { request, reply })) => {
                 // who asked may have gone
-                let _ = reply.send(answer(&mut tunnel, request, &mut say));
+                let _ = reply.send(answer(&mut tunnel, request, &mut log));
                 continue;
             }
         };
-        return down(tunnel, &server, reply, &mut say);
+        return down(tunnel, &server, reply, &mut log);
     }
 }
 
-fn answer(tunnel: &mut Tunnel, request: Request, say: &mut impl FnMut(&str)) -> Reply {
+fn answer(tunnel: &mut Tunnel, request: Request, log: &mut impl FnMut(&str)) -> Reply {
     match request {
-        Request::Status => Reply::Answer(Answer::Status { status: Box::new(tunnel.status()) }),
+        Request::Status => Reply::Answer(Response::Status { status: Box::new(tunnel.status()) }),
         Request::Trace { .. } => Reply::Trace(tunnel.trace()),
         Request::Reload { new_keys } => Reply::Answer(match reload(tunnel, new_keys) {
             Ok(done) => {
-                say("reloaded");
-                Answer::Done { done }
+                log("reloaded");
+                Response::Done { done }
             }
             Err(error) => {
-                say(&format!("not reloaded: {error}"));
-                Answer::Error { error: error.to_string(), code: error.exit_code() }
+                log(&format!("not reloaded: {error}"));
+                Response::Error { error: error.to_string(), code: error.exit_code() }
             }
         }),
-        Request::Down => Reply::Answer(Answer::Done { done: Vec::new() }),
+        Request::Down => Reply::Answer(Response::Done { done: Vec::new() }),
     }
 }
 
 fn reload(tunnel: &mut Tunnel, new_keys: bool) -> Result<Vec<String>, Error> {
-    tell(News::Reloading);
+    notify(ServiceState::Reloading);
     let outcome = tunnel.reload(new_keys);
-    tell(News::Ready);
+    notify(ServiceState::Ready);
     outcome
 }
 
@@ -118,19 +121,19 @@ fn down(
     tunnel: Tunnel,
     server: &Server,
     reply: Option<Sender<Reply>>,
-    say: &mut impl FnMut(&str),
+    log: &mut impl FnMut(&str),
 ) -> Result<(), Error> {
-    tell(News::Stopping);
+    notify(ServiceState::Stopping);
     let name = tunnel.name().to_owned();
     let outcome = tunnel.down();
     let Some(reply) = reply else {
         outcome?;
-        say(&format!("{name} is down"));
+        log(&format!("{name} is down"));
         return Ok(());
     };
     let answer = match &outcome {
-        Ok(()) => Answer::Done { done: Vec::new() },
-        Err(error) => Answer::Error { error: error.to_string(), code: error.exit_code() },
+        Ok(()) => Response::Done { done: Vec::new() },
+        Err(error) => Response::Error { error: error.to_string(), code: error.exit_code() },
     };
     let _ = reply.send(Reply::Answer(answer));
     drop(reply);
@@ -150,31 +153,31 @@ fn catch_signals() -> Result<SigSet, Error> {
 fn forward(
     signals: SigSet,
     events: std::sync::mpsc::Receiver<Event>,
-    happens: &Sender<Happened>,
+    happens: &Sender<GatewayEvent>,
 ) -> Result<(), Error> {
     let thread = |name: &str| std::thread::Builder::new().name(name.into());
     let to = happens.clone();
     let signalled = thread("signals").spawn(move || {
         while let Ok(signal) = signals.wait() {
-            if to.send(Happened::Signal(signal)).is_err() {
+            if to.send(GatewayEvent::Signal(signal)).is_err() {
                 return;
             }
         }
     });
     signalled.doing(|| "start a thread".into())?;
     let to = happens.clone();
-    let told = thread("events").spawn(move || {
+    let forwarder = thread("events").spawn(move || {
         for event in events {
-            if to.send(Happened::Event(event)).is_err() {
+            if to.send(GatewayEvent::Event(event)).is_err() {
                 return;
             }
         }
     });
-    told.doing(|| "start a thread".into())?;
+    forwarder.doing(|| "start a thread".into())?;
     Ok(())
 }
 
-fn words_of(event: &Event) -> String {
+fn describe(event: &Event) -> String {
     match event {
         Event::PeerMoved(PeerMoved { configured, now, changes: 1 }) => {
             format!("the peer {configured} is now at {now}")

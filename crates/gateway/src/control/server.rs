@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{getsockopt, sockopt};
 use serde::Serialize;
 
-use super::protocol::{Answer, Request};
+use super::protocol::{Request, Response};
 use crate::datapath::tracer::Trace;
 
 /// Askers at once.
-const MOST_CLIENTS: usize = 16;
+const MAX_CLIENTS: usize = 16;
 /// How long an asker may take for a line, or to take one.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a trace without packets looks whether anyone still reads.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A request, and who waits for the answer.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct PendingRequest {
     pub(super) request: Request,
     pub(super) reply: Sender<Reply>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Asked {
 /// What the gateway says to a request.
 #[derive(Debug)]
 pub(super) enum Reply {
-    Answer(Answer),
+    Answer(Response),
     /// Records are to be passed on.
     Trace(Trace),
 }
@@ -44,10 +44,10 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Listens; each request goes to `asked`.
+    /// Listens; each request goes to `submit`.
     pub(super) fn start(
         path: &Path,
-        asked: impl Fn(Asked) -> bool + Send + Sync + 'static,
+        submit: impl Fn(PendingRequest) -> bool + Send + Sync + 'static,
     ) -> io::Result<Self> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -57,13 +57,13 @@ impl Server {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         let clients = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&clients);
-        let asked = Arc::new(asked);
+        let submit = Arc::new(submit);
         std::thread::Builder::new().name("control".into()).spawn(move || {
             for stream in listener.incoming() {
                 match stream {
-                    Ok(stream) => accept(stream, &counted, &asked),
+                    Ok(stream) => accept(stream, &counted, &submit),
                     // no more descriptors, for now
-                    Err(_) => std::thread::sleep(LOOK),
+                    Err(_) => std::thread::sleep(POLL_INTERVAL),
                 }
             }
         })?;
@@ -79,66 +79,66 @@ impl Server {
     }
 }
 
-fn accept<F: Fn(Asked) -> bool + Send + Sync + 'static>(
+fn accept<F: Fn(PendingRequest) -> bool + Send + Sync + 'static>(
     stream: UnixStream,
     clients: &Arc<AtomicUsize>,
-    asked: &Arc<F>,
+    submit: &Arc<F>,
 ) {
-    let place = Place::take(clients);
-    let _ = stream.set_read_timeout(Some(PATIENCE));
-    let _ = stream.set_write_timeout(Some(PATIENCE));
-    if !may_ask(&stream) {
+    let slot = ConnectionSlot::take(clients);
+    let _ = stream.set_read_timeout(Some(TIMEOUT));
+    let _ = stream.set_write_timeout(Some(TIMEOUT));
+    if !is_authorized(&stream) {
         return refuse(&stream, "only root and the gateway's own user may ask");
     }
-    if place.number > MOST_CLIENTS {
+    if slot.number > MAX_CLIENTS {
         return refuse(&stream, "too many are asking; try again");
     }
-    let asked = Arc::clone(asked);
+    let submit = Arc::clone(submit);
     // where no thread can be started the connection is closed
-    let _ = std::thread::Builder::new().name("asked".into()).spawn(move || {
-        let _place = place;
-        let _ = serve(&stream, asked.as_ref());
+    let _ = std::thread::Builder::new().name("request".into()).spawn(move || {
+        let _slot = slot;
+        let _ = serve(&stream, submit.as_ref());
     });
 }
 
-/// A place among the askers, given back when dropped.
-struct Place {
+/// A slot among the askers, given back when dropped.
+struct ConnectionSlot {
     clients: Arc<AtomicUsize>,
     number: usize,
 }
 
-impl Place {
+impl ConnectionSlot {
     fn take(clients: &Arc<AtomicUsize>) -> Self {
         let number = clients.fetch_add(1, Ordering::AcqRel) + 1;
         Self { clients: Arc::clone(clients), number }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.clients.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// The socket's mode says the same; this holds whoever changed it.
-fn may_ask(stream: &UnixStream) -> bool {
+fn is_authorized(stream: &UnixStream) -> bool {
     let own = nix::unistd::geteuid().as_raw();
     getsockopt(stream, sockopt::PeerCredentials)
         .is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own)
 }
 
 fn refuse(stream: &UnixStream, error: &str) {
-    let _ = say(stream, &Answer::Error { error: error.into(), code: 1 });
+    let _ = send_line(stream, &Response::Error { error: error.into(), code: 1 });
 }
 
-fn say(mut stream: &UnixStream, what: &impl Serialize) -> io::Result<()> {
+fn send_line(mut stream: &UnixStream, what: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(what)?;
     line.push(b'\n');
     stream.write_all(&line)
 }
 
 /// Answers one asker until they go.
-fn serve(stream: &UnixStream, asked: &dyn Fn(Asked) -> bool) -> io::Result<()> {
+fn serve(stream: &UnixStream, submit: &dyn Fn(PendingRequest) -> bool) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     loop {
         let request = match Request::read(&mut reader) {
@@ -151,14 +151,14 @@ fn serve(stream: &UnixStream, asked: &dyn Fn(Asked) -> bool) -> io::Result<()> {
             Err(error) => return Err(error),
         };
         let (reply, answer) = channel();
-        if !asked(Asked { request, reply }) {
+        if !submit(PendingRequest { request, reply }) {
             return Ok(());
         }
         match answer.recv() {
-            Ok(Reply::Answer(answer)) => say(stream, &answer)?,
+            Ok(Reply::Answer(answer)) => send_line(stream, &answer)?,
             Ok(Reply::Trace(trace)) => {
                 let count = if let Request::Trace { count } = request { count } else { None };
-                pass_on(stream, &trace, count)?;
+                forward_trace(stream, &trace, count)?;
             }
             Err(_) => return Ok(()),
         }
@@ -166,7 +166,7 @@ fn serve(stream: &UnixStream, asked: &dyn Fn(Asked) -> bool) -> io::Result<()> {
 }
 
 /// Passes records on until there were enough, the asker goes or the gateway ends.
-fn pass_on(stream: &UnixStream, trace: &Trace, count: Option<u64>) -> io::Result<()> {
+fn forward_trace(stream: &UnixStream, trace: &Trace, count: Option<u64>) -> io::Result<()> {
     #[derive(Serialize)]
     struct Line<'a> {
         record: &'a crate::datapath::tracer::Record,
@@ -174,12 +174,12 @@ fn pass_on(stream: &UnixStream, trace: &Trace, count: Option<u64>) -> io::Result
     let mut left = count.unwrap_or(u64::MAX);
     let mut missed = 0;
     while left > 0 {
-        match trace.next(LOOK) {
+        match trace.next(POLL_INTERVAL) {
             Ok(Some(record)) => {
-                say(stream, &Line { record: &record })?;
+                send_line(stream, &Line { record: &record })?;
                 left -= 1;
             }
-            Ok(None) if gone(stream) => return Ok(()),
+            Ok(None) if is_closed(stream) => return Ok(()),
             Ok(None) => {}
             Err(_) => break,
         }
@@ -190,11 +190,11 @@ fn pass_on(stream: &UnixStream, trace: &Trace, count: Option<u64>) -> io::Result
     } else {
         Vec::new()
     };
-    say(stream, &Answer::Done { done })
+    send_line(stream, &Response::Done { done })
 }
 
 /// Whether the asker has closed the connection.
-fn gone(mut stream: &UnixStream) -> bool {
+fn is_closed(mut stream: &UnixStream) -> bool {
     let _ = stream.set_nonblocking(true);
     let read = headroom_netio::retried(|| stream.read(&mut [0; 64]));
     let _ = stream.set_nonblocking(false);

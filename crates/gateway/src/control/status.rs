@@ -132,7 +132,7 @@ const BETWEEN: Duration = Duration::from_secs(1);
 
 impl Rates {
     /// Looks at the counters, unless that was just done.
-    pub(super) fn look(&mut self, engine: &Engine, now: Duration) {
+    pub(super) fn update(&mut self, engine: &Engine, now: Duration) {
         let passed = now.saturating_sub(self.looked);
         if passed < BETWEEN && !self.counted.is_empty() {
             return;

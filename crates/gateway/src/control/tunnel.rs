@@ -50,7 +50,7 @@ impl Planned {
         let path_mtu = |to| {
             config.path_mtu.map_or_else(|| host::path_mtu(to, DEFAULT_MARK), |mtu| mtu as usize)
         };
-        let setup = Setup::plan(&config, &engine, Host::look(DEFAULT_MARK), path_mtu);
+        let setup = Setup::plan(&config, &engine, Host::probe(DEFAULT_MARK), path_mtu);
         Ok(Self { config, engine, setup })
     }
 }
@@ -62,7 +62,7 @@ impl Planned {
 pub fn dry_run(options: &Options) -> Result<(String, Vec<String>), Error> {
     let Planned { config, setup, .. } = Planned::read(options, None)?;
     let mut warnings = config.warnings;
-    warnings.extend(host::absent(config.associations.iter().map(|one| &one.spec)));
+    warnings.extend(host::missing_addresses(config.associations.iter().map(|one| &one.spec)));
     Ok((setup.printed(&config.name, config.queues), warnings))
 }
 
@@ -95,7 +95,7 @@ impl Tunnel {
         let lock = options.run.lock(&name)?;
         let left = options.run.read_state(&name)?;
         // before anything is blocked
-        if let Some(words) = host::taken(&name) {
+        if let Some(words) = host::name_conflict(&name) {
             return Err(Error::Refused(words));
         }
         let ledger_writer = LedgerWriter::start(&config.ledger, &engine, options.new_keys)?;
@@ -135,7 +135,7 @@ impl Tunnel {
     /// What should be known of the configuration in force, on this host now.
     pub(super) fn warnings(&self) -> Vec<String> {
         let engine = self.datapath.engine();
-        let absent = host::absent(engine.associations().map(|sa| sa.spec()));
+        let absent = host::missing_addresses(engine.associations().map(|sa| sa.spec()));
         self.warnings.iter().cloned().chain(absent).collect()
     }
 
@@ -165,7 +165,7 @@ impl Tunnel {
         self.policies = config.policies.clone();
         let mut said = config.warnings.clone();
         let specs = config.associations.iter().map(|association| &association.spec);
-        said.extend(host::absent(specs));
+        said.extend(host::missing_addresses(specs));
         let settings = settings_of(&config);
         if format!("{settings:?}") != format!("{:?}", self.settings) {
             said.push(
@@ -195,7 +195,7 @@ impl Tunnel {
     pub(super) fn status(&mut self) -> Status {
         let engine = self.datapath.engine();
         let now = self.datapath.now();
-        self.rates.look(&engine, now);
+        self.rates.update(&engine, now);
         let mut warnings = self.warnings();
         warnings.extend(self.ledger_writer.last_error());
         Status {
@@ -214,7 +214,7 @@ impl Tunnel {
 
     /// To be called about once a second: an error if packets pass no more.
     pub(super) fn tick(&mut self) -> Result<(), Error> {
-        self.rates.look(&self.datapath.engine(), self.datapath.now());
+        self.rates.update(&self.datapath.engine(), self.datapath.now());
         match self.datapath.failure() {
             None => Ok(()),
             Some(cause) => Err(Error::System {

@@ -1,31 +1,11 @@
-//! One attempt to open one IPsec header with one set of keys and one guess of
+//! One attempt to open one IPsec header with one set of keys and one set of assumptions about
 //! everything that is not on the wire.
 
 use std::net::IpAddr;
 
-use headroom_ipsec::spec::{Protection, Secrets};
-use headroom_ipsec::{Protocol, Reason, SaSpec, ah, esp, qesp};
+use headroom_ipsec::{Protocol, Reason, SaSpec, SaTransform, ah, esp, qesp};
 use headroom_packet::Ip;
-use headroom_suite::{AadInput, Authenticator, KeyError, Transform};
-
-/// Algorithms with their keys.
-#[derive(Debug)]
-pub(super) enum Guard {
-    Cipher(Box<dyn Transform>),
-    Mac(Authenticator),
-}
-
-impl Guard {
-    pub(super) fn new(protection: &Protection) -> Result<Self, KeyError> {
-        match protection {
-            Protection::Ah { mac, key } => mac.bind(key).map(Self::Mac),
-            Protection::Esp(secrets) | Protection::QEsp { secrets, .. } => {
-                let Secrets { suite, key, mac_key } = secrets;
-                suite.bind(key, mac_key.as_ref()).map(Self::Cipher)
-            }
-        }
-    }
-}
+use headroom_suite::{AadInput, Authenticator, Transform};
 
 /// An IPsec header with what it protects, and what stands before it.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +22,7 @@ pub(super) struct Sealed<'a> {
 
 /// What is not on the wire.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Guess {
+pub(super) struct Assumptions {
     /// The whole sequence number.
     pub(super) number: u64,
     /// Whether its high half is covered.
@@ -100,9 +80,9 @@ impl<'a> Sealed<'a> {
     }
 
     /// Whether its lengths allow these algorithms at all.
-    pub(super) fn fits(&self, guard: &Guard) -> Result<(), Reason> {
-        match guard {
-            Guard::Mac(mac) => {
+    pub(super) fn fits(&self, transform: &SaTransform) -> Result<(), Reason> {
+        match transform {
+            SaTransform::Mac(mac) => {
                 let header = ah::Header::read(self.body)?;
                 if header.len < ah::FIXED_LEN + mac.icv_len() {
                     Err(Reason::Truncated)
@@ -110,7 +90,7 @@ impl<'a> Sealed<'a> {
                     Ok(())
                 }
             }
-            Guard::Cipher(transform) => {
+            SaTransform::Cipher(transform) => {
                 let around = self.header_len() + transform.iv_len() + transform.icv_len();
                 let text = self.body.len().checked_sub(around).filter(|text| *text >= 2);
                 match text.ok_or(Reason::Truncated)? % transform.block_len() {
@@ -123,10 +103,10 @@ impl<'a> Sealed<'a> {
 
     /// The text, trailer and all, or what stands behind AH, where the check
     /// value is right.
-    pub(super) fn open(&self, guard: &Guard, guess: Guess) -> Option<Vec<u8>> {
-        match guard {
-            Guard::Cipher(transform) => self.decrypt(transform.as_ref(), guess),
-            Guard::Mac(mac) => self.verify(mac, guess),
+    pub(super) fn open(&self, transform: &SaTransform, assumed: Assumptions) -> Option<Vec<u8>> {
+        match transform {
+            SaTransform::Cipher(transform) => self.decrypt(transform.as_ref(), assumed),
+            SaTransform::Mac(mac) => self.verify(mac, assumed),
         }
     }
 
@@ -135,14 +115,14 @@ impl<'a> Sealed<'a> {
         &self,
         transform: &dyn Transform,
         icv_len: usize,
-        guess: Guess,
+        assumed: Assumptions,
     ) -> bool {
         let mut room = [0; qesp::MAX_ADDRESSES_LEN];
-        let addresses = self.covered_addresses(guess, &mut room);
+        let addresses = self.covered_addresses(assumed, &mut room);
         let Some((header, rest)) = self.body.split_at_checked(self.header_len()) else {
             return false;
         };
-        let Guess { number: sequence, extended, .. } = guess;
+        let Assumptions { number: sequence, extended, .. } = assumed;
         transform.verifies_truncated(
             &AadInput { header, sequence, extended, addresses },
             rest,
@@ -153,10 +133,10 @@ impl<'a> Sealed<'a> {
     /// The addresses that Q-ESP covers.
     fn covered_addresses<'r>(
         &self,
-        guess: Guess,
+        assumed: Assumptions,
         room: &'r mut [u8; qesp::MAX_ADDRESSES_LEN],
     ) -> &'r [u8] {
-        match (self.protocol, guess.addresses) {
+        match (self.protocol, assumed.addresses) {
             (Protocol::QEsp(_), Addresses::AsReceived) => {
                 qesp::addresses(self.source, self.destination, room)
             }
@@ -167,9 +147,9 @@ impl<'a> Sealed<'a> {
         }
     }
 
-    fn decrypt(&self, transform: &dyn Transform, guess: Guess) -> Option<Vec<u8>> {
+    fn decrypt(&self, transform: &dyn Transform, assumed: Assumptions) -> Option<Vec<u8>> {
         let mut room = [0; qesp::MAX_ADDRESSES_LEN];
-        let addresses = self.covered_addresses(guess, &mut room);
+        let addresses = self.covered_addresses(assumed, &mut room);
         let (header, rest) = self.body.split_at_checked(self.header_len())?;
         let mut rest = rest.to_vec();
         let end = rest.len().checked_sub(transform.icv_len())?;
@@ -177,23 +157,23 @@ impl<'a> Sealed<'a> {
         if text.is_empty() || text.len() % transform.block_len() != 0 {
             return None;
         }
-        let Guess { number: sequence, extended, .. } = guess;
+        let Assumptions { number: sequence, extended, .. } = assumed;
         transform.open(&AadInput { header, sequence, extended, addresses }, &mut rest).ok()?;
         rest.truncate(end);
         rest.drain(..text.start);
         Some(rest)
     }
 
-    fn verify(&self, mac: &Authenticator, guess: Guess) -> Option<Vec<u8>> {
+    fn verify(&self, mac: &Authenticator, assumed: Assumptions) -> Option<Vec<u8>> {
         let icv_len = mac.icv_len();
-        let (len, icv, zeroed, body, high) = self.covered(icv_len, guess)?;
+        let (len, icv, zeroed, body, high) = self.covered(icv_len, assumed)?;
         mac.verify(&[&zeroed, &body, &high], &icv).ok()?;
         Some(self.body[len..].to_vec())
     }
 
     /// Octets of AH's header, its check value of `icv_len` octets, and what is
     /// covered (RFC 4302, section 3.3.3).
-    pub(super) fn covered(&self, icv_len: usize, guess: Guess) -> Option<Covered> {
+    pub(super) fn covered(&self, icv_len: usize, assumed: Assumptions) -> Option<Covered> {
         let header = ah::Header::read(self.body).ok()?;
         let end = ah::FIXED_LEN + icv_len;
         if header.len < end {
@@ -203,11 +183,11 @@ impl<'a> Sealed<'a> {
         let mut body = self.body.to_vec();
         body[ah::FIXED_LEN..end].fill(0);
         let mut zeroed = ah::zero_mutable_fields(self.header).ok()?.as_slice().to_vec();
-        if let Addresses::Of(source, destination) = guess.addresses {
+        if let Addresses::Of(source, destination) = assumed.addresses {
             put_addresses(&mut zeroed, source, destination)?;
         }
-        let high = ((guess.number >> 32) as u32).to_be_bytes();
-        let high = if guess.extended { high.to_vec() } else { Vec::new() };
+        let high = ((assumed.number >> 32) as u32).to_be_bytes();
+        let high = if assumed.extended { high.to_vec() } else { Vec::new() };
         Some((header.len, icv, zeroed, body, high))
     }
 }
@@ -257,7 +237,7 @@ fn last_field(header: &[u8]) -> Option<usize> {
     (at == header.len()).then_some(field)
 }
 
-/// A guess that is the association's own.
-pub(super) fn own_guess(spec: &SaSpec, number: u64) -> Guess {
-    Guess { number, extended: spec.extended_sequence, addresses: Addresses::AsReceived }
+/// Assumes what is the association's own.
+pub(super) fn configured(spec: &SaSpec, number: u64) -> Assumptions {
+    Assumptions { number, extended: spec.extended_sequence, addresses: Addresses::AsReceived }
 }

@@ -7,11 +7,11 @@ use std::ops::Range;
 use std::time::Duration;
 
 /// Octets that a frame may have.
-const MOST_FRAME: usize = 1 << 20;
+const MAX_FRAME: usize = 1 << 20;
 /// Octets of a block with a frame: options go with it.
-const MOST_BLOCK: usize = MOST_FRAME + (64 << 10);
+const MAX_BLOCK: usize = MAX_FRAME + (64 << 10);
 /// Interfaces that a section may describe.
-const MOST_INTERFACES: usize = 1 << 16;
+const MAX_INTERFACES: usize = 1 << 16;
 /// Link types have 16 bits; those above are about frame check sequences.
 const LINK_TYPE: u32 = 0xffff;
 
@@ -155,7 +155,7 @@ fn next_record(
     let fraction = u64::from(word(4)) * if nanoseconds { 1 } else { 1000 };
     let time = Duration::from_secs(word(0).into()) + Duration::from_nanos(fraction);
     let (len, original_len) = (word(8) as usize, word(12) as usize);
-    if len > MOST_FRAME {
+    if len > MAX_FRAME {
         return Err(Error::Damaged(number, "a frame of more than 1 MiB"));
     }
     buffer.resize(len, 0);
@@ -187,14 +187,14 @@ fn next_block(
             skip(input, len as u64 + 4, number)?;
             continue;
         }
-        if len > MOST_BLOCK {
+        if len > MAX_BLOCK {
             return Err(Error::Damaged(number, "a block of more than 1 MiB"));
         }
         buffer.resize(len, 0);
         read_whole(input, buffer, number)?;
         skip(input, 4, number)?;
         if kind == INTERFACE {
-            if interfaces.len() == MOST_INTERFACES {
+            if interfaces.len() == MAX_INTERFACES {
                 return Err(Error::Damaged(number, "more than 65536 interfaces"));
             }
             let interface = Interface::read(buffer, big_endian);

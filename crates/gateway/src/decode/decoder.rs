@@ -11,35 +11,35 @@ use headroom_packet::{Ip, protocol, udp};
 
 use super::attempt::{Sealed, rebuild};
 use super::capture::{Capture, Frame};
-use super::known::{Known, Search};
-use super::link::{Carried, GRE, carried, encapsulated};
+use super::link::{FramePayload, GRE, encapsulated, frame_payload};
+use super::packet_report::{PacketReport, layer};
 use super::report::{Inner, Layer, Outcome, Packet, Summary, protocol_name};
-use super::said::{Said, layer};
+use super::sa_decoder::{SaDecoder, Search};
 use crate::config::Config;
 
 /// Fragments that are kept until the others have come.
 const FRAGMENTS: Limits = Limits { datagrams: 4096, octets: 64 << 20 };
 /// Tunnels without encryption, one in the other, that are followed.
-const MOST_ENCAPSULATIONS: u32 = 4;
+const MAX_ENCAPSULATIONS: u32 = 4;
 /// The port of ESP in UDP (RFC 3948).
 const NAT_TRAVERSAL: u16 = 4500;
 
-/// Who is told of packets.
-pub trait Audience {
-    /// A packet, and where it was opened the packet that was inside.
+/// Receives the decoder's reports.
+pub trait PacketSink {
+    /// Takes the report on a packet, and the inner packet if it was opened.
     fn packet(&mut self, packet: &Packet, clear: Option<&[u8]>);
 }
 
-impl<F: FnMut(&Packet, Option<&[u8]>)> Audience for F {
+impl<F: FnMut(&Packet, Option<&[u8]>)> PacketSink for F {
     fn packet(&mut self, packet: &Packet, clear: Option<&[u8]>) {
         self(packet, clear);
     }
 }
 
-/// Opens packets.
+/// Opens captured packets with the keys of a configuration.
 #[derive(Debug)]
 pub struct Decoder {
-    pub(super) known: Vec<Known>,
+    pub(super) known: Vec<SaDecoder>,
     pub(super) search: Search,
     /// By SPI and protocol number; several differ in their destination.
     pub(super) by_spi: HashMap<(u32, u8), Vec<usize>>,
@@ -82,7 +82,7 @@ impl Decoder {
             let index = decoder.known.len();
             decoder.by_spi.entry((spec.spi, protocol.number())).or_default().push(index);
             let name = spec.name.clone();
-            decoder.known.push(Known::new(spec).map_err(|error| format!("`{name}`: {error}"))?);
+            decoder.known.push(SaDecoder::new(spec).map_err(|error| format!("`{name}`: {error}"))?);
         }
         decoder.ports.sort_unstable();
         decoder.ports.dedup();
@@ -93,11 +93,11 @@ impl Decoder {
     pub fn capture(
         mut self,
         mut capture: Capture<impl Read>,
-        audience: &mut impl Audience,
+        sink: &mut impl PacketSink,
     ) -> Summary {
         loop {
             match capture.next_frame() {
-                Ok(Some(frame)) => self.frame(&frame, audience),
+                Ok(Some(frame)) => self.frame(&frame, sink),
                 Ok(None) => return self.finish(),
                 Err(error) => {
                     self.summary.ended_by = Some(error.to_string());
@@ -108,29 +108,30 @@ impl Decoder {
     }
 
     /// Takes one frame.
-    pub fn frame(&mut self, frame: &Frame<'_>, audience: &mut impl Audience) {
+    pub fn frame(&mut self, frame: &Frame<'_>, sink: &mut impl PacketSink) {
         self.summary.frames += 1;
         let (number, time) = (frame.number, frame.time);
-        let mut told = Told { frame: number, time, ends: None, encapsulations: 0 };
-        let what = match carried(frame.link, frame.data) {
-            Carried::Other(what) => what,
-            Carried::Ip(packet) => match Ip::parse(packet) {
-                Ok(ip) => return self.outer(&ip, &mut told, audience),
+        let mut context = FrameContext { frame: number, time, ends: None, encapsulations: 0 };
+        let what = match frame_payload(frame.link, frame.data) {
+            FramePayload::Other(what) => what,
+            FramePayload::Ip(packet) => match Ip::parse(packet) {
+                Ok(ip) => return self.outer(&ip, &mut context, sink),
                 Err(_) => match Ip::parse_train(packet) {
-                    Ok(ip) => return self.cut(&ip, frame, &mut told, audience),
+                    Ok(ip) => return self.truncated(&ip, frame, &mut context, sink),
                     Err(_) if frame.data.len() < frame.original_len => "a frame that is cut short",
                     Err(_) => "an IP packet with a malformed header",
                 },
             },
         };
-        self.tell(&told, Said::bare(Outcome::NotIpsec { what: what.into() }), audience);
+        self.emit(&context, PacketReport::new(Outcome::NotIpsec { what: what.into() }), sink);
     }
 
     /// What became of all packets so far.
     pub fn finish(mut self) -> Summary {
         let lost = self.fragments.given_up().saturating_add(self.fragments.datagrams() as u64);
         self.summary.fragments_left = lost;
-        let tallies = self.known.iter_mut().map(Known::finish).filter(|tally| tally.packets > 0);
+        let tallies =
+            self.known.iter_mut().map(SaDecoder::finish).filter(|tally| tally.packets > 0);
         self.summary.associations = tallies.collect();
         self.summary
     }
@@ -145,19 +146,19 @@ impl Decoder {
     }
 
     /// A packet as it was captured.
-    fn outer(&mut self, ip: &Ip<'_>, told: &mut Told, audience: &mut impl Audience) {
-        told.ends = Some((ip.source(), ip.destination()));
+    fn outer(&mut self, ip: &Ip<'_>, context: &mut FrameContext, sink: &mut impl PacketSink) {
+        context.ends = Some((ip.source(), ip.destination()));
         let security = self.protocol(ip.upper());
         // extension headers may stand in the part that is cut (RFC 8200, section
         // 4.5): what is behind them only the whole datagram shows
         let hidden = protocol::is_extension(ip.upper());
         let carries = [protocol::UDP, GRE].contains(&ip.upper());
         if ip.fragment().is_some() && (security.is_some() || hidden || carries) {
-            return self.fragment(ip, told, audience);
+            return self.fragment(ip, context, sink);
         }
         if security.is_some() {
-            let said = self.layers(ip.bytes(), None);
-            return self.tell(told, said, audience);
+            let report = self.layers(ip.bytes(), None);
+            return self.emit(context, report, sink);
         }
         let datagram =
             (ip.upper() == protocol::UDP).then(|| udp::Packet::new(ip.payload()).ok()).flatten();
@@ -167,17 +168,17 @@ impl Decoder {
                 || self.begins_with_an_spi(datagram.payload(), ip.destination())
         });
         match ours {
-            Some(datagram) => self.datagram(ip, &datagram, told, audience),
+            Some(datagram) => self.datagram(ip, &datagram, context, sink),
             None => {
-                if told.encapsulations < MOST_ENCAPSULATIONS
+                if context.encapsulations < MAX_ENCAPSULATIONS
                     && let Some(inner) = encapsulated(ip)
                     && let Ok(inner) = Ip::parse(inner)
                 {
-                    told.encapsulations += 1;
-                    return self.outer(&inner, told, audience);
+                    context.encapsulations += 1;
+                    return self.outer(&inner, context, sink);
                 }
                 let what = Inner::of(ip).to_string();
-                self.tell(told, Said::bare(Outcome::NotIpsec { what }), audience);
+                self.emit(context, PacketReport::new(Outcome::NotIpsec { what }), sink);
             }
         }
     }
@@ -191,18 +192,18 @@ impl Decoder {
     }
 
     /// A fragment of what may be IPsec (RFC 4303, section 3.4.1).
-    fn fragment(&mut self, ip: &Ip<'_>, told: &mut Told, audience: &mut impl Audience) {
-        self.now = self.now.max(told.time);
+    fn fragment(&mut self, ip: &Ip<'_>, context: &mut FrameContext, sink: &mut impl PacketSink) {
+        self.now = self.now.max(context.time);
         let note = match self.fragments.push(ip, self.now) {
             Ok(Some(whole)) => {
                 let whole = Ip::parse(&whole).ok().filter(|whole| whole.fragment().is_none());
-                return whole.map_or((), |whole| self.outer(&whole, told, audience));
+                return whole.map_or((), |whole| self.outer(&whole, context, sink));
             }
             Ok(None) => None,
             Err(rejected) => Some(format!("it is dropped: {rejected}")),
         };
         let notes = note.into_iter().collect();
-        self.tell(told, Said { notes, ..Said::bare(Outcome::Fragment) }, audience);
+        self.emit(context, PacketReport { notes, ..PacketReport::new(Outcome::Fragment) }, sink);
     }
 
     /// ESP in UDP (RFC 3948).
@@ -210,49 +211,51 @@ impl Decoder {
         &mut self,
         ip: &Ip<'_>,
         datagram: &udp::Packet<'_>,
-        told: &mut Told,
-        audience: &mut impl Audience,
+        context: &mut FrameContext,
+        sink: &mut impl PacketSink,
     ) {
         const NON_ESP_MARKER: [u8; 4] = [0; 4];
         let ports = (datagram.source_port(), datagram.destination_port());
         let body = datagram.payload();
         if body == [0xff] {
-            return self.tell(told, Said::bare(Outcome::Keepalive), audience);
+            return self.emit(context, PacketReport::new(Outcome::Keepalive), sink);
         }
         if body.starts_with(&NON_ESP_MARKER) {
-            return self.tell(told, Said::bare(Outcome::Ike), audience);
+            return self.emit(context, PacketReport::new(Outcome::Ike), sink);
         }
         // as it would be without UDP
         let header = &ip.bytes()[..ip.upper_offset()];
         let packet = |body: &[u8]| rebuild(header, protocol::ESP, body);
         for segment in body.chunks(train_segment(body).unwrap_or(body.len()).max(1)) {
-            let mut said = match packet(segment) {
+            let mut report = match packet(segment) {
                 Some(packet) => self.layers(&packet, Some(ports)),
-                None => Said::bare(Outcome::failed(Reason::Malformed, Vec::new())),
+                None => PacketReport::new(Outcome::failed(Reason::Malformed, Vec::new())),
             };
             if segment.len() < body.len() {
                 let octets = body.len();
-                said.notes.push(format!("one of a train of {octets} octets, as a host captures what it sends with UDP GSO"));
+                report.notes.push(format!("one of a train of {octets} octets, as a host captures what it sends with UDP GSO"));
             }
-            self.tell(told, said, audience);
+            self.emit(context, report, sink);
         }
     }
 
     /// A packet of which the capture has a part.
-    fn cut(
+    fn truncated(
         &mut self,
         ip: &Ip<'_>,
         frame: &Frame<'_>,
-        told: &mut Told,
-        audience: &mut impl Audience,
+        context: &mut FrameContext,
+        sink: &mut impl PacketSink,
     ) {
-        told.ends = Some((ip.source(), ip.destination()));
+        context.ends = Some((ip.source(), ip.destination()));
         let outcome = match self.protocol(ip.upper()) {
             Some(_) if frame.data.len() >= frame.original_len => {
                 let words = "the frame was captured whole, and the IP header says another length";
                 Outcome::failed(Reason::Malformed, vec![words.into()])
             }
-            Some(_) => Outcome::Cut { captured: frame.data.len(), original: frame.original_len },
+            Some(_) => {
+                Outcome::Truncated { captured: frame.data.len(), original: frame.original_len }
+            }
             None => Outcome::NotIpsec {
                 what: format!("{}, cut by the capture", protocol_name(ip.upper())),
             },
@@ -262,15 +265,15 @@ impl Decoder {
             let (spi, sequence) = sealed.numbers().ok()?;
             Some(layer(&sealed, spi, sequence.into(), None))
         });
-        self.tell(
-            told,
-            Said { layers: layers.into_iter().collect(), ..Said::bare(outcome) },
-            audience,
+        self.emit(
+            context,
+            PacketReport { layers: layers.into_iter().collect(), ..PacketReport::new(outcome) },
+            sink,
         );
     }
 
-    fn tell(&mut self, told: &Told, said: Said, audience: &mut impl Audience) {
-        let Said { layers, outcome, notes, clear } = said;
+    fn emit(&mut self, context: &FrameContext, report: PacketReport, sink: &mut impl PacketSink) {
+        let PacketReport { layers, outcome, notes, clear } = report;
         let summary = &mut self.summary;
         match &outcome {
             Outcome::Opened { nested, .. } => {
@@ -279,20 +282,20 @@ impl Decoder {
             }
             Outcome::Dummy => summary.opened += 1,
             Outcome::Failed { .. } => summary.failed += 1,
-            Outcome::Cut { .. } => summary.cut += 1,
+            Outcome::Truncated { .. } => summary.truncated += 1,
             Outcome::Fragment => summary.fragments += 1,
             Outcome::Ike | Outcome::Keepalive | Outcome::NotIpsec { .. } => summary.others += 1,
         }
-        let (source, destination) = told.ends.unzip();
-        let time = told.time.as_secs_f64();
-        let Told { frame, time: captured, .. } = *told;
+        let (source, destination) = context.ends.unzip();
+        let time = context.time.as_secs_f64();
+        let FrameContext { frame, time: captured, .. } = *context;
         let packet = Packet { frame, time, captured, source, destination, layers, outcome, notes };
-        audience.packet(&packet, clear.as_deref());
+        sink.packet(&packet, clear.as_deref());
     }
 }
 
 /// What is said of every packet of a frame.
-struct Told {
+struct FrameContext {
     frame: u64,
     time: Duration,
     ends: Option<(IpAddr, IpAddr)>,

@@ -1,38 +1,39 @@
 //! Why a check value is wrong: what would have made it right?
 
 use headroom_ipsec::spec::{Protection, Secrets};
-use headroom_ipsec::{Protocol, SaSpec, ah};
+use headroom_ipsec::{Protocol, SaSpec, SaTransform, ah};
 use headroom_packet::Ip;
 use headroom_suite::{Aead, Cipher, Key, Mac, Suite};
 use zeroize::Zeroizing;
 
-use super::attempt::{Addresses, Guard, Guess, Sealed, own_guess};
-use super::known::Known;
+use super::attempt::{Addresses, Assumptions, Sealed, configured};
+use super::sa_decoder::SaDecoder;
 
 /// Other associations that are tried.
-const MOST_TRIED: usize = 256;
+const MAX_TRIED: usize = 256;
 
 /// Sentences about a packet that `known[index]` does not open; `number` is what
 /// was inferred.
 pub(super) fn forged(
     sealed: &Sealed<'_>,
-    known: &[Known],
+    known: &[SaDecoder],
     index: usize,
     number: u64,
 ) -> Vec<String> {
     let own = &known[index];
     let spec = &own.spec;
-    let guess = own_guess(spec, number);
+    let assumed = configured(spec, number);
     let mut findings = Vec::new();
     let mut note = |found: bool, sentence: &dyn Fn() -> String| {
         if found {
             findings.push(sentence());
         }
     };
-    let opens = |guard: &Guard, guess: Guess| sealed.open(guard, guess).is_some();
+    let opens =
+        |transform: &SaTransform, assumed: Assumptions| sealed.open(transform, assumed).is_some();
 
-    let other = Guess { extended: !guess.extended, ..guess };
-    note(opens(&own.guard, other), &|| {
+    let other = Assumptions { extended: !assumed.extended, ..assumed };
+    note(opens(&own.transform, other), &|| {
         let (now, then) = (spec.extended_sequence, !spec.extended_sequence);
         format!(
             "it verifies with `esn = {then}`: the sender's numbers are {} bits long (here: `esn = {now}`)",
@@ -40,11 +41,11 @@ pub(super) fn forged(
         )
     });
     for (high, words) in [
-        (guess.number.checked_add(1 << 32), "one more"),
-        (guess.number.checked_sub(1 << 32), "one less"),
+        (assumed.number.checked_add(1 << 32), "one more"),
+        (assumed.number.checked_sub(1 << 32), "one less"),
     ] {
-        let Some(number) = high.filter(|_| guess.extended) else { continue };
-        note(opens(&own.guard, Guess { number, ..guess }), &|| {
+        let Some(number) = high.filter(|_| assumed.extended) else { continue };
+        note(opens(&own.transform, Assumptions { number, ..assumed }), &|| {
             format!(
                 "it verifies with the high half of the sequence number {words} ({})",
                 number >> 32
@@ -55,40 +56,43 @@ pub(super) fn forged(
     let meant = Addresses::Of(spec.source, spec.destination);
     let turned = Addresses::Of(sealed.destination, sealed.source);
     if covers_addresses {
-        note(opens(&own.guard, Guess { addresses: meant, ..guess }), &|| {
+        note(opens(&own.transform, Assumptions { addresses: meant, ..assumed }), &|| {
             format!(
                 "it verifies with the SA's addresses ({} → {}): a NAT on the way changed one, which {} does not survive",
                 spec.source, spec.destination, sealed.protocol
             )
         });
-        note(opens(&own.guard, Guess { addresses: turned, ..guess }), &|| {
+        note(opens(&own.transform, Assumptions { addresses: turned, ..assumed }), &|| {
             "it verifies with source and destination exchanged: the sender covers them in the wrong order".into()
         });
     }
     if matches!(sealed.protocol, Protocol::QEsp(_)) {
-        note(opens(&own.guard, Guess { addresses: Addresses::NotCovered, ..guess }), &|| {
-            "it verifies without the addresses: the sender does not cover them (docs/qesp.md)"
-                .into()
-        });
+        note(
+            opens(&own.transform, Assumptions { addresses: Addresses::NotCovered, ..assumed }),
+            &|| {
+                "it verifies without the addresses: the sender does not cover them (docs/qesp.md)"
+                    .into()
+            },
+        );
     }
-    let others = known.iter().enumerate().filter(|(place, _)| *place != index).take(MOST_TRIED);
+    let others = known.iter().enumerate().filter(|(place, _)| *place != index).take(MAX_TRIED);
     for (_, candidate) in others {
-        let same_kind =
-            matches!(candidate.guard, Guard::Mac(_)) == matches!(own.guard, Guard::Mac(_));
+        let same_kind = matches!(candidate.transform, SaTransform::Mac(_))
+            == matches!(own.transform, SaTransform::Mac(_));
         if !same_kind {
             continue;
         }
         for extended in [true, false] {
-            note(opens(&candidate.guard, Guess { extended, ..guess }), &|| {
+            note(opens(&candidate.transform, Assumptions { extended, ..assumed }), &|| {
                 format!("it verifies with the suite and key of `{}`", candidate.spec.name)
             });
         }
     }
-    for (guard, words) in changed_keys(spec) {
-        note(opens_rightly(sealed, &guard, guess), &|| words.into());
+    for (transform, words) in changed_keys(spec) {
+        note(opens_rightly(sealed, &transform, assumed), &|| words.into());
     }
-    truncations(sealed, own, guess, &mut findings);
-    shorter_tags(sealed, own, guess, &mut findings);
+    truncations(sealed, own, assumed, &mut findings);
+    shorter_tags(sealed, own, assumed, &mut findings);
     if let Some(icv_len) = in_clear(sealed) {
         findings.push(format!(
             "it is not encrypted: behind the header stands a packet in clear, with {icv_len} octets of check value (the \
@@ -100,18 +104,23 @@ pub(super) fn forged(
 
 /// Whether it verifies, and a cipher whose key is another than the integrity
 /// algorithm's finds padding as it must be.
-fn opens_rightly(sealed: &Sealed<'_>, guard: &Guard, guess: Guess) -> bool {
-    let opened = sealed.open(guard, guess);
+fn opens_rightly(sealed: &Sealed<'_>, transform: &SaTransform, assumed: Assumptions) -> bool {
+    let opened = sealed.open(transform, assumed);
     opened.is_some_and(|text| {
-        matches!(guard, Guard::Mac(_)) || headroom_ipsec::esp::read_trailer(&text).is_ok()
+        matches!(transform, SaTransform::Mac(_)) || headroom_ipsec::esp::read_trailer(&text).is_ok()
     })
 }
 
 /// AEADs whose tag was cut, which RFC 4106, section 6, allows.
-fn shorter_tags(sealed: &Sealed<'_>, own: &Known, guess: Guess, findings: &mut Vec<String>) {
-    let Guard::Cipher(transform) = &own.guard else { return };
+fn shorter_tags(
+    sealed: &Sealed<'_>,
+    own: &SaDecoder,
+    assumed: Assumptions,
+    findings: &mut Vec<String>,
+) {
+    let SaTransform::Cipher(transform) = &own.transform else { return };
     for icv_len in [8, 12] {
-        if sealed.verifies_truncated(transform.as_ref(), icv_len, guess) {
+        if sealed.verifies_truncated(transform.as_ref(), icv_len, assumed) {
             findings.push(format!(
                 "it verifies with a check value of {icv_len} bytes, where {} are used here: choose the peer's suite with \
                  16 (strongSwan: `…gcm16`; Linux: `icv_len 128`)",
@@ -122,15 +131,15 @@ fn shorter_tags(sealed: &Sealed<'_>, own: &Known, guess: Guess, findings: &mut V
 }
 
 /// Guards of what people mix up.
-fn changed_keys(spec: &SaSpec) -> Vec<(Guard, &'static str)> {
-    let mut guards = Vec::new();
+fn changed_keys(spec: &SaSpec) -> Vec<(SaTransform, &'static str)> {
+    let mut transforms = Vec::new();
     let mut add = |suite: Suite, key: &Key, mac_key: Option<&Key>, words| {
         if let Ok(transform) = suite.bind(key, mac_key) {
-            guards.push((Guard::Cipher(transform), words));
+            transforms.push((SaTransform::Cipher(transform), words));
         }
     };
     let (Protection::Esp(secrets) | Protection::QEsp { secrets, .. }) = &spec.protection else {
-        return guards;
+        return transforms;
     };
     let Secrets { suite, key, mac_key } = secrets;
     match (suite, mac_key) {
@@ -183,14 +192,19 @@ fn changed_keys(spec: &SaSpec) -> Vec<(Guard, &'static str)> {
         }
         (Suite::Separate(..), None) => {}
     }
-    guards
+    transforms
 }
 
 /// Lengths at which implementations have cut an HMAC; Linux cut SHA-256 to 96
 /// bits before it followed RFC 4868.
 const CUTS: [usize; 8] = [8, 10, 12, 16, 20, 24, 32, 64];
 
-fn truncations(sealed: &Sealed<'_>, own: &Known, guess: Guess, findings: &mut Vec<String>) {
+fn truncations(
+    sealed: &Sealed<'_>,
+    own: &SaDecoder,
+    assumed: Assumptions,
+    findings: &mut Vec<String>,
+) {
     let (mac, key) = match &own.spec.protection {
         Protection::Ah { mac, key } => (*mac, key),
         Protection::Esp(Secrets { suite: Suite::Separate(_, mac), mac_key: Some(key), .. })
@@ -204,15 +218,15 @@ fn truncations(sealed: &Sealed<'_>, own: &Known, guess: Guess, findings: &mut Ve
     for cut in CUTS.into_iter().filter(|cut| *cut != mac.icv_len()) {
         let right = match sealed.protocol {
             Protocol::Ah => {
-                sealed.covered(cut, guess).is_some_and(|(_, icv, zeroed, body, high)| {
+                sealed.covered(cut, assumed).is_some_and(|(_, icv, zeroed, body, high)| {
                     authenticator.digest(&[&zeroed, &body, &high], |digest| {
                         digest.get(..cut) == Some(&icv[..])
                     })
                 })
             }
             Protocol::Esp | Protocol::QEsp(_) => {
-                let high = ((guess.number >> 32) as u32).to_be_bytes();
-                let high = if guess.extended { &high[..] } else { &[] };
+                let high = ((assumed.number >> 32) as u32).to_be_bytes();
+                let high = if assumed.extended { &high[..] } else { &[] };
                 let mut room = [0; headroom_ipsec::qesp::MAX_ADDRESSES_LEN];
                 let addresses = match sealed.protocol {
                     Protocol::QEsp(_) => headroom_ipsec::qesp::addresses(
@@ -269,18 +283,18 @@ fn in_clear(sealed: &Sealed<'_>) -> Option<usize> {
 }
 
 /// Why the padding is wrong though the check value is right.
-pub(super) fn bad_padding(sealed: &Sealed<'_>, own: &Known, number: u64) -> Vec<String> {
+pub(super) fn bad_padding(sealed: &Sealed<'_>, own: &SaDecoder, number: u64) -> Vec<String> {
     let (Protection::Esp(secrets) | Protection::QEsp { secrets, .. }) = &own.spec.protection else {
         return Vec::new();
     };
     let (Suite::Separate(cipher, mac), Some(mac_key)) = (secrets.suite, &secrets.mac_key) else {
         return vec!["the sender pads in its own way (RFC 4303, section 2.4: 1, 2, 3, …)".into()];
     };
-    let guess = own_guess(&own.spec, number);
+    let assumed = configured(&own.spec, number);
     for other in Cipher::ALL.into_iter().filter(|other| *other != cipher) {
         let key = if other == Cipher::Null { &Key::empty() } else { &secrets.key };
         let Ok(transform) = Suite::Separate(other, mac).bind(key, Some(mac_key)) else { continue };
-        let text = sealed.open(&Guard::Cipher(transform), guess);
+        let text = sealed.open(&SaTransform::Cipher(transform), assumed);
         if text.is_some_and(|text| headroom_ipsec::esp::read_trailer(&text).is_ok()) {
             return vec![format!(
                 "the padding is right with the cipher {other}: the suites differ"
@@ -291,8 +305,10 @@ pub(super) fn bad_padding(sealed: &Sealed<'_>, own: &Known, number: u64) -> Vec<
 }
 
 /// AH headers longer than the check value needs, as Linux makes them.
-pub(super) fn ah_padding(sealed: &Sealed<'_>, own: &Known) -> Option<String> {
-    let (Protocol::Ah, Guard::Mac(mac)) = (sealed.protocol, &own.guard) else { return None };
+pub(super) fn ah_padding(sealed: &Sealed<'_>, own: &SaDecoder) -> Option<String> {
+    let (Protocol::Ah, SaTransform::Mac(mac)) = (sealed.protocol, &own.transform) else {
+        return None;
+    };
     let header = ah::Header::read(sealed.body).ok()?;
     let shortest = (ah::FIXED_LEN + mac.icv_len()).next_multiple_of(if sealed.source.is_ipv4() {
         4

@@ -5,61 +5,61 @@ use headroom_packet::{Ip, protocol};
 
 use super::attempt::{Sealed, rebuild};
 use super::decoder::Decoder;
-use super::known::{Failure, Plain};
 use super::open::open;
+use super::packet_report::{PacketReport, layer};
 use super::report::{Inner, Layer, Outcome, protocol_name};
-use super::said::{Said, layer};
+use super::sa_decoder::{Decrypted, Failure};
 
 /// SPIs of nobody that are counted one by one.
-const MOST_UNKNOWN: usize = 1000;
+const MAX_UNKNOWN: usize = 1000;
 
 /// IPsec headers that are opened one inside the other.
-const MOST_LAYERS: usize = 4;
+const MAX_LAYERS: usize = 4;
 
 impl Decoder {
     /// Opens an IP packet whose upper protocol is a security protocol, and what
     /// is inside, as long as that is one too.
-    pub(super) fn layers(&mut self, packet: &[u8], udp: Option<(u16, u16)>) -> Said {
-        let mut said = Said::bare(Outcome::Dummy);
+    pub(super) fn layers(&mut self, packet: &[u8], udp: Option<(u16, u16)>) -> PacketReport {
+        let mut report = PacketReport::new(Outcome::Dummy);
         let mut packet = packet.to_vec();
         // whether `packet` is one that came out of a tunnel, with a header of its own
         let mut out_of_tunnel = false;
         loop {
             let Ok(ip) = Ip::parse(&packet) else {
-                said.outcome = Outcome::failed(Reason::BadInner, Vec::new());
-                return said;
+                report.outcome = Outcome::failed(Reason::BadInner, Vec::new());
+                return report;
             };
-            let deep = said.layers.len() == MOST_LAYERS || ip.fragment().is_some();
+            let deep = report.layers.len() == MAX_LAYERS || ip.fragment().is_some();
             let Some(protocol) = self.protocol(ip.upper()).filter(|_| !deep) else {
-                said.outcome = Outcome::Opened { inner: Inner::of(&ip), nested: None };
-                said.clear = Some(packet);
-                return said;
+                report.outcome = Outcome::Opened { inner: Inner::of(&ip), nested: None };
+                report.clear = Some(packet);
+                return report;
             };
             let sealed =
-                Sealed::new(&packet, &ip, protocol, udp.filter(|_| said.layers.is_empty()));
-            let layers = said.layers.len();
-            let opened = self.unwrap(&sealed, &mut said.layers, &mut said.notes);
+                Sealed::new(&packet, &ip, protocol, udp.filter(|_| report.layers.is_empty()));
+            let layers = report.layers.len();
+            let opened = self.remove_header(&sealed, &mut report.layers, &mut report.notes);
             match opened {
                 Ok(Some(inside)) => (packet, out_of_tunnel) = (inside.packet, inside.has_header),
-                Ok(None) => return said,
+                Ok(None) => return report,
                 Err((reason, findings)) => {
-                    let foreign = said.layers.get(layers).is_none_or(|layer| layer.sa.is_none());
+                    let foreign = report.layers.get(layers).is_none_or(|layer| layer.sa.is_none());
                     // somebody else's IPsec through this tunnel, which was opened
-                    said.outcome = if out_of_tunnel && foreign {
-                        said.notes.extend(findings);
+                    report.outcome = if out_of_tunnel && foreign {
+                        report.notes.extend(findings);
                         Outcome::Opened { inner: Inner::of(&ip), nested: Some(reason.name()) }
                     } else {
                         Outcome::failed(reason, findings)
                     };
-                    said.clear = out_of_tunnel.then_some(packet);
-                    return said;
+                    report.clear = out_of_tunnel.then_some(packet);
+                    return report;
                 }
             }
         }
     }
 
     /// Removes one header; none: a dummy packet.
-    fn unwrap(
+    fn remove_header(
         &mut self,
         sealed: &Sealed<'_>,
         layers: &mut Vec<Layer>,
@@ -69,21 +69,21 @@ impl Decoder {
         let place = layers.len();
         layers.push(layer(sealed, spi, low.into(), None));
         let Some(index) = self.find(sealed, spi, notes) else {
-            return Err((Reason::UnknownSpi, self.unknown(sealed, spi)));
+            return Err((Reason::UnknownSpi, self.report_unknown_spi(sealed, spi)));
         };
         let Self { known, search, .. } = self;
         let opened = open(known, index, sealed, low, search, notes);
         let known = &mut self.known[index];
         layers[place].sa = Some(known.spec.name.clone());
         known.tally.packets += 1;
-        let opened = opened.and_then(|Plain { next_header, payload, number }| {
+        let opened = opened.and_then(|Decrypted { next_header, payload, number }| {
             layers[place].sequence = number;
             if next_header == protocol::NO_NEXT_HEADER {
                 return Ok(None);
             }
             let inside = inside(sealed, &known.spec, next_header, payload, notes)?;
             let ip = Ip::parse(&inside.packet).map_err(|_| (Reason::BadInner, Vec::new()))?;
-            shown_is_true(sealed, &ip)?;
+            require_true_ports(sealed, &ip)?;
             Ok(Some(inside))
         });
         match &opened {
@@ -130,11 +130,11 @@ impl Decoder {
         Some(index)
     }
 
-    fn unknown(&mut self, sealed: &Sealed<'_>, spi: u32) -> Vec<String> {
+    fn report_unknown_spi(&mut self, sealed: &Sealed<'_>, spi: u32) -> Vec<String> {
         let Self { known, summary, .. } = self;
         let name = format!("{} {spi:#x} to {}", sealed.protocol, sealed.destination);
         let counted = &mut summary.unknown;
-        if counted.len() < MOST_UNKNOWN || counted.contains_key(&name) {
+        if counted.len() < MAX_UNKNOWN || counted.contains_key(&name) {
             *counted.entry(name).or_default() += 1;
         } else {
             *counted.entry("all further SPIs".into()).or_default() += 1;
@@ -207,17 +207,17 @@ fn inside(
         return Ok(Inside { packet, has_header: false });
     }
     let version = payload.first().map(|octet| octet >> 4);
-    let said = if next_header == protocol::IPV4 { 4 } else { 6 };
-    if version != Some(said) {
+    let stated = if next_header == protocol::IPV4 { 4 } else { 6 };
+    if version != Some(stated) {
         let found = version.map_or("nothing".into(), |version| format!("version {version}"));
-        let finding = format!("the trailer says IPv{said}; the packet begins as {found}");
+        let finding = format!("the trailer says IPv{stated}; the packet begins as {found}");
         return Err((Reason::BadInner, vec![finding]));
     }
     Ok(Inside { packet: payload, has_header: true })
 }
 
-/// docs/qesp.md: what a router was told must be true.
-fn shown_is_true(sealed: &Sealed<'_>, ip: &Ip<'_>) -> Result<(), Failure> {
+/// Compares the clear fields with the packet (docs/qesp.md, "Receiving", step 11).
+fn require_true_ports(sealed: &Sealed<'_>, ip: &Ip<'_>) -> Result<(), Failure> {
     let Ok(Some(shown)) = sealed.clear() else { return Ok(()) };
     let real = qesp::Clear::of(&Headers::read(ip));
     if shown == real {

@@ -5,7 +5,7 @@ use headroom_packet::{Ip, protocol, udp};
 
 /// What a frame carries.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Carried<'a> {
+pub(super) enum FramePayload<'a> {
     Ip(&'a [u8]),
     /// Something else, in words.
     Other(&'static str),
@@ -28,20 +28,20 @@ pub(super) const GRE: u8 = 47;
 const VXLAN_PORT: u16 = 4789;
 const VXLAN_LEN: usize = 8;
 /// Tags or labels that are followed.
-const MOST_TAGS: usize = 4;
+const MAX_TAGS: usize = 4;
 
 /// The IP packet in a frame of a link type.
-pub(super) fn carried(link: u32, frame: &[u8]) -> Carried<'_> {
-    const CUT: Carried<'static> = Carried::Other("a frame that is cut short");
+pub(super) fn frame_payload(link: u32, frame: &[u8]) -> FramePayload<'_> {
+    const CUT: FramePayload<'static> = FramePayload::Other("a frame that is cut short");
     let ip = |at: usize| match frame.get(at).map(|octet| octet >> 4) {
-        Some(4 | 6) => Carried::Ip(&frame[at..]),
-        Some(_) => Carried::Other("not IP"),
+        Some(4 | 6) => FramePayload::Ip(&frame[at..]),
+        Some(_) => FramePayload::Other("not IP"),
         None => CUT,
     };
     // what the type at `kind_at` names begins at `at`; a tag is of two bytes, then
     // the type of what it tags
     let typed = |mut kind_at: usize, mut at: usize| {
-        for _ in 0..MOST_TAGS {
+        for _ in 0..MAX_TAGS {
             if short(frame, kind_at).is_some_and(|kind| VLAN.contains(&kind)) {
                 (kind_at, at) = (at + 2, at + 4);
             }
@@ -51,18 +51,18 @@ pub(super) fn carried(link: u32, frame: &[u8]) -> Carried<'_> {
             // PPP's numbers for IP (RFC 1332, RFC 5072)
             Some(PPPOE) => match short(frame, at + PPPOE_LEN) {
                 Some(0x0021 | 0x0057) => ip(at + PPPOE_LEN + 2),
-                Some(_) => Carried::Other("PPPoE without IP"),
+                Some(_) => FramePayload::Other("PPPoE without IP"),
                 None => CUT,
             },
             // the last label has its lowest bit of the third byte set (RFC 3032)
             Some(kind) if MPLS.contains(&kind) => {
-                let labels = (0..MOST_TAGS).map(|label| at + 4 * label);
+                let labels = (0..MAX_TAGS).map(|label| at + 4 * label);
                 let last = labels.take_while(|label| label + 2 < frame.len());
                 let last = last.into_iter().find(|label| frame[label + 2] & 1 == 1);
                 last.map_or(CUT, |label| ip(label + 4))
             }
-            Some(ARP) => Carried::Other("ARP"),
-            Some(_) => Carried::Other("not IP"),
+            Some(ARP) => FramePayload::Other("ARP"),
+            Some(_) => FramePayload::Other("not IP"),
             None => CUT,
         }
     };
@@ -76,7 +76,7 @@ pub(super) fn carried(link: u32, frame: &[u8]) -> Carried<'_> {
         // leaves them
         113 => typed(14, 16),
         276 => typed(0, 20),
-        _ => Carried::Other("a link type that is not read here"),
+        _ => FramePayload::Other("a link type that is not read here"),
     }
 }
 
@@ -104,13 +104,13 @@ pub(super) fn encapsulated<'a>(ip: &Ip<'a>) -> Option<&'a [u8]> {
         _ => return None,
     };
     let carried = match kind {
-        IPV4 | IPV6 => carried(101, inner),
-        BRIDGED => carried(1, inner),
+        IPV4 | IPV6 => frame_payload(101, inner),
+        BRIDGED => frame_payload(1, inner),
         _ => return None,
     };
     match carried {
-        Carried::Ip(packet) => Some(packet),
-        Carried::Other(_) => None,
+        FramePayload::Ip(packet) => Some(packet),
+        FramePayload::Other(_) => None,
     }
 }
 
@@ -152,10 +152,10 @@ mod tests {
             (276, frame(&[&[0x88, 0xa8][..], &[0; 18], &[0, 5, 0x81, 0, 0, 6, 8, 0]].concat())),
         ];
         for (link, frame) in &frames {
-            assert_eq!(carried(*link, frame), Carried::Ip(&packet), "{link}");
+            assert_eq!(frame_payload(*link, frame), FramePayload::Ip(&packet), "{link}");
             for end in 0..frame.len() - packet.len() {
                 assert!(
-                    matches!(carried(*link, &frame[..end]), Carried::Other(_)),
+                    matches!(frame_payload(*link, &frame[..end]), FramePayload::Other(_)),
                     "{link}, {end}"
                 );
             }
@@ -165,8 +165,11 @@ mod tests {
     #[test]
     fn what_is_not_ip_is_named() {
         let arp = [&[0; 12][..], &[8, 6], &[0; 28]].concat();
-        assert_eq!(carried(1, &arp), Carried::Other("ARP"));
-        assert_eq!(carried(101, &[0x75]), Carried::Other("not IP"));
-        assert_eq!(carried(105, &[0; 100]), Carried::Other("a link type that is not read here"));
+        assert_eq!(frame_payload(1, &arp), FramePayload::Other("ARP"));
+        assert_eq!(frame_payload(101, &[0x75]), FramePayload::Other("not IP"));
+        assert_eq!(
+            frame_payload(105, &[0; 100]),
+            FramePayload::Other("a link type that is not read here")
+        );
     }
 }

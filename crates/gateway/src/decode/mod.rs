@@ -6,15 +6,15 @@ mod attempt;
 pub mod capture;
 mod decoder;
 mod diagnose;
-mod known;
 mod layers;
 mod link;
 mod open;
+mod packet_report;
 mod report;
-mod said;
+mod sa_decoder;
 #[cfg(test)]
 mod tests;
 
-pub use decoder::{Audience, Decoder};
-pub use known::Search;
+pub use decoder::{Decoder, PacketSink};
 pub use report::{Clear, Inner, Layer, Outcome, Packet, Summary, Tally};
+pub use sa_decoder::Search;

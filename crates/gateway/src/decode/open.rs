@@ -2,30 +2,30 @@
 
 use headroom_ipsec::{Protocol, Reason, esp};
 
-use super::attempt::{Sealed, own_guess};
+use super::attempt::{Sealed, configured};
 use super::diagnose;
-use super::known::{Failure, HIGH_HALVES, Known, Plain, Search};
+use super::sa_decoder::{Decrypted, Failure, HIGH_HALVES, SaDecoder, Search};
 
 /// Those that are tried for the first packets that fail (SEARCHES of each
 /// association): at a million packets a second the last is reached in nine years.
-const MOST_HIGH_HALVES: u64 = 1 << 16;
+const MAX_HIGH_HALVES: u64 = 1 << 16;
 
 /// Opens what `all[index]` should be able to open.
 pub(super) fn open(
-    all: &mut [Known],
+    all: &mut [SaDecoder],
     index: usize,
     sealed: &Sealed<'_>,
     low: u32,
     search: &mut Search,
     notes: &mut Vec<String>,
-) -> Result<Plain, Failure> {
+) -> Result<Decrypted, Failure> {
     let known = &mut all[index];
     let bare = |reason| (reason, Vec::new());
     sealed.clear().map_err(bare)?;
-    let fits = sealed.fits(&known.guard);
+    let fits = sealed.fits(&known.transform);
     let candidates = known.numbers(low, search);
-    let open = |known: &Known, number: u64| {
-        sealed.open(&known.guard, own_guess(&known.spec, number)).map(|text| (number, text))
+    let open = |known: &SaDecoder, number: u64| {
+        sealed.open(&known.transform, configured(&known.spec, number)).map(|text| (number, text))
     };
     let mut opened = candidates.iter().find_map(|number| open(known, *number));
     let mut tried = HIGH_HALVES;
@@ -34,8 +34,8 @@ pub(super) fn open(
         if left > 0 {
             known.searches_left -= 1;
             search.thorough -= 1;
-            tried = MOST_HIGH_HALVES;
-            let mut further = HIGH_HALVES..MOST_HIGH_HALVES;
+            tried = MAX_HIGH_HALVES;
+            let mut further = HIGH_HALVES..MAX_HIGH_HALVES;
             opened = further.find_map(|high| open(known, high << 32 | u64::from(low)));
         }
     }
@@ -62,19 +62,19 @@ pub(super) fn open(
         ));
     }
     if let Some(words) = diagnose::ah_padding(sealed, &all[index])
-        && !std::mem::replace(&mut all[index].padding_told, true)
+        && !std::mem::replace(&mut all[index].padding_reported, true)
     {
         notes.push(words);
     }
     all[index].arrived(number, notes);
     if let Protocol::Ah = sealed.protocol {
         let next_header = *sealed.body.first().ok_or(bare(Reason::Truncated))?;
-        return Ok(Plain { next_header, payload: text, number });
+        return Ok(Decrypted { next_header, payload: text, number });
     }
     match esp::read_trailer(&text) {
         Ok((next_header, len)) => {
             text.truncate(len);
-            Ok(Plain { next_header, payload: text, number })
+            Ok(Decrypted { next_header, payload: text, number })
         }
         Err(reason) => Err((reason, diagnose::bad_padding(sealed, &all[index], number))),
     }

@@ -84,7 +84,7 @@ pub enum Outcome {
         findings: Vec<String>,
     },
     /// The capture does not hold all of it.
-    Cut {
+    Truncated {
         /// Octets that are there.
         captured: usize,
         /// Octets that it had.
@@ -153,7 +153,7 @@ pub struct Summary {
     /// Packets that failed.
     pub failed: u64,
     /// Packets that the capture does not hold whole.
-    pub cut: u64,
+    pub truncated: u64,
     /// Fragments that did not complete their datagram.
     pub fragments: u64,
     /// Datagrams of which fragments never came.
@@ -201,7 +201,7 @@ impl Summary {
     pub fn all_opened(&self) -> bool {
         self.opened > 0
             && self.failed == 0
-            && self.cut == 0
+            && self.truncated == 0
             && self.fragments_left == 0
             && self.ended_by.is_none()
     }
@@ -246,7 +246,7 @@ impl fmt::Display for Outcome {
             }
             Self::Dummy => write!(f, "a dummy packet"),
             Self::Failed { reason, sentence, .. } => write!(f, "FAILED {reason}: {sentence}"),
-            Self::Cut { captured, original } => {
+            Self::Truncated { captured, original } => {
                 write!(
                     f,
                     "CUT by the capture: {captured} of {original} octets are there (capture with -s 0)"
@@ -275,11 +275,11 @@ impl fmt::Display for Inner {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { frames, opened, nested, failed, cut, fragments_left, others, .. } = self;
+        let Self { frames, opened, nested, failed, truncated, fragments_left, others, .. } = self;
         write!(f, "{frames} frames: {opened} opened, {failed} failed, {others} not IPsec")?;
         for (count, what) in [
             (nested, "with somebody else's IPsec inside"),
-            (cut, "cut by the capture"),
+            (truncated, "truncated by the capture"),
             (fragments_left, "datagrams with fragments missing"),
         ] {
             if *count > 0 {
@@ -292,7 +292,7 @@ impl fmt::Display for Summary {
         for (spi, packets) in &self.unknown {
             write!(f, "\n  {spi}: {packets} packets of no association")?;
         }
-        if *opened == 0 && *failed == 0 && *cut == 0 && *fragments_left == 0 {
+        if *opened == 0 && *failed == 0 && *truncated == 0 && *fragments_left == 0 {
             write!(f, "\n  there is no IPsec packet in the capture")?;
         }
         self.ended_by.as_ref().map_or(Ok(()), |why| write!(f, "\n  {why}"))

@@ -85,7 +85,7 @@ fn seal(engine: &Engine, packet: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What is said of packets, what was in them, and the summary.
+/// What is report of packets, what was in them, and the summary.
 type Decoded = (Vec<Packet>, Vec<Option<Vec<u8>>>, Summary);
 
 fn decode(sas: &str, packets: &[Vec<u8>]) -> Decoded {
@@ -99,17 +99,17 @@ fn decode_with(sas: &str, packets: &[Vec<u8>], search: Search) -> Decoded {
         writer.write(Duration::from_millis(at as u64), packet).expect("memory");
     }
     writer.finish().expect("memory");
-    let (mut said, mut inside) = (Vec::new(), Vec::new());
+    let (mut report, mut inside) = (Vec::new(), Vec::new());
     let decoder = Decoder::new(config(sas), search).expect("keys");
     let summary =
         decoder.capture(Capture::new(&file[..]).expect("a capture"), &mut |packet: &Packet,
                                                                            clear: Option<
             &[u8],
         >| {
-            said.push(packet.clone());
+            report.push(packet.clone());
             inside.push(clear.map(<[u8]>::to_vec));
         });
-    (said, inside, summary)
+    (report, inside, summary)
 }
 
 /// One packet of `sender_sas`, looked at with `sas`: why it fails, and what was
@@ -119,9 +119,9 @@ fn failure(sender_sas: &str, sas: &str) -> (String, String) {
 }
 
 fn failure_of(packet: &[u8], sas: &str) -> (String, String) {
-    let (said, _, summary) = decode(sas, &[packet.to_vec()]);
-    let Outcome::Failed { reason, findings, .. } = &said[0].outcome else {
-        panic!("it was opened: {}", said[0]);
+    let (report, _, summary) = decode(sas, &[packet.to_vec()]);
+    let Outcome::Failed { reason, findings, .. } = &report[0].outcome else {
+        panic!("it was opened: {}", report[0]);
     };
     assert_eq!((summary.failed, summary.opened, summary.all_opened()), (1, 0, false));
     ((*reason).to_owned(), findings.join("\n"))
@@ -152,13 +152,13 @@ fn everything_is_opened() {
         for v6 in families {
             let plain = packet(v6, 333);
             let sealed = [seal(&engine, &plain), seal(&engine, &plain)];
-            let (said, inside, summary) = decode(&sas, &sealed);
-            assert_eq!(inside[1].as_deref(), Some(&plain[..]), "{sas}{}", said[1]);
-            assert_eq!(said[1].layers.len(), layers, "{}", said[1]);
+            let (report, inside, summary) = decode(&sas, &sealed);
+            assert_eq!(inside[1].as_deref(), Some(&plain[..]), "{sas}{}", report[1]);
+            assert_eq!(report[1].layers.len(), layers, "{}", report[1]);
             assert!(summary.all_opened() && summary.opened == 2);
-            let words = said[1].to_string();
+            let words = report[1].to_string();
             assert!(words.contains("UDP ") && words.contains(":80, "), "{words}");
-            assert!(said[1].notes.is_empty(), "{words}");
+            assert!(report[1].notes.is_empty(), "{words}");
         }
     }
 }
@@ -222,7 +222,7 @@ fn what_differs_between_the_ends_is_named() {
     }
     let (reason, findings) =
         failure(&sa("a", "esp", "tunnel", GCM, ""), &other_key(&sa("a", "esp", "tunnel", GCM, "")));
-    // nothing is made up, but what was not tried is told
+    // nothing is made up, but the attempts that were left out are reported
     assert_eq!((reason.as_str(), findings.lines().count()), ("forged", 1), "{findings}");
     assert!(findings.contains("65536 or more") && findings.contains("--esn-high"), "{findings}");
     let without = |text: String| text + "esn = false\n";
@@ -305,12 +305,12 @@ fn ipsec_of_somebody_else_inside_a_tunnel_does_not_hide_the_tunnels_packet() {
         let sas = sa("a", protocol, "tunnel", GCM, "");
         for body in [&foreign[..], &foreign[..4]] {
             let plain = rebuild(&packet(false, 0)[..20], inner, body).expect("a packet");
-            let (said, inside, summary) = decode(&sas, &[seal(&sender(&sas), &plain)]);
-            assert_eq!(inside[0].as_deref(), Some(&plain[..]), "{}", said[0]);
-            let Outcome::Opened { nested: Some(_), .. } = &said[0].outcome else {
-                panic!("{}", said[0]);
+            let (report, inside, summary) = decode(&sas, &[seal(&sender(&sas), &plain)]);
+            assert_eq!(inside[0].as_deref(), Some(&plain[..]), "{}", report[0]);
+            let Outcome::Opened { nested: Some(_), .. } = &report[0].outcome else {
+                panic!("{}", report[0]);
             };
-            assert!(said[0].to_string().contains("stays closed"), "{}", said[0]);
+            assert!(report[0].to_string().contains("stays closed"), "{}", report[0]);
             assert!(summary.all_opened() && summary.nested == 1, "{summary}");
         }
     }
@@ -318,17 +318,17 @@ fn ipsec_of_somebody_else_inside_a_tunnel_does_not_hide_the_tunnels_packet() {
     let sas = sa("a", "esp", "tunnel", GCM, "");
     let forged = [&[0, 0, 0x10, 0, 0, 0, 0, 7][..], &[0xab; 64]].concat();
     let plain = rebuild(&packet(false, 0)[..20], 50, &forged).expect("a packet");
-    let (said, inside, summary) = decode(&sas, &[seal(&sender(&sas), &plain)]);
-    assert!(matches!(said[0].outcome, Outcome::Failed { reason: "forged", .. }), "{}", said[0]);
+    let (report, inside, summary) = decode(&sas, &[seal(&sender(&sas), &plain)]);
+    assert!(matches!(report[0].outcome, Outcome::Failed { reason: "forged", .. }), "{}", report[0]);
     assert_eq!((inside[0].as_deref(), summary.all_opened()), (Some(&plain[..]), false));
     // AH over an unknown ESP has opened nothing
     let sas = sa("a", "ah", "transport", "hmac-sha1", "");
     let plain = rebuild(&packet(false, 0)[..20], 50, &foreign).expect("a packet");
-    let (said, inside, _) = decode(&sas, &[seal(&sender(&sas), &plain)]);
+    let (report, inside, _) = decode(&sas, &[seal(&sender(&sas), &plain)]);
     assert!(
-        matches!(said[0].outcome, Outcome::Failed { reason: "unknown-spi", .. }),
+        matches!(report[0].outcome, Outcome::Failed { reason: "unknown-spi", .. }),
         "{}",
-        said[0]
+        report[0]
     );
     assert_eq!(inside[0], None);
 }
@@ -338,12 +338,16 @@ fn esp_in_udp_on_other_ports_is_opened_and_told() {
     let sas = sa("a", "esp", "tunnel", GCM, "udp = { source = 4500, destination = 4500 }\n");
     let mut sealed = seal(&sender(&sas), &packet(false, 100));
     sealed[20..24].copy_from_slice(&[0x17, 0x70, 0x17, 0x71]);
-    let (said, inside, _) = decode(&sas, std::slice::from_ref(&sealed));
-    assert_eq!(inside[0], Some(packet(false, 100)), "{}", said[0]);
-    assert!(said[0].notes[0].contains("it came to UDP port 6001"), "{:?}", said[0].notes);
+    let (report, inside, _) = decode(&sas, std::slice::from_ref(&sealed));
+    assert_eq!(inside[0], Some(packet(false, 100)), "{}", report[0]);
+    assert!(report[0].notes[0].contains("it came to UDP port 6001"), "{:?}", report[0].notes);
     let none = sa("a", "esp", "tunnel", GCM, "");
-    let (said, ..) = decode(&none, std::slice::from_ref(&sealed));
-    assert!(said[0].notes[0].contains("has no `udp`, and this came in UDP"), "{:?}", said[0].notes);
+    let (report, ..) = decode(&none, std::slice::from_ref(&sealed));
+    assert!(
+        report[0].notes[0].contains("has no `udp`, and this came in UDP"),
+        "{:?}",
+        report[0].notes
+    );
     // another destination is another association
     sealed[19] = 9;
     headroom_packet::header::refresh_checksum(&mut sealed).expect("a header");
@@ -370,8 +374,8 @@ fn esp_inside_gre_and_vxlan_is_opened() {
         in_vxlan.expect("a packet"),
     ];
     for packet_of in &packets {
-        let (said, inside, summary) = decode(&sas, std::slice::from_ref(packet_of));
-        assert!(summary.all_opened(), "{}", said[0]);
+        let (report, inside, summary) = decode(&sas, std::slice::from_ref(packet_of));
+        assert!(summary.all_opened(), "{}", report[0]);
         assert_eq!(inside[0], Some(packet(false, 100)));
     }
     // in two fragments
@@ -407,8 +411,8 @@ fn wrong_padding_is_looked_into() {
     let engine = sender(&sender_sas);
     // lengths that fit both blocks
     let found = (0..16).map(|more| seal(&engine, &packet(false, 100 + more))).find_map(|sealed| {
-        let (said, ..) = decode(&aes, &[sealed]);
-        match &said[0].outcome {
+        let (report, ..) = decode(&aes, &[sealed]);
+        match &report[0].outcome {
             Outcome::Failed { reason: "bad-padding", findings, .. } => Some(findings.join(" ")),
             _ => None,
         }
@@ -455,14 +459,14 @@ fn replays_reordering_and_gaps_are_counted() {
     let sealed: Vec<_> = (0..200).map(|_| seal(&engine, &packet(false, 10))).collect();
     let order = [0, 1, 3, 2, 2, 10, 199, 50];
     let packets: Vec<_> = order.map(|at| sealed[at].clone()).into();
-    let (said, _, summary) = decode(&sas, &packets);
+    let (report, _, summary) = decode(&sas, &packets);
     let tally = &summary.associations[0];
     assert_eq!((tally.opened, tally.reordered, tally.replayed, tally.stale), (8, 1, 1, 1));
     assert_eq!((tally.first, tally.last), (Some(1), Some(200)));
     assert_eq!((tally.missing, tally.furthest_behind), (200 - 6, 1));
-    assert!(said[3].notes[0].starts_with("reordered: 1 behind"));
-    assert!(said[4].notes[0].starts_with("replayed"));
-    assert!(said[7].notes[0].starts_with("stale: 149 behind"), "{:?}", said[7].notes);
+    assert!(report[3].notes[0].starts_with("reordered: 1 behind"));
+    assert!(report[4].notes[0].starts_with("replayed"));
+    assert!(report[7].notes[0].starts_with("stale: 149 behind"), "{:?}", report[7].notes);
     assert!(summary.all_opened());
 }
 
@@ -474,14 +478,14 @@ fn a_number_before_the_first_is_stale_as_to_a_receiver() {
     let [first, second] = [0; 2].map(|_| seal(&engine, &packet(false, 10)));
     sequence.skip_to(0xffff_fff0);
     let high = seal(&engine, &packet(false, 10));
-    let (said, _, summary) = decode(&sas, &[first, high.clone(), second]);
-    assert!(said[1].notes[0].contains("before the first number"), "{:?}", said[1].notes);
-    assert!(said[2].notes.is_empty(), "{:?}", said[2].notes);
+    let (report, _, summary) = decode(&sas, &[first, high.clone(), second]);
+    assert!(report[1].notes[0].contains("before the first number"), "{:?}", report[1].notes);
+    assert!(report[2].notes.is_empty(), "{:?}", report[2].notes);
     let tally = &summary.associations[0];
     assert_eq!((tally.stale, tally.last, tally.missing), (1, Some(2), 0));
     // where nothing came before, the capture begins there
-    let (said, _, _) = decode(&sas, &[high]);
-    assert!(said[0].notes.is_empty(), "{:?}", said[0].notes);
+    let (report, _, _) = decode(&sas, &[high]);
+    assert!(report[0].notes.is_empty(), "{:?}", report[0].notes);
 }
 
 #[test]
@@ -489,9 +493,9 @@ fn a_frame_captured_whole_is_not_cut() {
     let sas = sa("a", "esp", "tunnel", GCM, "");
     let mut sealed = seal(&sender(&sas), &packet(false, 10));
     sealed[2..4].fill(0xff);
-    let (said, _, summary) = decode(&sas, &[sealed]);
-    assert_eq!((summary.failed, summary.cut), (1, 0));
-    assert!(said[0].to_string().contains("captured whole"), "{}", said[0]);
+    let (report, _, summary) = decode(&sas, &[sealed]);
+    assert_eq!((summary.failed, summary.truncated), (1, 0));
+    assert!(report[0].to_string().contains("captured whole"), "{}", report[0]);
 }
 
 #[test]
@@ -501,15 +505,15 @@ fn extended_numbers_are_followed() {
     let sequence = engine.associations().next().expect("one").sequence();
     sequence.skip_to((5 << 32) - 3);
     let sealed: Vec<_> = (0..6).map(|_| seal(&engine, &packet(false, 10))).collect();
-    let (said, _, summary) = decode(&sas, &sealed);
-    let numbers: Vec<_> = said.iter().map(|packet| packet.layers[0].sequence).collect();
+    let (report, _, summary) = decode(&sas, &sealed);
+    let numbers: Vec<_> = report.iter().map(|packet| packet.layers[0].sequence).collect();
     assert_eq!(numbers, ((5 << 32) - 3..(5 << 32) + 3).collect::<Vec<_>>());
     assert!(
-        said[0].notes[0].contains("the high half of the sequence number is 4"),
+        report[0].notes[0].contains("the high half of the sequence number is 4"),
         "{:?}",
-        said[0].notes
+        report[0].notes
     );
-    assert!(said[1..].iter().all(|packet| packet.notes.is_empty()));
+    assert!(report[1..].iter().all(|packet| packet.notes.is_empty()));
     assert_eq!(summary.associations[0].missing, 0);
 }
 
@@ -524,14 +528,14 @@ fn a_high_half_beyond_the_first_ones_is_found_or_can_be_given() {
         };
         for high in if suite == GCM { &[63, 64, 1000, 65_535][..] } else { &[63, 64] } {
             let high = *high;
-            let (said, _, summary) = decode(&sas, &at(high));
-            assert!(summary.all_opened(), "{high}: {}", said[0]);
-            assert_eq!(said[1].layers[0].sequence, high << 32 | 10);
+            let (report, _, summary) = decode(&sas, &at(high));
+            assert!(summary.all_opened(), "{high}: {}", report[0]);
+            assert_eq!(report[1].layers[0].sequence, high << 32 | 10);
         }
         let far = at(0x1010_1010);
-        let (said, _, summary) = decode(&sas, &far);
+        let (report, _, summary) = decode(&sas, &far);
         assert_eq!(summary.opened, 0);
-        assert!(said[0].to_string().contains("is 65536 or more"), "{}", said[0]);
+        assert!(report[0].to_string().contains("is 65536 or more"), "{}", report[0]);
         for given in [0x1010_1010, 0x1010_100f, 0x1010_1011] {
             let search = Search { likely: vec![5, given], thorough: 0 };
             assert!(decode_with(&sas, &far, search).2.all_opened(), "{given:#x}");
@@ -544,12 +548,13 @@ fn what_q_esp_shows_must_be_true() {
     let sas = sa("a", "qesp", "transport", GCM, "");
     let plain = packet(false, 100);
     let engine = sender(&sas);
-    let (said, ..) = decode(&sas, &[seal(&engine, &plain)]);
-    let clear = said[0].layers[0].clear.expect("shown");
+    let (report, ..) = decode(&sas, &[seal(&engine, &plain)]);
+    let clear = report[0].layers[0].clear.expect("shown");
     assert_eq!((clear.source_port, clear.destination_port, clear.protocol), (5000, 80, 17));
     // a sender that shows other ports than it protects: sealed by hand
     let spec = &config(&sas).associations[0].spec;
-    let attempt::Guard::Cipher(transform) = attempt::Guard::new(&spec.protection).expect("keys")
+    let attempt::SaTransform::Cipher(transform) =
+        attempt::SaTransform::bind(&spec.protection).expect("keys")
     else {
         panic!("a cipher");
     };
@@ -586,15 +591,15 @@ fn trains_fragments_keepalives_and_ike_are_recognised() {
         rebuild(&sealed[0][..20], protocol::UDP, &[&datagram, body].concat()).expect("a packet")
     };
     let packets = [in_udp(&body), in_udp(&[0xff]), in_udp(&[0, 0, 0, 0, 1, 2]), packet(false, 5)];
-    let (said, inside, summary) = decode(&sas, &packets);
+    let (report, inside, summary) = decode(&sas, &packets);
     assert_eq!((summary.opened, summary.others, summary.frames), (3, 3, 4));
     assert!(
-        said[2].notes[0].contains("UDP GSO")
+        report[2].notes[0].contains("UDP GSO")
             && inside[2].as_deref() == Some(&packet(false, 400)[..])
     );
-    assert!(matches!(said[3].outcome, Outcome::Keepalive));
-    assert!(matches!(said[4].outcome, Outcome::Ike));
-    assert!(matches!(said[5].outcome, Outcome::NotIpsec { .. }));
+    assert!(matches!(report[3].outcome, Outcome::Keepalive));
+    assert!(matches!(report[4].outcome, Outcome::Ike));
+    assert!(matches!(report[5].outcome, Outcome::NotIpsec { .. }));
 
     let sas = sa("a", "esp", "tunnel", GCM, "dont_fragment = \"clear\"\n");
     let long = seal(&sender(&sas), &packet(false, 3000));
@@ -608,9 +613,9 @@ fn trains_fragments_keepalives_and_ike_are_recognised() {
         })
         .collect();
     pieces.reverse();
-    let (said, _, summary) = decode(&sas, &pieces);
+    let (report, _, summary) = decode(&sas, &pieces);
     assert!(summary.opened == 1 && summary.all_opened(), "{summary}");
-    assert!(matches!(said.last().map(|said| &said.outcome), Some(Outcome::Opened { .. })));
+    assert!(matches!(report.last().map(|report| &report.outcome), Some(Outcome::Opened { .. })));
     pieces.pop();
     assert_eq!(decode(&sas, &pieces).2.fragments_left, 1);
 }
@@ -681,8 +686,8 @@ fn what_the_capture_cut_is_not_called_forged() {
 #[test]
 fn everything_is_json() {
     let sas = sa("a", "qesp", "tunnel", GCM, "");
-    let (said, _, summary) = decode(&sas, &[seal(&sender(&sas), &packet(true, 40))]);
-    let packet = serde_json::to_value(&said[0]).expect("JSON");
+    let (report, _, summary) = decode(&sas, &[seal(&sender(&sas), &packet(true, 40))]);
+    let packet = serde_json::to_value(&report[0]).expect("JSON");
     assert_eq!(packet["result"], "opened");
     assert_eq!(packet["layers"][0]["sa"], "a");
     assert_eq!(packet["inner"]["destination_port"], 80);

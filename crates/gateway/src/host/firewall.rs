@@ -8,14 +8,7 @@ use std::ops::RangeInclusive;
 use headroom_ipsec::PolicySpec;
 use headroom_ipsec::spec::{Action, Addresses, Direction, Ports, SaSpec, Selector};
 
-use super::inside::inside;
-
-/// Which way a packet goes, seen from this side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Arriving,
-    Leaving,
-}
+use super::excluded::excluded;
 
 /// Upper-layer protocols that have ports (nft's `th`): TCP, UDP, DCCP, SCTP,
 /// UDP-Lite.
@@ -45,24 +38,27 @@ where
             ipsec += &rule;
         }
     }
-    let [arriving, leaving] = [Way::Arriving, Way::Leaving].map(|way| {
+    let [arriving, leaving] = [Direction::In, Direction::Out].map(|direction| {
         let mut rules = String::new();
         for policy in policies {
-            if let Some(inside) = inside(policy, associations()) {
-                let among = Selector { remote: inside, ..policy.selector.clone() };
-                for found in matches(&among, way) {
+            if let Some(own) = excluded(policy, associations()) {
+                let among = Selector { remote: own, ..policy.selector.clone() };
+                for found in matches(&among, direction) {
                     let _ = writeln!(rules, "\t\t{found} return");
                 }
             }
             let verdict = match policy.action {
                 Action::Bypass => "return".to_owned(),
                 Action::Protect { .. } | Action::Discard => {
-                    let counter =
-                        if way == Way::Arriving { "clear_arrived" } else { "clear_would_leave" };
+                    let counter = if direction == Direction::In {
+                        "clear_arrived"
+                    } else {
+                        "clear_would_leave"
+                    };
                     format!("counter name {counter} drop")
                 }
             };
-            for found in matches(&policy.selector, way) {
+            for found in matches(&policy.selector, direction) {
                 let space = if found.is_empty() { "" } else { " " };
                 let _ = writeln!(rules, "\t\t{found}{space}{verdict}"); // a string takes all
             }
@@ -123,11 +119,11 @@ fn outer(spec: &SaSpec, mark: u32) -> String {
 
 /// What in nft's language matches the packets of a selector: one match for each
 /// family where they differ.
-fn matches(selector: &Selector, way: Way) -> Vec<String> {
+fn matches(selector: &Selector, direction: Direction) -> Vec<String> {
     let Selector { local, remote, protocol, local_port, remote_port, icmp } = selector;
-    let (source, destination, source_port, destination_port) = match way {
-        Way::Arriving => (remote, local, remote_port, local_port),
-        Way::Leaving => (local, remote, local_port, remote_port),
+    let (source, destination, source_port, destination_port) = match direction {
+        Direction::In => (remote, local, remote_port, local_port),
+        Direction::Out => (local, remote, local_port, remote_port),
     };
     let opaque = [source_port, destination_port].contains(&&Ports::Opaque);
     let families: &[Option<&str>] = match (local, remote) {

@@ -3,15 +3,15 @@
 //!
 //! What is captured is chosen by address, in a routing table of the tunnel's own
 //! (DATAPATH 5); what becomes of it the policies say. Whatever the gateway itself
-//! sends carries a mark and takes the way it would take without a tunnel. Beside
+//! sends carries a mark and is routed as without a tunnel. Beside
 //! each route into the tunnel stands a prohibiting one, which is in force when the
 //! gateway and its interface are gone: nothing leaves in clear until the tunnel is
 //! taken down (DATAPATH 2). Networks of this side are left out where they lie
 //! among what is captured.
 
 mod command;
+mod excluded;
 mod firewall;
-mod inside;
 mod prefix;
 #[cfg(test)]
 mod tests;
@@ -48,7 +48,7 @@ const WHOLE_DATAGRAMS: usize = 65_280;
 /// Octets of the longest train of segments: protected, it fits in one UDP train.
 const LONGEST_TRAIN: usize = 60_000;
 /// Bytes that every IPv4 host takes (RFC 791).
-const IPV4_LEAST: usize = 576;
+const IPV4_MIN_MTU: usize = 576;
 const IPV4_AND_TCP: usize = 40;
 const IPV6_AND_TCP: usize = 60;
 
@@ -87,7 +87,7 @@ pub struct Host {
 impl Host {
     /// Asks the host.
     #[must_use]
-    pub fn look(mark: u32) -> Self {
+    pub fn probe(mark: u32) -> Self {
         let marks = std::fs::read_to_string("/proc/sys/net/ipv4/conf/all/src_valid_mark");
         Self {
             mark,
@@ -109,31 +109,34 @@ impl Setup {
         let tunnel = config.name.as_str();
         let specs = || config.associations.iter().map(|association| &association.spec);
         let captures = captures(&config.policies, specs, host);
-        let inside = inside::prefixes_inside(&config.policies, specs, host.has_v6);
-        let table = TABLES + number_of(tunnel);
+        let left_out = excluded::excluded_prefixes(&config.policies, specs, host.has_v6);
+        let table = TABLES + tunnel_number(tunnel);
         let needs_v6 = captures.iter().any(|capture| capture.prefix.is_v6())
             || config.addresses.iter().any(|(address, _)| address.is_ipv6());
         let sizes = Sizes::of(engine, &path_mtu, needs_v6);
         let mut before = Vec::new();
         let families = [("-4", true), ("-6", host.has_v6)];
         for (family, _) in families.iter().filter(|(_, has)| *has) {
-            let preference = MARKED + number_of(tunnel);
+            let preference = MARKED + tunnel_number(tunnel);
             let rule = format!("pref {preference} fwmark {:#x} lookup main", host.mark);
-            before.push(pair(
+            before.push(reversible(
                 &format!("ip {family} rule add {rule}"),
                 &format!("ip {family} rule del {rule}"),
             ));
         }
         if !host.marks_are_valid {
             let name = "net.ipv4.conf.all.src_valid_mark";
-            before.push(pair(&format!("sysctl -q -w {name}=1"), &format!("sysctl -q -w {name}=0")));
+            before.push(reversible(
+                &format!("sysctl -q -w {name}=1"),
+                &format!("sysctl -q -w {name}=0"),
+            ));
         }
         before.push(firewall(tunnel, &config.policies, specs, host));
         // the rules that capture find these first, and the search goes on as without a tunnel
         let captured = |prefix| captures.iter().any(|capture| capture.prefix == prefix);
-        for prefix in inside.into_iter().filter(|prefix| !captured(*prefix)) {
+        for prefix in left_out.into_iter().filter(|prefix| !captured(*prefix)) {
             let (family, route) = (prefix.family(), format!("throw {prefix} table {table}"));
-            before.push(pair(
+            before.push(reversible(
                 &format!("ip {family} route replace {route}"),
                 &format!("ip {family} route del {route}"),
             ));
@@ -141,13 +144,13 @@ impl Setup {
         for capture in &captures {
             let (family, prefix) = (capture.prefix.family(), capture.prefix);
             let route = format!("prohibit {prefix} metric {LAST_METRIC} table {table}");
-            before.push(pair(
+            before.push(reversible(
                 &format!("ip {family} route replace {route}"),
                 &format!("ip {family} route del {route}"),
             ));
-            let preference = CAPTURE + number_of(tunnel);
+            let preference = CAPTURE + tunnel_number(tunnel);
             let rule = format!("pref {preference} to {prefix} lookup {table}");
-            before.push(pair(
+            before.push(reversible(
                 &format!("ip {family} rule add {rule}"),
                 &format!("ip {family} rule del {rule}"),
             ));
@@ -157,13 +160,13 @@ impl Setup {
             after.push(optional(&format!("ip link set dev {tunnel} addrgenmode none")));
         }
         let mtu = config.mtu.map_or(sizes.interface, |mtu| mtu as usize);
-        after.push(alone(&format!("ip link set dev {tunnel} mtu {mtu}")));
+        after.push(irreversible(&format!("ip link set dev {tunnel} mtu {mtu}")));
         after.push(optional(&format!("ip link set dev {tunnel} gso_max_size {LONGEST_TRAIN}")));
         for (address, len) in &config.addresses {
             let nodad = if address.is_ipv6() { " nodad" } else { "" };
-            after.push(alone(&format!("ip addr add {address}/{len} dev {tunnel}{nodad}")));
+            after.push(irreversible(&format!("ip addr add {address}/{len} dev {tunnel}{nodad}")));
         }
-        after.push(alone(&format!("ip link set dev {tunnel} up")));
+        after.push(irreversible(&format!("ip link set dev {tunnel} up")));
         for capture in &captures {
             let (family, prefix) = (capture.prefix.family(), capture.prefix);
             let mut route =
@@ -173,7 +176,7 @@ impl Setup {
                 route += &format!(" src {source}");
             }
             if sizes.interface > sizes.tunnel && !capture.transport {
-                route += &format!(" mtu {}", sizes.tunnel.max(least(prefix)));
+                route += &format!(" mtu {}", sizes.tunnel.max(min_mtu(prefix)));
             }
             if capture.transport {
                 let (passes, headers) = match prefix.is_v6() {
@@ -182,7 +185,7 @@ impl Setup {
                 };
                 route += &format!(" advmss {}", passes.saturating_sub(headers).max(536));
             }
-            after.push(alone(&route));
+            after.push(irreversible(&route));
         }
         Self { before, after }
     }
@@ -317,7 +320,7 @@ impl Sizes {
         let transport = [20, 40].map(|front| passes(Mode::Transport, front));
         // Linux takes IPv6 off an interface with less than it needs; what is
         // longer than the path then leaves in outer fragments
-        let least = if needs_v6 { IPV6_MIN_MTU } else { IPV4_LEAST };
+        let least = if needs_v6 { IPV6_MIN_MTU } else { IPV4_MIN_MTU };
         let interface = match transport[0] {
             Some(_) => WHOLE_DATAGRAMS,
             None => tunnel.clamp(least, WHOLE_DATAGRAMS),
@@ -328,8 +331,8 @@ impl Sizes {
 }
 
 /// Octets of a packet that every link takes (RFC 791, RFC 8200).
-fn least(prefix: Prefix) -> usize {
-    if prefix.is_v6() { IPV6_MIN_MTU } else { IPV4_LEAST }
+fn min_mtu(prefix: Prefix) -> usize {
+    if prefix.is_v6() { IPV6_MIN_MTU } else { IPV4_MIN_MTU }
 }
 
 fn firewall<'a, S>(tunnel: &str, policies: &[PolicySpec], specs: impl Fn() -> S, host: Host) -> Step
@@ -342,20 +345,20 @@ where
     Step { make, undo: Some(undo), optional: false }
 }
 
-fn pair(make: &str, undo: &str) -> Step {
+fn reversible(make: &str, undo: &str) -> Step {
     Step { make: Command::words(make), undo: Some(Command::words(undo)), optional: false }
 }
 
-fn alone(make: &str) -> Step {
+fn irreversible(make: &str) -> Step {
     Step { make: Command::words(make), undo: None, optional: false }
 }
 
 fn optional(make: &str) -> Step {
-    Step { optional: true, ..alone(make) }
+    Step { optional: true, ..irreversible(make) }
 }
 
 /// A number of the tunnel's own (FNV-1a), the same each time it is started.
-fn number_of(tunnel: &str) -> u32 {
+fn tunnel_number(tunnel: &str) -> u32 {
     let hash = tunnel
         .bytes()
         .fold(0x811c_9dc5_u32, |hash, octet| (hash ^ u32::from(octet)).wrapping_mul(0x0100_0193));
@@ -364,13 +367,13 @@ fn number_of(tunnel: &str) -> u32 {
 
 /// Tells which addresses that associations take for this host's own it has not
 /// got now: sentences. Such a one may float between hosts, so it is no error.
-pub fn absent<'a>(specs: impl Iterator<Item = &'a SaSpec>) -> Vec<String> {
+pub fn missing_addresses<'a>(specs: impl Iterator<Item = &'a SaSpec>) -> Vec<String> {
     let own = |spec: &SaSpec| match spec.direction {
         Direction::Out => spec.source,
         Direction::In => spec.destination,
     };
     let addresses: BTreeSet<IpAddr> = specs.map(own).collect();
-    let absent = addresses.into_iter().filter(|address| !is_here(*address));
+    let absent = addresses.into_iter().filter(|address| !is_local(*address));
     absent
         .map(|address| {
             format!(
@@ -382,7 +385,7 @@ pub fn absent<'a>(specs: impl Iterator<Item = &'a SaSpec>) -> Vec<String> {
 }
 
 /// Tells of an interface of the tunnel's name that is no TUN device: a sentence.
-pub fn taken(name: &str) -> Option<String> {
+pub fn name_conflict(name: &str) -> Option<String> {
     let shown = Command::words(&format!("ip -d link show dev {name}")).output().ok()?;
     // a TUN device may have been made beforehand, or be a gateway's
     (!shown.contains(" tun type tun")).then(|| {
@@ -394,7 +397,7 @@ pub fn taken(name: &str) -> Option<String> {
 }
 
 /// Whether a socket can be bound to an address, which needs one of the host's.
-pub fn is_here(address: IpAddr) -> bool {
+pub fn is_local(address: IpAddr) -> bool {
     !matches!(UdpSocket::bind((address, 0)), Err(error) if error.kind() == ErrorKind::AddrNotAvailable)
 }
 

@@ -9,7 +9,7 @@ use super::*;
 
 const HOST: Host = Host { mark: 0x7165_7370, has_v6: true, marks_are_valid: false };
 
-/// The setup of a configuration of one SA each way and some policies.
+/// The setup of a configuration of one SA each direction and some policies.
 fn planned(mode: &str, extra: &str, policies: &str) -> (Setup, Config) {
     let sa = |name: &str, direction: &str, spi: u32, from: &str, to: &str, octet: &str| {
         let key = octet.repeat(20);
@@ -98,7 +98,7 @@ fn an_own_address_that_the_host_has_not_is_told() {
     let specs = || config.associations.iter().map(|association| &association.spec);
     let told = absent(specs());
     assert!(told.len() == 1 && told[0].starts_with("192.0.2.1 is this host's"), "{told:?}");
-    assert!(is_here("127.0.0.1".parse().expect("an address")));
+    assert!(is_local("127.0.0.1".parse().expect("an address")));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_kernel_takes_every_rule() {
             let output = std::process::Command::new(words[0]).args(&words[1..]).output();
             String::from_utf8(output.expect("it runs").stdout).expect("text")
         };
-        let table = TABLES + number_of("hr0");
+        let table = TABLES + tunnel_number("hr0");
         let left = told(&format!("ip route show table {table}"));
         assert!(
             left.lines().all(|line| line.starts_with("prohibit") || line.starts_with("throw"))

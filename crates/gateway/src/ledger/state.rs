@@ -16,7 +16,7 @@ use headroom_ipsec::spec::{Direction, Protection, SaSpec};
 use headroom_suite::Fingerprint;
 
 /// The longest file that is read, in bytes.
-pub(super) const MOST_OCTETS: u64 = 64 << 20;
+pub(super) const MAX_FILE_LEN: u64 = 64 << 20;
 
 const HEAD: &str = "headroom-ledger 1";
 

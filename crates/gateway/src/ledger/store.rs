@@ -6,7 +6,7 @@ use super::disk::{Disk, RealDisk};
 use super::error::{Error, failed};
 use super::lock;
 use super::paths::{LedgerPaths, copy_name, is_ledger, with_suffix};
-use super::state::{KeyId, LedgerState, MOST_OCTETS};
+use super::state::{KeyId, LedgerState, MAX_FILE_LEN};
 
 /// An open ledger, locked against other processes.
 #[derive(Debug)]
@@ -216,7 +216,7 @@ impl<D: Disk> Ledger<D> {
 }
 
 fn read_state(disk: &impl Disk, path: &Path) -> Result<Option<LedgerState>, Error> {
-    let content = disk.read(path, MOST_OCTETS).map_err(|cause| failed("read", path, cause))?;
+    let content = disk.read(path, MAX_FILE_LEN).map_err(|cause| failed("read", path, cause))?;
     let Some(content) = content else { return Ok(None) };
     let state = LedgerState::parse(&content);
     state.map(Some).map_err(|what| Error::Corrupt { path: path.to_owned(), what })

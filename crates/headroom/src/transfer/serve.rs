@@ -64,12 +64,12 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
         if let Some(age) = arguments.keep_partial.0 {
             server.remove_unfinished(age);
         }
-        notify::tell(notify::News::Ready);
+        notify::notify(notify::ServiceState::Ready);
         match followed {
             Some(file) => server.serve_following(file, policy.clone()).await,
             None => server.serve().await,
         }
-        notify::tell(notify::News::Stopping);
+        notify::notify(notify::ServiceState::Stopping);
         server.close().await;
         Ok(ExitCode::SUCCESS)
     })?

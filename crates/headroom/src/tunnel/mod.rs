@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use headroom_gateway::config::{Config, Purpose, keygen};
-use headroom_gateway::control::check::{self, Verdict};
+use headroom_gateway::control::check::{self, Severity};
 use headroom_gateway::control::{self, Client, Error, Options, RunFolder, metrics};
 use headroom_gateway::wireshark;
 
@@ -89,7 +89,7 @@ fn check(file: &Path, folder: &RunFolder) -> anyhow::Result<ExitCode> {
     for finding in &findings {
         say(&finding.to_string());
     }
-    let failed = findings.iter().any(|finding| finding.verdict == Verdict::Failure);
+    let failed = findings.iter().any(|finding| finding.severity == Severity::Failure);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

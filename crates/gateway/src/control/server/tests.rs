@@ -1,39 +1,40 @@
-//! A gateway that is not there, asked over a real socket.
+//! A server without a gateway, asked over a real socket.
 
 use std::io::BufRead;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 
-use super::super::protocol::MOST_REQUEST;
+use super::super::protocol::MAX_REQUEST;
 use super::*;
 
 struct Ground {
     folder: PathBuf,
     server: Server,
-    asked: Receiver<Asked>,
+    submit: Receiver<PendingRequest>,
 }
 
 impl Ground {
     fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("server-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
-        let (to, asked) = channel();
+        let (to, submit) = channel();
         let server =
             Server::start(&folder.join("s"), move |one| to.send(one).is_ok()).expect("a server");
-        Self { folder, server, asked }
+        Self { folder, server, submit }
     }
 
     fn connect(&self) -> BufReader<UnixStream> {
         let stream = UnixStream::connect(self.folder.join("s")).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         BufReader::new(stream)
     }
 
     /// Answers the next request with a sentence.
     fn answer(&self, words: &str) -> Request {
-        let Asked { request, reply } = self.asked.recv_timeout(PATIENCE).expect("a request");
+        let PendingRequest { request, reply } =
+            self.submit.recv_timeout(TIMEOUT).expect("a request");
         reply
-            .send(Reply::Answer(Answer::Done { done: vec![words.into()] }))
+            .send(Reply::Answer(Response::Done { done: vec![words.into()] }))
             .expect("somebody waits");
         request
     }
@@ -75,7 +76,7 @@ fn requests_are_answered_in_order() {
 #[test]
 fn what_is_not_understood_is_refused_and_not_asked() {
     let ground = Ground::new("nonsense");
-    let long = [b"{\"request\":\"", &[b'a'; MOST_REQUEST][..]].concat();
+    let long = [b"{\"request\":\"", &[b'a'; MAX_REQUEST][..]].concat();
     let unknown = &b"{\"request\":\"format\"}\n"[..];
     let surplus = &b"{\"request\":\"reload\",\"keys\":1}\n"[..];
     for text in [&b"nonsense\n"[..], unknown, surplus, &long] {
@@ -87,13 +88,13 @@ fn what_is_not_understood_is_refused_and_not_asked() {
         let mut rest = String::new();
         assert!(client.read_line(&mut rest).map_or(true, |octets| octets == 0), "{rest}");
     }
-    assert!(ground.asked.try_recv().is_err());
+    assert!(ground.submit.try_recv().is_err());
 }
 
 #[test]
 fn only_so_many_ask_at_once() {
     let ground = Ground::new("many");
-    let held: Vec<_> = (0..MOST_CLIENTS).map(|_| ground.connect()).collect();
+    let held: Vec<_> = (0..MAX_CLIENTS).map(|_| ground.connect()).collect();
     let mut refused = ground.connect();
     assert!(line(&mut refused).contains("too many are asking"));
     drop(held);

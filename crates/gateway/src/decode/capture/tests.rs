@@ -120,7 +120,7 @@ fn damage_is_an_error_and_no_reason_to_use_memory() {
         }
     }
     let mut long = pcap(false, 0xa1b2_c3d4);
-    long[32..36].copy_from_slice(&(MOST_FRAME as u32 + 1).to_le_bytes());
+    long[32..36].copy_from_slice(&(MAX_FRAME as u32 + 1).to_le_bytes());
     assert_eq!(
         read_all(&long).1.as_deref(),
         Some("the capture is damaged at frame 1: a frame of more than 1 MiB")

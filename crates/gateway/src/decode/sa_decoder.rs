@@ -1,14 +1,13 @@
 //! An association of the configuration and what was seen of it.
 
 use headroom_ipsec::replay::Window;
-use headroom_ipsec::{Reason, SaSpec};
+use headroom_ipsec::{Reason, SaSpec, SaTransform};
 use headroom_suite::KeyError;
 
-use super::attempt::Guard;
 use super::report::Tally;
 
 /// Packets of one association that fail and are looked into.
-const MOST_DIAGNOSES: u32 = 100;
+const MAX_DIAGNOSES: u32 = 100;
 /// High halves of the number that are tried for each packet before anything was
 /// opened: the capture may begin in the middle.
 pub(super) const HIGH_HALVES: u64 = 64;
@@ -37,35 +36,35 @@ impl Default for Search {
 
 /// An association with its keys ready.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct SaDecoder {
     pub(super) spec: SaSpec,
-    pub(super) guard: Guard,
+    pub(super) transform: SaTransform,
     pub(super) tally: Tally,
     window: Window,
     /// Packets opened, of different numbers.
     distinct: u64,
     pub(super) diagnoses_left: u32,
     pub(super) searches_left: u32,
-    pub(super) padding_told: bool,
+    pub(super) padding_reported: bool,
 }
 
 /// What was protected.
-pub(super) struct Plain {
+pub(super) struct Decrypted {
     pub(super) next_header: u8,
     pub(super) payload: Vec<u8>,
     pub(super) number: u64,
 }
 
-impl Known {
+impl SaDecoder {
     pub(super) fn new(spec: SaSpec) -> Result<Self, KeyError> {
         Ok(Self {
-            guard: Guard::new(&spec.protection)?,
+            transform: SaTransform::bind(&spec.protection)?,
             tally: Tally { name: spec.name.clone(), ..Tally::default() },
             window: Window::new(spec.window, 0),
             distinct: 0,
-            diagnoses_left: MOST_DIAGNOSES,
+            diagnoses_left: MAX_DIAGNOSES,
             searches_left: SEARCHES,
-            padding_told: false,
+            padding_reported: false,
             spec,
         })
     }

@@ -11,7 +11,7 @@ use super::prefix::{Prefix, prefixes};
 
 /// The addresses of this side that `policy` would lead into the tunnel: its
 /// `local`, if `remote` is more than that. Transport mode is about this host alone.
-pub(super) fn inside<'a>(
+pub(super) fn excluded<'a>(
     policy: &PolicySpec,
     mut specs: impl Iterator<Item = &'a SaSpec>,
 ) -> Option<Addresses> {
@@ -23,7 +23,7 @@ pub(super) fn inside<'a>(
 }
 
 /// All such addresses of these policies.
-pub(super) fn prefixes_inside<'a, S>(
+pub(super) fn excluded_prefixes<'a, S>(
     policies: &[PolicySpec],
     specs: impl Fn() -> S,
     has_v6: bool,
@@ -31,8 +31,8 @@ pub(super) fn prefixes_inside<'a, S>(
 where
     S: Iterator<Item = &'a SaSpec>,
 {
-    let inside = policies.iter().filter_map(|policy| inside(policy, specs()));
-    let mut found: Vec<Prefix> = inside
+    let addresses = policies.iter().filter_map(|policy| excluded(policy, specs()));
+    let mut found: Vec<Prefix> = addresses
         .flat_map(|addresses| prefixes(&addresses))
         .filter(|prefix| has_v6 || !prefix.is_v6())
         .collect();

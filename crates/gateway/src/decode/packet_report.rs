@@ -4,7 +4,7 @@ use super::attempt::Sealed;
 use super::report::{Clear, Layer, Outcome};
 
 /// What is said of one packet.
-pub(super) struct Said {
+pub(super) struct PacketReport {
     pub(super) layers: Vec<Layer>,
     pub(super) outcome: Outcome,
     pub(super) notes: Vec<String>,
@@ -12,8 +12,8 @@ pub(super) struct Said {
     pub(super) clear: Option<Vec<u8>>,
 }
 
-impl Said {
-    pub(super) fn bare(outcome: Outcome) -> Self {
+impl PacketReport {
+    pub(super) fn new(outcome: Outcome) -> Self {
         Self { layers: Vec::new(), outcome, notes: Vec::new(), clear: None }
     }
 }
