@@ -494,7 +494,7 @@ fn nft(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// DATAPATH's first test: killed under load again and again, no IV is sent twice.
+/// Kills a gateway under load again and again: no IV is sent twice.
 #[test]
 fn no_iv_is_sent_twice_by_gateways_that_are_killed() {
     if !privileged() {

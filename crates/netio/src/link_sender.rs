@@ -1,6 +1,6 @@
-//! Whole IP packets out by a packet socket (packet(7)), straight to the
-//! neighbour: cheaper a packet than a raw socket (DATAPATH 8), which stays the
-//! way for everything whose neighbour is not known.
+//! Sends whole IP packets by a packet socket (packet(7)), straight to the neighbour. That costs
+//! less than a raw socket (docs/datapath.md, "Sending raw packets"), which remains for destinations
+//! whose neighbour is not known.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};

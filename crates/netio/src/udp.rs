@@ -152,8 +152,8 @@ impl UdpSocket {
         if one || self.has_gso() {
             match self.send_whole(train) {
                 Ok(()) => return Ok(()),
-                // DATAPATH 9: no checksum offload on the way out (EIO), no
-                // UDP_SEGMENT (EINVAL), a segment longer than the MTU
+                // no checksum offload on the way out (EIO), no UDP_SEGMENT (EINVAL), a segment
+                // longer than the MTU (docs/datapath.md, "UDP trains")
                 Err(error) if one => return Err((0, error)),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EIO | libc::EINVAL) => {

@@ -299,8 +299,8 @@ fn size_of(segmenter: &Segmenter<'_>) -> (usize, usize) {
     (segments, segments * segmenter.head_len() + payload)
 }
 
-/// What a Linux host says on every interface that is up: router solicitations
-/// (DATAPATH 6) and multicast listener reports.
+/// Whether a packet is one that a Linux host sends on every interface that is up: a router
+/// solicitation or a multicast listener report (docs/datapath.md).
 fn is_link_housekeeping(headers: &Headers) -> bool {
     const IGMP: u8 = 2;
     const ALL_REPORTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);

@@ -1,10 +1,10 @@
-//! Packets that are too big for the path once they are protected (DATAPATH 7).
+//! Handles packets that are longer than the path once they are protected (docs/datapath.md,
+//! "Packets longer than the path").
 //!
-//! In tunnel mode the inner packet is cut before it is sealed where it may be,
-//! so that every piece is a packet of its own to routers and to Q-ESP (RFC 4301,
-//! section 8; docs/qesp.md). In transport mode only whole datagrams are protected
-//! (RFC 4303, section 3.3.4), so the outer packet is fragmented. A sender that must
-//! make smaller packets is told so.
+//! Tunnel mode fragments the inner packet before sealing it, where that is allowed, so that routers
+//! see whole packets, and ports of Q-ESP in each (RFC 4301, section 8; docs/qesp.md). Transport mode
+//! protects whole datagrams (RFC 4303, section 3.3.4), so the outer packet is fragmented. A sender
+//! that must make smaller packets gets an ICMP message.
 
 use std::hash::BuildHasher;
 

@@ -108,7 +108,7 @@ fn packets_of_one_length_and_class_share_a_train() {
             Sent::Packet(_) => panic!("not in UDP"),
         })
         .collect();
-    // a shorter one ends a train, another class begins one (DATAPATH 9)
+    // a shorter one ends a train, another DSCP begins one
     assert_eq!(shapes, [(0, 3), (0, 1), (0xb8, 2), (1, 1)]);
     here.wire.0.lock().expect("the wire").extend(sent);
     there.receive_all();

@@ -1,6 +1,6 @@
-//! The nftables table that keeps in force what the policies say when the gateway
-//! does not run (RFC 4301, section 5.2; DATAPATH 2): what should have been
-//! protected is dropped in clear, both ways.
+//! The nftables table that enforces the policies, also while the gateway does not run: it drops
+//! clear packets that a policy protects, in both directions (RFC 4301, section 5.2;
+//! docs/datapath.md, "Fail closed").
 
 use std::fmt::Write;
 use std::ops::RangeInclusive;
@@ -92,8 +92,8 @@ table inet {table} {{
     )
 }
 
-/// Lets an association's own packets in. The mark makes the reverse path filter
-/// look where they came from, and not into the tunnel (DATAPATH 5).
+/// Returns rules that accept an association's outer packets. The mark lets the reverse path filter
+/// find the route to their source outside the tunnel (docs/datapath.md, "Capture by routing").
 fn outer(spec: &SaSpec, mark: u32) -> String {
     let family = if spec.source.is_ipv4() { "ip" } else { "ip6" };
     let to = format!("{family} daddr {}", spec.destination);

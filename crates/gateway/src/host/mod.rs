@@ -1,13 +1,11 @@
-//! What a tunnel changes on its host: an interface, rules, routes, a firewall
-//! table; as commands that can be printed, run, and undone.
+//! Changes the host for a tunnel: an interface, rules, routes and a firewall table, as commands
+//! that can be printed, run and undone.
 //!
-//! What is captured is chosen by address, in a routing table of the tunnel's own
-//! (DATAPATH 5); what becomes of it the policies say. Whatever the gateway itself
-//! sends carries a mark and is routed as without a tunnel. Beside
-//! each route into the tunnel stands a prohibiting one, which is in force when the
-//! gateway and its interface are gone: nothing leaves in clear until the tunnel is
-//! taken down (DATAPATH 2). Networks of this side are left out where they lie
-//! among what is captured.
+//! A routing table of the tunnel's own captures packets by destination (docs/datapath.md, "Capture
+//! by routing"); the policies decide what happens to them. The gateway's own packets carry a mark
+//! and are routed as without a tunnel. Beside each route into the tunnel stands a `prohibit` route,
+//! which blocks when the gateway and its interface are gone, until the tunnel is taken down
+//! (docs/datapath.md, "Fail closed"). Networks on this side are excluded from the capture.
 
 mod command;
 mod excluded;
@@ -41,9 +39,8 @@ const CAPTURE: u32 = 25_000;
 const TABLES: u32 = 0x7165_0000;
 /// Numbers that tunnels may have.
 const NUMBERS: u32 = 4096;
-/// Octets of the interface's longest packet where transport mode is used: whole
-/// datagrams must come through, and be no longer than a packet can be when they
-/// are protected (DATAPATH 7).
+/// The interface's MTU in transport mode: whole datagrams must come through, and must still fit in
+/// a packet when they are protected (docs/datapath.md, "Packets longer than the path").
 const WHOLE_DATAGRAMS: usize = 65_280;
 /// Octets of the longest train of segments: protected, it fits in one UDP train.
 const LONGEST_TRAIN: usize = 60_000;
