@@ -1,4 +1,4 @@
-//! Runs our IPsec against other people's and writes `docs/interop.md`.
+//! Runs headroom's IPsec against other implementations and writes `docs/interop.md`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -138,10 +138,10 @@ fn about() -> Result<Vec<String>> {
     let today = jiff::Zoned::now().date();
     Ok(vec![
         format!(
-            "Our ESP and AH against other people's, in every combination of suite, mode, address families, extended sequence numbers (ESN) and encapsulation. Written by `make interop` on {today}, on Linux {}; the peers are fetched by `scripts/fetch-parts --with-peers`. `make test` tries all of it against scapy and a selection against the kernel.",
+            "Headroom's ESP and AH against other implementations, in every combination of suite, mode, address families, extended sequence numbers (ESN) and encapsulation. Written by `make interop` on {today}, on Linux {}; the peers are fetched by `scripts/fetch-parts --with-peers`. `make test` runs all combinations against scapy and a selection against the kernel.",
             kernel.trim()
         ),
-        "A cell says how many of its directions passed: outbound (we protect, the peer opens) and inbound, each without and with ESN.".to_owned(),
+        "A cell gives the number of directions that passed: outbound (headroom protects, the peer opens) and inbound, each without and with ESN.".to_owned(),
     ])
 }
 
@@ -152,8 +152,8 @@ fn against_scapy(run: &Run) -> Result<Section> {
     Ok(Section {
         title: format!("scapy {}", versions.scapy),
         about: vec![
-            format!("scapy {} with cryptography {}, one Python process (`crates/interop/src/scapy/driver.py`). A check is five packets of different lengths that must come out octet for octet as they went in (behind UDP in transport mode: payload and addresses, as the socket has taken the header), three copies of each with a bit flipped that must be refused, and inbound each packet a second time, which must be a replay. With ESN the upper half of the sequence number is 7.", versions.scapy, versions.cryptography),
-            "What it takes to have scapy's word: its `AuthAlgo.sign` looks for ESP before AH and so signs the wrong packet where AH is put over ESP; the driver hides the ESP from it. Its sequence numbers are what the caller says they are: it has no window, so that the number's upper half is told to it. For IPv6 with a routing header it always moves the addresses on, even where none is left to visit; that is not tried.".to_owned(),
+            format!("scapy {} with cryptography {}, one Python process (`crates/interop/src/scapy/driver.py`). A check sends five packets of different lengths, which must arrive unchanged (in UDP in transport mode: payload and addresses, because the socket removes the header), and three copies of each with a flipped bit, which must be rejected. Inbound, each packet is sent a second time, which must be reported as a replay. With ESN the upper half of the sequence number is 7.", versions.scapy, versions.cryptography),
+            "Workarounds for scapy: `AuthAlgo.sign` looks for ESP before AH and so signs the wrong packet for AH over ESP; the driver hides the ESP. scapy has no anti-replay window and takes sequence numbers from the caller, so the driver passes it the upper half. It always advances the addresses of an IPv6 routing header, even when none is left to visit; that case is not tested.".to_owned(),
         ],
         trials,
         others: Vec::new(),
@@ -165,13 +165,13 @@ fn against_kernel(run: &Run) -> Result<Section> {
     let (release, emulator) = (kernel.machine().release.clone(), kernel.machine().emulator.clone());
     let short = release.split_whitespace().next().unwrap_or_default().to_owned();
     let trials = run.cases.iter().map(|&case| kernel.try_case(case)).collect();
-    let hidden = "ESP aes-128-gcm, tunnel, IPv4 in IPv4: echoes padded to 256 octets (RFC 4303, section 2.7) are answered, dummy packets between them dropped";
+    let hidden = "ESP aes-128-gcm, tunnel, IPv4 in IPv4: echoes padded to 256 bytes (RFC 4303, section 2.7) are answered, dummy packets between them dropped";
     let padded = Outcome::of(kernel.try_hidden_lengths());
     Ok(Section {
         title: format!("Linux {short}"),
         about: vec![
-            format!("Linux {release}, booted in {emulator}, over a link that the test reads and writes itself. Its IPsec is configured by `ip xfrm`, and packets are sealed and opened by our engine with no gateway between. A check is three echo requests that the kernel must answer, two with a bit flipped and one that is repeated, which it must not; its own counters must say why (`XfrmInStateProtoError`, `XfrmInStateSeqError`, and no other). Of each of its answers a copy with a bit flipped must be refused here, and the answer a second time be a replay. With ESN the lower half of the sequence numbers overflows among the echoes, both ways."),
-            "Linux pads AH over IPv4 to 8 octets unless an association has `flag align4`; both are tried. Where families differ, associations have `flag af-unspec`.".to_owned(),
+            format!("Linux {release}, booted in {emulator}, over a link that the test reads and writes itself. `ip xfrm` configures its IPsec; headroom's engine protects and opens packets, without a gateway. A check sends three echo requests that the kernel must answer, and two with a flipped bit and a repeated one that it must not answer, for the right reason (`XfrmInStateProtoError` and `XfrmInStateSeqError` count them, and no other counter does). The engine must reject a copy of each reply with a flipped bit, and report a repeated reply as a replay. With ESN the lower half of the sequence numbers overflows among the echoes, in both directions."),
+            "Linux pads AH over IPv4 to 8 bytes unless the association has `flag align4`; both are tested. If the address families differ, associations have `flag af-unspec`.".to_owned(),
         ],
         trials,
         others: vec![Other { what: hidden.to_owned(), directions: 1, outcome: padded }],
@@ -187,7 +187,7 @@ fn gateway_against_kernel(run: &Run) -> Result<Section> {
         .collect();
     Ok(Section {
         title: format!("Linux {}, whole gateway", kernel.release().split(' ').next().unwrap_or_default()),
-        about: vec!["The same kernel behind a tap interface, `headroom tunnel up` in a namespace at the other end. A check is 4 MiB by TCP from one to the other, then as many back, with the same hash at both ends; the kernel's policies demand protection, and it must not have counted an error.".to_owned()],
+        about: vec!["The same kernel behind a tap interface, and `headroom tunnel up` in a namespace at the other end. A check moves 4 MiB by TCP to the other end and 4 MiB back, and compares hashes. The kernel's policies require protection, and its error counters must stay 0.".to_owned()],
         trials: Vec::new(),
         others: transfers,
     })
@@ -207,9 +207,9 @@ fn gateway_against_strongswan(run: &Run) -> Result<Section> {
         title: "strongSwan".to_owned(),
         about: vec![
             format!(
-                "{version}, kernel-libipsec. Two strongSwans negotiate by IKEv2; one is killed unheard, and `headroom tunnel up` takes its place with its addresses, ports, SPIs and keys. A check is 32 MiB by TCP in each direction at the same time, with the same hash at both ends; strongSwan must have counted them on that association."
+                "{version}, kernel-libipsec. Two strongSwan daemons negotiate by IKEv2; one is killed, and `headroom tunnel up` replaces it with its addresses, ports, SPIs and keys. A check moves 32 MiB by TCP in each direction at the same time and compares hashes; strongSwan must have counted the bytes on that association."
             ),
-            "kernel-libipsec has tunnel mode and ESP in UDP only, no AH and no ESN.".to_owned(),
+            "kernel-libipsec supports only tunnel mode and ESP in UDP, no AH and no ESN.".to_owned(),
         ],
         trials: Vec::new(),
         others: transfers,

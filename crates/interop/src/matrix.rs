@@ -25,7 +25,7 @@ pub struct Other {
     pub what: String,
     /// In how many directions: one or two.
     pub directions: usize,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
 }
 
@@ -60,7 +60,7 @@ pub fn document(about: &[String], sections: &[Section]) -> String {
     for paragraph in about {
         let _ = write!(text, "\n{paragraph}\n");
     }
-    text += "\n| peer | combinations | directions that passed | not done by the peer | failed |\n|---|---:|---:|---:|---:|\n";
+    text += "\n| peer | combinations | directions that passed | not supported by the peer | failed |\n|---|---:|---:|---:|---:|\n";
     for section in sections {
         let tally = section.tally();
         let _ = writeln!(
@@ -85,7 +85,7 @@ fn write_section(text: &mut String, section: &Section) {
         let _ = write!(text, "\n{paragraph}\n");
     }
     if !section.others.is_empty() {
-        text.push_str("\n| what | came of it |\n|---|---|\n");
+        text.push_str("\n| test | result |\n|---|---|\n");
     }
     for Other { what, outcome, .. } in &section.others {
         let came = match outcome {
