@@ -1,4 +1,4 @@
-//! `headroom ipsec`: looking at captured packets.
+//! `headroom ipsec decode`: opens captured packets and reports on each.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufReader, BufWriter, Write};
@@ -15,14 +15,14 @@ use headroom_gateway::decode::{Decoder, Outcome, Packet, Search};
 use serde_json::json;
 
 use crate::output::Buffered;
-use crate::tunnel::{Decode, Ipsec, known};
+use crate::tunnel::{Decode, Ipsec, print_warnings};
 
 /// Wrong arguments, configuration or capture.
 const UNUSABLE: u8 = 2;
 
 pub(crate) fn run(command: Ipsec) -> anyhow::Result<ExitCode> {
     let Ipsec::Decode(arguments) = command;
-    // what cannot be looked at is not the same as what could not be opened
+    // unusable input has an exit code of its own, apart from packets that do not open
     decode(&arguments).or_else(|error| {
         eprintln!("headroom: {error:#}");
         Ok(ExitCode::from(UNUSABLE))
@@ -31,28 +31,27 @@ pub(crate) fn run(command: Ipsec) -> anyhow::Result<ExitCode> {
 
 fn decode(arguments: &Decode) -> anyhow::Result<ExitCode> {
     let config = Config::read(&arguments.config, Purpose::Decode).map_err(Error::from)?;
-    known(&config.warnings);
+    print_warnings(&config.warnings);
     let search = Search { likely: arguments.esn_high.clone(), ..Search::default() };
     let input = input(&arguments.capture)?;
-    let kept = kept(&input, &arguments.config, &config)?;
+    let protected = protected_files(&input, &arguments.config, &config)?;
     let decoder = Decoder::new(config, search).map_err(anyhow::Error::msg)?;
     let shown = arguments.capture.display();
-    let out = arguments.out.as_deref().map(|path| output(path, &kept));
+    let out = arguments.out.as_deref().map(|path| output(path, &protected));
     let mut clear = out.transpose()?;
     let capture = Capture::new(BufReader::with_capacity(1 << 20, input))
         .with_context(|| format!("cannot read {shown}"))?;
     let mut out = Buffered::new();
     let mut failure = None;
     let summary = decoder.capture(capture, &mut |packet: &Packet, inside: Option<&[u8]>| {
-        let told = tell(arguments, packet, &mut out);
-        let kept = match (&mut clear, inside) {
+        let printed = print_packet(arguments, packet, &mut out);
+        let written = match (&mut clear, inside) {
             (Some(clear), Some(inside)) => clear.write(packet.captured, inside),
             _ => Ok(()),
         };
-        // what is wrong with standard output is reported by `output`, and is no reason to stop
-        // writing the other file
-        failure = failure.take().or(kept.err());
-        drop(told);
+        // `output` reports errors of standard output; the other file is written to its end
+        failure = failure.take().or(written.err());
+        drop(printed);
     });
     if let Some(clear) = clear {
         failure = failure.or(clear.finish().err());
@@ -64,12 +63,12 @@ fn decode(arguments: &Decode) -> anyhow::Result<ExitCode> {
     };
     let _ = ended.and_then(|()| out.flush());
     if let Some(error) = failure {
-        return Err(error).context("cannot write the clear packets");
+        return Err(error).context("cannot write the decrypted packets");
     }
     Ok(if summary.all_opened() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tell(arguments: &Decode, packet: &Packet, out: &mut impl Write) -> io::Result<()> {
+fn print_packet(arguments: &Decode, packet: &Packet, out: &mut impl Write) -> io::Result<()> {
     let failed = matches!(packet.outcome, Outcome::Failed { .. } | Outcome::Truncated { .. });
     match (arguments.failures && !failed, arguments.json) {
         (true, _) => Ok(()),
@@ -86,45 +85,50 @@ fn input(path: &Path) -> anyhow::Result<File> {
     File::open(path).with_context(|| format!("cannot open {}", path.display()))
 }
 
-/// A file that the clear packets must not overwrite, and what it is.
-type Kept = (Metadata, String);
+/// A file that must not be overwritten, and its description.
+type ProtectedFile = (Metadata, String);
 
-/// What is read, and what the configuration names: without the ledger its keys
-/// could not be used any more.
-fn kept(capture: &File, file: &Path, config: &Config) -> anyhow::Result<Vec<Kept>> {
-    let capture = capture.metadata().context("cannot look at the capture")?;
-    let configuration = file.metadata().context("cannot look at the configuration")?;
-    let told = io::stdout().as_fd().try_clone_to_owned().map(File::from);
-    let told = told.and_then(|told| told.metadata()).context("cannot look at standard output")?;
-    let mut kept = vec![
-        (told, "standard output, which has what is said of each packet".to_owned()),
+/// Returns the files that are read or that the configuration names. Without its ledger, a
+/// configuration's keys could not be used any more.
+fn protected_files(
+    capture: &File,
+    file: &Path,
+    config: &Config,
+) -> anyhow::Result<Vec<ProtectedFile>> {
+    let capture = capture.metadata().context("cannot inspect the capture")?;
+    let configuration = file.metadata().context("cannot inspect the configuration")?;
+    let stdout = io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    let stdout =
+        stdout.and_then(|file| file.metadata()).context("cannot inspect standard output")?;
+    let mut files = vec![
+        (stdout, "standard output, which receives the report".to_owned()),
         (capture, "the capture".to_owned()),
         (configuration, "the configuration with the keys".to_owned()),
     ];
     let ledgers = config.ledger.files();
     let keys = config.key_files.iter().map(|path| (path, "a key"));
     for (path, what) in keys.chain(ledgers.iter().map(|path| (path, "a ledger"))) {
-        // one that is not there cannot be overwritten
+        // a missing file cannot be overwritten
         if let Ok(about) = path.metadata() {
-            kept.push((about, format!("{what} of the configuration")));
+            files.push((about, format!("{what} of the configuration")));
         }
     }
-    Ok(kept)
+    Ok(files)
 }
 
-/// Opens the file for clear packets, for its owner alone. What is to be kept is
-/// not overwritten, by whatever name it goes.
-fn output(path: &Path, kept: &[Kept]) -> anyhow::Result<Writer<BufWriter<File>>> {
+/// Opens the file for decrypted packets, readable by its owner only. Refuses to overwrite a protected
+/// file, under whatever name.
+fn output(path: &Path, protected: &[ProtectedFile]) -> anyhow::Result<Writer<BufWriter<File>>> {
     let cannot = || format!("cannot write {}", path.display());
     if path == Path::new("-") {
-        bail!("--out needs a file: standard output has what is said of each packet");
+        bail!("--out needs a file: standard output receives the report");
     }
-    // truncated only when it is known which file it is
+    // truncated only after it was compared
     let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
     let file = open.with_context(cannot)?;
     let about = file.metadata().with_context(cannot)?;
     if about.is_file() || about.file_type().is_fifo() {
-        for (other, what) in kept {
+        for (other, what) in protected {
             if (about.dev(), about.ino()) == (other.dev(), other.ino()) {
                 bail!(
                     "--out {} is {what}, which it would overwrite: name another file",
@@ -134,7 +138,7 @@ fn output(path: &Path, kept: &[Kept]) -> anyhow::Result<Writer<BufWriter<File>>>
         }
     }
     if about.is_file() {
-        // before the first clear octet, also where the file was there already
+        // before the first byte, also if the file existed
         file.set_permissions(Permissions::from_mode(0o600)).with_context(cannot)?;
         file.set_len(0).with_context(cannot)?;
     }

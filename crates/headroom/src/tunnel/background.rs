@@ -1,5 +1,5 @@
-//! A gateway that stays when the command has returned: the command starts itself
-//! once more and waits for a word on its output.
+//! Starts a gateway in the background: the command starts itself again and waits for a line on its
+//! output.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use anyhow::Context;
 use headroom_gateway::config::{Config, Purpose};
 use headroom_gateway::control::{Error, Options};
 
-/// What the gateway says when packets pass.
+/// The line that the gateway prints when packets pass.
 pub(crate) const READY: &str = "ready";
 
 /// Starts the gateway and returns when it is up.
@@ -29,13 +29,13 @@ pub(crate) fn start(options: &Options) -> anyhow::Result<ExitCode> {
     }
     gateway.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
     let mut gateway = gateway.spawn().context("cannot start the gateway")?;
-    let mut word = String::new();
+    let mut line = String::new();
     if let Some(output) = gateway.stdout.take() {
-        BufReader::new(output).read_line(&mut word).context("cannot hear the gateway")?;
+        BufReader::new(output).read_line(&mut line).context("cannot read from the gateway")?;
     }
-    let said = std::fs::read_to_string(&log).unwrap_or_default();
-    eprint!("{said}");
-    if word.trim() == READY {
+    let messages = std::fs::read_to_string(&log).unwrap_or_default();
+    eprint!("{messages}");
+    if line.trim() == READY {
         return Ok(ExitCode::SUCCESS);
     }
     let status = gateway.wait().context("cannot wait for the gateway")?;
@@ -45,7 +45,7 @@ pub(crate) fn start(options: &Options) -> anyhow::Result<ExitCode> {
 
 /// Leaves the terminal's session.
 pub(crate) fn detach() {
-    // it fails only for who leads a session already
+    // fails only for a process that already leads a session
     let _ = nix::unistd::setsid();
     let _ = std::env::set_current_dir("/");
 }

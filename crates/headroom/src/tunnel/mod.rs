@@ -1,4 +1,4 @@
-//! `headroom tunnel`: a gateway, and what is said to one.
+//! `headroom tunnel`: runs a gateway, and controls a running one.
 
 mod arguments;
 mod background;
@@ -13,7 +13,7 @@ use headroom_gateway::control::check::{self, Severity};
 use headroom_gateway::control::{self, Client, Error, Options, RunFolder, metrics};
 use headroom_gateway::wireshark;
 
-pub(crate) use crate::output::print_line as say;
+use crate::output::print_line;
 pub(crate) use arguments::{Decode, Ipsec, Tunnel};
 use arguments::{Keygen, Mode, Protocol, Up};
 
@@ -24,44 +24,44 @@ pub(crate) fn run(command: Tunnel) -> anyhow::Result<ExitCode> {
         Tunnel::Up(arguments) => return up(&arguments),
         Tunnel::Down { name } => {
             let client = client(name)?;
-            known(&client.down()?);
-            say(&format!("{} is down", client.name()));
+            print_warnings(&client.down()?);
+            print_line(&format!("{} is down", client.name()));
         }
         Tunnel::Status { name, json, prometheus } => {
             let status = client(name)?.status()?;
-            say(&match (json, prometheus) {
+            print_line(&match (json, prometheus) {
                 (true, _) => serde_json::to_string_pretty(&status)?,
                 (_, true) => metrics::prometheus(&status).trim_end().to_owned(),
                 _ => status.to_string(),
             });
         }
         Tunnel::Trace { name, json, count } => {
-            known(&client(name)?.trace(count, |record| trace::show(record, json))?);
+            print_warnings(&client(name)?.trace(count, |record| trace::show(record, json))?);
         }
         Tunnel::Reload { name, new_keys } => {
             let client = client(name)?;
-            known(&client.reload(new_keys)?);
-            say(&format!("{} has read its configuration", client.name()));
+            print_warnings(&client.reload(new_keys)?);
+            print_line(&format!("{} has reloaded its configuration", client.name()));
         }
         Tunnel::Keygen(arguments) => generate(arguments)?,
         Tunnel::Check { file } => return check(&file, &folder),
         Tunnel::Wireshark { file } => {
             let config = Config::read(&file, Purpose::Decode).map_err(Error::from)?;
             let (lines, notes) = wireshark::esp_keys(&config);
-            known(&notes);
-            say(lines.trim_end());
+            print_warnings(&notes);
+            print_line(lines.trim_end());
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn up(arguments: &Up) -> anyhow::Result<ExitCode> {
-    let file = std::path::absolute(&arguments.file).context("cannot tell the current folder")?;
+    let file = std::path::absolute(&arguments.file).context("cannot find the current folder")?;
     let options = Options { file, new_keys: arguments.new_keys, run: RunFolder::default() };
     if arguments.dry_run {
         let (commands, warnings) = control::dry_run(&options)?;
-        known(&warnings);
-        say(commands.trim_end());
+        print_warnings(&warnings);
+        print_line(commands.trim_end());
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.background {
@@ -75,19 +75,19 @@ fn up(arguments: &Up) -> anyhow::Result<ExitCode> {
         |words| eprintln!("headroom: {words}"),
         || {
             if arguments.detached {
-                say(background::READY);
+                print_line(background::READY);
             }
         },
     )?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what can be known about a tunnel; the code is 1 if it cannot work.
+/// Prints the findings about a configuration. The exit code is 1 if the tunnel cannot work.
 fn check(file: &Path, folder: &RunFolder) -> anyhow::Result<ExitCode> {
-    let file = std::path::absolute(file).context("cannot tell the current folder")?;
+    let file = std::path::absolute(file).context("cannot find the current folder")?;
     let findings = check::check(&file, folder)?;
     for finding in &findings {
-        say(&finding.to_string());
+        print_line(&finding.to_string());
     }
     let failed = findings.iter().any(|finding| finding.severity == Severity::Failure);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -100,9 +100,11 @@ fn generate(arguments: Keygen) -> anyhow::Result<()> {
             return Err(refused("tunnel mode needs --local-net and --remote-net".into()).into());
         }
         (Some(Mode::Transport), Some(_)) => {
-            return Err(
-                refused("transport mode is between the two hosts: no networks".into()).into()
-            );
+            return Err(refused(
+                "transport mode protects the traffic between the two hosts: remove the networks"
+                    .into(),
+            )
+            .into());
         }
         (_, networks) => networks,
     };
@@ -123,8 +125,8 @@ fn generate(arguments: Keygen) -> anyhow::Result<()> {
         folder: arguments.out,
     };
     let [left, right] = request.write()?;
-    say(&format!(
-        "{} for {}, {} for {}; each with its ledger.\nBring the tunnel up with `headroom tunnel up FILE` at both ends.",
+    print_line(&format!(
+        "Wrote {} for {} and {} for {}, each with its ledger.\nBring the tunnel up with `headroom tunnel up FILE` at both ends.",
         left.display(),
         request.left,
         right.display(),
@@ -133,7 +135,7 @@ fn generate(arguments: Keygen) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What should be known, on standard error.
-pub(crate) fn known(warnings: &[String]) {
+/// Prints warnings to standard error.
+pub(crate) fn print_warnings(warnings: &[String]) {
     warnings.iter().for_each(|warning| eprintln!("headroom: warning: {warning}"));
 }

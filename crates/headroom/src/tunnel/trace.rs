@@ -1,15 +1,15 @@
-//! A record of a trace, as a line for people.
+//! Prints a record of a trace as a line of text.
 
 use serde_json::Value;
 
 use crate::output::print_line;
 
-/// Prints a record; false when nobody reads any more.
+/// Prints a record. Returns false if standard output is closed.
 pub(crate) fn show(record: &Value, json: bool) -> bool {
-    print_line(&if json { record.to_string() } else { in_words(record) })
+    print_line(&if json { record.to_string() } else { text_line(record) })
 }
 
-fn in_words(record: &Value) -> String {
+fn text_line(record: &Value) -> String {
     let text = |key: &str| record[key].as_str().unwrap_or("");
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let time =
@@ -34,8 +34,8 @@ fn in_words(record: &Value) -> String {
     }
     let (packets, bytes) = (number(&record["packets"]), number(&record["bytes"]));
     line += &match packets {
-        0 | 1 => format!("  {bytes} octets"),
-        _ => format!("  {packets} packets, {bytes} octets"),
+        0 | 1 => format!("  {bytes} bytes"),
+        _ => format!("  {packets} packets, {bytes} bytes"),
     };
     if !text("policy").is_empty() {
         line += &format!("  policy {}", text("policy"));
@@ -61,21 +61,21 @@ fn in_words(record: &Value) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::in_words;
+    use super::text_line;
 
     #[test]
-    fn a_record_is_a_line() {
+    fn prints_a_record_as_one_line() {
         let record = json!({
             "time": { "secs": 1, "nanos": 5000 }, "direction": "out", "decision": "protect", "reason": null,
             "source": "fd00::1", "destination": "10.2.0.1", "protocol": 6, "ports": [5000, 80],
             "packets": 3, "bytes": 4200, "policy": "site", "associations": ["esp", "ah"], "sequence": 9
         });
         assert_eq!(
-            in_words(&record),
-            "      1.000005  out  protect  [fd00::1]:5000 → 10.2.0.1:80  TCP  3 packets, 4200 octets  policy site  esp in \
+            text_line(&record),
+            "      1.000005  out  protect  [fd00::1]:5000 → 10.2.0.1:80  TCP  3 packets, 4200 bytes  policy site  esp in \
              ah #9"
         );
         let bare = json!({ "direction": "in", "decision": "drop", "reason": "unknown-spi", "packets": 1, "bytes": 60 });
-        assert_eq!(in_words(&bare), "      0.000000  in   drop     60 octets  (unknown-spi)");
+        assert_eq!(text_line(&bare), "      0.000000  in   drop     60 bytes  (unknown-spi)");
     }
 }
