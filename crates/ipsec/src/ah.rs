@@ -1,31 +1,31 @@
-//! AH's header (RFC 4302, section 2), and what of an IP header it covers.
+//! AH's header (RFC 4302, section 2), and the fields of the IP header that it covers.
 
 use crate::open_scratch::HeaderBuf;
 use crate::reason::Reason;
 use crate::sa::Sa;
 
-/// Octets before the check value.
+/// Length of the fields before the check value, in bytes.
 pub const FIXED_LEN: usize = 12;
 
 /// The fields of an AH header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What it protects.
+    /// The protocol of the protected data.
     pub next_header: u8,
-    /// Octets of the header, check value and padding included.
+    /// Length of the header in bytes, with check value and padding.
     pub len: usize,
     /// Security parameters index.
     pub spi: u32,
-    /// Sequence number, its lower 32 bits.
+    /// Sequence number, low 32 bits.
     pub sequence: u32,
 }
 
 impl Header {
-    /// Reads the header at the beginning of `octets`, which hold all of it.
+    /// Parses the header at the beginning of `octets`.
     ///
     /// # Errors
     /// [`Reason::Truncated`], [`Reason::ReservedNotZero`], or
-    /// [`Reason::Malformed`] for a length below the fixed part's.
+    /// [`Reason::Malformed`] for a length below that of the fixed part.
     pub fn read(octets: &[u8]) -> Result<Self, Reason> {
         let Some([next_header, words, r0, r1, a, b, c, d, e, f, g, h]) =
             octets.first_chunk::<FIXED_LEN>()
@@ -48,7 +48,7 @@ impl Header {
         Ok(Self { next_header: *next_header, len, spi, sequence })
     }
 
-    /// Writes the header, all of `octets`, with a check value of zero.
+    /// Fills `octets` with the header and a check value of zero.
     pub(crate) fn write(self, octets: &mut [u8]) {
         octets[0] = self.next_header;
         octets[1] = (self.len / 4 - 2) as u8; // a check value has at most 32 octets
@@ -59,20 +59,20 @@ impl Header {
     }
 }
 
-/// Octets of a header for a check value of `icv` octets (RFC 4302, section 2.6:
-/// a multiple of 4 over IPv4, of 8 over IPv6).
+/// Returns the length of a header with a check value of `icv` bytes (RFC 4302, section 2.6: a
+/// multiple of 4 over IPv4, of 8 over IPv6).
 pub(crate) fn header_len(icv: usize, alignment: usize) -> usize {
     (FIXED_LEN + icv).next_multiple_of(alignment)
 }
 
-/// What is covered behind the packet: the high half of an extended sequence
-/// number (section 3.3.3.2.2: "implicitly ... included").
+/// Returns the bytes that the check value covers behind the packet: the high half of an extended
+/// sequence number (section 3.3.3.2.2: "implicitly ... included").
 pub(crate) fn high_bits(sa: &Sa, number: u64) -> HighBits {
     let len = if sa.spec.extended_sequence { 4 } else { 0 };
     HighBits { octets: ((number >> 32) as u32).to_be_bytes(), len }
 }
 
-/// Four octets or none.
+/// Four bytes or none.
 pub(crate) struct HighBits {
     octets: [u8; 4],
     len: usize,
@@ -84,11 +84,11 @@ impl HighBits {
     }
 }
 
-/// A copy of an IP header, extension headers included, in which everything that
-/// may change on the way is zero (RFC 4302, section 3.3.3.1 and appendix A).
+/// Copies an IP header with its extension headers, and zeroes the mutable fields (RFC 4302, section
+/// 3.3.3.1 and appendix A).
 ///
 /// # Errors
-/// [`Reason::SourceRoute`] where the packet is not at its final destination,
+/// [`Reason::SourceRoute`] if the packet is not at its final destination,
 /// [`Reason::HeaderTooLong`], [`Reason::Malformed`].
 pub fn zero_mutable_fields(header: &[u8]) -> Result<HeaderBuf, Reason> {
     let mut head = HeaderBuf::default();
@@ -102,8 +102,8 @@ pub fn zero_mutable_fields(header: &[u8]) -> Result<HeaderBuf, Reason> {
     Ok(head)
 }
 
-/// Section 3.3.3.1.1: type of service, flags and fragment offset, time to live,
-/// header checksum, and options that are not listed as immutable in A1.
+/// Zeroes type of service, flags, fragment offset, time to live, header checksum, and options that
+/// appendix A1 does not list as immutable (section 3.3.3.1.1).
 fn zero_mutable_fields_v4(header: &mut [u8]) -> Result<(), Reason> {
     header[1] = 0;
     header[6..9].fill(0);
@@ -112,7 +112,7 @@ fn zero_mutable_fields_v4(header: &mut [u8]) -> Result<(), Reason> {
     while at < header.len() {
         let kind = header[at];
         let len = match kind {
-            0 => break, // end of options: what follows is padding, and immutable
+            0 => break, // end of options: the padding behind it is immutable
             1 => 1,
             _ => usize::from(*header.get(at + 1).ok_or(Reason::Malformed)?),
         };
@@ -130,13 +130,13 @@ fn zero_mutable_fields_v4(header: &mut [u8]) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Loose and strict source route (RFC 791): the pointer is beyond the list.
+/// Whether the pointer of a source route is beyond its list (RFC 791).
 fn at_end_of_route(option: &[u8]) -> bool {
     option.get(2).is_some_and(|pointer| usize::from(*pointer) > option.len())
 }
 
-/// Section 3.3.3.1.2: class, flow label, hop limit, and options of hop-by-hop
-/// and destination headers that may change on the way.
+/// Zeroes traffic class, flow label, hop limit, and mutable options of hop-by-hop and destination
+/// headers (section 3.3.3.1.2).
 fn zero_mutable_fields_v6(header: &mut [u8]) -> Result<(), Reason> {
     const HOP_BY_HOP: u8 = 0;
     const ROUTING: u8 = 43;
@@ -153,8 +153,8 @@ fn zero_mutable_fields_v6(header: &mut [u8]) -> Result<(), Reason> {
             HOP_BY_HOP | DESTINATION => zero_mutable_options(&mut extension[2..])?,
             ROUTING if extension[3] > 0 => return Err(Reason::SourceRoute),
             ROUTING => {}
-            // a fragment header never stands before a verified AH, for whole
-            // datagrams are protected; anything else is not an extension
+            // AH protects whole datagrams, so no fragment header precedes it; other headers are no
+            // extensions
             _ => return Err(Reason::Malformed),
         }
         at += len;
@@ -162,8 +162,8 @@ fn zero_mutable_fields_v6(header: &mut [u8]) -> Result<(), Reason> {
     Ok(())
 }
 
-/// The third bit of an option's type says that its data may change on the way
-/// (RFC 8200, section 4.2).
+/// Zeroes the data of options whose type has the third bit set: routers may change it (RFC 8200,
+/// section 4.2).
 fn zero_mutable_options(mut options: &mut [u8]) -> Result<(), Reason> {
     const MAY_CHANGE: u8 = 0x20;
     while let [kind, rest @ ..] = options {

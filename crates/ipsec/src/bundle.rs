@@ -1,5 +1,5 @@
-//! Protecting what leaves: ESP or Q-ESP, AH, or AH over one of them (RFC 4301,
-//! section 5.1; "SA bundle"), into one buffer, in one pass.
+//! Protects outbound packets with ESP or Q-ESP, AH, or AH over one of them (an SA bundle; RFC 4301,
+//! section 5.1), into one buffer, in one pass.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::transform::SaTransform;
 /// The hop limit of a new outer header (RFC 4301, section 5.1.2: "the usual way").
 const HOP_LIMIT: u8 = 64;
 const UDP_HEADER_LEN: usize = 8;
-/// The longest payload that an IP header can say.
+/// The longest packet that the length field of an IP header can express.
 const MAX_LEN: usize = 65_535;
 
-/// Associations that are applied together to what leaves.
+/// Associations that are applied together to outbound packets.
 #[derive(Debug)]
 pub struct Bundle {
     /// ESP, Q-ESP, or AH alone.
@@ -33,10 +33,10 @@ pub struct Bundle {
     shape: Shape,
 }
 
-/// Octets of each part, in the order in which they stand.
+/// Length of each part in bytes, in the order of the packet.
 #[derive(Debug, Clone, Copy, Default)]
 struct Shape {
-    /// A new outer IP header; in transport mode the packet's own takes its place.
+    /// A new outer IP header; transport mode uses the packet's own.
     ip: usize,
     ah: usize,
     ah_icv: usize,
@@ -44,19 +44,20 @@ struct Shape {
     /// ESP's or Q-ESP's header.
     esp: usize,
     iv: usize,
-    /// What text is padded to.
+    /// The unit to which the payload is padded.
     block: usize,
     /// Pad length and next header.
     trailer: usize,
     icv: usize,
 }
 
-/// Where the parts of one packet are.
+/// The offsets of the parts of one packet.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
-    /// Octets of the outer IP header.
+    /// Length of the outer IP header.
     ip_len: usize,
-    /// Where the text begins: what is protected, then padding against traffic analysis, then the trailer.
+    /// The offset of the payload, which is followed by padding against traffic analysis and the
+    /// trailer.
     text: usize,
     /// Traffic flow confidentiality padding.
     tfc: usize,
@@ -77,24 +78,24 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Where the packets go: the peer's address now, and its port of ESP in UDP
-    /// or 0.
+    /// Returns the destination of the packets: the peer's current address, and its port for ESP in
+    /// UDP, else 0.
     pub fn destination(&self) -> SocketAddr {
         self.to
     }
 }
 
 impl Bundle {
-    /// `inner` with AH over it, if any.
+    /// Makes a bundle of `inner` and an AH over it, if any.
     ///
     /// # Errors
-    /// A sentence: the two do not go together.
+    /// A sentence, if the two do not fit.
     pub(crate) fn new(inner: Arc<Sa>, over: Option<Arc<Sa>>) -> Result<Self, &'static str> {
         if let Some(over) = &over {
             let (inner, over) = (&inner.spec, &over.spec);
             if over.mode != Mode::Transport {
                 return Err(
-                    "AH over ESP is in transport mode: the outer header is made by the inner one",
+                    "AH over ESP must be in transport mode: the inner SA makes the outer header",
                 );
             }
             if (over.source, over.destination) != (inner.source, inner.destination) {
@@ -102,7 +103,7 @@ impl Bundle {
             }
             if inner.udp.is_some() {
                 return Err(
-                    "AH cannot be put over ESP in UDP, which is there for NATs: it covers addresses",
+                    "AH over ESP in UDP is impossible: AH covers the addresses that a NAT changes",
                 );
             }
         }
@@ -110,32 +111,32 @@ impl Bundle {
         Ok(Self { inner, over, shape })
     }
 
-    /// The associations, from the inside to the outside.
+    /// Returns the associations, from the innermost to the outermost.
     pub fn associations(&self) -> impl Iterator<Item = &Arc<Sa>> {
         std::iter::once(&self.inner).chain(&self.over)
     }
 
-    /// Transport or tunnel.
+    /// Returns the mode.
     pub fn mode(&self) -> Mode {
         self.inner.spec.mode
     }
 
-    /// Outer source address.
+    /// Returns the outer source address.
     pub fn source(&self) -> IpAddr {
         self.inner.spec.source
     }
 
-    /// Outer destination address, now: that of a peer which is followed changes.
+    /// Returns the current outer destination address, which changes if the peer is followed.
     pub fn destination(&self) -> IpAddr {
         self.inner.remote().ip()
     }
 
-    /// The ports, where it is ESP in UDP.
+    /// Returns the ports of ESP in UDP.
     pub fn udp(&self) -> Option<UdpPorts> {
         self.inner.spec.udp
     }
 
-    /// The protocol in the outer IP header.
+    /// Returns the protocol number in the outer IP header.
     pub fn outer_protocol(&self) -> u8 {
         match (&self.over, self.udp()) {
             (Some(_), _) => AH,
@@ -144,7 +145,7 @@ impl Bundle {
         }
     }
 
-    /// DSCP and ECN of the outer header of a packet with this octet.
+    /// Returns DSCP and ECN of the outer header, given the packet's.
     pub fn outer_tos(&self, inner: u8) -> u8 {
         match self.mode() {
             Mode::Transport => inner,
@@ -152,8 +153,7 @@ impl Bundle {
         }
     }
 
-    /// Whether it can carry this packet: its class of traffic, and in transport
-    /// mode its addresses.
+    /// Whether the bundle carries this packet's traffic class and, in transport mode, its addresses.
     pub(crate) fn serves(&self, headers: &Headers) -> bool {
         let class = self.inner.spec.classes >> (headers.tos >> 2) & 1 == 1;
         let own = (headers.source, headers.destination)
@@ -161,16 +161,15 @@ impl Bundle {
         class && (self.mode() == Mode::Tunnel || own)
     }
 
-    /// Returns the bytes of the outer packet for one of `len` bytes, of which
-    /// `header_len` stand before the place of ESP in transport mode; without padding
-    /// that hides lengths, which takes only what is left of the path.
+    /// Returns the length of the outer packet for one of `len` bytes, of which `header_len` precede
+    /// ESP in transport mode. Excludes padding that hides lengths, which uses only spare bytes.
     pub fn sealed_len(&self, len: usize, header_len: usize) -> usize {
         let header_len = self.header_len(header_len);
         self.layout(header_len, len.saturating_sub(header_len), 0).total
     }
 
-    /// The longest packet that fits `path_mtu` octets when it is protected, with
-    /// `header_len` as in [`Bundle::sealed_len`].
+    /// Returns the longest packet that fits `path_mtu` when it is protected, with `header_len` as in
+    /// [`Bundle::sealed_len`].
     pub fn inner_mtu(&self, path_mtu: usize, header_len: usize) -> usize {
         let header_len = self.header_len(header_len);
         let bare = self.layout(header_len, 0, 0);
@@ -179,10 +178,10 @@ impl Bundle {
         header_len + text.saturating_sub(self.shape.trailer)
     }
 
-    /// Takes sequence numbers for `packets` packets of `bytes` octets in all.
+    /// Takes sequence numbers for `packets` packets of `bytes` bytes in all.
     ///
     /// # Errors
-    /// An association is over, or has no numbers left.
+    /// An association has expired or has no numbers left.
     pub fn reserve(&self, packets: u64, bytes: u64) -> Result<Reservation, Reason> {
         let take = |sa: &Sa| {
             sa.count_outbound(packets, bytes)?;
@@ -193,15 +192,13 @@ impl Bundle {
         Ok(Reservation { inner, over, left: packets, to: self.inner.remote() })
     }
 
-    /// Writes the protected packet into `out`, outer IP header and all, and
-    /// returns its length. `write` is given room for exactly the `len` octets of
-    /// the packet, and fills it; `headers` say what it is. A UDP header has no
-    /// checksum (RFC 3948, section 2.1). Padding that hides lengths ends where
-    /// `out` does: pass no more than the path takes.
+    /// Writes the protected packet with its outer IP header into `out`, and returns its length.
+    /// `write` fills a slice of exactly `len` bytes with the packet; `headers` are its fields. A UDP
+    /// header has no checksum (RFC 3948, section 2.1). Padding that hides lengths may fill `out`, so
+    /// `out` should not exceed the path MTU.
     ///
     /// # Errors
-    /// [`Reason::FragmentInTransport`], [`Reason::TooLong`], and what may be
-    /// wrong with the headers under AH.
+    /// [`Reason::FragmentInTransport`], [`Reason::TooLong`], or a problem with the headers under AH.
     pub fn seal(
         &self,
         reservation: &mut Reservation,
@@ -210,7 +207,7 @@ impl Bundle {
         out: &mut [u8],
         write: impl FnOnce(&mut [u8]),
     ) -> Result<usize, Reason> {
-        // RFC 4303, section 3.3.4: transport mode is for whole datagrams only
+        // RFC 4303, section 3.3.4: transport mode protects whole datagrams only
         if self.mode() == Mode::Transport && headers.fragment {
             return Err(Reason::FragmentInTransport);
         }
@@ -231,7 +228,7 @@ impl Bundle {
         if self.mode() == Mode::Tunnel {
             self.write_ip(headers, reservation, out)?;
         } else {
-            // AH is void where the kernel fills in an ID (raw(7))
+            // the kernel would fill in an ID of 0 (raw(7)), which breaks the ICV of AH
             if self.source().is_ipv4() && out[4..6] == [0, 0] {
                 out[4..6].copy_from_slice(&identification(reservation.inner).to_be_bytes());
             }
@@ -240,11 +237,11 @@ impl Bundle {
         self.protect(reservation, headers, next_header, &layout, out)
     }
 
-    /// Writes a dummy packet (RFC 4303, section 2.6) as long as one with `len`
-    /// octets behind its headers, and returns its length.
+    /// Writes a dummy packet (RFC 4303, section 2.6) as long as one with a payload of `len` bytes, and
+    /// returns its length.
     ///
     /// # Errors
-    /// [`Reason::TooLong`]; [`Reason::NoAssociation`] for AH, which hides nothing.
+    /// [`Reason::TooLong`]; [`Reason::NoAssociation`] for AH, which has no dummy packets.
     pub fn seal_dummy(
         &self,
         reservation: &mut Reservation,
@@ -262,8 +259,7 @@ impl Bundle {
         self.protect(reservation, &headers, protocol::NO_NEXT_HEADER, &layout, out)
     }
 
-    /// All but the outer IP header and the packet itself, which are in their
-    /// places.
+    /// Protects a packet whose payload and outer IP header are in place.
     fn protect(
         &self,
         reservation: &mut Reservation,
@@ -305,7 +301,7 @@ impl Bundle {
         Ok(layout.total)
     }
 
-    /// Trailer, header, IV, encryption and check value of ESP or Q-ESP.
+    /// Writes trailer, header, IV and check value of ESP or Q-ESP, and encrypts.
     fn encrypt(
         &self,
         transform: &dyn Transform,
@@ -323,12 +319,12 @@ impl Bundle {
         let body_at = layout.text - self.shape.iv;
         let (before, body) = out.split_at_mut(body_at);
         let place = &mut before[body_at - self.shape.esp..];
-        let mut room = [0; qesp::MAX_ADDRESSES_LEN];
+        let mut buffer = [0; qesp::MAX_ADDRESSES_LEN];
         let mut addresses: &[u8] = &[];
         if let Protocol::QEsp(_) = self.inner.spec.protection.protocol() {
             place[..qesp::CLEAR_LEN].copy_from_slice(&Clear::of(headers).octets());
             place[qesp::CLEAR_LEN..].copy_from_slice(&header.octets());
-            addresses = qesp::addresses(self.source(), self.destination(), &mut room);
+            addresses = qesp::addresses(self.source(), self.destination(), &mut buffer);
         } else {
             place.copy_from_slice(&header.octets());
         }
@@ -337,7 +333,7 @@ impl Bundle {
         transform.seal(&aad, body).map_err(|_| Reason::NotSealed)
     }
 
-    /// AH's header and check value, over the packet as it is now.
+    /// Writes AH's header and check value over the packet as it is.
     fn sign(
         &self,
         sa: &Sa,
@@ -359,7 +355,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// A new outer header (RFC 4301, section 5.1.2).
+    /// Writes a new outer header (RFC 4301, section 5.1.2).
     fn write_ip(
         &self,
         headers: &Headers,
@@ -384,13 +380,13 @@ impl Bundle {
         header.write(behind, out).map(drop).map_err(|_| Reason::Malformed)
     }
 
-    /// Octets of the packet that become the outer IP header.
+    /// Returns the length of the packet's own header that becomes the outer IP header.
     fn header_len(&self, security_offset: usize) -> usize {
         if self.mode() == Mode::Tunnel { 0 } else { security_offset }
     }
 
-    /// The places in a packet that protects `len` octets behind `header_len`, with as
-    /// much of the wanted padding against traffic analysis as leaves the packet within `limit` bytes.
+    /// Returns the layout of a packet that protects `len` bytes behind a header of `header_len`, with
+    /// as much of the wanted padding against traffic analysis as fits `limit` bytes.
     fn layout(&self, header_len: usize, len: usize, limit: usize) -> Layout {
         let Shape { ip, ah, udp, esp, iv, block, trailer, icv, .. } = self.shape;
         let ip_len = if self.mode() == Mode::Tunnel { ip } else { header_len };
@@ -409,7 +405,7 @@ impl Bundle {
             Padding::Outer(outer) if trailer > 0 => up_to(limit.min(outer.into())),
             _ => 0,
         };
-        // the next multiple of the block, which is a power of two
+        // rounds up to the block, which is a power of two
         let trailer = ((len + tfc + trailer + block - 1) & !(block - 1)) - (len + tfc);
         let end = text + len + tfc + trailer;
         Layout { ip_len, text, tfc, trailer, icv: end, total: end + icv }
@@ -441,7 +437,7 @@ impl Shape {
 }
 
 impl Layout {
-    /// As much of `out` as the packet takes.
+    /// Returns the part of `out` that the packet takes.
     fn fit<'a>(&self, out: &'a mut [u8]) -> Result<&'a mut [u8], Reason> {
         if self.total > MAX_LEN {
             return Err(Reason::TooLong);
@@ -458,8 +454,8 @@ fn write_udp(ports: UdpPorts, datagram: &mut [u8]) {
     datagram[6..8].fill(0);
 }
 
-/// An IPv4 identification that repeats as late as it can and is never 0, which
-/// asks a kernel to fill one in.
+/// Returns an IPv4 identification that repeats as late as possible and is never 0, which would ask the
+/// kernel to fill one in (raw(7)).
 fn identification(number: u64) -> u16 {
     (number % 65_535) as u16 + 1
 }

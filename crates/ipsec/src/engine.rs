@@ -1,4 +1,4 @@
-//! Associations and policies together, ready for packets.
+//! The associations and policies in force.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -16,9 +16,8 @@ use crate::reason::{Counters, Reason};
 use crate::sa::{Event, Sa};
 use crate::spec::{self, AH, Direction, ESP, Mode, PolicySpec, Protection, Protocol, SaSpec};
 
-/// A set of associations and policies that is in force. It is never changed: a
-/// reload makes another one, which goes on with the numbers, windows and
-/// counters of this.
+/// A set of associations and policies in force. It is immutable: a reload makes another engine, which
+/// takes over numbers, windows and counters.
 #[derive(Debug)]
 pub struct Engine {
     policies: Spd,
@@ -26,17 +25,17 @@ pub struct Engine {
     outbound_triples: HashSet<SpiTriple>,
     by_name: HashMap<String, Arc<Sa>>,
     inbound: InboundSad,
-    /// The number of Q-ESP, where an association has it.
+    /// The protocol numbers of Q-ESP associations.
     qesp: HashSet<u8>,
-    /// Those whose addresses are followed.
+    /// The peers whose addresses are followed.
     peers: HashMap<Path, Arc<Peer>>,
     counters: Arc<Counters>,
 }
 
-/// SPI, protocol and destination.
+/// SPI, protocol and destination, which identify an association (RFC 4301, section 4.1).
 type SpiTriple = (u32, Protocol, IpAddr);
 
-/// ESP, Q-ESP or AH, and AH over the former two.
+/// ESP, Q-ESP or AH, and an AH over it.
 type Chain = (Arc<Sa>, Option<Arc<Sa>>);
 
 /// An inbound association and the policies that name it.
@@ -46,7 +45,7 @@ pub(crate) struct Entry {
     uses: Vec<Use>,
 }
 
-/// One policy that names an association, innermost of its bundle.
+/// A policy that names an association as the innermost of a bundle.
 #[derive(Debug)]
 struct Use {
     policy: usize,
@@ -54,7 +53,7 @@ struct Use {
     over: Option<u32>,
 }
 
-/// Associations or policies that make no sense.
+/// An association or policy that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} `{name}`: {message}")]
 pub struct SpecError {
@@ -62,7 +61,7 @@ pub struct SpecError {
     pub kind: &'static str,
     /// Its name.
     pub name: String,
-    /// What is wrong, and what to do.
+    /// The problem and its remedy.
     pub message: String,
 }
 
@@ -77,12 +76,11 @@ impl SpecError {
 }
 
 impl Engine {
-    /// Puts associations and policies in force at the time `now` of the caller's
-    /// clock. What `previous` had of the same associations (direction, protocol,
-    /// SPI, addresses, key) goes on.
+    /// Makes an engine at the time `now` of the caller's clock. Takes over the state of `previous` for
+    /// associations with the same direction, protocol, SPI, addresses and key.
     ///
     /// # Errors
-    /// The first that makes no sense.
+    /// The first association or policy that cannot be used.
     pub fn new(
         associations: Vec<SaSpec>,
         policies: Vec<PolicySpec>,
@@ -96,7 +94,7 @@ impl Engine {
             let over = made.iter().find(|earlier| earlier.matcher.covers(&policy.matcher));
             if let Some(earlier) = over {
                 let message = format!(
-                    "never decides, for `{}` before it matches all that it does; remove it or put it first",
+                    "never decides, because `{}` before it matches all its packets; remove it or put it first",
                     earlier.name
                 );
                 return Err(SpecError::policy(&policy.name, message));
@@ -136,7 +134,7 @@ impl Engine {
         for spec in associations {
             check(&spec)?;
             if engine.by_name.contains_key(&spec.name) {
-                return Err(SpecError::sa(&spec, "there are two of this name"));
+                return Err(SpecError::sa(&spec, "another association has this name"));
             }
             let name = spec.name.clone();
             let state = kept.remove(&Sa::identity(&spec));
@@ -151,8 +149,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Whom the association hears, if it is to follow, or sends to, if it is
-    /// followed. In transport mode an address is a part of what is protected.
+    /// Returns the peer that the association follows (inbound) or sends to (outbound). Transport mode
+    /// protects the addresses, so its peers are not followed.
     fn peer_of(&self, spec: &SaSpec) -> Option<Arc<Peer>> {
         let follows = match spec.direction {
             Direction::In => spec.follow_peer,
@@ -173,14 +171,17 @@ impl Engine {
                 if !self.outbound_triples.insert(triple) {
                     return Err(SpecError::sa(
                         &sa.spec,
-                        "its SPI is in use towards the same address",
+                        "another association to this address has the same SPI",
                     ));
                 }
                 self.outbound.push(sa);
             }
             Direction::In => {
                 if self.inbound.find(sa.spec.spi, protocol, &sa.spec.destination).is_some() {
-                    return Err(SpecError::sa(&sa.spec, "its SPI is in use at the same address"));
+                    return Err(SpecError::sa(
+                        &sa.spec,
+                        "another association at this address has the same SPI",
+                    ));
                 }
                 self.inbound.add(sa);
             }
@@ -218,7 +219,7 @@ impl Engine {
         Ok(Policy { name, matcher, action, overlapped, hits: Default::default() })
     }
 
-    /// Associations by name, each ESP, Q-ESP or lone AH with the AH over it.
+    /// Groups associations by name: each ESP, Q-ESP or lone AH with the AH over it.
     fn chains(
         &self,
         policy: &str,
@@ -246,13 +247,13 @@ impl Engine {
         Ok(chains)
     }
 
-    /// What is to be done with a packet that leaves.
+    /// Decides what to do with an outbound packet.
     pub fn decide(&self, headers: &Headers, cache: &mut FlowCache) -> Verdict<'_> {
         self.policies.decide(headers, cache)
     }
 
-    /// Lets a packet pass that arrived by these associations, the outermost
-    /// first, if the first policy that matches it names them.
+    /// Allows an inbound packet of these associations, the outermost first, if the first policy that
+    /// matches it names them.
     #[inline(always)]
     pub(crate) fn allow(
         &self,
@@ -278,7 +279,7 @@ impl Engine {
         self.inbound.find(spi, protocol, destination)
     }
 
-    /// The security protocol of this number.
+    /// Returns the security protocol with this number.
     pub fn protocol(&self, number: u8) -> Option<Protocol> {
         match number {
             ESP => Some(Protocol::Esp),
@@ -292,27 +293,27 @@ impl Engine {
         matches!(self.protocol(number), Some(Protocol::Esp | Protocol::QEsp(_)))
     }
 
-    /// All associations.
+    /// Returns all associations.
     pub fn associations(&self) -> impl Iterator<Item = &Arc<Sa>> {
         self.outbound.iter().chain(self.inbound.entries.iter().map(|entry| &entry.sa))
     }
 
-    /// All policies, in order.
+    /// Returns all policies, in order.
     pub fn policies(&self) -> &[Policy] {
         &self.policies.policies
     }
 
-    /// What was not passed on, by reason.
+    /// Returns the packets dropped, by reason.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The association of this name.
+    /// Returns the association with this name.
     pub fn association(&self, name: &str) -> Option<&Arc<Sa>> {
         self.by_name.get(name)
     }
 
-    /// Looks at lifetimes and peers; to be called about once a second.
+    /// Checks lifetimes and peers. To be called about once per second.
     pub fn tick(&self, now: Duration) -> Vec<Event> {
         let moved =
             self.peers.values().filter_map(|peer| peer.take_change(now)).map(Event::PeerMoved);
@@ -326,11 +327,11 @@ impl Sa {
     }
 }
 
-/// Inbound associations by SPI, protocol and destination (RFC 4301, section 4.1).
+/// The inbound SAD: associations by SPI, protocol and destination (RFC 4301, section 4.1).
 #[derive(Debug, Default)]
 struct InboundSad {
     entries: Vec<Entry>,
-    /// Places in `entries` by SPI.
+    /// Indices of `entries` by SPI.
     by_spi: HashMap<u32, Vec<usize>, BuildHasherDefault<SpiHasher>>,
 }
 
@@ -350,7 +351,7 @@ impl InboundSad {
         self.entries.get_mut(index)
     }
 
-    /// The address comes by reference: to copy one takes longer than the look-up.
+    /// Takes the address by reference: copying it takes longer than the lookup.
     #[inline(always)]
     fn index(&self, spi: u32, protocol: Protocol, destination: &IpAddr) -> Option<usize> {
         let is = |index: &usize| {
@@ -366,8 +367,8 @@ impl InboundSad {
     }
 }
 
-/// Spreads SPIs by a multiplication. No stranger chooses what is in the table, so
-/// none can make it slow.
+/// Hashes SPIs by a multiplication. The table holds only this host's own SPIs, so an attacker cannot
+/// cause collisions.
 #[derive(Debug, Default)]
 struct SpiHasher(u64);
 
@@ -386,14 +387,14 @@ impl Hasher for SpiHasher {
     }
 }
 
-/// What is wrong with an association on its own.
+/// Checks one association.
 fn check(spec: &SaSpec) -> Result<(), SpecError> {
     let wrong = |message: &str| Err(SpecError::sa(spec, message));
     if spec.spi < 256 {
         return wrong("SPIs below 256 are reserved (RFC 4303, section 2.1); choose a larger one");
     }
     if spec.source.is_ipv4() != spec.destination.is_ipv4() {
-        return wrong("its addresses are of two families; both must be IPv4 or both IPv6");
+        return wrong("its addresses are of different families; both must be IPv4 or both IPv6");
     }
     if spec.direction == Direction::In && !(64..=8192).contains(&spec.window) {
         return wrong("its anti-replay window must have 64 to 8192 packets");
@@ -404,20 +405,20 @@ fn check(spec: &SaSpec) -> Result<(), SpecError> {
         );
     }
     if spec.follow_peer && (spec.direction, spec.mode) != (Direction::In, Mode::Tunnel) {
-        return wrong("a peer is followed by what it sends, in tunnel mode");
+        return wrong("`follow_peer` is for inbound associations in tunnel mode");
     }
     if spec.follow_peer && spec.udp.is_none() {
-        return wrong("a peer is followed in UDP alone, where a NAT gives it a port");
+        return wrong("`follow_peer` is for ESP in UDP, where a NAT assigns a port");
     }
     if !matches!(spec.ah_alignment, 4 | 8) {
-        return wrong("AH is aligned to 4 or 8 octets");
+        return wrong("the alignment of AH must be 4 or 8 bytes");
     }
     match &spec.protection {
         Protection::Ah { .. } if spec.udp.is_some() => {
             wrong("AH cannot be carried in UDP: a NAT changes what it covers (RFC 3948, section 1)")
         }
         Protection::QEsp { .. } if spec.udp.is_some() => {
-            wrong("Q-ESP is there to be read by routers, which do not look into UDP; use ESP")
+            wrong("Q-ESP in UDP is useless: routers do not look behind a UDP header; use ESP")
         }
         Protection::QEsp { secrets, .. } if !secrets.suite.encrypts() => {
             wrong("Q-ESP needs a cipher: encryption and integrity are mandatory")
@@ -429,7 +430,7 @@ fn check(spec: &SaSpec) -> Result<(), SpecError> {
     }
 }
 
-/// Protocols that a host itself understands.
+/// Whether a host itself handles this protocol.
 fn well_known(number: u8) -> bool {
     matches!(number, 0..=6 | 17 | 33 | 41 | 43 | 44 | ESP | AH | 58..=60 | 132 | 136)
 }

@@ -2,22 +2,22 @@
 
 use crate::reason::Reason;
 
-/// Octets of the header.
+/// Length of the header in bytes.
 pub const HEADER_LEN: usize = 8;
-/// Octets of the pad length and next header fields.
+/// Length of the pad length and next header fields in bytes.
 pub(crate) const TRAILER_LEN: usize = 2;
 
-/// SPI and the low half of the sequence number, as ESP has them in this order.
+/// The fields of an ESP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Security parameters index.
     pub spi: u32,
-    /// Sequence number, its lower 32 bits.
+    /// Sequence number, low 32 bits.
     pub sequence: u32,
 }
 
 impl Header {
-    /// Reads the first octets.
+    /// Parses the header at the beginning of `octets`.
     ///
     /// # Errors
     /// [`Reason::Truncated`].
@@ -35,7 +35,7 @@ impl Header {
     }
 }
 
-/// Writes padding, its length and the next header: all of `octets`.
+/// Fills `octets` with padding, its length and the next header.
 pub(crate) fn write_trailer(octets: &mut [u8], next_header: u8) {
     let padding = octets.len() - TRAILER_LEN;
     for (octet, value) in octets[..padding].iter_mut().zip(1..) {
@@ -45,10 +45,11 @@ pub(crate) fn write_trailer(octets: &mut [u8], next_header: u8) {
     octets[padding + 1] = next_header;
 }
 
-/// The next header, and the octets before the padding.
+/// Parses the trailer of a decrypted payload. Returns the next header, and the bytes before the
+/// padding.
 ///
 /// # Errors
-/// [`Reason::BadPadding`] where it is not 1, 2, 3, … (RFC 4303, section 2.4).
+/// [`Reason::BadPadding`] if the padding is not 1, 2, 3, … (RFC 4303, section 2.4).
 #[inline(always)]
 pub fn read_trailer(text: &[u8]) -> Result<(u8, usize), Reason> {
     let [rest @ .., padding, next_header] = text else { return Err(Reason::WrongLength) };

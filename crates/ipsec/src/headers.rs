@@ -1,12 +1,12 @@
-//! What the headers of a packet say: its own, read once for a whole train, and the outer one of a
-//! protected packet.
+//! The header fields of a packet, read once for a whole train, and the outer header of a protected
+//! packet.
 
 use std::net::IpAddr;
 
 use headroom_packet::ip::Ip;
 use headroom_packet::protocol;
 
-/// What policies and encapsulation want to know of a packet.
+/// The header fields that policies and encapsulation need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Headers {
     /// Source address.
@@ -17,21 +17,21 @@ pub struct Headers {
     pub tos: u8,
     /// Upper-layer protocol, behind all extension headers.
     pub protocol: u8,
-    /// Source and destination port, where the packet shows them.
+    /// Source and destination port, if the packet has them.
     pub ports: Option<(u16, u16)>,
     /// ICMP type and code as `type << 8 | code`.
     pub icmp: Option<u16>,
-    /// It is a fragment, first or later.
+    /// Whether the packet is a fragment, first or later.
     pub fragment: bool,
-    /// It must not be fragmented on its way (always so over IPv6).
+    /// Whether routers must not fragment it (always so in IPv6).
     pub dont_fragment: bool,
-    /// Octets before the place of ESP, AH or Q-ESP in transport mode.
+    /// Bytes before ESP, AH or Q-ESP in transport mode.
     pub security_offset: usize,
-    /// The octet that names what stands there.
+    /// The offset of the field that names the header at `security_offset`.
     pub security_field: usize,
 }
 
-/// The outer IP header of what arrived.
+/// The outer IP header of a packet that arrived.
 #[derive(Debug, Clone, Copy)]
 pub struct Outer<'a> {
     /// Its source address.
@@ -40,15 +40,15 @@ pub struct Outer<'a> {
     pub destination: IpAddr,
     /// Its DSCP and ECN.
     pub tos: u8,
-    /// The header itself, options and extension headers included, up to the
-    /// IPsec or UDP header; empty where a socket has taken it.
+    /// The header itself, with options and extension headers, up to the IPsec or UDP header; empty
+    /// if a UDP socket has removed it.
     pub header: &'a [u8],
     /// Source and destination port, for ESP in UDP.
     pub udp: Option<(u16, u16)>,
 }
 
 impl Headers {
-    /// Reads them.
+    /// Reads the fields of a packet.
     #[inline(always)]
     pub fn read(ip: &Ip<'_>) -> Self {
         let v6 = ip.source().is_ipv6();
@@ -66,7 +66,7 @@ impl Headers {
         }
     }
 
-    /// Those of a dummy packet (docs/qesp.md: protocol 59, no ports).
+    /// Returns the fields of a dummy packet (docs/qesp.md: protocol 59, no ports).
     pub(crate) fn dummy(source: IpAddr, destination: IpAddr) -> Self {
         Self {
             source,

@@ -1,5 +1,5 @@
-//! Opening what arrives (RFC 4301, section 5.2): find the association, look at
-//! the window, verify, decrypt, and ask the policies whether it may be so.
+//! Opens packets that arrive (RFC 4301, section 5.2): finds the association, checks the window,
+//! verifies, decrypts, and checks the policies.
 
 use std::ops::Range;
 
@@ -19,56 +19,54 @@ use crate::spec::{Mode, Protocol};
 use crate::transform::SaTransform;
 use crate::{ah, esp};
 
-/// The hop limit of a packet that a UDP socket took from its header.
+/// The hop limit of a packet whose header a UDP socket has removed.
 const HOP_LIMIT: u8 = 64;
-/// Octets behind an IP header that are looked at for ports.
+/// Bytes behind an IP header that are searched for ports.
 const PEEK: usize = 128;
 
-/// A packet that was opened: `header`, then the octets `payload` of the body.
+/// An opened packet: `header`, followed by the bytes `payload` of the body.
 #[derive(Debug)]
 pub struct Opened<'e> {
     /// The IP header in transport mode; empty in tunnel mode.
     pub header: &'e [u8],
-    /// Where the rest of the packet stands in the body.
+    /// The rest of the packet, as a range of the body.
     pub payload: Range<usize>,
-    /// What the packet says of itself.
+    /// The packet's header fields.
     pub headers: &'e Headers,
     /// The associations, the outermost first.
     pub associations: [Option<&'e Sa>; 2],
-    /// The whole sequence number of the innermost.
+    /// The whole sequence number of the innermost association.
     pub sequence: u64,
     /// The policy that allows it.
     pub policy: &'e Policy,
-    /// The peer, whose address is followed, is now where it came from.
+    /// Whether this packet moved the peer, if its address is followed.
     pub moved: bool,
 }
 
 /// Associations that were applied, the outermost first.
 type Applied<'e> = [Option<&'e Entry>; 2];
 
-/// What stands under an IPsec header. It is filled in place, as are the headers
-/// of what was opened: a copy right behind the stores that made it waits for them.
+/// The content of an IPsec header. Filled in place: a copy right after the stores would wait for
+/// them.
 #[derive(Default)]
 struct Decapsulated {
     next_header: u8,
-    /// Where it stands in the body.
+    /// Its range of the body.
     range: Range<usize>,
     sequence: u64,
-    /// What Q-ESP showed of it.
+    /// The clear fields of Q-ESP.
     clear: Option<Clear>,
-    /// The peer is now where it came from.
+    /// Whether the packet moved the peer.
     moved: bool,
 }
 
 impl Engine {
-    /// Opens a packet in place. `body` begins with the header of `protocol`
-    /// (ESP in UDP: with ESP's) and ends with the packet; `scratch` for what
-    /// is read of the packet.
-    /// What cannot be opened is counted, and where its association is known also
-    /// there.
+    /// Opens a packet in place. `body` begins with the header of `protocol` (ESP in UDP: with ESP's)
+    /// and ends with the packet. `scratch` receives the packet's headers. Counts failures, also at
+    /// the association if it is known.
     ///
     /// # Errors
-    /// Why not. The body is then unspecified.
+    /// The reason to drop the packet. The content of `body` is then unspecified.
     pub fn open<'e>(
         &'e self,
         outer: &Outer<'_>,
@@ -99,7 +97,7 @@ impl Engine {
         let mut sa = first.sa.as_ref();
         let mut inner = Decapsulated::default();
         decapsulate(sa, outer, body, &mut inner)?;
-        // AH over ESP or Q-ESP: one more turn
+        // AH over ESP or Q-ESP: a second header
         if sa.spec.protection.protocol() == Protocol::Ah
             && sa.spec.mode == Mode::Transport
             && self.is_cipher(inner.next_header)
@@ -123,7 +121,7 @@ impl Engine {
             }
         };
         let OpenScratch { header, headers } = scratch;
-        // docs/qesp.md: what a router was told must be true
+        // docs/qesp.md, "Receiving", step 11
         if inner.clear.is_some_and(|clear| clear != Clear::of(headers)) {
             return Err(Reason::PortsMismatch);
         }
@@ -134,7 +132,7 @@ impl Engine {
         Ok(Opened { header, payload, headers, associations, sequence, policy, moved })
     }
 
-    /// The association of the IPsec header at the beginning of `body`.
+    /// Returns the association of the IPsec header at the beginning of `body`.
     #[inline(always)]
     fn addressed(&self, outer: &Outer<'_>, protocol: u8, body: &[u8]) -> Result<&Entry, Reason> {
         let protocol = self.protocol(protocol).ok_or(Reason::Malformed)?;
@@ -149,7 +147,7 @@ impl Engine {
     }
 }
 
-/// Removes one IPsec header, and what belongs to it.
+/// Removes one IPsec header with its IV, trailer and check value.
 #[inline(always)]
 fn decapsulate(
     sa: &Sa,
@@ -166,7 +164,7 @@ fn decapsulate(
     }
 }
 
-/// ESP (RFC 4303, section 3.4) and Q-ESP.
+/// Opens ESP (RFC 4303, section 3.4) or Q-ESP.
 #[inline(always)]
 fn decrypt(
     sa: &Sa,
@@ -207,7 +205,7 @@ fn decrypt(
     Ok(())
 }
 
-/// AH (RFC 4302, section 3.4).
+/// Verifies AH (RFC 4302, section 3.4).
 fn verify(
     sa: &Sa,
     mac: &Authenticator,
@@ -236,12 +234,13 @@ fn verify(
     Ok(())
 }
 
-/// Where addresses are covered, one that a NAT changed can be told from a forgery.
+/// Checks the outer source address where the check value covers it, so that a NAT is distinguished
+/// from a forgery.
 fn require_source(sa: &Sa, outer: &Outer<'_>) -> Result<(), Reason> {
     if outer.source == sa.spec.source { Ok(()) } else { Err(Reason::AddressChanged) }
 }
 
-/// The packet inside, DSCP and ECN as they are to be, and behind it no padding.
+/// Finds the inner packet of tunnel mode without its padding, and updates its DSCP and ECN.
 #[inline(always)]
 fn take_inner_packet(
     sa: &Sa,
@@ -251,7 +250,7 @@ fn take_inner_packet(
     headers: &mut Headers,
 ) -> Result<Range<usize>, Reason> {
     let octets = &mut body[inner.range.clone()];
-    // by reference: to move what was parsed takes longer than to parse it
+    // by reference: moving the parsed packet takes longer than parsing it
     let total_len = match &Ip::parse(octets) {
         Ok(ip) if ip.version().protocol() == inner.next_header => {
             *headers = Headers::read(ip);
@@ -268,7 +267,7 @@ fn take_inner_packet(
     Ok(payload)
 }
 
-/// The packet's own IP header again, as if there had been no IPsec.
+/// Restores the IP header of a transport mode packet.
 fn restore_packet(
     outer: &Outer<'_>,
     inner: &Decapsulated,
@@ -300,7 +299,7 @@ fn restore_packet(
     let total = octets.len() + inner.range.len();
     header::set_total_len(octets, total).map_err(|_| Reason::TooLong)?;
 
-    // headers and ports stand at the beginning, the length field is not asked
+    // headers and ports are at the beginning; the length field is not checked
     let mut begin = [0; HeaderBuf::CAPACITY + PEEK];
     let (front, payload) = (header.as_slice(), &body[inner.range.clone()]);
     let peek = payload.len().min(PEEK);
@@ -311,7 +310,7 @@ fn restore_packet(
     Ok(())
 }
 
-/// The octet that names what stands behind a whole header.
+/// Returns the offset of the field that names what follows a header.
 fn last_field(header: &[u8]) -> Result<usize, Reason> {
     const V4_PROTOCOL: usize = 9;
     const V6_NEXT_HEADER: usize = 6;
@@ -323,7 +322,7 @@ fn last_field(header: &[u8]) -> Result<usize, Reason> {
     let (mut at, mut field) = (40, V6_NEXT_HEADER);
     while let Some([_, len]) = header.get(at..at + 2) {
         field = at;
-        // the length field of a fragment header is reserved, and zero
+        // the length field of a fragment header is reserved and zero
         at += (usize::from(*len) + 1) * 8;
     }
     if at == header.len() { Ok(field) } else { Err(Reason::Malformed) }

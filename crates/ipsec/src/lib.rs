@@ -1,14 +1,12 @@
-//! ESP, AH and Q-ESP (RFC 4303, RFC 4302, docs/qesp.md), security associations
-//! and policies (RFC 4301). No I/O, no clock: an IP packet goes in, an IP packet
-//! comes out.
+//! ESP, AH and Q-ESP (RFC 4303, RFC 4302, docs/qesp.md), security associations and policies
+//! (RFC 4301), without I/O and without a clock: an IP packet goes in, an IP packet comes out.
 //!
-//! Outbound: [`Headers::read`] says what a packet is, [`Engine::decide`] what is
-//! to be done with it, [`Bundle::reserve`] takes sequence numbers, and
-//! [`Bundle::seal`] writes the protected packet. A train of segments is read and
-//! decided once.
+//! Outbound: [`Headers::read`] reads a packet's headers, [`Engine::decide`] finds its policy,
+//! [`Bundle::reserve`] takes sequence numbers, and [`Bundle::seal`] writes the protected packet. A
+//! train of segments is read and decided once.
 //!
-//! Inbound: [`Engine::open`] takes what stands behind the outer IP header, and
-//! gives back where the packet is, or the [`Reason`] why there is none.
+//! Inbound: [`Engine::open`] takes the bytes behind the outer IP header, and returns where the inner
+//! packet is, or the [`Reason`] to drop it.
 
 pub mod ah;
 mod bundle;

@@ -1,10 +1,10 @@
-//! What is read of a packet that is opened.
+//! Memory for the headers of a packet while it is opened.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::headers::Headers;
 
-/// Holds what is read of a packet while it is opened; used again for the next one.
+/// Holds the headers of a packet while it is opened. Reused for the next packet.
 #[derive(Debug)]
 pub struct OpenScratch {
     pub(crate) header: HeaderBuf,
@@ -18,7 +18,7 @@ impl Default for OpenScratch {
     }
 }
 
-/// A few octets of header, held inline.
+/// A header of bounded length, stored inline.
 pub struct HeaderBuf {
     len: u8,
     octets: [u8; Self::CAPACITY],
@@ -31,22 +31,22 @@ impl Default for HeaderBuf {
 }
 
 impl HeaderBuf {
-    /// Octets of the longest header that is rebuilt in transport mode.
+    /// The longest header that is rebuilt in transport mode, in bytes.
     pub(crate) const CAPACITY: usize = 192;
 
-    /// Takes a copy of `header`; none where it is longer than any that is rebuilt.
+    /// Copies `header`, or returns none if it is too long.
     pub(crate) fn hold(&mut self, header: &[u8]) -> Option<()> {
         self.octets.get_mut(..header.len())?.copy_from_slice(header);
         self.len = header.len() as u8; // at most CAPACITY
         Some(())
     }
 
-    /// Holds nothing any more.
+    /// Empties the buffer.
     pub(crate) fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// The octets.
+    /// Returns the bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.octets[..usize::from(self.len)]
     }

@@ -1,5 +1,5 @@
-//! Where a peer is that may move: its address and port are those of the newest
-//! packet that it authenticated (RFC 3947, section 6; RFC 7296, section 2.23).
+//! The address of a peer that may move: that of the newest authenticated packet (RFC 3947, section 6;
+//! RFC 7296, section 2.23).
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use crate::spec::{Direction, SaSpec};
 
-/// The least time between two messages about one peer: whoever is between can
-/// make it move with every packet.
+/// The least time between two messages about one peer: an attacker on the path can move it with every
+/// packet.
 const BETWEEN_MESSAGES: Duration = Duration::from_secs(10);
 
-/// The ends of ESP in UDP as they are configured. Associations of one path have
-/// one peer, and one NAT mapping.
+/// The configured ends of ESP in UDP. Associations of one path share a peer and a NAT mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Path {
     pub(crate) local: SocketAddr,
@@ -24,35 +23,34 @@ pub(crate) struct Path {
 #[derive(Debug)]
 pub struct Peer {
     path: Path,
-    /// Even while `endpoint` is whole; it changes whenever `endpoint` does (a
-    /// sequence lock).
+    /// The version of a sequence lock: odd while `endpoint` is being written.
     version: AtomicU64,
-    /// Where it is now, as [`words_of`] has it.
+    /// The current address, encoded by [`words_of`].
     endpoint: [AtomicU64; 3],
-    /// Held by who changes the former two.
+    /// Its lock is held while `version` and `endpoint` change.
     reported: Mutex<Reported>,
 }
 
-/// What was said of a peer.
+/// What was reported about a peer.
 #[derive(Debug, Default)]
 struct Reported {
     changes: u64,
     at: Option<Duration>,
 }
 
-/// A peer that is elsewhere than before.
+/// A change of a peer's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerMoved {
-    /// Where the configuration has it.
+    /// The configured address.
     pub configured: SocketAddr,
-    /// Where it is now.
+    /// The current address.
     pub now: SocketAddr,
-    /// How often its address or port has changed so far.
+    /// The number of changes so far.
     pub changes: u64,
 }
 
 impl Path {
-    /// That of an association, if it is ESP in UDP.
+    /// Returns the path of an association with ESP in UDP.
     pub(crate) fn of(spec: &SaSpec) -> Option<Self> {
         let ports = spec.udp?;
         let source = SocketAddr::new(spec.source, ports.source);
@@ -65,18 +63,18 @@ impl Path {
 }
 
 impl Peer {
-    /// One that has not been heard yet.
+    /// Makes a peer at its configured address.
     pub(crate) fn new(path: Path) -> Self {
         let endpoint = words_of(path.remote).map(AtomicU64::new);
         Self { path, version: AtomicU64::new(0), endpoint, reported: Mutex::default() }
     }
 
-    /// Where the configuration has it.
+    /// Returns the configured address.
     pub fn configured(&self) -> SocketAddr {
         self.path.remote
     }
 
-    /// Where it is: where it was last heard, or is configured.
+    /// Returns the current address.
     pub fn now(&self) -> SocketAddr {
         let before = self.version.load(Ordering::Acquire);
         let endpoint = self.endpoint();
@@ -84,18 +82,18 @@ impl Peer {
         if before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before {
             return self.address_of(endpoint);
         }
-        // it is being changed: wait for whoever does that
+        // a change is in progress: wait for its end
         let _turn = self.reported();
         self.address_of(self.endpoint())
     }
 
-    /// How often its address or port has changed.
+    /// Returns how often the address or the port has changed.
     pub fn changes(&self) -> u64 {
         self.version.load(Ordering::Relaxed) / 2
     }
 
-    /// Notes where an authenticated packet came from that is the newest of its
-    /// association, and says whether that is a change.
+    /// Learns the source of an authenticated packet that is the newest of its association. Returns whether
+    /// the address changed.
     #[inline(always)]
     pub(crate) fn learn(&self, from: SocketAddr) -> bool {
         words_of(from) != self.endpoint() && self.move_to(from)
@@ -118,8 +116,7 @@ impl Peer {
         true
     }
 
-    /// Whether packets can be sent there: to one host, which is not this, by the
-    /// sockets that are open (RFC 4301's associations have one outer family).
+    /// Whether an address is that of another host, of the family of the open sockets.
     fn is_usable(&self, at: SocketAddr) -> bool {
         let Path { local, remote } = self.path;
         let usable = match at.ip() {
@@ -136,7 +133,7 @@ impl Peer {
             && (!at.ip().is_loopback() || remote.ip().is_loopback())
     }
 
-    /// What has not been said yet, unless something was a moment ago.
+    /// Returns a change that was not reported yet, unless one was reported shortly before.
     pub(crate) fn take_change(&self, now: Duration) -> Option<PeerMoved> {
         let changes = self.changes();
         let mut reported = self.reported();
@@ -153,7 +150,7 @@ impl Peer {
         self.endpoint.each_ref().map(|word| word.load(Ordering::Relaxed))
     }
 
-    /// What [`words_of`] was given; its family is always the configured one's.
+    /// Decodes [`words_of`]. The family is always that of the configured address.
     fn address_of(&self, [high, low, port]: [u64; 3]) -> SocketAddr {
         let address = match self.path.remote {
             SocketAddr::V4(_) => IpAddr::from((low as u32).to_be_bytes()),
@@ -169,7 +166,7 @@ impl Peer {
     }
 }
 
-/// An address in two words and its port in one.
+/// Encodes an address in two words and its port in one.
 fn words_of(address: SocketAddr) -> [u64; 3] {
     let octets = match address.ip() {
         IpAddr::V4(v4) => u128::from(v4.to_bits()),
@@ -193,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_where_it_was_heard_last() {
+    fn address_is_the_last_one_learned() {
         for (local, remote, other) in [
             ("192.0.2.1:4500", "192.0.2.2:4500", "198.51.100.7:40001"),
             ("[2001:db8::1]:4500", "[2001:db8::2]:4500", "[2001:db8:1:2:3:4:5:6]:40001"),
@@ -210,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_never_where_no_other_host_can_be() {
+    fn rejects_addresses_that_no_other_host_can_have() {
         for (local, remote, places) in [
             (
                 "192.0.2.1:4500",
@@ -250,25 +247,25 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_is_told_once_and_not_too_often() {
+    fn reports_a_change_once_and_at_a_limited_rate() {
         let peer = peer("192.0.2.1:4500", "192.0.2.2:4500");
         let at = Duration::from_secs;
         assert_eq!(peer.take_change(at(1)), None);
         peer.learn(address("192.0.2.3:1"));
-        let news = peer.take_change(at(2)).expect("news");
-        assert_eq!((news.now, news.changes), (address("192.0.2.3:1"), 1));
+        let change = peer.take_change(at(2)).expect("a change");
+        assert_eq!((change.now, change.changes), (address("192.0.2.3:1"), 1));
         assert_eq!(peer.take_change(at(20)), None, "it is known");
         for port in 2..100 {
-            peer.learn(SocketAddr::new(news.now.ip(), port));
+            peer.learn(SocketAddr::new(change.now.ip(), port));
         }
         assert!(peer.take_change(at(21)).is_some());
         peer.learn(address("192.0.2.4:1"));
         assert_eq!(peer.take_change(at(30)), None, "a moment ago something was reported");
-        assert_eq!(peer.take_change(at(31)).map(|news| news.changes), Some(100));
+        assert_eq!(peer.take_change(at(31)).map(|change| change.changes), Some(100));
     }
 
     #[test]
-    fn who_reads_while_it_moves_reads_one_place_whole() {
+    fn concurrent_readers_never_see_a_mixed_address() {
         let peer = peer("[2001:db8::1]:4500", "[2001:db8::2]:4500");
         let endpoint = |n: u16| SocketAddr::new(IpAddr::from([n + 1; 8]), n + 1);
         let done = AtomicBool::new(false);

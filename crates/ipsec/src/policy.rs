@@ -1,5 +1,5 @@
-//! The security policy database (RFC 4301, section 4.4.1): which packets are
-//! protected, and how. Policies are ordered; the first that matches decides.
+//! The security policy database, SPD (RFC 4301, section 4.4.1). Policies are ordered; the first that
+//! matches decides.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -17,7 +17,7 @@ use crate::spec::{Addresses, Ports, Selector};
 /// A policy in force.
 #[derive(Debug)]
 pub struct Policy {
-    /// What people call it.
+    /// The policy's name.
     pub name: String,
     pub(crate) matcher: Matcher,
     pub(crate) action: Action,
@@ -28,19 +28,19 @@ pub struct Policy {
 
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Alternatives, of which the first that serves the packet's class is taken.
+    /// Alternatives: the first that carries the packet's traffic class protects it.
     Protect(Vec<Bundle>),
     Bypass,
     Discard,
 }
 
 impl Policy {
-    /// Decisions that it made, outbound: one for each packet or train.
+    /// Returns the number of outbound decisions: one per packet or train.
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// The ways in which it protects what leaves.
+    /// Returns the bundles that protect outbound packets.
     pub fn bundles(&self) -> &[Bundle] {
         match &self.action {
             Action::Protect(bundles) => bundles,
@@ -48,7 +48,7 @@ impl Policy {
         }
     }
 
-    /// What it does, in the configuration's word.
+    /// Returns the action as the configuration writes it.
     pub fn action(&self) -> &'static str {
         match self.action {
             Action::Protect(_) => "protect",
@@ -58,14 +58,14 @@ impl Policy {
     }
 }
 
-/// What is to be done with a packet that leaves.
+/// The decision about an outbound packet.
 #[derive(Debug, Clone, Copy)]
 pub enum Verdict<'e> {
-    /// Protect it so.
+    /// Protect it with this bundle.
     Protect(&'e Policy, &'e Bundle),
     /// Send it in clear.
     Bypass(&'e Policy),
-    /// Throw it away, and why.
+    /// Drop it, for this reason.
     Discard(Option<&'e Policy>, Reason),
 }
 
@@ -73,7 +73,7 @@ pub enum Verdict<'e> {
 #[derive(Debug)]
 pub(crate) struct Spd {
     pub(crate) policies: Vec<Policy>,
-    /// Tells the caches of one engine from those of another.
+    /// Distinguishes the cache entries of one engine from those of another.
     generation: u64,
 }
 
@@ -83,7 +83,7 @@ impl Spd {
         Self { policies, generation: GENERATION.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// The first policy that matches a packet that leaves.
+    /// Finds the first policy that matches an outbound packet.
     pub(crate) fn decide(&self, headers: &Headers, cache: &mut FlowCache) -> Verdict<'_> {
         let flow = FlowKey::leaving(headers);
         let found = cache.find(self.generation, &flow, || self.first(&flow));
@@ -103,9 +103,8 @@ impl Spd {
         }
     }
 
-    /// The policy that allows a packet that arrived, one of `candidates`, unless
-    /// another one before it matches and forbids it (RFC 4301, section 5.2,
-    /// step 4).
+    /// Finds the policy among `candidates` that allows an inbound packet, unless an earlier policy
+    /// matches it (RFC 4301, section 5.2, step 4).
     #[inline(always)]
     pub(crate) fn first_arriving(
         &self,
@@ -129,7 +128,7 @@ impl Spd {
     }
 }
 
-/// A packet, as selectors see it from this side.
+/// The selector fields of a packet, seen from this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FlowKey {
     local: u128,
@@ -158,7 +157,7 @@ impl FlowKey {
         Self { local, remote, version, protocol, ports, icmp }
     }
 
-    /// Spreads subjects over 64 bits, the upper ones best.
+    /// Hashes the fields to 64 bits, of which the upper ones are best distributed.
     fn hash(&self, seed: u64) -> u64 {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let (source, destination) = self.ports.unwrap_or_default();
@@ -188,7 +187,7 @@ fn number(address: IpAddr) -> (Version, u128) {
     }
 }
 
-/// A selector, made ready for comparisons.
+/// A selector, prepared for comparisons.
 #[derive(Debug)]
 pub(crate) struct Matcher {
     local: Range,
@@ -199,7 +198,7 @@ pub(crate) struct Matcher {
     icmp: Option<RangeInclusive<u16>>,
 }
 
-/// Addresses; no version: any.
+/// A range of addresses; of any version if it names none.
 #[derive(Debug)]
 struct Range {
     version: Option<Version>,
@@ -261,7 +260,7 @@ impl Matcher {
         self.local.overlaps(&other.local) && self.remote.overlaps(&other.remote)
     }
 
-    /// Whether every packet that `other` matches is matched by this.
+    /// Whether this matches every packet that `other` matches.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         let icmp = match (&self.icmp, &other.icmp) {
             (None, _) => true,
@@ -296,15 +295,15 @@ fn port_covers(ports: &Ports, other: &Ports) -> bool {
     }
 }
 
-/// Flows that a cache remembers.
+/// The number of flows in a cache.
 const FLOWS: usize = 4096;
 
-/// Recent decisions of one thread, so that a flow is looked up once. Of fixed
-/// size; a flood of flows costs each the search through the list, and no memory.
+/// Caches recent decisions of one thread. Its size is fixed: a flood of flows costs a search of the list
+/// each, and no memory.
 #[derive(Debug)]
 pub struct FlowCache {
     entries: Box<[Option<Entry>]>,
-    /// Unknown to others, so that nobody can choose flows that meet in one place.
+    /// A secret, so that an attacker cannot choose flows that collide.
     seed: u64,
 }
 

@@ -1,49 +1,47 @@
-//! The anti-replay window (RFC 4303, section 3.4.3 and appendix A), as a ring of
-//! words (RFC 6479): moving it clears words, and shifts none.
+//! The anti-replay window (RFC 4303, section 3.4.3 and appendix A), as a ring of words (RFC 6479):
+//! moving the window clears words and shifts none.
 
 use crate::reason::Reason;
 
 const BITS: u64 = 64;
 
-/// Which sequence numbers were accepted, up to the highest and back by the
-/// window's size.
+/// Remembers the sequence numbers accepted, from the highest back by the window's size.
 #[derive(Debug, Clone)]
 pub struct Window {
     /// The highest number accepted; 0: none.
     top: u64,
     size: u64,
-    /// At least one word more than the window has, so that the word that the top
-    /// moves into can be cleared; a power of two.
+    /// At least one word more than the window needs, so that the word into which the top moves can be
+    /// cleared; a power of two.
     words: Box<[u64]>,
 }
 
 impl Window {
-    /// A window of `size` packets, rounded up to a multiple of 64, for an
-    /// association of which everything up to `top` is taken as seen.
+    /// Makes a window of `size` packets, rounded up to a multiple of 64. Treats all numbers up to
+    /// `top` as accepted before.
     pub fn new(size: u32, top: u64) -> Self {
         let words = u64::from(size).div_ceil(BITS).max(1);
         let seen = if top == 0 { 0 } else { u64::MAX };
         let ring = (words + 1).next_power_of_two() as usize;
         let mut window = Self { top, size: words * BITS, words: vec![seen; ring].into() };
-        // of the word that the top is in, what lies above it was not seen
+        // bits above the top, in its word, are free
         let (word, bit) = window.slot(top);
         window.words[word] &= bit | (bit - 1);
         window
     }
 
-    /// The highest number accepted.
+    /// Returns the highest number accepted.
     pub fn top(&self) -> u64 {
         self.top
     }
 
-    /// Packets that it spans.
+    /// Returns the size in packets.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Returns the whole number of a packet that shows the lower half of it (RFC
-    /// 4303, appendix A2.2); the number itself where it is not extended. None for
-    /// one that would stand before the first number.
+    /// Infers the whole number from its low half (RFC 4303, appendix A2.2); returns the number itself
+    /// if it is not extended, and none if it would precede the first number.
     pub fn infer(&self, low: u32, extended: bool) -> Option<u64> {
         if !extended {
             return Some(u64::from(low));
@@ -52,24 +50,23 @@ impl Window {
         let below = (self.size - 1) as u32;
         let bottom = top_low.wrapping_sub(below);
         let high = if top_low >= below {
-            // the window lies in one half: what is left of it is of the next
+            // the window is within one half: a number left of it belongs to the next half
             if low >= bottom { top_high } else { top_high + 1 }
         } else if low >= bottom {
-            // the window spans two halves, and the number lies in the lower
+            // the window spans two halves, and the number belongs to the lower one
             top_high.checked_sub(1)?
         } else {
             top_high
         };
-        // 2^64 - 1 is the last number: nothing follows it
+        // 2^64 - 1 is the last number
         Some((high.min(u64::from(u32::MAX)) << 32) | u64::from(low))
     }
 
-    /// Whether a packet of this number may be new. Asked before its check value
-    /// is verified; nothing changes.
+    /// Checks whether a number may be new, before the packet is verified. Changes nothing.
     ///
     /// # Errors
-    /// [`Reason::Replay`] for a number accepted before, [`Reason::Stale`] for
-    /// one left of the window and for 0, which is never sent (RFC 4303, 3.3.3).
+    /// [`Reason::Replay`] for a number accepted before, [`Reason::Stale`] for one left of the window
+    /// and for 0, which is never sent (RFC 4303, section 3.3.3).
     pub fn check(&self, number: u64) -> Result<(), Reason> {
         if number > self.top {
             return Ok(());
@@ -81,10 +78,10 @@ impl Window {
         if self.words[word] & bit == 0 { Ok(()) } else { Err(Reason::Replay) }
     }
 
-    /// Notes a packet whose check value is right.
+    /// Records the number of a verified packet.
     ///
     /// # Errors
-    /// As [`Window::check`]: another of the same number may have come between.
+    /// As [`Window::check`]: another packet with this number may have been accepted in between.
     pub fn accept(&mut self, number: u64) -> Result<(), Reason> {
         self.check(number)?;
         if number > self.top {
@@ -100,7 +97,7 @@ impl Window {
         Ok(())
     }
 
-    /// Takes over what another window has seen, in as many packets as fit here.
+    /// Returns a window of another size with the same numbers recorded, as far as they fit.
     pub(crate) fn resize(&self, size: u32) -> Self {
         let mut new = Self::new(size, self.top);
         for number in self.top.saturating_sub(new.size - 1).max(1)..=self.top {
@@ -113,7 +110,7 @@ impl Window {
     }
 
     fn slot(&self, number: u64) -> (usize, u64) {
-        // the ring is a power of two: no division for each packet
+        // the ring's length is a power of two: no division per packet
         let word = (number / BITS) & (self.words.len() as u64 - 1);
         (word as usize, 1 << (number % BITS))
     }
@@ -124,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_size_knows_what_was_seen_and_nothing_more() {
+    fn resized_window_remembers_accepted_numbers_only() {
         let mut window = Window::new(64, 0);
         for number in [65, 70] {
             assert_eq!(window.accept(number), Ok(()));

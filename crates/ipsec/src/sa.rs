@@ -1,5 +1,4 @@
-//! A security association in force: its keys made ready, and what it has done
-//! so far.
+//! A security association in force: its bound keys, counters, window and lifetime.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -24,37 +23,37 @@ pub struct Sa {
     pub(crate) transform: SaTransform,
     pub(crate) sizes: Sizes,
     pub(crate) tos: tos::Rules,
-    /// Where its address is followed: inbound it is heard, outbound it is sent to.
+    /// The peer, if its address is followed: updated by inbound packets, used by outbound ones.
     pub(crate) peer: Option<Arc<Peer>>,
     pub(crate) state: Arc<State>,
 }
 
-/// Octets of the parts that ESP, Q-ESP or AH puts around a packet, asked once.
+/// Lengths of the parts that ESP, Q-ESP or AH adds to a packet, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sizes {
-    /// ESP's or Q-ESP's header; none for AH.
+    /// The header of ESP or Q-ESP; 0 for AH.
     pub(crate) header: usize,
     pub(crate) iv: usize,
-    /// What text is padded to, a power of two.
+    /// The unit to which the payload is padded, a power of two.
     pub(crate) block: usize,
     pub(crate) icv: usize,
 }
 
-/// What outlives a reload: numbers, window, counters.
+/// The state that survives a reload: numbers, window, counters.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) sequence: SequenceCounter,
     packets: AtomicU64,
     bytes: AtomicU64,
     received: Mutex<ReceiveState>,
-    /// Packets that failed, inbound.
+    /// Inbound packets that failed.
     pub(crate) failures: Counters,
     loaded_at: Duration,
     stage: AtomicU8,
     expired: AtomicBool,
 }
 
-/// What was accepted, inbound.
+/// The inbound packets accepted.
 #[derive(Debug)]
 pub(crate) struct ReceiveState {
     window: Window,
@@ -62,32 +61,32 @@ pub(crate) struct ReceiveState {
     bytes: u64,
 }
 
-/// How far an association's life has come.
+/// The stage of an association's lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// In use.
     Active,
-    /// A soft limit is reached: a replacement is due.
+    /// A soft limit is reached: new keys are due.
     Soft,
-    /// A hard limit is reached: it protects nothing any more.
+    /// A hard limit is reached: the association is out of use.
     Expired,
 }
 
-/// What has just happened.
+/// A change that the user should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// An association has reached a limit.
     Lifetime {
         /// Its name.
         sa: String,
-        /// What it has come to.
+        /// The stage it reached.
         stage: Stage,
     },
-    /// A peer is elsewhere.
+    /// A peer has moved.
     PeerMoved(PeerMoved),
 }
 
-/// What makes two associations the same one, before and after a reload.
+/// Identifies an association across reloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     direction: Direction,
@@ -97,13 +96,13 @@ pub(crate) struct Identity {
     destination: IpAddr,
     extended: bool,
     key: Fingerprint,
-    /// Of a separate integrity algorithm: with the null cipher it is the only key.
+    /// The key of a separate integrity algorithm; with the null cipher the only key.
     mac_key: Option<Fingerprint>,
 }
 
 impl Sa {
-    /// `peer` is there where its address is followed, `kept` is what an earlier
-    /// engine had of the same association.
+    /// Makes an association. `peer` is given if its address is followed, `kept` if an earlier engine
+    /// had the same association.
     pub(crate) fn new(
         spec: SaSpec,
         peer: Option<Arc<Peer>>,
@@ -144,18 +143,18 @@ impl Sa {
         Identity { direction, protocol, spi, source, destination, extended, key, mac_key }
     }
 
-    /// What it was made of.
+    /// Returns the specification.
     pub fn spec(&self) -> &SaSpec {
         &self.spec
     }
 
-    /// The peer, where its address is followed.
+    /// Returns the peer, if its address is followed.
     pub fn peer(&self) -> Option<&Peer> {
         self.peer.as_deref()
     }
 
-    /// Where outbound packets go: where the peer is now, if it is followed. The
-    /// port is 0 where it is not ESP in UDP.
+    /// Returns the destination of outbound packets: the peer's current address, if it is followed. The
+    /// port is 0 without ESP in UDP.
     pub fn remote(&self) -> SocketAddr {
         let configured = || {
             let port = self.spec.udp.map_or(0, |ports| ports.destination);
@@ -164,18 +163,17 @@ impl Sa {
         self.peer.as_ref().map_or_else(configured, |peer| peer.now())
     }
 
-    /// Its sequence numbers; of no meaning inbound.
+    /// Returns the sequence number counter, which has no meaning inbound.
     pub fn sequence(&self) -> &SequenceCounter {
         &self.state.sequence
     }
 
-    /// The highest sequence number accepted; of no meaning outbound.
+    /// Returns the highest sequence number accepted, which has no meaning outbound.
     pub fn highest_accepted(&self) -> u64 {
         self.state.received().window.top()
     }
 
-    /// Takes every number up to `top` as accepted before: an earlier life of
-    /// this association may have accepted them.
+    /// Treats every number up to `top` as accepted before: an earlier run may have accepted it.
     pub fn accepted_up_to(&self, top: u64) {
         let mut received = self.state.received();
         if top > received.window.top() {
@@ -183,22 +181,22 @@ impl Sa {
         }
     }
 
-    /// Packets protected or accepted.
+    /// Returns the number of packets protected or accepted.
     pub fn packets(&self) -> u64 {
         self.state.packets.load(Ordering::Relaxed) + self.state.received().packets
     }
 
-    /// Octets of those, without what protection adds.
+    /// Returns the bytes of those packets, without the overhead of protection.
     pub fn bytes(&self) -> u64 {
         self.state.bytes.load(Ordering::Relaxed) + self.state.received().bytes
     }
 
-    /// Packets that failed, by reason; inbound.
+    /// Returns the inbound packets that failed, by reason.
     pub fn failures(&self) -> &Counters {
         &self.state.failures
     }
 
-    /// How far its life has come.
+    /// Returns the stage of the lifetime.
     pub fn stage(&self) -> Stage {
         match self.state.stage.load(Ordering::Relaxed) {
             0 => Stage::Active,
@@ -207,13 +205,13 @@ impl Sa {
         }
     }
 
-    /// When it was loaded, on the caller's clock.
+    /// Returns when the association was loaded, on the caller's clock.
     pub fn loaded_at(&self) -> Duration {
         self.state.loaded_at
     }
 
-    /// Looks whether a limit is reached. The hard limits of packets and octets
-    /// hold between two calls too; the others are noticed here.
+    /// Checks the limits. Hard limits of packets and bytes hold between two calls as well; the others
+    /// take effect here.
     pub(crate) fn tick(&self, now: Duration) -> Option<Event> {
         let age = now.saturating_sub(self.state.loaded_at).as_secs();
         let reached = |limits: &Limits| {
@@ -234,7 +232,7 @@ impl Sa {
         Some(Event::Lifetime { sa: self.spec.name.clone(), stage })
     }
 
-    /// Notes packets that leave, and refuses those beyond the hard limits.
+    /// Counts outbound packets, and refuses those beyond the hard limits.
     pub(crate) fn count_outbound(&self, packets: u64, bytes: u64) -> Result<(), Reason> {
         let before = self.state.packets.fetch_add(packets, Ordering::Relaxed);
         let before_bytes = self.state.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -244,10 +242,9 @@ impl Sa {
         })
     }
 
-    /// Looks at the sequence number of a packet that arrived, of which the lower
-    /// half is `low`. While what is returned is held, no other packet of this
-    /// association is looked at: associations are spread over threads, not the
-    /// packets of one.
+    /// Checks the sequence number of an inbound packet, given its low half. The result holds the lock of
+    /// the window, so no other packet of this association is checked meanwhile: associations are spread
+    /// over threads, the packets of one are not.
     #[inline(always)]
     pub(crate) fn receive(&self, low: u32) -> Result<PendingPacket<'_>, Reason> {
         let received = self.state.received();
@@ -269,7 +266,7 @@ impl Sa {
     }
 }
 
-/// A packet between the look at its number and the verdict on its check value.
+/// An inbound packet whose number is checked and whose check value is not yet verified.
 pub(crate) struct PendingPacket<'s> {
     sa: &'s Sa,
     received: MutexGuard<'s, ReceiveState>,
@@ -278,9 +275,8 @@ pub(crate) struct PendingPacket<'s> {
 }
 
 impl PendingPacket<'_> {
-    /// Notes that its check value was right, and that it protects `bytes` octets;
-    /// says whether the peer has moved to where it came from. An older packet,
-    /// which may have been held back on another path, moves nobody.
+    /// Records a verified packet with a payload of `bytes` bytes. Returns whether it moved the peer. An
+    /// older packet, which may have been held back on another path, does not.
     #[inline(always)]
     pub(crate) fn accept(mut self, outer: &Outer<'_>, bytes: usize) -> Result<bool, Reason> {
         let newest = self.sequence > self.received.window.top();
@@ -322,7 +318,7 @@ impl State {
         }
     }
 
-    /// What was accepted; whoever panicked with it in hand left it whole.
+    /// Locks the receive state. A thread that panicked while it held the lock left it consistent.
     fn received(&self) -> MutexGuard<'_, ReceiveState> {
         self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,4 @@
-//! Security associations and policies as they are asked for; who reads a
-//! configuration makes these, the engine is built of them.
+//! Specifications of security associations and policies, of which an engine is built.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,9 +17,9 @@ pub const QESP: u8 = 253;
 /// A security association (RFC 4301, section 4.4.2), one direction.
 #[derive(Debug)]
 pub struct SaSpec {
-    /// What people call it; unique.
+    /// A unique name.
     pub name: String,
-    /// Which way it protects.
+    /// The direction that it protects.
     pub direction: Direction,
     /// Transport or tunnel.
     pub mode: Mode,
@@ -34,14 +33,13 @@ pub struct SaSpec {
     pub protection: Protection,
     /// Sequence numbers of 64 bits (ESN, RFC 4303, section 2.2.1).
     pub extended_sequence: bool,
-    /// Packets of the anti-replay window, 64 to 8192; of no meaning outbound.
+    /// Size of the anti-replay window in packets, 64 to 8192; without meaning outbound.
     pub window: u32,
-    /// When it is to be replaced, and when it ends.
+    /// Its lifetime.
     pub lifetime: Lifetime,
     /// ESP in UDP (RFC 3948) between these ports.
     pub udp: Option<UdpPorts>,
-    /// Of ESP in UDP, inbound, in tunnel mode: what is sent back to the peer
-    /// follows it to where its newest packet came from.
+    /// For inbound ESP in UDP in tunnel mode: packets to the peer go where its newest packet came from.
     pub follow_peer: bool,
     /// The DSCP of the outer header, and of the inner one afterwards.
     pub dscp: Dscp,
@@ -51,18 +49,17 @@ pub struct SaSpec {
     pub dont_fragment: DontFragment,
     /// Traffic flow confidentiality padding (RFC 4303, section 2.7); tunnel mode.
     pub padding: Padding,
-    /// The DSCP values that it serves, bit `n` for DSCP `n` (one association
-    /// for each class of traffic, RFC 4301, section 4.1).
+    /// The DSCP values that it carries, bit `n` for DSCP `n` (one association per traffic class, RFC 4301,
+    /// section 4.1).
     pub classes: u64,
-    /// AH over IPv4 is padded to a multiple of 4 octets (RFC 4302, section
-    /// 2.6) or, as Linux does unless told `align4`, of 8.
+    /// The alignment of AH over IPv4: 4 bytes (RFC 4302, section 2.6), or 8 for Linux without `align4`.
     pub ah_alignment: usize,
 }
 
 impl SaSpec {
-    /// An association with what most have: extended numbers, a window of 4096
-    /// packets, no limits, not in UDP, a peer that stays, DSCP and ECN copied out and the inner DSCP
-    /// left alone, DF as inside, no padding, all classes of traffic.
+    /// Makes an association with the usual options: extended numbers, a window of 4096 packets, no limits,
+    /// no UDP, a fixed peer, DSCP and ECN copied outbound and the inner DSCP kept inbound, DF copied, no
+    /// padding, all traffic classes.
     pub fn new(
         name: impl Into<String>,
         direction: Direction,
@@ -95,7 +92,7 @@ impl SaSpec {
 }
 
 impl Selector {
-    /// Everything.
+    /// Matches all packets.
     pub const ANY: Self = Self {
         local: Addresses::Any,
         remote: Addresses::Any,
@@ -109,18 +106,18 @@ impl Selector {
 /// The direction that an association protects, seen from this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
-    /// What leaves.
+    /// Outbound.
     Out,
-    /// What arrives.
+    /// Inbound.
     In,
 }
 
-/// What is protected of a packet (RFC 4301, section 4.1).
+/// The part of a packet that is protected (RFC 4301, section 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// What stands behind its IP header.
+    /// The payload of its IP header.
     Transport,
-    /// All of it, in a packet of its own.
+    /// The whole packet, in a new outer packet.
     Tunnel,
 }
 
@@ -156,7 +153,7 @@ pub struct Secrets {
     pub mac_key: Option<Key>,
 }
 
-/// A security protocol, as the IP header names it.
+/// A security protocol with its IP protocol number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// RFC 4303.
@@ -168,7 +165,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The number in the IP header.
+    /// Returns the IP protocol number.
     pub fn number(self) -> u8 {
         match self {
             Self::Esp => ESP,
@@ -177,7 +174,7 @@ impl Protocol {
         }
     }
 
-    /// Octets before the IV; none for AH.
+    /// Returns the length of the header before the IV in bytes; 0 for AH.
     pub(crate) fn cipher_header_len(self) -> usize {
         match self {
             Self::Esp => crate::esp::HEADER_LEN,
@@ -216,7 +213,7 @@ impl std::fmt::Display for Protocol {
 }
 
 impl Protection {
-    /// The protocol.
+    /// Returns the protocol.
     pub fn protocol(&self) -> Protocol {
         match self {
             Self::Esp(_) => Protocol::Esp,
@@ -235,20 +232,19 @@ pub struct UdpPorts {
     pub destination: u16,
 }
 
-/// Limits of an association (RFC 4301, section 4.4.2.1). At the soft one a
-/// replacement is due, at the hard one it ends.
+/// The lifetime of an association (RFC 4301, section 4.4.2.1).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Lifetime {
-    /// When a replacement is due.
+    /// Limits at which new keys are due.
     pub soft: Limits,
-    /// When it ends.
+    /// Limits at which the association ends.
     pub hard: Limits,
 }
 
-/// Amounts that are never exceeded, where given.
+/// Limits; none: unlimited.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Limits {
-    /// Octets of protected packets, without what protection adds.
+    /// Bytes of packets, without the overhead of protection.
     pub bytes: Option<u64>,
     /// Packets.
     pub packets: Option<u64>,
@@ -256,25 +252,23 @@ pub struct Limits {
     pub seconds: Option<u64>,
 }
 
-/// What becomes of the DSCP (RFC 2983).
+/// The treatment of the DSCP (RFC 2983).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dscp {
-    /// Out: the outer header has the inner one's. In: the inner one gets the
-    /// outer one's (uniform model).
+    /// Out: copies it to the outer header. In: copies the outer one to the inner header (uniform model).
     Copy,
-    /// Out: none. In: the inner header is left alone (pipe model).
+    /// Out: 0. In: keeps the inner one (pipe model).
     Keep,
-    /// Out: the outer header has this one.
+    /// Out: this value.
     Set(u8),
-    /// Out: the outer header has what the inner one's is mapped to, or the
-    /// inner one's.
+    /// Out: the value to which the inner one is mapped, or the inner one.
     Map(BTreeMap<u8, u8>),
 }
 
 /// The DF bit of the outer header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DontFragment {
-    /// As in the inner header; set over IPv6.
+    /// Copies that of the inner header; set for IPv6.
     Copy,
     /// Set.
     Set,
@@ -282,47 +276,46 @@ pub enum DontFragment {
     Clear,
 }
 
-/// What is added so that lengths tell less.
+/// Padding against traffic analysis, which hides packet lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Padding {
-    /// Nothing.
+    /// None.
     None,
-    /// The inner packet is padded to a multiple of this many octets.
+    /// Pads the inner packet to a multiple of this many bytes.
     Multiple(u16),
-    /// The outer packet is padded to this many octets.
+    /// Pads the outer packet to this many bytes.
     Outer(u16),
 }
 
 /// A policy (RFC 4301, section 4.4.1). The first that matches decides.
 #[derive(Debug, Clone)]
 pub struct PolicySpec {
-    /// What people call it; unique.
+    /// A unique name.
     pub name: String,
-    /// Which packets.
+    /// The packets that it covers.
     pub selector: Selector,
-    /// What is done with them.
+    /// What it does with them.
     pub action: Action,
 }
 
-/// What a policy does.
+/// The action of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Protects by associations, named from the inside to the outside: an AH
-    /// behind an ESP or Q-ESP is put over it; a further ESP, Q-ESP or lone AH
-    /// begins an alternative, for other classes of traffic.
+    /// Protects with associations, named from the innermost to the outermost. An AH after an ESP or Q-ESP
+    /// goes over it; a further ESP, Q-ESP or lone AH begins an alternative for other traffic classes.
     Protect {
-        /// For what leaves.
+        /// Outbound associations.
         out: Vec<String>,
-        /// For what arrives.
+        /// Inbound associations.
         inbound: Vec<String>,
     },
-    /// Lets pass in clear.
+    /// Sends in clear.
     Bypass,
-    /// Throws away.
+    /// Drops.
     Discard,
 }
 
-/// Which packets a policy is for (RFC 4301, section 4.4.1.1).
+/// The selector of a policy (RFC 4301, section 4.4.1.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector {
     /// Addresses on this side.

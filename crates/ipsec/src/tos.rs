@@ -1,5 +1,4 @@
-//! The octet that holds DSCP and ECN (TOS, Traffic Class), into a tunnel and out
-//! of it again.
+//! DSCP and ECN (the TOS or Traffic Class byte) at the entry and at the exit of a tunnel.
 
 use crate::reason::Reason;
 use crate::spec::Dscp;
@@ -8,18 +7,18 @@ const ECN: u8 = 0b11;
 const NOT_ECT: u8 = 0b00;
 const CE: u8 = 0b11;
 
-/// What an association does to the octet, made ready for packets.
+/// How an association changes the byte, as tables.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// Outer DSCP by inner DSCP, shifted into place.
+    /// Outer DSCP by inner DSCP, shifted left by two.
     outer_dscp: [u8; 64],
-    /// The inner header takes over the outer DSCP (RFC 2983, uniform model).
+    /// Whether the inner header takes over the outer DSCP (RFC 2983, uniform model).
     inner_follows: bool,
     ecn: bool,
 }
 
 impl Rules {
-    /// `ecn`: RFC 6040's normal mode, else its compatibility mode.
+    /// Makes the tables. `ecn` selects RFC 6040's normal mode, else its compatibility mode.
     pub fn new(dscp: &Dscp, ecn: bool) -> Self {
         let outer_dscp = std::array::from_fn(|inner| {
             let inner = inner as u8;
@@ -34,18 +33,17 @@ impl Rules {
         Self { outer_dscp, inner_follows: *dscp == Dscp::Copy, ecn }
     }
 
-    /// The outer octet for a packet with this inner one.
+    /// Returns the outer byte for a packet with this inner one.
     pub fn encapsulate(&self, inner: u8) -> u8 {
         let ecn = if self.ecn { inner & ECN } else { NOT_ECT };
         self.outer_dscp[usize::from(inner >> 2)] | ecn
     }
 
-    /// The inner octet of a packet that arrived with these two (RFC 6040,
-    /// figure 4, which is the same for both modes).
+    /// Returns the new inner byte of a packet that arrived with these two (RFC 6040, figure 4, which
+    /// is the same for both modes).
     ///
     /// # Errors
-    /// [`Reason::EcnDropped`] where a router marked congestion on a packet that
-    /// does not understand the mark.
+    /// [`Reason::EcnDropped`] if a router marked congestion on a packet without ECN support.
     pub fn decapsulate(&self, inner: u8, outer: u8) -> Result<u8, Reason> {
         let ecn = match (inner & ECN, outer & ECN) {
             (NOT_ECT, CE) => return Err(Reason::EcnDropped),
@@ -88,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn dscp_is_copied_set_mapped_or_left_out() {
+    fn copies_sets_maps_or_clears_dscp() {
         let map = Dscp::Map(BTreeMap::from([(46, 8)]));
         for (dscp, of_46, of_10) in
             [(Dscp::Copy, 46, 10), (Dscp::Set(5), 5, 5), (map, 8, 10), (Dscp::Keep, 0, 0)]

@@ -8,7 +8,7 @@ use super::arguments::{Identity, IdentityCommand, Trust};
 use super::connect::Known;
 use super::exit::Usage;
 use super::settings;
-use crate::tunnel::say;
+use crate::output::print_line as say;
 
 pub(crate) fn identity(arguments: &Identity) -> anyhow::Result<ExitCode> {
     let path = settings::file_or(arguments.identity.as_deref(), "identity")?;

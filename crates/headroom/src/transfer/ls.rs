@@ -10,7 +10,7 @@ use super::arguments::Ls;
 use super::connect::Connector;
 use super::names;
 use super::remotes::remote;
-use crate::tunnel::say;
+use crate::output::print_line as say;
 
 pub(crate) fn ls(arguments: &Ls) -> anyhow::Result<ExitCode> {
     let remote = remote(&arguments.remote, &arguments.over_ssh)?;

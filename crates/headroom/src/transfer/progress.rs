@@ -13,7 +13,7 @@ use serde_json::json;
 use super::frame::Frame;
 use super::names;
 
-use crate::tunnel::say;
+use crate::output::print_line as say;
 
 /// How often a rate is measured.
 const MEASURE: Duration = Duration::from_millis(500);

@@ -16,7 +16,7 @@ use super::arguments::{Serve, ServeOnce};
 use super::exit::Usage;
 use super::request_log::RequestLog;
 use super::settings;
-use crate::tunnel::say;
+use crate::output::print_line as say;
 
 pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
     let identity = settings::identity(arguments.identity.as_deref())?;
