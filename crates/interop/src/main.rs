@@ -209,7 +209,8 @@ fn gateway_against_strongswan(run: &Run) -> Result<Section> {
             format!(
                 "{version}, kernel-libipsec. Two strongSwan daemons negotiate by IKEv2; one is killed, and `headroom tunnel up` replaces it with its addresses, ports, SPIs and keys. A check moves 32 MiB by TCP in each direction at the same time and compares hashes; strongSwan must have counted the bytes on that association."
             ),
-            "kernel-libipsec supports only tunnel mode and ESP in UDP, no AH and no ESN.".to_owned(),
+            "kernel-libipsec supports only tunnel mode and ESP in UDP, no AH and no ESN."
+                .to_owned(),
         ],
         trials: Vec::new(),
         others: transfers,

@@ -7,7 +7,7 @@ use headroom_ipsec::spec::{
     self, Action, Addresses, Direction, DontFragment, Dscp, Lifetime, Mode, Padding, PolicySpec,
     Ports, SaSpec, Secrets, Selector, UdpPorts,
 };
-use headroom_ipsec::{Engine, FlowCache, Headers, Outer, Policy, Reason, OpenScratch, Verdict};
+use headroom_ipsec::{Engine, FlowCache, Headers, OpenScratch, Outer, Policy, Reason, Verdict};
 use headroom_packet::ip::Ip;
 
 use crate::case::{Association, Case, Guard, Side, UDP_PORT};

@@ -11,7 +11,7 @@ use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use headroom_ipsec::spec::{
     Action, Addresses, Direction, Mode, Protection, Secrets, Selector, UdpPorts,
 };
-use headroom_ipsec::{Engine, FlowCache, Headers, Outer, PolicySpec, OpenScratch, SaSpec, Verdict};
+use headroom_ipsec::{Engine, FlowCache, Headers, OpenScratch, Outer, PolicySpec, SaSpec, Verdict};
 use headroom_packet::header::IpHeader;
 use headroom_packet::ip::Ip;
 use headroom_suite::{Key, Mac, Suite};
@@ -194,7 +194,8 @@ fn measure(kind: Kind, len: usize) -> Row {
                 let mut reservation = bundle.reserve(BATCH as u64, octets).expect("numbers");
                 for (out, sealed) in train.iter_mut().zip(&mut lens) {
                     let write = |room: &mut [u8]| room.copy_from_slice(&packet);
-                    *sealed = bundle.seal(&mut reservation, &headers, len, out, write).expect("sealed");
+                    *sealed =
+                        bundle.seal(&mut reservation, &headers, len, out, write).expect("sealed");
                 }
             });
             let mut room = OpenScratch::default();

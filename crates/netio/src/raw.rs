@@ -333,7 +333,7 @@ fn attach(socket: &OwnedFd, v6: bool, share: Share) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::socket::wait_readable;
-    use crate::testing::alone;
+    use crate::testing::own_namespace;
     use std::time::Duration;
 
     const EXPERIMENT: u8 = 253; // RFC 3692

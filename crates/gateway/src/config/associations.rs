@@ -110,7 +110,7 @@ impl Reader<'_> {
                 })?;
                 if let Some((_, place)) = mac {
                     return Err(Problem {
-                        at: place,
+                        offset: place,
                         message: "AH has one key: write it as `key`".into(),
                     });
                 }

@@ -28,7 +28,7 @@ pub(super) fn associations(
     keys(files, associations, reader, &mut found);
     if reader.purpose == Purpose::Decode {
         // whose packets these are cannot be helped any more
-        warnings.extend(found.into_iter().map(|found: At| found.message));
+        warnings.extend(found.into_iter().map(|found: Problem| found.message));
         return Ok(());
     }
     if let Some(first) = found.into_iter().next() {

@@ -161,7 +161,7 @@ fn is_lone_ah(bundle: &NamedBundle<'_>) -> bool {
 }
 
 /// AH over ESP or Q-ESP covers the header that the inner one made.
-fn goes_over<'a>(
+fn ah_over<'a>(
     inner: &Association,
     ah: &'a Association,
     place: &Spanned<String>,

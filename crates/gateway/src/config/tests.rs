@@ -1,8 +1,12 @@
 //! What can be loaded, and each refusal with its line.
 
-use headroom_ipsec::spec::{Action, Addresses, Dscp, Padding, Ports};
+use std::path::Path;
 
+use headroom_ipsec::spec::{Action, Addresses, Direction, Dscp, Padding, Ports};
+
+use super::problem::line_of;
 use super::*;
+use crate::ledger::KeyId;
 
 /// A file of which everything is used.
 const WHOLE: &str = r#"

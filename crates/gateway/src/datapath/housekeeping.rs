@@ -11,7 +11,7 @@ use headroom_ipsec::{Bundle, Event, Policy};
 use headroom_netio::udp::Train;
 use headroom_netio::{Stop, wait_readable};
 
-use super::io::WireTx;
+use super::device::WireTx;
 use super::outbox::{Outbox, transmit_of};
 use super::queue_sender::QueueSender;
 use super::shared::Shared;

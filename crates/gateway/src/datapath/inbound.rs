@@ -11,7 +11,7 @@ use headroom_ipsec::{Engine, OpenScratch, Opened, Outer, Reason};
 use headroom_netio::{Inbox, Received, Stop, errors, wait_readable};
 use headroom_packet::{Coalescer, Ip, Offload, mss, protocol};
 
-use super::io::{SocketKind, TunDevice, WireRx};
+use super::device::{SocketKind, TunDevice, WireRx};
 use super::shared::Shared;
 use super::tracer::{Decision, Record};
 

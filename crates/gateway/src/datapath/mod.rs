@@ -8,10 +8,10 @@
 //! at clocks. The engine is read through one atomic pointer, which a reload
 //! swaps: a packet meets either the old or the new one.
 
+pub mod device;
 pub mod housekeeping;
 mod icmp_rate_limit;
 pub mod inbound;
-pub mod io;
 #[cfg(test)]
 mod mtu_tests;
 pub mod outbound;

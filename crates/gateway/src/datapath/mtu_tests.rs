@@ -11,7 +11,7 @@ use headroom_packet::header::IpHeader;
 use headroom_packet::{Ip, Offload, protocol};
 use proptest::prelude::*;
 
-use super::io::SocketKind;
+use super::device::SocketKind;
 use super::testing::{Gateway, Sent, joined};
 use crate::config::Config;
 use crate::host::{Host, Setup};

@@ -12,8 +12,8 @@ use headroom_netio::tun::{MAX_READ, VNET_HEADER_LEN};
 use headroom_netio::{Stop, wait_readable};
 use headroom_packet::{Offload, Segmenter, mss};
 
+use super::device::{TunDevice, WireTx};
 use super::icmp_rate_limit::IcmpRateLimit;
-use super::io::{TunDevice, WireTx};
 use super::outbox::{Outbox, Transmit, Unsent, transmit_of};
 use super::paths::LastPath;
 use super::queue_sender::QueueSender;

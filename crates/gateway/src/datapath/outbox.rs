@@ -8,7 +8,7 @@ use headroom_ipsec::Bundle;
 use headroom_netio::udp::{MAX_SEGMENTS, MAX_TRAIN, Train};
 use headroom_packet::{ipv4, ipv6, protocol, udp};
 
-use super::io::WireTx;
+use super::device::WireTx;
 
 /// Octets of the buffer: some trains, and still inside a core's own cache.
 const BUFFER: usize = 512 * 1024;

@@ -12,7 +12,7 @@ use headroom_ipsec::{Bundle, Engine, Headers, Mode, Policy, Reason};
 use headroom_packet::fragment::Fragmenter;
 use headroom_packet::{Ip, Offload, Segmenter, Version, header, icmp, protocol};
 
-use super::io::{TunDevice, WireTx};
+use super::device::{TunDevice, WireTx};
 use super::outbound::Outbound;
 use super::outbox::{Transmit, transmit_of};
 use super::paths::IPV6_MIN_MTU;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use headroom_netio::udp::Train;
 use headroom_netio::{LinkSender, SendPackets};
 
-use super::io::WireTx;
+use super::device::WireTx;
 use super::shared::Shared;
 
 /// What one queue sends with.

@@ -11,7 +11,7 @@ use headroom_netio::raw::Share;
 use headroom_netio::udp;
 use headroom_netio::{RawReceiver, UdpSocket};
 
-use super::io::Receiver;
+use super::device::Receiver;
 use super::settings::Settings;
 
 /// What has to be open, for each address family.

@@ -18,8 +18,8 @@ use headroom_packet::offload::SHORT_LEN;
 use headroom_packet::{Offload, ip, udp};
 use headroom_suite::{Key, Suite};
 
+use super::device::{SocketKind, TunDevice, WireRx, WireTx};
 use super::inbound::Inbound;
-use super::io::{SocketKind, TunDevice, WireRx, WireTx};
 use super::outbound::Outbound;
 use super::paths::Paths;
 use super::tracer::Tracer;

@@ -13,7 +13,7 @@ use super::attempt::{Sealed, rebuild};
 use super::capture::{Capture, Frame};
 use super::link::{FramePayload, GRE, encapsulated, frame_payload};
 use super::packet_report::{PacketReport, layer};
-use super::report::{Inner, Layer, Outcome, Packet, Summary, protocol_name};
+use super::report::{Inner, Outcome, Packet, Summary, protocol_name};
 use super::sa_decoder::{SaDecoder, Search};
 use crate::config::Config;
 

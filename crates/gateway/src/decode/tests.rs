@@ -2,12 +2,17 @@
 //! with wrong ones.
 
 use std::path::Path;
+use std::time::Duration;
 
 use headroom_ipsec::spec::{Action, Selector};
 use headroom_ipsec::{Engine, FlowCache, Headers, PolicySpec, Verdict, qesp};
 use headroom_packet::fragment::Fragmenter;
+use headroom_packet::{Ip, protocol, udp};
 
+use super::attempt::rebuild;
+use super::capture::{Capture, Frame};
 use super::*;
+use crate::config::Config;
 use crate::config::Purpose;
 
 /// One `[[sa]]` from the first end to the second.
@@ -553,8 +558,8 @@ fn what_q_esp_shows_must_be_true() {
     assert_eq!((clear.source_port, clear.destination_port, clear.protocol), (5000, 80, 17));
     // a sender that shows other ports than it protects: sealed by hand
     let spec = &config(&sas).associations[0].spec;
-    let attempt::SaTransform::Cipher(transform) =
-        attempt::SaTransform::bind(&spec.protection).expect("keys")
+    let headroom_ipsec::SaTransform::Cipher(transform) =
+        headroom_ipsec::SaTransform::bind(&spec.protection).expect("keys")
     else {
         panic!("a cipher");
     };

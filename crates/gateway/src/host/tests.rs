@@ -96,7 +96,7 @@ fn networks_of_this_side_are_left_out_of_a_tunnel_to_any() {
 fn an_own_address_that_the_host_has_not_is_told() {
     let (_, config) = planned("tunnel", "", SITES);
     let specs = || config.associations.iter().map(|association| &association.spec);
-    let told = absent(specs());
+    let told = missing_addresses(specs());
     assert!(told.len() == 1 && told[0].starts_with("192.0.2.1 is this host's"), "{told:?}");
     assert!(is_local("127.0.0.1".parse().expect("an address")));
 }

@@ -15,7 +15,7 @@ pub struct Ledger<D: Disk = RealDisk> {
     ledger: PathBuf,
     copy_folder: PathBuf,
     copy: PathBuf,
-    state: LedgerState,
+    pub(super) state: LedgerState,
     /// The second copy is one generation ahead of the ledger.
     ledger_is_behind: bool,
     /// Held as long as the ledger is open.

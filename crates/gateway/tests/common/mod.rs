@@ -21,7 +21,7 @@ impl Gateway {
     /// Starts a gateway of this configuration in the calling thread's namespace.
     pub(crate) fn start(text: &str) -> Self {
         let (config, engine) = read(text, None);
-        let look = host::Host::look(DEFAULT_MARK);
+        let look = host::Host::probe(DEFAULT_MARK);
         let path_mtu = |to: IpAddr| host::path_mtu(to, DEFAULT_MARK);
         let setup = Setup::plan(&config, &engine, look, path_mtu);
         host::apply(&setup.before).expect("rules, routes and a firewall");

@@ -18,8 +18,9 @@ const AH_FIXED_LEN: usize = 12;
 /// What scapy is known not to do, when it protects.
 fn lacks(case: &Case) -> Option<&'static str> {
     let padded = case.outer == Family::V4 && case.ah_alignment == 8;
-    padded
-        .then_some("scapy pads AH over IPv4 to 4 bytes; it accepts padding to 8, but does not produce it")
+    padded.then_some(
+        "scapy pads AH over IPv4 to 4 bytes; it accepts padding to 8, but does not produce it",
+    )
 }
 
 /// Tries a case both ways.

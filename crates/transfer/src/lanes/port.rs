@@ -70,7 +70,12 @@ impl Port {
     /// The system gives no sockets or threads.
     pub(crate) fn open(quic: &impl AsFd, address: SocketAddr) -> io::Result<Self> {
         let count = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_SOCKETS);
-        let options = Options { reuse_port: true, dual_stack: true, ignore_errors: true, ..Options::default() };
+        let options = Options {
+            reuse_port: true,
+            dual_stack: true,
+            ignore_errors: true,
+            ..Options::default()
+        };
         let sockets = (0..count).map(|_| UdpSocket::bind(address, &options));
         let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
         steer_by_field(quic, MARK, NAME_AT, count as u32)?;
