@@ -433,7 +433,7 @@ fn associations_that_make_no_sense_are_refused_with_a_sentence() {
     let (tunnel, qesp) = (shape(), Shape { kind: Kind::QEsp, ..shape() });
     let null: Suite = "null+hmac-sha256".parse().expect("a suite");
     refuse(&|sa| sa.spi = 255, tunnel, Direction::Out, "below 256");
-    refuse(&|sa| sa.source = ends(true).0, tunnel, Direction::Out, "two families");
+    refuse(&|sa| sa.source = ends(true).0, tunnel, Direction::Out, "different families");
     refuse(&|sa| sa.window = 63, tunnel, Direction::In, "64 to 8192");
     refuse(&|sa| sa.window = 0, qesp, Direction::In, "64 to 8192");
     let transport = Shape { mode: Mode::Transport, ..tunnel };

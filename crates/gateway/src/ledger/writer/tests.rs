@@ -146,7 +146,7 @@ fn a_reload_goes_on_and_a_changed_association_starts_behind() {
 
     let new_key = engine(&CONFIG.replace("0001", "0f01"), Some(&moved));
     let error = ledger_writer.adopt(&new_key, false).expect_err("an unknown key").to_string();
-    assert!(error.contains("does not know the keys of `out-1`"), "{error}");
+    assert!(error.contains("does not contain the keys of `out-1`"), "{error}");
     assert_eq!(send(&new_key, 1), Err(Reason::LedgerBehind));
     ledger_writer.adopt(&new_key, true).expect("said to be new");
     assert_eq!(send(&new_key, 1), Ok(2));
