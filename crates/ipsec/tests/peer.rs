@@ -196,7 +196,9 @@ fn in_transport_mode_and_without_udp_no_peer_is_followed() {
         Engine::new(vec![spec], Vec::new(), None, Duration::ZERO).map(drop).expect_err("refused")
     };
     assert!(refused(|spec| spec.mode = Mode::Transport).message.contains("tunnel mode"));
-    assert!(refused(|spec| spec.direction = Direction::Out).message.contains("inbound associations"));
+    assert!(
+        refused(|spec| spec.direction = Direction::Out).message.contains("inbound associations")
+    );
     assert!(refused(|spec| spec.udp = None).message.contains("ESP in UDP"));
 }
 
