@@ -284,7 +284,7 @@ impl Bundle {
                 covered = self.inner.spec.protection.protocol().number();
             }
             SaTransform::Mac(mac) => {
-                self.sign(&self.inner, mac, reservation.inner, covered, ah_at, out)?
+                self.sign(&self.inner, mac, reservation.inner, covered, ah_at, out)?;
             }
         }
         if let Some(ports) = self.udp() {
