@@ -300,7 +300,7 @@ impl Findings {
                 self.add(Severity::Warning, "mtu", words);
             }
             Some(mtu) => {
-                self.add(Severity::Ok, "mtu", format!("{mtu} of {passes} bytes to {peer}"))
+                self.add(Severity::Ok, "mtu", format!("{mtu} of {passes} bytes to {peer}"));
             }
             None => self.add(Severity::Ok, "mtu", format!("{passes} bytes pass to {peer}")),
         }

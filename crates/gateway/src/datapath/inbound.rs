@@ -157,7 +157,7 @@ fn deliver<T: TunDevice>(
         };
         match kind {
             SocketKind::Udp(_) => {
-                batch.datagrams(&outer, received.body, received.segment_len, &mut scratch)
+                batch.datagrams(&outer, received.body, received.segment_len, &mut scratch);
             }
             SocketKind::Ip(protocol) => batch.packet(&outer, protocol, received.body, &mut scratch),
         }

@@ -44,7 +44,7 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
             let headers = Headers::read(&ip);
             match action_for(bundle, &headers, &ip, path_mtu) {
                 OversizeAction::Send => {
-                    self.seal_and_fragment(engine, &headers, segment, bundle, path_mtu)
+                    self.seal_and_fragment(engine, &headers, segment, bundle, path_mtu);
                 }
                 OversizeAction::Reject(mtu) => {
                     self.reject_too_big(engine, &headers, &ip, policy, mtu);
