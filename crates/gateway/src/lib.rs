@@ -1,4 +1,5 @@
-//! IPsec on a host: TUN and sockets in, security associations between, counters out.
+//! Runs IPsec on a host: configuration, ledger, host setup, datapath, control socket, and decoding of
+//! captures.
 
 pub mod config;
 pub mod control;

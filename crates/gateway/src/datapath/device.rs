@@ -1,5 +1,4 @@
-//! The ends of the datapath as traits: real interfaces and sockets, or pretended
-//! ones in tests.
+//! The datapath's devices as traits: real interfaces and sockets, or fakes in tests.
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
@@ -10,27 +9,27 @@ use headroom_netio::{Inbox, RawReceiver, Tun, UdpSocket};
 use headroom_packet::Offload;
 use headroom_packet::offload::SHORT_LEN;
 
-/// Parts of a packet that is written: its head and the payloads that were joined.
+/// The most slices of a packet that is written: its head and the joined payloads.
 pub const MAX_PARTS: usize = 80;
 
-/// The hosts' side: packets with a `virtio_net_hdr` before each.
+/// A TUN device, whose packets have a `virtio_net_hdr` before them.
 pub trait TunDevice: Send {
-    /// Reads one packet, without waiting; 0 where there is none.
+    /// Reads one packet without waiting; returns 0 if there is none.
     ///
     /// # Errors
     /// The interface is gone or down.
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes one packet, given in parts, at most [`MAX_PARTS`].
+    /// Writes one packet of at most [`MAX_PARTS`] slices.
     ///
     /// # Errors
-    /// The interface did not take it.
+    /// The interface refused it.
     fn write(&self, offload: &Offload, parts: &[IoSlice<'_>]) -> io::Result<()>;
 
-    /// Whether it takes trains of UDP datagrams.
+    /// Whether it accepts trains of UDP datagrams.
     fn takes_udp_trains(&self) -> bool;
 
-    /// What to wait for; none where there is nothing to wait for.
+    /// Returns the descriptor to wait for, if any.
     fn wait_on(&self) -> Option<&dyn AsFd>;
 }
 
@@ -56,37 +55,37 @@ impl TunDevice for Arc<Tun> {
     }
 }
 
-/// The wire's side, out.
+/// Sends to the wire.
 pub trait WireTx: Send {
     /// Sends datagrams from the local UDP port.
     ///
     /// # Errors
-    /// How many went, and why the next did not.
+    /// The number of packets sent, and the error of the next.
     fn send_datagrams(&mut self, port: u16, train: &Train<'_>) -> Result<(), (usize, io::Error)>;
 
     /// Sends whole IP packets, all to one address.
     ///
     /// # Errors
-    /// How many went, and why the next did not.
+    /// The number of packets sent, and the error of the next.
     fn send_packets(&mut self, packets: &[IoSlice<'_>]) -> Result<(), (usize, io::Error)>;
 }
 
-/// The wire's side, in: one socket.
+/// Receives from the wire: one socket.
 pub trait WireRx: Send {
-    /// Fills the inbox, without waiting.
+    /// Fills the inbox without waiting.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The kernel's error.
     fn receive(&self, inbox: &mut Inbox) -> io::Result<usize>;
 
-    /// What kind of packets come.
+    /// Returns the kind of its packets.
     fn kind(&self) -> SocketKind;
 
-    /// What to wait for; none where there is nothing to wait for.
+    /// Returns the descriptor to wait for, if any.
     fn wait_on(&self) -> Option<&dyn AsFd>;
 }
 
-/// What comes from a socket.
+/// The kind of packets that a socket receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketKind {
     /// UDP datagrams to this port.

@@ -1,4 +1,4 @@
-//! What happens by the clock: lifetimes, keepalives, path MTUs, dummy packets.
+//! Handles timers: lifetimes, keepalives, path MTUs, dummy packets.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -16,14 +16,14 @@ use super::outbox::{Outbox, transmit_of};
 use super::queue_sender::QueueSender;
 use super::shared::Shared;
 
-/// How often lifetimes are looked at.
+/// The interval of lifetime checks.
 const TICK: Duration = Duration::from_secs(1);
-/// How often the kernel is asked about paths.
+/// The interval of path MTU queries.
 const QUERY_INTERVAL: Duration = Duration::from_secs(10);
 /// RFC 3948, section 2.3.
 const KEEPALIVE: [u8; 1] = [0xff];
 
-/// Works until told to stop.
+/// Runs until `stop` is set.
 pub(crate) fn run(shared: &Arc<Shared>, stop: &Stop, on_event: impl Fn(Event)) -> io::Result<()> {
     let now = Instant::now();
     let mut wire = QueueSender::open(Arc::clone(shared), 0)?;
@@ -45,15 +45,14 @@ pub(crate) fn run(shared: &Arc<Shared>, stop: &Stop, on_event: impl Fn(Event)) -
         }
         let dummy = dummies.send_due(shared, now, &mut wire);
         let next = [Some(tick), Some(ask), dummy].into_iter().flatten().min().unwrap_or(tick);
-        // a millisecond more than asked for never comes too early
+        // one millisecond more, so that no timer is checked too early
         let pause = next.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
         wait_readable(&[stop], Some(pause))?;
     }
     Ok(())
 }
 
-/// One octet on each UDP path, so that NATs on it remember it (RFC 3948,
-/// section 4).
+/// Sends one byte on each UDP path, which refreshes the mappings of NATs (RFC 3948, section 4).
 pub(super) fn send_keepalives(shared: &Shared, wire: &mut impl WireTx) {
     let engine = shared.engine.load();
     let mut done: Vec<(IpAddr, SocketAddr, u16)> = Vec::new();
@@ -70,22 +69,21 @@ pub(super) fn send_keepalives(shared: &Shared, wire: &mut impl WireTx) {
         let datagrams = [IoSlice::new(&KEEPALIVE)];
         let train =
             Train { destination, source, tos: 0, dont_fragment: false, datagrams: &datagrams };
-        // a peer that cannot be reached now is asked again next time
+        // the next keepalive tries again
         let _ = wire.send_datagrams(ports.source, &train);
     }
 }
 
-/// Dummy packets (RFC 4303, section 2.6) of associations that are silent.
+/// Schedules dummy packets (RFC 4303, section 2.6) of idle associations.
 #[derive(Debug, Default)]
 struct Dummies {
-    /// When the next is due, and how many packets had been sent when the last
-    /// was looked at.
+    /// When the next packet is due, and the packets sent at the last check.
     due: HashMap<String, (Instant, u64)>,
     outbox: Option<Outbox>,
 }
 
 impl Dummies {
-    /// Sends what is due, and says when to look again.
+    /// Sends the packets that are due. Returns the time of the next check.
     fn send_due(
         &mut self,
         shared: &Shared,
@@ -123,7 +121,7 @@ impl Dummies {
 }
 
 fn send_dummy(shared: &Shared, bundle: &Bundle, outbox: &mut Outbox, wire: &mut QueueSender) {
-    /// As long as a full packet of the usual link: length tells nothing.
+    /// The payload of a full packet on a usual link.
     const LEN: usize = 1200;
     let engine = shared.engine.load();
     let sealed = bundle.reserve(1, LEN as u64).and_then(|mut reservation| {

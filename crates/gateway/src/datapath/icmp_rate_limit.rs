@@ -1,11 +1,11 @@
-//! How many answers a second senders get.
+//! Limits the rate of ICMP messages.
 
 use std::time::{Duration, Instant};
 
-/// Answers in a second; senders learn from the first.
+/// Messages per second. Senders react to the first one.
 const MESSAGES_PER_SECOND: u32 = 100;
 
-/// Limits the rate of answers (RFC 1812, section 4.3.2.8; RFC 4443, 2.4 (f)).
+/// Limits the rate of ICMP messages (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 (f)).
 #[derive(Debug)]
 pub(crate) struct IcmpRateLimit {
     since: Instant,

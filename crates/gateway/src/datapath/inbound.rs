@@ -1,4 +1,4 @@
-//! From the wire to the hosts: one thread a queue.
+//! Moves packets from the wire to the hosts, with one thread per queue.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -15,12 +15,11 @@ use super::device::{SocketKind, TunDevice, WireRx};
 use super::shared::Shared;
 use super::tracer::{Decision, Record};
 
-/// Messages of one system call: a train of UDP is one, 64 KiB long.
+/// Messages per system call: a UDP train of 64 KiB is one.
 const UDP_BATCH: usize = 8;
-/// Raw IP packets of one system call.
+/// Raw IP packets per system call.
 const IP_BATCH: usize = 64;
-/// Errors of sockets, without a packet between them, after which the thread pauses
-/// at each, and for how long.
+/// The number of socket errors in a row after which the thread pauses at each, and the pause.
 const MANY_ERRORS: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
 /// RFC 3948, section 2.3: one octet, 0xff.
@@ -28,7 +27,7 @@ const KEEPALIVE: u8 = 0xff;
 /// RFC 3948, section 2.2: four zero octets where ESP has its SPI.
 const NON_ESP_MARKER: [u8; 4] = [0; 4];
 
-/// What the thread works with.
+/// The state of an inbound thread.
 #[derive(Debug)]
 pub struct Inbound<T, A> {
     shared: Arc<Shared>,
@@ -39,7 +38,7 @@ pub struct Inbound<T, A> {
 }
 
 impl<T: TunDevice, A: WireRx> Inbound<T, A> {
-    /// Between sockets and a queue of the TUN.
+    /// Makes the state for sockets and a queue of the TUN.
     pub(crate) fn new(shared: Arc<Shared>, tun: T, sources: Vec<A>) -> Self {
         let with_inbox = |source: A| {
             let slots =
@@ -49,12 +48,12 @@ impl<T: TunDevice, A: WireRx> Inbound<T, A> {
         Self { shared, tun, sources: sources.into_iter().map(with_inbox).collect(), errors: 0 }
     }
 
-    /// Works until told to stop.
+    /// Runs until `stop` is set.
     ///
     /// # Errors
-    /// The kernel does not let it wait.
+    /// The kernel's error while waiting.
     pub(crate) fn run(&mut self, stop: &Stop) -> io::Result<()> {
-        // which sockets have something, as far as is known; bit 0 is the stop
+        // the sockets that may have packets; bit 0 is the stop
         let mut ready = u64::MAX;
         while !stop.is_set() {
             let mut more = 0;
@@ -74,13 +73,13 @@ impl<T: TunDevice, A: WireRx> Inbound<T, A> {
         Ok(())
     }
 
-    /// Takes one batch from a socket, and says whether there may be more.
+    /// Handles one batch of a socket. Returns whether there may be more.
     pub(crate) fn turn(&mut self, index: usize) -> bool {
         let (source, inbox) = &mut self.sources[index];
         let engine = self.shared.engine.load();
         match source.receive(inbox) {
             Ok(0) => {
-                // readable, and nothing to read: an answer to what was sent earlier
+                // readable, but empty: an ICMP error about an earlier packet
                 if let Some(socket) = source.wait_on() {
                     read_socket_errors(&self.shared, &socket);
                 }
@@ -94,13 +93,13 @@ impl<T: TunDevice, A: WireRx> Inbound<T, A> {
                 more
             }
             Err(_) => {
-                // what somebody answered shows once as an error, and in full there
+                // an ICMP error shows once here, and in detail in the error queue
                 if let Some(socket) = source.wait_on() {
                     read_socket_errors(&self.shared, &socket);
                 }
                 self.errors = self.errors.saturating_add(1);
                 if self.errors > MANY_ERRORS {
-                    std::thread::sleep(PAUSE); // a socket that has nothing else to say
+                    std::thread::sleep(PAUSE); // a socket that only fails
                 }
                 true
             }
@@ -108,7 +107,7 @@ impl<T: TunDevice, A: WireRx> Inbound<T, A> {
     }
 }
 
-/// Learns what routers and peers have said.
+/// Reads the error queue of a socket, and learns path MTUs from it.
 fn read_socket_errors(shared: &Shared, socket: &dyn AsFd) {
     const AT_ONCE: usize = 64;
     for _ in 0..AT_ONCE {
@@ -122,7 +121,7 @@ fn read_socket_errors(shared: &Shared, socket: &dyn AsFd) {
     }
 }
 
-/// Opens the packets of one batch, and writes to the TUN what they become.
+/// Opens the packets of one batch and writes them to the TUN.
 fn deliver<T: TunDevice>(
     shared: &Shared,
     engine: &Engine,
@@ -133,7 +132,7 @@ fn deliver<T: TunDevice>(
     let joined =
         Coalescer::new(tun.takes_udp_trains(), |offload: Offload, parts: &[IoSlice<'_>]| {
             if tun.write(&offload, parts).is_err() {
-                // all of a train's packets but the head are parts of it
+                // a train has its head and one slice per packet
                 let packets = parts.len().saturating_sub(1).max(1);
                 engine.counters().add(Reason::DeliverFailed, packets as u64);
             }
@@ -165,7 +164,7 @@ fn deliver<T: TunDevice>(
     batch.joined.finish();
 }
 
-/// One batch on its way.
+/// A batch that is being opened.
 struct Batch<'b, 'p, S> {
     shared: &'b Shared,
     engine: &'b Engine,
@@ -202,7 +201,7 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
         let len = body.len();
         match self.engine.open(outer, protocol, body, scratch) {
             Ok(opened) => {
-                // a whole packet, as tunnel mode has it
+                // a whole packet, as in tunnel mode
                 if opened.header.is_empty() && opened.headers.protocol == protocol::TCP {
                     self.clamp(&opened, &mut body[opened.payload.clone()]);
                 }
@@ -210,12 +209,11 @@ impl<'p, S: FnMut(Offload, &[IoSlice<'_>])> Batch<'_, 'p, S> {
                 self.note_opened(outer, &opened, payload.len());
                 self.joined.push(opened.header, payload);
             }
-            Err(reason) => self.note_drop(outer, len, reason), // the engine has counted
+            Err(reason) => self.note_drop(outer, len, reason), // counted by the engine
         }
     }
 
-    /// Lowers the segment size that a TCP SYN announces to what passes the other
-    /// way.
+    /// Lowers the MSS in a TCP SYN to what passes in the other direction.
     fn clamp(&self, opened: &Opened<'_>, packet: &mut [u8]) {
         let transport = packet.get(opened.headers.security_offset..);
         if !transport.is_some_and(mss::may_be_syn) {

@@ -1,12 +1,10 @@
-//! Packets between the hosts and the wire.
+//! Moves packets between the hosts and the wire (docs/datapath.md).
 //!
-//! Threads by role, none of which hands a packet to another. For each queue one
-//! thread ([`outbound`]) reads trains from the TUN, asks the engine once for
-//! each, seals its segments into one buffer and sends them in one system call;
-//! one ([`inbound`]) receives batches, opens each packet where it lies, joins
-//! segments and writes trains to the TUN. A third kind ([`housekeeping`]) looks
-//! at clocks. The engine is read through one atomic pointer, which a reload
-//! swaps: a packet meets either the old or the new one.
+//! No thread hands a packet to another. Each queue has an [`outbound`] thread, which reads trains from
+//! the TUN, decides once per train, seals its segments into one buffer and sends them in one system
+//! call, and an [`inbound`] thread, which receives batches, opens each packet in place, joins segments
+//! and writes trains to the TUN. One [`housekeeping`] thread handles timers. Threads read the engine
+//! through one atomic pointer, which a reload swaps.
 
 pub mod device;
 pub mod housekeeping;
@@ -46,7 +44,7 @@ use self::tracer::Tracer;
 
 pub use self::settings::{DEFAULT_MARK, Settings};
 
-/// Threads that move packets, until it is stopped or dropped.
+/// Runs the threads that move packets, until it is dropped.
 #[derive(Debug)]
 pub struct Datapath {
     shared: Arc<Shared>,
@@ -56,13 +54,11 @@ pub struct Datapath {
 }
 
 impl Datapath {
-    /// Opens the sockets that the associations need and starts the threads, one
-    /// pair for each queue of the TUN. `on_event` is told, by the thread that
-    /// looks at clocks, which lifetimes have come to an end and which peers are
-    /// elsewhere.
+    /// Opens the sockets that the associations need, and starts one pair of threads per queue of the TUN.
+    /// The housekeeping thread calls `on_event` when a lifetime ends or a peer moves.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The kernel's error.
     pub fn start(
         tuns: Vec<Tun>,
         engine: Engine,
@@ -93,24 +89,23 @@ impl Datapath {
         Ok(datapath)
     }
 
-    /// The engine in force.
+    /// Returns the engine in force.
     #[must_use]
     pub fn engine(&self) -> Arc<Engine> {
         self.shared.engine.load_full()
     }
 
-    /// The time of the clock that the engine is told, from the start.
+    /// Returns the time since the start, which is the engine's clock.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.shared.now()
     }
 
-    /// Puts another engine in force, made with the present one as its
-    /// predecessor. Packets in flight meet one or the other; none is lost.
+    /// Replaces the engine by one that was made with the present one as its predecessor. No packet is
+    /// lost.
     ///
     /// # Errors
-    /// What the kernel answered where the new associations need further
-    /// sockets; the present engine stays.
+    /// The kernel's error, if the new associations need further sockets. Then the present engine stays.
     pub fn reload(&self, engine: Engine) -> io::Result<()> {
         let endpoints = Endpoints::of(&engine);
         let present = self.shared.sockets.load_full();
@@ -124,14 +119,13 @@ impl Datapath {
         Ok(())
     }
 
-    /// Records of packets, from now on, until the receiver is dropped.
+    /// Returns the records of packets from now on, until the result is dropped.
     #[must_use]
     pub fn trace(&self) -> tracer::Trace {
         self.shared.tracer.subscribe()
     }
 
-    /// The first thread that has ended, with what it ended of; none while all
-    /// run, as they should.
+    /// Returns the error of the first thread that has ended; none while all run.
     pub fn failure(&self) -> Option<io::Error> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let index = threads.iter().position(JoinHandle::is_finished)?;
@@ -186,7 +180,7 @@ impl Drop for Datapath {
         let threads =
             std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
-            let _ = thread.join(); // how it ended matters no more
+            let _ = thread.join(); // its error does not matter any more
         }
     }
 }

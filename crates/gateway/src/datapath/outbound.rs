@@ -1,4 +1,4 @@
-//! From the hosts to the wire: one thread a queue.
+//! Moves packets from the hosts to the wire, with one thread per queue.
 
 use std::hash::RandomState;
 use std::io;
@@ -20,12 +20,11 @@ use super::queue_sender::QueueSender;
 use super::shared::Shared;
 use super::tracer::{Decision, Record};
 
-/// Packets or trains that are read before what they became is sent, at most:
-/// small packets share a system call while more are there, and none waits for
-/// one that is not.
+/// The most packets or trains that are read before the result is sent: small packets share a system
+/// call while more are available, and no packet waits for one that is not.
 const TURN: usize = 32;
 
-/// What the thread works with.
+/// The state of an outbound thread.
 #[derive(Debug)]
 pub struct Outbound<T, D> {
     shared: Arc<Shared>,
@@ -36,13 +35,13 @@ pub struct Outbound<T, D> {
     cache: FlowCache,
     path: LastPath,
     pub(super) icmp_limit: IcmpRateLimit,
-    /// Packets that were cut, and how their identification is made of that.
+    /// The number of packets fragmented, and the hasher that makes identifications of it.
     pub(super) fragments: u64,
     pub(super) hasher: RandomState,
 }
 
 impl<T: TunDevice> Outbound<T, QueueSender> {
-    /// For a queue of the TUN, with sockets of its own.
+    /// Makes the state for a queue of the TUN, with sockets of its own.
     pub(crate) fn new(shared: Arc<Shared>, tun: T, queue: usize) -> io::Result<Self> {
         let wire = QueueSender::open(Arc::clone(&shared), queue)?;
         Ok(Self::between(shared, tun, wire))
@@ -65,7 +64,7 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
         }
     }
 
-    /// Works until told to stop.
+    /// Runs until `stop` is set.
     ///
     /// # Errors
     /// The TUN is gone.
@@ -87,7 +86,7 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
         Ok(())
     }
 
-    /// Takes what the TUN has now, and says how many packets or trains it was.
+    /// Handles the packets that the TUN has now. Returns the number of packets or trains.
     pub(crate) fn turn(&mut self) -> io::Result<usize> {
         let shared = Arc::clone(&self.shared);
         let engine = shared.engine.load();
@@ -111,7 +110,7 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
         read
     }
 
-    /// One packet or train, with its `virtio_net_hdr`.
+    /// Handles one packet or train with its `virtio_net_hdr`.
     fn packet(&mut self, engine: &Engine, read: &[u8]) {
         let segmenter = read
             .split_at_checked(VNET_HEADER_LEN)
@@ -159,11 +158,11 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
             let len = segmenter.head_len() + segmenter.payload(index).len();
             let added = match self.outbox.space(&mut self.wire) {
                 Ok(space) => {
-                    // padding goes no further than the path
+                    // padding ends at the path MTU
                     let limit = path_mtu.min(space.len());
                     let space = &mut space[..limit];
                     let sealed = bundle.seal(&mut reservation, headers, len, space, |place| {
-                        // the place has exactly the segment's length
+                        // the slice has exactly the segment's length
                         let _ = segmenter.copy(index, place);
                         if let Some(largest) = largest {
                             mss::clamp(place, largest);
@@ -196,7 +195,7 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
         });
     }
 
-    /// Sends in clear, past the TUN.
+    /// Sends in clear.
     fn bypass(
         &mut self,
         engine: &Engine,
@@ -246,7 +245,7 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
         self.drop_whole(engine, headers, size_of(segmenter), policy, reason);
     }
 
-    /// Counts packets, of so many octets together, that are not passed on.
+    /// Counts and records dropped packets.
     pub(super) fn drop_whole(
         &self,
         engine: &Engine,
@@ -292,7 +291,7 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
     }
 }
 
-/// Packets in it, and octets of them together.
+/// Returns the number of packets and their total length.
 fn size_of(segmenter: &Segmenter<'_>) -> (usize, usize) {
     let segments = segmenter.segments();
     let payload = segmenter.ip().total_len() - segmenter.head_len();

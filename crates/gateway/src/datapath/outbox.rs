@@ -1,4 +1,4 @@
-//! Packets that are ready to leave, in one buffer, until they are sent together.
+//! Collects protected packets in one buffer, and sends them together.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -10,32 +10,31 @@ use headroom_packet::{ipv4, ipv6, protocol, udp};
 
 use super::device::WireTx;
 
-/// Octets of the buffer: some trains, and still inside a core's own cache.
+/// Size of the buffer in bytes: several trains, and smaller than a core's L2 cache.
 const BUFFER: usize = 512 * 1024;
 /// The longest packet.
 const LONGEST: usize = 65_535;
-/// Whole IP packets that wait at most.
+/// The most whole IP packets in a batch.
 const MAX_PACKETS: usize = 256;
 
-/// How a batch leaves.
+/// How a batch is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transmit {
-    /// As UDP payloads from a socket: what the socket adds stands in the buffer
-    /// too, and is left out.
+    /// As UDP payloads from a socket, without the IP and UDP headers in the buffer.
     Datagrams {
         source: IpAddr,
         destination: SocketAddr,
         port: u16,
         tos: u8,
         dont_fragment: bool,
-        /// Octets of the IP and UDP header.
+        /// Length of the IP and UDP headers.
         skip: usize,
     },
     /// As whole IP packets.
     Packets { source: IpAddr, destination: IpAddr },
 }
 
-/// A batch that could not leave.
+/// A batch that could not be sent.
 #[derive(Debug)]
 pub(crate) struct Unsent {
     pub(crate) packets: usize,
@@ -43,15 +42,15 @@ pub(crate) struct Unsent {
     pub(crate) error: io::Error,
 }
 
-/// The buffer, and where in it the packets of the present batch are.
+/// A send buffer and the ranges of the present batch.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     buffer: Vec<u8>,
-    /// Where the next packet is to be written.
+    /// The offset of the next packet.
     end: usize,
     packets: Vec<Range<usize>>,
     transmit: Option<Transmit>,
-    /// Octets of each datagram of the batch but the last.
+    /// Length of each datagram of the batch but the last.
     segment_len: usize,
     bytes: usize,
     /// The last datagram is shorter than the others: none can follow.
@@ -71,15 +70,15 @@ impl Outbox {
         }
     }
 
-    /// Room for the longest packet. What was written there is added by
-    /// [`Outbox::add`], or forgotten.
+    /// Returns space for the longest packet. [`Outbox::add`] adds what was written there; else it is
+    /// overwritten.
     pub(crate) fn space(&mut self, to: &mut impl WireTx) -> Result<&mut [u8], Unsent> {
         let sent = if self.buffer.len() - self.end < LONGEST { self.flush(to) } else { Ok(()) };
         sent.map(|()| &mut self.buffer[self.end..])
     }
 
-    /// Adds the packet of `len` octets that was written into the space, and sends
-    /// those before it where it cannot go with them.
+    /// Adds the packet of `len` bytes that was written into the space. Sends the batch first if the packet
+    /// cannot join it.
     pub(crate) fn add(
         &mut self,
         len: usize,
@@ -101,14 +100,14 @@ impl Outbox {
         sent
     }
 
-    /// Sends what waits.
+    /// Sends the batch.
     pub(crate) fn flush(&mut self, to: &mut impl WireTx) -> Result<(), Unsent> {
         let sent = self.send(to);
         self.end = 0;
         sent
     }
 
-    /// Whether a packet can be part of the batch.
+    /// Whether a packet can join the batch.
     fn joins(&self, len: usize, transmit: &Transmit) -> bool {
         if self.packets.is_empty() {
             return true;
@@ -147,7 +146,7 @@ impl Outbox {
     }
 }
 
-/// How a packet leaves that was sealed for the peer `to`.
+/// Returns how to send a packet that was sealed for the peer `to`.
 pub(crate) fn transmit_of(bundle: &Bundle, to: SocketAddr, sealed: &[u8]) -> Transmit {
     let destination = to.ip();
     let (tos, dont_fragment, ip_len, bare) = if destination.is_ipv4() {
@@ -157,7 +156,7 @@ pub(crate) fn transmit_of(bundle: &Bundle, to: SocketAddr, sealed: &[u8]) -> Tra
         (tos, true, ipv6::HEADER_LEN, sealed[6] == protocol::UDP)
     };
     match bundle.udp() {
-        // a packet with options of its own (transport mode) goes whole
+        // a transport mode packet with IP options is sent whole
         Some(ports) if bare => Transmit::Datagrams {
             source: bundle.source(),
             destination: to,

@@ -17,20 +17,19 @@ use super::outbound::Outbound;
 use super::outbox::{Transmit, transmit_of};
 use super::paths::IPV6_MIN_MTU;
 
-/// What becomes of one packet.
+/// The treatment of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OversizeAction {
-    /// It fits, or the outer packet is fragmented.
+    /// Sends it whole; the outer packet may be fragmented.
     Send,
-    /// It is cut into packets of so many octets.
+    /// Fragments it into packets of this length.
     Fragment(usize),
-    /// Its sender is told how many octets would pass.
+    /// Drops it, and reports this MTU to the sender.
     Reject(usize),
 }
 
 impl<T: TunDevice, D: WireTx> Outbound<T, D> {
-    /// Protects what it can of a packet or train whose longest segment does not
-    /// fit the path.
+    /// Protects a packet or train whose longest segment does not fit the path, as far as possible.
     pub(super) fn protect_oversize(
         &mut self,
         engine: &Engine,
@@ -48,7 +47,7 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
                 }
                 OversizeAction::Reject(mtu) => {
                     self.reject_too_big(engine, &headers, &ip, policy, mtu);
-                    return false; // the others of a train are as long
+                    return false; // the other segments are as long
                 }
                 OversizeAction::Fragment(mtu) => {
                     let Ok(fragmenter) = Fragmenter::new(ip, mtu, self.fragment_id()) else {
@@ -71,7 +70,7 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
         });
     }
 
-    /// Sends in clear what does not fit the path, as [`Outbound::protect_oversize`].
+    /// Sends in clear a packet or train that does not fit the path.
     pub(super) fn bypass_oversize(
         &mut self,
         engine: &Engine,
@@ -93,7 +92,7 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
         });
     }
 
-    /// Seals one packet, and cuts the outer one where it must.
+    /// Seals one packet, and fragments the outer one if necessary.
     fn seal_and_fragment(
         &mut self,
         engine: &Engine,
@@ -112,7 +111,7 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
         });
         match sealed {
             Ok((sealed, to)) => match transmit_of(bundle, to, &sealed) {
-                // the kernel cuts what its own sockets send
+                // the kernel fragments what UDP sockets send
                 Transmit::Datagrams { source, destination, port, tos, dont_fragment, skip } => {
                     let dont_fragment = dont_fragment && sealed.len() <= path_mtu;
                     let transmit =
@@ -125,7 +124,7 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
         }
     }
 
-    /// Sends a whole IP packet, in fragments where it must be.
+    /// Sends an IP packet, in fragments if necessary.
     fn send_fragmented(&mut self, engine: &Engine, packet: &[u8], path_mtu: usize) {
         let mut packet = packet.to_vec();
         if packet.len() > path_mtu && packet[0] >> 4 == 4 {
@@ -148,7 +147,7 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
         }
     }
 
-    /// Puts a packet that was made elsewhere among those that leave.
+    /// Copies a packet into the send buffer.
     fn enqueue(&mut self, engine: &Engine, packet: &[u8], transmit: Transmit) {
         let added = self.outbox.space(&mut self.wire).map(|space| {
             space[..packet.len()].copy_from_slice(packet);
@@ -159,7 +158,7 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
         }
     }
 
-    /// Tells the sender of a packet how long one may be.
+    /// Drops a packet and reports the MTU to its sender.
     fn reject_too_big(
         &mut self,
         engine: &Engine,
@@ -173,7 +172,7 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
             return;
         }
         let mut answer = [0; icmp::MAX_LEN];
-        // from the one who was to get it: of the same family, and on this route
+        // from the destination: it has the right family and is on this route
         let from = packet.destination();
         if let Some(len) = icmp::too_big(packet, mtu as u32, from, &mut answer) {
             let parts = [std::io::IoSlice::new(&answer[..len])];
@@ -183,14 +182,14 @@ impl<T: TunDevice, D: WireTx> Outbound<T, D> {
         }
     }
 
-    /// An identification that nobody guesses (RFC 7739) and that repeats late.
+    /// Returns an unpredictable identification that repeats late (RFC 7739).
     fn fragment_id(&mut self) -> u32 {
         self.fragments = self.fragments.wrapping_add(1);
         self.hasher.hash_one(self.fragments) as u32
     }
 }
 
-/// What becomes of one packet between its host and the wire.
+/// Decides the treatment of one packet.
 fn action_for(bundle: &Bundle, headers: &Headers, ip: &Ip<'_>, path_mtu: usize) -> OversizeAction {
     let len = ip.total_len();
     if bundle.sealed_len(len, headers.security_offset) <= path_mtu {
@@ -205,9 +204,8 @@ fn action_for(bundle: &Bundle, headers: &Headers, ip: &Ip<'_>, path_mtu: usize) 
         }
         Mode::Tunnel if ip.dont_fragment() => OversizeAction::Reject(passes),
         Mode::Tunnel => OversizeAction::Fragment(passes),
-        // A host sets DF on its own datagrams only to learn, and what it learned
-        // it would act upon by sending fragments, which transport mode drops.
-        // TCP makes smaller segments.
+        // A host sets DF on its own datagrams to learn the path MTU, and then would send
+        // fragments, which transport mode must not protect. TCP makes smaller segments.
         Mode::Transport if headers.protocol == protocol::TCP && must_not_be_fragmented(ip) => {
             OversizeAction::Reject(passes)
         }
@@ -219,7 +217,7 @@ fn must_not_be_fragmented(ip: &Ip<'_>) -> bool {
     ip.version() == Version::V6 || ip.dont_fragment()
 }
 
-/// Hands each segment to `take`, as a packet of its own, until it says no.
+/// Passes each segment to `take` as a packet of its own, until it returns false.
 fn each_segment(segmenter: &Segmenter<'_>, mut take: impl FnMut(&[u8]) -> bool) {
     for index in 0..segmenter.segments() {
         let mut segment = vec![0; segmenter.head_len() + segmenter.payload(index).len()];

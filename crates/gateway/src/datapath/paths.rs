@@ -1,4 +1,4 @@
-//! How long a packet each path takes (path MTU, RFC 1191, RFC 8201).
+//! Remembers path MTUs (RFC 1191, RFC 8201).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,32 +7,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use headroom_netio::route;
 
-/// What every path takes: IPv6's least (RFC 8200, section 5). Assumed where the
-/// kernel has no route.
+/// The minimum MTU of IPv6 (RFC 8200, section 5). Assumed if the kernel has no route.
 pub const IPV6_MIN_MTU: usize = 1280;
 
-/// Paths that are remembered. Further ones, of packets sent in clear, are asked
-/// about each time.
+/// The most paths that are remembered. Further ones, of packets sent in clear, cause a query each.
 const MAX_PATHS: usize = 1024;
 
-/// The path MTUs of all peers; asked of the kernel, which learns from routers.
+/// The path MTUs of all peers, as the kernel learned them from routers.
 #[derive(Debug)]
 pub struct Paths {
     mark: u32,
     configured: Option<usize>,
     known: ArcSwap<HashMap<IpAddr, usize>>,
-    /// Grows with each change.
+    /// Incremented by each change.
     generation: AtomicU64,
 }
 
 impl Paths {
-    /// Paths of packets with this mark; `configured` octets, where configured.
+    /// Makes the table for packets with this mark. A `configured` MTU applies to all paths.
     #[must_use]
     pub fn new(mark: u32, configured: Option<usize>) -> Self {
         Self { mark, configured, known: ArcSwap::default(), generation: AtomicU64::new(1) }
     }
 
-    /// Octets of the longest outer packet to `destination`.
+    /// Returns the longest outer packet to `destination`.
     pub fn mtu(&self, destination: IpAddr) -> usize {
         if let Some(configured) = self.configured {
             return configured;
@@ -41,10 +39,10 @@ impl Paths {
         known.unwrap_or_else(|| self.query(destination))
     }
 
-    /// Asks the kernel about one path, again.
+    /// Queries the kernel about one path.
     pub fn query(&self, destination: IpAddr) -> usize {
         let mtu = route::path_mtu(destination, Some(self.mark)).unwrap_or(IPV6_MIN_MTU);
-        // some kernels say 65 536 for loopback; no packet is that long
+        // some kernels report 65536 for loopback; no packet is that long
         let mtu = mtu.min(usize::from(u16::MAX));
         let known = self.known.load();
         let before = known.get(&destination);
@@ -59,7 +57,7 @@ impl Paths {
         mtu
     }
 
-    /// Asks the kernel about all paths that were of interest.
+    /// Queries the kernel about all remembered paths.
     pub fn query_all(&self) {
         let known = self.known.load_full();
         for destination in known.keys() {
@@ -67,13 +65,13 @@ impl Paths {
         }
     }
 
-    /// A number that changes when a path does.
+    /// Returns a number that changes when a path does.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 }
 
-/// The path of one thread's last packet, so that the next asks nobody.
+/// Caches the path of a thread's last packet.
 #[derive(Debug, Default)]
 pub struct LastPath {
     last: Option<(u64, IpAddr, usize)>,

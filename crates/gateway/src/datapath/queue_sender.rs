@@ -1,4 +1,4 @@
-//! What one queue sends with.
+//! The sockets with which one queue sends.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use headroom_netio::{LinkSender, SendPackets};
 use super::device::WireTx;
 use super::shared::Shared;
 
-/// What one queue sends with.
+/// Sends the packets of one queue.
 #[derive(Debug)]
 pub(crate) struct QueueSender {
     queue: usize,

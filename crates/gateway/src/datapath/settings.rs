@@ -1,24 +1,22 @@
-//! What a datapath is told beside the engine.
+//! The settings of a datapath.
 
 use std::time::Duration;
 
-/// What a datapath is told beside the engine.
+/// The settings of a datapath, beside its engine.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The mark of what the gateway itself sends, which routes it past the TUN.
+    /// The mark (`SO_MARK`) of the gateway's own packets, which routes them past the TUN.
     pub mark: u32,
-    /// Octets of the longest outer packet; none: the kernel is asked.
+    /// The path MTU; none: asks the kernel.
     pub path_mtu: Option<usize>,
-    /// How often a keepalive goes out on each ESP in UDP (RFC 3948, section 4);
-    /// zero: never.
+    /// The interval of NAT keepalives on ESP in UDP (RFC 3948, section 4); zero: none.
     pub keepalive: Duration,
-    /// Dummy packets a second on each association while it has nothing else to
-    /// send, by name; those that are not named have none.
+    /// Dummy packets per second while an association has nothing else to send, by name.
     pub dummies_per_second: Vec<(String, u32)>,
-    /// TCP announces no larger segments through a tunnel than fit what passes, nor
-    /// than fit packets of so many bytes; none: its SYNs are left alone.
+    /// Lowers the MSS in TCP SYNs to what passes the tunnel, and to packets of this many bytes; none:
+    /// leaves SYNs alone.
     pub clamp_mss: Option<usize>,
-    /// Whether each queue's threads are kept on one CPU.
+    /// Whether the threads of a queue are pinned to one CPU.
     pub pinned: bool,
 }
 
@@ -35,5 +33,5 @@ impl Default for Settings {
     }
 }
 
-/// The mark of the gateway's own packets where none is configured: "qesp".
+/// The default mark: "qesp".
 pub const DEFAULT_MARK: u32 = 0x7165_7370;

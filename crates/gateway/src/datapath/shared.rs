@@ -23,13 +23,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The time of the engine's clock.
+    /// Returns the time of the engine's clock.
     pub(crate) fn now(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The largest TCP segment that a connection through `bundle` can use, where
-    /// `ip` opens one: others carry no size to lower.
+    /// Returns the largest TCP segment that fits `bundle`, if `ip` is a SYN.
     #[inline]
     pub(crate) fn largest_segment(
         &self,
@@ -42,7 +41,7 @@ impl Shared {
             return None;
         }
         let passes = bundle.inner_mtu(path_mtu, 0).min(self.settings.clamp_mss?);
-        // IPv6's least goes through every path, in outer fragments if it must
+        // packets of 1280 bytes pass every path, if necessary in outer fragments
         let least = if ip.version() == Version::V6 { IPV6_MIN_MTU } else { 0 };
         Some(mss::of_mtu(ip.version(), passes.max(least)))
     }

@@ -1,4 +1,4 @@
-//! The sockets that associations need, and who uses which.
+//! The sockets that associations need.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,7 +14,7 @@ use headroom_netio::{RawReceiver, UdpSocket};
 use super::device::Receiver;
 use super::settings::Settings;
 
-/// What has to be open, for each address family.
+/// The UDP ports and IP protocols that must be open, by address family.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Endpoints {
     /// Whether IPv6, and the local UDP port.
@@ -24,7 +24,7 @@ pub(crate) struct Endpoints {
 }
 
 impl Endpoints {
-    /// What the associations of an engine need.
+    /// Returns the endpoints that the associations of an engine need.
     pub(crate) fn of(engine: &Engine) -> Self {
         let mut endpoints = Self::default();
         for sa in engine.associations() {
@@ -33,8 +33,8 @@ impl Endpoints {
             match (spec.udp, spec.direction) {
                 (Some(udp), Direction::In) => endpoints.ports.insert((v6, udp.destination)),
                 (Some(udp), Direction::Out) => endpoints.ports.insert((v6, udp.source)),
-                // also where only this side sends: or the kernel answers what the
-                // peer may send with "protocol unreachable"
+                // also for outbound associations: without a socket the kernel answers packets
+                // of the peer with "protocol unreachable"
                 (None, _) => endpoints.protocols.insert((v6, spec.protection.protocol().number())),
             };
         }
@@ -46,7 +46,7 @@ impl Endpoints {
     }
 }
 
-/// Open sockets, one of each for each queue.
+/// Open sockets, one of each kind per queue.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sockets {
     endpoints: Endpoints,
@@ -109,7 +109,7 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// What of `endpoints` is not open.
+    /// Returns the endpoints that are not open.
     pub(crate) fn missing(&self, endpoints: &Endpoints) -> Endpoints {
         Endpoints {
             ports: endpoints.ports.difference(&self.endpoints.ports).copied().collect(),
@@ -117,7 +117,7 @@ impl Sockets {
         }
     }
 
-    /// These and more.
+    /// Returns these sockets and more.
     pub(crate) fn with(&self, more: &Self) -> Self {
         let mut all = self.clone();
         all.endpoints.ports.extend(&more.endpoints.ports);
@@ -129,7 +129,7 @@ impl Sockets {
         all
     }
 
-    /// What a queue receives from.
+    /// Returns the sockets from which a queue receives.
     pub(crate) fn arrivals(&self, queue: usize) -> Vec<Receiver> {
         let Some(queue) = self.queues.get(queue) else { return Vec::new() };
         let udp = queue.udp.iter().map(|socket| Receiver::Udp(Arc::clone(socket)));
@@ -138,14 +138,14 @@ impl Sockets {
         udp.chain(raw).collect()
     }
 
-    /// The UDP socket of a queue and a port.
+    /// Returns the UDP socket of a queue and a port.
     pub(crate) fn udp(&self, queue: usize, v6: bool, port: u16) -> Option<&Arc<UdpSocket>> {
         let sockets = &self.queues.get(queue)?.udp;
         sockets.iter().find(|of| (of.local().is_ipv6(), of.local().port()) == (v6, port))
     }
 }
 
-/// Octets before the SPI.
+/// Returns the offset of the SPI in the header of a protocol.
 fn spi_offset(protocol: u8) -> u32 {
     match protocol {
         headroom_ipsec::spec::ESP => 0,

@@ -14,19 +14,19 @@ use serde::{Serialize, Serializer};
 /// The most records that wait for a slow reader. Further ones are dropped and counted.
 const BACKLOG: usize = 4096;
 
-/// One packet, or one train of them that was decided about together.
+/// A record of one packet, or of one train with a common decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Record {
-    /// Since the gateway started.
+    /// The time since the gateway started.
     pub time: Duration,
     /// Out: from the hosts to the wire. In: from the wire to the hosts.
     #[serde(serialize_with = "as_text")]
     pub direction: Direction,
-    /// What was done.
+    /// The decision.
     pub decision: Decision,
-    /// Why it was not passed on: a name of `headroom_ipsec::Reason`.
+    /// The reason of a drop: a name of `headroom_ipsec::Reason`.
     pub reason: Option<&'static str>,
-    /// Source address: of the inner packet where it is known, else of the outer.
+    /// Source address of the inner packet, if known, else of the outer one.
     pub source: Option<IpAddr>,
     /// Destination address, likewise.
     pub destination: Option<IpAddr>,
@@ -34,21 +34,21 @@ pub struct Record {
     pub protocol: Option<u8>,
     /// Source and destination port.
     pub ports: Option<(u16, u16)>,
-    /// Packets.
+    /// The number of packets.
     pub packets: usize,
-    /// Octets of them together, unprotected where that is known.
+    /// Their total length, of the inner packets if known.
     pub bytes: usize,
-    /// The policy that decided.
+    /// The policy.
     pub policy: Option<String>,
-    /// The associations, from the inside to the outside.
+    /// The associations, from the innermost to the outermost.
     pub associations: Vec<String>,
     /// The sequence number of the first packet.
     pub sequence: Option<u64>,
-    /// Where the peer is from this packet on, if that has changed.
+    /// The peer's new address, if this packet moved it.
     pub moved_to: Option<SocketAddr>,
 }
 
-/// What was done with a packet.
+/// The decision about a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decision {
@@ -56,7 +56,7 @@ pub enum Decision {
     Protect,
     /// Sent in clear.
     Bypass,
-    /// Not passed on.
+    /// Dropped.
     Drop,
 }
 
@@ -114,7 +114,7 @@ struct Reader {
     dropped: Arc<AtomicU64>,
 }
 
-/// The records of one reader.
+/// Receives the records of one reader.
 #[derive(Debug)]
 pub struct Trace {
     from: Receiver<Record>,
