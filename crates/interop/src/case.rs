@@ -1,5 +1,5 @@
-//! What is tried: protocols, mode, families, suite, extended sequence numbers
-//! and encapsulation, in every combination that makes sense.
+//! Lists test cases: protocols, mode, families, suite, extended sequence numbers
+//! and encapsulation, in every valid combination.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,25 +7,25 @@ use std::net::IpAddr;
 use headroom_ipsec::spec::Mode;
 use headroom_suite::{Aead, Cipher, Key, Mac, Suite};
 
-/// One way for two hosts to protect packets between them.
+/// A configuration of IPsec between two hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Case {
-    /// Which protocols, with which algorithms.
+    /// Protocols and their algorithms.
     pub protection: Protection,
-    /// Transport or tunnel.
+    /// Transport or tunnel mode.
     pub mode: Mode,
     /// The family of the outer addresses.
     pub outer: Family,
-    /// The family of the protected packet; in transport mode the same.
+    /// The family of the protected packet; in transport mode that of the outer addresses.
     pub inner: Family,
     /// Extended sequence numbers.
     pub extended: bool,
     /// ESP in UDP (RFC 3948).
     pub udp: bool,
-    /// What the protected packet's IP header carries in transport mode.
+    /// Options or extension headers of the protected packet, in transport mode.
     pub extras: Extras,
-    /// What AH is padded to, in octets: over IPv6 8; over IPv4 4 (RFC 4302, section
-    /// 2.6), or 8 as Linux does unless told otherwise.
+    /// Alignment of AH, bytes: over IPv6 8; over IPv4 4 (RFC 4302, section
+    /// 2.6), or 8, Linux's default.
     pub ah_alignment: usize,
 }
 
@@ -49,12 +49,12 @@ pub enum Family {
     V6,
 }
 
-/// What stands in an IP header beside its fixed part.
+/// Additions to the fixed part of an IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extras {
     /// Nothing.
     None,
-    /// IPv4 options, or IPv6 extension headers; some change on the way.
+    /// IPv4 options or IPv6 extension headers, some of them mutable.
     Some,
 }
 
@@ -70,13 +70,13 @@ pub enum Side {
 /// An association of a case.
 #[derive(Debug, Clone)]
 pub struct Association {
-    /// Who protects; the other opens.
+    /// The sender; the other side opens.
     pub from: Side,
     /// Security parameters index.
     pub spi: u32,
-    /// How it protects.
+    /// Its algorithms and keys.
     pub guard: Guard,
-    /// ESP and lone AH have the case's mode; AH over ESP is in transport mode.
+    /// The case's mode; AH over ESP uses transport mode.
     pub mode: Mode,
 }
 
@@ -93,19 +93,19 @@ pub enum Guard {
 pub const UDP_PORT: u16 = 4500;
 
 impl Case {
-    /// Without extended sequence numbers, without encapsulation.
+    /// Makes a case without extended sequence numbers and encapsulation.
     fn simple(protection: Protection, (mode, outer, inner): Shape) -> Self {
         let ah_alignment = if outer == Family::V4 { 4 } else { 8 };
         let (extended, udp, extras) = (false, false, Extras::None);
         Self { protection, mode, outer, inner, extended, udp, extras, ah_alignment }
     }
 
-    /// Without and with extended sequence numbers.
+    /// Doubles a case: without and with extended sequence numbers.
     fn both_numbers(self) -> [Self; 2] {
         [false, true].map(|extended| Self { extended, ..self })
     }
 
-    /// Every combination for ESP, alone and in UDP.
+    /// Lists every combination for ESP, alone and in UDP.
     pub fn esp() -> Vec<Self> {
         let mut cases = Vec::new();
         for suite in Suite::ALL {
@@ -119,7 +119,7 @@ impl Case {
         cases
     }
 
-    /// ESP behind IPv4 options and IPv6 extension headers: where it stands does not
+    /// Lists ESP after IPv4 options and IPv6 extension headers: its position does not
     /// depend on the suite.
     pub fn esp_behind_extras() -> Vec<Self> {
         let mut cases = Vec::new();
@@ -132,8 +132,8 @@ impl Case {
         cases
     }
 
-    /// Every combination for AH: behind options and extension headers too, and
-    /// over IPv4 with either padding.
+    /// Lists every combination for AH, also after options and extension headers, and
+    /// over IPv4 with both paddings.
     pub fn ah() -> Vec<Self> {
         let mut cases = Vec::new();
         for mac in Mac::ALL {
@@ -151,7 +151,7 @@ impl Case {
         cases
     }
 
-    /// AH over ESP: every integrity algorithm over an AEAD and over a suite with
+    /// Lists AH over ESP: every integrity algorithm over an AEAD and over a suite with
     /// an integrity algorithm of its own.
     pub fn ah_over_esp() -> Vec<Self> {
         let mut cases = Vec::new();
@@ -166,13 +166,13 @@ impl Case {
         cases
     }
 
-    /// All of them.
+    /// Lists all cases.
     pub fn all() -> Vec<Self> {
         [Self::esp(), Self::esp_behind_extras(), Self::ah(), Self::ah_over_esp()].concat()
     }
 
-    /// A few dozen in which every suite and every algorithm of AH occurs, and
-    /// each of the rest in many places: for tests that have not much time.
+    /// Selects a few dozen in which every suite and every algorithm of AH occurs, and
+    /// every other property several times: for quick tests.
     pub fn selection() -> Vec<Self> {
         // One of each block of cases, each time a stride further on in it: with a
         // stride that has no factor in common with the block, all places have their turn.
@@ -189,7 +189,7 @@ impl Case {
         .concat()
     }
 
-    /// A side's address in the outer packet.
+    /// Returns a side's address in the outer packet.
     pub fn outer_address(&self, side: Side) -> IpAddr {
         match (side, self.outer) {
             (Side::Ours, Family::V4) => IpAddr::from([10, 77, 0, 1]),
@@ -199,7 +199,7 @@ impl Case {
         }
     }
 
-    /// The address in the protected packet.
+    /// Returns a side's address in the protected packet.
     pub fn inner_address(&self, side: Side) -> IpAddr {
         match (self.mode, side, self.inner) {
             (Mode::Transport, ..) => self.outer_address(side),
@@ -210,7 +210,7 @@ impl Case {
         }
     }
 
-    /// The associations of one direction, from the inside to the outside.
+    /// Returns the associations of one direction, from inner to outer.
     pub fn associations(&self, from: Side) -> Vec<Association> {
         let base = if from == Side::Ours { 0x1000 } else { 0x2000 };
         let esp = |suite: Suite| Association {
@@ -236,7 +236,7 @@ impl Case {
         }
     }
 
-    /// `ESP`, `AH` or `AH+ESP`.
+    /// Names the protocols: `ESP`, `AH` or `AH+ESP`.
     pub fn protocols(&self) -> &'static str {
         match self.protection {
             Protection::Esp(_) => "ESP",
@@ -245,7 +245,7 @@ impl Case {
         }
     }
 
-    /// Mode, families and encapsulation.
+    /// Names mode, families and encapsulation.
     pub fn shape(&self) -> String {
         let mode = if self.mode == Mode::Transport { "transport" } else { "tunnel" };
         let families = match self.mode {
@@ -265,7 +265,7 @@ impl Case {
         format!("{mode}, {families}{extras}{udp}{padded}")
     }
 
-    /// The algorithms.
+    /// Names the algorithms.
     pub fn algorithms(&self) -> String {
         match self.protection {
             Protection::Esp(suite) => suite.to_string(),
@@ -289,7 +289,7 @@ impl fmt::Display for Family {
 }
 
 impl Guard {
-    /// The key of ESP as our suites take it.
+    /// Returns ESP's key in the format of our suites.
     pub fn key(&self) -> Key {
         match self {
             Self::Esp(_, key, _) | Self::Ah(_, key) => Key::from_bytes(key),
@@ -297,10 +297,10 @@ impl Guard {
     }
 }
 
-/// Mode, outer and inner family.
+/// A mode, outer and inner family.
 type Shape = (Mode, Family, Family);
 
-/// Both of transport mode and all four tunnels.
+/// Both families in transport mode, and all four tunnels.
 const SHAPES: [Shape; 6] = [
     (Mode::Transport, Family::V4, Family::V4),
     (Mode::Transport, Family::V6, Family::V6),
@@ -310,11 +310,11 @@ const SHAPES: [Shape; 6] = [
     (Mode::Tunnel, Family::V6, Family::V4),
 ];
 
-/// One with authentication of its own, and one with a separate algorithm.
+/// One AEAD, and one with a separate integrity algorithm.
 const SUITES: [Suite; 2] =
     [Suite::Aead(Aead::Aes128Gcm), Suite::Separate(Cipher::Aes128Cbc, Mac::HmacSha1)];
 
-/// A key for tests: fixed, without repetition in it, different for every `label`.
+/// Makes a fixed test key without repetitions, different for every `label`.
 fn key(label: u32, len: usize) -> Vec<u8> {
     let mut state = label;
     let step = |_| {

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 
-/// A scratch folder; removed when dropped.
+/// A scratch folder. Dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    /// Makes one.
+    /// Makes a folder.
     pub(crate) fn new() -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Our gateway as a process in a namespace: `headroom tunnel up`.
+//! Runs our gateway as a process in a namespace: `headroom tunnel up`.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -16,14 +16,14 @@ use crate::case::{Case, Guard, Side, UDP_PORT};
 use crate::hex;
 use crate::namespace::Namespace;
 
-/// Longer than it takes to start.
+/// Timeout of its start.
 const START: Duration = Duration::from_secs(20);
-/// What it says then.
+/// Its output when it is up.
 const READY: &str = "hr0 is up";
-/// Its interface.
+/// Name of its interface.
 const INTERFACE: &str = "hr0";
 
-/// A gateway in the foreground; killed when dropped.
+/// A gateway in the foreground. Dropping it kills it.
 #[derive(Debug)]
 pub struct Gateway {
     child: Child,
@@ -35,7 +35,7 @@ impl Gateway {
     /// up. `folder` takes its files.
     ///
     /// # Errors
-    /// Where it does not start, with what it said.
+    /// It does not start; the error holds its output.
     pub fn start(
         headroom: &Path,
         configuration: &str,
@@ -73,7 +73,7 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// What it said.
+    /// Returns its output.
     pub fn said(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default().trim().to_owned()
     }
@@ -86,7 +86,7 @@ impl Drop for Gateway {
     }
 }
 
-/// A gateway's configuration, being written.
+/// Builds a gateway's configuration.
 #[derive(Debug)]
 pub struct Configuration {
     text: String,
@@ -96,7 +96,7 @@ pub struct Configuration {
 /// An association in a configuration.
 #[derive(Debug)]
 pub struct Sa<'a> {
-    /// Ours: it is for what leaves.
+    /// Whether it is outbound.
     pub from: Side,
     /// `esp` or `ah`.
     pub protocol: &'a str,
@@ -119,14 +119,14 @@ pub struct Sa<'a> {
 }
 
 impl Configuration {
-    /// Without associations yet.
+    /// Starts without associations.
     pub fn new() -> Self {
         // the peers are a test's own: weak suites are tried as well
         let text = format!("name = \"{INTERFACE}\"\nallow_insecure = true\n");
         Self { text, names: [Vec::new(), Vec::new()] }
     }
 
-    /// A case's, all traffic between its two inner addresses protected.
+    /// Makes the configuration of a case, which protects all traffic between its inner addresses.
     pub fn of(case: &Case) -> String {
         let mut configuration = Self::new();
         let sides = [(Side::Ours, Side::Theirs), (Side::Theirs, Side::Ours)];
@@ -190,8 +190,8 @@ esn = {}
         self.names[usize::from(sa.from == Side::Theirs)].push(name);
     }
 
-    /// Protects all traffic between two addresses by all the associations, and is
-    /// done.
+    /// Protects all traffic between two addresses by all the associations, and returns the
+    /// text.
     pub fn protect(mut self, local: IpAddr, remote: IpAddr) -> String {
         let [out, inbound] = &self.names;
         let _ = write!(

@@ -1,9 +1,9 @@
-//! Our IPsec against other people's: scapy, a real Linux kernel, strongSwan.
+//! Tests our IPsec against other implementations: scapy, a real Linux kernel, strongSwan.
 //!
 //! [`guest`] runs the program itself under other kernels; the rest is about IPsec:
-//! [`case`] says what is tried, [`ours`] is our side of it, [`scapy`] and
-//! [`kernel`] are the peers, [`trial`] is what came of it, and [`matrix`] writes
-//! that down.
+//! [`case`] lists the cases, [`ours`] is our side, [`scapy`] and
+//! [`kernel`] are the peers, [`trial`] holds outcomes, and [`matrix`] writes
+//! the report.
 
 pub mod case;
 mod folder;
@@ -20,7 +20,7 @@ pub mod strongswan;
 pub mod transfer;
 pub mod trial;
 
-/// Octets in hexadecimal.
+/// Formats bytes in hexadecimal.
 fn hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }

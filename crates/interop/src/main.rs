@@ -20,31 +20,31 @@ use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrIn6, bind, setsockopt, socket, sockopt,
 };
 
-/// Try our IPsec against scapy and a real Linux kernel, in every combination.
+/// Test our IPsec against scapy, a real Linux kernel and strongSwan, in every combination
 #[derive(Parser)]
 struct Arguments {
-    /// Write what passed to this file; else it is printed.
+    /// File for the report [default: standard output]
     #[arg(long)]
     write: Option<PathBuf>,
-    /// Try a selection, as the tests do.
+    /// Test a selection of the combinations, as `cargo test` does
     #[arg(long)]
     selection: bool,
-    /// Try only the combinations whose description has this text.
+    /// Test only combinations whose description contains this text
     #[arg(long, default_value = "")]
     only: String,
-    /// Boot user-mode-linux even where there is qemu.
+    /// Boot user-mode-linux even if qemu exists
     #[arg(long)]
     user_mode_linux: bool,
-    /// Try only this peer; may be given again.
+    /// Test only this peer; repeatable
     #[arg(long, value_parser = ["scapy", "kernel", "kernel-gateway", "strongswan"])]
     peer: Vec<String>,
-    /// Inside the virtual machine: hold a UDP port whose ESP the kernel takes.
+    /// Inside the virtual machine: hold a UDP port on which the kernel receives ESP
     #[arg(long, hide = true)]
     hold_esp_in_udp: Option<u16>,
-    /// Inside the virtual machine: receive one connection, and print its sum.
+    /// Inside the virtual machine: receive one connection and print its hash
     #[arg(long, hide = true)]
     receive_at: Option<SocketAddr>,
-    /// Inside the virtual machine: send to this address, and print the sum.
+    /// Inside the virtual machine: send to this address and print the hash
     #[arg(long, hide = true, requires = "source")]
     send_to: Option<SocketAddr>,
     #[arg(long, hide = true)]
@@ -111,10 +111,10 @@ fn main() -> Result<ExitCode> {
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Tries a peer.
+/// Tests one peer.
 type Against = fn(&Run) -> Result<Section>;
 
-/// What all peers are tried with.
+/// Parameters of all tests.
 struct Run {
     peers: Peers,
     emulators: Emulators,
@@ -124,7 +124,7 @@ struct Run {
 }
 
 impl Run {
-    /// Our own program, built beside this one.
+    /// Returns our own program, built beside this one.
     fn headroom(&self) -> Result<PathBuf> {
         let path = self.helper.with_file_name("headroom");
         ensure!(path.is_file(), "there is no {}: build it", path.display());
@@ -221,7 +221,7 @@ fn both_ways(what: String, result: Result<()>) -> Other {
     Other { what, directions: 2, outcome: Outcome::of(result) }
 }
 
-/// Two sockets, as one for both families would get the kernel's IPv6 only.
+/// Two sockets: the kernel takes ESP from a socket of both families over IPv6 only.
 fn hold_esp_in_udp(port: u16) -> Result<()> {
     let v4 = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?;
     let v6 = socket(AddressFamily::Inet6, SockType::Datagram, SockFlag::empty(), None)?;

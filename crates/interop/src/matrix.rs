@@ -1,42 +1,42 @@
-//! Writes down what passed: a table for each peer and protocol.
+//! Writes the results: a table for each peer and protocol.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::trial::{Outcome, Trial};
 
-/// What there is to say of one peer.
+/// The results with one peer.
 #[derive(Debug)]
 pub struct Section {
     /// The peer.
     pub title: String,
-    /// Versions, how it was reached, what one check consists of, what it lacks.
+    /// Versions, set-up, the steps of a check, missing features.
     pub about: Vec<String>,
-    /// What was tried; nothing where the peer was missing.
+    /// The cases; empty: the peer was missing.
     pub trials: Vec<Trial>,
-    /// What else was tried.
+    /// Further tests.
     pub others: Vec<Other>,
 }
 
-/// Something tried that is no combination.
+/// A test that is no combination.
 #[derive(Debug)]
 pub struct Other {
-    /// What.
+    /// Its description.
     pub what: String,
-    /// In how many directions: one or two.
+    /// Number of directions: one or two.
     pub directions: usize,
     /// The result.
     pub outcome: Outcome,
 }
 
 impl Section {
-    /// A peer that could not be tried, and why.
+    /// Makes the section of a peer that could not be tested, and why.
     pub fn missing(title: &str, why: &str) -> Self {
         let about = vec![format!("Not tried: {why}.")];
         Self { title: title.to_owned(), about, trials: Vec::new(), others: Vec::new() }
     }
 
-    /// A sentence for everything that failed.
+    /// Returns a sentence for each failure.
     pub fn failures(&self) -> Vec<String> {
         let transfers = self.others.iter().filter_map(|other| match &other.outcome {
             Outcome::Failed(why) => Some(format!("{}: {}: {why}", self.title, other.what)),
@@ -54,7 +54,7 @@ impl Section {
     }
 }
 
-/// The document. `about` stands ahead of the sections.
+/// Writes the document: `about`, then the sections.
 pub fn document(about: &[String], sections: &[Section]) -> String {
     let mut text = "# Interoperation\n".to_owned();
     for paragraph in about {
@@ -111,7 +111,7 @@ fn write_section(text: &mut String, section: &Section) {
     }
 }
 
-/// Rows are algorithms, columns the shapes, and in a cell is how many of its
+/// Writes a table: rows are algorithms, columns shapes; a cell counts how many of its
 /// directions, with and without ESN, passed.
 fn write_table(text: &mut String, protocols: &str, trials: &[&Trial], notes: &mut Notes) {
     let mut rows: Vec<String> = Vec::new();
@@ -146,7 +146,7 @@ fn write_table(text: &mut String, protocols: &str, trials: &[&Trial], notes: &mu
     }
 }
 
-/// Directions, by what came of them.
+/// Counts of directions by outcome.
 #[derive(Default)]
 struct Tally {
     passed: usize,
@@ -172,7 +172,7 @@ fn outcomes<'a>(trials: impl Iterator<Item = &'a Trial>) -> impl Iterator<Item =
     trials.flat_map(|trial| [&trial.outbound, &trial.inbound])
 }
 
-/// What did not pass, in words, numbered.
+/// Numbered explanations of what did not pass.
 #[derive(Default)]
 struct Notes(Vec<String>);
 

@@ -1,5 +1,5 @@
-//! A network namespace as a value: it ends when dropped, or when this process
-//! does.
+//! A network namespace as a value: dropping it, or the end of this process, removes
+//! it.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,18 +8,18 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sched::{CloneFlags, setns};
 
-/// A namespace, held by a process in it.
+/// A namespace, kept alive by a process inside.
 #[derive(Debug)]
 pub struct Namespace {
-    /// `cat`, which ends when its input does: when we do.
+    /// `cat`, which exits when this process closes its input.
     holder: Child,
 }
 
 impl Namespace {
-    /// Makes one, its loopback interface up. Needs root.
+    /// Makes a namespace with its loopback interface up. Needs root.
     ///
     /// # Errors
-    /// Where it cannot be made.
+    /// A system call or `ip` failed.
     pub fn new() -> Result<Self> {
         let mut holder = Command::new("unshare")
             .args(["--net", "sh", "-c", "echo made && exec cat"])
@@ -37,7 +37,7 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// The process that holds it: `ip link add … netns PID`.
+    /// Returns the process that keeps it alive: `ip link add … netns PID`.
     pub fn pid(&self) -> u32 {
         self.holder.id()
     }
@@ -46,7 +46,7 @@ impl Namespace {
         format!("/proc/{}/ns/net", self.pid())
     }
 
-    /// A command that is run in it, and killed when the calling thread ends.
+    /// Makes a command that runs inside, killed when the calling thread ends.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
         command
@@ -56,7 +56,7 @@ impl Namespace {
         command
     }
 
-    /// The same command, run in it and killed when the calling thread ends.
+    /// Moves a command inside, killed when the calling thread ends.
     pub fn enclose(&self, command: &Command) -> Command {
         let mut enclosed = self.command(&[]);
         enclosed.arg(command.get_program()).args(command.get_args());
@@ -65,10 +65,10 @@ impl Namespace {
         enclosed
     }
 
-    /// Runs a command to its end and gives what it printed.
+    /// Runs a command and returns its output.
     ///
     /// # Errors
-    /// Where it fails, with what it said.
+    /// It fails; the error holds its output.
     pub fn run(&self, words: &[&str]) -> Result<String> {
         let output = self.command(words).stdin(Stdio::null()).output();
         let output = output.with_context(|| format!("running {}", words.join(" ")))?;
@@ -79,8 +79,7 @@ impl Namespace {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Calls a function on a thread of the namespace; sockets that it makes are the
-    /// namespace's.
+    /// Calls a function on a thread inside the namespace, to which its sockets then belong.
     pub fn inside<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> Result<T> + Send + 'static,
@@ -101,15 +100,15 @@ impl Drop for Namespace {
     }
 }
 
-/// A function that runs inside a namespace.
+/// A function running inside a namespace.
 #[derive(Debug)]
 pub struct Inside<T>(std::thread::JoinHandle<Result<T>>);
 
 impl<T> Inside<T> {
-    /// Waits for its end.
+    /// Waits for the function to return.
     ///
     /// # Errors
-    /// The function's.
+    /// Those of the function.
     pub fn join(self) -> Result<T> {
         self.0.join().map_err(|_| anyhow!("a thread in a namespace panicked"))?
     }

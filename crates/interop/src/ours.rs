@@ -1,4 +1,4 @@
-//! Our side of a case: an engine with its associations and one policy.
+//! Implements our side of a case: an engine with its associations and one policy.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::ping;
 
 const UDP: u8 = 17;
 const UDP_HEADER_LEN: usize = 8;
-/// Longer than any packet here.
+/// Bytes of a buffer, longer than any packet here.
 const ROOM: usize = 4096;
 
 /// An engine for one case.
@@ -26,18 +26,18 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// The case's engine, whose next sequence numbers are `first`, both ways.
+    /// Makes the case's engine, whose next sequence numbers are `first` in both directions.
     ///
     /// # Errors
-    /// What the engine says.
+    /// The engine's error.
     pub fn new(case: &Case, first: u64) -> Result<Self> {
         Self::padded(case, first, Padding::None)
     }
 
-    /// The same, with padding against traffic analysis.
+    /// Makes an engine that pads against traffic analysis.
     ///
     /// # Errors
-    /// What the engine says.
+    /// The engine's error.
     pub fn padded(case: &Case, first: u64, padding: Padding) -> Result<Self> {
         let mut associations = Vec::new();
         let mut names = [Vec::new(), Vec::new()];
@@ -77,10 +77,10 @@ impl Ours {
         Ok(Self { engine, cache })
     }
 
-    /// Protects a packet; what comes out is the outer IP packet.
+    /// Protects a packet and returns the outer IP packet.
     ///
     /// # Errors
-    /// Where the engine will not.
+    /// The engine rejects it.
     pub fn seal(&mut self, packet: &[u8]) -> Result<Vec<u8>> {
         let ip = Ip::parse(packet)?;
         let headers = Headers::read(&ip);
@@ -99,10 +99,10 @@ impl Ours {
         Ok(out)
     }
 
-    /// A dummy packet towards the peer, as long as one with `len` octets.
+    /// Makes a dummy packet to the peer, as long as a packet of `len` bytes.
     ///
     /// # Errors
-    /// Where the engine will not.
+    /// The engine rejects it.
     pub fn dummy(&mut self, len: usize) -> Result<Vec<u8>> {
         let bundles = self.engine.policies().iter().flat_map(Policy::bundles);
         let bundle = bundles.into_iter().next().context("no bundle")?;
@@ -113,8 +113,8 @@ impl Ours {
         Ok(out)
     }
 
-    /// Opens an outer IP packet as a gateway does. Behind UDP there is no header
-    /// to keep: a socket takes it.
+    /// Opens an outer IP packet as a gateway does. For ESP in UDP there is no header
+    /// to keep: the socket removes it.
     ///
     /// # Errors
     /// The engine's reason.
@@ -178,11 +178,11 @@ fn spec(case: &Case, sa: Association) -> Result<SaSpec> {
     })
 }
 
-/// What must come out behind UDP in transport mode: the same payload and
-/// addresses, under a header that somebody made anew.
+/// Checks a packet that was in UDP in transport mode: payload and addresses must be
+/// unchanged, under a rebuilt header.
 ///
 /// # Errors
-/// What differs.
+/// Describes the difference.
 pub fn same_apart_from_header(packet: &[u8], original: &[u8]) -> Result<()> {
     let [one, other] = [packet, original].map(Ip::parse);
     let (one, other) = (one?, other?);
@@ -196,7 +196,7 @@ pub fn same_apart_from_header(packet: &[u8], original: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Whether behind UDP a header was lost on the way.
+/// Tells whether encapsulation in UDP removed a header.
 pub fn header_is_made_anew(case: &Case) -> bool {
     case.udp && case.mode == Mode::Transport
 }

@@ -1,4 +1,4 @@
-//! Where the peers are, and what happens when one is missing.
+//! Locates the peers, and decides whether a missing one is a failure.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use headroom_lab::parts::{Located, Parts, Program};
 /// The full-system emulator.
 pub const QEMU: Program =
     Program { name: "qemu-system-x86_64", package: "qemu-system-x86", version: &["--version"] };
-/// A Linux kernel that is a process.
+/// A Linux kernel as a process.
 pub const USER_MODE_LINUX: Program =
     Program { name: "linux.uml", package: "user-mode-linux", version: &["--version"] };
 /// The shell and tools of the virtual machine.
 pub const BUSYBOX: Program =
     Program { name: "busybox", package: "busybox-static", version: &["--help"] };
-/// What configures the virtual machine's IPsec.
+/// Configures the virtual machine's IPsec.
 pub const IP: Program = Program { name: "ip", package: "iproute2", version: &["-V"] };
 
 /// Programs and files of the peers, on the system or in the private cache.
@@ -26,46 +26,46 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Looks where [`Parts::from_environment`] looks.
+    /// Searches where [`Parts::from_environment`] does.
     pub fn from_environment() -> Self {
         Self { parts: Parts::from_environment() }
     }
 
-    /// A program.
+    /// Locates a program.
     ///
     /// # Errors
-    /// A sentence that says how to get it.
+    /// It is missing; the error says how to install it.
     pub fn locate(&self, program: Program) -> Result<Located> {
         self.parts.locate(program).with_context(|| "see scripts/fetch-parts --with-peers")
     }
 
-    /// What a program says of its version.
+    /// Asks a program for its version.
     pub fn version(&self, program: Program) -> String {
         self.parts.version(program).unwrap_or_else(|| "unknown".to_owned())
     }
 
-    /// The private cache's tree of unpacked packages; it may be missing.
+    /// Returns the private cache's tree of unpacked packages, which may be missing.
     pub fn root(&self) -> &Path {
         self.parts.cache()
     }
 
-    /// The cache itself.
+    /// Returns the private cache.
     pub fn cache(&self) -> PathBuf {
         self.root().parent().map_or_else(|| self.root().to_owned(), Path::to_owned)
     }
 }
 
-/// A command that runs a located program with the variables that it needs.
+/// Makes a command that runs a located program with the variables it needs.
 pub fn command(program: &Located) -> Command {
     let mut command = Command::new(&program.path);
     command.envs(&program.environment);
     command
 }
 
-/// A dynamic program's libraries and its loader, by what the loader itself says.
+/// Asks the loader for a dynamic program's libraries and the loader itself.
 ///
 /// # Errors
-/// Where it cannot be asked, or lacks one.
+/// The loader fails, or a library is missing.
 pub fn libraries(program: &Located) -> Result<Vec<PathBuf>> {
     let output = command(program)
         .env("LD_TRACE_LOADED_OBJECTS", "1")
@@ -82,12 +82,12 @@ pub fn libraries(program: &Located) -> Result<Vec<PathBuf>> {
     Ok(paths.collect())
 }
 
-/// Whether a missing kernel is one: there is none to boot elsewhere.
+/// Tells whether a missing kernel is a failure: only x86-64 has one to boot.
 pub fn kernel_required() -> bool {
     required() && cfg!(target_arch = "x86_64")
 }
 
-/// Whether a missing peer is a failure of a test: `KERNEL_PEER=required`, or where
+/// Tells whether a missing peer fails a test: `KERNEL_PEER=required`, or where
 /// all tests are required.
 pub fn required() -> bool {
     let is = |name: &str| std::env::var_os(name).as_deref() == Some(OsStr::new("required"));

@@ -1,5 +1,5 @@
 //! Echo requests and replies (RFC 792, RFC 4443) and the Ethernet they travel
-//! in, written without our packet crate: it is what is being checked.
+//! in, without our packet crate, which is under test here.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ const ICMP: u8 = 1;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
-/// An echo request as a whole IP packet.
+/// Makes an echo request as a whole IP packet.
 pub fn request(
     source: IpAddr,
     destination: IpAddr,
@@ -19,7 +19,7 @@ pub fn request(
     message(source, destination, kind, id, sequence, data)
 }
 
-/// The answer that a host gives to [`request`].
+/// Makes a host's reply to [`request`].
 pub fn reply(source: IpAddr, destination: IpAddr, id: u16, sequence: u16, data: &[u8]) -> Vec<u8> {
     let kind = if source.is_ipv4() { 0 } else { 129 };
     message(source, destination, kind, id, sequence, data)
@@ -51,10 +51,10 @@ fn message(
     ip(source, destination, protocol, &icmp)
 }
 
-/// An IP packet without options or extension headers.
+/// Makes an IP packet without options or extension headers.
 ///
 /// # Panics
-/// Where the addresses are of two families.
+/// The addresses have different families.
 pub fn ip(source: IpAddr, destination: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let mut packet;
     match (source, destination) {
@@ -81,10 +81,10 @@ pub fn ip(source: IpAddr, destination: IpAddr, protocol: u8, payload: &[u8]) -> 
     packet
 }
 
-/// The same IPv4 packet with these options, whose length is a multiple of four.
+/// Adds options to an IPv4 packet; their length is a multiple of four.
 ///
 /// # Panics
-/// Where the packet is not IPv4 without options.
+/// The packet is not IPv4 without options.
 pub fn with_options(packet: &[u8], options: &[u8]) -> Vec<u8> {
     assert_eq!(packet[0], 0x45, "IPv4 without options");
     let mut packet = [&packet[..20], options, &packet[20..]].concat();
@@ -98,8 +98,8 @@ pub fn with_options(packet: &[u8], options: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The same IPv6 packet with a hop-by-hop header of a router alert (RFC 2711) and
-/// an option that may change on the way, and one of destination options.
+/// Adds to an IPv6 packet a hop-by-hop header with a router alert (RFC 2711) and
+/// a mutable option, and a destination options header.
 pub fn with_extensions(packet: &[u8]) -> Vec<u8> {
     const DESTINATION_OPTIONS: u8 = 60;
     let protocol = packet[6];
@@ -133,7 +133,7 @@ pub fn sum_udp(packet: &mut [u8]) {
     packet[at + 6..at + 8].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// RFC 1071, as slowly as it can be written.
+/// Computes the checksum of RFC 1071, in its plainest form.
 pub fn checksum(bytes: &[u8]) -> u16 {
     let mut sum = 0u32;
     for pair in bytes.chunks(2) {
@@ -145,7 +145,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// The identifier and sequence number of an echo reply, behind IPv4 options if
+/// Reads identifier and sequence number of an echo reply, after IPv4 options if
 /// any; `None` for anything else.
 pub fn read_reply(packet: &[u8]) -> Option<(u16, u16)> {
     let (protocol, at, kind) = match packet.first()? >> 4 {

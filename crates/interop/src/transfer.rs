@@ -1,4 +1,4 @@
-//! TCP transfers that are hashed at both ends.
+//! Transfers bytes over TCP and hashes them at both ends.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -10,12 +10,12 @@ use anyhow::{Context, Result, bail};
 
 use crate::namespace::Namespace;
 
-/// Nothing for so long, and a transfer is given up.
+/// Timeout of a stalled transfer.
 const SILENCE: Duration = Duration::from_secs(20);
-/// Octets that are written at once.
+/// Bytes of one write.
 const PIECE: usize = 64 * 1024;
 
-/// One end of a transfer: where, and its address there.
+/// One end of a transfer.
 #[derive(Debug, Clone, Copy)]
 pub struct End<'a> {
     /// Its namespace.
@@ -24,11 +24,11 @@ pub struct End<'a> {
     pub address: IpAddr,
 }
 
-/// Moves `octets` from `one` to `other` and as many the other way, at the same
+/// Transfers `octets` from `one` to `other` and as many back, at the same
 /// time, and compares hashes.
 ///
 /// # Errors
-/// Where one does not arrive whole.
+/// A transfer fails, or the hashes differ.
 pub fn both_ways(one: End<'_>, other: End<'_>, octets: u64) -> Result<()> {
     let there = start(one, other, 1, octets)?;
     let back = start(other, one, 2, octets)?;
@@ -36,7 +36,7 @@ pub fn both_ways(one: End<'_>, other: End<'_>, octets: u64) -> Result<()> {
     back().context("the other way")
 }
 
-/// Starts a transfer; what comes back waits for its end.
+/// Starts a transfer; returns a function that waits for its end.
 fn start(
     from: End<'_>,
     to: End<'_>,
@@ -62,7 +62,7 @@ fn start(
     })
 }
 
-/// What was moved: how many octets, and their hash.
+/// Number of bytes and their hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sum {
     octets: u64,
@@ -75,11 +75,11 @@ impl fmt::Display for Sum {
     }
 }
 
-/// Takes one connection at an address, whose port may be 0, and reads to its end.
-/// `ready` is told the address with its port.
+/// Accepts one connection at an address, whose port may be 0, and reads to its end.
+/// `ready` receives the address with its port.
 ///
 /// # Errors
-/// Where nothing comes for 20 seconds.
+/// No byte arrives for 20 seconds.
 pub fn receive(address: SocketAddr, ready: &Sender<SocketAddr>) -> Result<Sum> {
     let listener = TcpListener::bind(address).context("listening")?;
     let _ = ready.send(listener.local_addr()?);
@@ -98,10 +98,10 @@ pub fn receive(address: SocketAddr, ready: &Sender<SocketAddr>) -> Result<Sum> {
     }
 }
 
-/// Sends so many octets from an address of one's own, the same for the same seed.
+/// Sends `octets` bytes from a local address; equal seeds give equal bytes.
 ///
 /// # Errors
-/// Where nothing can be sent for 20 seconds.
+/// No byte can be sent for 20 seconds.
 pub fn send(source: IpAddr, to: SocketAddr, seed: u64, octets: u64) -> Result<Sum> {
     let mut stream = connect(source, to).with_context(|| format!("connecting to {to}"))?;
     stream.set_write_timeout(Some(SILENCE))?;
@@ -118,7 +118,7 @@ pub fn send(source: IpAddr, to: SocketAddr, seed: u64, octets: u64) -> Result<Su
     Ok(Sum { octets: moved, hash: hasher.finalize() })
 }
 
-/// From an address of one's own choice: what a policy protects has both.
+/// Binds a local address, because policies select both.
 fn connect(source: IpAddr, to: SocketAddr) -> Result<TcpStream> {
     use nix::sys::socket::{
         AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket,

@@ -1,34 +1,34 @@
-//! What came of trying a case against a peer.
+//! Holds the outcomes of cases.
 
 use anyhow::{Result, bail};
 
 use crate::case::{Case, Extras, Family, Side};
 use crate::ping;
 
-/// A case and what came of it.
+/// A case and its outcomes.
 #[derive(Debug)]
 pub struct Trial {
-    /// What was tried.
+    /// The case.
     pub case: Case,
-    /// We protect, the peer opens; and it refuses what was altered.
+    /// We protect, the peer opens and rejects altered packets.
     pub outbound: Outcome,
-    /// The peer protects, we open; and we refuse what was altered.
+    /// The peer protects, we open and reject altered packets.
     pub inbound: Outcome,
 }
 
-/// What came of one direction.
+/// The outcome of one direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// All went as it should.
+    /// It passed.
     Passed,
-    /// The peer does not do this, and how so.
+    /// The peer does not support it, and why.
     Lacks(&'static str),
-    /// What went wrong.
+    /// It failed, and how.
     Failed(String),
 }
 
 impl Outcome {
-    /// What a check gave.
+    /// Makes the outcome of a check.
     pub fn of(result: Result<()>) -> Self {
         match result {
             Ok(()) => Self::Passed,
@@ -38,7 +38,7 @@ impl Outcome {
 }
 
 impl Trial {
-    /// A sentence for each direction that failed.
+    /// Returns a sentence for each direction that failed.
     pub fn failures(&self) -> Vec<String> {
         let ways = [("outbound", &self.outbound), ("inbound", &self.inbound)];
         ways.into_iter()
@@ -50,7 +50,7 @@ impl Trial {
     }
 }
 
-/// An echo request from `side`'s inner address, with the case's options or
+/// Makes an echo request from `side`'s inner address, with the case's options or
 /// extension headers.
 pub fn request(case: &Case, from: Side, id: u16, sequence: u16, data: &[u8]) -> Vec<u8> {
     let to = if from == Side::Ours { Side::Theirs } else { Side::Ours };
@@ -67,8 +67,8 @@ pub fn request(case: &Case, from: Side, id: u16, sequence: u16, data: &[u8]) -> 
 /// route, which it does not.
 const OPTIONS: &[u8] = &[1, 148, 4, 0, 0, 7, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// Inverts one bit `from_end` octets before the last one. A UDP checksum over it
-/// is made right again, so that IPsec is what refuses the packet.
+/// Flips one bit `from_end` bytes before the last one, and corrects a UDP checksum
+/// over it, so that IPsec is what rejects the packet.
 pub fn flip(packet: &[u8], from_end: usize) -> Vec<u8> {
     let mut packet = packet.to_vec();
     let at = packet.len() - 1 - from_end;
@@ -77,10 +77,10 @@ pub fn flip(packet: &[u8], from_end: usize) -> Vec<u8> {
     packet
 }
 
-/// That two packets are one.
+/// Compares two packets.
 ///
 /// # Errors
-/// Says what differs.
+/// Describes the difference.
 pub fn same(packet: &[u8], original: &[u8]) -> Result<()> {
     if packet.len() != original.len() {
         bail!("{} octets came out, of a packet of {}", packet.len(), original.len());

@@ -1,5 +1,5 @@
-//! The guest's file system: the program, the programs that its lab, its transfer and its
-//! tunnel start, the libraries of all, and the kernel's modules for networks.
+//! Builds the guest's file system: the program, the programs that its lab, transfer and
+//! tunnel start, their libraries, and the kernel's network modules.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::kernel::archive::Archive;
 use crate::kernel::modules::{self, Module};
 use crate::peer::{self, BUSYBOX, Peers};
 
-/// What the program may ask of a kernel that is no module of it on every distribution. All
+/// Kernel modules that the program may need and that some distributions do not build in. All
 /// are loaded, as the guest has nothing that loads them on demand.
 const MODULES: &[&str] = &[
     "virtio_pci",
@@ -62,9 +62,9 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("sh", "dash"),
 ];
 
-/// `/init`. Without a line for ten minutes it switches the machine off: whoever started it is
-/// gone. What a line prints goes through a pipe, so that no program takes the console for a
-/// terminal to draw on. Programs that are linked with libraries come before busybox's of the same name.
+/// `/init`. After ten minutes without a line it switches the machine off: its parent has
+/// gone. The output of a line goes through a pipe, so that no program takes the console for a
+/// terminal. Dynamically linked programs precede busybox's of the same name.
 const INIT: &str = r#"#!/busybox sh
 /busybox mkdir -p /proc /sys /dev /tmp /run /root /bin /var/log /var/empty
 /busybox mount -t proc proc /proc

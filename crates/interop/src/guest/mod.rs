@@ -1,4 +1,4 @@
-//! A whole small system under a kernel of its own, in which the program itself runs: its
+//! Boots a small system under a kernel of its own, in which the program itself runs: its
 //! lab, its transfer, its tunnel, with the programs that they start.
 
 mod image;
@@ -17,29 +17,29 @@ use crate::kernel::console::Console;
 use crate::kernel::emulator::{Emulator, Qemu, Shape, Wire};
 use crate::peer::Peers;
 
-/// Longer than a line takes on a busy machine; it only ends what hangs.
+/// Timeout of a line, long enough for a busy machine.
 const LINE: Duration = Duration::from_secs(400);
 
-/// A processor with instructions for AES, as most have. Without `cmpxchg16b`: under the
-/// software emulation of qemu 7.2 it leaves parts of an address in the flags now and then, of
-/// which Linux 6.12, which uses it much, dies.
+/// A processor with AES instructions, as most have. Without `cmpxchg16b`: the
+/// software emulation of qemu 7.2 sometimes leaves parts of an address in the flags, which
+/// crashes Linux 6.12.
 const SHAPE: Shape = Shape { processor: "Westmere,-cx16", megabytes: 2048 };
 
-/// A booted system; switched off when dropped.
+/// A booted system. Dropping it switches it off.
 #[derive(Debug)]
 pub struct Guest {
     console: Console,
     /// `uname -r` inside.
     pub release: String,
-    /// The other end of its network card, which nobody reads.
+    /// The other end of its network card, unused.
     _wire: UnixDatagram,
     _folder: Folder,
 }
 
-/// What a line of shell printed, and its exit code.
+/// The output and exit code of a line of shell.
 #[derive(Debug)]
 pub struct Answer {
-    /// Standard output and error, as they came.
+    /// Standard output and error, interleaved.
     pub text: String,
     /// The exit code.
     pub code: String,
@@ -50,7 +50,7 @@ impl Guest {
     /// in the folder `/files`; `words` are for the kernel.
     ///
     /// # Errors
-    /// A sentence that names what is missing, or what the console printed last.
+    /// Something is missing, or booting failed; the error holds the console's last output.
     pub fn boot(
         peers: &Peers,
         version: &str,
@@ -82,20 +82,20 @@ impl Guest {
         Ok(Self { console, release, _wire: ours, _folder: folder })
     }
 
-    /// Evaluates a line of shell.
+    /// Runs a line of shell.
     ///
     /// # Errors
-    /// The machine went off, or the line hangs.
+    /// The machine stopped, or the line hangs.
     pub fn try_run(&mut self, line: &str) -> Result<Answer> {
         let answer = self.console.run_for(line, LINE);
         let (code, text) = answer.with_context(|| format!("in the guest, `{line}`"))?;
         Ok(Answer { text, code })
     }
 
-    /// Evaluates a line of shell that must succeed, and returns what it printed.
+    /// Runs a line of shell that must succeed, and returns its output.
     ///
     /// # Errors
-    /// As [`Guest::try_run`], and where the line fails.
+    /// Those of [`Guest::try_run`], or the line failed.
     pub fn run(&mut self, line: &str) -> Result<String> {
         let Answer { text, code } = self.try_run(line)?;
         if code != "0" {

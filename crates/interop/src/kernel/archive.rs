@@ -1,4 +1,4 @@
-//! A cpio archive, from which a kernel makes its first file system.
+//! Writes a cpio archive, the kernel's first file system.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The machine's console: lines of shell in, what they print and return out.
+//! Talks to the machine's console: shell lines in, output and exit codes out.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin};
@@ -9,12 +9,12 @@ use anyhow::{Context, Result, bail};
 
 use super::initramfs::{READY, STATUS};
 
-/// Longer than a busy machine takes to boot (3 s when idle).
+/// Timeout of booting (3 s when idle).
 const BOOT: Duration = Duration::from_secs(120);
-/// Longer than any line of ours takes there.
+/// Timeout of a line.
 const LINE: Duration = Duration::from_secs(60);
 
-/// An emulator's process and its console; killed when dropped.
+/// An emulator's process and its console. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Console {
     child: Child,
@@ -45,7 +45,7 @@ impl Console {
         self.until(BOOT, |line| line.ends_with(READY)).map(drop)
     }
 
-    /// Evaluates a line of shell and gives what it printed.
+    /// Runs a line of shell and returns its output.
     pub(crate) fn run(&mut self, line: &str) -> Result<String> {
         let (code, output) = self.run_for(line, LINE)?;
         if code == "0" {
@@ -54,7 +54,7 @@ impl Console {
         bail!("in the machine `{line}` failed: {output}")
     }
 
-    /// The same, within `limit`; gives the line's exit code too.
+    /// Runs a line within `limit`; returns its exit code too.
     pub(crate) fn run_for(&mut self, line: &str, limit: Duration) -> Result<(String, String)> {
         self.input
             .write_all(format!("{line}\n").as_bytes())
@@ -65,7 +65,7 @@ impl Console {
         Ok((status.trim_start_matches(STATUS).to_owned(), output.join("\n")))
     }
 
-    /// Lines of the console up to one that ends the wait, which is the last.
+    /// Reads lines of the console up to one that ends the wait, included.
     fn until(&mut self, limit: Duration, ends: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         let deadline = Instant::now() + limit;
         let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! What a kernel is booted in: qemu, or nothing (user-mode-linux).
+//! Selects how to boot a kernel: in qemu, or as a process (user-mode-linux).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,25 +18,25 @@ pub(crate) enum Wire<'a> {
     Tap(&'a str),
 }
 
-/// What a kernel runs in.
+/// An emulator.
 pub(crate) trait Emulator {
-    /// How it is started.
+    /// Its command.
     fn command(&self, initrd: &Path, wire: Wire<'_>, folder: &Path) -> Command;
     /// The folder of its kernel's modules.
     fn modules(&self) -> &Path;
-    /// What it is.
+    /// Its description.
     fn version(&self) -> String;
 }
 
 pub(crate) struct Qemu {
     program: Located,
     shape: Shape,
-    /// The tree it was unpacked into, if it was.
+    /// The tree of unpacked packages it came from, if any.
     root: Option<PathBuf>,
     kernel: PathBuf,
     modules: PathBuf,
     version: String,
-    /// Further words of the kernel's command line.
+    /// Further arguments of the kernel's command line.
     words: String,
 }
 
@@ -48,13 +48,13 @@ pub(crate) struct Shape {
 }
 
 impl Qemu {
-    /// The newest of the kernels that the system's own release has.
+    /// The newest kernel of the system's own release.
     pub(crate) fn find(peers: &Peers) -> Result<Self> {
         let small = Shape { processor: "qemu64,-cx16", megabytes: 256 };
         Self::with(peers, peers.root(), "", small)
     }
 
-    /// A kernel of this version, such as `6.1`, of whatever release, which gets `words` too.
+    /// A kernel of this version, such as `6.1`, of any release, with `words` on its command line.
     pub(crate) fn with_kernel(
         peers: &Peers,
         version: &str,
@@ -74,7 +74,7 @@ impl Qemu {
         Ok(Self { words, ..Self::with(peers, &root, &beginning, shape)? })
     }
 
-    /// The newest kernel in the tree `home` whose version begins so.
+    /// Finds the newest kernel in the tree `home` whose version starts with a prefix.
     fn with(peers: &Peers, home: &Path, version: &str, shape: Shape) -> Result<Self> {
         let program = peers.locate(QEMU)?;
         let kernel = newest(&home.join("boot"), &format!("vmlinuz-{version}"))
@@ -191,7 +191,7 @@ impl Emulator for Uml {
     }
 }
 
-/// The last of a folder's entries that begin with `prefix`, by the numbers in
+/// Returns the last of a folder's entries that start with `prefix`, by the numbers in
 /// their names.
 fn newest(folder: &Path, prefix: &str) -> Option<PathBuf> {
     let numbers = |path: &PathBuf| {

@@ -1,4 +1,4 @@
-//! Our whole gateway against a real kernel: TCP through both, hashed at the ends.
+//! Tests our whole gateway against a real kernel: TCP through both, hashed at the ends.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -17,14 +17,14 @@ use crate::peer::Peers;
 use crate::transfer;
 
 const TAP: &str = "tap0";
-/// The first TCP port; each case has one of its own.
+/// The first TCP port; each case uses the next.
 const PORT: u16 = 5001;
-/// What the kernel counted, where it counted anything.
+/// Prints the kernel's IPsec counters that are not zero.
 const COUNTERS: &str = "grep -v '[[:space:]]0$' /proc/net/xfrm_stat | paste -s; true";
-/// Octets that are moved each way; a processor in software is slow.
+/// Bytes transferred in each direction; few, as the processor is emulated.
 const OCTETS: u64 = 4 << 20;
 
-/// What is tried: protocols, modes, families, and ESP in UDP.
+/// Selects cases: protocols, modes, families, and ESP in UDP.
 pub fn end_to_end_cases() -> Vec<Case> {
     const WANTED: [&str; 4] = [
         "ESP aes-128-gcm, transport, IPv4, ESN",
@@ -36,7 +36,7 @@ pub fn end_to_end_cases() -> Vec<Case> {
     Case::all().into_iter().filter(wanted).collect()
 }
 
-/// What is pinged through: packets that fill the path, in UDP and without.
+/// Selects cases for packets that fill the path, in UDP and without.
 pub fn ping_cases() -> Vec<Case> {
     const WANTED: [&str; 2] =
         ["ESP aes-128-gcm, transport, IPv4, in UDP", "ESP aes-128-gcm, transport, IPv4"];
@@ -44,7 +44,7 @@ pub fn ping_cases() -> Vec<Case> {
     Case::all().into_iter().filter(wanted).collect()
 }
 
-/// A namespace for our gateway, and a machine at the other end of its wire.
+/// A namespace for our gateway, and a machine at the other end of its link.
 #[derive(Debug)]
 pub struct EndToEnd {
     // in this order they end
@@ -58,7 +58,7 @@ impl EndToEnd {
     /// crate's own program.
     ///
     /// # Errors
-    /// A sentence that names what is missing.
+    /// Something is missing, which the error names.
     pub fn boot(peers: &Peers, emulators: Emulators, helper: &Path) -> Result<Self> {
         let namespace = Namespace::new()?;
         let mac = |octets: [u8; 6]| octets.map(|octet| format!("{octet:02x}")).join(":");
@@ -80,16 +80,16 @@ impl EndToEnd {
         Ok(Self { machine, namespace, port: PORT })
     }
 
-    /// The machine's kernel.
+    /// Returns the machine's kernel.
     pub fn release(&self) -> &str {
         &self.machine.release
     }
 
-    /// Moves octets both ways, one way after the other, through the gateway of
+    /// Transfers bytes in both directions, one after the other, through the gateway of
     /// the program `headroom` and the kernel.
     ///
     /// # Errors
-    /// What did not work, with what the gateway said.
+    /// Describes the step that failed, with the gateway's output.
     pub fn try_case(&mut self, headroom: &Path, case: &Case) -> Result<()> {
         let folder = Folder::new()?;
         self.port += 1;
@@ -109,11 +109,11 @@ impl EndToEnd {
         Ok(())
     }
 
-    /// Pings both ways with packets around the longest that pass in one piece; every
+    /// Pings in both directions with packets around the longest that need no fragments; every
     /// one must be answered. `busybox` is the program.
     ///
     /// # Errors
-    /// Which was lost, with what ping, the kernel and the gateway said.
+    /// Names the lost packet, with the output of ping, kernel and gateway.
     pub fn try_pings(&mut self, headroom: &Path, busybox: &Path, case: &Case) -> Result<()> {
         /// Payloads; IP's and ICMP's headers are 28 bytes more.
         const PAYLOADS: [usize; 5] = [1430, 56, 1429, 1431, 4000];

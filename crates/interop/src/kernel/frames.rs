@@ -1,16 +1,16 @@
-//! Packets to and from the machine, in Ethernet frames through a socketpair.
+//! Exchanges packets with the machine, in Ethernet frames through a socketpair.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// Our hardware address on the link between us.
+/// Our MAC address on the link.
 pub(super) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-/// The machine's.
+/// The machine's MAC address.
 pub(super) const ITS_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// The longest frame that we read.
+/// Bytes of the longest frame.
 const LONGEST: usize = 4096;
 
 /// Our end of the machine's network card.
@@ -21,7 +21,7 @@ impl Frames {
     /// Sends an IP packet to the machine.
     ///
     /// # Errors
-    /// Where the machine is gone.
+    /// The machine has stopped.
     pub fn send(&self, packet: &[u8]) -> Result<()> {
         let ethertype = if packet[0] >> 4 == 4 { [0x08, 0x00] } else { [0x86, 0xdd] };
         let frame = [&ITS_MAC[..], &OUR_MAC, &ethertype, packet].concat();
@@ -29,11 +29,11 @@ impl Frames {
         Ok(())
     }
 
-    /// The next IP packet that the machine sends to us, or `None` when none
-    /// comes within `limit`. The padding of short frames is still there.
+    /// Returns the next IP packet from the machine; `None`: none
+    /// arrives within `limit`. It keeps the padding of short frames.
     ///
     /// # Errors
-    /// Where the machine is gone.
+    /// The machine has stopped.
     pub fn receive(&self, limit: Duration) -> Result<Option<Vec<u8>>> {
         let deadline = Instant::now() + limit;
         let mut frame = vec![0; LONGEST];

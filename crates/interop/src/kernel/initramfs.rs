@@ -11,7 +11,7 @@ use super::archive::Archive;
 use super::modules::{self, Module};
 use crate::peer;
 
-/// Wanted of the kernel's modules, those they depend on aside.
+/// Kernel modules to load, besides their dependencies.
 const MODULES: &[&str] = &[
     "virtio_pci",
     "virtio_net",
@@ -51,12 +51,12 @@ const MODULES: &[&str] = &[
     "ansi_cprng",
 ];
 
-/// What the agent says when it is ready, and before each return code.
+/// The agent's marks of readiness and of each exit code.
 pub(crate) const READY: &str = "@@ready";
 pub(crate) const STATUS: &str = "@@status ";
 
-/// `/init`. Without a line for two minutes it switches the machine off: whoever
-/// started it is gone.
+/// `/init`. After two minutes without a line it switches the machine off: its parent
+/// has gone.
 const INIT: &str = r#"#!/busybox sh
 /busybox mkdir -p /proc /sys /dev /tmp
 /busybox mount -t proc proc /proc
@@ -78,10 +78,10 @@ done
 /// Writes the archive.
 ///
 /// `modules` is the folder of one kernel's modules; `helper` is a program of
-/// ours, which stands at `/helper` in the machine.
+/// ours, installed as `/helper`.
 ///
 /// # Errors
-/// Where a file cannot be read.
+/// A file cannot be read.
 pub(super) fn build(
     busybox: &Located,
     ip: &Located,

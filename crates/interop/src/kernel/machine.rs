@@ -19,33 +19,33 @@ use crate::folder::Folder;
 use crate::namespace::Namespace;
 use crate::peer::{BUSYBOX, IP, Peers};
 
-/// A booted machine; switched off when dropped.
+/// A booted machine. Dropping it switches it off.
 #[derive(Debug)]
 pub struct Machine {
     console: Console,
-    /// What emulates it, with its version.
+    /// Its emulator and version.
     pub emulator: String,
     /// `uname -r` and `-v` inside.
     pub release: String,
     _folder: Folder,
 }
 
-/// Which emulators may be used.
+/// The permitted emulators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Emulators {
     /// qemu, else user-mode-linux.
     Any,
-    /// The second one even where there is the first.
+    /// user-mode-linux even where qemu exists.
     UserModeLinux,
 }
 
 impl Machine {
-    /// Boots a kernel under the first emulator that is there, its network card
-    /// ours to read and write. `helper` is a program of ours that the machine gets
+    /// Boots a kernel under the first emulator that exists, with its network card
+    /// connected to [`Frames`]. `helper` is a program of ours that the machine gets
     /// as `/helper`.
     ///
     /// # Errors
-    /// A sentence that names what is missing, or what the machine said last.
+    /// Something is missing, or the machine did not boot; the error holds its last output.
     pub fn boot(peers: &Peers, emulators: Emulators, helper: &Path) -> Result<(Self, Frames)> {
         let (ours, its) = UnixDatagram::pair().context("making the link")?;
         // a second descriptor, as the first one closes itself in children
@@ -55,10 +55,10 @@ impl Machine {
         Ok((machine, Frames(ours)))
     }
 
-    /// Boots one inside a namespace that has the tap interface `tap`.
+    /// Boots a machine inside a namespace that has the tap interface `tap`.
     ///
     /// # Errors
-    /// As [`Machine::boot`].
+    /// Those of [`Machine::boot`].
     pub fn boot_behind_tap(
         peers: &Peers,
         emulators: Emulators,
@@ -106,10 +106,10 @@ impl Machine {
         Ok(Self { console, emulator: emulator.version(), release, _folder: folder })
     }
 
-    /// Evaluates a line of shell and gives what it printed.
+    /// Runs a line of shell and returns its output.
     ///
     /// # Errors
-    /// Where it fails, with what it printed.
+    /// It fails; the error holds its output.
     pub fn run(&mut self, line: &str) -> Result<String> {
         self.console.run(line)
     }

@@ -1,4 +1,4 @@
-//! Modules of an unpacked kernel, with those they depend on.
+//! Collects modules of an unpacked kernel, with their dependencies.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +11,10 @@ pub(crate) struct Module {
     pub(crate) content: Vec<u8>,
 }
 
-/// The modules `wanted` from the folder of one kernel, and what they depend on, in an order
-/// that loads: each module names in its `.modinfo` what it needs, so no `depmod` is needed.
-/// A module that the kernel has built in has no file, which is no error. `busybox` is a path;
-/// it decompresses.
+/// Collects the modules `wanted` from the folder of one kernel, and their dependencies, in an order
+/// that loads: each module lists its dependencies in its `.modinfo`, so no `depmod` is needed.
+/// A built-in module has no file, which is no error. `busybox` is a path;
+/// it decompresses modules.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -48,7 +48,7 @@ fn add(name: &str, files: &[PathBuf], busybox: &Path, ordered: &mut Vec<Module>)
     Ok(())
 }
 
-/// A module's file; Debian compresses modules from release 13 on.
+/// Finds a module's file. Debian compresses modules from release 13 on.
 fn read(path: &Path, busybox: &Path) -> Result<Vec<u8>> {
     let reading = || format!("reading {}", path.display());
     if path.extension().is_none_or(|extension| extension != "xz") {
@@ -59,7 +59,7 @@ fn read(path: &Path, busybox: &Path) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// The value of `depends=` among a module's NUL-terminated `.modinfo` strings.
+/// Reads `depends=` among a module's NUL-terminated `.modinfo` strings.
 fn dependencies(module: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"\0depends=";
     let Some(at) = module.windows(KEY.len()).position(|window| window == KEY) else {

@@ -1,5 +1,5 @@
-//! A case against a real kernel: echoes that it must answer, altered and repeated
-//! packets that it must not, and its own counters of why not.
+//! Tests a case against a real kernel: echoes that it must answer, altered and repeated
+//! packets that it must drop, and its counters of the reasons.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,19 +17,19 @@ use crate::peer::Peers;
 use crate::ping;
 use crate::trial::{Outcome, Trial, flip, request};
 
-/// Longer than an answer takes.
+/// Timeout of a reply.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Echoes of a case.
+/// Number of echoes of a case.
 const ECHOES: u16 = 3;
-/// What the kernel counts where a check value is wrong.
+/// The kernel's counter of wrong ICVs.
 const PROTOCOL_ERROR: &str = "XfrmInStateProtoError";
-/// Octets from a packet's end at which a bit is flipped: in the check value or, under
+/// Offsets from a packet's end at which a bit is flipped: in the ICV or, under
 /// AH, the data; and in the middle.
 const ALTERED: [usize; 2] = [0, 40];
-/// What an echo carries.
+/// Data of an echo.
 const DATA: [u8; 56] = [0x42; 56];
 
-/// Both ways of the link's addresses, and of those inside tunnels.
+/// Configures addresses of the link and inside tunnels.
 const SETUP: &[&str] = &[
     "for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f; done",
     "echo 0 > /proc/sys/net/ipv6/conf/eth0/router_solicitations",
@@ -43,7 +43,7 @@ const SETUP: &[&str] = &[
     "/ip -6 route add fd77:1::/64 via fd77::1 src fd77:2::2",
 ];
 
-/// Gives a machine its addresses, and a UDP port whose ESP its kernel takes.
+/// Configures a machine's addresses, and a UDP port on which its kernel receives ESP.
 pub(super) fn set_up(machine: &mut Machine) -> Result<()> {
     SETUP.iter().try_for_each(|line| machine.run(line).map(drop))?;
     let hold = format!("/helper --hold-esp-in-udp {UDP_PORT} >/dev/null 2>&1 </dev/null &");
@@ -56,32 +56,32 @@ pub(super) fn set_up(machine: &mut Machine) -> Result<()> {
     machine.run(&wait).map(drop)
 }
 
-/// A booted kernel that cases are tried against, one after another.
+/// A booted kernel for testing one case after another.
 #[derive(Debug)]
 pub struct KernelPeer {
     machine: Machine,
     frames: Frames,
-    /// Tells one case's echoes from another's.
+    /// Identifies the echoes of a case.
     id: u16,
 }
 
 impl KernelPeer {
-    /// Boots it. `helper` is this crate's own program.
+    /// Boots the machine. `helper` is this crate's own program.
     ///
     /// # Errors
-    /// A sentence that names what is missing.
+    /// Something is missing, which the error names.
     pub fn boot(peers: &Peers, emulators: Emulators, helper: &Path) -> Result<Self> {
         let (mut machine, frames) = Machine::boot(peers, emulators, helper)?;
         set_up(&mut machine)?;
         Ok(Self { machine, frames, id: 0 })
     }
 
-    /// The machine.
+    /// Returns the machine.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// Tries a case both ways.
+    /// Tests a case in both directions.
     pub fn try_case(&mut self, case: Case) -> Trial {
         // an echo goes both ways, so both fail together
         let outcome = Outcome::of(self.echo(&case));
@@ -114,7 +114,7 @@ impl KernelPeer {
     /// and 2.6): the kernel answers the padded echo, and drops the dummy.
     ///
     /// # Errors
-    /// What went wrong.
+    /// Describes what went wrong.
     pub fn try_hidden_lengths(&mut self) -> Result<()> {
         let tunnel = |case: &Case| case.to_string() == "ESP aes-128-gcm, tunnel, IPv4 in IPv4";
         let case = Case::esp().into_iter().find(tunnel).context("no such case")?;
@@ -160,7 +160,7 @@ impl KernelPeer {
         self.answer(ours, sequence).context("the echo after those that were altered")
     }
 
-    /// Waits for the answer to one echo, and checks what else must hold of it.
+    /// Waits for the reply to one echo and checks it.
     fn answer(&self, ours: &Ours, sequence: u16) -> Result<()> {
         loop {
             let Some(packet) = self.frames.receive(ANSWER)? else {
@@ -197,7 +197,7 @@ impl KernelPeer {
     }
 }
 
-/// As [`flip`], in a frame that may be longer than its packet.
+/// Flips a bit as [`flip`] does, in a frame that may be longer than its packet.
 fn flip_in_packet(frame: &[u8]) -> Vec<u8> {
     let word = |at: usize| usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
     let length = if frame[0] >> 4 == 4 { word(2) } else { 40 + word(4) };

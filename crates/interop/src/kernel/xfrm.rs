@@ -1,4 +1,4 @@
-//! A case in the words of `ip xfrm`.
+//! Writes a case as `ip xfrm` commands.
 
 use headroom_ipsec::spec::Mode;
 use headroom_suite::{Aead, Cipher, Mac, Suite};
@@ -6,7 +6,7 @@ use headroom_suite::{Aead, Cipher, Mac, Suite};
 use crate::case::{Association, Case, Family, Guard, Side, UDP_PORT};
 use crate::hex;
 
-/// What is protected. Never all: neighbour discovery and the outer UDP must not fall
+/// The protected traffic. Never all: neighbour discovery and the outer UDP must not fall
 /// under the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Traffic {
@@ -16,8 +16,8 @@ pub(super) enum Traffic {
     Tcp,
 }
 
-/// The line of shell that puts a case in force, and no other. `first` is the next
-/// sequence number, both ways.
+/// Returns the shell line that installs a case and removes others. `first` is the next
+/// sequence number in both directions.
 pub(super) fn line(case: &Case, first: u64, traffic: Traffic) -> String {
     let mut lines = vec!["xfrm state flush".to_owned(), "xfrm policy flush".to_owned()];
     for from in [Side::Ours, Side::Theirs] {

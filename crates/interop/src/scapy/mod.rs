@@ -1,4 +1,4 @@
-//! scapy (Python) as a peer: one process that is asked over its standard input.
+//! Runs scapy (Python) as a peer: one process that reads requests on standard input.
 
 mod trial;
 
@@ -18,22 +18,22 @@ use crate::peer::Peers;
 
 const DRIVER: &str = include_str!("driver.py");
 
-/// The running driver; ended when dropped.
+/// The running driver. Dropping it stops it.
 #[derive(Debug)]
 pub struct Scapy {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// Versions of scapy and of the library that computes for it.
+    /// Versions of scapy and of its cryptographic library.
     pub versions: Versions,
 }
 
-/// What the driver says first.
+/// The driver's first message.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Versions {
-    /// Of scapy.
+    /// scapy's version.
     pub scapy: String,
-    /// Of the package `cryptography`.
+    /// The version of the package `cryptography`.
     pub cryptography: String,
 }
 
@@ -68,7 +68,7 @@ impl Scapy {
     /// Starts the driver.
     ///
     /// # Errors
-    /// A sentence that says how to get scapy.
+    /// scapy is missing; the error says how to install it.
     pub fn start(peers: &Peers) -> Result<Self> {
         let python = peers.cache().join("bin/scapy-python");
         if !python.is_file() {
@@ -91,15 +91,15 @@ impl Scapy {
     /// Protects `packet` by the case's associations from `from`.
     ///
     /// # Errors
-    /// What scapy says.
+    /// scapy's error.
     pub fn seal(&mut self, case: &Case, from: Side, number: u64, packet: &[u8]) -> Result<Vec<u8>> {
         self.ask("seal", case, from, number, packet)
     }
 
-    /// Opens what was protected by the case's associations from `from`.
+    /// Opens a packet protected by the case's associations from `from`.
     ///
     /// # Errors
-    /// What scapy says.
+    /// scapy's error.
     pub fn open(&mut self, case: &Case, from: Side, number: u64, packet: &[u8]) -> Result<Vec<u8>> {
         self.ask("open", case, from, number, packet)
     }
@@ -163,7 +163,7 @@ fn chain(case: &Case, from: Side) -> Vec<Association> {
         .collect()
 }
 
-/// scapy's names of cipher and integrity algorithm.
+/// Returns scapy's names of cipher and integrity algorithm.
 fn names(suite: Suite) -> (&'static str, Option<&'static str>) {
     match suite {
         Suite::Aead(Aead::ChaCha20Poly1305) => ("CHACHA20-POLY1305", None),

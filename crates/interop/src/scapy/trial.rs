@@ -1,4 +1,4 @@
-//! A case against scapy: packets of several lengths each way, and a flipped bit.
+//! Tests a case against scapy: packets of several lengths in each direction, and a flipped bit.
 
 use anyhow::{Context, Result, bail};
 use headroom_ipsec::Reason;
@@ -9,13 +9,13 @@ use crate::case::{Case, Family, Protection, Side};
 use crate::ours::{self, Ours};
 use crate::trial::{Outcome, Trial, flip, request, same};
 
-/// Octets of data in the echo requests that are tried: every padding, and a long one.
+/// Bytes of data in the echo requests: every padding, and a long one.
 const LENGTHS: [usize; 5] = [0, 1, 2, 15, 1200];
 
-/// Octets of AH before its check value (RFC 4302, section 2).
+/// Bytes of AH before its ICV (RFC 4302, section 2).
 const AH_FIXED_LEN: usize = 12;
 
-/// What scapy is known not to do, when it protects.
+/// Explains what scapy does not support when it protects.
 fn lacks(case: &Case) -> Option<&'static str> {
     let padded = case.outer == Family::V4 && case.ah_alignment == 8;
     padded.then_some(
@@ -23,7 +23,7 @@ fn lacks(case: &Case) -> Option<&'static str> {
     )
 }
 
-/// Tries a case both ways.
+/// Tests a case in both directions.
 pub fn try_case(scapy: &mut Scapy, case: Case) -> Trial {
     Trial {
         case,
@@ -32,9 +32,9 @@ pub fn try_case(scapy: &mut Scapy, case: Case) -> Trial {
     }
 }
 
-/// Octets from the end at which a bit is flipped: the last one, one more among the
-/// last dozen (ESP's check value, AH's payload), and the last of ESP's text or
-/// the first of AH's check value.
+/// Offsets from the end at which a bit is flipped: the last byte, another one among
+/// the last dozen (ESP's ICV, AH's payload), and the last of ESP's ciphertext or
+/// the first of AH's ICV.
 fn bits(case: &Case, sealed: &[u8]) -> [usize; 3] {
     let third = match case.protection {
         Protection::Esp(suite) => suite.icv_len(),

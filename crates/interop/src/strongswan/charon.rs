@@ -1,4 +1,4 @@
-//! One strongSwan: a daemon in a namespace, and what its log says of keys.
+//! Runs strongSwan: a daemon in a namespace, whose log holds the keys.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use headroom_lab::parts::{Located, Origin};
 use super::{CHARON, Host, Proposal, SWANCTL};
 use crate::peer::{self, Peers};
 
-/// Longer than a daemon takes to start.
+/// Timeout of a daemon's start.
 const START: Duration = Duration::from_secs(20);
 
-/// A running daemon; killed when dropped.
+/// A running daemon. Dropping it kills it.
 #[derive(Debug)]
 pub(super) struct Charon {
     child: Child,
@@ -23,12 +23,12 @@ pub(super) struct Charon {
     name: &'static str,
 }
 
-/// What two strongSwans agreed upon.
+/// The result of a negotiation.
 #[derive(Debug)]
 pub(super) struct Keys {
-    /// Of what the initiator sends.
+    /// Keys of what the initiator sends.
     pub(super) initiator: Secret,
-    /// Of what the responder sends.
+    /// Keys of what the responder sends.
     pub(super) responder: Secret,
     pub(super) spi_from_initiator: u32,
     pub(super) spi_to_initiator: u32,
@@ -37,9 +37,9 @@ pub(super) struct Keys {
 /// Keys of one direction.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Secret {
-    /// An AEAD's with its salt.
+    /// The encryption key; an AEAD's includes its salt.
     pub(super) encryption: Vec<u8>,
-    /// Of a separate integrity algorithm.
+    /// The key of a separate integrity algorithm.
     pub(super) integrity: Vec<u8>,
 }
 
@@ -87,7 +87,7 @@ impl Charon {
         self.swanctl(&["--initiate", "--child", "join", "--timeout", "15"]).map(drop)
     }
 
-    /// What the log says; this one initiated.
+    /// Reads the initiator's log.
     pub(super) fn keys(&self) -> Result<Keys> {
         let path = self.folder.join(format!("{}.log", self.name));
         let log = std::fs::read_to_string(&path)
@@ -112,7 +112,7 @@ impl Charon {
         Ok(keys)
     }
 
-    /// That its association carried so many octets each way.
+    /// Checks that its association carried as many bytes in each direction.
     pub(super) fn carried(&self, octets: u64) -> Result<()> {
         let said = self.swanctl(&["--list-sas", "--raw"])?;
         for field in ["bytes-in", "bytes-out"] {
@@ -246,8 +246,8 @@ secrets {{
     )
 }
 
-/// The octets of a dump in the log: a line that says what it is, then lines of an
-/// offset and up to 16 octets, and the same in letters.
+/// Reads a hex dump in the log: a title line, then lines of an
+/// offset and up to 16 bytes, in hexadecimal and in ASCII.
 fn dumped(log: &str, what: &str) -> Vec<u8> {
     let after = log.lines().skip_while(|line| !line.contains(what)).skip(1);
     let mut octets = Vec::new();

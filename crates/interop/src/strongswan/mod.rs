@@ -1,8 +1,8 @@
 //! strongSwan's ESP (kernel-libipsec) as a peer of our gateway.
 //!
-//! Two strongSwans negotiate by IKEv2 and write the keys to their logs. Then one
-//! of them is killed, unheard by the other, and our gateway takes its place with
-//! the same addresses, ports, SPIs and keys. Files go both ways at once.
+//! Two strongSwans negotiate by IKEv2 and log the keys. Then one
+//! of them is killed without a DELETE, and our gateway replaces it with
+//! the same addresses, ports, SPIs and keys. Files go in both directions at once.
 
 mod charon;
 
@@ -24,11 +24,11 @@ use charon::{Charon, Keys};
 /// The daemon.
 pub const CHARON: Program =
     Program { name: "charon-systemd", package: "charon-systemd", version: &[] };
-/// What configures it.
+/// Its configuration tool.
 pub const SWANCTL: Program =
     Program { name: "swanctl", package: "strongswan-swanctl", version: &["--version"] };
 
-/// ESP that both can do.
+/// ESP suites that both support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proposal {
     /// AES-128-GCM, 16 octets of ICV.
@@ -66,14 +66,14 @@ struct Host {
     inner: IpAddr,
 }
 
-/// Octets that are moved each way.
+/// Bytes transferred in each direction.
 const OCTETS: u64 = 32 << 20;
 
-/// Negotiates, takes one strongSwan's place with the gateway of the program
-/// `headroom`, and moves files both ways at once.
+/// Negotiates, replaces one strongSwan by the gateway of the program
+/// `headroom`, and transfers files in both directions at once.
 ///
 /// # Errors
-/// What did not work.
+/// Describes the step that failed.
 pub fn join(peers: &Peers, headroom: &Path, proposal: Proposal) -> Result<()> {
     let folder = Folder::new()?;
     let [a, b] = hosts()?;
@@ -96,7 +96,7 @@ pub fn join(peers: &Peers, headroom: &Path, proposal: Proposal) -> Result<()> {
     charon_a.carried(OCTETS)
 }
 
-/// Two hosts on one wire.
+/// Makes two hosts on one link.
 fn hosts() -> Result<[Host; 2]> {
     let host = |name, last: u8| -> Result<Host> {
         Ok(Host {
@@ -120,7 +120,7 @@ fn hosts() -> Result<[Host; 2]> {
     Ok([a, b])
 }
 
-/// Our gateway on `here`, in the place of its strongSwan; the peer initiated.
+/// Starts our gateway on `here` in place of its strongSwan; the peer initiated.
 fn configuration(peer: &Host, here: &Host, proposal: Proposal, keys: &Keys) -> String {
     let mut configuration = Configuration::new();
     let ways = [
