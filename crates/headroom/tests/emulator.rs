@@ -177,7 +177,7 @@ fn arrivals(socket: &UdpSocket) -> Vec<Vec<u8>> {
 }
 
 /// Sends numbered datagrams and tells which arrive.
-fn numbers_that_pass(hosts: &Hosts, spec: &str, count: u32) -> (Vec<u32>, Value) {
+fn delivered_numbers(hosts: &Hosts, spec: &str, count: u32) -> (Vec<u32>, Value) {
     let link = hosts.link(spec);
     let (client, server) = hosts.pair(false);
     for n in 0..count {
@@ -192,7 +192,7 @@ fn numbers_that_pass(hosts: &Hosts, spec: &str, count: u32) -> (Vec<u32>, Value)
 }
 
 #[test]
-fn what_passes_is_unchanged_and_takes_its_time() {
+fn forwards_frames_unchanged_after_the_delay() {
     if !privileged() {
         return;
     }
@@ -227,7 +227,7 @@ fn what_passes_is_unchanged_and_takes_its_time() {
 }
 
 #[test]
-fn trains_are_cut_and_their_checksums_finished() {
+fn splits_trains_and_completes_checksums() {
     if !privileged() {
         return;
     }
@@ -260,7 +260,7 @@ fn trains_are_cut_and_their_checksums_finished() {
 }
 
 #[test]
-fn loss_takes_single_frames_out_of_a_train() {
+fn loses_single_frames_of_a_train() {
     if !privileged() {
         return;
     }
@@ -283,31 +283,31 @@ fn loss_takes_single_frames_out_of_a_train() {
 }
 
 #[test]
-fn a_seed_loses_the_same_frames_again() {
+fn equal_seeds_lose_equal_frames() {
     if !privileged() {
         return;
     }
     let hosts = Hosts::new(1500, false);
     let spec = "100mbit,delay=2ms,loss=5%,burst=3,queue=1000";
-    let (first, up) = numbers_that_pass(&hosts, spec, 500);
+    let (first, up) = delivered_numbers(&hosts, spec, 500);
     assert_eq!(first.len() as u64 + up["lost"].as_u64().expect("a count"), 500, "{up}");
     assert!(first.is_sorted() && first.len() < 500);
-    assert_eq!(numbers_that_pass(&hosts, spec, 500).0, first);
+    assert_eq!(delivered_numbers(&hosts, spec, 500).0, first);
 }
 
 #[test]
-fn duplicates_corruption_and_reordering_are_seen() {
+fn duplicates_corrupts_and_reorders() {
     if !privileged() {
         return;
     }
     let hosts = Hosts::new(1500, false);
-    let (twice, up) = numbers_that_pass(&hosts, "unshaped,duplicate=100%", 50);
+    let (twice, up) = delivered_numbers(&hosts, "unshaped,duplicate=100%", 50);
     assert_eq!(twice, (0..50).flat_map(|n| [n, n]).collect::<Vec<u32>>());
     assert_eq!((&up["duplicated"], &up["forwarded"]), (&50.into(), &100.into()));
     // a wrong bit is found by a checksum, or sends the frame elsewhere
-    let (right, up) = numbers_that_pass(&hosts, "unshaped,corrupt=100%", 50);
+    let (right, up) = delivered_numbers(&hosts, "unshaped,corrupt=100%", 50);
     assert_eq!((right.len() < 25, &up["corrupted"]), (true, &50.into()), "{right:?}");
-    let (mixed, up) = numbers_that_pass(&hosts, "unshaped,delay=1ms,reorder=10%", 200);
+    let (mixed, up) = delivered_numbers(&hosts, "unshaped,delay=1ms,reorder=10%", 200);
     assert!(up["reordered"].as_u64() > Some(0) && !mixed.is_sorted(), "{up}");
     assert_eq!(mixed.iter().copied().collect::<BTreeSet<_>>(), (0..200).collect());
 }
@@ -318,14 +318,14 @@ fn a_full_queue_drops() {
         return;
     }
     let hosts = Hosts::new(1500, false);
-    let (got, up) = numbers_that_pass(&hosts, "100kbit,queue=5", 100);
+    let (got, up) = delivered_numbers(&hosts, "100kbit,queue=5", 100);
     // 84 octets take 6.7 ms: sending a hundred takes less
     assert!(got.len() < 100 && got.len() >= 6, "{got:?}");
     assert_eq!(up["dropped_by_queue"].as_u64(), Some(100 - got.len() as u64));
 }
 
 #[test]
-fn an_interface_that_goes_away_ends_the_link_with_a_word() {
+fn an_interface_that_disappears_ends_the_link_with_an_error() {
     if !privileged() {
         return;
     }
@@ -336,11 +336,11 @@ fn an_interface_that_goes_away_ends_the_link_with_a_word() {
     let mut said = String::new();
     link.child.stderr.take().expect("its errors").read_to_string(&mut said).expect("text");
     assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains("`to-server` went down or away"), "{said}");
+    assert!(said.contains("`to-server` went down or disappeared"), "{said}");
 }
 
 #[test]
-fn bad_arguments_are_refused_in_sentences() {
+fn rejects_bad_arguments() {
     if !privileged() {
         return;
     }
@@ -349,7 +349,7 @@ fn bad_arguments_are_refused_in_sentences() {
         ("--a to-client --b nothing", "no interface `nothing`"),
         ("--a to-client --b to-client", "given twice"),
         ("--a to-client --b to-server --rate fast", "`fast` is not a rate"),
-        ("--a to-client --b to-server --jitter 1ms", "jitter larger than the delay"),
+        ("--a to-client --b to-server --jitter 1ms", "jitter exceeds the delay"),
         ("--a to-client --b to-server --rate 1mbit --spec 1mbit", "cannot be used with"),
     ] {
         let output = Command::new("nsenter")
