@@ -8,15 +8,12 @@
 use std::collections::VecDeque;
 
 use headroom_link_spec::{LinkDirection, Loss, Queue};
+use headroom_packet::ethernet::{FRAMING_LEN, HEADER_LEN};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
-/// Bytes of Ethernet framing that no socket shows: preamble, start of frame,
-/// checksum, gap between frames (IEEE 802.3).
-const FRAMING: u64 = 24;
-/// The shortest frame with its framing.
+/// Bytes of the shortest frame with its framing (IEEE 802.3).
 const MIN_FRAME: u64 = 84;
-const ETHERNET_HEADER: u32 = 14;
 
 /// The disposition of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +130,7 @@ impl Chance {
 
     fn bit(&mut self, len: usize) -> u32 {
         let bits = u32::try_from(len).unwrap_or(u32::MAX / 8).max(1) * 8;
-        let header = ETHERNET_HEADER * 8;
+        let header = HEADER_LEN as u32 * 8;
         self.random.random_range(if bits > header { header..bits } else { 0..bits })
     }
 }
@@ -208,7 +205,7 @@ impl Line {
         } else if self.free_ns < arrival_ns {
             (self.free_ns, self.remainder) = (arrival_ns, 0);
         }
-        let bits = (len + FRAMING).max(MIN_FRAME) * 8;
+        let bits = (len + FRAMING_LEN as u64).max(MIN_FRAME) * 8;
         let work = u128::from(bits) * 1_000_000_000 + u128::from(self.remainder);
         let rate = u128::from(self.rate_bps);
         self.free_ns = self.free_ns.saturating_add((work / rate) as u64);

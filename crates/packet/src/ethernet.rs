@@ -7,6 +7,9 @@ use crate::{Error, ipv4, ipv6};
 
 /// Octets of the header.
 pub const HEADER_LEN: usize = 14;
+/// Octets of framing on the wire that no socket shows: preamble (8), frame check sequence
+/// (4), gap between frames (12).
+pub const FRAMING_LEN: usize = 24;
 /// EtherType of IPv4.
 pub const IPV4: u16 = 0x0800;
 /// EtherType of IPv6.
