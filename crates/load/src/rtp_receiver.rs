@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use headroom_lab_trace::{DelayStats, StreamBin, StreamStats};
+
 use crate::rtp::{Header, Jitter, Numbers, SenderReport};
 use crate::session::StatsQuery;
 use crate::stamped::sent_ns;
-use crate::stats::{DelayStats, StreamBin, StreamStats};
 
 /// Bound of the packets that are recorded; later ones are ignored.
 const MAX_ARRIVALS: usize = 2_000_000;
@@ -182,6 +183,7 @@ impl RtpReceiver {
             jitter_s: jitters.iter().sum::<f64>() / jitters.len().max(1) as f64,
             cross_traffic_bps: has_cross_traffic
                 .then(|| self.cross_traffic_bps(begun_ns, window.start, end_s.min(window.end))),
+            frames: None,
             bin_s,
             bins: bins
                 .iter()

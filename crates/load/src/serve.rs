@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use headroom_lab_trace::StreamStats;
 use headroom_netio::udp::{Options, Train};
 use headroom_netio::{Inbox, UdpSocket, errors, wait_readable};
 
@@ -16,7 +17,6 @@ use crate::decoder::VideoDecoder;
 use crate::net::now_ns;
 use crate::rtp_receiver::RtpReceiver;
 use crate::session::{self, Request, TIMEOUT};
-use crate::stats::VideoStats;
 
 /// Bound of concurrent connections; the server closes further ones.
 const MAX_CONNECTIONS: usize = 16;
@@ -185,7 +185,7 @@ fn receive_video(
     *lock(&shared.to_decoder) = None;
     let stream = lock(&shared.receiver).stats(&query?);
     let stats = match (decoder.end(ssrc), stream) {
-        (Ok(frames), Some(stream)) => Ok(VideoStats { stream, frames }),
+        (Ok(frames), Some(stream)) => Ok(StreamStats { frames: Some(frames), ..stream }),
         (_, None) => Err("no packet of the video arrived".to_owned()),
         (Err(error), Some(seen)) => Err(format!("{error} ({} packets arrived)", seen.arrived)),
     };

@@ -6,10 +6,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
 use std::time::Duration;
 
+use headroom_lab_trace::StreamStats;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-
-use crate::stats::StreamStats;
 
 /// Timeout of connections, requests and answers.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);

@@ -7,12 +7,14 @@ use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use headroom_lab_trace::StreamStats;
+
 use crate::cross_traffic::send_cross_traffic;
 use crate::datagram::datagram_of;
 use crate::net::{is_queue_full, now_ns, wildcard};
 use crate::session::{Request, StatsQuery, query, query_stats};
 use crate::stamped::{self, MIN_RTP_PACKET};
-use crate::stats::{PacketStats, StreamStats};
+use crate::stats::PacketStats;
 
 /// The highest rate at which packets are sent one by one.
 pub const MAX_PACKETS_PER_SECOND: f64 = 20_000.0;

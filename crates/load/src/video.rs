@@ -9,12 +9,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use headroom_lab_trace::StreamStats;
+
 use crate::cross_traffic::send_cross_traffic;
 use crate::datagram::MAX_DATAGRAM;
 use crate::process::stderr_tail;
 use crate::rtp::DYNAMIC;
 use crate::session::{self, Request, StatsQuery, TIMEOUT};
-use crate::stats::VideoStats;
 
 /// Frames per second.
 const FRAME_RATE_HZ: u32 = 25;
@@ -54,7 +55,7 @@ pub struct Video {
 /// # Errors
 /// The video is out of bounds, the server does not answer, or the encoder or decoder
 /// failed or decoded nothing; with the end of its error output.
-pub fn video(to: SocketAddr, video: &Video) -> io::Result<VideoStats> {
+pub fn video(to: SocketAddr, video: &Video) -> io::Result<StreamStats> {
     video.check()?;
     let ssrc = rand::random();
     let seconds = video.seconds;
@@ -71,7 +72,7 @@ pub fn video(to: SocketAddr, video: &Video) -> io::Result<VideoStats> {
         encoded
     })?;
     session::send(&socket, &StatsQuery::new(None, video.cross_traffic.as_ref()))?;
-    session::recv_answer::<Result<VideoStats, String>>(&socket)?.map_err(io::Error::other)
+    session::recv_answer::<Result<StreamStats, String>>(&socket)?.map_err(io::Error::other)
 }
 
 impl Video {
