@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use headroom_link_spec::LinkSpec;
+use headroom_link_spec::{Counters, LinkSpec};
 use headroom_netio::{LinkSocket, link_socket, realtime};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use crate::Error;
 use crate::intake::Intake;
 use crate::model::{Disposition, Model};
 use crate::schedule::Schedule;
-use crate::{Counters, Error};
 
 /// Index of the direction from interface A to B: client to server.
 pub const UP: usize = 0;

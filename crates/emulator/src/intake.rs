@@ -1,11 +1,10 @@
 //! Turns what the kernel delivers into single, complete frames: restores a stripped VLAN
 //! tag, completes checksums, splits trains.
 
+use headroom_link_spec::Counters;
 use headroom_netio::link_socket::Received;
 use headroom_packet::checksum::{self, Unfinished};
 use headroom_packet::{Train, ethernet};
-
-use crate::Counters;
 
 /// Kinds of train (linux/virtio_net.h); the flag marks a train that contains a CWR.
 const TCP_V4: u8 = 1;

@@ -5,13 +5,11 @@
 //! completes its checksum and splits a train into single frames; `model` decides its
 //! disposition; `schedule` holds it until it is due; `forward` transmits it.
 
-mod counters;
 mod error;
 mod forward;
 mod intake;
 pub mod model;
 pub mod schedule;
 
-pub use counters::Counters;
 pub use error::Error;
 pub use forward::{DOWN, Emulator, Settings, Shared, UP};

@@ -7,9 +7,8 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Sender, channel};
 
 use anyhow::Context;
-use headroom_emulator::{Counters, DOWN, Emulator, Error, Settings, Shared, UP};
-use headroom_link_spec::LinkSpec;
-use serde_json::json;
+use headroom_emulator::{DOWN, Emulator, Error, Settings, Shared, UP};
+use headroom_link_spec::{Counters, Direction, DirectionCounters, LinkSpec, Ready};
 
 use crate::arguments::Link;
 use crate::output::print_line;
@@ -38,14 +37,14 @@ pub(crate) fn run(arguments: Link) -> anyhow::Result<ExitCode> {
     loop_thread
         .spawn(move || drop(events.send(Event::Ended(emulator.run()))))
         .context("cannot start the forwarding thread")?;
-    announce(&settings, arguments.json);
+    announce(&settings, arguments.json)?;
     for event in incoming {
         match event {
             Event::Stop => shared.stop(),
-            Event::Stats if arguments.json => report(&shared, true),
+            Event::Stats if arguments.json => report(&shared, true)?,
             Event::Stats => {}
             Event::Ended(outcome) => {
-                report(&shared, arguments.json);
+                report(&shared, arguments.json)?;
                 outcome?;
                 break;
             }
@@ -94,34 +93,35 @@ fn listen(events: Sender<Event>) {
     });
 }
 
-fn announce(settings: &Settings, as_json: bool) {
+fn announce(settings: &Settings, as_json: bool) -> anyhow::Result<()> {
     let Settings { a, b, spec, seed } = settings;
     print_line(&if as_json {
-        json!({ "ready": true, "a": a, "b": b, "spec": spec.to_string(), "seed": seed }).to_string()
+        let (a, b, spec) = (a.clone(), b.clone(), spec.to_string());
+        serde_json::to_string(&Ready { ready: true, a, b, spec, seed: *seed })?
     } else {
         format!("{a} <-> {b}: {spec} (seed {seed}); forwarding until interrupted")
     });
+    Ok(())
 }
 
-fn report(shared: &Shared, as_json: bool) {
+fn report(shared: &Shared, as_json: bool) -> anyhow::Result<()> {
     let counters = shared.counters();
-    for (index, name) in [(UP, "up"), (DOWN, "down")] {
+    for (index, direction) in [(UP, Direction::Up), (DOWN, Direction::Down)] {
+        let counters = counters[index];
         print_line(&if as_json {
-            as_line(name, &counters[index])
+            serde_json::to_string(&DirectionCounters { counters, direction })?
         } else {
-            as_text(name, &counters[index])
+            as_text(direction, &counters)
         });
     }
+    Ok(())
 }
 
-fn as_line(name: &str, counters: &Counters) -> String {
-    let mut line = json!(counters);
-    line["direction"] = name.into();
-    line.to_string()
-}
-
-fn as_text(name: &str, counters: &Counters) -> String {
-    let arrow = if name == "up" { "a → b" } else { "b → a" };
+fn as_text(direction: Direction, counters: &Counters) -> String {
+    let arrow = match direction {
+        Direction::Up => "a → b",
+        Direction::Down => "b → a",
+    };
     let mut text =
         format!("{arrow}: {} received, {} forwarded", counters.received, counters.forwarded);
     for (count, what) in [

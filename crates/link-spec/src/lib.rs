@@ -1,12 +1,14 @@
 //! Describes the link between two hosts: what each direction does to frames.
 //! `text` reads and writes a link as plans and command lines spell it.
 
+mod counters;
 mod direction;
 mod link;
 mod loss;
 mod router;
 mod text;
 
+pub use counters::{Counters, Direction, DirectionCounters, Ready};
 pub use direction::{LinkDirection, Queue};
 pub use link::LinkSpec;
 pub use loss::Loss;
