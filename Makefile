@@ -4,16 +4,23 @@ CARGO_TARGET_DIR ?= target
 HEADROOM = $(CARGO_TARGET_DIR)/release/headroom
 # One profile for all, so that dependencies are built once.
 CARGO_FLAGS = --release --locked --workspace
+# Examples are programs for measuring, which no test runs; the lint checks that they compile.
+TESTS = --lib --bins --tests
 
 .PHONY: demo test interop bench-tunnel bench-transfer studies studies-quick build parts lint browser unit deny install-docs fuzz
 
 # What do FTPS, SFTP and HTTPS cost over FTP and HTTP on this machine?
-demo: parts build
+demo:
+	scripts/fetch-parts & parts=$$!; cargo build --release --locked -p headroom && wait $$parts
 	$(HEADROOM) lab run plans/demo.toml
 
-# Format, lint, licences, unit tests, integration tests with real servers.
-test: parts-for-tests build lint browser deny
-	HEADROOM_TESTS=required KERNEL_PEER=required cargo test $(CARGO_FLAGS)
+# Format, lint, licences, unit tests, integration tests with real servers. Nothing is built
+# before the tests but what they need: with development dependencies, which give some
+# crates more features, much of it would be built twice.
+test: lint browser deny
+	$(MAKE) --no-print-directory parts-for-tests & parts=$$!; cargo test $(CARGO_FLAGS) $(TESTS) --no-run && wait $$parts
+	HEADROOM_TESTS=required KERNEL_PEER=required cargo test $(CARGO_FLAGS) $(TESTS)
+	cargo test $(CARGO_FLAGS) --doc
 
 # Our IPsec against other people's, in every combination; docs/interop.md says what passed.
 interop: build
