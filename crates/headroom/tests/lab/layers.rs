@@ -2,14 +2,12 @@
 //! IPv4 and IPv6, with every file verified; what makes no sense is refused, and a
 //! layer that dies is named.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use common::{Ground, array, number, text};
+use crate::common::{Ground, array, number, text};
 use headroom_testing::privileged;
 use nix::sys::signal::{Signal, kill};
 use pcap_file::pcap::PcapReader;

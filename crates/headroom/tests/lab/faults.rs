@@ -2,15 +2,13 @@
 //! ends with the right code and a sentence that names the cause, and leaves no
 //! folder, no control group and no process behind.
 
-mod common;
-
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{
+use crate::common::{
     Ground, HEADROOM, Running, array, group_of, number, places_of, processes_with, runs_in, text,
     wait_for,
 };
@@ -323,7 +321,7 @@ fn a_killed_run_ends_its_servers_and_is_cleaned_up_beside_a_living_one() {
     clean.arg("--scratch").arg(ground.scratch());
     let cleaned = output(clean);
     assert_eq!(cleaned.0, Some(0), "{}", cleaned.1);
-    assert_eq!(cleaned.1.matches(&id).count(), 1 + usize::from(common::groups().is_some()));
+    assert_eq!(cleaned.1.matches(&id).count(), 1 + usize::from(crate::common::groups().is_some()));
     assert!(!cleaned.1.contains(&other), "{}", cleaned.1);
     assert!(!runs_in(&ground.scratch()).contains(&id));
     assert!(group_of(&id).is_none());

@@ -2,13 +2,11 @@
 //! numbers agree with each other and with what the protocols are known to do.
 //! Nothing here depends on how fast the machine is.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::BufReader;
 
-use common::{Ground, array, number, text};
+use crate::common::{Ground, array, number, text};
 use headroom_testing::privileged;
 use pcap_file::pcap::PcapReader;
 use serde_json::Value;

@@ -1,13 +1,11 @@
 //! A run that is cut, anywhere and by anything, keeps what it has measured and
 //! says that it is not all; continued, it ends with what it would have had.
 
-mod common;
-
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 
-use common::{Ended, Ground, array, processes_with, text, wait_for};
+use crate::common::{Ended, Ground, array, processes_with, text, wait_for};
 use headroom_testing::privileged;
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;

@@ -1,14 +1,12 @@
 //! Files to and from a host that has nothing but an sshd.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Output};
 
-use common::sshd::OverSsh;
-use common::{HEADROOM, wait_for};
+use crate::common::sshd::OverSsh;
+use crate::common::{HEADROOM, wait_for};
 use headroom_testing::privileged;
 use nix::sys::signal::{Signal, kill};
 

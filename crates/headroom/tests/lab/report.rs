@@ -1,10 +1,8 @@
 //! The report in a real browser: it draws everything it holds, needs no
 //! network, and takes whatever stands in the results for text.
 
-mod common;
-
-use common::browser::{attribute, browser, count, rendered, title};
-use common::{Ground, array, text};
+use crate::common::browser::{attribute, browser, count, rendered, title};
+use crate::common::{Ground, array, text};
 use headroom_testing::privileged;
 use serde_json::{Value, json};
 

@@ -1,8 +1,6 @@
 //! `headroom link` between real namespaces: what passes, what is lost, how it
 //! ends. Nothing here depends on how fast anything is.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use common::HEADROOM;
+use crate::common::HEADROOM;
 use headroom_testing::{privileged, retried};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{setsockopt, sockopt};

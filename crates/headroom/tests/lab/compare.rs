@@ -1,9 +1,7 @@
 //! `headroom lab compare`: exit codes that a CI can use. Needs no privilege.
 
-mod common;
-
-use common::Ground;
-use common::made_up::results;
+use crate::common::Ground;
+use crate::common::made_up::results;
 use serde_json::{Value, json};
 
 #[test]

@@ -1,12 +1,10 @@
 //! The published studies, cut as small as they say themselves: that each of them runs
 //! from end to end and fills its report. Their figures say nothing at that size.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Ground, array, text};
+use crate::common::{Ground, array, text};
 use headroom_testing::privileged;
 
 #[test]

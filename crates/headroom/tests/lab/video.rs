@@ -1,9 +1,7 @@
 //! A film through the lab: a real encoder at one end, a real player at the other, in clear
 //! and through ESP, over a link that loses packets.
 
-mod common;
-
-use common::{Ground, array, number, text};
+use crate::common::{Ground, array, number, text};
 use headroom_testing::privileged;
 use serde_json::Value;
 

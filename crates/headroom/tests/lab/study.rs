@@ -1,9 +1,7 @@
 //! A study from its file to its report: parts that are run, resumed and left out, what
 //! the paper printed beside what was measured, and the page over several studies.
 
-mod common;
-
-use common::{Ground, array, text};
+use crate::common::{Ground, array, text};
 use headroom_testing::privileged;
 use serde_json::Value;
 

@@ -1,13 +1,11 @@
 //! What each section of the report says, beside what the results hold: figures
 //! put into them by hand, and those that the lab derives from them.
 
-mod common;
-
 use std::path::Path;
 
-use common::browser::{attribute, browser, count, rendered, section};
-use common::layout;
-use common::{Ground, array, number, text};
+use crate::common::browser::{attribute, browser, count, rendered, section};
+use crate::common::layout;
+use crate::common::{Ground, array, number, text};
 use headroom_testing::privileged;
 use serde_json::{Value, json};
 

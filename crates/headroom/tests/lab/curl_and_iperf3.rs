@@ -1,15 +1,13 @@
 //! curl and iperf3 through `headroom tunnel`, in both modes and families and with
 //! each way of protection, while everything that passes the link is looked at.
 
-mod common;
-
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-use common::gateways::{Site, keygen, link, listen, text};
-use common::{Ground, part, wait_for};
+use crate::common::gateways::{Site, keygen, link, listen, text};
+use crate::common::{Ground, part, wait_for};
 use headroom_packet::ip::Ip;
 use headroom_testing::{address, privileged};
 use serde_json::Value;

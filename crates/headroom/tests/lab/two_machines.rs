@@ -2,15 +2,13 @@
 //! of their own and share neither network nor files, and a third from which the
 //! lab reaches both.
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{
+use crate::common::{
     Ended, Ground, HEADROOM, Running, array, number, part, parts, places_of, text, wait_for,
 };
 use headroom_testing::privileged;
@@ -546,13 +544,13 @@ fn a_host_without_executables_in_tmp_is_used_and_old_folders_go() {
     fs::create_dir(&foreign).expect("a folder");
     let tmp = world.tmp("b");
     world.server.mount(&["-t", "tmpfs", "-o", "noexec", "none", tmp.to_str().expect("a path")]);
-    let others = common::runs_in(Path::new("/var/tmp"));
+    let others = crate::common::runs_in(Path::new("/var/tmp"));
     let ended = world.headroom(&ground, "lab run p.toml --out out").end();
     assert_eq!(ended.code, Some(0), "{ended}");
     assert!(!old.exists() && foreign.exists(), "{ended}");
     fs::remove_dir(&foreign).expect("removed");
     let left: Vec<String> =
-        common::runs_in(Path::new("/var/tmp")).difference(&others).cloned().collect();
+        crate::common::runs_in(Path::new("/var/tmp")).difference(&others).cloned().collect();
     assert_eq!(left, [""; 0], "{ended}");
     world.assert_empty_hosts(&ended);
 }

@@ -1,8 +1,6 @@
 //! Headroom's own transfer in the lab, beside one of its peers.
 
-mod common;
-
-use common::Ground;
+use crate::common::Ground;
 use headroom_testing::privileged;
 use serde_json::Value;
 

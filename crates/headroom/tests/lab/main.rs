@@ -1,0 +1,22 @@
+//! `headroom lab` as a command: real servers, links and layers, between namespaces of this
+//! machine. One program, so that its tests, most of which wait most of the time, run beside
+//! each other; `tests/traces.rs`, which looks at the whole machine, is another.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod compare;
+mod curl_and_iperf3;
+mod emulator;
+mod faults;
+mod lab_transfer;
+mod layers;
+mod measures;
+mod over_ssh;
+mod report;
+mod report_sections;
+mod resume;
+mod studies;
+mod study;
+mod two_machines;
+mod video;
