@@ -72,7 +72,7 @@ build:
 # so that nothing is built twice, and without the fuzzer's own library, which nothing
 # links here.
 FUZZ_CHECK := CUSTOM_LIBFUZZER_PATH=/dev/null cargo check --release --locked --quiet --bins --manifest-path fuzz/Cargo.toml --target-dir $(CARGO_TARGET_DIR) \
-	--config profile.release.debug-assertions=false --config profile.release.overflow-checks=false
+	--config profile.release.debug=false --config profile.release.debug-assertions=false --config profile.release.overflow-checks=false
 
 lint:
 	cargo fmt --all --check
