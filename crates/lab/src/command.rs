@@ -2,49 +2,198 @@
 //! executed by a run, so what is printed is what happens.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Display};
 use std::process::{Command as Process, Stdio};
 use std::sync::Mutex;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Doing, Error, Result};
-use crate::parts::Parts;
+use crate::parts::{Located, Parts, Program};
+
+/// One word of a command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Arg {
+    /// A program, looked up on the host where the command runs. It can stand behind
+    /// another (`nsenter … ethtool`); what every system has (`sh`, `chown`) is text.
+    Program(Program),
+    Text(String),
+}
+
+impl From<Program> for Arg {
+    fn from(program: Program) -> Self {
+        Self::Program(program)
+    }
+}
+
+impl From<&str> for Arg {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<&String> for Arg {
+    fn from(text: &String) -> Self {
+        Self::Text(text.clone())
+    }
+}
+
+impl From<String> for Arg {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl Display for Arg {
+    /// As one would type it into a POSIX shell.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program(program) => f.write_str(program.name),
+            Self::Text(text) => f.write_str(&quote(text)),
+        }
+    }
+}
 
 /// A program and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Command {
-    /// The program's name (looked up when it runs) and the arguments.
-    pub(crate) argv: Vec<String>,
+pub struct Command {
+    argv: Vec<Arg>,
 }
 
 impl Command {
     /// A command from a program and its arguments.
-    pub(crate) fn new<I>(program: impl Into<String>, arguments: I) -> Self
+    pub(crate) fn new<I>(program: impl Into<Arg>, arguments: I) -> Self
     where
         I: IntoIterator,
-        I::Item: Into<String>,
+        I::Item: Into<Arg>,
     {
-        let mut argv = vec![program.into()];
-        argv.extend(arguments.into_iter().map(Into::into));
-        Self { argv }
+        let mut command = Self { argv: vec![program.into()] };
+        command.args(arguments);
+        command
     }
 
-    /// A command of one program, arguments separated by spaces.
-    pub(crate) fn words(line: &str) -> Self {
-        Self { argv: line.split_whitespace().map(str::to_owned).collect() }
+    /// A command from a program and its arguments, separated by spaces.
+    pub(crate) fn words(program: impl Into<Arg>, arguments: &str) -> Self {
+        Self::new(program, arguments.split_whitespace())
+    }
+
+    /// Adds arguments.
+    pub(crate) fn args<I>(&mut self, arguments: I) -> &mut Self
+    where
+        I: IntoIterator,
+        I::Item: Into<Arg>,
+    {
+        self.argv.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// This command with another as its last arguments, which it runs.
+    pub(crate) fn running(mut self, command: Self) -> Self {
+        self.argv.extend(command.argv);
+        self
+    }
+
+    /// Looks its programs up; one that `locate` gives no place for stays a name.
+    ///
+    /// # Errors
+    /// Those of `locate`.
+    pub(crate) fn resolve(
+        &self,
+        mut locate: impl FnMut(Program) -> Result<Option<Located>>,
+    ) -> Result<Resolved> {
+        let mut resolved = Resolved { argv: Vec::new(), environment: BTreeMap::new() };
+        for arg in &self.argv {
+            let word = match arg {
+                Arg::Text(text) => text.clone(),
+                Arg::Program(program) => match locate(*program)? {
+                    None => program.name.to_owned(),
+                    Some(located) => {
+                        resolved.environment.extend(located.environment);
+                        located.path.display().to_string()
+                    }
+                },
+            };
+            resolved.argv.push(word);
+        }
+        Ok(resolved)
     }
 }
 
-impl fmt::Display for Command {
+/// A command of a program that needs no looking up.
+impl From<Vec<String>> for Command {
+    fn from(argv: Vec<String>) -> Self {
+        Self { argv: argv.into_iter().map(Arg::Text).collect() }
+    }
+}
+
+impl Display for Command {
     /// As one would type it into a POSIX shell.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, word) in self.argv.iter().enumerate() {
-            if index > 0 {
-                f.write_str(" ")?;
-            }
-            f.write_str(&quote(word))?;
-        }
-        Ok(())
+        f.write_str(&self.argv.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
     }
+}
+
+/// A command with the paths of its programs, and the variables that they need.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Resolved {
+    pub(crate) argv: Vec<String>,
+    pub(crate) environment: BTreeMap<String, String>,
+}
+
+impl Resolved {
+    /// The program.
+    pub(crate) fn program(&self) -> &str {
+        self.argv.first().map_or("", String::as_str)
+    }
+
+    /// A process ready to be started, without standard input; its variables come on top of
+    /// those of this process.
+    ///
+    /// # Errors
+    /// There is no word at all.
+    pub(crate) fn process(&self) -> Result<Process> {
+        let no_program = || Error::Failed("a command without a program".into());
+        let (program, arguments) = self.argv.split_first().ok_or_else(no_program)?;
+        let mut process = Process::new(program);
+        process.args(arguments).envs(&self.environment).stdin(Stdio::null());
+        Ok(process)
+    }
+
+    /// The same with its own variables alone.
+    ///
+    /// # Errors
+    /// As [`Resolved::process`].
+    pub(crate) fn process_alone(&self) -> Result<Process> {
+        let mut process = self.process()?;
+        process.env_clear().envs(&self.environment);
+        Ok(process)
+    }
+}
+
+impl Display for Resolved {
+    /// As one would type it into a POSIX shell.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let variables = self.environment.iter().map(|(name, value)| format!("{name}={}", quote(value)));
+        let words = variables.chain(self.argv.iter().map(|word| quote(word)));
+        f.write_str(&words.collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// Runs a process to its end and returns what it printed; errors name the `command`.
+///
+/// # Errors
+/// The command, its exit status and what it printed to standard error.
+pub(crate) fn output(mut process: Process, command: &impl Display) -> Result<String> {
+    let output = process.output().doing(|| format!("start `{command}`"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Error::Failed(format!(
+            "`{command}` failed ({}): {}",
+            output.status,
+            said.trim()
+        )));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// A word as a POSIX shell reads it back.
@@ -118,16 +267,7 @@ impl Executor {
             return Ok(String::new());
         }
         tracing::debug!(%command, "run");
-        let output = self.process(command)?.output().doing(|| format!("start `{command}`"))?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(Error::Failed(format!(
-                "`{command}` failed ({}): {}",
-                output.status,
-                said.trim()
-            )));
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        output(self.process(command)?, command)
     }
 
     /// Runs several commands, one after the other.
@@ -142,37 +282,25 @@ impl Executor {
     }
 
     /// A process ready to be started, without standard input.
+    ///
+    /// # Errors
+    /// [`Error::Missing`]: a program of it.
     pub(crate) fn process(&self, command: &Command) -> Result<Process> {
-        let (command, environment) = self.resolve(command)?;
-        let mut process = Process::new(&command.argv[0]);
-        process.args(&command.argv[1..]).envs(environment).stdin(Stdio::null());
-        Ok(process)
+        self.resolve(command)?.process()
     }
 
-    /// The command with the paths of its programs, and the variables they need.
-    /// A program can stand behind another (`nsenter … ethtool`); what is not a
-    /// part (`sh`, `chown`) is on every system.
-    pub(crate) fn resolve(&self, command: &Command) -> Result<(Command, BTreeMap<String, String>)> {
-        let mut environment = BTreeMap::new();
-        let mut argv = command.argv.clone();
-        for (index, word) in argv.iter_mut().enumerate() {
-            let Some(program) = crate::service::program(word) else { continue };
-            let located = match self.parts.locate(program) {
-                Ok(located) => located,
-                Err(_) if index > 0 || self.is_dry() => continue,
-                Err(error) => return Err(error),
-            };
-            environment.extend(located.environment);
-            *word = located.path.display().to_string();
-        }
-        Ok((Command { argv }, environment))
+    /// Looks a command's programs up on this machine; a dry run names those that are
+    /// missing.
+    fn resolve(&self, command: &Command) -> Result<Resolved> {
+        command.resolve(|program| match self.parts.locate(program) {
+            Err(_) if self.is_dry() => Ok(None),
+            located => located.map(Some),
+        })
     }
 
     /// The command as one would type it, found programs by path.
     fn typed(&self, command: &Command) -> String {
-        let Ok((resolved, environment)) = self.resolve(command) else { return command.to_string() };
-        let variables = environment.iter().map(|(name, value)| format!("{name}={} ", quote(value)));
-        variables.chain([resolved.to_string()]).collect()
+        self.resolve(command).map_or_else(|_| command.to_string(), |resolved| resolved.to_string())
     }
 }
 

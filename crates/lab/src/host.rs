@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::agent::files::Request;
 use crate::agent::{Agent, Job, Outcome, ServerState};
-use crate::command::{Command, Executor, quote};
+use crate::command::{Command, Executor, Resolved, quote};
 use crate::error::{Error, Result};
 use crate::parts::{Located, Program, UNSHARE};
 use crate::service::ServerSpec;
@@ -47,7 +47,6 @@ pub(crate) struct Host {
     executor: Arc<Executor>,
     /// None in a dry run.
     agent: Option<Mutex<Agent>>,
-    located: Mutex<BTreeMap<&'static str, Located>>,
 }
 
 impl Host {
@@ -60,8 +59,7 @@ impl Host {
         executor: Arc<Executor>,
         agent: Option<Agent>,
     ) -> Self {
-        let (agent, located) = (agent.map(Mutex::new), Mutex::default());
-        Self { role, address, root, headroom, by_hand, executor, agent, located }
+        Self { role, address, root, headroom, by_hand, executor, agent: agent.map(Mutex::new) }
     }
 
     pub(crate) fn is_dry(&self) -> bool {
@@ -87,15 +85,10 @@ impl Host {
     /// # Errors
     /// [`Error::Missing`] with the package that has it.
     pub(crate) fn locate(&self, program: Program) -> Result<Located> {
-        if let Some(known) = lock(&self.located).get(program.name) {
-            return Ok(known.clone());
+        match &self.agent {
+            None => self.executor.parts().locate(program),
+            Some(agent) => lock(agent).locate(program),
         }
-        let located = match &self.agent {
-            None => self.executor.parts().locate(program)?,
-            Some(agent) => lock(agent).locate(program)?,
-        };
-        lock(&self.located).insert(program.name, located.clone());
-        Ok(located)
     }
 
     /// The private cache of programs, as `$HEADROOM_PARTS` names it.
@@ -205,12 +198,11 @@ impl Host {
 
     /// Starts a server, in a mount namespace of its own.
     pub(crate) fn start(&self, name: &str, spec: &ServerSpec) -> Result<()> {
-        let environment = self.environment(&spec.argv[0]);
-        let mut argv = isolated(spec);
-        self.note(|| format!("{} {} &", self.by_hand, Command { argv: argv.clone() }));
+        let command = isolated(spec);
+        self.note(|| format!("{} {command} &", self.by_hand));
         let Some(agent) = &self.agent else { return Ok(()) };
-        argv[0] = self.locate(UNSHARE)?.path.display().to_string();
-        lock(agent).start_server(name, argv, environment)
+        let resolved = self.resolve(&command)?;
+        lock(agent).start_server(name, resolved)
     }
 
     /// Whether a started server runs, and what it wrote since then.
@@ -294,37 +286,46 @@ impl Host {
     }
 
     /// The command line that starts a program here, as a person would type it.
-    pub(crate) fn as_typed(&self, argv: &[String]) -> String {
-        let environment = self.environment(&argv[0]);
+    pub(crate) fn as_typed(&self, command: &Command) -> String {
+        let environment = self.resolve(command).map(|resolved| resolved.environment);
+        let environment = environment.unwrap_or_default();
         let variables = environment.iter().map(|(name, value)| format!("{name}={}", quote(value)));
         let variables = variables.collect::<Vec<_>>().join(" ");
-        format!("{} env -i {variables} {}", self.by_hand, Command { argv: argv.to_vec() })
+        format!("{} env -i {variables} {command}", self.by_hand)
     }
 
-    /// The whole environment of a program under test: nothing of the user's.
-    pub(crate) fn environment(&self, program: &str) -> BTreeMap<String, String> {
+    /// Looks the programs of a command under test up, and makes its whole environment:
+    /// nothing of the user's. A dry run names programs that are missing.
+    ///
+    /// # Errors
+    /// [`Error::Missing`]: a program of it.
+    pub(crate) fn resolve(&self, command: &Command) -> Result<Resolved> {
+        let mut resolved = command.resolve(|program| match self.locate(program) {
+            Err(_) if self.is_dry() => Ok(None),
+            located => located.map(Some),
+        })?;
+        let of_programs = std::mem::replace(&mut resolved.environment, self.environment());
+        resolved.environment.extend(of_programs);
+        Ok(resolved)
+    }
+
+    /// The variables that all programs under test have.
+    fn environment(&self) -> BTreeMap<String, String> {
         let home = self.root.join("home").display().to_string();
-        let mut environment: BTreeMap<String, String> = [
+        [
             ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
             ("HOME", home.as_str()),
             ("TMPDIR", home.as_str()),
             ("LANG", "C"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into();
-        let name = Path::new(program).file_name().map(|name| name.to_string_lossy().into_owned());
-        if let Some(program) = name.as_deref().and_then(crate::service::program)
-            && let Ok(located) = self.locate(program)
-        {
-            environment.extend(located.environment);
-        }
-        environment
+        .into()
     }
 }
 
 /// The command that starts a server in a mount namespace with a private `/run`
 /// and its own account files.
-fn isolated(spec: &ServerSpec) -> Vec<String> {
+fn isolated(spec: &ServerSpec) -> Command {
     let mut script = vec!["mount -t tmpfs -o mode=755 none /run".to_owned()];
     script.extend(spec.run_folders.iter().map(|folder| format!("mkdir -p {folder}")));
     script.extend(spec.private_files.iter().map(|(from, to)| {
@@ -332,11 +333,9 @@ fn isolated(spec: &ServerSpec) -> Vec<String> {
         format!("{{ [ ! -e {to} ] || mount --bind {} {to}; }}", quote(&from.display().to_string()))
     }));
     script.push(r#"exec "$0" "$@""#.to_owned());
-    let mut argv: Vec<String> =
-        ["unshare", "--mount", "--propagation", "private", "sh", "-c"].map(String::from).to_vec();
-    argv.push(script.join(" && "));
-    argv.extend(spec.argv.iter().cloned());
-    argv
+    let script = script.join(" && ");
+    Command::new(UNSHARE, ["--mount", "--propagation", "private", "sh", "-c", &script])
+        .running(spec.command.clone())
 }
 
 /// The last words of a server, for a sentence.

@@ -2,7 +2,7 @@
 //! private cache that `scripts/fetch-parts` fills.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,6 +19,16 @@ pub struct Program {
     pub package: &'static str,
     /// Arguments that make it print its version.
     pub version: &'static [&'static str],
+}
+
+impl Program {
+    /// The error that it is nowhere.
+    pub(crate) fn missing(self) -> Error {
+        Error::Missing(format!(
+            "the program {} is missing: run scripts/fetch-parts {0}, or install the package {}",
+            self.name, self.package
+        ))
+    }
 }
 
 macro_rules! programs {
@@ -133,19 +143,18 @@ impl Parts {
     /// # Errors
     /// [`Error::Missing`] with the package that has it.
     pub fn locate(&self, program: Program) -> Result<Located> {
+        self.find(program.name).ok_or_else(|| program.missing())
+    }
+
+    /// Finds the program of this name.
+    pub(crate) fn find(&self, name: &str) -> Option<Located> {
         let cached = ["usr/sbin", "usr/bin", "sbin", "bin"].map(|folder| self.cache.join(folder));
         let in_system = self.system.iter().map(|folder| (folder, Origin::System));
         in_system
             .chain(cached.iter().map(|folder| (folder, Origin::Cache)))
-            .map(|(folder, origin)| (folder.join(program.name), origin))
+            .map(|(folder, origin)| (folder.join(name), origin))
             .find(|(path, _)| is_executable(path))
             .map(|(path, origin)| Located { path, origin, environment: self.environment(origin) })
-            .ok_or_else(|| {
-                Error::Missing(format!(
-                    "the program {} is missing: run scripts/fetch-parts {0}, or install the package {}",
-                    program.name, program.package
-                ))
-            })
     }
 
     /// Those of these programs that are missing, each once.
@@ -189,14 +198,20 @@ impl Parts {
         environment
     }
 
-    /// The version that a program prints of itself: its first line with one.
+    /// The version that a program prints of itself.
     pub fn version(&self, program: Program) -> Option<String> {
-        if program.version.is_empty() {
+        self.version_of(program.name, program.version)
+    }
+
+    /// The version that the program of this name prints of itself with these arguments:
+    /// its first line with one.
+    pub(crate) fn version_of<S: AsRef<OsStr>>(&self, name: &str, arguments: &[S]) -> Option<String> {
+        if arguments.is_empty() {
             return None;
         }
-        let located = self.locate(program).ok()?;
+        let located = self.find(name)?;
         let output = Command::new(&located.path)
-            .args(program.version)
+            .args(arguments)
             .env_clear()
             .envs(&located.environment)
             .output()

@@ -1,9 +1,9 @@
 //! A server that goes on running, and the last lines it wrote.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::{Signal, kill};
@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::now_ns;
+use crate::command::Resolved;
 use crate::error::{Doing, Error, Result};
 
 /// The state of a started server.
@@ -33,19 +34,15 @@ pub(super) struct Server {
 const LOG_LINES: usize = 2000;
 
 impl Server {
-    pub(super) fn start(argv: &[String], environment: &BTreeMap<String, String>) -> Result<Self> {
-        let program =
-            argv.first().ok_or_else(|| Error::Failed("a server without a program".into()))?;
-        let mut child = Command::new(program)
-            .args(&argv[1..])
-            .env_clear()
-            .envs(environment)
-            .stdin(Stdio::null())
+    /// Starts a server whose environment is the command's and nothing else.
+    pub(super) fn start(command: &Resolved) -> Result<Self> {
+        let mut child = command
+            .process_alone()?
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()
-            .doing(|| format!("start {program}"))?;
+            .doing(|| format!("start {}", command.program()))?;
         let log = Arc::new(Mutex::new(VecDeque::new()));
         follow(child.stdout.take(), &log);
         follow(child.stderr.take(), &log);

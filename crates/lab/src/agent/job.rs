@@ -1,24 +1,22 @@
 //! A client process, run to its end under a watchdog.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use wait4::Wait4;
 
-use crate::error::{Doing, Error, Result};
+use crate::command::Resolved;
+use crate::error::{Doing, Result};
 
 /// A client process to run to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Job {
-    /// Absolute path of the program, and its arguments.
-    pub(crate) argv: Vec<String>,
-    /// The whole environment.
-    pub(crate) environment: BTreeMap<String, String>,
+    /// The client, with its whole environment.
+    pub(crate) command: Resolved,
     /// Lines written to its standard input, each after the answer to the one
     /// before has come, told by an `echo` of the agent's own.
     pub(crate) dialogue: Option<Vec<String>>,
@@ -40,13 +38,11 @@ pub struct Outcome {
 }
 
 pub(super) fn run(job: &Job, timeout: Duration) -> Result<Outcome> {
-    let program =
-        job.argv.first().ok_or_else(|| Error::Failed("a job without a program".into()))?;
+    let program = job.command.program();
     let started = Instant::now();
-    let mut child = Command::new(program)
-        .args(&job.argv[1..])
-        .env_clear()
-        .envs(&job.environment)
+    let mut child = job
+        .command
+        .process_alone()?
         .stdin(if job.dialogue.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::command::Resolved;
 use crate::error::{Doing, Error, Result};
 use crate::measure::cpu::Reading;
 use crate::measure::wire::{Expectation, Record, SetUp};
@@ -51,8 +52,7 @@ enum Request {
     /// Start a server that goes on running.
     Start {
         name: String,
-        argv: Vec<String>,
-        environment: BTreeMap<String, String>,
+        command: Resolved,
     },
     /// Whether a server runs, and what it wrote.
     State {
@@ -63,20 +63,15 @@ enum Request {
     Renew {
         name: String,
     },
-    /// Run a command to its end; its programs are looked up on this host.
-    Command {
-        argv: Vec<String>,
-    },
+    /// Run a command to its end.
+    Command(Resolved),
     /// Where a program is, and its version.
     Locate {
         program: String,
     },
     Version {
         program: String,
-    },
-    /// Which of these programs are nowhere.
-    Missing {
-        programs: Vec<String>,
+        arguments: Vec<String>,
     },
     /// Files, on the host that has them.
     Files(files::Request),
@@ -143,6 +138,8 @@ pub(crate) struct Agent {
     given_up: Option<String>,
     /// Behind a connection that can break.
     remote: Option<Remote>,
+    /// Programs that were looked up there.
+    located: BTreeMap<&'static str, Located>,
 }
 
 #[derive(Debug)]
@@ -167,7 +164,8 @@ impl Agent {
         let (input, replies) = pipes(&mut child)?;
         let alarm = Arc::default();
         let (host, given_up, remote) = (host.to_owned(), None, None);
-        Ok(Self { host, child, input, replies, interrupted, alarm, given_up, remote })
+        let located = BTreeMap::new();
+        Ok(Self { host, child, input, replies, interrupted, alarm, given_up, remote, located })
     }
 
     /// Starts an agent by an ssh command. `greet` sends what the far end waits
@@ -195,9 +193,18 @@ impl Agent {
             Ok(Some(greeting)) => {
                 let remote = Some(Remote { words, _heart: Heart::start(&input) });
                 let (host, alarm) = (host.to_owned(), Arc::clone(alarm));
-                let given_up = None;
-                let agent =
-                    Self { host, child, input, replies, interrupted, alarm, given_up, remote };
+                let (given_up, located) = (None, BTreeMap::new());
+                let agent = Self {
+                    host,
+                    child,
+                    input,
+                    replies,
+                    interrupted,
+                    alarm,
+                    given_up,
+                    remote,
+                    located,
+                };
                 Ok(Ok((agent, greeting)))
             }
             Ok(None) => {
@@ -226,13 +233,8 @@ impl Agent {
     }
 
     /// Starts a server that goes on running.
-    pub(crate) fn start_server(
-        &mut self,
-        name: &str,
-        argv: Vec<String>,
-        environment: BTreeMap<String, String>,
-    ) -> Result<()> {
-        self.ask(&Request::Start { name: name.to_owned(), argv, environment })
+    pub(crate) fn start_server(&mut self, name: &str, command: Resolved) -> Result<()> {
+        self.ask(&Request::Start { name: name.to_owned(), command })
     }
 
     /// Whether a server runs, and what it wrote since then.
@@ -247,25 +249,54 @@ impl Agent {
 
     /// Runs a command to its end and returns what it printed.
     pub(crate) fn command(&mut self, command: &crate::command::Command) -> Result<String> {
-        self.ask(&Request::Command { argv: command.argv.clone() })
+        let resolved = self.resolve(command)?;
+        self.ask(&Request::Command(resolved))
+    }
+
+    /// Looks a command's programs up on that host.
+    pub(crate) fn resolve(&mut self, command: &crate::command::Command) -> Result<Resolved> {
+        command.resolve(|program| self.locate(program).map(Some))
     }
 
     /// Where a program is on that host, with the variables that it needs.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] with the package that has it.
     pub(crate) fn locate(&mut self, program: Program) -> Result<Located> {
-        self.ask(&Request::Locate { program: program.name.to_owned() })
+        match self.find(program)? {
+            Some(located) => Ok(located),
+            None => Err(self.missing_there(program.missing())),
+        }
+    }
+
+    /// Where a program is on that host, if it has it; asked once.
+    fn find(&mut self, program: Program) -> Result<Option<Located>> {
+        if let Some(known) = self.located.get(program.name) {
+            return Ok(Some(known.clone()));
+        }
+        let found: Option<Located> =
+            self.ask(&Request::Locate { program: program.name.to_owned() })?;
+        if let Some(located) = &found {
+            self.located.insert(program.name, located.clone());
+        }
+        Ok(found)
     }
 
     /// Which of these programs that host has not.
     pub(crate) fn missing(&mut self, programs: &[Program]) -> Result<Vec<Program>> {
-        let names = programs.iter().map(|program| program.name.to_owned()).collect();
-        let missing: Vec<String> = self.ask(&Request::Missing { programs: names })?;
-        let is_missing = |program: &&Program| missing.iter().any(|name| name == program.name);
-        Ok(programs.iter().filter(is_missing).copied().collect())
+        let mut missing = Vec::new();
+        for &program in programs {
+            if self.find(program)?.is_none() {
+                missing.push(program);
+            }
+        }
+        Ok(missing)
     }
 
     /// The version that a program prints of itself.
     pub(crate) fn version(&mut self, program: Program) -> Result<Option<String>> {
-        self.ask(&Request::Version { program: program.name.to_owned() })
+        let arguments = program.version.iter().map(|&word| word.to_owned()).collect();
+        self.ask(&Request::Version { program: program.name.to_owned(), arguments })
     }
 
     /// Does something with files; `T` is what the request says.
@@ -396,10 +427,15 @@ impl Agent {
         match serde_json::from_str(&line).doing(doing)? {
             Reply::Done(value) => serde_json::from_value(value).doing(doing),
             Reply::Failed(message) => Err(Error::Failed(message)),
-            Reply::Missing(message) if self.remote.is_some() => {
-                Err(Error::Missing(format!("on the {}: {message}", self.host)))
-            }
-            Reply::Missing(message) => Err(Error::Missing(message)),
+            Reply::Missing(message) => Err(self.missing_there(Error::Missing(message))),
+        }
+    }
+
+    /// What is missing, with the host where that is another machine.
+    fn missing_there(&self, error: Error) -> Error {
+        match self.remote {
+            None => error,
+            Some(_) => Error::Missing(format!("on the {}: {error}", self.host)),
         }
     }
 

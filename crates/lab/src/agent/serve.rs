@@ -12,11 +12,11 @@ use super::daemon::Server;
 use super::files::{self, value};
 use super::job::{self, Job, Outcome};
 use super::{Reply, Request, hear, probe};
-use crate::command::{Command, Executor};
+use crate::command;
 use crate::error::{Doing, Error, Result};
 use crate::measure::cgroup;
 use crate::measure::cpu::Meter;
-use crate::parts::{Parts, Program};
+use crate::parts::Parts;
 use crate::testbed::Tap;
 
 /// The agent's side: serves requests until standard input ends.
@@ -70,23 +70,17 @@ fn answer(request: Request, state: &mut State) -> Result<Value> {
         Request::Run { jobs, timeout_s } => {
             value(&run_all(&jobs, Duration::from_secs_f64(timeout_s))?)
         }
-        Request::Start { name, argv, environment } => {
-            state.servers.insert(name, Server::start(&argv, &environment)?);
+        Request::Start { name, command } => {
+            state.servers.insert(name, Server::start(&command)?);
             Ok(Value::Null)
         }
         Request::State { name, since_ns } => value(&state.server(&name)?.state(since_ns)),
         Request::Renew { name } => value(&state.server(&name)?.renew()?),
-        Request::Command { argv } => {
-            value(&Executor::real(Parts::from_environment()).run(&Command { argv })?)
+        Request::Command(command) => value(&command::output(command.process()?, &command)?),
+        Request::Locate { program } => value(&Parts::from_environment().find(&program)),
+        Request::Version { program, arguments } => {
+            value(&Parts::from_environment().version_of(&program, &arguments))
         }
-        Request::Locate { program } => value(&Parts::from_environment().locate(known(&program)?)?),
-        Request::Missing { programs } => {
-            let programs: Vec<Program> =
-                programs.iter().map(|name| known(name)).collect::<Result<_>>()?;
-            let missing = Parts::from_environment().missing(&programs);
-            value(&missing.iter().map(|program| program.name).collect::<Vec<_>>())
-        }
-        Request::Version { program } => value(&Parts::from_environment().version(known(&program)?)),
         Request::Files(request) => files::answer(request),
         Request::Connect { address } => {
             value(&TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok())
@@ -130,11 +124,6 @@ fn run_all(jobs: &[Job], timeout: Duration) -> Result<Vec<Outcome>> {
         let lost = || Err(Error::Failed("a thread of the agent panicked".into()));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
     })
-}
-
-fn known(program: &str) -> Result<Program> {
-    crate::service::program(program)
-        .ok_or_else(|| Error::Failed(format!("the agent knows no program {program}")))
 }
 
 /// The control group of this process, if it is a run's.

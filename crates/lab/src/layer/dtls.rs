@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use super::{Kind, Layer, Place, stated, without_words};
-use crate::command::quote;
+use crate::command::{Command, quote};
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::parts::{OCSERV, OPENCONNECT, Program};
+use crate::parts::{IP, OCSERV, OPENCONNECT, OPENSSL, Program};
 use crate::plan::Family;
 
 #[derive(Debug, Clone, Copy)]
@@ -69,16 +69,12 @@ impl Layer for Dtls {
             place.write(host, "peer.crt", &certificate)?;
         }
         let file = place.write(server, "ocserv.conf", &configuration(place))?;
-        let program = program(server, OCSERV)?;
-        place.start(
-            server,
-            [&program, "--foreground", "--config", &file].map(String::from).into(),
-        )?;
+        place.start(server, Command::new(OCSERV, ["--foreground", "--config", &file]))?;
         let accepts = place.at.server();
         place.until(server, "accepting connections", || server.connects(accepts))?;
         // it stays when openconnect goes, with its addresses and whoever looks into it
         let tun = ["tuntap", "add", "dev", &place.at.interface, "mode", "tun"];
-        place.run(client, "ip", tun)?;
+        place.run(client, IP, tun)?;
         place.configure_interface(client)?;
         connect(place)
     }
@@ -131,14 +127,6 @@ fn prefix(number: u16) -> String {
     format!("dtls{number}-")
 }
 
-/// The program as a command names it.
-fn program(host: &Host, program: Program) -> Result<String> {
-    if host.is_dry() {
-        return Ok(program.name.to_owned());
-    }
-    Ok(host.locate(program)?.path.display().to_string())
-}
-
 /// Keys and certificates of both ends' own; each trusts the other's and no other.
 fn make_certificate(place: &Place<'_>, host: &Host) -> Result<()> {
     let (key, certificate) = (place.path(host, "key"), place.path(host, "crt"));
@@ -150,7 +138,7 @@ fn make_certificate(place: &Place<'_>, host: &Host) -> Result<()> {
             .split(' ')
             .collect();
     words.extend(["-subj", &subject, "-addext", &name, "-keyout", &key, "-out", &certificate]);
-    place.run(host, "openssl", words).map(drop)
+    place.run(host, OPENSSL, words).map(drop)
 }
 
 /// Starts openconnect and waits until data can pass, in DTLS and in whole packets. It tries
@@ -193,21 +181,21 @@ fn start_client(place: &Place<'_>) -> Result<()> {
         quote(&told)
     );
     let mtu = place.at.outer.mtu.to_string();
-    let (program, url) = (program(client, OPENCONNECT)?, format!("https://{}", place.at.server()));
+    let url = format!("https://{}", place.at.server());
     let [certificate, key, peer] = ["crt", "key", "peer.crt"].map(|name| place.path(client, name));
-    let mut words = vec![program.as_str(), "--protocol=anyconnect", "--non-inter", "--no-deflate"];
+    let mut words = vec!["--protocol=anyconnect", "--non-inter", "--no-deflate"];
     words.extend(["--no-system-trust", "--cafile", &peer]);
     words.extend(["--certificate", &certificate, "--sslkey", &key]);
     words.extend(["--interface", &place.at.interface, "--script", &script]);
     words.extend(["--base-mtu", &mtu, &url]);
-    place.start(client, words.into_iter().map(String::from).collect())
+    place.start(client, Command::new(OPENCONNECT, words))
 }
 
 fn configure_server(place: &Place<'_>) -> Result<()> {
     let server = place.server;
     place.until(server, "its interface", || Ok(place.has_interface(server)))?;
     // ocserv's own addresses are not the lab's
-    place.run(server, "ip", ["addr", "flush", "dev", &place.at.interface])?;
+    place.run(server, IP, ["addr", "flush", "dev", &place.at.interface])?;
     place.configure_interface(server)
 }
 
@@ -277,7 +265,7 @@ fn is_whole(place: &Place<'_>) -> bool {
         return false;
     }
     let own = place.at.inner.server.to_string();
-    let found = place.run(server, "ip", ["-o", "addr", "show", "dev", interface, "to", &own]);
+    let found = place.run(server, IP, ["-o", "addr", "show", "dev", interface, "to", &own]);
     // gone meanwhile, if that failed
     found.is_ok_and(|found| !found.is_empty())
 }

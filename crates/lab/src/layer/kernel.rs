@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::sync::LazyLock;
 
 use crate::command::{Command, Executor};
-use crate::parts::Parts;
+use crate::parts::{Parts, UNSHARE};
 
 /// WireGuard.
 pub(super) fn has_wireguard() -> bool {
@@ -23,10 +23,10 @@ pub(super) fn has_esp() -> bool {
 
 /// Whether a script succeeds in a network namespace that ends with it.
 pub(super) fn works(script: &str) -> bool {
-    let user = if nix::unistd::geteuid().is_root() { "" } else { "--user --map-root-user " };
-    let mut words = Command::words(&format!("unshare {user}--net sh -c"));
-    words.argv.push(script.to_owned());
-    let process = Executor::real(Parts::from_environment()).process(&words);
+    let user = if nix::unistd::geteuid().is_root() { "" } else { "--user --map-root-user" };
+    let mut command = Command::words(UNSHARE, user);
+    command.args(["--net", "sh", "-c", script]);
+    let process = Executor::real(Parts::from_environment()).process(&command);
     process.is_ok_and(|mut process| {
         let silent = process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         silent.status().is_ok_and(|status| status.success())

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::{Kind, Layer, Place, stated, without_words};
 use crate::agent::now_ns;
+use crate::command::Command;
 use crate::error::Result;
 use crate::host::{Host, Role};
-use crate::parts::{OPENVPN, Program};
+use crate::parts::{OPENSSL, OPENVPN, Program};
 use crate::plan::Family;
 use crate::service::CIPHER;
 
@@ -57,7 +58,7 @@ impl Layer for OpenVpn {
                     .split(' ')
                     .collect();
             words.extend(["-subj", &subject, "-keyout", &key, "-out", &certificate]);
-            place.run(host, "openssl", words)?;
+            place.run(host, OPENSSL, words)?;
         }
         // each trusts the other's own certificate and no other
         for (host, other) in [(place.client, place.server), (place.server, place.client)] {
@@ -66,12 +67,7 @@ impl Layer for OpenVpn {
         }
         for host in [place.server, place.client] {
             let file = place.write(host, "openvpn.conf", &configuration(place, host))?;
-            let program = if host.is_dry() {
-                OPENVPN.name.to_owned()
-            } else {
-                host.locate(OPENVPN)?.path.display().to_string()
-            };
-            place.start(host, vec![program, "--config".into(), file])?;
+            place.start(host, Command::new(OPENVPN, ["--config", &file]))?;
             place.until(host, "its interface", || Ok(place.has_interface(host)))?;
             place.configure_interface(host)?;
         }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Kind, Layer};
-use crate::command::Command;
+use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
 use crate::host::{Host, Role, last_lines};
+use crate::parts::IP;
 use crate::plan::Family;
 use crate::service::ServerSpec;
 use crate::stack::Stack;
@@ -252,24 +253,29 @@ impl Place<'_> {
     }
 
     /// Runs a command on a host.
-    pub(crate) fn run<I>(&self, host: &Host, program: &str, arguments: I) -> Result<String>
+    pub(crate) fn run<I>(
+        &self,
+        host: &Host,
+        program: impl Into<Arg>,
+        arguments: I,
+    ) -> Result<String>
     where
         I: IntoIterator,
-        I::Item: Into<String>,
+        I::Item: Into<Arg>,
     {
         host.run(&Command::new(program, arguments))
     }
 
     /// Starts this layer's daemon on a host. Its `/run` is `run` in its folder,
     /// so that commands can reach its sockets.
-    pub(crate) fn start(&self, host: &Host, argv: Vec<String>) -> Result<()> {
+    pub(crate) fn start(&self, host: &Host, command: Command) -> Result<()> {
         let run = self.dir(host).join("run");
         host.make_folders(std::slice::from_ref(&run))?;
         let private_files = vec![
             (run, "/run"),
             (host.root.join("credentials").join("resolv.conf"), "/etc/resolv.conf"),
         ];
-        let spec = ServerSpec { argv, private_files, run_folders: &[], ready: None };
+        let spec = ServerSpec { command, private_files, run_folders: &[], ready: None };
         host.start(&self.at.daemon(), &spec)
     }
 
@@ -391,7 +397,7 @@ impl Place<'_> {
 
     /// Whether a network interface is there.
     pub(crate) fn has_interface(&self, host: &Host) -> bool {
-        self.run(host, "ip", ["link", "show", "dev", &self.at.interface]).is_ok()
+        self.run(host, IP, ["link", "show", "dev", &self.at.interface]).is_ok()
     }
 
     /// Gives the inner interface its address, its MTU and a route to the other
@@ -402,12 +408,12 @@ impl Place<'_> {
         let (own, far, mtu) = (seen.inner, seen.far_inner, self.at.inner.mtu);
         let congestion = &self.at.congestion_control;
         let lines = [
-            format!("ip link set {interface} multicast off"),
-            format!("ip link set {interface} mtu {mtu} up"),
-            format!("ip addr add {own}/{bits} dev {interface}{nodad}"),
-            format!("ip route replace {far}/{bits} dev {interface} src {own} congctl {congestion}"),
+            format!("link set {interface} multicast off"),
+            format!("link set {interface} mtu {mtu} up"),
+            format!("addr add {own}/{bits} dev {interface}{nodad}"),
+            format!("route replace {far}/{bits} dev {interface} src {own} congctl {congestion}"),
         ];
-        lines.iter().try_for_each(|line| host.run(&Command::words(line)).map(drop))
+        lines.iter().try_for_each(|line| host.run(&Command::words(IP, line)).map(drop))
     }
 }
 

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use super::{Kind, Layer, Place, kernel, stated};
-use crate::command::quote;
+use crate::command::{Command, quote};
 use crate::error::Result;
 use crate::host::{Host, Role};
-use crate::parts::{CHARON, Origin, Program, SWANCTL};
+use crate::parts::{CHARON, IP, OPENSSL, Origin, Program, SWANCTL};
 use crate::plan::Family;
 
 #[derive(Debug, Clone, Copy)]
@@ -121,7 +121,7 @@ impl Layer for StrongSwan {
             if self.in_kernel() {
                 let id = place.at.number.to_string();
                 let interface = place.at.interface.as_str();
-                place.run(host, "ip", ["link", "add", interface, "type", "xfrm", "if_id", &id])?;
+                place.run(host, IP, ["link", "add", interface, "type", "xfrm", "if_id", &id])?;
             }
             place.until(host, "its interface", || {
                 Ok(place.has_interface(host) && swanctl(place, host, &["--stats"]).is_ok())
@@ -181,7 +181,7 @@ fn make_certificates(place: &Place<'_>, kind: &KeyKind) -> Result<()> {
         words.extend(kind.openssl.split(' '));
         words.extend(["-nodes", "-days", "2", "-subj", &subject, "-addext", &name]);
         words.extend(["-keyout", &key, "-out", &certificate]);
-        place.run(host, "openssl", words)?;
+        place.run(host, OPENSSL, words)?;
     }
     for (host, other) in [(place.client, place.server), (place.server, place.client)] {
         let certificate = other.read(&folder(other, "x509/own.pem"))?;
@@ -197,12 +197,12 @@ fn prefer_main_table(place: &Place<'_>, host: &Host) -> Result<()> {
     let version = if far.is_ipv4() { "-4" } else { "-6" };
     let far = far.to_string();
     let rule = [version, "rule", "add", "pref", "100", "to", &far, "lookup", "main"];
-    place.run(host, "ip", rule).map(drop)
+    place.run(host, IP, rule).map(drop)
 }
 
 /// The daemon, with its variables and, from the cache, its plugins where it
 /// looks for them: behind a copy of `/usr/lib` made of links.
-fn daemon(host: &Host, settings: &str) -> Result<Vec<String>> {
+fn daemon(host: &Host, settings: &str) -> Result<Command> {
     let mut script = format!("export STRONGSWAN_CONF={}", quote(settings));
     let mut program = CHARON.name.to_owned();
     if !host.is_dry() {
@@ -225,7 +225,7 @@ fn daemon(host: &Host, settings: &str) -> Result<Vec<String>> {
         }
     }
     script += r#" && exec "$0""#;
-    Ok(vec!["sh".into(), "-c".into(), script, program])
+    Ok(Command::new("sh", ["-c", &script, &program]))
 }
 
 fn socket(place: &Place<'_>, host: &Host) -> String {
@@ -238,10 +238,9 @@ fn swanctl(place: &Place<'_>, host: &Host, words: &[&str]) -> Result<String> {
     // where it looks for keys and certificates
     let folder = format!("SWANCTL_DIR={}", place.dir(host).display());
     let socket = socket(place, host);
-    let mut arguments = vec![settings.as_str(), &folder, "swanctl"];
-    arguments.extend(words);
-    arguments.extend(["--uri", &socket]);
-    place.run(host, "env", arguments)
+    let mut swanctl = Command::new(SWANCTL, words.iter().copied());
+    swanctl.args(["--uri", &socket]);
+    host.run(&Command::new("env", [&settings, &folder]).running(swanctl))
 }
 
 fn settings(place: &Place<'_>, host: &Host) -> String {

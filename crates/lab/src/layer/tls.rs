@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::{Kind, Layer, Place, stated, without_words};
+use crate::command::Command;
 use crate::error::Result;
 use crate::host::Host;
 use crate::parts::{Program, STUNNEL};
@@ -76,7 +77,7 @@ sessionResume = no
         );
         for (host, configuration) in [(server, at_server), (client, at_client)] {
             let file = place.write(host, "stunnel.conf", &configuration)?;
-            place.start(host, vec![program(host)?, file])?;
+            place.start(host, Command::new(STUNNEL, [file]))?;
         }
         for (host, accepts) in [(server, place.at.server()), (client, place.at.client())] {
             place.until(host, "accepting connections", || host.connects(accepts))?;
@@ -101,13 +102,6 @@ sessionResume = no
             ("TCP", "no Nagle on either side"),
         ])
     }
-}
-
-fn program(host: &Host) -> Result<String> {
-    if host.is_dry() {
-        return Ok(STUNNEL.name.to_owned());
-    }
-    Ok(host.locate(STUNNEL)?.path.display().to_string())
 }
 
 /// stunnel splits at the last colon and knows no brackets.

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use super::{Kind, Layer, Place, kernel, stated, without_words};
+use crate::command::{Arg, Command};
 use crate::error::Result;
 use crate::host::{Host, Role};
-use crate::parts::{Program, WG, WIREGUARD_GO};
+use crate::parts::{IP, Program, UNSHARE, WG, WIREGUARD_GO};
 use crate::plan::Family;
 
 #[derive(Debug, Clone, Copy)]
@@ -60,13 +61,13 @@ impl Layer for WireGuard {
         for host in place.hosts() {
             if self.in_kernel() {
                 let interface = place.at.interface.as_str();
-                place.run(host, "ip", ["link", "add", interface, "type", "wireguard"])?;
+                place.run(host, IP, ["link", "add", interface, "type", "wireguard"])?;
             } else {
                 start_daemon(place, host)?;
             }
             let key = place.path(host, "key");
             let script = r#"umask 077 && "$0" genkey > "$1" && "$0" pubkey < "$1" > "$1.pub""#;
-            place.run(host, "sh", ["-c", script, "wg", &key])?;
+            place.run(host, "sh", ["-c".into(), script.into(), Arg::from(WG), key.clone().into()])?;
             place.until(host, "its interface", || {
                 Ok(place.has_interface(host)
                     && wg(place, host, &["show"]).is_ok_and(|s| !s.is_empty()))
@@ -137,26 +138,21 @@ impl Layer for WireGuard {
 }
 
 fn start_daemon(place: &Place<'_>, host: &Host) -> Result<()> {
-    let program = if host.is_dry() {
-        WIREGUARD_GO.name.to_owned()
-    } else {
-        host.locate(WIREGUARD_GO)?.path.display().to_string()
-    };
-    place.start(host, vec![program, "--foreground".into(), place.at.interface.clone()])
+    place.start(host, Command::new(WIREGUARD_GO, ["--foreground", &place.at.interface]))
 }
 
 /// Runs `wg VERB INTERFACE …`; where there is a daemon, with its socket in sight.
 fn wg(place: &Place<'_>, host: &Host, words: &[&str]) -> Result<String> {
     let (verb, rest) = words.split_first().unwrap_or((&"show", &[]));
-    let mut arguments = vec![*verb, &place.at.interface];
-    arguments.extend(rest);
+    let mut command = Command::new(WG, [*verb, &place.at.interface]);
+    command.args(rest.iter().copied());
     if !place.at.layer.has_daemon() {
-        return place.run(host, "wg", arguments);
+        return host.run(&command);
     }
     let script = r#"mount --bind "$0" /run && exec "$@""#;
     let run = place.path(host, "run");
-    let before = ["--mount", "--propagation", "private", "sh", "-c", script, &run, "wg"];
-    place.run(host, "unshare", before.into_iter().chain(arguments))
+    let before = ["--mount", "--propagation", "private", "sh", "-c", script, &run];
+    host.run(&Command::new(UNSHARE, before).running(command))
 }
 
 /// The other end's public key, as `host` names its peer.

@@ -153,7 +153,7 @@ impl Bench<'_> {
     pub(super) fn note(&self, prepared: &Prepared) {
         for invocation in &prepared.invocations {
             let client = &self.testbed.client;
-            client.note(|| client.as_typed(&invocation.argv));
+            client.note(|| client.as_typed(&invocation.command));
         }
     }
 
@@ -197,15 +197,11 @@ impl Bench<'_> {
             .invocations
             .iter()
             .map(|invocation| {
-                let mut environment = self.testbed.client.environment(&invocation.argv[0]);
-                environment.extend(invocation.environment.clone());
-                Job {
-                    argv: invocation.argv.clone(),
-                    environment,
-                    dialogue: invocation.dialogue.clone(),
-                }
+                let mut command = self.testbed.client.resolve(&invocation.command)?;
+                command.environment.extend(invocation.environment.clone());
+                Ok(Job { command, dialogue: invocation.dialogue.clone() })
             })
-            .collect();
+            .collect::<Result<_>>()?;
         let stack = self.wrapped(&cell.stack)?;
         let (clock, router) = (stack.clock(&self.testbed), self.testbed.clock());
         // under a tunnel the clock's trace is not what passes the link

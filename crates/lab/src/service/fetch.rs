@@ -1,8 +1,6 @@
 //! The client of FTP and HTTP: this very program as a process of its own
 //! (`headroom fetch`), around a current libcurl.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 
 use super::tls::Tls;
@@ -62,7 +60,7 @@ pub(super) fn client(site: &Site<'_>, account: &Account<'_>, task: &Task) -> Res
             return Err(Error::Plan("this client moves files and nothing else".into()));
         }
     }
-    Ok(Invocation { argv, environment: BTreeMap::new(), dialogue: None })
+    Ok(Invocation::new(argv.into()))
 }
 
 /// The line of JSON that `headroom fetch` prints.

@@ -4,6 +4,7 @@
 
 use super::{ClientReport, Invocation, ServerSpec, Service, Site, rtp, udp};
 use crate::agent::Outcome;
+use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
 use crate::parts::{FFMPEG, Program};
 use crate::workload::{Kind, Sending, Task};
@@ -47,11 +48,9 @@ impl Service for Film {
     }
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
-        let mut argv = with_libraries(site)?;
-        let headroom = site.host.headroom.display().to_string();
-        argv.extend([headroom, "load".into(), "serve".into(), site.server.to_string()]);
-        argv.extend(["--decoder".into(), site.program(FFMPEG)?]);
-        Ok(ServerSpec { argv, private_files: Vec::new(), run_folders: &[], ready: None })
+        let mut spec = udp::server(site);
+        spec.command.args(["--decoder".into(), Arg::from(FFMPEG)]);
+        Ok(spec)
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
@@ -65,13 +64,15 @@ impl Service for Film {
             let sentence = "a film is a stream at a rate: its workload is `realtime`";
             return Err(Error::Plan(sentence.to_owned()));
         };
-        let mut argv = with_libraries(site)?;
         let headroom = site.host.headroom.display().to_string();
-        argv.extend([headroom, "load".into(), "video".into(), site.server.to_string()]);
+        let mut command = Command::new(headroom, ["load", "video", &site.server.to_string()]);
         // the rate is the encoder's, in packets of their full length
         let bits_per_second = (per_second * *size as f64 * 8.0).round() as u64;
-        let mut add = |option: &str, value: String| argv.extend([option.to_owned(), value]);
-        add("--encoder", site.program(FFMPEG)?);
+        // whose libraries are found by the variables of the whole command
+        command.args(["--encoder".into(), Arg::from(FFMPEG)]);
+        let mut add = |option: &str, value: String| {
+            command.args([option, &value]);
+        };
         add("--bits-per-second", bits_per_second.to_string());
         add("--size", size.to_string());
         add("--seconds", seconds.to_string());
@@ -81,7 +82,7 @@ impl Service for Film {
             (None, Some((from, to))) => add("--cross-traffic", format!("{from}-{to}")),
             (None, None) => {}
         }
-        Ok(Invocation::new(argv))
+        Ok(Invocation::new(command))
     }
 
     fn client_report(&self, outcome: &Outcome) -> ClientReport {
@@ -121,18 +122,6 @@ fn report(stdout: &str) -> ClientReport {
         }
         _ => ClientReport { seconds: of_one, ..report },
     }
-}
-
-/// How a program starts whose children need ffmpeg's libraries, where they are in the
-/// cache.
-fn with_libraries(site: &Site<'_>) -> Result<Vec<String>> {
-    if site.host.is_dry() {
-        return Ok(Vec::new());
-    }
-    let variables = site.host.locate(FFMPEG)?.environment;
-    let words = variables.iter().map(|(name, value)| format!("{name}={value}"));
-    let env = (!variables.is_empty()).then(|| "/usr/bin/env".to_owned());
-    Ok(env.into_iter().chain(words).collect())
 }
 
 #[cfg(test)]

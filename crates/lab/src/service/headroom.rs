@@ -295,29 +295,28 @@ impl Service for Headroom {
         site.write(FINGERPRINT, &fingerprint)?;
         let (key, _) = identity(site, CLIENTS_KEY)?;
         let authorized = site.write("authorized_keys", &format!("{key}\n"))?;
-        let mut argv = [
-            &site.host.headroom.display().to_string(),
-            "serve",
-            "--root",
-            &site.files.display().to_string(),
-            "--listen",
-            &site.server.to_string(),
-            "--identity",
-            &site.path(SERVERS_KEY).display().to_string(),
-            "--authorized-keys",
-            &authorized,
-            "--json",
-        ]
-        .map(str::to_owned)
-        .to_vec();
+        let mut command = Command::new(
+            site.host.headroom.display().to_string(),
+            [
+                "serve",
+                "--root",
+                &site.files.display().to_string(),
+                "--listen",
+                &site.server.to_string(),
+                "--identity",
+                &site.path(SERVERS_KEY).display().to_string(),
+                "--authorized-keys",
+                &authorized,
+                "--json",
+            ],
+        );
         if let Some(ports) = self.lane_ports(site)? {
-            argv.extend(["--lane-ports".to_owned(), ports]);
+            command.args(["--lane-ports", &ports]);
         }
         if self.how.is_insecure() {
-            argv.push("--insecure-measurement".to_owned());
+            command.args(["--insecure-measurement"]);
         }
-        let argv = argv.iter().map(String::as_str);
-        Ok(ServerSpec { ready: Some("listening"), ..ServerSpec::new(argv) })
+        Ok(ServerSpec { ready: Some("listening"), ..ServerSpec::new(command) })
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
@@ -359,7 +358,7 @@ impl Service for Headroom {
         argv.extend(["--fingerprint".to_owned(), fingerprint, from, to]);
         let settings = site.path("settings").display().to_string();
         let environment = [("XDG_CONFIG_HOME".to_owned(), settings)].into();
-        Ok(Invocation { environment, ..Invocation::new(argv) })
+        Ok(Invocation { environment, ..Invocation::new(argv.into()) })
     }
 
     fn client_report(&self, outcome: &Outcome) -> ClientReport {

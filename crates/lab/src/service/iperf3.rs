@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use super::{ClientReport, Invocation, ServerSpec, Service, Site};
 use crate::agent::Outcome;
+use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::parts::{IPERF3, Program};
 use crate::results::Load;
@@ -42,13 +43,9 @@ impl Service for Iperf3 {
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
         let (address, port) = (site.server.ip().to_string(), site.server.port().to_string());
-        let argv = [&site.program(IPERF3)?, "--server", "--bind", &address, "--port", &port];
-        Ok(ServerSpec {
-            argv: argv.map(String::from).to_vec(),
-            private_files: vec![(site.credential_path("resolv.conf"), "/etc/resolv.conf")],
-            run_folders: &[],
-            ready: None,
-        })
+        let command = Command::new(IPERF3, ["--server", "--bind", &address, "--port", &port]);
+        let private_files = vec![(site.credential_path("resolv.conf"), "/etc/resolv.conf")];
+        Ok(ServerSpec { private_files, ..ServerSpec::new(command) })
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
@@ -56,14 +53,14 @@ impl Service for Iperf3 {
             return Err(Error::Plan("iperf3 moves no files: its workload is `stream`".into()));
         };
         let (address, port) = (site.server.ip().to_string(), site.server.port().to_string());
-        let argv = [&site.program(IPERF3)?, "--json", "--client", &address, "--port", &port];
-        let mut argv: Vec<String> = argv.map(String::from).to_vec();
+        let mut command =
+            Command::new(IPERF3, ["--json", "--client", &address, "--port", &port]);
         match content {
             // a file's end is the end
-            Some(file) => argv.extend(["--file".to_owned(), file.display().to_string()]),
-            None => argv.extend(["--time".to_owned(), seconds.to_string()]),
-        }
-        Ok(Invocation::new(argv))
+            Some(file) => command.args(["--file".to_owned(), file.display().to_string()]),
+            None => command.args(["--time".to_owned(), seconds.to_string()]),
+        };
+        Ok(Invocation::new(command))
     }
 
     fn data_connections(&self) -> bool {

@@ -27,10 +27,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::agent::Outcome;
+use crate::command::Command;
 use crate::error::Result;
 use crate::measure::realtime::Realtime;
 use crate::measure::wire::{Login, Marks};
-use crate::parts::{self, Program};
+use crate::parts::Program;
 use crate::results::Load;
 use crate::suggest::suggestion;
 use crate::workload::{Kind, Task};
@@ -213,18 +214,11 @@ pub fn parse(written: &str) -> std::result::Result<&'static dyn Service, String>
     }
 }
 
-/// The program of this name, if the lab knows it.
-pub(crate) fn program(name: &str) -> Option<Program> {
-    let services = ALL.iter().flat_map(|service| service.programs());
-    let layers = crate::layer::ALL.iter().flat_map(|layer| layer.programs());
-    parts::TESTBED.iter().chain(services).chain(layers).copied().find(|p| p.name == name)
-}
-
 /// How a server starts.
 #[derive(Debug, Clone)]
 pub struct ServerSpec {
-    /// Program and arguments; it stays in the foreground.
-    pub argv: Vec<String>,
+    /// It stays in the foreground.
+    pub(crate) command: Command,
     /// Files that replace those of the system, inside its mount namespace.
     pub private_files: Vec<(PathBuf, &'static str)>,
     /// Folders that it expects in its private `/run`.
@@ -235,17 +229,16 @@ pub struct ServerSpec {
 }
 
 impl ServerSpec {
-    fn new<'a>(argv: impl IntoIterator<Item = &'a str>) -> Self {
-        let argv = argv.into_iter().map(str::to_owned).collect();
-        Self { argv, private_files: Vec::new(), run_folders: &[], ready: None }
+    fn new(command: Command) -> Self {
+        Self { command, private_files: Vec::new(), run_folders: &[], ready: None }
     }
 }
 
 /// How a client starts.
 #[derive(Debug, Clone)]
 pub struct Invocation {
-    /// Program and arguments.
-    pub argv: Vec<String>,
+    /// The client.
+    pub(crate) command: Command,
     /// Variables beside the common ones.
     pub environment: BTreeMap<String, String>,
     /// Commands said one by one to its standard input.
@@ -253,8 +246,8 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    fn new(argv: Vec<String>) -> Self {
-        Self { argv, environment: BTreeMap::new(), dialogue: None }
+    fn new(command: Command) -> Self {
+        Self { command, environment: BTreeMap::new(), dialogue: None }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::tls::CIPHER;
 use super::{ServerSpec, Site};
+use crate::command::Command;
 use crate::error::Result;
-use crate::parts;
+use crate::parts::NGINX;
 
 pub(super) fn server(site: &Site<'_>, tls: bool) -> Result<ServerSpec> {
     let dir = site.dir.display();
@@ -52,12 +53,7 @@ http {{
         port = site.server.port(),
     );
     let configuration = site.write("nginx.conf", &configuration)?;
-    let program = site.program(parts::NGINX)?;
-    let argv = [&program, "-p", &dir.to_string(), "-e", "stderr", "-c", &configuration];
-    Ok(ServerSpec {
-        argv: argv.map(String::from).to_vec(),
-        private_files: vec![(site.credential_path("resolv.conf"), "/etc/resolv.conf")],
-        run_folders: &[],
-        ready: None,
-    })
+    let arguments = ["-p", &dir.to_string(), "-e", "stderr", "-c", &configuration];
+    let private_files = vec![(site.credential_path("resolv.conf"), "/etc/resolv.conf")];
+    Ok(ServerSpec { private_files, ..ServerSpec::new(Command::new(NGINX, arguments)) })
 }

@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use super::{ServerSpec, Site, WAITS};
-use crate::command::quote;
+use crate::command::{Command, quote};
 use crate::error::Result;
 use crate::measure::wire::Login;
-use crate::parts::{self, Program};
+use crate::parts::{Program, SSHD};
 
 /// Pinned on both sides: the cipher that hardware is best at.
 pub(super) const CIPHER: &str = "aes128-gcm@openssh.com";
@@ -22,7 +22,6 @@ pub(super) fn server(site: &Site<'_>) -> Result<ServerSpec> {
     let public = site.host.read(&site.credential_path("user_key.pub"))?;
     site.write("authorized_keys", &public)?;
     let configuration = site.write(CONFIGURATION, &configuration(site, 0))?;
-    let program = site.program(parts::SSHD)?;
     let mut private_files = vec![
         (site.credential_path("passwd"), "/etc/passwd"),
         (site.credential_path("shadow"), "/etc/shadow"),
@@ -30,7 +29,7 @@ pub(super) fn server(site: &Site<'_>) -> Result<ServerSpec> {
     ];
     private_files.extend(names(site)?);
     Ok(ServerSpec {
-        argv: [&program, "-D", "-e", "-f", &configuration].map(String::from).to_vec(),
+        command: Command::new(SSHD, ["-D", "-e", "-f", &configuration]),
         private_files,
         run_folders: &["/run/sshd"],
         ready: None,

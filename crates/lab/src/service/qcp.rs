@@ -1,6 +1,7 @@
 //! qcp: QUIC, whose two ends find each other through ssh.
 
 use super::{Invocation, ServerSpec, Service, Site, openssh};
+use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
 use crate::parts::{Program, QCP, SSH, SSH_KEYGEN, SSHD};
 use crate::workload::{Kind, Task};
@@ -50,32 +51,31 @@ impl Service for Qcp {
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
-        let mut argv = vec![site.program(QCP)?, "--quiet".into()];
-        argv.extend(["--ssh".into(), site.program(SSH)?]);
+        let mut command = Command::new(QCP, ["--quiet".into(), "--ssh".into(), Arg::from(SSH)]);
         let port = site.server.port().to_string();
         let of_ssh = openssh::options(site).into_iter().chain(["-p".to_owned(), port.clone()]);
         // an address in brackets has no room for a name before it
-        argv.extend(["-l".into(), "root".into()]);
-        argv.extend(of_ssh.flat_map(|option| ["-S".to_owned(), option]));
-        argv.extend([
+        command.args(["-l", "root"]);
+        command.args(of_ssh.flat_map(|option| ["-S".to_owned(), option]));
+        command.args([
             "--remote-qcp-binary".into(),
             openssh::remote_program(site, QCP)?,
             // UDP where ssh has TCP
             "--remote-port".into(),
             port,
         ]);
-        argv.extend(["--rx", RATE, "--tx", RATE, "--rtt", ROUND_TRIP_MS].map(String::from));
+        command.args(["--rx", RATE, "--tx", RATE, "--rtt", ROUND_TRIP_MS]);
         let remote = |name: &str| format!("{}:{}", site.server_host(), site.remote(name));
         match task {
             Task::Download { remote: from, local } => {
-                argv.extend([remote(from), local.display().to_string()]);
+                command.args([remote(from), local.display().to_string()]);
             }
             Task::Upload { local, remote: to } => {
-                argv.extend([local.display().to_string(), remote(to)]);
+                command.args([local.display().to_string(), remote(to)]);
             }
             _ => return Err(Error::Plan("the lab has qcp move single files alone".into())),
         }
-        Ok(Invocation::new(argv))
+        Ok(Invocation::new(command))
     }
 
     fn draw_lots(&self, site: &Site<'_>, nth: u32) -> Result<Option<&'static str>> {

@@ -1,6 +1,7 @@
 //! rsync over SSH, whole files.
 
 use super::{Invocation, ServerSpec, Service, Site, openssh};
+use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::measure::wire::Login;
 use crate::parts::{Program, RSYNC, SSH, SSH_KEYGEN, SSHD};
@@ -42,23 +43,23 @@ impl Service for Rsync {
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
-        let rsync = site.program(RSYNC)?;
         let mut shell = vec![site.program(SSH)?];
         shell.extend(openssh::options(site));
         shell.extend(["-p".into(), site.server.port().to_string()]);
         // rsync splits the shell command at spaces; the paths here have none
-        let mut argv = vec![rsync.clone(), "--whole-file".into(), "-e".into(), shell.join(" ")];
-        argv.push(format!("--rsync-path={}", openssh::remote_program(site, RSYNC)?));
+        let shell = shell.join(" ");
+        let path = format!("--rsync-path={}", openssh::remote_program(site, RSYNC)?);
+        let mut command = Command::new(RSYNC, ["--whole-file", "-e", &shell, &path]);
         let remote = |name: &str| format!("root@{}:{}", site.server_host(), site.remote(name));
         match task {
             Task::Download { remote: from, local } => {
-                argv.extend([remote(from), local.display().to_string()]);
+                command.args([remote(from), local.display().to_string()]);
             }
             Task::Upload { local, remote: to } => {
-                argv.extend([local.display().to_string(), remote(to)]);
+                command.args([local.display().to_string(), remote(to)]);
             }
             Task::DownloadTree { remote: from, local, .. } => {
-                argv.extend([
+                command.args([
                     "-r".into(),
                     remote(&format!("{from}/")),
                     local.display().to_string(),
@@ -68,7 +69,7 @@ impl Service for Rsync {
                 return Err(Error::Plan("rsync moves files and nothing else".into()));
             }
         }
-        Ok(Invocation::new(argv))
+        Ok(Invocation::new(command))
     }
 
     fn login_ns(&self, log: &[(u64, String)]) -> Option<u64> {

@@ -1,6 +1,7 @@
 //! scp: OpenSSH both sides. From OpenSSH 9 on it speaks the SFTP protocol.
 
 use super::{Invocation, ServerSpec, Service, Site, openssh};
+use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
 use crate::measure::wire::Login;
 use crate::parts::{Program, SCP, SSH, SSH_KEYGEN, SSHD};
@@ -42,19 +43,18 @@ impl Service for Scp {
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
-        let mut argv = vec![site.program(SCP)?];
-        argv.extend(openssh::options(site));
-        argv.extend(["-S".into(), site.program(SSH)?, "-P".into(), site.server.port().to_string()]);
+        let mut command = Command::new(SCP, openssh::options(site));
+        command.args(["-S".into(), Arg::from(SSH)]).args(["-P", &site.server.port().to_string()]);
         let remote = |name: &str| format!("root@{}:{}", site.server_host(), site.remote(name));
         match task {
             Task::Download { remote: from, local } => {
-                argv.extend([remote(from), local.display().to_string()]);
+                command.args([remote(from), local.display().to_string()]);
             }
             Task::Upload { local, remote: to } => {
-                argv.extend([local.display().to_string(), remote(to)]);
+                command.args([local.display().to_string(), remote(to)]);
             }
             Task::DownloadTree { remote: from, local, .. } => {
-                argv.extend([
+                command.args([
                     "-r".into(),
                     remote(&format!("{from}/.")),
                     local.display().to_string(),
@@ -64,7 +64,7 @@ impl Service for Scp {
                 return Err(Error::Plan("scp moves files and nothing else".into()));
             }
         }
-        Ok(Invocation::new(argv))
+        Ok(Invocation::new(command))
     }
 
     fn parting(&self) -> bool {

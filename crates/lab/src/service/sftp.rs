@@ -1,6 +1,7 @@
 //! SFTP (draft-ietf-secsh-filexfer-02): OpenSSH both sides.
 
 use super::{Invocation, ServerSpec, Service, Site, openssh};
+use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
 use crate::measure::wire::Login;
 use crate::parts::{Program, SFTP, SSH, SSH_KEYGEN, SSHD};
@@ -62,15 +63,10 @@ impl Service for Sftp {
         // named by its content's hash, so that clients in parallel do not share it
         let name = format!("batch-{}", &blake3::hash(batch.as_bytes()).to_hex()[..16]);
         let batch = site.write(&name, &batch)?;
-        let mut argv = vec![site.program(SFTP)?];
-        argv.extend(openssh::options(site));
-        argv.extend(["-S".into(), site.program(SSH)?, "-b".into(), batch]);
-        argv.extend([
-            "-P".into(),
-            site.server.port().to_string(),
-            format!("root@{}", site.server_host()),
-        ]);
-        Ok(Invocation::new(argv))
+        let (port, host) = (site.server.port().to_string(), format!("root@{}", site.server_host()));
+        let mut command = Command::new(SFTP, openssh::options(site));
+        command.args(["-S".into(), Arg::from(SSH)]).args(["-b", &batch, "-P", &port, &host]);
+        Ok(Invocation::new(command))
     }
 
     fn parting(&self) -> bool {

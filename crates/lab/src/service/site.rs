@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::command::Command;
 use crate::error::Result;
 use crate::host::Host;
-use crate::parts::Program;
+use crate::parts::{OPENSSL, Program, SSH_KEYGEN};
 
 /// Name and password of the FTP user; alone in the run's own namespaces.
 pub(crate) const FTP_USER: (&str, &str) = ("lab", "lab");
@@ -110,7 +110,7 @@ pub(crate) fn write_credentials(
     let path = |name: &str| dir.join(name).display().to_string();
     for name in ["host_key", "user_key"].into_iter().filter(|_| keys) {
         let arguments = ["-q", "-t", "ed25519", "-N", "", "-C", "headroom-lab", "-f", &path(name)];
-        server.run(&Command::new("ssh-keygen", arguments))?;
+        server.run(&Command::new(SSH_KEYGEN, arguments))?;
     }
     let files = [
         (
@@ -161,5 +161,5 @@ pub(super) fn make_certificate(
     words.extend(key);
     words.extend(["-nodes", "-days", "2", "-subj", "/CN=headroom-lab", "-addext", &names]);
     words.extend(["-keyout", &private, "-out", &certificate]);
-    host.run(&Command::new("openssl", words)).map(drop)
+    host.run(&Command::new(OPENSSL, words)).map(drop)
 }

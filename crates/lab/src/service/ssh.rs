@@ -2,6 +2,7 @@
 //! the answer to the one before. A command alone is ssh's own argument.
 
 use super::{Invocation, ServerSpec, Service, Site, openssh};
+use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::measure::wire::Login;
 use crate::parts::{Program, SSH, SSH_KEYGEN, SSHD};
@@ -46,16 +47,15 @@ impl Service for Ssh {
         let Task::Commands(commands) = task else {
             return Err(Error::Plan("ssh moves no files; use sftp, scp or rsync".into()));
         };
-        let mut argv = vec![site.program(SSH)?];
-        argv.extend(openssh::options(site));
-        argv.extend(["-T".into(), "-p".into(), site.server.port().to_string()]);
-        argv.push(format!("root@{}", site.server.ip()));
+        let mut command = Command::new(SSH, openssh::options(site));
+        let (port, host) = (site.server.port().to_string(), format!("root@{}", site.server.ip()));
+        command.args(["-T", "-p", &port, &host]);
         if let [alone] = &commands[..] {
-            argv.push(alone.clone());
-            return Ok(Invocation::new(argv));
+            command.args([alone]);
+            return Ok(Invocation::new(command));
         }
-        argv.push("sh".into());
-        Ok(Invocation { dialogue: Some(commands.clone()), ..Invocation::new(argv) })
+        command.args(["sh"]);
+        Ok(Invocation { dialogue: Some(commands.clone()), ..Invocation::new(command) })
     }
 
     fn parting(&self) -> bool {

@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use super::{ClientReport, Invocation, ServerSpec, Service, Site};
 use crate::agent::Outcome;
+use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::parts::Program;
 use crate::results::Load;
@@ -66,13 +67,7 @@ impl Service for Udp {
 /// The server of any load.
 pub(super) fn server(site: &Site<'_>) -> ServerSpec {
     let headroom = site.host.headroom.display().to_string();
-    let argv = [&headroom, "load", "serve", &site.server.to_string()];
-    ServerSpec {
-        argv: argv.map(String::from).to_vec(),
-        private_files: Vec::new(),
-        run_folders: &[],
-        ready: None,
-    }
+    ServerSpec::new(Command::new(headroom, ["load", "serve", &site.server.to_string()]))
 }
 
 /// The client that sends datagrams.
@@ -89,9 +84,11 @@ pub(super) fn datagrams(site: &Site<'_>, task: &Task) -> Result<Invocation> {
     };
     let headroom = site.host.headroom.display().to_string();
     let (size, seconds) = (size.to_string(), seconds.to_string());
-    let argv = [&headroom, "load", what, &site.server.to_string(), "--size", &size];
-    let mut argv: Vec<String> = argv.map(String::from).to_vec();
-    let mut add = |option: &str, value: String| argv.extend([option.to_owned(), value]);
+    let mut command =
+        Command::new(headroom, ["load", what, &site.server.to_string(), "--size", &size]);
+    let mut add = |option: &str, value: String| {
+        command.args([option, &value]);
+    };
     add("--seconds", seconds);
     match sending {
         Sending::Paced(per_second) | Sending::Realtime { per_second, .. } => {
@@ -105,7 +102,7 @@ pub(super) fn datagrams(site: &Site<'_>, task: &Task) -> Result<Invocation> {
     if let Some(file) = content {
         add("--content", file.display().to_string());
     }
-    Ok(Invocation::new(argv))
+    Ok(Invocation::new(command))
 }
 
 /// What `headroom load` prints.

@@ -1,6 +1,7 @@
 //! UFTP to one host: files in UDP at a fixed rate, what is missing asked for again.
 
 use super::{Invocation, ServerSpec, Service, Site};
+use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::parts::{Program, UFTP, UFTPD};
 use crate::workload::{Kind, Task};
@@ -62,14 +63,15 @@ impl Service for Uftp {
 
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
         let (port, address) = (site.server.port().to_string(), site.server.ip().to_string());
-        let (program, files) = (site.program(UFTPD)?, site.files.display().to_string());
-        let mut argv = vec![&*program, "-d", "-D", &files, "-I", &address, "-p", &port];
+        let files = site.files.display().to_string();
+        let mut command =
+            Command::new(UFTPD, ["-d", "-D", &files, "-I", &address, "-p", &port]);
         // -t a temporary name until it is whole, -q no look-up of the sender's name
-        argv.extend(["-B", BUFFER, "-c", CACHE, "-t", "-q"]);
+        command.args(["-B", BUFFER, "-c", CACHE, "-t", "-q"]);
         if self.encrypted {
-            argv.extend(["-E", "-K", "ec:prime256v1"]);
+            command.args(["-E", "-K", "ec:prime256v1"]);
         }
-        Ok(ServerSpec { ready: Some("UFTP"), ..ServerSpec::new(argv) })
+        Ok(ServerSpec { ready: Some("UFTP"), ..ServerSpec::new(command) })
     }
 
     fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
@@ -77,17 +79,16 @@ impl Service for Uftp {
             return Err(Error::Plan("uftp sends single files and nothing else".into()));
         };
         let (port, server) = (site.server.port().to_string(), site.server.ip().to_string());
-        let (program, own) = (site.program(UFTP)?, site.host.address.to_string());
-        let local = local.display().to_string();
-        let mut argv = vec![&*program, "-R", RATE, "-b", BLOCK, "-B", BUFFER, "-q"];
-        argv.extend(["-r", ROUND_TRIPS, "-s", PATIENCE]);
+        let (own, local) = (site.host.address.to_string(), local.display().to_string());
+        let mut command = Command::new(UFTP, ["-R", RATE, "-b", BLOCK, "-B", BUFFER, "-q"]);
+        command.args(["-r", ROUND_TRIPS, "-s", PATIENCE]);
         if self.encrypted {
             let keys = ["-Y", "aes128-gcm", "-h", "sha256", "-e", "ecdh_ecdsa:prime256v1"];
-            argv.extend(keys);
-            argv.extend(["-K", "prime256v1"]);
+            command.args(keys);
+            command.args(["-K", "prime256v1"]);
         }
-        argv.extend(["-I", &own, "-p", &port, "-M", &server, "-D", remote, &local]);
-        Ok(Invocation::new(argv.into_iter().map(str::to_owned).collect()))
+        command.args(["-I", &own, "-p", &port, "-M", &server, "-D", remote, &local]);
+        Ok(Invocation::new(command))
     }
 
     fn facts(&self) -> Vec<(&'static str, &'static str)> {

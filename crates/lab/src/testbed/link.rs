@@ -11,6 +11,7 @@ use super::verdict::FRAMING;
 use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
 use crate::link::{LinkDirection, LinkSpec, Loss, Queue};
+use crate::parts::{IP, Program, TC, UNSHARE};
 use crate::plan::LinkBackend;
 
 /// What makes a link.
@@ -39,19 +40,20 @@ impl Kernel {
     /// Tries them on the loopback of a namespace that ends with the try; a dry
     /// run does too, so that it prints what a run would do.
     pub(crate) fn probe(executor: &Executor) -> Self {
-        let user = if nix::unistd::geteuid().is_root() { "" } else { "--user --map-root-user " };
-        let can = |command: &str| {
-            let line = format!("unshare {user}--net {command}");
-            let process = executor.process(&Command::words(&line));
+        let user = if nix::unistd::geteuid().is_root() { "" } else { "--user --map-root-user" };
+        let can = |program: Program, arguments: &str| {
+            let mut alone = Command::words(UNSHARE, user);
+            alone.args(["--net"]);
+            let process = executor.process(&alone.running(Command::words(program, arguments)));
             process.is_ok_and(|mut process| {
                 let silent = process.stdout(Stdio::null()).stderr(Stdio::null());
                 silent.status().is_ok_and(|status| status.success())
             })
         };
         Self {
-            veth: can("ip link add name a type veth peer name b"),
-            htb: can("tc qdisc add dev lo root htb"),
-            netem: can("tc qdisc add dev lo root netem limit 10"),
+            veth: can(IP, "link add name a type veth peer name b"),
+            htb: can(TC, "qdisc add dev lo root htb"),
+            netem: can(TC, "qdisc add dev lo root netem limit 10"),
         }
     }
 }
@@ -192,7 +194,7 @@ pub(super) fn commands(names: &Names, spec: &LinkSpec) -> Vec<Command> {
     let mut commands = Vec::new();
     for (interface, way) in [(ROUTER_TO_CLIENT, &spec.down), (ROUTER_TO_SERVER, &spec.up)] {
         let mut add =
-            |line: String| commands.push(Command::words(&format!("tc -n {} {line}", names.router)));
+            |line: String| commands.push(Command::words(TC, &format!("-n {} {line}", names.router)));
         if let Some(rate) = way.rate_bps {
             let burst = burst(rate);
             // the one class needs no quantum, but what the kernel makes of the rate is
@@ -284,10 +286,9 @@ pub(super) fn queue_packets(way: &LinkDirection) -> u32 {
 pub(super) fn remove(names: &Names) -> [Command; 2] {
     // `qdisc replace … noqueue` succeeds whether there was a qdisc or not
     [ROUTER_TO_CLIENT, ROUTER_TO_SERVER].map(|interface| {
-        Command::words(&format!(
-            "tc -n {} qdisc replace dev {interface} root noqueue",
-            names.router
-        ))
+        let arguments =
+            format!("-n {} qdisc replace dev {interface} root noqueue", names.router);
+        Command::words(TC, &arguments)
     })
 }
 

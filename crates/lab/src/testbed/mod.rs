@@ -36,6 +36,7 @@ use crate::measure::cgroup::{self, Cgroup};
 use crate::measure::cpu::{Meter, Reading, Spent};
 use crate::measure::usage::{Sources, Watch};
 use crate::measure::wire::{ClientSide, Framing};
+use crate::parts::{MOUNT, NSENTER};
 use crate::plan::{Family, Offload, Plan, SshHosts};
 use crate::reaper::Reaper;
 use crate::results::HostRecord;
@@ -196,7 +197,7 @@ impl Testbed {
         if cgroup::mounted().is_none() {
             make_folder(&executor, &group_root)?;
             let target = group_root.display().to_string();
-            executor.run(&Command::new("mount", ["-t", "cgroup2", "none", &target]))?;
+            executor.run(&Command::new(MOUNT, ["-t", "cgroup2", "none", &target]))?;
         }
         let group = group_root.join(run_name(&id));
         let reaper = (!executor.is_dry()).then(|| Reaper::new(run_name(&id)));
@@ -539,7 +540,7 @@ fn start_agent(
     let headroom = settings.headroom.display().to_string();
     let procs = group.join(role.to_string()).join("cgroup.procs").display().to_string();
     let command =
-        Command::new("nsenter", [net, "sh", "-c", script, &procs, &headroom, "lab-agent"]);
+        Command::new(NSENTER, [net, "sh", "-c", script, &procs, &headroom, "lab-agent"]);
     executor.note(|| {
         format!("{command}  # starts what follows on the {role}, as `nsenter` would by hand")
     });
@@ -628,7 +629,7 @@ fn mount_root(
     if !settings.scratch_chosen && bytes <= machine::available_memory() / 2 {
         let options = format!("mode=755,size={bytes}");
         let target = root.display().to_string();
-        executor.run(&Command::new("mount", ["-t", "tmpfs", "-o", &options, "none", &target]))?;
+        executor.run(&Command::new(MOUNT, ["-t", "tmpfs", "-o", &options, "none", &target]))?;
         let mount = Mount(root.clone());
         return Ok((root, Some(mount)));
     }

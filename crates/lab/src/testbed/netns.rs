@@ -9,6 +9,7 @@ use nix::sched::{CloneFlags, setns};
 use crate::command::Command;
 use crate::error::{Doing, Error, Result};
 use crate::machine;
+use crate::parts::{ETHTOOL, IP, NSENTER, SYSCTL};
 use crate::plan::{Family, Offload, Plan};
 
 pub(super) const ROUTER_TO_CLIENT: &str = "to-client";
@@ -89,16 +90,16 @@ pub(super) fn own_commands(names: &Names, own: &Addresses, congestion: &str) -> 
             IpAddr::V6(_) => (128, " nodad", format!("fd77:{n}::fe")),
         };
         [
-            format!("ip -n {host} addr add {address}/{bits} dev {HOST_INTERFACE}{nodad}"),
+            format!("-n {host} addr add {address}/{bits} dev {HOST_INTERFACE}{nodad}"),
             format!(
-                "ip -n {router} neigh replace {address} lladdr 02:00:00:00:0{n}:01 nud permanent dev {interface}"
+                "-n {router} neigh replace {address} lladdr 02:00:00:00:0{n}:01 nud permanent dev {interface}"
             ),
             format!(
-                "ip -n {host} route add {far}/{bits} via {gateway} src {address} congctl {congestion}"
+                "-n {host} route add {far}/{bits} via {gateway} src {address} congctl {congestion}"
             ),
         ]
     });
-    lines.map(|line| Command::words(&line)).collect()
+    lines.map(|line| Command::words(IP, &line)).collect()
 }
 
 /// One side of the router.
@@ -111,7 +112,7 @@ struct Side<'a> {
 /// Builds namespaces, veth pairs, addresses, neighbours and routes.
 pub(super) fn commands(names: &Names, plan: &Plan, family: Family) -> Vec<Command> {
     let mut commands: Vec<Command> =
-        names.all().iter().map(|name| Command::words(&format!("ip netns add {name}"))).collect();
+        names.all().iter().map(|name| Command::words(IP, &format!("netns add {name}"))).collect();
     let buffers =
         ["tcp_rmem", "tcp_wmem"].map(|key| format!("net.ipv4.{key}=4096 131072 {TCP_BUFFER}"));
     // Set before any interface exists, so that it holds for all that come
@@ -122,15 +123,13 @@ pub(super) fn commands(names: &Names, plan: &Plan, family: Family) -> Vec<Comman
         ""
     };
     for name in names.all() {
-        let mut command = Command::words(&format!(
-            "nsenter --net={} sysctl -q -w {quiet} net.ipv4.tcp_no_metrics_save=1",
-            path(name)
-        ));
-        command.argv.extend(buffers.iter().cloned()); // with spaces in them
-        commands.push(command);
+        let mut sysctl =
+            Command::words(SYSCTL, &format!("-q -w {quiet} net.ipv4.tcp_no_metrics_save=1"));
+        sysctl.args(&buffers); // with spaces in them
+        commands.push(run_inside(name, sysctl));
     }
-    let mut add = |line: String| commands.push(Command::words(&line));
-    add(format!("nsenter --net={} sysctl -q -w {}", path(&names.router), forwarding(true)));
+    commands.push(forwarding(names, true));
+    let mut add = |line: String| commands.push(Command::words(IP, &line));
 
     let sides = [
         Side { host: &names.client, router_interface: ROUTER_TO_CLIENT, number: 1 },
@@ -144,14 +143,14 @@ pub(super) fn commands(names: &Names, plan: &Plan, family: Family) -> Vec<Comman
         // Made inside the namespace: kernels before 6.15 or so refuse a name that the
         // caller's namespace has, wherever the interface is to be.
         add(format!(
-            "ip -n {host} link add {HOST_INTERFACE} mtu {mtu} address {host_mac} \
+            "-n {host} link add {HOST_INTERFACE} mtu {mtu} address {host_mac} \
              type veth peer name {interface} netns {router} mtu {mtu} address {router_mac}"
         ));
         for (namespace, interface) in [(host, HOST_INTERFACE), (router, interface)] {
-            add(format!("ip -n {namespace} link set {interface} multicast off"));
-            add(format!("ip -n {namespace} link set {interface} up"));
+            add(format!("-n {namespace} link set {interface} multicast off"));
+            add(format!("-n {namespace} link set {interface} up"));
         }
-        add(format!("ip -n {host} link set lo up"));
+        add(format!("-n {host} link set lo up"));
         let (host_ip, router_ip, bits, far) = match family {
             Family::Ipv4 => (
                 format!("10.77.{n}.1"),
@@ -167,33 +166,38 @@ pub(super) fn commands(names: &Names, plan: &Plan, family: Family) -> Vec<Comman
             ),
         };
         let nodad = if family == Family::Ipv6 { " nodad" } else { "" };
-        add(format!("ip -n {host} addr add {host_ip}/{bits} dev {HOST_INTERFACE}{nodad}"));
-        add(format!("ip -n {router} addr add {router_ip}/{bits} dev {interface}{nodad}"));
+        add(format!("-n {host} addr add {host_ip}/{bits} dev {HOST_INTERFACE}{nodad}"));
+        add(format!("-n {router} addr add {router_ip}/{bits} dev {interface}{nodad}"));
         add(format!(
-            "ip -n {host} neigh replace {router_ip} lladdr {router_mac} nud permanent dev {HOST_INTERFACE}"
+            "-n {host} neigh replace {router_ip} lladdr {router_mac} nud permanent dev {HOST_INTERFACE}"
         ));
         add(format!(
-            "ip -n {router} neigh replace {host_ip} lladdr {host_mac} nud permanent dev {interface}"
+            "-n {router} neigh replace {host_ip} lladdr {host_mac} nud permanent dev {interface}"
         ));
         // the congestion control of a namespace cannot be set, that of a route can
-        add(format!("ip -n {host} route add {far} via {router_ip} congctl {congestion}"));
+        add(format!("-n {host} route add {far} via {router_ip} congctl {congestion}"));
     }
     commands
 }
 
-/// The settings with which a namespace passes packets on, or does not.
-fn forwarding(on: bool) -> String {
+/// Has the router pass packets on, or not.
+fn forwarding(names: &Names, on: bool) -> Command {
     let on = u8::from(on);
-    let v6 = format!(" net.ipv6.conf.all.forwarding={on}");
-    format!("net.ipv4.ip_forward={on}{}", if machine::has_ipv6() { &v6 } else { "" })
+    let v6 = format!("net.ipv6.conf.all.forwarding={on}");
+    let v6 = if machine::has_ipv6() { &v6 } else { "" };
+    let sysctl = Command::words(SYSCTL, &format!("-q -w net.ipv4.ip_forward={on} {v6}"));
+    run_inside(&names.router, sysctl)
+}
+
+/// The command that runs another in a namespace.
+pub(super) fn run_inside(name: &str, command: Command) -> Command {
+    Command::new(NSENTER, [format!("--net={}", path(name))]).running(command)
 }
 
 /// Makes the router a wire for the emulator, or a router again. On the wire each
 /// host takes the other for its gateway, so that frames arrive as they were
 /// sent, and the router's own stack sees frames for somebody else.
 pub(super) fn wire_commands(names: &Names, family: Family, wire: bool) -> Vec<Command> {
-    let router =
-        format!("nsenter --net={} sysctl -q -w {}", path(&names.router), forwarding(!wire));
     let gateway = |host: &str, n: u8| {
         let address = match family {
             Family::Ipv4 => format!("10.77.{n}.254"),
@@ -204,14 +208,12 @@ pub(super) fn wire_commands(names: &Names, family: Family, wire: bool) -> Vec<Co
         } else {
             format!("02:00:00:00:0{n}:fe")
         };
-        format!(
-            "ip -n {host} neigh replace {address} lladdr {mac} nud permanent dev {HOST_INTERFACE}"
-        )
+        let arguments = format!(
+            "-n {host} neigh replace {address} lladdr {mac} nud permanent dev {HOST_INTERFACE}"
+        );
+        Command::words(IP, &arguments)
     };
-    [router, gateway(&names.client, 1), gateway(&names.server, 2)]
-        .iter()
-        .map(|line| Command::words(line))
-        .collect()
+    vec![forwarding(names, !wire), gateway(&names.client, 1), gateway(&names.server, 2)]
 }
 
 /// Takes this thread into the namespace at this path, for the rest of its life.
@@ -243,23 +245,21 @@ pub(super) fn offload_commands(names: &Names, offload: Offload) -> Vec<Command> 
     };
     interfaces(names)
         .map(|(namespace, interface)| {
-            Command::words(&format!(
-                "nsenter --net={} ethtool -K {interface} {features}",
-                path(namespace)
-            ))
+            let ethtool = Command::words(ETHTOOL, &format!("-K {interface} {features}"));
+            run_inside(namespace, ethtool)
         })
         .into()
 }
 
 /// Prints the counters of the router's interface towards the client.
 pub(super) fn counters_command(names: &Names) -> Command {
-    Command::words(&format!("ip -j -s -n {} link show dev {ROUTER_TO_CLIENT}", names.router))
+    Command::words(IP, &format!("-j -s -n {} link show dev {ROUTER_TO_CLIENT}", names.router))
 }
 
 /// Flushes what TCP remembers of other hosts.
 pub(super) fn forget_commands(names: &Names) -> [Command; 2] {
     [&names.client, &names.server]
-        .map(|name| Command::words(&format!("ip -n {name} tcp_metrics flush")))
+        .map(|name| Command::words(IP, &format!("-n {name} tcp_metrics flush")))
 }
 
 fn interfaces(names: &Names) -> [(&str, &'static str); 4] {

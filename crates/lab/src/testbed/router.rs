@@ -14,6 +14,7 @@ use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
 use crate::link::LinkSpec;
 use crate::measure::cgroup::Cgroup;
+use crate::parts::NSENTER;
 use crate::plan::{Family, LinkBackend, Offload, Plan};
 
 /// The router's namespace with its control group, and what makes the link there.
@@ -171,8 +172,8 @@ impl Router {
         let script = r#"echo $$ > "$0" && exec "$@""#;
         let procs = self.group.join("cgroup.procs").display().to_string();
         let net = format!("--net={}", netns::path(&self.names.router));
-        let mut command = Command::new("nsenter", [&net, "sh", "-c", script, &procs]);
-        command.argv.extend(link.argv.clone());
+        let command =
+            Command::new(NSENTER, [&net, "sh", "-c", script, &procs]).running(link.clone());
         self.executor.note(|| format!("{command} &  # makes the link for as long as it runs"));
         if !self.executor.is_dry() {
             let process = self.executor.process(&command)?;

@@ -4,6 +4,7 @@
 use super::netns::{self, Names, ROUTER_TO_CLIENT, ROUTER_TO_SERVER};
 use crate::command::Command;
 use crate::link::{Flow, LinkDirection, LinkSpec};
+use crate::parts::NFT;
 
 /// The shaper's class of what is preferred (tc's words are hexadecimal), and of all else.
 pub(super) const PREFERRED: &str = "1:10";
@@ -60,8 +61,7 @@ fn recognised(Flow { transport, port }: Flow) -> [String; 2] {
 }
 
 fn nft(names: &Names, words: String) -> Command {
-    let net = format!("--net={}", netns::path(&names.router));
-    Command::new("nsenter", [net, "nft".to_owned(), words])
+    netns::run_inside(&names.router, Command::new(NFT, [words]))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::error::{Doing, Result};
 use crate::host::{Host, Role};
 use crate::layer::{Drops, Place};
 use crate::link::Flow;
+use crate::parts::UNSHARE;
 
 /// Name of the configuration in the instance's folder.
 const FILE: &str = "tunnel.toml";
@@ -58,7 +59,7 @@ fn say(place: &Place<'_>, host: &Host, tunnel: &[&str]) -> Result<String> {
     words.extend(parts.iter().map(String::as_str));
     words.extend([headroom.as_str(), "tunnel"]);
     words.extend(tunnel);
-    place.run(host, "unshare", words)
+    place.run(host, UNSHARE, words)
 }
 
 fn up(layer: &Ipsec, place: &Place<'_>, host: &Host, more: &[&str]) -> Result<()> {
@@ -66,7 +67,7 @@ fn up(layer: &Ipsec, place: &Place<'_>, host: &Host, more: &[&str]) -> Result<()
     let words = [headroom.as_str(), "tunnel", "up", &file];
     let words = words.into_iter().chain(more.iter().copied()).map(str::to_owned);
     let environment = parts(host).into_iter().chain(instructions(layer));
-    place.start(host, environment.chain(words).collect())?;
+    place.start(host, environment.chain(words).collect::<Vec<_>>().into())?;
     let socket = place.path(host, &format!("run/headroom/{}.sock", place.at.interface));
     let ready = || Ok(place.run(host, "test", ["-S", &socket]).is_ok());
     place.until(host, "its control socket", ready)?;

@@ -4,16 +4,17 @@
 use super::keys::{Keys, Way};
 use super::words::Parameters;
 use super::{Ipsec, Protocol};
-use crate::command::{Command, quote};
+use crate::command::quote;
 use crate::error::Result;
 use crate::host::Host;
 use crate::layer::{Place, kernel};
+use crate::parts::IP;
 
 /// Makes states, policies and the interface of a host.
 pub(super) fn start(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &Keys) -> Result<()> {
     let (seen, id) = (place.seen_from(host), place.at.number.to_string());
     let add = ["link", "add", &place.at.interface, "type", "xfrm", "if_id", &id];
-    place.run(host, "ip", add)?;
+    place.run(host, IP, add)?;
     let (own, far) = (seen.outer.to_string(), seen.far_outer.to_string());
     let mut templates = [Vec::new(), Vec::new()];
     for (protocol, ways) in keys.each(layer.protocol) {
@@ -27,7 +28,7 @@ pub(super) fn start(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &Keys) 
         for (index, (way, from, to)) in
             [(out, &own, &far), (into, &far, &own)].into_iter().enumerate()
         {
-            place.run(host, "ip", state(layer, protocol, mode, [from, to, &id], way))?;
+            place.run(host, IP, state(layer, protocol, mode, [from, to, &id], way))?;
             templates[index].extend(
                 ["tmpl", "src", from, "dst", to, "proto", protocol, "mode", mode]
                     .map(str::to_owned),
@@ -42,7 +43,7 @@ pub(super) fn start(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &Keys) 
         let words =
             ["xfrm", "policy", "add", "src", from, "dst", to, "dir", direction, "if_id", &id];
         let words = words.map(str::to_owned).into_iter().chain(templates);
-        place.run(host, "ip", words)?;
+        place.run(host, IP, words)?;
     }
     place.configure_interface(host)
 }
@@ -74,7 +75,7 @@ fn state(
          replay-window {} flag esn",
         way.spi, layer.parameters.window
     );
-    let mut words = Command::words(&words).argv;
+    let mut words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
     let key = format!("0x{}", way.key);
     let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
     match (protocol, cipher, mac) {

@@ -99,8 +99,8 @@ impl Ssh<'_> {
     }
 
     fn by_hand(&self) -> String {
-        Command { argv: self.command.iter().cloned().chain([self.host.to_owned()]).collect() }
-            .to_string()
+        let words = self.command.iter().cloned().chain([self.host.to_owned()]);
+        Command::from(words.collect::<Vec<_>>()).to_string()
     }
 
     /// Starts the agent of the host.
@@ -153,7 +153,7 @@ impl Ssh<'_> {
     /// A host of a dry run, under an address of documentation.
     pub(super) fn rehearse(&self, pair: &Pair, family: Family) -> Host {
         let octets = std::fs::metadata(&self.settings.headroom).map_or(0, |meta| meta.len());
-        let command = Command { argv: self.argv(&self.script(pair, octets)) };
+        let command = Command::from(self.argv(&self.script(pair, octets)));
         let headroom = self.settings.headroom.display();
         let last = if self.role == Role::Client { 1 } else { 2 };
         let (v4, v6) = (
@@ -189,7 +189,7 @@ impl Ssh<'_> {
         name.map(str::to_owned).ok_or_else(|| {
             Error::Failed(format!(
                 "`{}` does not say the address of {}: name it with `server-address` in [testbed]",
-                Command { argv },
+                Command::from(argv),
                 self.host
             ))
         })

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::host::{Host, Role};
 use crate::hosts::{Machines, RealHost};
 use crate::lodging::Lodging;
+use crate::parts::IP;
 use crate::plan::{AS_IT_IS, Family, Plan, SshHosts};
 use crate::results::HostRecord;
 use crate::scratch;
@@ -188,7 +189,7 @@ impl Pair {
     /// else.
     pub(super) fn forget_metrics(&self, client: &Host, server: &Host) -> Result<()> {
         for (host, other) in [(client, server.address), (server, client.address)] {
-            host.run(&Command::words(&format!("ip tcp_metrics flush address {other}")))?;
+            host.run(&Command::words(IP, &format!("tcp_metrics flush address {other}")))?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::agent::Agent;
 use crate::command::Command;
 use crate::error::{Doing, Error, Result};
 use crate::measure::wire::Framing;
+use crate::parts::IP;
 use crate::plan::{Family, SshHosts};
 
 /// What `ip -j route get` says.
@@ -43,7 +44,7 @@ impl Device {
 
 /// The one object in the list that `ip -j` prints.
 pub(super) fn ip<T: for<'a> Deserialize<'a>>(agent: &mut Agent, arguments: &[&str]) -> Result<T> {
-    let command = Command::new("ip", arguments.iter().copied());
+    let command = Command::new(IP, arguments.iter().copied());
     let said = agent.command(&command)?;
     let list: Vec<T> =
         serde_json::from_str(&said).doing(|| format!("read what `{command}` printed"))?;
