@@ -33,7 +33,7 @@ pub fn derive(results: &mut Results, windows: &BTreeMap<String, u64>) -> Vec<Str
     let links: Vec<LinkReport> =
         std::iter::once(&results.link).chain(&results.check_links).cloned().collect();
     let (stacks, samples) = (&results.plan.stacks, &results.samples);
-    let segment = results.plan.segment();
+    let segment = Segment::of(&results.plan);
     let context = summary::Context { stacks, links: &links, windows, segment };
     results.summary = summary::summarise(samples, context);
     let context = portable::Context { stacks, link: &results.link, segment, windows };

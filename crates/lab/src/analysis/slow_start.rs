@@ -8,6 +8,8 @@
 //! Networking*, "Modelling latency"). Without a rate it is METHOD 16's
 //! RTT·log₂(1 + size/IW), in whole rounds.
 
+use crate::results::PlanRecord;
+
 /// Segments of the initial window, RFC 6928.
 const INITIAL_SEGMENTS: f64 = 10.0;
 
@@ -21,6 +23,16 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Of a plan: the MTU less the IP header (40 octets of IPv6, 20 of IPv4) and TCP's 20
+    /// with 12 of time stamps; on the link Ethernet's 38 come on top.
+    pub fn of(plan: &PlanRecord) -> Self {
+        let ip = if plan.family == "ipv4" { 20 } else { 40 };
+        Self {
+            payload_bytes: f64::from(plan.mtu.saturating_sub(ip + 32).max(1)),
+            line_bytes: f64::from(plan.mtu) + 38.0,
+        }
+    }
+
     /// Octets of payload each second where full segments fill a link.
     pub fn payload_bytes_per_s(self, rate_bps: f64) -> f64 {
         rate_bps / 8.0 * self.payload_bytes / self.line_bytes

@@ -6,7 +6,7 @@ use super::limits::{self, Evidence};
 use super::slow_start::Segment;
 use super::{rfc6349, stats};
 use crate::results::{LinkReport, Sample, StackRecord, Summary, Tcp};
-use crate::workload::Kind;
+use crate::results::Kind;
 
 /// Identity of a cell: link, workload, size, stack.
 type Key<'a> = (&'a str, &'a str, u64, &'a str);

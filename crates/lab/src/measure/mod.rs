@@ -2,7 +2,6 @@
 
 pub(crate) mod cgroup;
 pub(crate) mod cpu;
-pub(crate) mod realtime;
 pub(crate) mod usage;
 
 pub(crate) use headroom_lab_trace as wire;

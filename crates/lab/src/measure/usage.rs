@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
 use super::cgroup;
 use crate::error::{Doing, Error, Result};
+use crate::results::Usage;
 
 /// Length of a bin.
 const BIN: Duration = Duration::from_millis(250);
@@ -19,26 +18,6 @@ const LONGEST: Duration = Duration::from_millis(500);
 const MOST_BINS: usize = 4 * 3600;
 /// Octets of a frame that interfaces do not count: preamble, checksum and gap.
 const UNCOUNTED: u64 = 24;
-
-/// What was seen during a sample.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
-    /// Octets of frames that left the link towards the client, per transfer, Ethernet
-    /// headers included.
-    pub to_client_bytes: f64,
-    /// The same towards the server.
-    pub to_server_bytes: f64,
-    /// Whole bins of a quarter of a second.
-    pub bins: usize,
-    /// Lowest and highest CPU of the client's processes in a bin, per cent of one core;
-    /// null without a whole bin, as below.
-    pub client_pct: Option<[f64; 2]>,
-    /// The same of the server's.
-    pub server_pct: Option<[f64; 2]>,
-    /// Lowest and highest share of the link's rate that was used in a bin, in the file's
-    /// direction, framing counted, per cent; null on an unshaped link, too.
-    pub link_pct: Option<[f64; 2]>,
-}
 
 /// The counters at one instant.
 #[derive(Debug, Clone, Copy, PartialEq)]

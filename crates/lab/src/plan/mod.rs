@@ -4,7 +4,6 @@
 mod braces;
 mod command_line;
 mod file;
-mod hosts;
 mod record;
 mod scale;
 mod testbed;
@@ -27,7 +26,7 @@ use crate::workload::Workload;
 pub(crate) use braces::expand;
 pub use command_line::CommandLine;
 pub(crate) use file::{At, PlanFile, at, line_of};
-pub use hosts::SshHosts;
+pub use crate::results::SshHosts;
 pub use scale::{Scale, Scales};
 
 /// Everything a run needs to know.

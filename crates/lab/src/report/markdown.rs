@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::analysis::measured::Estimate;
 use crate::results::{Results, Summary, WorkloadRecord};
 use crate::units;
-use crate::workload::Kind;
+use crate::results::Kind;
 
 /// A header and rows of as many cells.
 #[derive(Debug)]

@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use crate::agent::Outcome;
 use crate::command::Command;
 use crate::error::Result;
-use crate::measure::realtime::Realtime;
+use crate::results::Realtime;
 use crate::measure::wire::{Login, Marks};
 use crate::parts::Program;
 use crate::results::Load;

@@ -5,7 +5,7 @@ use super::udp::{datagrams, server};
 use super::{ClientReport, Invocation, ServerSpec, Service, Site};
 use crate::agent::Outcome;
 use crate::error::Result;
-use crate::measure::realtime::Realtime;
+use crate::results::Realtime;
 use crate::parts::Program;
 use crate::workload::{Kind, Task};
 

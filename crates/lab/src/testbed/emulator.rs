@@ -10,24 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::error::{Doing, Error, Result};
+use crate::results::{EmulatorCounters, WayCounters};
 
 /// Why a run cannot go on; set at most once.
 pub(crate) type Alarm = Arc<OnceLock<String>>;
-
-/// What the emulator counted in either direction, as it names it.
-pub type WayCounters = BTreeMap<String, u64>;
-
-/// The counters that the emulator prints when asked, and at its end.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EmulatorCounters {
-    /// From server to client.
-    pub down: WayCounters,
-    /// From client to server.
-    pub up: WayCounters,
-}
 
 /// One line of its answer.
 #[derive(Debug, Deserialize)]

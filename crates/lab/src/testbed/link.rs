@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::link::{LinkDirection, LinkSpec, Loss, Queue};
 use crate::parts::{IP, Program, TC, UNSHARE};
 use crate::plan::LinkBackend;
+use crate::results::queue_packets;
 
 /// What makes a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -272,14 +273,6 @@ fn netem(way: &LinkDirection) -> String {
         }
     }
     line
-}
-
-/// Full frames that the bottleneck queues.
-pub(super) fn queue_packets(way: &LinkDirection) -> u32 {
-    match way.queue() {
-        Queue::Packets(packets) => packets,
-        Queue::Bytes(bytes) => u32::try_from(bytes / 1514).unwrap_or(u32::MAX),
-    }
 }
 
 /// The commands that unmake whatever shaping there may be.

@@ -6,7 +6,6 @@
 mod clock;
 mod emulator;
 mod link;
-mod link_report;
 mod netns;
 mod probes;
 mod router;
@@ -39,17 +38,14 @@ use crate::measure::wire::{ClientSide, Framing};
 use crate::parts::{MOUNT, NSENTER};
 use crate::plan::{Family, Offload, Plan, SshHosts};
 use crate::reaper::Reaper;
-use crate::results::HostRecord;
+use crate::results::{EmulatorReport, HostRecord, LinkReport};
 use crate::scratch::{self, Scratch, run_name};
 
 pub(crate) use clock::{Clock, Taken};
-pub use emulator::{EmulatorCounters, WayCounters};
 pub(crate) use link::Kernel;
-pub use link_report::{EmulatorReport, LinkReport, RoundTrips, WayReport, Ways};
 pub(crate) use router::Router;
 pub(crate) use rules::needed as needs_rules;
 pub(crate) use tap::{Sink, Tap};
-pub use verdict::{DelayTest, LossTest, RateTest, SelfTest, WayTest};
 
 /// What a testbed is built from.
 #[derive(Debug, Clone)]
@@ -266,17 +262,20 @@ impl Testbed {
     pub(crate) fn set_link(&mut self, spec: &LinkSpec, offload: Offload) -> Result<LinkReport> {
         let here = match &mut self.place {
             Place::Here(here) => here,
-            Place::Machines(_) if self.executor.is_dry() => return Ok(LinkReport::unmade(spec)),
+            Place::Machines(_) if self.executor.is_dry() => {
+                return Ok(LinkReport::new(spec, "not made", Offload::Offload.name()));
+            }
             Place::Machines(pair) => {
                 let round_trips = pair.round_trips(&self.client, &self.server)?;
-                return Ok(LinkReport::real(spec, pair.backend(), round_trips));
+                return Ok(LinkReport::real(spec, &pair.backend(), round_trips));
             }
         };
         let (offload, commands) = here.router.make(spec, offload)?;
         let backend = here.router.backend();
         let self_test = selftest::run(self, spec, backend)?;
         self.router()?.begin_use()?;
-        Ok(LinkReport { self_test, commands, ..LinkReport::new(spec, backend, offload) })
+        let report = LinkReport::new(spec, backend.words(spec), offload.name());
+        Ok(LinkReport { self_test, commands, ..report })
     }
 
     /// Makes the link what `spec` says, by the kernel and untested: for counting,

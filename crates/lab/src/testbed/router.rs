@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::emulator::{Alarm, Emulator, EmulatorCounters, WayCounters};
+use super::emulator::{Alarm, Emulator};
 use super::link::{self, Backend, Kernel};
-use super::link_report::EmulatorReport;
 use super::netns::{self, Names};
 use super::rules;
 use crate::command::{Command, Executor};
@@ -16,6 +15,7 @@ use crate::link::LinkSpec;
 use crate::measure::cgroup::Cgroup;
 use crate::parts::NSENTER;
 use crate::plan::{Family, LinkBackend, Offload, Plan};
+use crate::results::{EmulatorCounters, EmulatorReport, WayCounters};
 
 /// The router's namespace with its control group, and what makes the link there.
 #[derive(Debug)]

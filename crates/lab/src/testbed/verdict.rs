@@ -3,90 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 use crate::link::{LinkDirection, Loss};
-use crate::units;
+use crate::results::{DelayTest, LossTest, RateTest};
 
 /// Octets of Ethernet framing that no capture shows: preamble, start of frame,
 /// checksum, gap between frames (IEEE 802.3).
 pub(super) const FRAMING: u32 = 24;
 /// Octets of the shortest frame with its framing.
 const LEAST_FRAME: u32 = 84;
-
-/// What the self-test of a link found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SelfTest {
-    /// Whether both directions are as asked.
-    pub passed: bool,
-    /// Tests that it took, six at most.
-    pub attempts: u32,
-    /// From server to client.
-    pub down: WayTest,
-    /// From client to server.
-    pub up: WayTest,
-}
-
-/// What was found in one direction.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct WayTest {
-    /// Null where no rate was asked for.
-    pub rate: Option<RateTest>,
-    /// One-way delay.
-    pub delay: DelayTest,
-    /// Probes that did not arrive.
-    pub loss: LossTest,
-}
-
-/// The rate behind the bottleneck while more is sent than passes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RateTest {
-    /// What was asked for.
-    pub asked_bps: u64,
-    /// What passed, framing counted.
-    pub measured_bps: f64,
-    /// Measured over asked, less one.
-    pub error_pct: f64,
-    /// The largest error that passes.
-    pub allowed_pct: f64,
-    /// Whether it did.
-    pub passed: bool,
-}
-
-/// How long probes took, beyond their serialisation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DelayTest {
-    /// What was asked for.
-    pub asked_us: f64,
-    /// Greatest deviation from it that was asked for.
-    pub jitter_us: f64,
-    /// Probes that were timed.
-    pub probes: usize,
-    /// Median of (behind − before − serialisation − asked).
-    pub median_error_us: f64,
-    /// 99th percentile of the same; it holds the jitter, if there is one.
-    pub p99_error_us: f64,
-    /// The largest median error that passes.
-    pub allowed_us: f64,
-    /// Whether it did.
-    pub passed: bool,
-}
-
-/// Probes that did not arrive.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LossTest {
-    /// What was asked for, on average.
-    pub asked_pct: f64,
-    /// Probes seen before the bottleneck.
-    pub sent: u64,
-    /// Of these, not seen behind it.
-    pub lost: u64,
-    /// Losses that pass: the central 99 % of what chance makes of `asked_pct`.
-    pub interval: [u64; 2],
-    /// Whether it did.
-    pub passed: bool,
-}
 
 /// A probe as a capture saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,60 +28,6 @@ pub(super) struct Sighting {
 pub(super) struct Passage {
     pub(super) before: Vec<Sighting>,
     pub(super) behind: Vec<Sighting>,
-}
-
-impl SelfTest {
-    pub(super) fn new(down: WayTest, up: WayTest, attempts: u32) -> Self {
-        Self { passed: down.passed() && up.passed(), attempts, down, up }
-    }
-
-    /// What is not as asked, in words; empty where it passed.
-    pub(super) fn complaints(&self) -> Vec<String> {
-        let ways = [("from server to client", &self.down), ("from client to server", &self.up)];
-        ways.into_iter().flat_map(|(name, way)| way.complaints(name)).collect()
-    }
-}
-
-impl WayTest {
-    fn passed(&self) -> bool {
-        self.rate.as_ref().is_none_or(|rate| rate.passed) && self.delay.passed && self.loss.passed
-    }
-
-    fn complaints(&self, way: &str) -> Vec<String> {
-        let mut all = Vec::new();
-        if let Some(rate) = self.rate.as_ref().filter(|rate| !rate.passed) {
-            all.push(format!(
-                "{way} {} passed instead of {} ({:+.1} %, allowed ±{} %)",
-                units::rate(rate.measured_bps),
-                units::rate(rate.asked_bps as f64),
-                rate.error_pct,
-                units::three(rate.allowed_pct)
-            ));
-        }
-        let delay = &self.delay;
-        if !delay.passed {
-            all.push(format!(
-                "{way} the median delay is {:+.0} µs off {} (allowed ±{:.0} µs; 99th percentile {:+.0} µs, {} probes)",
-                delay.median_error_us,
-                units::seconds(delay.asked_us / 1e6),
-                delay.allowed_us,
-                delay.p99_error_us,
-                delay.probes
-            ));
-        }
-        let loss = &self.loss;
-        if !loss.passed {
-            all.push(format!(
-                "{way} {} of {} probes were lost, and {} % asks for {} to {}",
-                loss.lost,
-                loss.sent,
-                units::three(loss.asked_pct),
-                loss.interval[0],
-                loss.interval[1]
-            ));
-        }
-        all
-    }
 }
 
 /// Errors of the rate that pass: up to 1 Gbit/s, and above.

@@ -2,7 +2,7 @@
 //! against it.
 
 use crate::results::{LinkReport, Results, Summary, Wire};
-use crate::workload::Kind;
+use crate::results::Kind;
 
 /// A stack and what it is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]

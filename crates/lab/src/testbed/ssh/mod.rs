@@ -8,7 +8,6 @@ mod route;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
-use super::link_report::RoundTrips;
 use super::{Settings, prepare_folders};
 use crate::agent::hear::Ear;
 use crate::command::{Command, Executor};
@@ -18,7 +17,7 @@ use crate::hosts::{Machines, RealHost};
 use crate::lodging::Lodging;
 use crate::parts::IP;
 use crate::plan::{AS_IT_IS, Family, Plan, SshHosts};
-use crate::results::HostRecord;
+use crate::results::{HostRecord, RoundTrips};
 use crate::scratch;
 
 use connection::Ssh;

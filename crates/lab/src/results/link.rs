@@ -1,13 +1,12 @@
 //! What results.json says of a link.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use super::emulator::EmulatorCounters;
-use super::link::{self, Backend};
-use super::verdict::SelfTest;
+use super::Kind;
 use crate::link::{LinkDirection, LinkSpec, Queue};
-use crate::plan::Offload;
-use crate::workload::Kind;
+use crate::units;
 
 /// The link that was actually used.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -102,7 +101,7 @@ pub struct RoundTrips {
 
 impl RoundTrips {
     /// Of what connections took, in seconds; none of none.
-    pub(super) fn of(mut seconds: Vec<f64>) -> Option<Self> {
+    pub(crate) fn of(mut seconds: Vec<f64>) -> Option<Self> {
         seconds.sort_by(f64::total_cmp);
         let at = |share: f64| {
             let index = (seconds.len() as f64 * share).ceil() as usize;
@@ -131,17 +130,18 @@ impl LinkReport {
         self.loss_pct > 0.0 || self.ways.as_ref().is_some_and(|ways| ways.up.loss_pct > 0.0)
     }
 
-    pub(super) fn new(spec: &LinkSpec, backend: Backend, offload: Offload) -> Self {
+    /// A link that was made by this backend, in words, with this offload.
+    pub(crate) fn new(spec: &LinkSpec, backend: &str, offload: &str) -> Self {
         let (down, up) = (&spec.down, &spec.up);
         Self {
             name: spec.to_string(),
-            backend: backend.words(spec).to_owned(),
-            offload: offload.name().to_owned(),
+            backend: backend.to_owned(),
+            offload: offload.to_owned(),
             rate_bps: down.rate_bps,
             delay_ms: (down.delay + up.delay).as_secs_f64() * 1e3 / 2.0,
             jitter_ms: down.jitter.max(up.jitter).as_secs_f64() * 1e3,
             loss_pct: down.loss.average_pct(),
-            queue_packets: down.rate_bps.map(|_| link::queue_packets(down)),
+            queue_packets: down.rate_bps.map(|_| queue_packets(down)),
             ways: Some(Ways { down: WayReport::new(down), up: WayReport::new(up) }),
             rtt_us: None,
             self_test: None,
@@ -151,23 +151,23 @@ impl LinkReport {
         }
     }
 
-    /// A real link in a rehearsal.
-    pub(super) fn unmade(spec: &LinkSpec) -> Self {
-        Self::new(spec, Backend::Veth, Offload::Offload)
-    }
-
     /// A link that was not made: all that can be told of it without comparing
     /// clocks is how long there and back takes.
-    pub(super) fn real(spec: &LinkSpec, backend: String, round_trips: RoundTrips) -> Self {
-        let report = Self::new(spec, Backend::Veth, Offload::Offload);
+    pub(crate) fn real(spec: &LinkSpec, backend: &str, round_trips: RoundTrips) -> Self {
         Self {
-            backend,
-            offload: "as the hosts have it".to_owned(),
             delay_ms: round_trips.median_us / 2e3,
             ways: None,
             round_trips: Some(round_trips),
-            ..report
+            ..Self::new(spec, backend, "as the hosts have it")
         }
+    }
+}
+
+/// Full frames that the bottleneck queues.
+pub(crate) fn queue_packets(way: &LinkDirection) -> u32 {
+    match way.queue() {
+        Queue::Packets(packets) => packets,
+        Queue::Bytes(bytes) => u32::try_from(bytes / 1514).unwrap_or(u32::MAX),
     }
 }
 
@@ -192,6 +192,146 @@ impl WayReport {
                 _ => None,
             },
         }
+    }
+}
+
+/// What the emulator counted in either direction, as it names it.
+pub type WayCounters = BTreeMap<String, u64>;
+
+/// The counters that the emulator prints when asked, and at its end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmulatorCounters {
+    /// From server to client.
+    pub down: WayCounters,
+    /// From client to server.
+    pub up: WayCounters,
+}
+
+/// What the self-test of a link found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SelfTest {
+    /// Whether both directions are as asked.
+    pub passed: bool,
+    /// Tests that it took, six at most.
+    pub attempts: u32,
+    /// From server to client.
+    pub down: WayTest,
+    /// From client to server.
+    pub up: WayTest,
+}
+
+/// What was found in one direction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WayTest {
+    /// Null where no rate was asked for.
+    pub rate: Option<RateTest>,
+    /// One-way delay.
+    pub delay: DelayTest,
+    /// Probes that did not arrive.
+    pub loss: LossTest,
+}
+
+/// The rate behind the bottleneck while more is sent than passes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RateTest {
+    /// What was asked for.
+    pub asked_bps: u64,
+    /// What passed, framing counted.
+    pub measured_bps: f64,
+    /// Measured over asked, less one.
+    pub error_pct: f64,
+    /// The largest error that passes.
+    pub allowed_pct: f64,
+    /// Whether it did.
+    pub passed: bool,
+}
+
+/// How long probes took, beyond their serialisation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DelayTest {
+    /// What was asked for.
+    pub asked_us: f64,
+    /// Greatest deviation from it that was asked for.
+    pub jitter_us: f64,
+    /// Probes that were timed.
+    pub probes: usize,
+    /// Median of (behind − before − serialisation − asked).
+    pub median_error_us: f64,
+    /// 99th percentile of the same; it holds the jitter, if there is one.
+    pub p99_error_us: f64,
+    /// The largest median error that passes.
+    pub allowed_us: f64,
+    /// Whether it did.
+    pub passed: bool,
+}
+
+/// Probes that did not arrive.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LossTest {
+    /// What was asked for, on average.
+    pub asked_pct: f64,
+    /// Probes seen before the bottleneck.
+    pub sent: u64,
+    /// Of these, not seen behind it.
+    pub lost: u64,
+    /// Losses that pass: the central 99 % of what chance makes of `asked_pct`.
+    pub interval: [u64; 2],
+    /// Whether it did.
+    pub passed: bool,
+}
+
+impl SelfTest {
+    /// What both directions say, after so many tests.
+    pub(crate) fn new(down: WayTest, up: WayTest, attempts: u32) -> Self {
+        Self { passed: down.passed() && up.passed(), attempts, down, up }
+    }
+
+    /// What is not as asked, in words; empty where it passed.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let ways = [("from server to client", &self.down), ("from client to server", &self.up)];
+        ways.into_iter().flat_map(|(name, way)| way.complaints(name)).collect()
+    }
+}
+
+impl WayTest {
+    fn passed(&self) -> bool {
+        self.rate.as_ref().is_none_or(|rate| rate.passed) && self.delay.passed && self.loss.passed
+    }
+
+    fn complaints(&self, way: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        if let Some(rate) = self.rate.as_ref().filter(|rate| !rate.passed) {
+            all.push(format!(
+                "{way} {} passed instead of {} ({:+.1} %, allowed ±{} %)",
+                units::rate(rate.measured_bps),
+                units::rate(rate.asked_bps as f64),
+                rate.error_pct,
+                units::three(rate.allowed_pct)
+            ));
+        }
+        let delay = &self.delay;
+        if !delay.passed {
+            all.push(format!(
+                "{way} the median delay is {:+.0} µs off {} (allowed ±{:.0} µs; 99th percentile {:+.0} µs, {} probes)",
+                delay.median_error_us,
+                units::seconds(delay.asked_us / 1e6),
+                delay.allowed_us,
+                delay.p99_error_us,
+                delay.probes
+            ));
+        }
+        let loss = &self.loss;
+        if !loss.passed {
+            all.push(format!(
+                "{way} {} of {} probes were lost, and {} % asks for {} to {}",
+                loss.lost,
+                loss.sent,
+                units::three(loss.asked_pct),
+                loss.interval[0],
+                loss.interval[1]
+            ));
+        }
+        all
     }
 }
 

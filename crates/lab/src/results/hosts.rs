@@ -71,7 +71,7 @@ impl SshHosts {
 }
 
 /// Why this cannot stand for a host on ssh's command line.
-pub(super) fn objection(host: &str) -> Option<String> {
+pub(crate) fn objection(host: &str) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "@._-:%[]".contains(c);
     (host.is_empty() || host.starts_with('-') || !host.chars().all(plain)).then(|| {
         format!("`{host}` is no host that ssh could be given: a name, user@host or an alias")

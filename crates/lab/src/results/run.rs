@@ -1,0 +1,126 @@
+//! A run: where it was, with which programs, and what it kept beside its samples.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Stretch;
+
+/// The machine and its programs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "named as what they hold")]
+pub struct Environment {
+    pub started: String,
+    pub finished: String,
+    pub headroom: String,
+    pub kernel: String,
+    pub distribution: String,
+    pub cpu: String,
+    pub cores: usize,
+    pub memory_bytes: u64,
+    /// Of two real machines, both; the fields above are then the client's.
+    #[serde(default)]
+    pub hosts: Vec<HostRecord>,
+    pub programs: Vec<ProgramRecord>,
+    pub stacks: BTreeMap<String, BTreeMap<String, String>>,
+    pub settings: BTreeMap<String, String>,
+}
+
+/// One of two real machines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "named as what they hold")]
+pub struct HostRecord {
+    /// `client` or `server`.
+    pub role: String,
+    /// As the plan names it.
+    pub host: String,
+    /// On the link.
+    pub address: String,
+    pub kernel: String,
+    pub distribution: String,
+    pub cpu: String,
+    pub cores: usize,
+    pub memory_bytes: u64,
+    /// Where the run's files were: `tmpfs` or `disk`.
+    pub files: String,
+}
+
+/// A program that took part.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "named as what they hold")]
+pub struct ProgramRecord {
+    pub name: String,
+    pub version: String,
+    pub path: String,
+    /// `system`, `cache` or `built-in`.
+    pub origin: String,
+}
+
+/// One continuation of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumed {
+    /// RFC 3339.
+    pub at: String,
+    /// Blocks that were kept from before.
+    pub blocks_before: usize,
+    /// What of machine and programs was no longer as before.
+    pub changed: Vec<String>,
+}
+
+/// A layer brought up from nothing, several times, on the main link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LayerSetup {
+    /// Name of the stack.
+    pub stack: String,
+    /// Name of the layer; a stack may have one twice.
+    pub layer: String,
+    /// Packets of the handshake, both directions; the median of all.
+    pub packets: u64,
+    /// Octets of these, Ethernet headers included.
+    pub bytes: u64,
+    /// Times that the client spoke and the server answered.
+    pub round_trips: u32,
+    /// First packet to last, one for each time.
+    pub seconds: Vec<f64>,
+}
+
+/// What was found of one stack.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClearText {
+    /// Name of the stack.
+    pub stack: String,
+    /// Whether it says that it encrypts.
+    pub secured: bool,
+    /// Whether the file's content was seen on the wire.
+    pub marker_seen: bool,
+    /// Of all frames, both ways.
+    pub octets_searched: u64,
+}
+
+/// The packets of one accounted transfer, in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptCapture {
+    /// Name of the stack.
+    pub stack: String,
+    /// Name of the workload.
+    pub workload: String,
+    /// Octets of one file.
+    pub size_bytes: u64,
+    /// In the folder of the results: a pcap file with times in nanoseconds.
+    pub file: String,
+    /// Frames, those that `wire` counts.
+    pub packets: u64,
+    /// Octets of each frame that were kept at most.
+    pub snaplen: u32,
+}
+
+/// One transfer of a stack, cut into what it was doing.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "documented in docs/results.md")]
+pub struct Timeline {
+    pub stack: String,
+    pub workload: String,
+    pub size_bytes: u64,
+    pub session_s: f64,
+    pub segments: Vec<Stretch>,
+}
