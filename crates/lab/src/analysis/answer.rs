@@ -2,8 +2,7 @@
 
 use super::disturbance::Disturbance;
 use super::sentence;
-use crate::results::{Portable, Results};
-use crate::service::WAITS;
+use crate::results::{WAITS, Portable, Results};
 
 /// Answers the question of a run: first what spoils the answer, then what each stack costs
 /// anywhere and how secured stacks compare; where that is not known, what was measured on

@@ -29,7 +29,8 @@ pub use pace::{Beside, Pace};
 pub use plan::{PlanRecord, StackRecord, WorkloadRecord};
 pub use realtime::{Bin, Delay, Realtime};
 pub use run::{
-    ClearText, Environment, HostRecord, KeptCapture, LayerSetup, ProgramRecord, Resumed, Timeline,
+    ClearText, Environment, FILM, HostRecord, KeptCapture, LayerSetup, ProgramRecord, Resumed,
+    Timeline, WAITS,
 };
 pub use sample::{Cpu, Load, Sample, UNSHAPED_S, Usage, Wire};
 pub(crate) use workload::workload_name;

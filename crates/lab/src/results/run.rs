@@ -26,6 +26,12 @@ pub struct Environment {
     pub settings: BTreeMap<String, String>,
 }
 
+/// The fact of a stack, in [`Environment::stacks`], that says why its sessions wait.
+pub const WAITS: &str = "waits";
+
+/// The application whose real-time stream is a film.
+pub const FILM: &str = "film";
+
 /// One of two real machines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "named as what they hold")]

@@ -7,16 +7,14 @@ use crate::agent::Outcome;
 use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
 use crate::parts::{FFMPEG, Program};
+use crate::results::FILM;
 use crate::workload::{Kind, Sending, Task};
 
 pub(super) struct Film;
 
-/// The name in plans and results.
-pub(crate) const NAME: &str = "film";
-
 impl Service for Film {
     fn name(&self) -> &'static str {
-        NAME
+        FILM
     }
 
     fn about(&self) -> &'static str {

@@ -36,10 +36,6 @@ use crate::results::Load;
 use crate::suggest::suggestion;
 use crate::workload::{Kind, Task};
 
-pub(crate) use film::NAME as FILM;
-
-/// The fact of a service that says why its sessions wait, where that is known.
-pub(crate) const WAITS: &str = "waits";
 pub(crate) use site::{Site, write_credentials};
 pub(crate) use tls::CIPHER;
 

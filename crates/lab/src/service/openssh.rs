@@ -3,11 +3,12 @@
 
 use std::path::PathBuf;
 
-use super::{ServerSpec, Site, WAITS};
+use super::{ServerSpec, Site};
 use crate::command::{Command, quote};
 use crate::error::Result;
 use crate::measure::wire::Login;
 use crate::parts::{Program, SSHD};
+use crate::results::WAITS;
 
 /// Pinned on both sides: the cipher that hardware is best at.
 pub(super) const CIPHER: &str = "aes128-gcm@openssh.com";

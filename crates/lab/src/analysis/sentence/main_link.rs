@@ -2,8 +2,7 @@
 //! known.
 
 use crate::analysis::stats::LEAST_RUNS;
-use crate::results::{Results, Summary};
-use crate::service::FILM;
+use crate::results::{FILM, Results, Summary};
 use crate::units;
 
 /// A sentence for each largest size of the main link.
