@@ -2,12 +2,11 @@
 #![no_main]
 
 use headroom_lab::plan::Plan;
-use headroom_lab::results::PlanRecord;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let Ok(plan) = Plan::from_toml(text, "fuzz.toml") else { return };
-    let record = PlanRecord::of(&plan);
-    let again = record.plan().expect("a recorded plan");
-    assert_eq!(record.differences(&again), Vec::<String>::new());
+    let record = plan.record();
+    let again = Plan::of_record(&record).expect("a recorded plan");
+    assert_eq!(again.differences_from(&record), Vec::<String>::new());
 });

@@ -5,7 +5,7 @@ mod shown;
 
 use std::path::Path;
 
-use headroom_lab::report;
+use headroom_lab_results::report;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

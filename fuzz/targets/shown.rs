@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use headroom_lab::report::{self, markdown, terminal};
-use headroom_lab::results::Results;
 use headroom_lab::run;
+use headroom_lab_results::report::{self, markdown, terminal};
+use headroom_lab_results::schema::Results;
 
 pub fn shown(mut results: Results) {
     // the work, not the memory, grows with these

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use headroom_lab::analysis::disturbance::Disturbance;
 use headroom_lab::plan::{CommandLine, Family, LinkBackend, Offload, Plan, Scale};
-use headroom_lab::report::terminal::Detail;
-use headroom_lab::results::Results;
 use headroom_lab::run::{self, Options, Outcome, Resumption};
 use headroom_lab::study::{self, Study, StudyResults};
 use headroom_lab::workload::Kind;
-use headroom_lab::{Error, analysis, clean, doctor, layer, report, service, workload};
+use headroom_lab::{Error, clean, doctor, layer, service, workload};
+use headroom_lab_results::analysis::disturbance::Disturbance;
+use headroom_lab_results::report::terminal::Detail;
+use headroom_lab_results::schema::Results;
+use headroom_lab_results::{analysis, report};
 
 use crate::arguments::{Compare, Lab, Run};
 use crate::folder::Folder;
@@ -145,7 +146,7 @@ fn tell_study(results: &StudyResults, folder: &Path, json: bool) -> anyhow::Resu
     if json {
         println!("{}", serde_json::to_string_pretty(results)?);
     } else {
-        print!("{}", report::study::terminal(results, width()));
+        print!("{}", study::report::terminal(results, width()));
         println!("\nReport: {}", folder.join("report.html").display());
     }
     Ok(())
@@ -339,8 +340,8 @@ fn rebuild(dir: &Path, detail: Detail) -> anyhow::Result<ExitCode> {
     let is_run = dir.join(run::JOURNAL).exists() || dir.join("results.json").exists();
     if !is_run {
         let all = rebuild_studies(dir);
-        if report::study::has_studies(dir) {
-            let count = report::study::write_index(dir)?;
+        if study::report::has_studies(dir) {
+            let count = study::report::write_index(dir)?;
             let index = std::path::absolute(dir.join("index.html"))?;
             println!("{count} studies: {}", index.display());
             return Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE });

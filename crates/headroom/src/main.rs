@@ -92,12 +92,13 @@ fn run(arguments: Arguments) -> ExitCode {
     outcome.unwrap_or_else(|error| {
         eprintln!("headroom: {error:#}");
         let lab = error.downcast_ref().map(headroom_lab::Error::exit_code);
+        let results = error.downcast_ref().map(headroom_lab_results::Error::exit_code);
         let link = error.downcast_ref().map(headroom_emulator::Error::exit_code);
         let tunnel = error.downcast_ref().map(headroom_gateway::control::Error::exit_code);
         let keygen = error.downcast_ref().map(headroom_gateway::config::keygen::Error::exit_code);
         let transfer = error.downcast_ref().map(transfer::exit_code);
         let usage = error.downcast_ref().map(transfer::Usage::exit_code);
-        ExitCode::from(lab.or(link).or(tunnel).or(keygen).or(transfer).or(usage).unwrap_or(1))
+        ExitCode::from(lab.or(results).or(link).or(tunnel).or(keygen).or(transfer).or(usage).unwrap_or(1))
     })
 }
 

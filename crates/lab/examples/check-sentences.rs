@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use headroom_lab::analysis::sentence::read;
-use headroom_lab::report;
+use headroom_lab_results::analysis::sentence::read;
+use headroom_lab_results::report;
 
 fn main() -> ExitCode {
     let paths: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();

@@ -3,8 +3,8 @@
 //!
 //!     cargo run --release -p headroom-lab --example coverage
 
-use headroom_lab::analysis::simulate::{self, Coverage, NOISES, Noise};
-use headroom_lab::analysis::stop::Until;
+use headroom_lab_results::analysis::simulate::{self, Coverage, NOISES, Noise};
+use headroom_lab_results::analysis::stop::Until;
 
 const TRIALS: u32 = 20_000;
 const BOOTSTRAPS: u32 = 4_000;

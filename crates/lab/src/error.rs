@@ -16,6 +16,9 @@ pub enum Error {
     /// The link failed its self-test.
     #[error("{0}")]
     Link(String),
+    /// Results could not be read or written.
+    #[error(transparent)]
+    Results(#[from] headroom_lab_results::Error),
     /// The user asked to stop.
     #[error("interrupted; the testbed was removed")]
     Interrupted,
@@ -31,6 +34,7 @@ impl Error {
             Self::Failed(_) | Self::Link(_) => 1,
             Self::Plan(_) => 2,
             Self::Missing(_) => 3,
+            Self::Results(error) => error.exit_code(),
             Self::Interrupted => 130,
         }
     }

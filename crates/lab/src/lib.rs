@@ -2,7 +2,6 @@
 //! analysis → report. Starts programs; calls no transfer engine.
 
 pub mod agent;
-pub mod analysis;
 pub mod clean;
 mod command;
 pub mod doctor;
@@ -16,8 +15,6 @@ mod measure;
 pub mod parts;
 pub mod plan;
 mod reaper;
-pub mod report;
-pub mod results;
 pub mod run;
 pub mod scratch;
 pub mod service;

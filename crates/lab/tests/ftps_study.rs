@@ -2,8 +2,8 @@
 //! over IPsec in IPv6 networks*. Its Table 1 (times) must give its Table 2
 //! (overheads), and Table 2 its models (3) to (6).
 
-use headroom_lab::analysis::fit::{Line, log_line};
-use headroom_lab::analysis::stats::overhead_pct;
+use headroom_lab_results::analysis::fit::{Line, log_line};
+use headroom_lab_results::analysis::stats::overhead_pct;
 
 const TIMES: &str = include_str!("../../../plans/studies/published/ftps-ipsec-ipv6-times.csv");
 const OVERHEADS: &str =

@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
-use headroom_lab::analysis::answer::answer;
-use headroom_lab::analysis::sentence::read;
-use headroom_lab::report;
-use headroom_lab::report::terminal::Detail;
-use headroom_lab::results::Results;
+use headroom_lab_results::analysis::answer::answer;
+use headroom_lab_results::analysis::sentence::read;
+use headroom_lab_results::report;
+use headroom_lab_results::report::terminal::Detail;
+use headroom_lab_results::schema::Results;
 use headroom_lab::run;
 
 fn disturbed_demo() -> Results {

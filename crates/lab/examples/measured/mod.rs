@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::path::Path;
 
-use headroom_lab::analysis::measured::Measured;
-use headroom_lab::results::Results;
+use headroom_lab_results::analysis::measured::Measured;
+use headroom_lab_results::schema::Results;
 
 /// A run of the lab.
 pub(crate) struct Run {
@@ -14,7 +14,7 @@ pub(crate) struct Run {
 impl Run {
     /// The run whose results are in this folder.
     pub(crate) fn read(folder: &Path) -> Result<Self, Box<dyn Error>> {
-        Ok(Self { results: headroom_lab::report::read(folder)? })
+        Ok(Self { results: headroom_lab_results::report::read(folder)? })
     }
 
     pub(crate) fn figures(&self) -> Measured<'_> {

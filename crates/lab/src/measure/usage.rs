@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use headroom_lab_results::schema::Usage;
+
 use super::cgroup;
 use crate::error::{Doing, Error, Result};
-use crate::results::Usage;
 
 /// Length of a bin.
 const BIN: Duration = Duration::from_millis(250);

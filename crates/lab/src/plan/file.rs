@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::str::FromStr;
 
+use headroom_lab_results::analysis::stop::{self, Until};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -13,7 +14,6 @@ use super::hosts::SshHosts;
 use super::scale::{Scales, Smaller};
 use super::testbed::TestbedFile;
 use super::{AS_IT_IS, Family, LinkBackend, Offload, Plan, PlannedStack, Resolver};
-use crate::analysis::stop::{self, Until};
 use crate::layer::innermost_mtu;
 use crate::link::LinkSpec;
 use crate::stack::{Stack, canonical};

@@ -11,9 +11,9 @@ mod testbed;
 use std::net::IpAddr;
 use std::path::Path;
 
+use headroom_lab_results::analysis::stop::{self, Until};
 use serde::Deserialize;
 
-use crate::analysis::stop::{self, Until};
 use crate::error::{Error, Result};
 use crate::hosts::Machines;
 use crate::link::LinkSpec;
@@ -26,7 +26,7 @@ use crate::workload::Workload;
 pub(crate) use braces::expand;
 pub use command_line::CommandLine;
 pub(crate) use file::{At, PlanFile, at, line_of};
-pub use crate::results::SshHosts;
+pub use headroom_lab_results::schema::SshHosts;
 pub use scale::{Scale, Scales};
 
 /// Everything a run needs to know.

@@ -2,16 +2,16 @@
 //! through the plan's own file format, so that a record is checked like a plan
 //! that somebody wrote.
 
+use headroom_lab_results::schema::{PlanRecord, StackRecord, WorkloadRecord};
 use toml::{Table, Value};
 
 use super::{Family, Plan, PlannedStack, SshHosts};
 use crate::error::{Error, Result};
-use crate::results::{PlanRecord, StackRecord, WorkloadRecord};
 use crate::workload::{Filling, Kind, Workload};
 
-impl PlanRecord {
-    /// The record of a plan; where it names no family, of one that is run over IPv6.
-    pub fn of(plan: &Plan) -> Self {
+impl Plan {
+    /// The record of this plan; where it names no family, of one that is run over IPv6.
+    pub fn record(&self) -> PlanRecord {
         // every field by name: one that is forgotten here would be lost on resume
         let Plan {
             name,
@@ -35,8 +35,8 @@ impl PlanRecord {
             seed,
             seed_is_random: _,
             scales: _, // a record is of what was run
-        } = plan;
-        Self {
+        } = self;
+        PlanRecord {
             name: name.clone(),
             question: question.clone(),
             stacks: stacks.iter().map(stack).collect(),
@@ -65,41 +65,41 @@ impl PlanRecord {
     ///
     /// # Errors
     /// [`Error::Plan`]: the record is of no plan that this program could run.
-    pub fn plan(&self) -> Result<Plan> {
-        let text = self.to_toml().to_string();
-        let mut plan = Plan::from_toml(&text, &self.name).map_err(|error| {
+    pub fn of_record(record: &PlanRecord) -> Result<Self> {
+        let text = to_toml(record).to_string();
+        let mut plan = Self::from_toml(&text, &record.name).map_err(|error| {
             // the line is one of a text that nobody has seen
             let error = error.split_once(": ").map_or(error.as_str(), |(_line, rest)| rest);
             Error::Plan(format!("the recorded plan cannot be run: {error}"))
         })?;
         // TOML's whole numbers end before a seed's do
-        (plan.seed, plan.seed_is_random) = (self.seed, false);
+        (plan.seed, plan.seed_is_random) = (record.seed, false);
         // and a file names one size for check links, or leaves it to the downloads
-        if !self.check_sizes_bytes.iter().all(|size| super::file::SIZES.contains(size)) {
+        if !record.check_sizes_bytes.iter().all(|size| super::file::SIZES.contains(size)) {
             let sentence = "the recorded plan cannot be run: sizes go from 1 B to 1 GiB";
             return Err(Error::Plan(sentence.to_owned()));
         }
-        plan.check_sizes.clone_from(&self.check_sizes_bytes);
+        plan.check_sizes.clone_from(&record.check_sizes_bytes);
         Ok(plan)
     }
 
-    /// What of `plan` is not as recorded, one `name: value instead of value`
+    /// What of this plan is not as recorded, one `name: value instead of value`
     /// each. Name and question measure nothing; a seed that nobody asked for is
     /// no difference.
-    pub fn differences(&self, plan: &Plan) -> Vec<String> {
-        let mut other = Self::of(plan);
-        if plan.seed_is_random {
-            other.seed = self.seed;
+    pub fn differences_from(&self, record: &PlanRecord) -> Vec<String> {
+        let mut own = self.record();
+        if self.seed_is_random {
+            own.seed = record.seed;
         }
-        if plan.family.is_none() {
-            other.family = self.family.clone();
+        if self.family.is_none() {
+            own.family = record.family.clone();
         }
-        (other.name, other.question) = (self.name.clone(), self.question.clone());
-        let fields = |record: &Self| match serde_json::to_value(record) {
+        (own.name, own.question) = (record.name.clone(), record.question.clone());
+        let fields = |record: &PlanRecord| match serde_json::to_value(record) {
             Ok(serde_json::Value::Object(fields)) => fields,
             _ => serde_json::Map::new(),
         };
-        let (recorded, given) = (fields(self), fields(&other));
+        let (recorded, given) = (fields(record), fields(&own));
         let differs = recorded.iter().filter(|(name, value)| given.get(*name) != Some(value));
         differs
             .map(|(name, value)| {
@@ -108,51 +108,51 @@ impl PlanRecord {
             })
             .collect()
     }
+}
 
-    fn to_toml(&self) -> Table {
-        let names = |names: &[String]| {
-            Value::Array(names.iter().map(|name| Value::String(name.clone())).collect())
-        };
-        let stacks: Vec<String> = self.stacks.iter().map(|stack| stack.name.clone()).collect();
-        let baselines: Table = self
-            .stacks
-            .iter()
-            .map(|stack| {
-                let baseline = stack.baseline.as_deref().unwrap_or(super::file::NO_BASELINE);
-                (stack.name.clone(), Value::String(baseline.to_owned()))
-            })
-            .collect();
-        let until = self.until_ci_pct.map(|pct| Value::String(format!("ci<{pct}%")));
-        let most = self.max_repetitions.map(|most| Value::Integer(most.into()));
-        let backend = self.link_backend.clone().map(Value::String);
-        // real hosts have the offloads that they have
-        let offload = Value::String(self.offload.clone());
-        let offload = Some(offload).filter(|_| self.testbed.is_none());
-        let optional = [
-            ("offload", offload),
-            ("until", until),
-            ("max-repetitions", most),
-            ("resolver", self.resolver.clone().map(Value::String)),
-            ("link-backend", backend),
-            ("testbed", self.testbed.as_ref().map(hosts_to_toml)),
-        ];
-        let optional = optional.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        let fields = [
-            ("question", Value::String(self.question.clone())),
-            ("stacks", names(&stacks)),
-            ("baselines", Value::Table(baselines)),
-            ("repetitions", Value::Integer(self.repetitions.into())),
-            ("warmup", Value::Integer(self.warmup.into())),
-            ("count-packets", Value::Boolean(self.count_packets)),
-            ("family", Value::String(self.family.clone())),
-            ("mtu", Value::Integer(self.mtu.into())),
-            ("congestion-control", Value::String(self.congestion_control.clone())),
-            ("link", Value::String(self.link.clone())),
-            ("check-links", names(&self.check_links)),
-            ("workload", Value::Array(self.workloads.iter().map(workload_to_toml).collect())),
-        ];
-        fields.into_iter().chain(optional).map(|(name, value)| (name.to_owned(), value)).collect()
-    }
+fn to_toml(record: &PlanRecord) -> Table {
+    let names = |names: &[String]| {
+        Value::Array(names.iter().map(|name| Value::String(name.clone())).collect())
+    };
+    let stacks: Vec<String> = record.stacks.iter().map(|stack| stack.name.clone()).collect();
+    let baselines: Table = record
+        .stacks
+        .iter()
+        .map(|stack| {
+            let baseline = stack.baseline.as_deref().unwrap_or(super::file::NO_BASELINE);
+            (stack.name.clone(), Value::String(baseline.to_owned()))
+        })
+        .collect();
+    let until = record.until_ci_pct.map(|pct| Value::String(format!("ci<{pct}%")));
+    let most = record.max_repetitions.map(|most| Value::Integer(most.into()));
+    let backend = record.link_backend.clone().map(Value::String);
+    // real hosts have the offloads that they have
+    let offload = Value::String(record.offload.clone());
+    let offload = Some(offload).filter(|_| record.testbed.is_none());
+    let optional = [
+        ("offload", offload),
+        ("until", until),
+        ("max-repetitions", most),
+        ("resolver", record.resolver.clone().map(Value::String)),
+        ("link-backend", backend),
+        ("testbed", record.testbed.as_ref().map(hosts_to_toml)),
+    ];
+    let optional = optional.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let fields = [
+        ("question", Value::String(record.question.clone())),
+        ("stacks", names(&stacks)),
+        ("baselines", Value::Table(baselines)),
+        ("repetitions", Value::Integer(record.repetitions.into())),
+        ("warmup", Value::Integer(record.warmup.into())),
+        ("count-packets", Value::Boolean(record.count_packets)),
+        ("family", Value::String(record.family.clone())),
+        ("mtu", Value::Integer(record.mtu.into())),
+        ("congestion-control", Value::String(record.congestion_control.clone())),
+        ("link", Value::String(record.link.clone())),
+        ("check-links", names(&record.check_links)),
+        ("workload", Value::Array(record.workloads.iter().map(workload_to_toml).collect())),
+    ];
+    fields.into_iter().chain(optional).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn stack(planned: &PlannedStack) -> StackRecord {
@@ -303,9 +303,9 @@ seconds = 4
         fewer.check_sizes = vec![1, 2];
         let largest = Plan { seed: u64::MAX, ..written() };
         for (plan, seed) in [(written(), 5), (largest, u64::MAX), (fewer, 5)] {
-            let json = serde_json::to_string(&PlanRecord::of(&plan)).expect("JSON");
+            let json = serde_json::to_string(&plan.record()).expect("JSON");
             let record: PlanRecord = serde_json::from_str(&json).expect("a record");
-            let again = record.plan().expect("the same plan");
+            let again = Plan::of_record(&record).expect("the same plan");
             assert_eq!(format!("{again:?}"), format!("{plan:?}"));
             assert_eq!(again.seed, seed);
         }
@@ -325,7 +325,7 @@ seconds = 4
         let mut fewer = plan.clone();
         fewer.keep_only("sftp/tls").expect("it is there");
         for plan in [plan, fewer] {
-            let again = PlanRecord::of(&plan).plan().expect("the same plan");
+            let again = Plan::of_record(&plan.record()).expect("the same plan");
             assert_eq!(format!("{again:?}"), format!("{:?}", of_a_run(plan)));
         }
     }
@@ -335,15 +335,15 @@ seconds = 4
         let text = "stacks = [\"http\", \"sftp/tls\"]\n[testbed]\nkind = \"ssh\"\nclient = \"a\"\nserver = \"b\"\n\
                     ssh = [\"ssh\", \"-F\", \"a b\"]\n[[workload]]\nkind = \"download\"\n";
         let plan = Plan::from_toml(text, "two").expect("a good plan");
-        let record = PlanRecord::of(&plan);
-        let again = record.plan().expect("the same plan");
+        let record = plan.record();
+        let again = Plan::of_record(&record).expect("the same plan");
         assert_eq!(
             format!("{again:?}"),
             format!("{:?}", of_a_run(plan))
                 .replace("seed_is_random: true", "seed_is_random: false")
         );
         let elsewhere = Plan::from_toml(&text.replace("\"b\"", "\"c\""), "two");
-        let differences = record.differences(&elsewhere.expect("a good plan"));
+        let differences = elsewhere.expect("a good plan").differences_from(&record);
         assert!(
             differences.len() == 1 && differences[0].starts_with("testbed: "),
             "{differences:?}"
@@ -352,29 +352,29 @@ seconds = 4
 
     #[test]
     fn a_record_is_checked_like_a_plan() {
-        let mut record = PlanRecord::of(&written());
+        let mut record = written().record();
         record.workloads[2].files = Some(u32::MAX);
-        let error = record.plan().expect_err("too many files").to_string();
+        let error = Plan::of_record(&record).expect_err("too many files").to_string();
         assert_eq!(error, "the recorded plan cannot be run: must be from 1 to 100000");
-        let mut record = PlanRecord::of(&written());
+        let mut record = written().record();
         record.check_sizes_bytes.push(u64::MAX);
-        assert!(record.plan().is_err_and(|error| error.to_string().contains("1 B to 1 GiB")));
-        let mut record = PlanRecord::of(&written());
+        assert!(Plan::of_record(&record).is_err_and(|error| error.to_string().contains("1 B to 1 GiB")));
+        let mut record = written().record();
         record.stacks[0].name = "gopher".to_owned();
-        assert!(record.plan().is_err_and(|error| error.to_string().contains("`gopher`")));
+        assert!(Plan::of_record(&record).is_err_and(|error| error.to_string().contains("`gopher`")));
     }
 
     #[test]
     fn what_differs_is_named_and_a_seed_of_chance_is_not() {
-        let record = PlanRecord::of(&written());
+        let record = written().record();
         let other =
             EVERYTHING.replace("repetitions = 11", "repetitions = 12").replace("All", "None");
         let other = Plan::from_toml(&other, "renamed").expect("a good plan");
-        assert_eq!(record.differences(&other), ["repetitions: 12 instead of 11"]);
+        assert_eq!(other.differences_from(&record), ["repetitions: 12 instead of 11"]);
         let unseeded = Plan::from_toml(&EVERYTHING.replace("seed = 5", ""), "x");
-        assert!(record.differences(&unseeded.expect("a good plan")).is_empty());
+        assert!(unseeded.expect("a good plan").differences_from(&record).is_empty());
         let reseeded = Plan::from_toml(&EVERYTHING.replace("seed = 5", "seed = 6"), "x");
-        let differences = record.differences(&reseeded.expect("a good plan"));
+        let differences = reseeded.expect("a good plan").differences_from(&record);
         assert_eq!(differences, ["seed: 6 instead of 5"]);
     }
 }

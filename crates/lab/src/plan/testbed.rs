@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
+use headroom_lab_results::schema::{self, SshHosts};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::file::{At, at, bounded};
-use crate::results::{self, SshHosts};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -57,7 +57,7 @@ impl TestbedFile {
                 );
                 Err(At { span: span.clone(), message })
             }
-            Some(host) => match results::objection(host.get_ref()) {
+            Some(host) => match schema::objection(host.get_ref()) {
                 None => Ok(host.get_ref().clone()),
                 Some(message) => Err(at(host, message)),
             },

@@ -3,9 +3,10 @@
 
 use std::path::Path;
 
+use headroom_lab_results::schema::{KeptCapture, Wire};
+
 use crate::error::{Error, Result};
 use crate::measure::wire::{Record, Totals};
-use crate::results::{KeptCapture, Wire};
 use crate::testbed::Counters;
 use crate::workload::Kind;
 

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use headroom_lab_results::schema::LayerSetup;
+
 use super::cell::Cell;
 use super::wrapped::{Numbers, Wrapped};
 use crate::error::{Error, Result};
@@ -15,7 +17,6 @@ use crate::layer::loopback;
 use crate::link::LinkSpec;
 use crate::parts::SSH_KEYGEN;
 use crate::plan::{Plan, Resolver};
-use crate::results::LayerSetup;
 use crate::service::{Service, Site, write_credentials};
 use crate::testbed::Testbed;
 use crate::workload::Payloads;

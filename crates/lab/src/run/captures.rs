@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
+use headroom_lab_results::schema::KeptCapture;
 use headroom_netio::Frame;
 use headroom_netio::capture::HEAD;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
@@ -12,7 +13,6 @@ use pcap_file::{DataLink, TsResolution};
 use super::cell::Cell;
 use crate::error::{Doing, Result};
 use crate::measure::wire::Framing;
-use crate::results::KeptCapture;
 use crate::testbed::{Sink, Tap, Testbed};
 use crate::units;
 

@@ -3,11 +3,12 @@
 
 use std::path::PathBuf;
 
+use headroom_lab_results::schema::ClearText;
+
 use crate::error::{Error, Result};
 use crate::host::Role;
 use crate::link::LinkSpec;
 use crate::measure::wire::{Marker, MarkerSearch};
-use crate::results::ClearText;
 use crate::stack::Stack;
 use crate::workload::{Content, Kind, Sending, Task, Workload};
 

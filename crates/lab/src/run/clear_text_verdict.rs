@@ -1,11 +1,11 @@
 //! What a search for the marker says of a stack: does the file's content show on the
 //! wire where it should not?
 
+use headroom_lab_results::schema::ClearText;
 use headroom_netio::Frame;
 
 use crate::error::{Error, Result};
 use crate::measure::wire::{Framing, MarkerSearch};
-use crate::results::ClearText;
 use crate::stack::Stack;
 use crate::testbed::Sink;
 

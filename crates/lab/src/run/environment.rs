@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use headroom_lab_results::analysis::disturbance::Disturbance;
+use headroom_lab_results::schema::{Environment, HostRecord, ProgramRecord, Results};
+
 use super::bench::Bench;
-use crate::analysis::disturbance::Disturbance;
 use crate::host::Host;
 use crate::machine::Machine;
 use crate::parts::Program;
 use crate::plan::Plan;
-use crate::results::{Environment, HostRecord, ProgramRecord, Results};
 
 /// Now, as RFC 3339 in UTC.
 pub(super) fn now() -> String {

@@ -7,12 +7,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use headroom_lab_results::schema::{
+    ClearText, EmulatorReport, Environment, LayerSetup, PlanRecord, Resumed, SCHEMA,
+};
 
 use super::record::{Block, Counted, LinkSet};
 use crate::error::{Doing, Error, Result};
-use crate::results::{
-    ClearText, EmulatorReport, Environment, LayerSetup, PlanRecord, Resumed, SCHEMA,
-};
 
 /// The file's name.
 pub const NAME: &str = "journal.jsonl";
@@ -223,7 +223,7 @@ mod tests {
             stacks: std::collections::BTreeMap::new(),
             settings: std::collections::BTreeMap::new(),
         };
-        let plan = PlanRecord::of(&plan.expect("a good plan"));
+        let plan = plan.expect("a good plan").record();
         Entry::Run(Box::new(Header { schema: SCHEMA, plan, environment }))
     }
 

@@ -28,8 +28,6 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 
-use crate::analysis;
-use crate::analysis::stop::{self, Decision, Until, Width};
 use crate::command::Executor;
 use crate::error::{Error, Result};
 use crate::hosts::{Machines, RealHost};
@@ -38,8 +36,6 @@ use crate::measure::cgroup;
 use crate::measure::cpu::MAX_FOREIGN_PCT;
 use crate::parts::Parts;
 use crate::plan::{Offload, Plan};
-use crate::report;
-use crate::results::{PlanRecord, Results, Resumed, SCHEMA};
 use crate::testbed::{Settings, Testbed};
 use crate::units;
 use crate::workload::{Kind, Workload};
@@ -51,6 +47,10 @@ pub use resume::{Resumption, measured, resume, unfinished};
 use bench::Bench;
 use cell::Cell;
 use estimate::Estimate;
+use headroom_lab_results::analysis::stop::{self, Decision, Until, Width};
+use headroom_lab_results::analysis;
+use headroom_lab_results::report;
+use headroom_lab_results::schema::{PlanRecord, Results, Resumed, SCHEMA};
 use journal::{Entry, Header, Journal};
 use record::{Block, Counted, LinkSet, Place, Record, Row};
 
@@ -167,7 +167,7 @@ impl Begun<'_> {
         let (mut header, first) = match self.header {
             None => {
                 let family = run.bench.testbed.family().name().to_owned();
-                let plan = PlanRecord { family, ..PlanRecord::of(plan) };
+                let plan = PlanRecord { family, ..plan.record() };
                 let header = Header { schema: SCHEMA, plan, environment };
                 (header.clone(), Entry::Run(Box::new(header)))
             }
@@ -209,7 +209,7 @@ impl Begun<'_> {
             (cut, _) => Outcome { results: analysed(&record, &header)?, cut },
         };
         report::write(self.folder, &outcome.results)
-            .map_err(|error| space::with_what_is_left(error, self.folder))?;
+            .map_err(|error| space::with_what_is_left(error.into(), self.folder))?;
         if let Some(journal) = journal.filter(|_| outcome.cut.is_none()) {
             journal.remove()?;
         }
@@ -579,7 +579,7 @@ impl<'a> Run<'a> {
         until: Option<Until>,
     ) -> Result<Vec<usize>> {
         let Some(until) = until else { return Ok(Vec::new()) };
-        let stacks = PlanRecord::of(self.plan).stacks;
+        let stacks = self.plan.record().stacks;
         let mut wanted = Vec::new();
         for &group in active {
             let cells = || blocks.groups[group].iter().map(|&index| &blocks.cells[index]);

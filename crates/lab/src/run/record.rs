@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use headroom_lab_results::analysis::stats;
+use headroom_lab_results::schema::{
+    ClearText, KeptCapture, LayerSetup, LinkReport, PlanRecord, Results, Resumed, SCHEMA, Sample,
+    Timeline, Wire,
+};
 
 use super::cell::Cell;
 use super::journal::{Entry, Header};
 use super::sample::Measured;
-use crate::analysis::stats;
 use crate::error::{Error, Result};
-use crate::results::{
-    ClearText, KeptCapture, LayerSetup, LinkReport, PlanRecord, Results, Resumed, SCHEMA, Sample,
-    Timeline, Wire,
-};
 use crate::workload::{KINDS, Kind};
 
 /// Where in a run a block belongs.

@@ -3,13 +3,14 @@
 use std::io::Read;
 use std::path::Path;
 
+use headroom_lab_results::report;
+use headroom_lab_results::schema::Results;
+
 use super::journal::{self, Contents, Journal};
 use super::record::Record;
 use super::{Begun, Options, Outcome, Progress, analysed, require};
 use crate::error::{Error, Result};
 use crate::plan::Plan;
-use crate::report;
-use crate::results::Results;
 
 /// How to go on.
 #[derive(Debug, Clone, Copy)]
@@ -36,9 +37,9 @@ pub fn resume(
         return without_journal(folder);
     }
     let (journal, Contents { header, entries, .. }) = Journal::reopen(folder)?;
-    let plan = header.plan.plan()?;
+    let plan = Plan::of_record(&header.plan)?;
     if let Some(given) = how.plan {
-        let differences = header.plan.differences(given);
+        let differences = given.differences_from(&header.plan);
         if !differences.is_empty() {
             return Err(Error::Plan(format!(
                 "the run in {} was begun with another plan ({}); continue it without naming a plan, or run yours into \

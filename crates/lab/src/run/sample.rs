@@ -1,13 +1,14 @@
 //! One sample: the clients of a cell run, once or in a batch, under all clocks,
 //! and what they transferred is verified when the clocks have stopped.
 
+use headroom_lab_results::analysis::stats;
+use headroom_lab_results::schema::{Cpu, Phases, Sample, Tcp, UNSHAPED_S};
+
 use super::bench::Bench;
 use super::cell::Cell;
 use super::transfer::Seen;
-use crate::analysis::stats;
 use crate::error::{Error, Result};
 use crate::measure::wire::{self, SetUp};
-use crate::results::{Cpu, Phases, Sample, Tcp, UNSHAPED_S};
 use crate::workload::{Kind, STREAM_UNIT};
 
 /// A sample, and what of it the results do not keep.

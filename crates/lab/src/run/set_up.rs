@@ -3,12 +3,13 @@
 
 use std::time::{Duration, Instant};
 
+use headroom_lab_results::schema::{Sample, Wire};
+
 use super::bench::Bench;
 use super::cell::Cell;
 use super::sample::Measured;
 use crate::error::{Error, Result};
 use crate::measure::wire::SetUp;
-use crate::results::{Sample, Wire};
 
 /// Times that packets are counted; the median by octets counts.
 const COUNTED: u32 = 5;

@@ -3,14 +3,15 @@
 
 use std::path::PathBuf;
 
+use headroom_lab_results::analysis::stats;
+use headroom_lab_results::schema::{Load, Realtime};
+
 use super::bench::Bench;
 use super::cell::Cell;
 use crate::agent::{self, Job, Outcome};
-use crate::analysis::stats;
 use crate::error::{Error, Result};
 use crate::host::Role;
 use crate::measure::wire::{self, Expectation, Marks, Totals};
-use crate::results::{Load, Realtime};
 use crate::service::{ClientReport, Invocation, Service};
 use crate::testbed::{Clock, Taken};
 use crate::workload::{Content, Filling, Kind, Task, tree_name};

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use headroom_lab_results::schema::LayerSetup;
+
 use crate::error::{Error, Result};
 use crate::layer::{Drops, Ends, Instance, Kind, Place};
 use crate::measure::wire::SetUp;
-use crate::results::LayerSetup;
 use crate::stack::Stack;
 use crate::testbed::{Clock, Tap, Testbed};
 

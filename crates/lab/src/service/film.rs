@@ -2,12 +2,13 @@
 //! encoder is the client's; its packets arrive at this very program (`headroom load`),
 //! which counts them and hands them to the player.
 
+use headroom_lab_results::schema::FILM;
+
 use super::{ClientReport, Invocation, ServerSpec, Service, Site, rtp, udp};
 use crate::agent::Outcome;
 use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
 use crate::parts::{FFMPEG, Program};
-use crate::results::FILM;
 use crate::workload::{Kind, Sending, Task};
 
 pub(super) struct Film;

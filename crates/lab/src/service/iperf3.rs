@@ -1,5 +1,6 @@
 //! One TCP stream, as fast as it goes: iperf3 both sides.
 
+use headroom_lab_results::schema::Load;
 use serde::Deserialize;
 
 use super::{ClientReport, Invocation, ServerSpec, Service, Site};
@@ -7,7 +8,6 @@ use crate::agent::Outcome;
 use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::parts::{IPERF3, Program};
-use crate::results::Load;
 use crate::workload::{Kind, STREAM_UNIT, Task};
 
 pub(super) struct Iperf3;

@@ -26,13 +26,14 @@ mod uftp;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use headroom_lab_results::schema::Realtime;
+use headroom_lab_results::schema::Load;
+
 use crate::agent::Outcome;
 use crate::command::Command;
 use crate::error::Result;
-use crate::results::Realtime;
 use crate::measure::wire::{Login, Marks};
 use crate::parts::Program;
-use crate::results::Load;
 use crate::suggest::suggestion;
 use crate::workload::{Kind, Task};
 

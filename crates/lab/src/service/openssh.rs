@@ -3,12 +3,13 @@
 
 use std::path::PathBuf;
 
+use headroom_lab_results::schema::WAITS;
+
 use super::{ServerSpec, Site};
 use crate::command::{Command, quote};
 use crate::error::Result;
 use crate::measure::wire::Login;
 use crate::parts::{Program, SSHD};
-use crate::results::WAITS;
 
 /// Pinned on both sides: the cipher that hardware is best at.
 pub(super) const CIPHER: &str = "aes128-gcm@openssh.com";

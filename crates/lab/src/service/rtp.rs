@@ -1,11 +1,12 @@
 //! A real-time stream: RTP packets at a steady rate, sent and received by this very
 //! program as processes of its own (`headroom load`).
 
+use headroom_lab_results::schema::Realtime;
+
 use super::udp::{datagrams, server};
 use super::{ClientReport, Invocation, ServerSpec, Service, Site};
 use crate::agent::Outcome;
 use crate::error::Result;
-use crate::results::Realtime;
 use crate::parts::Program;
 use crate::workload::{Kind, Task};
 

@@ -1,5 +1,6 @@
 //! Datagrams: this very program as processes of its own (`headroom load`).
 
+use headroom_lab_results::schema::Load;
 use serde::Deserialize;
 
 use super::{ClientReport, Invocation, ServerSpec, Service, Site};
@@ -7,7 +8,6 @@ use crate::agent::Outcome;
 use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::parts::Program;
-use crate::results::Load;
 use crate::workload::{Kind, Sending, Task};
 
 pub(super) struct Udp;

@@ -1,11 +1,11 @@
 //! Sentences that the page's figures choose: a claim has comparisons of cells and a text
 //! for each way they can come out.
 
+use headroom_lab_results::analysis::measured::Estimate;
+use headroom_lab_results::analysis::stats::LEAST_RUNS;
 use serde::{Deserialize, Serialize};
 
 use super::results::{ColumnResults, Lack, Origin, SectionResults, Value};
-use crate::analysis::measured::Estimate;
-use crate::analysis::stats::LEAST_RUNS;
 
 /// A claim as a study writes it.
 #[derive(Debug, Clone)]

@@ -1,11 +1,12 @@
 //! Columns made of other columns of the page: means, and lines as the papers fit them.
 
+use headroom_lab_results::analysis::fit::{Line, log_line, proportional_log_line};
+use headroom_lab_results::analysis::measured::Estimate;
+
 use super::results::{RowResults, SectionResults, Value};
 use super::section::{LineTemplate, LineValue, Weights};
 use super::template::{self, Row};
 use super::{Study, file};
-use crate::analysis::fit::{Line, log_line, proportional_log_line};
-use crate::analysis::measured::Estimate;
 use crate::units;
 
 const KIB: f64 = 1024.0;

@@ -1,8 +1,5 @@
 //! What a section can show of a cell: one line for each.
 
-use crate::analysis::measured::{Estimate, Measured};
-use crate::analysis::stats::Domain;
-use crate::results::{Bin, Delay, LayerSetup, Model, Realtime, Results, Sample, SetUp, Usage};
 use crate::workload::Kind;
 
 /// Octets of an Ethernet header, which is no part of a packet.
@@ -29,6 +26,9 @@ enum Source {
 }
 
 use Source::{Run, Sample as Each, Second};
+use headroom_lab_results::analysis::measured::{Estimate, Measured};
+use headroom_lab_results::analysis::stats::Domain;
+use headroom_lab_results::schema::{Bin, Delay, LayerSetup, Model, Realtime, Results, Sample, SetUp, Usage};
 
 /// All measures.
 pub const ALL: &[Measure] = &[

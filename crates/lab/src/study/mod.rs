@@ -8,6 +8,7 @@ mod file;
 mod kept;
 pub mod measure;
 mod published;
+pub mod report;
 pub mod results;
 mod run;
 mod section;

@@ -1,13 +1,13 @@
 //! `study.json`: what a study leaves beside the results of its parts.
 
+use headroom_lab_results::analysis::measured::Estimate;
+use headroom_lab_results::analysis::stats::LEAST_RUNS;
 use serde::{Deserialize, Serialize};
 
 use super::claim::ClaimResults;
 use super::measure::{self, Form};
 use super::section::{Chart, PublishedSource};
 use super::sentence::Sentence;
-use crate::analysis::measured::Estimate;
-use crate::analysis::stats::LEAST_RUNS;
 
 /// Version of the schema.
 pub const SCHEMA: u32 = 2;

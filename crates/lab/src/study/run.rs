@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use headroom_lab_results::report;
+use headroom_lab_results::schema::Results;
+
 use super::results::{PartResults, SCHEMA, StudyResults};
 use super::table::{self, Parts};
 use super::{Study, check};
 use crate::error::{Doing, Error, Result};
 use crate::plan::{Plan, Scale};
-use crate::report;
-use crate::results::Results;
 use crate::run::{self, JOURNAL, Options, Progress, Resumption};
 
 /// In a study's folder: the folders of its parts.
@@ -89,7 +90,7 @@ fn one(
     let home = &home_of(part, folder);
     if is_measured(part, folder) {
         let there = report::read(home)?;
-        let differences = there.plan.differences(part);
+        let differences = part.differences_from(&there.plan);
         if !differences.is_empty() {
             return Err(Error::Plan(format!(
                 "{} was measured with another plan ({}): remove that folder, or choose another for the study with --out",
@@ -158,7 +159,7 @@ fn write(study: &Study, scale: Scale, folder: &Path) -> Result<StudyResults> {
         contradicted: Vec::new(),
     };
     results.contradicted = check::contradictions(&results);
-    report::study::write(folder, &results)?;
+    super::report::write(folder, &results)?;
     Ok(results)
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use headroom_lab_results::schema::{Results, UNSHAPED_S};
+
 use super::claim::ClaimResults;
 use super::measure::{self, Form, Measure};
 use super::results::{ChartResults, ColumnResults, Origin, RowResults, SectionResults, Value};
@@ -9,7 +11,6 @@ use super::section::{CellTemplate, Column, Place, Section, Shows};
 use super::sentence::{self, Sentence};
 use super::template::{self, Row};
 use super::{Study, derived, file, verdict};
-use crate::results::{Results, UNSHAPED_S};
 
 /// The results of the parts that were run, by name.
 pub(super) type Parts = BTreeMap<String, Results>;

@@ -1,9 +1,10 @@
 //! What the paper printed beside what was measured, in a sentence.
 
+use headroom_lab_results::analysis::measured::Estimate;
+use headroom_lab_results::analysis::stats::median;
+
 use super::results::{ColumnResults, Lack, RowResults, SectionResults, Value};
 use super::section::PublishedSource;
-use crate::analysis::measured::Estimate;
-use crate::analysis::stats::median;
 use crate::units::three;
 
 /// The sentence of a section; none where nothing is both printed and measured. Figures of

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use headroom_lab_results::schema::{EmulatorCounters, WayCounters};
 use serde::Deserialize;
 
 use crate::error::{Doing, Error, Result};
-use crate::results::{EmulatorCounters, WayCounters};
 
 /// Why a run cannot go on; set at most once.
 pub(crate) type Alarm = Arc<OnceLock<String>>;

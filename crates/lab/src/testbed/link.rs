@@ -5,6 +5,8 @@
 
 use std::process::Stdio;
 
+use headroom_lab_results::schema::queue_packets;
+
 use super::netns::{Names, ROUTER_TO_CLIENT, ROUTER_TO_SERVER};
 use super::rules::{OTHERS, PREFERRED};
 use super::verdict::FRAMING;
@@ -13,7 +15,6 @@ use crate::error::{Error, Result};
 use crate::link::{LinkDirection, LinkSpec, Loss, Queue};
 use crate::parts::{IP, Program, TC, UNSHARE};
 use crate::plan::LinkBackend;
-use crate::results::queue_packets;
 
 /// What makes a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

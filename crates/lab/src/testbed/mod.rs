@@ -21,6 +21,7 @@ use std::process::Command as Process;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, MutexGuard};
 
+use headroom_lab_results::schema::{EmulatorReport, HostRecord, LinkReport};
 use nix::mount::MsFlags;
 
 use crate::agent::Agent;
@@ -38,7 +39,6 @@ use crate::measure::wire::{ClientSide, Framing};
 use crate::parts::{MOUNT, NSENTER};
 use crate::plan::{Family, Offload, Plan, SshHosts};
 use crate::reaper::Reaper;
-use crate::results::{EmulatorReport, HostRecord, LinkReport};
 use crate::scratch::{self, Scratch, run_name};
 
 pub(crate) use clock::{Clock, Taken};

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use headroom_lab_results::schema::{EmulatorCounters, EmulatorReport, WayCounters};
+
 use super::emulator::{Alarm, Emulator};
 use super::link::{self, Backend, Kernel};
 use super::netns::{self, Names};
@@ -15,7 +17,6 @@ use crate::link::LinkSpec;
 use crate::measure::cgroup::Cgroup;
 use crate::parts::NSENTER;
 use crate::plan::{Family, LinkBackend, Offload, Plan};
-use crate::results::{EmulatorCounters, EmulatorReport, WayCounters};
 
 /// The router's namespace with its control group, and what makes the link there.
 #[derive(Debug)]

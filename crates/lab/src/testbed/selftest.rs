@@ -4,13 +4,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use headroom_lab_results::schema::{SelfTest, WayTest};
+
 use super::Testbed;
 use super::link::Backend;
 use super::probes::{self, Direction, Shape};
 use super::verdict;
 use crate::error::{Error, Result};
 use crate::link::LinkSpec;
-use crate::results::{SelfTest, WayTest};
 use crate::units;
 
 /// Another program's burst of load can spoil a test, and will spoil as many of the

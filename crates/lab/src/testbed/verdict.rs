@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use headroom_lab_results::schema::{DelayTest, LossTest, RateTest};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 use crate::link::{LinkDirection, Loss};
-use crate::results::{DelayTest, LossTest, RateTest};
 
 /// Octets of Ethernet framing that no capture shows: preamble, start of frame,
 /// checksum, gap between frames (IEEE 802.3).

@@ -5,11 +5,11 @@ mod filling;
 
 use std::path::PathBuf;
 
-use crate::results;
+use headroom_lab_results::schema;
 
 pub(crate) use files::{Content, Payloads, make, tree_name, verify};
 pub use filling::Filling;
-pub use crate::results::{Beside, CLIENTS, KINDS, Kind, Pace, STREAM_UNIT};
+pub use headroom_lab_results::schema::{Beside, CLIENTS, KINDS, Kind, Pace, STREAM_UNIT};
 
 /// One workload of a plan.
 #[derive(Debug, Clone)]
@@ -66,7 +66,7 @@ impl Workload {
         let rate = self.rate.filter(|&rate| Some(rate) != self.kind.default_rate());
         let (rate, beside) =
             (rate.map(|rate| rate.to_string()), self.beside.map(|beside| beside.to_string()));
-        results::workload_name(self.kind.name(), content.map(Filling::name), clients, self.in_a_row, [rate, beside])
+        schema::workload_name(self.kind.name(), content.map(Filling::name), clients, self.in_a_row, [rate, beside])
     }
 
     /// How its datagrams of `size` octets are sent, where it is of datagrams.

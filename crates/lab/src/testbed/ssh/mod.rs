@@ -17,10 +17,10 @@ use crate::hosts::{Machines, RealHost};
 use crate::lodging::Lodging;
 use crate::parts::IP;
 use crate::plan::{AS_IT_IS, Family, Plan, SshHosts};
-use crate::results::{HostRecord, RoundTrips};
 use crate::scratch;
 
 use connection::Ssh;
+use headroom_lab_results::schema::{HostRecord, RoundTrips};
 use route::{Device, Route, ip, one_of};
 
 /// Two machines in use.

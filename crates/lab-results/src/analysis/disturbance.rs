@@ -1,0 +1,100 @@
+//! How much of a run was disturbed by what else ran on the machine.
+
+use std::collections::BTreeMap;
+
+use super::stats;
+use crate::schema::Sample;
+
+/// Blocks of a run that background load disturbed: programs that are none of the run's
+/// took more than 5 % of the machine during a sample.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Disturbance {
+    /// All blocks.
+    pub blocks: usize,
+    /// Of these, disturbed.
+    pub disturbed: usize,
+    /// Background load of the disturbed blocks, per cent of the machine: the median of
+    /// each block's largest.
+    pub median_pct: Option<f64>,
+}
+
+impl Disturbance {
+    /// Counts the blocks of these samples.
+    pub fn of(samples: &[Sample]) -> Self {
+        let mut blocks: BTreeMap<u32, (bool, f64)> = BTreeMap::new();
+        for sample in samples {
+            let (marked, most) = blocks.entry(sample.block).or_insert((false, 0.0));
+            *marked |= sample.marked.is_some();
+            *most = most.max(sample.foreign_pct.unwrap_or(0.0));
+        }
+        let loads: Vec<f64> =
+            blocks.values().filter(|(marked, _)| *marked).map(|(_, most)| *most).collect();
+        Self { blocks: blocks.len(), disturbed: loads.len(), median_pct: stats::median(&loads) }
+    }
+
+    /// Whether most blocks were disturbed: their figures are of the background load as
+    /// well, and there are too few others to tell it apart.
+    pub fn is_severe(&self) -> bool {
+        2 * self.disturbed > self.blocks
+    }
+
+    /// The first sentence of a run that should not be quoted.
+    pub fn headline(&self) -> Option<String> {
+        self.is_severe().then(|| format!("{}: do not quote this run.", self.told()))
+    }
+
+    /// The note of a run that some disturbed blocks do not spoil.
+    pub fn note(&self) -> Option<String> {
+        (self.disturbed > 0).then(|| {
+            let counts = if self.is_severe() {
+                "they count, for the others are fewer"
+            } else {
+                "where a cell has more undisturbed runs, these alone count"
+            };
+            format!("{}. They were repeated where time allowed; {counts}.", self.told())
+        })
+    }
+
+    fn told(&self) -> String {
+        let load =
+            self.median_pct.map_or(String::new(), |pct| format!(", {pct:.0} % in the median"));
+        format!(
+            "{} of {} blocks were disturbed by background load{load}",
+            self.disturbed, self.blocks
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::summary::tests::sample;
+
+    fn samples(loads: &[f64]) -> Vec<Sample> {
+        let one = |(block, &load): (u32, &f64)| {
+            let mut one = sample("ftp", block, 1.0);
+            one.foreign_pct = Some(load);
+            one.marked = (load > 5.0).then(|| format!("foreign load {load} %"));
+            one
+        };
+        (0..).zip(loads).map(one).collect()
+    }
+
+    #[test]
+    fn says_first_that_most_blocks_were_disturbed() {
+        let found = Disturbance::of(&samples(&[75.0, 60.0, 80.0]));
+        assert_eq!(
+            found.headline().as_deref(),
+            Some(
+                "3 of 3 blocks were disturbed by background load, 75 % in the median: do not quote \
+                 this run."
+            )
+        );
+        let one = Disturbance::of(&samples(&[75.0, 1.0, 2.0]));
+        assert_eq!((one.is_severe(), one.headline()), (false, None));
+        let note = one.note().expect("a note");
+        assert!(note.starts_with("1 of 3 blocks were disturbed"), "{note}");
+        assert_eq!(Disturbance::of(&samples(&[1.0, 2.0])).note(), None);
+        assert_eq!(Disturbance::of(&[]).headline(), None);
+    }
+}

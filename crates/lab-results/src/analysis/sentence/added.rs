@@ -1,0 +1,184 @@
+//! What a stack adds to its baseline, cell by cell: the evidence for a sentence and
+//! against it.
+
+use crate::schema::{LinkReport, Results, Summary, Wire};
+use crate::schema::Kind;
+
+/// A stack and what it is compared with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// The stack.
+    pub stack: String,
+    /// Its baseline, or another stack.
+    pub base: String,
+}
+
+/// One cell of a pair.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Added<'a> {
+    pub(super) link: &'a LinkReport,
+    pub(super) row: &'a Summary,
+    /// Session of the baseline.
+    base_s: f64,
+    /// What the session takes longer, per cent of the baseline's, with its interval.
+    pct: f64,
+    ci95_pct: [f64; 2],
+}
+
+/// What a cell takes longer, in seconds: the value and its interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Longer {
+    pub(super) value_s: f64,
+    pub(super) ci95_s: [f64; 2],
+}
+
+impl<'a> Added<'a> {
+    /// All cells in which one file moved and both sessions were timed.
+    pub(super) fn cells(results: &'a Results, pair: &'a Pair) -> impl Iterator<Item = Self> {
+        let rows = results.summary.iter().filter(|row| row.stack == pair.stack);
+        rows.filter_map(|row| {
+            let single = matches!(Kind::of(&row.workload), Some(Kind::Download | Kind::Upload));
+            (row.baseline.as_deref() == Some(&pair.base) && single).then_some(())?;
+            let links = std::iter::once(&results.link).chain(&results.check_links);
+            let link = links.into_iter().find(|link| link.name == row.link)?;
+            let base = results.summary.iter().find(|base| {
+                base.stack == pair.base
+                    && (&base.link, &base.workload, base.size_bytes)
+                        == (&row.link, &row.workload, row.size_bytes)
+            })?;
+            let pct = row.session_overhead_pct?;
+            let ci95_pct = row.session_overhead_ci95_pct.unwrap_or([-100.0, f64::INFINITY]);
+            Some(Self { link, row, base_s: base.session_mean_s?, pct, ci95_pct })
+        })
+    }
+
+    pub(super) fn longer(&self) -> Longer {
+        let seconds = |pct: f64| self.base_s * pct / 100.0;
+        Longer { value_s: seconds(self.pct), ci95_s: self.ci95_pct.map(seconds) }
+    }
+
+    /// Blocks in which both were measured.
+    pub(super) fn pairs(&self) -> usize {
+        self.row.overhead_n
+    }
+
+    pub(super) fn base_s(&self) -> f64 {
+        self.base_s
+    }
+
+    pub(super) fn rtt_s(&self) -> f64 {
+        self.link.rtt_us.unwrap_or(0.0) / 1e6
+    }
+
+    pub(super) fn rate_bps(&self) -> Option<f64> {
+        self.link.rate_bps_of(&self.row.workload).map(|bps| bps as f64)
+    }
+
+    /// So small a file that its size costs nothing to speak of.
+    pub(super) fn is_small(&self) -> bool {
+        self.row.size_bytes <= 64 << 10
+    }
+
+    /// `1 KiB download on 250mbit: +1290 % [1133, 1467]`
+    pub(super) fn told(&self) -> String {
+        let [lo, hi] = self.ci95_pct;
+        format!(
+            "{} {} on {}: session {:+.0} % [{lo:.0}, {hi:.0}]",
+            headroom_units::size(self.row.size_bytes),
+            self.row.workload,
+            self.link.name,
+            self.pct
+        )
+    }
+}
+
+/// The counted packets of a stack's cell on the main link.
+pub(super) fn wire(results: &Results, stack: &str, workload: &str, size: u64) -> Option<Wire> {
+    let of_cell = |sample: &&crate::schema::Sample| {
+        (sample.stack.as_str(), sample.workload.as_str(), sample.size_bytes)
+            == (stack, workload, size)
+    };
+    results.samples.iter().filter(of_cell).find_map(|sample| sample.wire)
+}
+
+/// Round trips before the first byte of the file that a pair's cells differ by.
+pub(super) fn round_trips(results: &Results, pair: &Pair) -> Vec<i64> {
+    let main = |row: &&Summary| row.link == results.link.name && row.stack == pair.stack;
+    let trips = |stack: &str, row: &Summary| {
+        Some(i64::from(wire(results, stack, &row.workload, row.size_bytes)?.round_trips?))
+    };
+    let single =
+        |row: &&Summary| matches!(Kind::of(&row.workload), Some(Kind::Download | Kind::Upload));
+    let rows = results.summary.iter().filter(main).filter(single);
+    rows.filter_map(|row| Some(trips(&pair.stack, row)? - trips(&pair.base, row)?)).collect()
+}
+
+/// Bytes in the file's direction that a pair differs by beyond set-up, as a share of the
+/// baseline's, of downloads and of uploads.
+pub(super) fn bytes(results: &Results, pair: &Pair) -> Vec<f64> {
+    let slope = |stack: &str, workload: &str| {
+        let sizes = || {
+            let rows = results.summary.iter().filter(|row| {
+                row.link == results.link.name && row.stack == stack && row.workload == workload
+            });
+            rows.filter(|row| wire(results, stack, workload, row.size_bytes).is_some())
+                .map(|row| row.size_bytes)
+        };
+        let (small, large) = (sizes().min()?, sizes().max()?);
+        let octets = |size| Some(wire(results, stack, workload, size)?.file_direction_bytes as f64);
+        // below this, how a sender segments is most of what differs
+        (large >= small + (1 << 19)).then_some(())?;
+        Some((octets(large)? - octets(small)?) / (large - small) as f64)
+    };
+    ["download", "upload"]
+        .iter()
+        .filter_map(|way| Some(slope(&pair.stack, way)? / slope(&pair.base, way)? - 1.0))
+        .collect()
+}
+
+/// HelloRetryRequests and refused commands more than the baseline's, in the smallest
+/// download that was counted.
+pub(super) fn retries(results: &Results, pair: &Pair) -> [u32; 2] {
+    let smallest = |stack: &str| {
+        let of_stack = results.samples.iter().filter(|sample| {
+            sample.stack == stack && sample.workload == "download" && sample.wire.is_some()
+        });
+        let wire = of_stack.min_by_key(|sample| sample.size_bytes).and_then(|sample| sample.wire);
+        wire.map_or([0; 2], |wire| [wire.hello_retries, wire.refused_commands])
+    };
+    let (stack, base) = (smallest(&pair.stack), smallest(&pair.base));
+    std::array::from_fn(|index| stack[index].saturating_sub(base[index]))
+}
+
+/// Runs of the pair's cell on the main link that has the fewest.
+pub(super) fn runs(results: &Results, pair: &Pair) -> usize {
+    let main = Added::cells(results, pair).filter(|cell| cell.link.name == results.link.name);
+    main.map(|cell| cell.pairs()).min().unwrap_or(0)
+}
+
+/// What sessions of small files take longer beyond their round trips, and from how
+/// many runs: on each link and in each direction.
+pub(super) fn fixed(results: &Results, pair: &Pair) -> Vec<(usize, Longer)> {
+    let Some(trips) = round_trips(results, pair).into_iter().min() else { return Vec::new() };
+    let cells = || Added::cells(results, pair).filter(Added::is_small);
+    let smallest = |cell: &Added<'_>| {
+        let same = cells().filter(|other| {
+            (&other.link.name, &other.row.workload) == (&cell.link.name, &cell.row.workload)
+        });
+        same.map(|other| other.row.size_bytes).min() == Some(cell.row.size_bytes)
+    };
+    let beyond = |cell: Added<'_>| {
+        let Longer { value_s, ci95_s } = cell.longer();
+        let waited = trips as f64 * cell.rtt_s();
+        Longer { value_s: value_s - waited, ci95_s: ci95_s.map(|end| end - waited) }
+    };
+    cells().filter(smallest).map(|cell| (cell.pairs(), beyond(cell))).collect()
+}
+
+/// The least and the most of some values.
+pub(super) fn span<T: PartialOrd + Copy>(values: &[T]) -> Option<[T; 2]> {
+    let first = *values.first()?;
+    Some(values.iter().fold([first; 2], |[lo, hi], &value| {
+        [if value < lo { value } else { lo }, if value > hi { value } else { hi }]
+    }))
+}

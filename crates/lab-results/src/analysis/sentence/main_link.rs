@@ -1,0 +1,135 @@
+//! What was measured on the main link, a sentence a row: said where no stack's costs are
+//! known.
+
+use headroom_units as units;
+
+use crate::analysis::stats::LEAST_RUNS;
+use crate::schema::{FILM, Results, Summary};
+
+/// A sentence for each largest size of the main link.
+pub(in crate::analysis) fn sentences(results: &Results) -> Vec<String> {
+    let of_link: Vec<&Summary> =
+        results.summary.iter().filter(|row| row.link == results.link.name).collect();
+    let compared = of_link.iter().any(|row| row.baseline.is_some());
+    let is_largest = |row: &Summary| {
+        let same =
+            |other: &&&Summary| (&other.stack, &other.workload) == (&row.stack, &row.workload);
+        of_link.iter().filter(same).all(|other| other.size_bytes <= row.size_bytes)
+    };
+    of_link
+        .iter()
+        .filter(|row| is_largest(row) && (row.baseline.is_some() || !compared))
+        .filter_map(|row| measured(row))
+        .collect()
+}
+
+/// Holds a printed sentence against the rows: one of them must say just that.
+pub(super) fn contradictions(sentence: &str, results: &Results) -> Vec<String> {
+    let said = sentences(results);
+    if said.iter().any(|of_row| of_row == sentence) {
+        return Vec::new();
+    }
+    let start = |sentence: &str| sentence.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    let alike: Vec<String> =
+        said.into_iter().filter(|of_row| start(of_row) == start(sentence)).collect();
+    vec![match alike.is_empty() {
+        true => "no row of the main link says so".to_owned(),
+        false => format!("rows of the main link say \"{}\"", alike.join(" ")),
+    }]
+}
+
+fn measured(row: &Summary) -> Option<String> {
+    let time = units::seconds(row.mean_s?);
+    let kind = row.workload.split('(').next().unwrap_or_default();
+    // where a rate is told, the percentage is still one of time
+    let of_time = if matches!(kind, "stream" | "packets") { " in time" } else { "" };
+    let n = row.n;
+    let shaped = if row.not_shaped { ", not shaped" } else { "" };
+    let against = match (row.overhead_pct, row.overhead_ci95_pct, &row.baseline) {
+        (Some(_), _, Some(base)) if n < LEAST_RUNS => {
+            let base = base.to_uppercase();
+            format!("; {n} runs support no comparison with {base}, {LEAST_RUNS} are needed{shaped}")
+        }
+        (Some(pct), Some([lo, hi]), Some(base)) => {
+            let base = base.to_uppercase();
+            format!(", {pct:+.1} % [{lo:+.1}, {hi:+.1}]{of_time} against {base} (n = {n}{shaped})")
+        }
+        _ => format!(" (n = {n}{shaped})"),
+    };
+    let (stack, size) = (row.stack.to_uppercase(), units::size(row.size_bytes));
+    Some(match (kind, row.size_bytes) {
+        ("stream", _) => {
+            let rate = units::rate(row.goodput_bps?);
+            format!("{stack} carries {rate} in one stream{against}.")
+        }
+        ("packets", _) => {
+            let rate = units::three(1.0 / row.mean_s?);
+            format!("{stack} carries {rate} datagrams of {size} a second{against}.")
+        }
+        ("echo", _) => {
+            format!("{stack} takes {time} for a datagram of {size} there and back{against}.")
+        }
+        ("realtime", _) if is_film(&row.stack) => {
+            // nobody knows when its packets were sent, so its time is no delay
+            let rate = units::rate(row.goodput_bps?);
+            format!("A film through {stack} arrives at {rate} (n = {n}).")
+        }
+        ("realtime", _) => {
+            let rate = units::rate(row.goodput_bps?);
+            format!(
+                "A stream through {stack} arrives at {rate}, {time} late in the median{against}."
+            )
+        }
+        (_, 0) => format!("{stack} takes {time} for `{}`{against}.", row.workload),
+        (_, _) => format!("{stack} takes {time} for `{} {size}`{against}.", row.workload),
+    })
+}
+
+fn is_film(stack: &str) -> bool {
+    stack.split(['/', '#']).next() == Some(FILM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_film_is_not_said_to_be_late() {
+        let told = |stack: &str| {
+            let row = serde_json::json!({
+                "link": "unshaped", "stack": stack, "workload": "realtime", "size_bytes": 1000, "n": 5,
+                "failed": 0, "mean_s": 0.002, "stddev_s": null, "ci95_s": null, "baseline": null,
+                "overhead_pct": null, "overhead_ci95_pct": null, "session_mean_s": null,
+                "session_overhead_pct": null, "session_overhead_ci95_pct": null, "goodput_bps": 2.2e5,
+                "cpu_seconds": null, "limited_by": null, "not_shaped": false
+            });
+            measured(&serde_json::from_value(row).expect("a row")).expect("a sentence")
+        };
+        assert_eq!(told("film/esp"), "A film through FILM/ESP arrives at 220 kbit/s (n = 5).");
+        assert!(told("rtp").ends_with("2 ms late in the median (n = 5)."), "{}", told("rtp"));
+    }
+
+    #[test]
+    fn compares_no_fewer_than_five_runs() {
+        let told = |n: usize, not_shaped: bool| {
+            let row = serde_json::json!({
+                "link": "unshaped", "stack": "https", "workload": "download", "size_bytes": 1 << 20,
+                "n": n, "failed": 0, "mean_s": 0.085, "stddev_s": 0.001, "ci95_s": null,
+                "baseline": "http", "overhead_pct": 76.04, "overhead_ci95_pct": [47.0, 110.8],
+                "session_mean_s": null, "session_overhead_pct": null,
+                "session_overhead_ci95_pct": null, "goodput_bps": null, "cpu_seconds": null,
+                "limited_by": null, "not_shaped": not_shaped
+            });
+            measured(&serde_json::from_value(row).expect("a row")).expect("a sentence")
+        };
+        assert_eq!(
+            told(5, false),
+            "HTTPS takes 85 ms for `download 1 MiB`, +76.0 % [+47.0, +110.8] against HTTP (n = 5)."
+        );
+        assert_eq!(
+            told(3, true),
+            "HTTPS takes 85 ms for `download 1 MiB`; 3 runs support no comparison with HTTP, 5 are \
+             needed, not shaped."
+        );
+    }
+}

@@ -1,0 +1,102 @@
+//! The report: one HTML file that needs no network, with its data inside.
+
+use crate::error::{Doing, Error, Result};
+use crate::schema::Results;
+
+const TEMPLATE: &str = include_str!("page/template.html");
+
+/// One script of many files, so that each can be about one thing; the last
+/// begins to draw.
+const SCRIPT: &str = concat!(
+    "'use strict';\n",
+    include_str!("page/js/values.js"),
+    include_str!("page/js/format.js"),
+    include_str!("page/js/page.js"),
+    include_str!("page/js/marks.js"),
+    include_str!("page/js/read.js"),
+    include_str!("page/js/costs.js"),
+    include_str!("page/js/models.js"),
+    include_str!("page/js/size_plot.js"),
+    include_str!("page/js/predict.js"),
+    include_str!("page/js/picture_model.js"),
+    include_str!("page/js/picture.js"),
+    include_str!("page/js/chart.js"),
+    include_str!("page/js/errors.js"),
+    include_str!("page/js/timelines.js"),
+    include_str!("page/js/wire.js"),
+    include_str!("page/js/cells.js"),
+    include_str!("page/js/links.js"),
+    include_str!("page/js/machine.js"),
+    include_str!("page/js/main.js"),
+);
+
+pub(super) fn page(results: &Results) -> Result<String> {
+    let json = serde_json::to_string(results).doing(|| "write the report's data".into())?;
+    let notice = results.incomplete().map_or_else(String::new, |sentence| {
+        format!("<p class=\"notice\" role=\"alert\">{}</p>", escaped(&sentence))
+    });
+    let answer = results.answer.iter().map(|sentence| format!("<p>{}</p>", escaped(sentence)));
+    let paragraphs: String = std::iter::once(notice).chain(answer).collect();
+    let title = escaped(&results.plan.question);
+    fill(
+        TEMPLATE,
+        &[
+            ("/*{{uplot_css}}*/", include_str!("page/vendor/uPlot.min.css")),
+            ("/*{{report_css}}*/", include_str!("page/report.css")),
+            ("/*{{uplot_js}}*/", include_str!("page/vendor/uPlot.iife.min.js")),
+            ("/*{{report_js}}*/", SCRIPT),
+            // a `<` in a string of the data could end the script element
+            ("{{results_json}}", &json.replace('<', "\\u003c")),
+            ("{{title}}", &title),
+            ("{{answer_html}}", &paragraphs),
+        ],
+    )
+}
+
+/// Replaces each placeholder once, in one pass over the template, so that data
+/// which looks like a placeholder stays data.
+fn fill(template: &str, values: &[(&str, &str)]) -> Result<String> {
+    let mut places: Vec<(usize, &str, &str)> = values
+        .iter()
+        .map(|&(placeholder, value)| {
+            let at = template.find(placeholder);
+            let at = at.ok_or_else(|| Error::Template(placeholder.to_owned()))?;
+            Ok((at, placeholder, value))
+        })
+        .collect::<Result<_>>()?;
+    places.sort_unstable_by_key(|&(at, ..)| at);
+    let mut page =
+        String::with_capacity(template.len() + values.iter().map(|(_, v)| v.len()).sum::<usize>());
+    let mut done = 0;
+    for (at, placeholder, value) in places {
+        page.push_str(&template[done..at]);
+        page.push_str(value);
+        done = at + placeholder.len();
+    }
+    page.push_str(&template[done..]);
+    Ok(page)
+}
+
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_that_looks_like_a_placeholder_stays_data() {
+        let page = fill("a {{x}} b {{y}} c", &[("{{y}}", "{{x}}"), ("{{x}}", "1")]);
+        assert_eq!(page.expect("both are there"), "a 1 b {{x}} c");
+        assert!(fill("a", &[("{{x}}", "1")]).is_err());
+    }
+
+    #[test]
+    fn the_template_has_every_placeholder_once() {
+        for placeholder in ["{{results_json}}", "{{title}}", "{{answer_html}}", "/*{{report_js}}*/"]
+        {
+            assert_eq!(TEMPLATE.matches(placeholder).count(), 1, "{placeholder}");
+        }
+    }
+}

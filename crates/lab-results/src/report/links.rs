@@ -1,0 +1,137 @@
+//! One sentence a link: what made it, and what its self-test found.
+
+use headroom_units as units;
+
+use crate::schema::{EmulatorReport, LinkReport, Results, WayTest};
+
+/// A sentence for each link that was used, the main one first.
+pub(super) fn sentences(results: &Results) -> Vec<String> {
+    std::iter::once(&results.link).chain(&results.check_links).map(sentence).collect()
+}
+
+fn sentence(link: &LinkReport) -> String {
+    let test = match (&link.self_test, &link.round_trips) {
+        (None, None) => "nothing to test".to_owned(),
+        (None, Some(trips)) => format!(
+            "not made, so not tested: there and back {} (median of {}; 99 % within {})",
+            units::seconds(trips.median_us / 1e6),
+            trips.probes,
+            units::seconds(trips.p99_us / 1e6)
+        ),
+        (Some(test), _) => {
+            let verdict = if test.passed { "passed" } else { "failed" };
+            let attempts = match test.attempts {
+                1 => String::new(),
+                n => format!(" at attempt {n}"),
+            };
+            let (down, up) = (found(&test.down), found(&test.up));
+            format!("self-test {verdict}{attempts}: to the client {down}; to the server {up}")
+        }
+    };
+    let emulator = link.emulator.as_ref().map(effort).unwrap_or_default();
+    format!("Link {} ({}), {test}.{emulator}", link.name, link.backend)
+}
+
+fn found(way: &WayTest) -> String {
+    let rate = way.rate.as_ref().map_or(String::new(), |rate| {
+        format!("{} ({:+.2} %), ", units::rate(rate.measured_bps), rate.error_pct)
+    });
+    let delay = &way.delay;
+    let asked = if delay.asked_us > 0.0 {
+        format!("delay {} ", units::seconds(delay.asked_us / 1e6))
+    } else {
+        "delay ".to_owned()
+    };
+    format!(
+        "{rate}{asked}{:+.0} µs (99 %: {:+.0} µs), {} of {} probes lost",
+        delay.median_error_us, delay.p99_error_us, way.loss.lost, way.loss.sent
+    )
+}
+
+/// METHOD 12: the emulator takes one of the cores.
+fn effort(emulator: &EmulatorReport) -> String {
+    let own: u64 = [&emulator.counters.down, &emulator.counters.up]
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| OWN_DROPS.contains(&name.as_str()))
+        .map(|(_, count)| count)
+        .sum();
+    let share = emulator
+        .cpu_seconds
+        .filter(|_| emulator.seconds > 0.0)
+        .map_or("one core".to_owned(), |s| format!("{:.2} of a core", s / emulator.seconds));
+    let drops = match own {
+        0 => String::new(),
+        n => format!(" and dropped {n} frames that the link did not ask for"),
+    };
+    format!(" The emulator took {share} on average{drops}.")
+}
+
+/// Counters of frames that were dropped for want of memory or time, or because the
+/// emulator did not understand them.
+const OWN_DROPS: [&str; 3] = ["dropped_by_memory", "dropped_by_kernel", "malformed"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::RoundTrips;
+
+    fn link() -> LinkReport {
+        let way = r#"{"rate": {"asked_bps": 100000000, "measured_bps": 100030000.0, "error_pct": 0.03,
+              "allowed_pct": 1.0, "passed": true},
+            "delay": {"asked_us": 25000.0, "jitter_us": 0.0, "probes": 400, "median_error_us": 31.0,
+              "p99_error_us": 88.0, "allowed_us": 100.0, "passed": true},
+            "loss": {"asked_pct": 1.0, "sent": 4400, "lost": 41, "interval": [28, 62], "passed": true}}"#;
+        let text = format!(
+            r#"{{"name": "100mbit,delay=25000us,loss=1%", "backend": "veth, emulator", "offload": "per-packet",
+            "rate_bps": 100000000, "delay_ms": 25.0, "jitter_ms": 0.0, "loss_pct": 1.0, "queue_packets": 406,
+            "rtt_us": 50050.0,
+            "self_test": {{"passed": true, "attempts": 2, "down": {way}, "up": {way}}},
+            "emulator": {{"counters": {{"down": {{"lost": 9, "dropped_by_kernel": 3}}, "up": {{}}}},
+              "cpu_seconds": 0.5, "seconds": 10.0, "seed": 1}}}}"#
+        );
+        serde_json::from_str(&text).expect("a link")
+    }
+
+    #[test]
+    fn a_link_is_told_in_one_line_with_its_figures() {
+        let text = sentence(&link());
+        assert_eq!(
+            text,
+            "Link 100mbit,delay=25000us,loss=1% (veth, emulator), self-test passed at attempt 2: to the client \
+             100 Mbit/s (+0.03 %), delay 25 ms +31 µs (99 %: +88 µs), 41 of 4400 probes lost; to the server \
+             100 Mbit/s (+0.03 %), delay 25 ms +31 µs (99 %: +88 µs), 41 of 4400 probes lost. \
+             The emulator took 0.05 of a core on average and dropped 3 frames that the link did not ask for."
+        );
+    }
+
+    #[test]
+    fn a_real_link_says_how_long_there_and_back_takes() {
+        let trips = RoundTrips { probes: 100, least_us: 180.0, median_us: 200.0, p99_us: 900.0 };
+        let real = LinkReport {
+            name: "unshaped".into(),
+            backend: "real, a to b by eth0".into(),
+            self_test: None,
+            round_trips: Some(trips),
+            emulator: None,
+            ..link()
+        };
+        assert_eq!(
+            sentence(&real),
+            "Link unshaped (real, a to b by eth0), not made, so not tested: there and back 200 µs (median of 100; \
+             99 % within 900 µs)."
+        );
+    }
+
+    #[test]
+    fn a_link_without_a_test_says_so() {
+        let unshaped = LinkReport {
+            name: "unshaped".into(),
+            backend: "veth".into(),
+            self_test: None,
+            emulator: None,
+            ..link()
+        };
+        assert_eq!(sentence(&unshaped), "Link unshaped (veth), nothing to test.");
+    }
+}

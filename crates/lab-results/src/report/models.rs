@@ -1,0 +1,227 @@
+//! Tables beside the answer's own: what a transfer costs at any size, where its
+//! bytes go, what setting up a layer takes, how far predictions were off.
+
+use headroom_units as units;
+
+use super::markdown::Table;
+use crate::analysis::{predict, stats};
+use crate::schema::{Model, Results, Summary};
+
+/// Those that have something to say.
+pub(super) fn tables(results: &Results) -> Vec<Table> {
+    [costs(results), wire(results), set_ups(results), predictions(results)]
+        .into_iter()
+        .filter(|table| !table.rows.is_empty())
+        .collect()
+}
+
+fn costs(results: &Results) -> Table {
+    let rows = results
+        .models
+        .iter()
+        .filter(|model| model.link == results.link.name && model.clock == "session")
+        .map(|model| {
+            vec![
+                model.stack.clone(),
+                model.workload.clone(),
+                model.n.to_string(),
+                with_half(model.fixed_s * 1e3, model.fixed_ci95_s.map(|ci| ci.map(|s| s * 1e3))),
+                with_half(model.seconds_per_gb, model.seconds_per_gb_ci95),
+                worst_point_pct(model).map_or_else(dash, fit),
+                model.preferred.clone().unwrap_or_else(dash),
+            ]
+        });
+    Table {
+        header: words(&[
+            "session = fixed + size",
+            "",
+            "n",
+            "fixed cost, ms",
+            "cost/GB, s",
+            "off by at most, %",
+            "AICc prefers",
+        ]),
+        rows: rows.collect(),
+    }
+}
+
+/// A value with half of its interval, in as many digits as the half deserves.
+fn with_half(value: f64, interval: Option<[f64; 2]>) -> String {
+    let Some([lo, hi]) = interval else { return units::three(value) };
+    let half = (hi - lo) / 2.0;
+    let decimals = if half > 0.0 { (1 - half.log10().floor() as i32).clamp(0, 6) } else { 3 };
+    let decimals = decimals as usize;
+    format!("{value:.decimals$} ± {half:.decimals$}")
+}
+
+/// A model that is off by more than this at a size is no description of it, however
+/// narrow the intervals of its coefficients.
+const USELESS_PCT: f64 = 33.0;
+
+fn fit(worst_pct: f64) -> String {
+    let verdict = if worst_pct > USELESS_PCT { ": of no use" } else { "" };
+    format!("{}{verdict}", units::three(worst_pct))
+}
+
+/// The largest distance of a size's mean from the model, per cent; none for two
+/// sizes, which a line always fits.
+fn worst_point_pct(model: &Model) -> Option<f64> {
+    if model.points.len() < 3 {
+        return None;
+    }
+    let off = |point: &crate::schema::ModelPoint| {
+        100.0 * (point.measured_s / point.modelled_s - 1.0).abs()
+    };
+    model.points.iter().map(off).reduce(f64::max)
+}
+
+/// The packets of one transfer of the largest size of each stack and direction.
+fn wire(results: &Results) -> Table {
+    let of_link = |row: &&Summary| row.link == results.link.name && row.size_bytes > 0;
+    let largest = |row: &&Summary| {
+        let same =
+            |other: &&Summary| (&other.stack, &other.workload) == (&row.stack, &row.workload);
+        let sizes = results.summary.iter().filter(of_link).filter(same).map(|r| r.size_bytes);
+        sizes.max() == Some(row.size_bytes)
+    };
+    let rows = results.summary.iter().filter(of_link).filter(largest).filter_map(|row| {
+        let sample = results.samples.iter().find(|s| {
+            s.link == row.link
+                && (&s.stack, &s.workload, s.size_bytes)
+                    == (&row.stack, &row.workload, row.size_bytes)
+                && s.wire.is_some()
+        })?;
+        let wire = sample.wire?;
+        Some(vec![
+            row.stack.clone(),
+            format!("{} {}", row.workload, units::size(row.size_bytes)),
+            wire.packets.to_string(),
+            wire.bytes.to_string(),
+            wire.payload_efficiency_pct.map_or_else(dash, |pct| format!("{pct:.2}")),
+            wire.header_bytes_per_packet.map_or_else(dash, |octets| format!("{octets:.1}")),
+            content(results, &row.stack),
+        ])
+    });
+    Table {
+        header: words(&[
+            "on the wire",
+            "",
+            "packets",
+            "bytes",
+            "payload efficiency, %",
+            "headers/packet",
+            "content",
+        ]),
+        rows: rows.collect(),
+    }
+}
+
+fn set_ups(results: &Results) -> Table {
+    let rows = results.layer_setups.iter().map(|row| {
+        let median = stats::median(&row.seconds);
+        vec![
+            row.stack.clone(),
+            row.layer.clone(),
+            row.round_trips.to_string(),
+            row.packets.to_string(),
+            row.bytes.to_string(),
+            median.map_or_else(dash, |seconds| units::three(seconds * 1e3)),
+        ]
+    });
+    Table {
+        header: words(&[
+            "set-up of a layer",
+            "layer",
+            "round trips",
+            "packets",
+            "bytes",
+            "time, ms",
+        ]),
+        rows: rows.collect(),
+    }
+}
+
+/// Whether files of a stack could be read on the wire.
+fn content(results: &Results, stack: &str) -> String {
+    let found = results.clear_text.iter().find(|row| row.stack == stack);
+    found.map_or_else(dash, |row| {
+        match (row.marker_seen, row.secured) {
+            (true, _) => "readable",
+            (false, true) => "nothing in clear",
+            (false, false) => "scrambled",
+        }
+        .to_owned()
+    })
+}
+
+fn predictions(results: &Results) -> Table {
+    let rows = predict::errors(&results.predictions).into_iter().map(|error| {
+        vec![
+            error.link,
+            error.cells.to_string(),
+            units::three(error.median_pct),
+            units::three(error.largest_pct),
+        ]
+    });
+    Table {
+        header: words(&["predicted for", "cells", "median error, %", "largest error, %"]),
+        rows: rows.collect(),
+    }
+}
+
+fn words(header: &[&str]) -> Vec<String> {
+    header.iter().map(|&word| word.to_owned()).collect()
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::ModelPoint;
+
+    #[test]
+    fn says_that_a_model_which_is_wrong_by_half_is_of_no_use() {
+        assert_eq!((fit(54.8).as_str(), fit(4.2).as_str()), ("54.8: of no use", "4.2"));
+    }
+
+    #[test]
+    fn digits_follow_the_interval() {
+        assert_eq!(with_half(12.3456, Some([12.1, 12.6])), "12.35 ± 0.25");
+        assert_eq!(with_half(1234.5, Some([1200.0, 1269.0])), "1234 ± 34");
+        assert_eq!(with_half(5.0, None), "5");
+        assert_eq!(with_half(5.0, Some([5.0, 5.0])), "5.000 ± 0.000");
+    }
+
+    #[test]
+    fn two_sizes_say_nothing_of_the_fit() {
+        let point = |size_bytes, measured_s| ModelPoint {
+            size_bytes,
+            measured_s,
+            modelled_s: 1.0,
+            slow_start_s: 0.0,
+        };
+        let mut model = Model {
+            link: "unshaped".into(),
+            stack: "ftp".into(),
+            workload: "download".into(),
+            clock: "session".into(),
+            n: 5,
+            fixed_s: 1.0,
+            fixed_ci95_s: None,
+            seconds_per_gb: 0.0,
+            seconds_per_gb_ci95: None,
+            points: vec![point(1, 1.0), point(2, 1.1)],
+            residuals: Vec::new(),
+            aic_cost: None,
+            aic_log_line: None,
+            log_line: None,
+            preferred: None,
+        };
+        assert_eq!(worst_point_pct(&model), None);
+        model.points.push(point(3, 0.8));
+        assert!(worst_point_pct(&model).is_some_and(|pct| (pct - 20.0).abs() < 1e-9));
+    }
+}

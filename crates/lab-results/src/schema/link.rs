@@ -1,0 +1,350 @@
+//! What results.json says of a link.
+
+use std::collections::BTreeMap;
+
+use headroom_link_spec::{LinkDirection, LinkSpec, Queue};
+use headroom_units as units;
+use serde::{Deserialize, Serialize};
+
+use super::Kind;
+
+/// The link that was actually used.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LinkReport {
+    /// As in the plan.
+    pub name: String,
+    /// What made it.
+    pub backend: String,
+    /// `offload` or `per-packet`.
+    pub offload: String,
+    /// Bits per second towards the client, framing counted; null: unshaped.
+    pub rate_bps: Option<u64>,
+    /// One way, milliseconds; the mean of both.
+    pub delay_ms: f64,
+    /// One way, milliseconds; the larger of both.
+    pub jitter_ms: f64,
+    /// Per cent of packets lost towards the client.
+    pub loss_pct: f64,
+    /// Packets that the bottleneck towards the client queues; null: unshaped.
+    pub queue_packets: Option<u32>,
+    /// Each way by itself.
+    #[serde(default)]
+    pub ways: Option<Ways>,
+    /// Median of SYN to SYN-ACK at the router, microseconds; filled by the run.
+    pub rtt_us: Option<f64>,
+    /// Null for an unshaped link.
+    #[serde(default)]
+    pub self_test: Option<SelfTest>,
+    /// What connecting over it takes; null where it was made and tested.
+    #[serde(default)]
+    pub round_trips: Option<RoundTrips>,
+    /// The commands that made it, for a shell.
+    #[serde(default)]
+    pub commands: Vec<String>,
+    /// Null where another backend made the link.
+    #[serde(default)]
+    pub emulator: Option<EmulatorReport>,
+}
+
+/// Both directions of a link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ways {
+    /// From server to client.
+    pub down: WayReport,
+    /// From client to server.
+    pub up: WayReport,
+}
+
+/// What was asked of one direction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields of `link::LinkDirection`")]
+pub struct WayReport {
+    pub rate_bps: Option<u64>,
+    pub delay_ms: f64,
+    pub jitter_ms: f64,
+    /// In the long run.
+    pub loss_pct: f64,
+    /// Packets lost in a row on average; null where none are lost.
+    pub loss_burst: Option<f64>,
+    pub duplicate_pct: f64,
+    pub reorder_pct: f64,
+    pub corrupt_pct: f64,
+    pub queue_packets: Option<u32>,
+    pub queue_bytes: Option<u64>,
+}
+
+/// What the emulator says of itself after the blocks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EmulatorReport {
+    /// Since the self-test.
+    pub counters: EmulatorCounters,
+    /// CPU time since then, seconds; null where it cannot be told.
+    pub cpu_seconds: Option<f64>,
+    /// Time since then.
+    pub seconds: f64,
+    /// Seed of its chance.
+    pub seed: u64,
+}
+
+/// SYN to SYN-ACK, by the client's clock.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoundTrips {
+    /// Connections.
+    pub probes: usize,
+    /// The shortest, microseconds.
+    pub least_us: f64,
+    /// Microseconds.
+    pub median_us: f64,
+    /// 99 of 100 take no longer, microseconds.
+    pub p99_us: f64,
+}
+
+impl RoundTrips {
+    /// Of what connections took, in seconds; none of none.
+    pub fn of(mut seconds: Vec<f64>) -> Option<Self> {
+        seconds.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            let index = (seconds.len() as f64 * share).ceil() as usize;
+            seconds.get(index.saturating_sub(1)).map(|s| s * 1e6)
+        };
+        Some(Self {
+            probes: seconds.len(),
+            least_us: at(0.0)?,
+            median_us: at(0.5)?,
+            p99_us: at(0.99)?,
+        })
+    }
+}
+
+impl LinkReport {
+    /// Bits per second in the file's direction; none: unshaped.
+    pub fn rate_bps_of(&self, workload: &str) -> Option<u64> {
+        match &self.ways {
+            Some(ways) if Kind::of(workload).is_some_and(Kind::goes_up) => ways.up.rate_bps,
+            _ => self.rate_bps,
+        }
+    }
+
+    /// Whether packets are lost either way.
+    pub fn is_lossy(&self) -> bool {
+        self.loss_pct > 0.0 || self.ways.as_ref().is_some_and(|ways| ways.up.loss_pct > 0.0)
+    }
+
+    /// A link that was made by this backend, in words, with this offload.
+    pub fn new(spec: &LinkSpec, backend: &str, offload: &str) -> Self {
+        let (down, up) = (&spec.down, &spec.up);
+        Self {
+            name: spec.to_string(),
+            backend: backend.to_owned(),
+            offload: offload.to_owned(),
+            rate_bps: down.rate_bps,
+            delay_ms: (down.delay + up.delay).as_secs_f64() * 1e3 / 2.0,
+            jitter_ms: down.jitter.max(up.jitter).as_secs_f64() * 1e3,
+            loss_pct: down.loss.average_pct(),
+            queue_packets: down.rate_bps.map(|_| queue_packets(down)),
+            ways: Some(Ways { down: WayReport::new(down), up: WayReport::new(up) }),
+            rtt_us: None,
+            self_test: None,
+            round_trips: None,
+            commands: Vec::new(),
+            emulator: None,
+        }
+    }
+
+    /// A link that was not made: all that can be told of it without comparing
+    /// clocks is how long there and back takes.
+    pub fn real(spec: &LinkSpec, backend: &str, round_trips: RoundTrips) -> Self {
+        Self {
+            delay_ms: round_trips.median_us / 2e3,
+            ways: None,
+            round_trips: Some(round_trips),
+            ..Self::new(spec, backend, "as the hosts have it")
+        }
+    }
+}
+
+/// Full frames that the bottleneck queues.
+pub fn queue_packets(way: &LinkDirection) -> u32 {
+    match way.queue() {
+        Queue::Packets(packets) => packets,
+        Queue::Bytes(bytes) => u32::try_from(bytes / 1514).unwrap_or(u32::MAX),
+    }
+}
+
+impl WayReport {
+    fn new(way: &LinkDirection) -> Self {
+        let queue = way.rate_bps.map(|_| way.queue());
+        Self {
+            rate_bps: way.rate_bps,
+            delay_ms: way.delay.as_secs_f64() * 1e3,
+            jitter_ms: way.jitter.as_secs_f64() * 1e3,
+            loss_pct: way.loss.average_pct(),
+            loss_burst: way.loss.mean_burst(),
+            duplicate_pct: way.duplicate_pct,
+            reorder_pct: way.reorder_pct,
+            corrupt_pct: way.corrupt_pct,
+            queue_packets: match queue {
+                Some(Queue::Packets(packets)) => Some(packets),
+                _ => None,
+            },
+            queue_bytes: match queue {
+                Some(Queue::Bytes(bytes)) => Some(bytes),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// What the emulator counted in either direction, as it names it.
+pub type WayCounters = BTreeMap<String, u64>;
+
+/// The counters that the emulator prints when asked, and at its end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmulatorCounters {
+    /// From server to client.
+    pub down: WayCounters,
+    /// From client to server.
+    pub up: WayCounters,
+}
+
+/// What the self-test of a link found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SelfTest {
+    /// Whether both directions are as asked.
+    pub passed: bool,
+    /// Tests that it took, six at most.
+    pub attempts: u32,
+    /// From server to client.
+    pub down: WayTest,
+    /// From client to server.
+    pub up: WayTest,
+}
+
+/// What was found in one direction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WayTest {
+    /// Null where no rate was asked for.
+    pub rate: Option<RateTest>,
+    /// One-way delay.
+    pub delay: DelayTest,
+    /// Probes that did not arrive.
+    pub loss: LossTest,
+}
+
+/// The rate behind the bottleneck while more is sent than passes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RateTest {
+    /// What was asked for.
+    pub asked_bps: u64,
+    /// What passed, framing counted.
+    pub measured_bps: f64,
+    /// Measured over asked, less one.
+    pub error_pct: f64,
+    /// The largest error that passes.
+    pub allowed_pct: f64,
+    /// Whether it did.
+    pub passed: bool,
+}
+
+/// How long probes took, beyond their serialisation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DelayTest {
+    /// What was asked for.
+    pub asked_us: f64,
+    /// Greatest deviation from it that was asked for.
+    pub jitter_us: f64,
+    /// Probes that were timed.
+    pub probes: usize,
+    /// Median of (behind − before − serialisation − asked).
+    pub median_error_us: f64,
+    /// 99th percentile of the same; it holds the jitter, if there is one.
+    pub p99_error_us: f64,
+    /// The largest median error that passes.
+    pub allowed_us: f64,
+    /// Whether it did.
+    pub passed: bool,
+}
+
+/// Probes that did not arrive.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LossTest {
+    /// What was asked for, on average.
+    pub asked_pct: f64,
+    /// Probes seen before the bottleneck.
+    pub sent: u64,
+    /// Of these, not seen behind it.
+    pub lost: u64,
+    /// Losses that pass: the central 99 % of what chance makes of `asked_pct`.
+    pub interval: [u64; 2],
+    /// Whether it did.
+    pub passed: bool,
+}
+
+impl SelfTest {
+    /// What both directions say, after so many tests.
+    pub fn new(down: WayTest, up: WayTest, attempts: u32) -> Self {
+        Self { passed: down.passed() && up.passed(), attempts, down, up }
+    }
+
+    /// What is not as asked, in words; empty where it passed.
+    pub fn complaints(&self) -> Vec<String> {
+        let ways = [("from server to client", &self.down), ("from client to server", &self.up)];
+        ways.into_iter().flat_map(|(name, way)| way.complaints(name)).collect()
+    }
+}
+
+impl WayTest {
+    fn passed(&self) -> bool {
+        self.rate.as_ref().is_none_or(|rate| rate.passed) && self.delay.passed && self.loss.passed
+    }
+
+    fn complaints(&self, way: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        if let Some(rate) = self.rate.as_ref().filter(|rate| !rate.passed) {
+            all.push(format!(
+                "{way} {} passed instead of {} ({:+.1} %, allowed ±{} %)",
+                units::rate(rate.measured_bps),
+                units::rate(rate.asked_bps as f64),
+                rate.error_pct,
+                units::three(rate.allowed_pct)
+            ));
+        }
+        let delay = &self.delay;
+        if !delay.passed {
+            all.push(format!(
+                "{way} the median delay is {:+.0} µs off {} (allowed ±{:.0} µs; 99th percentile {:+.0} µs, {} probes)",
+                delay.median_error_us,
+                units::seconds(delay.asked_us / 1e6),
+                delay.allowed_us,
+                delay.p99_error_us,
+                delay.probes
+            ));
+        }
+        let loss = &self.loss;
+        if !loss.passed {
+            all.push(format!(
+                "{way} {} of {} probes were lost, and {} % asks for {} to {}",
+                loss.lost,
+                loss.sent,
+                units::three(loss.asked_pct),
+                loss.interval[0],
+                loss.interval[1]
+            ));
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips_are_told_by_rank() {
+        let times = (1..=100).rev().map(|ms| f64::from(ms) / 1e3).collect();
+        let of = RoundTrips::of(times).expect("a hundred");
+        assert_eq!((of.probes, of.least_us), (100, 1000.0));
+        assert!((of.median_us - 50_000.0).abs() < 1e-6 && (of.p99_us - 99_000.0).abs() < 1e-6);
+        assert_eq!(RoundTrips::of(Vec::new()), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! `results.json`, schema 2: what a run leaves behind. Documented in
+//! `docs/results.md`; everything else is derived from it.
+
+mod derived;
+mod hosts;
+mod link;
+mod pace;
+mod plan;
+mod realtime;
+mod run;
+mod sample;
+mod workload;
+
+use serde::{Deserialize, Serialize};
+
+pub use derived::{
+    Accounting, Crossover, LogLine, Model, ModelPoint, Portable, Prediction, Residual, Rfc6349,
+    Summary,
+};
+pub use headroom_lab_trace::{Phase, Phases, SetUp, Stretch, Tcp};
+pub use hosts::{SshHosts, objection};
+pub use link::{
+    DelayTest, EmulatorCounters, EmulatorReport, LinkReport, LossTest, RateTest, RoundTrips,
+    SelfTest, WayCounters, WayReport, WayTest, Ways, queue_packets,
+};
+pub use pace::{Beside, Pace};
+pub use plan::{PlanRecord, StackRecord, WorkloadRecord};
+pub use realtime::{Bin, Delay, Realtime};
+pub use run::{
+    ClearText, Environment, FILM, HostRecord, KeptCapture, LayerSetup, ProgramRecord, Resumed,
+    Timeline, WAITS,
+};
+pub use sample::{Cpu, Load, Sample, UNSHAPED_S, Usage, Wire};
+pub use workload::{CLIENTS, KINDS, Kind, STREAM_UNIT, workload_name};
+
+/// Version of the schema.
+pub const SCHEMA: u32 = 2;
+
+/// Everything.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Results {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The answer in sentences, most important first.
+    pub answer: Vec<String>,
+    /// The plan as it was run.
+    pub plan: PlanRecord,
+    /// The machine and its programs.
+    pub environment: Environment,
+    /// The main link.
+    pub link: LinkReport,
+    /// Links on which the prediction was checked.
+    pub check_links: Vec<LinkReport>,
+    /// One row a sample.
+    pub samples: Vec<Sample>,
+    /// One row for each link, stack, workload and size.
+    pub summary: Vec<Summary>,
+    /// What one carries to another link.
+    pub portable: Vec<Portable>,
+    /// Time against size, one row for each link, stack and workload.
+    #[serde(default)]
+    pub models: Vec<Model>,
+    /// Sizes at which one stack overtakes another.
+    #[serde(default)]
+    pub crossovers: Vec<Crossover>,
+    /// What the main link said of the check links, beside what they said.
+    #[serde(default)]
+    pub predictions: Vec<Prediction>,
+    /// What `wire` of the samples was checked for; null where nothing was counted.
+    #[serde(default)]
+    pub accounting: Option<Accounting>,
+    /// What setting up each layer takes, apart from any transfer.
+    #[serde(default)]
+    pub layer_setups: Vec<LayerSetup>,
+    /// Whether each stack's files could be read on the wire.
+    #[serde(default)]
+    pub clear_text: Vec<ClearText>,
+    /// Packets of the accounting runs that were kept.
+    #[serde(default)]
+    pub captures: Vec<KeptCapture>,
+    /// One transfer of each stack.
+    pub timelines: Vec<Timeline>,
+    /// Whether everything that the plan asks for was done.
+    #[serde(default = "yes")]
+    pub complete: bool,
+    /// Why the run ended before that, in words; null: it did not.
+    #[serde(default)]
+    pub ended: Option<String>,
+    /// Each time that the run was continued.
+    #[serde(default)]
+    pub resumed: Vec<Resumed>,
+    /// What was noted while measuring: the warnings that cannot be derived.
+    #[serde(default)]
+    pub remarks: Vec<String>,
+    /// What the reader should know before believing it.
+    pub warnings: Vec<String>,
+}
+
+impl Results {
+    /// The sentence that stands above everything else where the run was cut.
+    pub fn incomplete(&self) -> Option<String> {
+        let why = self.ended.as_deref().unwrap_or("no reason given");
+        let sentence = format!(
+            "This run is not complete: {}. Continue it with `headroom lab run --resume` and the folder of this report.",
+            why.trim_end_matches('.')
+        );
+        (!self.complete).then_some(sentence)
+    }
+}
+
+/// Results from before runs could be cut are whole.
+fn yes() -> bool {
+    true
+}

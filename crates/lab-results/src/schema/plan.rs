@@ -1,0 +1,99 @@
+//! The plan as it was run.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Kind, SshHosts, workload_name, yes};
+
+/// The plan as it was run; the lab can make a plan of it again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields of `plan::Plan`")]
+pub struct PlanRecord {
+    pub name: String,
+    pub question: String,
+    pub stacks: Vec<StackRecord>,
+    pub workloads: Vec<WorkloadRecord>,
+    /// The two machines of the plan; null: namespaces on one.
+    #[serde(default)]
+    pub testbed: Option<SshHosts>,
+    pub repetitions: u32,
+    /// Half-width of every overhead's interval at which blocks end; none: at
+    /// `repetitions`, which is the least otherwise.
+    #[serde(default)]
+    pub until_ci_pct: Option<f64>,
+    /// The most blocks, where `until_ci_pct` is not reached.
+    #[serde(default)]
+    pub max_repetitions: Option<u32>,
+    pub warmup: u32,
+    pub family: String,
+    pub mtu: u32,
+    pub offload: String,
+    pub congestion_control: String,
+    /// A name server that never answers, which sshd asks; null: sshd asks none.
+    #[serde(default)]
+    pub resolver: Option<String>,
+    pub link: String,
+    /// What the plan wishes to make the links; none: the best there is.
+    #[serde(default)]
+    pub link_backend: Option<String>,
+    pub check_links: Vec<String>,
+    #[serde(default)]
+    pub check_sizes_bytes: Vec<u64>,
+    /// The largest of them.
+    pub check_size_bytes: u64,
+    #[serde(default = "yes")]
+    pub count_packets: bool,
+    pub seed: u64,
+}
+
+/// A stack and its baseline.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields of `plan::PlannedStack`")]
+pub struct StackRecord {
+    pub name: String,
+    pub baseline: Option<String>,
+}
+
+/// A workload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields of `workload::Workload`")]
+pub struct WorkloadRecord {
+    pub kind: String,
+    pub sizes_bytes: Vec<u64>,
+    pub stacks: Vec<String>,
+    /// Files in the folder; null unless the workload is `many`.
+    #[serde(default)]
+    pub files: Option<u32>,
+    /// Clients at once; null unless the workload is `parallel`.
+    #[serde(default)]
+    pub clients: Option<u32>,
+    /// The commands; null: those of each service.
+    #[serde(default)]
+    pub commands: Option<Vec<String>>,
+    /// How long it goes on; null where it moves files or runs commands.
+    #[serde(default)]
+    pub seconds: Option<u32>,
+    /// What is in the files; null: octets of chance.
+    #[serde(default)]
+    pub content: Option<String>,
+    /// Transfers in a sample; null: as many as it takes to be measured well.
+    #[serde(default)]
+    pub in_a_row: Option<u32>,
+    /// How fast it is sent; null: as fast as it arrives.
+    #[serde(default)]
+    pub rate: Option<String>,
+    /// What goes beside it; null: nothing.
+    #[serde(default)]
+    pub beside: Option<String>,
+}
+
+impl WorkloadRecord {
+    /// As samples name it.
+    pub fn name(&self) -> String {
+        let rate = self.rate.as_ref().filter(|rate| {
+            let default = Kind::of(&self.kind).and_then(Kind::default_rate);
+            rate.parse().ok() != default
+        });
+        let steady = [rate.cloned(), self.beside.clone()];
+        workload_name(&self.kind, self.content.as_deref(), self.clients, self.in_a_row, steady)
+    }
+}

@@ -1,0 +1,201 @@
+//! What a study leaves for people and programs.
+
+mod chart;
+mod figures;
+mod index;
+mod markdown;
+mod page;
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use headroom_lab_results::report::terminal::wrapped;
+
+use crate::error::{Doing, Error, Result};
+use crate::study::results::{SCHEMA, StudyResults};
+
+pub use index::write as write_index;
+
+/// The file in a study's folder that the others are made of.
+pub const JSON: &str = "study.json";
+
+/// Where a section has no figure of ours.
+const NOT_MEASURED: &str = "Not measured at this scale, or on this machine.";
+
+/// Writes `study.json` and what is made of it into `folder`.
+///
+/// # Errors
+/// What could not be written.
+pub fn write(folder: &Path, study: &StudyResults) -> Result<()> {
+    let json = serde_json::to_string_pretty(study).doing(|| format!("write {JSON}"))?;
+    let mut files = vec![
+        (JSON.to_owned(), json),
+        ("study.csv".to_owned(), csv(study)),
+        ("study.md".to_owned(), markdown::summary(study)),
+        ("report.html".to_owned(), page::page(study)),
+    ];
+    let drawn = study
+        .sections
+        .iter()
+        .filter_map(|section| Some((format!("{}.svg", section.id), chart::alone(section)?)));
+    files.extend(drawn);
+    for (name, content) in files {
+        let path = folder.join(name);
+        std::fs::write(&path, content).doing(|| format!("write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Reads the `study.json` of a folder.
+///
+/// # Errors
+/// It is not there, not JSON, or of another schema.
+pub fn read(folder: &Path) -> Result<StudyResults> {
+    let path = folder.join(JSON);
+    let text = std::fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
+    let told = |why: String| Error::Plan(format!("{}: {why}", path.display()));
+    let study: StudyResults =
+        serde_json::from_str(&text).map_err(|error| told(error.to_string()))?;
+    if study.schema != SCHEMA {
+        return Err(told(format!("it has schema {}, this program reads {SCHEMA}", study.schema)));
+    }
+    Ok(study)
+}
+
+/// The answer, and how ours compares section by section, for a terminal.
+pub fn terminal(study: &StudyResults, width: usize) -> String {
+    let mut text = wrapped(&study.question, width);
+    for notice in notices(study) {
+        text += &wrapped(&format!("! {notice}"), width);
+    }
+    text += &wrapped(&format!("The paper: {}", study.says), width);
+    text += &wrapped(&format!("Measured again: {}", study.answer), width);
+    for section in &study.sections {
+        if let Some(compared) = &section.compared {
+            text += "\n";
+            text += &wrapped(&format!("{}. {compared}", section.title), width);
+        }
+    }
+    text
+}
+
+/// Whether there are folders of studies in `folder`.
+pub fn has_studies(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.path().join(JSON).is_file())
+}
+
+/// One line for each figure.
+fn csv(study: &StudyResults) -> String {
+    let mut text =
+        "section,row,column,unit,published,measured,ci95_low,ci95_high,n,not_shaped\n".to_owned();
+    let quoted = |field: &str| format!("\"{}\"", field.replace('"', "\"\""));
+    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    for section in &study.sections {
+        for row in &section.rows {
+            for (column, value) in section.columns.iter().zip(&row.values) {
+                let ends = value.measured.and_then(|measured| measured.ci95);
+                let fields = [
+                    section.id.clone(),
+                    quoted(&row.label),
+                    quoted(&column.heading()),
+                    quoted(&column.unit),
+                    number(value.published),
+                    number(value.measured.map(|measured| measured.value)),
+                    number(ends.map(|[lo, _]| lo)),
+                    number(ends.map(|[_, hi]| hi)),
+                    value.measured.and_then(|m| m.n).map_or_else(String::new, |n| n.to_string()),
+                    value.not_shaped.to_string(),
+                ];
+                let _ = writeln!(text, "{}", fields.join(","));
+            }
+        }
+    }
+    text
+}
+
+/// The machines that measured it; where there are several, with the parts of each.
+fn machines(study: &StudyResults) -> String {
+    let mut machines: Vec<(String, Vec<&str>)> = Vec::new();
+    for part in &study.parts {
+        let machine = format!("{}, {} cores, Linux {}", part.cpu, part.cores, part.kernel);
+        match machines.iter_mut().find(|(same, _)| *same == machine) {
+            Some((_, parts)) => parts.push(&part.name),
+            None => machines.push((machine, vec![&part.name])),
+        }
+    }
+    match machines.as_slice() {
+        [(machine, _)] => machine.clone(),
+        several => {
+            let told: Vec<String> = several
+                .iter()
+                .map(|(machine, parts)| format!("{machine} ({})", parts.join(", ")))
+                .collect();
+            format!("{}: figures of one say nothing of another's", told.join("; "))
+        }
+    }
+}
+
+/// When the first part began and the last ended.
+fn period(study: &StudyResults) -> Option<(&str, &str)> {
+    let from = study.parts.iter().map(|part| part.started.as_str()).min()?;
+    let to = study.parts.iter().map(|part| part.finished.as_str()).max()?;
+    Some((from, to))
+}
+
+/// What the reader should know before all else.
+fn notices(study: &StudyResults) -> Vec<String> {
+    let mut all = Vec::new();
+    match study.scale.as_str() {
+        "full" => {}
+        "cut" => all.push("This run shows that the study runs. Its figures say nothing.".to_owned()),
+        scale => all.push(format!(
+            "This is a run at the scale {scale}: fewer and smaller samples than the paper's. The full one takes hours."
+        )),
+    }
+    if !study.missing.is_empty() {
+        all.push(format!("Not measured yet: {}.", study.missing.join(", ")));
+    }
+    for part in &study.parts {
+        all.extend(part.incomplete.as_ref().map(|why| format!("{}: {why}", part.name)));
+    }
+    let contradicted = study.contradicted.iter();
+    all.extend(
+        contradicted.map(|why| format!("A figure of this page contradicts a sentence. {why}")),
+    );
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured_on(kernels: &[&str]) -> StudyResults {
+        let part = |(number, kernel): (usize, &&str)| {
+            serde_json::json!({
+                "name": format!("part-{number}"), "question": "", "folder": "", "link": "", "offload": "", "family": "",
+                "started": format!("2026-11-2{number}"), "finished": format!("2026-11-2{}", number + 1),
+                "cpu": "A CPU", "cores": 2, "kernel": kernel, "samples": 1, "failed": 0, "warnings": [],
+                "incomplete": null, "user_space": []
+            })
+        };
+        let parts: Vec<_> = kernels.iter().enumerate().map(part).collect();
+        serde_json::from_value(serde_json::json!({
+            "schema": SCHEMA, "name": "", "question": "", "paper": "", "says": "", "answer": "", "differs": [],
+            "scale": "full", "parts": parts, "sections": [], "claims": [], "sentences": [],
+            "contradicted": []
+        }))
+        .expect("a study")
+    }
+
+    #[test]
+    fn parts_of_different_machines_are_told_apart() {
+        assert_eq!(machines(&measured_on(&["6.1", "6.1"])), "A CPU, 2 cores, Linux 6.1");
+        assert_eq!(
+            machines(&measured_on(&["6.1", "6.2", "6.1"])),
+            "A CPU, 2 cores, Linux 6.1 (part-0, part-2); A CPU, 2 cores, Linux 6.2 (part-1): figures of one say nothing \
+             of another's"
+        );
+        assert_eq!(period(&measured_on(&["6.1", "6.2"])), Some(("2026-11-20", "2026-11-22")));
+    }
+}
