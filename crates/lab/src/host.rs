@@ -13,7 +13,6 @@ use crate::agent::{Agent, Job, Outcome, ServerState};
 use crate::command::{Command, Executor, Resolved, quote};
 use crate::error::{Error, Result};
 use crate::parts::{Located, Program, UNSHARE};
-use crate::service::ServerSpec;
 use crate::workload::{Content, Filling};
 
 /// Which end.
@@ -47,6 +46,27 @@ pub(crate) struct Host {
     executor: Arc<Executor>,
     /// None in a dry run.
     agent: Option<Mutex<Agent>>,
+}
+
+/// How a server starts.
+#[derive(Debug, Clone)]
+pub struct ServerSpec {
+    /// It stays in the foreground.
+    pub(crate) command: Command,
+    /// Files that replace those of the system, inside its mount namespace.
+    pub private_files: Vec<(PathBuf, &'static str)>,
+    /// Folders that it expects in its private `/run`.
+    pub run_folders: &'static [&'static str],
+    /// A word of the line that it prints when it is ready; none: it is when it
+    /// accepts TCP connections.
+    pub ready: Option<&'static str>,
+}
+
+impl ServerSpec {
+    /// One that needs nothing but its command.
+    pub(crate) fn new(command: Command) -> Self {
+        Self { command, private_files: Vec::new(), run_folders: &[], ready: None }
+    }
 }
 
 impl Host {

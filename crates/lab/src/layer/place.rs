@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 use super::{Kind, Layer};
 use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
-use crate::host::{Host, Role, last_lines};
+use crate::host::{Host, Role, ServerSpec, last_lines};
 use crate::parts::IP;
 use crate::plan::Family;
-use crate::service::ServerSpec;
 use crate::stack::Stack;
 
 /// What a layer needs to come up; tens of milliseconds, on slow links seconds.

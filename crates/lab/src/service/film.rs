@@ -4,10 +4,11 @@
 
 use headroom_lab_results::schema::FILM;
 
-use super::{ClientReport, Invocation, ServerSpec, Service, Site, rtp, udp};
+use super::{ClientReport, Invocation, Service, Site, rtp, udp};
 use crate::agent::Outcome;
 use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
+use crate::host::ServerSpec;
 use crate::parts::{FFMPEG, Program};
 use crate::workload::{Kind, Sending, Task};
 

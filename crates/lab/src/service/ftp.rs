@@ -2,9 +2,10 @@
 
 use super::fetch::{self, Account};
 use super::site::FTP_USER;
-use super::{ClientReport, Invocation, ServerSpec, Service, Site, pure_ftpd};
+use super::{ClientReport, Invocation, Service, Site, pure_ftpd};
 use crate::agent::Outcome;
 use crate::error::Result;
+use crate::host::ServerSpec;
 use crate::parts::{OPENSSL, PURE_FTPD, PURE_PW, Program};
 use crate::workload::{Kind, Task};
 

@@ -2,9 +2,10 @@
 
 use super::fetch::{self, Account};
 use super::tls::Tls;
-use super::{ClientReport, Invocation, ServerSpec, Service, Site, nginx};
+use super::{ClientReport, Invocation, Service, Site, nginx};
 use crate::agent::Outcome;
 use crate::error::Result;
+use crate::host::ServerSpec;
 use crate::parts::{NGINX, Program};
 use crate::workload::{Kind, Task};
 

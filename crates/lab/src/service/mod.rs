@@ -24,7 +24,6 @@ mod udp;
 mod uftp;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use headroom_lab_results::schema::Realtime;
 use headroom_lab_results::schema::Load;
@@ -32,6 +31,7 @@ use headroom_lab_results::schema::Load;
 use crate::agent::Outcome;
 use crate::command::Command;
 use crate::error::Result;
+use crate::host::ServerSpec;
 use crate::measure::wire::{Login, Marks};
 use crate::parts::Program;
 use crate::suggest::suggestion;
@@ -208,26 +208,6 @@ pub fn parse(written: &str) -> std::result::Result<&'static dyn Service, String>
             let meant = suggestion(name, names.iter().copied());
             Err(format!("there is no stack `{written}`{meant}; there are {}", names.join(", ")))
         }
-    }
-}
-
-/// How a server starts.
-#[derive(Debug, Clone)]
-pub struct ServerSpec {
-    /// It stays in the foreground.
-    pub(crate) command: Command,
-    /// Files that replace those of the system, inside its mount namespace.
-    pub private_files: Vec<(PathBuf, &'static str)>,
-    /// Folders that it expects in its private `/run`.
-    pub run_folders: &'static [&'static str],
-    /// A word of the line that it prints when it is ready; none: it is when it
-    /// accepts TCP connections.
-    pub ready: Option<&'static str>,
-}
-
-impl ServerSpec {
-    fn new(command: Command) -> Self {
-        Self { command, private_files: Vec::new(), run_folders: &[], ready: None }
     }
 }
 

@@ -1,9 +1,10 @@
 //! nginx, the server of `http` and `https`.
 
 use super::tls::CIPHER;
-use super::{ServerSpec, Site};
+use super::Site;
 use crate::command::Command;
 use crate::error::Result;
+use crate::host::ServerSpec;
 use crate::parts::NGINX;
 
 pub(super) fn server(site: &Site<'_>, tls: bool) -> Result<ServerSpec> {

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use headroom_lab_results::schema::WAITS;
 
-use super::{ServerSpec, Site};
+use super::Site;
 use crate::command::{Command, quote};
 use crate::error::Result;
+use crate::host::ServerSpec;
 use crate::measure::wire::Login;
 use crate::parts::{Program, SSHD};
 

@@ -1,8 +1,9 @@
 //! Pure-FTPd, the server of `ftp` and `ftps`.
 
-use super::{ServerSpec, Site, site::FTP_USER, tls::Tls};
+use super::{Site, site::FTP_USER, tls::Tls};
 use crate::command::Command;
 use crate::error::Result;
+use crate::host::ServerSpec;
 use crate::parts::{OPENSSL, PURE_FTPD, PURE_PW};
 
 pub(super) fn server(site: &Site<'_>, tls: Option<&Tls>) -> Result<ServerSpec> {

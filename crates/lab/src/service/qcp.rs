@@ -1,8 +1,9 @@
 //! qcp: QUIC, whose two ends find each other through ssh.
 
-use super::{Invocation, ServerSpec, Service, Site, openssh};
+use super::{Invocation, Service, Site, openssh};
 use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
+use crate::host::ServerSpec;
 use crate::parts::{Program, QCP, SSH, SSH_KEYGEN, SSHD};
 use crate::workload::{Kind, Task};
 

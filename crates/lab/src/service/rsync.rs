@@ -1,8 +1,9 @@
 //! rsync over SSH, whole files.
 
-use super::{Invocation, ServerSpec, Service, Site, openssh};
+use super::{Invocation, Service, Site, openssh};
 use crate::command::Command;
 use crate::error::{Error, Result};
+use crate::host::ServerSpec;
 use crate::measure::wire::Login;
 use crate::parts::{Program, RSYNC, SSH, SSH_KEYGEN, SSHD};
 use crate::workload::{Kind, Task};

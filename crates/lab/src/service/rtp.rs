@@ -4,9 +4,10 @@
 use headroom_lab_results::schema::Realtime;
 
 use super::udp::{datagrams, server};
-use super::{ClientReport, Invocation, ServerSpec, Service, Site};
+use super::{ClientReport, Invocation, Service, Site};
 use crate::agent::Outcome;
 use crate::error::Result;
+use crate::host::ServerSpec;
 use crate::parts::Program;
 use crate::workload::{Kind, Task};
 

@@ -1,8 +1,9 @@
 //! scp: OpenSSH both sides. From OpenSSH 9 on it speaks the SFTP protocol.
 
-use super::{Invocation, ServerSpec, Service, Site, openssh};
+use super::{Invocation, Service, Site, openssh};
 use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
+use crate::host::ServerSpec;
 use crate::measure::wire::Login;
 use crate::parts::{Program, SCP, SSH, SSH_KEYGEN, SSHD};
 use crate::workload::{Kind, Task};

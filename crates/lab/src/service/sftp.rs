@@ -1,8 +1,9 @@
 //! SFTP (draft-ietf-secsh-filexfer-02): OpenSSH both sides.
 
-use super::{Invocation, ServerSpec, Service, Site, openssh};
+use super::{Invocation, Service, Site, openssh};
 use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
+use crate::host::ServerSpec;
 use crate::measure::wire::Login;
 use crate::parts::{Program, SFTP, SSH, SSH_KEYGEN, SSHD};
 use crate::workload::{Kind, Task};

@@ -1,9 +1,10 @@
 //! ssh for command sessions: OpenSSH both sides, one session, each command waiting for
 //! the answer to the one before. A command alone is ssh's own argument.
 
-use super::{Invocation, ServerSpec, Service, Site, openssh};
+use super::{Invocation, Service, Site, openssh};
 use crate::command::Command;
 use crate::error::{Error, Result};
+use crate::host::ServerSpec;
 use crate::measure::wire::Login;
 use crate::parts::{Program, SSH, SSH_KEYGEN, SSHD};
 use crate::workload::{Kind, Task};

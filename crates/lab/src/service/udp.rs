@@ -3,10 +3,11 @@
 use headroom_lab_results::schema::Load;
 use serde::Deserialize;
 
-use super::{ClientReport, Invocation, ServerSpec, Service, Site};
+use super::{ClientReport, Invocation, Service, Site};
 use crate::agent::Outcome;
 use crate::command::Command;
 use crate::error::{Error, Result};
+use crate::host::ServerSpec;
 use crate::parts::Program;
 use crate::workload::{Kind, Sending, Task};
 

@@ -1,8 +1,9 @@
 //! UFTP to one host: files in UDP at a fixed rate, what is missing asked for again.
 
-use super::{Invocation, ServerSpec, Service, Site};
+use super::{Invocation, Service, Site};
 use crate::command::Command;
 use crate::error::{Error, Result};
+use crate::host::ServerSpec;
 use crate::parts::{Program, UFTP, UFTPD};
 use crate::workload::{Kind, Task};
 
