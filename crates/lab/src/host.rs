@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use crate::agent::files::Request;
 use crate::agent::{Agent, Job, Outcome, ServerState};
 use crate::command::{Command, Executor, Resolved, quote};
+use crate::content::{Content, Filling};
 use crate::error::{Error, Result};
 use crate::parts::{Located, Program, UNSHARE};
-use crate::workload::{Content, Filling};
 
 /// Which end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

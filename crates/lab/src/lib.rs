@@ -4,6 +4,7 @@
 pub mod agent;
 pub mod clean;
 mod command;
+mod content;
 pub mod doctor;
 pub mod error;
 mod host;

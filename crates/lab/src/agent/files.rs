@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::content::{Content, Filling, make, tree_name, verify};
 use crate::error::{Doing, Result};
-use crate::workload::{Content, Filling, make, tree_name, verify};
 
 /// What can be done with files.
 #[derive(Debug, Serialize, Deserialize)]

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use headroom_lab_results::schema::LayerSetup;
 
 use super::cell::Cell;
+use super::payloads::Payloads;
 use super::wrapped::{Numbers, Wrapped};
 use crate::error::{Error, Result};
 use crate::host::{Host, Role, last_lines};
@@ -19,7 +20,6 @@ use crate::parts::SSH_KEYGEN;
 use crate::plan::{Plan, Resolver};
 use crate::service::{Service, Site, write_credentials};
 use crate::testbed::Testbed;
-use crate::workload::Payloads;
 
 const NAME_SERVER_PORT: u16 = 53;
 

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use headroom_lab_results::schema::ClearText;
 
+use crate::content::Content;
 use crate::error::{Error, Result};
 use crate::host::Role;
 use crate::link::LinkSpec;
 use crate::measure::wire::{Marker, MarkerSearch};
 use crate::stack::Stack;
-use crate::workload::{Content, Kind, Sending, Task, Workload};
+use crate::workload::{Kind, Sending, Task, Workload};
 
 use super::bench::Bench;
 use super::cell::Cell;

@@ -10,6 +10,7 @@ mod clear_text_verdict;
 mod environment;
 mod estimate;
 mod journal;
+mod payloads;
 mod record;
 mod resume;
 mod sample;

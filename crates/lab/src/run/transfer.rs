@@ -9,12 +9,13 @@ use headroom_lab_results::schema::{Load, Realtime};
 use super::bench::Bench;
 use super::cell::Cell;
 use crate::agent::{self, Job, Outcome};
+use crate::content::{Content, Filling, tree_name};
 use crate::error::{Error, Result};
 use crate::host::Role;
 use crate::measure::wire::{self, Expectation, Marks, Totals};
 use crate::service::{ClientReport, Invocation, Service};
 use crate::testbed::{Clock, Taken};
-use crate::workload::{Content, Filling, Kind, Task, tree_name};
+use crate::workload::{Kind, Task};
 
 /// What commands may say in place of small files' paths.
 const SMALL_FILES: [&str; 3] = [LOCAL, REMOTE, NEW];

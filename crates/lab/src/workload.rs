@@ -1,14 +1,10 @@
 //! What a stack is asked to do, and how one knows that it did it.
 
-mod files;
-mod filling;
-
 use std::path::PathBuf;
 
 use headroom_lab_results::schema;
 
-pub(crate) use files::{Content, Payloads, make, tree_name, verify};
-pub use filling::Filling;
+pub use crate::content::Filling;
 pub use headroom_lab_results::schema::{Beside, CLIENTS, KINDS, Kind, Pace, STREAM_UNIT};
 
 /// One workload of a plan.

@@ -1,76 +1,24 @@
 //! The files that are moved: made once, incompressible unless a plan says otherwise,
 //! verified by hash.
 
-use std::collections::BTreeMap;
+mod filling;
+
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::Filling;
 use crate::error::{Doing, Error, Result};
-use crate::host::{Host, Role};
 use crate::units;
+
+pub use filling::Filling;
 
 /// A file's content, by hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Content {
     pub(crate) size: u64,
     pub(crate) hash: blake3::Hash,
-}
-
-/// The files of a run, in the folder `files` of each host that needs them.
-#[derive(Debug)]
-pub(crate) struct Payloads {
-    seed: u64,
-    made: BTreeMap<(Role, u64, Filling), Content>,
-    trees: BTreeMap<(u64, u32), Vec<Content>>,
-}
-
-impl Payloads {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { seed, made: BTreeMap::new(), trees: BTreeMap::new() }
-    }
-
-    /// The name of the file of this size and content on this host; made at the first
-    /// call.
-    pub(crate) fn file(
-        &mut self,
-        host: &Host,
-        size: u64,
-        filling: Filling,
-    ) -> Result<(String, Content)> {
-        let name = match filling {
-            Filling::Random => format!("f{size}"),
-            other => format!("f{size}-{}", other.name()),
-        };
-        if let Some(&content) = self.made.get(&(host.role, size, filling)) {
-            return Ok((name, content));
-        }
-        let path = host.root.join("files").join(&name);
-        let content = host.make_file(&path, size, self.seed ^ size, filling)?;
-        self.made.insert((host.role, size, filling), content);
-        Ok((name, content))
-    }
-
-    /// The name of a folder of `count` files of this size; made at the first call.
-    pub(crate) fn tree(
-        &mut self,
-        host: &Host,
-        size: u64,
-        count: u32,
-    ) -> Result<(String, Vec<Content>)> {
-        let name = format!("tree{size}x{count}");
-        if let Some(contents) = self.trees.get(&(size, count)) {
-            return Ok((name, contents.clone()));
-        }
-        let folder = host.root.join("files").join(&name);
-        let seeds = (0..u64::from(count)).map(|i| self.seed ^ size ^ (i << 32)).collect();
-        let contents = host.make_tree(&folder, size, seeds)?;
-        self.trees.insert((size, count), contents.clone());
-        Ok((name, contents))
-    }
 }
 
 /// Name of the i-th file of a tree.
