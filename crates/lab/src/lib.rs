@@ -2,6 +2,7 @@
 //! analysis → report. Starts programs; calls no transfer engine.
 
 pub mod agent;
+mod capture;
 pub mod clean;
 mod command;
 mod content;
@@ -13,6 +14,7 @@ pub mod layer;
 pub mod lodging;
 mod machine;
 mod measure;
+mod namespace;
 pub mod parts;
 pub mod plan;
 mod reaper;

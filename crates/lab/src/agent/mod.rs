@@ -8,10 +8,10 @@
 
 mod daemon;
 pub(crate) mod files;
-pub(crate) mod hear;
 mod job;
 pub(crate) mod probe;
 pub(crate) mod remote;
+pub(crate) mod remote_capture;
 mod serve;
 
 use std::collections::BTreeMap;
@@ -38,6 +38,7 @@ pub use job::Outcome;
 use probe::Train;
 pub(crate) use remote::Input;
 use remote::{Heart, Words, lock};
+use remote_capture::CaptureSpec;
 pub use serve::serve;
 
 /// What can be asked of an agent. Each is answered by one value of a type of
@@ -100,7 +101,7 @@ enum Request {
         name: String,
     },
     /// Capture from now on.
-    Open(hear::Ear),
+    Open(CaptureSpec),
     /// Forget what was captured so far.
     Forget,
     /// Read what was captured as a transfer, or as a stream's set-up.
@@ -341,8 +342,8 @@ impl Agent {
     }
 
     /// Captures from now on.
-    pub(crate) fn open(&mut self, ear: hear::Ear) -> Result<()> {
-        self.ask(&Request::Open(ear))
+    pub(crate) fn open(&mut self, spec: CaptureSpec) -> Result<()> {
+        self.ask(&Request::Open(spec))
     }
 
     /// Forgets what was captured so far.

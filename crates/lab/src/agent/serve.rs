@@ -11,13 +11,13 @@ use serde_json::Value;
 use super::daemon::Server;
 use super::files::{self, value};
 use super::job::{self, Job, Outcome};
-use super::{Reply, Request, hear, probe};
+use super::{Reply, Request, probe, remote_capture};
 use crate::command;
 use crate::error::{Doing, Error, Result};
 use crate::measure::cgroup;
 use crate::measure::cpu::Meter;
 use crate::parts::Parts;
-use crate::testbed::Tap;
+use crate::capture::Tap;
 
 /// The agent's side: serves requests until standard input ends.
 pub fn serve() {
@@ -85,7 +85,7 @@ fn answer(request: Request, state: &mut State) -> Result<Value> {
         Request::Connect { address } => {
             value(&TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok())
         }
-        Request::ConnectThrough { address } => value(&hear::connect_through(address).is_ok()),
+        Request::ConnectThrough { address } => value(&remote_capture::connect_through(address).is_ok()),
         Request::Swallow { address } => value(&probe::swallow(address)?),
         Request::Probe(train) => value(&probe::send(&train)?),
         Request::CongestionControl { address } => value(&probe::congestion_control(address)?),
@@ -99,18 +99,18 @@ fn answer(request: Request, state: &mut State) -> Result<Value> {
             let found = found.doing(|| format!("find out what the name {name} means"))?;
             value(&found.map(|address| address.ip()).collect::<Vec<_>>())
         }
-        Request::Open(ear) => {
-            state.tap = Some(ear.open()?);
+        Request::Open(spec) => {
+            state.tap = Some(spec.open()?);
             Ok(Value::Null)
         }
         Request::Forget => {
             state.tap()?.clear();
             Ok(Value::Null)
         }
-        Request::Record(expected) => value(&hear::record(state.tap()?, &expected)?),
-        Request::SetUp => value(&hear::set_up(state.tap()?)?),
-        Request::Answer { address } => value(&hear::answer(address)?),
-        Request::RoundTrips { address, times } => value(&hear::round_trips(address, times)?),
+        Request::Record(expected) => value(&remote_capture::record(state.tap()?, &expected)?),
+        Request::SetUp => value(&remote_capture::set_up(state.tap()?)?),
+        Request::Answer { address } => value(&remote_capture::answer(address)?),
+        Request::RoundTrips { address, times } => value(&remote_capture::round_trips(address, times)?),
     }
 }
 

@@ -11,9 +11,10 @@ use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, TsResolution};
 
 use super::cell::Cell;
+use crate::capture::{Sink, Tap};
 use crate::error::{Doing, Result};
 use crate::measure::wire::Framing;
-use crate::testbed::{Sink, Tap, Testbed};
+use crate::testbed::Testbed;
 use crate::units;
 
 /// The folder, in that of the results.

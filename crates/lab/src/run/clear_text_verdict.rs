@@ -2,12 +2,9 @@
 //! wire where it should not?
 
 use headroom_lab_results::schema::ClearText;
-use headroom_netio::Frame;
-
 use crate::error::{Error, Result};
-use crate::measure::wire::{Framing, MarkerSearch};
+use crate::measure::wire::MarkerSearch;
 use crate::stack::Stack;
-use crate::testbed::Sink;
 
 /// What is to be found of a stack.
 #[derive(Debug, Clone, Copy)]
@@ -57,12 +54,6 @@ impl Expected<'_> {
                 octets_searched: octets,
             }),
         }
-    }
-}
-
-impl Sink for MarkerSearch {
-    fn take(&mut self, _: Framing, frame: Frame<'_>) {
-        self.add(frame.bytes, frame.wire_len);
     }
 }
 

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use headroom_lab_results::schema::LayerSetup;
 
+use crate::capture::Tap;
 use crate::error::{Error, Result};
 use crate::layer::{Drops, Ends, Instance, Kind, Place};
 use crate::measure::wire::SetUp;
 use crate::stack::Stack;
-use crate::testbed::{Clock, Tap, Testbed};
+use crate::testbed::{Clock, Testbed};
 
 /// Times that each layer is set up for the record.
 const SET_UPS: u32 = 5;

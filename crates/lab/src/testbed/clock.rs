@@ -2,7 +2,7 @@
 //! of a real client's host from its own. A packet's time never meets a clock of
 //! another host.
 
-use super::Tap;
+use crate::capture::Tap;
 use crate::error::Result;
 use crate::host::Host;
 use crate::measure::wire::{self, Expectation, Record, SetUp, Totals, Trace};

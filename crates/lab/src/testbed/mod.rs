@@ -12,7 +12,6 @@ mod router;
 mod rules;
 mod selftest;
 mod ssh;
-mod tap;
 mod verdict;
 
 use std::net::{IpAddr, SocketAddr};
@@ -25,6 +24,7 @@ use headroom_lab_results::schema::{EmulatorReport, HostRecord, LinkReport};
 use nix::mount::MsFlags;
 
 use crate::agent::Agent;
+use crate::capture::{Sink, Tap};
 use crate::command::{Command, Executor};
 use crate::error::{Doing, Error, Result};
 use crate::host::{Host, Role};
@@ -36,6 +36,7 @@ use crate::measure::cgroup::{self, Cgroup};
 use crate::measure::cpu::{Meter, Reading, Spent};
 use crate::measure::usage::{Sources, Watch};
 use crate::measure::wire::{ClientSide, Framing};
+use crate::namespace;
 use crate::parts::{MOUNT, NSENTER};
 use crate::plan::{Family, Offload, Plan, SshHosts};
 use crate::reaper::Reaper;
@@ -45,7 +46,6 @@ pub(crate) use clock::{Clock, Taken};
 pub(crate) use link::Kernel;
 pub(crate) use router::Router;
 pub(crate) use rules::needed as needs_rules;
-pub(crate) use tap::{Sink, Tap};
 
 /// What a testbed is built from.
 #[derive(Debug, Clone)]
@@ -199,7 +199,7 @@ impl Testbed {
         let reaper = (!executor.is_dry()).then(|| Reaper::new(run_name(&id)));
         let groups = make_groups(&executor, &group)?;
         let host = |role: Role, namespace: &str, address: IpAddr| -> Result<Host> {
-            let net = format!("--net={}", netns::path(namespace));
+            let net = format!("--net={}", namespace::path(namespace));
             let agent = start_agent(role, &net, &group, settings, &executor)?;
             let (root, headroom) = (root.clone(), settings.headroom.clone());
             let by_hand = format!("nsenter {net}");
@@ -478,8 +478,8 @@ impl Testbed {
             to_client: netns::ROUTER_TO_CLIENT,
             to_server: netns::ROUTER_TO_SERVER,
         };
-        let router = netns::path(&here.names.router);
-        Watch::start(sources, move || netns::enter(&router)).map(Some)
+        let router = namespace::path(&here.names.router);
+        Watch::start(sources, move || namespace::enter(&router)).map(Some)
     }
 
     /// CPU time so far, of both sides and of the machine; none in a dry run.

@@ -1,15 +1,12 @@
 //! The commands that make three namespaces out of one machine, and keep them
 //! quiet: static neighbours, no duplicate address detection, no multicast.
 
-use std::fs::File;
 use std::net::IpAddr;
 
-use nix::sched::{CloneFlags, setns};
-
 use crate::command::Command;
-use crate::error::{Doing, Error, Result};
 use crate::machine;
-use crate::parts::{ETHTOOL, IP, NSENTER, SYSCTL};
+use crate::namespace::run_inside;
+use crate::parts::{ETHTOOL, IP, SYSCTL};
 use crate::plan::{Family, Offload, Plan};
 
 pub(super) const ROUTER_TO_CLIENT: &str = "to-client";
@@ -37,11 +34,6 @@ impl Names {
     pub(super) fn all(&self) -> [&str; 3] {
         [&self.client, &self.router, &self.server]
     }
-}
-
-/// The file by which a namespace is entered.
-pub(super) fn path(name: &str) -> String {
-    format!("/run/netns/{name}")
 }
 
 pub(super) struct Addresses {
@@ -189,11 +181,6 @@ fn forwarding(names: &Names, on: bool) -> Command {
     run_inside(&names.router, sysctl)
 }
 
-/// The command that runs another in a namespace.
-pub(super) fn run_inside(name: &str, command: Command) -> Command {
-    Command::new(NSENTER, [format!("--net={}", path(name))]).running(command)
-}
-
 /// Makes the router a wire for the emulator, or a router again. On the wire each
 /// host takes the other for its gateway, so that frames arrive as they were
 /// sent, and the router's own stack sees frames for somebody else.
@@ -214,26 +201,6 @@ pub(super) fn wire_commands(names: &Names, family: Family, wire: bool) -> Vec<Co
         Command::words(IP, &arguments)
     };
     vec![forwarding(names, !wire), gateway(&names.client, 1), gateway(&names.server, 2)]
-}
-
-/// Takes this thread into the namespace at this path, for the rest of its life.
-pub(super) fn enter(path: &str) -> Result<()> {
-    let file = File::open(path).doing(|| format!("open {path}"))?;
-    setns(file, CloneFlags::CLONE_NEWNET).doing(|| format!("enter {path}"))
-}
-
-/// Does something inside a namespace, in a thread that ends with it.
-pub(super) fn inside<T: Send + 'static>(
-    name: &str,
-    what: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let path = path(name);
-    std::thread::spawn(move || {
-        enter(&path)?;
-        what()
-    })
-    .join()
-    .map_err(|_| Error::Failed("a thread inside a namespace panicked".into()))?
 }
 
 /// Switches the offloads of all four interfaces.

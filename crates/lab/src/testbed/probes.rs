@@ -12,6 +12,7 @@ use super::{Testbed, netns};
 use crate::agent::probe::{Keep, LEAST_PAYLOAD, MAGIC, Train};
 use crate::error::{Doing, Error, Result};
 use crate::link::{LinkDirection, LinkSpec, Loss};
+use crate::namespace;
 
 const PORT: u16 = 9999;
 const ETHERNET: usize = 14;
@@ -192,7 +193,7 @@ struct Eye {
 
 impl Eye {
     fn open(router: &str, interface: &'static str, wire_len: usize, slots: usize) -> Result<Self> {
-        let capture = netns::inside(router, move || {
+        let capture = namespace::inside(router, move || {
             Capture::open(interface, slots, HEAD)
                 .doing(|| format!("capture on {interface} of the router"))
         })?;

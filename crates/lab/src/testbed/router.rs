@@ -15,6 +15,7 @@ use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
 use crate::link::LinkSpec;
 use crate::measure::cgroup::Cgroup;
+use crate::namespace;
 use crate::parts::NSENTER;
 use crate::plan::{Family, LinkBackend, Offload, Plan};
 
@@ -172,7 +173,7 @@ impl Router {
         // does is charged to somebody else.
         let script = r#"echo $$ > "$0" && exec "$@""#;
         let procs = self.group.join("cgroup.procs").display().to_string();
-        let net = format!("--net={}", netns::path(&self.names.router));
+        let net = format!("--net={}", namespace::path(&self.names.router));
         let command =
             Command::new(NSENTER, [&net, "sh", "-c", script, &procs]).running(link.clone());
         self.executor.note(|| format!("{command} &  # makes the link for as long as it runs"));

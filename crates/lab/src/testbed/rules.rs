@@ -1,9 +1,10 @@
 //! What the router does with packets by their headers, as rules of a stock kernel's
 //! nftables: which class of the shaper they go to, and which DSCP they are given.
 
-use super::netns::{self, Names, ROUTER_TO_CLIENT, ROUTER_TO_SERVER};
+use super::netns::{Names, ROUTER_TO_CLIENT, ROUTER_TO_SERVER};
 use crate::command::Command;
 use crate::link::{Flow, LinkDirection, LinkSpec};
+use crate::namespace;
 use crate::parts::NFT;
 
 /// The shaper's class of what is preferred (tc's words are hexadecimal), and of all else.
@@ -61,7 +62,7 @@ fn recognised(Flow { transport, port }: Flow) -> [String; 2] {
 }
 
 fn nft(names: &Names, words: String) -> Command {
-    netns::run_inside(&names.router, Command::new(NFT, [words]))
+    namespace::run_inside(&names.router, Command::new(NFT, [words]))
 }
 
 #[cfg(test)]

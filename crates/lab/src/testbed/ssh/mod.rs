@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
 use super::{Settings, prepare_folders};
-use crate::agent::hear::Ear;
+use crate::agent::remote_capture::CaptureSpec;
 use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
 use crate::host::{Host, Role};
@@ -84,7 +84,7 @@ pub(super) fn up(
             route.dev, device.mtu, plan.mtu, device.mtu
         )));
     }
-    client_agent.open(Ear {
+    client_agent.open(CaptureSpec {
         interface: route.dev.clone(),
         framing,
         client: route.prefsrc,

@@ -9,7 +9,8 @@ use headroom_netio::capture::HEAD;
 use headroom_netio::{Capture, Frame};
 
 use crate::error::{Doing, Error, Result};
-use crate::measure::wire::{ClientSide, Framing, Trace};
+use crate::measure::wire::{ClientSide, Framing, MarkerSearch, Trace};
+use crate::namespace;
 
 /// Octets of the ring: of heads, a third of a second of the busiest traffic.
 const RING: usize = 32 << 20;
@@ -30,6 +31,12 @@ impl Sink for Trace {
     }
 }
 
+impl Sink for MarkerSearch {
+    fn take(&mut self, _: Framing, frame: Frame<'_>) {
+        self.add(frame.bytes, frame.wire_len);
+    }
+}
+
 /// A running capture.
 #[derive(Debug)]
 pub(crate) struct Tap<S: Sink = Trace> {
@@ -47,7 +54,7 @@ struct State<S> {
 
 impl Tap {
     /// Opens a capture on an interface of a namespace, for the wire clock.
-    pub(super) fn open(
+    pub(crate) fn open(
         namespace: &str,
         interface: &str,
         framing: Framing,
@@ -104,15 +111,15 @@ impl Tap {
 
 impl<S: Sink> Tap<S> {
     /// Opens a capture of the first `snaplen` octets of each frame.
-    pub(super) fn start(
-        namespace: &str,
+    pub(crate) fn start(
+        name: &str,
         interface: &str,
         framing: Framing,
         snaplen: usize,
         sink: S,
     ) -> Result<Self> {
         let interface = interface.to_owned();
-        let capture = super::netns::inside(namespace, move || capture(&interface, snaplen))?;
+        let capture = namespace::inside(name, move || capture(&interface, snaplen))?;
         Ok(Self::of(capture, framing, sink))
     }
 

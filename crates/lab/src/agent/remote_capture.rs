@@ -1,5 +1,5 @@
-//! The ear of an agent on a real host: a capture where the client is, read there,
-//! so that no packet's time leaves the clock it was taken by.
+//! Captures on a real host, where the client is, and reads what was captured there, so
+//! that no packet's time leaves the clock that took it.
 
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error, Result};
 use crate::measure::wire::{self, Expectation, Framing, Record, SetUp, Trace};
-use crate::testbed::Tap;
+use crate::capture::Tap;
 
-/// What is listened to.
+/// What is captured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Ear {
+pub(crate) struct CaptureSpec {
     pub(crate) interface: String,
     pub(crate) framing: Framing,
     pub(crate) client: IpAddr,
@@ -23,7 +23,7 @@ pub(crate) struct Ear {
     pub(crate) ports: RangeInclusive<u16>,
 }
 
-impl Ear {
+impl CaptureSpec {
     pub(super) fn open(self) -> Result<Tap> {
         let trace = Trace::only(self.client, self.server, self.ports);
         Tap::here(&self.interface, self.framing, trace)
