@@ -8,7 +8,6 @@ use crate::parts::{
     ETHTOOL, IP, MOUNT, NGINX, NSENTER, OPENSSL, PURE_FTPD, PURE_PW, Parts, Program, SCP, SFTP,
     SSH, SSH_KEYGEN, SSHD, SYSCTL, TC, UFTP, UFTPD, UNSHARE, names, packages,
 };
-use crate::plan::Plan;
 
 /// The machines of a plan.
 #[derive(Debug)]
@@ -83,13 +82,9 @@ impl RealHost {
 }
 
 /// The programs of a plan that a real host of this role needs.
-pub(crate) fn needed_by(plan: &Plan, role: Role) -> Vec<Program> {
-    needed(&plan.programs(), role)
-}
-
 /// The link between real hosts is theirs: nothing makes or shapes it. The server makes
 /// certificates and keys, and starts servers in mount namespaces of their own.
-fn needed(programs: &[Program], role: Role) -> Vec<Program> {
+pub(crate) fn needed(programs: &[Program], role: Role) -> Vec<Program> {
     const OF_THE_LINK: [Program; 4] = [TC, ETHTOOL, NSENTER, SYSCTL];
     const OF_SERVERS: [Program; 9] =
         [SSHD, NGINX, PURE_FTPD, PURE_PW, OPENSSL, SSH_KEYGEN, UFTPD, UNSHARE, MOUNT];

@@ -8,7 +8,7 @@ use crate::command::{Command, quote};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::parts::{IP, OCSERV, OPENCONNECT, OPENSSL, Program};
-use crate::plan::Family;
+use crate::testbed::Family;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dtls;

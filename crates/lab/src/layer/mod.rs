@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::parts::Program;
-use crate::plan::Family;
+use crate::testbed::Family;
 use crate::service::Service;
 use crate::suggest::suggestion;
 

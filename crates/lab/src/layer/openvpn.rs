@@ -8,7 +8,7 @@ use crate::command::Command;
 use crate::error::Result;
 use crate::host::{Host, Role};
 use crate::parts::{OPENSSL, OPENVPN, Program};
-use crate::plan::Family;
+use crate::testbed::Family;
 use crate::service::CIPHER;
 
 #[derive(Debug, Clone, Copy)]

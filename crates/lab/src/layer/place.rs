@@ -11,7 +11,7 @@ use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
 use crate::host::{Host, Role, ServerSpec, last_lines};
 use crate::parts::IP;
-use crate::plan::Family;
+use crate::testbed::Family;
 use crate::stack::Stack;
 
 /// What a layer needs to come up; tens of milliseconds, on slow links seconds.

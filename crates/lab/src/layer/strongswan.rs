@@ -8,7 +8,7 @@ use crate::command::{Command, quote};
 use crate::error::Result;
 use crate::host::{Host, Role};
 use crate::parts::{CHARON, IP, OPENSSL, Origin, Program, SWANCTL};
-use crate::plan::Family;
+use crate::testbed::Family;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StrongSwan(Proof);

@@ -8,7 +8,7 @@ use crate::command::{Arg, Command};
 use crate::error::Result;
 use crate::host::{Host, Role};
 use crate::parts::{IP, Program, UNSHARE, WG, WIREGUARD_GO};
-use crate::plan::Family;
+use crate::testbed::Family;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WireGuard;

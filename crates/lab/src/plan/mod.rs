@@ -8,7 +8,6 @@ mod record;
 mod scale;
 mod testbed;
 
-use std::net::IpAddr;
 use std::path::Path;
 
 use headroom_lab_results::analysis::stop::{self, Until};
@@ -17,16 +16,16 @@ use serde::Deserialize;
 use crate::error::{Error, Result};
 use crate::hosts::Machines;
 use crate::link::LinkSpec;
-use crate::machine;
 use crate::parts::{self, Program};
 use crate::stack::Stack;
-use crate::testbed::needs_rules;
+use crate::testbed::{TestbedSpec, needs_rules};
 use crate::workload::Workload;
 
 pub(crate) use braces::expand;
 pub use command_line::CommandLine;
 pub(crate) use file::{At, PlanFile, at, line_of};
 pub use headroom_lab_results::schema::SshHosts;
+pub use crate::testbed::{AS_IT_IS, Family, LinkBackend, Offload};
 pub use scale::{Scale, Scales};
 
 /// Everything a run needs to know.
@@ -77,9 +76,6 @@ pub struct Plan {
     pub scales: Scales,
 }
 
-/// In place of a congestion control: whatever the hosts have.
-pub const AS_IT_IS: &str = "as-it-is";
-
 /// A stack and what it is compared with.
 #[derive(Debug, Clone)]
 pub struct PlannedStack {
@@ -87,26 +83,6 @@ pub struct PlannedStack {
     pub stack: Stack,
     /// Name of another stack of the plan; none: this one is a baseline.
     pub baseline: Option<String>,
-}
-
-/// Address family between client and server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Family {
-    /// IPv4.
-    Ipv4,
-    /// IPv6.
-    Ipv6,
-}
-
-/// What the interfaces do for the hosts. `METHOD` 9: offload flatters cleartext.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Offload {
-    /// As users' machines: segmentation, coalescing and checksums offloaded.
-    Offload,
-    /// Each packet by itself, checksums computed.
-    PerPacket,
 }
 
 /// A name server that the server's host has.
@@ -123,70 +99,6 @@ impl Resolver {
     pub fn name(self) -> &'static str {
         match self {
             Self::Silent => "silent",
-        }
-    }
-}
-
-/// What can make a link that is more than a cable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LinkBackend {
-    /// The kernel's netem, below HTB where there is a rate.
-    Netem,
-    /// `headroom link`, which needs nothing of the kernel.
-    Emulator,
-    /// The kernel's HTB: a rate and a queue, nothing else.
-    Shaper,
-}
-
-impl LinkBackend {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Netem, Self::Emulator, Self::Shaper];
-
-    /// The name in plans, arguments and results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Netem => "netem",
-            Self::Emulator => "emulator",
-            Self::Shaper => "shaper",
-        }
-    }
-}
-
-impl Offload {
-    /// The name in plans and results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Offload => "offload",
-            Self::PerPacket => "per-packet",
-        }
-    }
-}
-
-impl Family {
-    /// The smallest MTU that a link may have, in bytes (RFC 791 and RFC 8200).
-    pub(crate) fn smallest_mtu(self) -> u32 {
-        match self {
-            Self::Ipv4 => 576,
-            Self::Ipv6 => 1280,
-        }
-    }
-
-    /// What a plan that names none is run with on this machine.
-    pub(crate) fn of_this_machine() -> Self {
-        if machine::has_ipv6() { Self::Ipv6 } else { Self::Ipv4 }
-    }
-
-    /// The family of an address.
-    pub(crate) fn of(address: IpAddr) -> Self {
-        if address.is_ipv4() { Self::Ipv4 } else { Self::Ipv6 }
-    }
-
-    /// The name in plans and results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ipv4 => "ipv4",
-            Self::Ipv6 => "ipv6",
         }
     }
 }
@@ -270,6 +182,22 @@ impl Plan {
         let ruled = std::iter::once(&self.link).chain(&self.check_links).any(needs_rules);
         let stacks = self.stacks.iter().flat_map(|planned| planned.stack.programs());
         parts::TESTBED.iter().copied().chain(ruled.then_some(parts::NFT)).chain(stacks).collect()
+    }
+
+    /// What its testbed is to be.
+    pub(crate) fn testbed(&self) -> TestbedSpec {
+        let mut layers = self.stacks.iter().flat_map(|planned| &planned.stack.layers);
+        TestbedSpec {
+            hosts: self.hosts.clone(),
+            family: self.family,
+            mtu: self.mtu,
+            congestion_control: self.congestion_control.clone(),
+            links: std::iter::once(&self.link).chain(&self.check_links).cloned().collect(),
+            link_backend: self.link_backend,
+            seed: self.seed,
+            kernel_threads_work: layers.any(|layer| layer.in_kernel()),
+            programs: self.programs(),
+        }
     }
 
     fn keep(&mut self, kept: &[String]) {

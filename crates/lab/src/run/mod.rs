@@ -309,7 +309,7 @@ pub(crate) fn look_at_hosts(plan: &Plan, options: &Options) -> Vec<(String, Resu
     let Some(hosts) = &plan.hosts else { return Vec::new() };
     let executor = Arc::new(Executor::real(Parts::from_environment()));
     let names = [format!("client {}", hosts.client), format!("server {}", hosts.server)];
-    let found = Testbed::survey(plan, hosts, &options.settings(plan), &executor);
+    let found = Testbed::survey(&plan.testbed(), hosts, &options.settings(plan), &executor);
     names.into_iter().zip(found).collect()
 }
 
@@ -320,7 +320,7 @@ pub(crate) fn look_at_hosts(plan: &Plan, options: &Options) -> Vec<(String, Resu
 pub(crate) fn try_link(plan: &Plan, options: &Options, progress: &dyn Progress) -> Result<String> {
     progress.stage("trying the link");
     let executor = Arc::new(Executor::real(Parts::from_environment()));
-    let mut testbed = Testbed::up(plan, &options.settings(plan), executor)?;
+    let mut testbed = Testbed::up(&plan.testbed(), &options.settings(plan), executor)?;
     let report = testbed.set_link(&plan.link, plan.offload)?;
     let (client, server) = (testbed.client.address, testbed.server.address);
     let median = report.round_trips.map_or_else(String::new, |times| {
@@ -410,7 +410,7 @@ impl<'a> Run<'a> {
         progress.left(estimate.left());
         progress.stage("building the testbed");
         let settings = options.settings(plan);
-        let testbed = Testbed::up(plan, &settings, executor)?;
+        let testbed = Testbed::up(&plan.testbed(), &settings, executor)?;
         let mut bench = Bench::new(plan, testbed, Arc::clone(&options.interrupted))?;
         progress.stage("starting the servers");
         bench.start_servers()?;

@@ -9,12 +9,12 @@ use headroom_lab_results::schema::queue_packets;
 
 use super::netns::{Names, ROUTER_TO_CLIENT, ROUTER_TO_SERVER};
 use super::rules::{OTHERS, PREFERRED};
+use super::spec::LinkBackend;
 use super::verdict::FRAMING;
 use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
 use crate::link::{LinkDirection, LinkSpec, Loss, Queue};
 use crate::parts::{IP, Program, TC, UNSHARE};
-use crate::plan::LinkBackend;
 
 /// What makes a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

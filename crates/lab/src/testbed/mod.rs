@@ -11,6 +11,7 @@ mod probes;
 mod router;
 mod rules;
 mod selftest;
+mod spec;
 mod ssh;
 mod verdict;
 
@@ -20,7 +21,7 @@ use std::process::Command as Process;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, MutexGuard};
 
-use headroom_lab_results::schema::{EmulatorReport, HostRecord, LinkReport};
+use headroom_lab_results::schema::{EmulatorReport, HostRecord, LinkReport, SshHosts};
 use nix::mount::MsFlags;
 
 use crate::agent::Agent;
@@ -38,7 +39,6 @@ use crate::measure::usage::{Sources, Watch};
 use crate::measure::wire::{ClientSide, Framing};
 use crate::namespace;
 use crate::parts::{MOUNT, NSENTER};
-use crate::plan::{Family, Offload, Plan, SshHosts};
 use crate::reaper::Reaper;
 use crate::scratch::{self, Scratch, run_name};
 
@@ -46,6 +46,8 @@ pub(crate) use clock::{Clock, Taken};
 pub(crate) use link::Kernel;
 pub(crate) use router::Router;
 pub(crate) use rules::needed as needs_rules;
+pub(crate) use spec::TestbedSpec;
+pub use spec::{AS_IT_IS, Family, LinkBackend, Offload};
 
 /// What a testbed is built from.
 #[derive(Debug, Clone)]
@@ -128,19 +130,19 @@ struct Groups {
 impl Testbed {
     /// Builds hosts and link. Must be called before the process has threads
     /// that need the machine's own mounts.
-    pub(crate) fn up(plan: &Plan, settings: &Settings, executor: Arc<Executor>) -> Result<Self> {
-        match &plan.hosts {
-            None => Self::up_here(plan, settings, executor),
+    pub(crate) fn up(spec: &TestbedSpec, settings: &Settings, executor: Arc<Executor>) -> Result<Self> {
+        match &spec.hosts {
+            None => Self::up_here(spec, settings, executor),
             Some(hosts) => {
-                let (client, server, pair) = ssh::up(plan, hosts, settings, &executor)?;
+                let (client, server, pair) = ssh::up(spec, hosts, settings, &executor)?;
                 Ok(Self {
                     place: Place::Machines(pair),
                     client,
                     server,
                     tap: None,
                     executor,
-                    mtu: plan.mtu,
-                    congestion_control: plan.congestion_control.clone(),
+                    mtu: spec.mtu,
+                    congestion_control: spec.congestion_control.clone(),
                     _root_mount: None,
                     scratch: None,
                     root_kind: "each host",
@@ -153,17 +155,21 @@ impl Testbed {
     /// Looks at two real hosts, without measuring anything; for each, why it could not be
     /// reached or used, where it could not.
     pub(crate) fn survey(
-        plan: &Plan,
+        spec: &TestbedSpec,
         hosts: &SshHosts,
         settings: &Settings,
         executor: &Arc<Executor>,
     ) -> [Result<RealHost>; 2] {
-        ssh::survey(plan, hosts, settings, executor)
+        ssh::survey(spec, hosts, settings, executor)
     }
 
-    fn up_here(plan: &Plan, settings: &Settings, executor: Arc<Executor>) -> Result<Self> {
-        let kernel = Router::require(plan, &executor)?;
-        let family = plan.family.unwrap_or_else(Family::of_this_machine);
+    fn up_here(
+        spec: &TestbedSpec,
+        settings: &Settings,
+        executor: Arc<Executor>,
+    ) -> Result<Self> {
+        let kernel = Router::require(spec, &executor)?;
+        let family = spec.family.unwrap_or_else(Family::of_this_machine);
         if family == Family::Ipv6 && !machine::has_ipv6() {
             return Err(Error::Missing(
                 "the plan says `family = \"ipv6\"` and this kernel has IPv6 switched off (ipv6.disable=1, or built \
@@ -187,7 +193,7 @@ impl Testbed {
         let root_kind = if root_mount.is_some() { "tmpfs" } else { "disk" };
         let names = netns::Names::new(&id);
         let addresses = netns::addresses(family);
-        executor.run_all(&netns::commands(&names, plan, family))?;
+        executor.run_all(&netns::commands(&names, spec, family))?;
 
         let group_root = cgroup::mounted().unwrap_or_else(|| PathBuf::from("/run/cgroup"));
         if cgroup::mounted().is_none() {
@@ -209,13 +215,12 @@ impl Testbed {
         let server = host(Role::Server, &names.server, addresses.server)?;
         prepare_folders(&server)?;
         let router =
-            Router::new(plan, family, kernel, &names, &group, &settings.headroom, &executor)?;
+            Router::new(spec, family, kernel, &names, &group, &settings.headroom, &executor)?;
         if !executor.is_dry() {
             client.agent()?.watch(router.alarm());
             server.agent()?.watch(router.alarm());
         }
-        let layers = plan.stacks.iter().flat_map(|planned| &planned.stack.layers);
-        let meter = Meter::new({ layers }.any(|layer| layer.in_kernel()));
+        let meter = Meter::new(spec.kernel_threads_work);
         let tap = if executor.is_dry() {
             None
         } else {
@@ -229,8 +234,8 @@ impl Testbed {
             server,
             tap,
             executor,
-            mtu: plan.mtu,
-            congestion_control: plan.congestion_control.clone(),
+            mtu: spec.mtu,
+            congestion_control: spec.congestion_control.clone(),
             _root_mount: root_mount,
             scratch,
             root_kind,

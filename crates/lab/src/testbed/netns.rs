@@ -3,11 +3,11 @@
 
 use std::net::IpAddr;
 
+use super::spec::{Family, Offload, TestbedSpec};
 use crate::command::Command;
 use crate::machine;
 use crate::namespace::run_inside;
 use crate::parts::{ETHTOOL, IP, SYSCTL};
-use crate::plan::{Family, Offload, Plan};
 
 pub(super) const ROUTER_TO_CLIENT: &str = "to-client";
 pub(super) const ROUTER_TO_SERVER: &str = "to-server";
@@ -102,7 +102,7 @@ struct Side<'a> {
 }
 
 /// Builds namespaces, veth pairs, addresses, neighbours and routes.
-pub(super) fn commands(names: &Names, plan: &Plan, family: Family) -> Vec<Command> {
+pub(super) fn commands(names: &Names, spec: &TestbedSpec, family: Family) -> Vec<Command> {
     let mut commands: Vec<Command> =
         names.all().iter().map(|name| Command::words(IP, &format!("netns add {name}"))).collect();
     let buffers =
@@ -127,7 +127,7 @@ pub(super) fn commands(names: &Names, plan: &Plan, family: Family) -> Vec<Comman
         Side { host: &names.client, router_interface: ROUTER_TO_CLIENT, number: 1 },
         Side { host: &names.server, router_interface: ROUTER_TO_SERVER, number: 2 },
     ];
-    let (router, mtu, congestion) = (&names.router, plan.mtu, &plan.congestion_control);
+    let (router, mtu, congestion) = (&names.router, spec.mtu, &spec.congestion_control);
     for side in &sides {
         let (host, interface, n) = (side.host, side.router_interface, side.number);
         let (host_mac, router_mac) =

@@ -11,13 +11,13 @@ use super::emulator::{Alarm, Emulator};
 use super::link::{self, Backend, Kernel};
 use super::netns::{self, Names};
 use super::rules;
+use super::spec::{Family, LinkBackend, Offload, TestbedSpec};
 use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
 use crate::link::LinkSpec;
 use crate::measure::cgroup::Cgroup;
 use crate::namespace;
 use crate::parts::NSENTER;
-use crate::plan::{Family, LinkBackend, Offload, Plan};
 
 /// The router's namespace with its control group, and what makes the link there.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ struct InUse {
 
 impl Router {
     /// Refuses a plan with a link that cannot be made as it wishes.
-    pub(super) fn require(plan: &Plan, executor: &Executor) -> Result<Kernel> {
+    pub(super) fn require(spec: &TestbedSpec, executor: &Executor) -> Result<Kernel> {
         let kernel = Kernel::probe(executor);
         if !kernel.veth && !executor.is_dry() {
             return Err(Error::Missing(
@@ -60,14 +60,14 @@ impl Router {
                     .into(),
             ));
         }
-        for spec in std::iter::once(&plan.link).chain(&plan.check_links) {
-            Backend::choose(spec, plan.link_backend, kernel)?;
+        for link in &spec.links {
+            Backend::choose(link, spec.link_backend, kernel)?;
         }
         Ok(kernel)
     }
 
     pub(super) fn new(
-        plan: &Plan,
+        spec: &TestbedSpec,
         family: Family,
         kernel: Kernel,
         names: &Names,
@@ -83,9 +83,9 @@ impl Router {
             cgroup,
             backend: Backend::Veth,
             wire: false,
-            wish: plan.link_backend,
+            wish: spec.link_backend,
             kernel,
-            seed: plan.seed,
+            seed: spec.seed,
             headroom: headroom.to_owned(),
             group,
             names: names.clone(),

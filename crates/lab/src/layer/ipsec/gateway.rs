@@ -226,7 +226,7 @@ mod tests {
     use crate::command::Executor;
     use crate::layer::{Ends, Instance, Kind, Layer};
     use crate::parts::Parts;
-    use crate::plan::Family;
+    use crate::testbed::Family;
 
     /// What both hosts are given for a layer.
     fn configured(layer: Ipsec, ends: [&str; 2]) -> [Config; 2] {

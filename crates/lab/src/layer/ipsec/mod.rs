@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::{Drops, Kind, Layer, Place};
 use crate::error::{Error, Result};
 use crate::parts::{NFT, Program};
-use crate::plan::Family;
+use crate::testbed::Family;
 
 use keys::Keys;
 use suite::Cipher;

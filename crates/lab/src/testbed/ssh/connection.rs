@@ -18,9 +18,8 @@ use crate::hosts::{self, RealHost};
 use crate::lodging::{Greeting, Lodging};
 use crate::machine;
 use crate::parts::SSH;
-use crate::plan::{Family, Plan};
 use crate::scratch::{self, run_name};
-use crate::testbed::Settings;
+use crate::testbed::{Family, Settings, TestbedSpec};
 
 /// The longest that a host may take to receive this program.
 const PROGRAM_PATIENCE: Duration = Duration::from_secs(600);
@@ -136,9 +135,9 @@ impl Ssh<'_> {
         &self,
         agent: &mut Agent,
         lodging: &Lodging,
-        plan: &Plan,
+        spec: &TestbedSpec,
     ) -> Result<RealHost> {
-        let needed = hosts::needed_by(plan, self.role);
+        let needed = hosts::needed(&spec.programs, self.role);
         let missing = agent.missing(&needed)?;
         let (host, machine) = (self.host.to_owned(), lodging.machine.clone());
         Ok(RealHost { role: self.role, host, machine, needed, missing })

@@ -8,7 +8,7 @@ mod route;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
-use super::{Settings, prepare_folders};
+use super::{AS_IT_IS, Family, Settings, TestbedSpec, prepare_folders};
 use crate::agent::remote_capture::CaptureSpec;
 use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
@@ -16,11 +16,10 @@ use crate::host::{Host, Role};
 use crate::hosts::{Machines, RealHost};
 use crate::lodging::Lodging;
 use crate::parts::IP;
-use crate::plan::{AS_IT_IS, Family, Plan, SshHosts};
 use crate::scratch;
 
 use connection::Ssh;
-use headroom_lab_results::schema::{HostRecord, RoundTrips};
+use headroom_lab_results::schema::{HostRecord, RoundTrips, SshHosts};
 use route::{Device, Route, ip, one_of};
 
 /// Two machines in use.
@@ -43,12 +42,12 @@ pub(super) struct Pair {
 /// # Errors
 /// Which host could not be reached, or what it lacks, in ssh's own words.
 pub(super) fn up(
-    plan: &Plan,
+    spec: &TestbedSpec,
     hosts: &SshHosts,
     settings: &Settings,
     executor: &Arc<Executor>,
 ) -> Result<(Host, Host, Pair)> {
-    if plan.link_backend.is_some() {
+    if spec.link_backend.is_some() {
         let sentence = "the link between two real hosts is what it is: leave out --link-backend";
         return Err(Error::Plan(sentence.to_owned()));
     }
@@ -58,30 +57,30 @@ pub(super) fn up(
     let mut pair = Pair::new(hosts, id);
     if executor.is_dry() {
         return Ok((
-            client.rehearse(&pair, plan.family.unwrap_or(Family::Ipv6)),
-            server.rehearse(&pair, plan.family.unwrap_or(Family::Ipv6)),
+            client.rehearse(&pair, spec.family.unwrap_or(Family::Ipv6)),
+            server.rehearse(&pair, spec.family.unwrap_or(Family::Ipv6)),
             pair,
         ));
     }
     let (mut client_agent, client_lodging) = client.start(&pair)?;
     let (mut server_agent, server_lodging) = server.start(&pair)?;
     let lacking = vec![
-        client.look(&mut client_agent, &client_lodging, plan)?,
-        server.look(&mut server_agent, &server_lodging, plan)?,
+        client.look(&mut client_agent, &client_lodging, spec)?,
+        server.look(&mut server_agent, &server_lodging, spec)?,
     ];
-    Machines::Real(lacking).require(&plan.programs())?;
+    Machines::Real(lacking).require(&spec.programs)?;
     let name = match &hosts.server_address {
         Some(address) => address.clone(),
         None => server.hostname()?,
     };
-    let remote = one_of(&client_agent.resolve(&name)?, plan.family, &name, hosts)?;
+    let remote = one_of(&client_agent.resolve(&name)?, spec.family, &name, hosts)?;
     let route: Route = ip(&mut client_agent, &["-j", "route", "get", &remote.to_string()])?;
     let device: Device = ip(&mut client_agent, &["-j", "link", "show", "dev", &route.dev])?;
     let framing = device.framing(&route.dev, hosts)?;
-    if device.mtu != plan.mtu {
+    if device.mtu != spec.mtu {
         return Err(Error::Plan(format!(
             "the client's interface {} towards {remote} has an MTU of {}, and the plan says {}: write `mtu = {}`",
-            route.dev, device.mtu, plan.mtu, device.mtu
+            route.dev, device.mtu, spec.mtu, device.mtu
         )));
     }
     client_agent.open(CaptureSpec {
@@ -112,13 +111,13 @@ pub(super) fn up(
     let server = server.host(remote, server_lodging, server_agent);
     prepare_folders(&client)?;
     prepare_folders(&server)?;
-    pair.congestion_control = congestion_control(plan, &client, &server)?;
+    pair.congestion_control = congestion_control(spec, &client, &server)?;
     Ok((client, server, pair))
 }
 
 /// Looks at both hosts, and leaves them again.
 pub(super) fn survey(
-    plan: &Plan,
+    spec: &TestbedSpec,
     hosts: &SshHosts,
     settings: &Settings,
     executor: &Arc<Executor>,
@@ -128,7 +127,7 @@ pub(super) fn survey(
         let pair = Pair::new(hosts, scratch::new_id());
         let ssh = Ssh { role, host, command: &hosts.ssh, executor, settings };
         let (mut agent, lodging) = ssh.start(&pair)?;
-        ssh.look(&mut agent, &lodging, plan)
+        ssh.look(&mut agent, &lodging, spec)
     };
     [look(Role::Client, &hosts.client), look(Role::Server, &hosts.server)]
 }
@@ -195,13 +194,13 @@ impl Pair {
 }
 
 /// What governs TCP on both hosts, if it is what the plan wishes.
-fn congestion_control(plan: &Plan, client: &Host, server: &Host) -> Result<String> {
+fn congestion_control(spec: &TestbedSpec, client: &Host, server: &Host) -> Result<String> {
     const DISCARD: u16 = 9; // RFC 863; nobody has to listen
     let of = |host: &Host, other: &Host| -> Result<String> {
         host.agent()?.congestion_control(SocketAddr::new(other.address, DISCARD))
     };
     let (near, far) = (of(client, server)?, of(server, client)?);
-    let wanted = &plan.congestion_control;
+    let wanted = &spec.congestion_control;
     if wanted != AS_IT_IS && (near != *wanted || far != *wanted) {
         return Err(Error::Plan(format!(
             "TCP uses `{near}` on the client and `{far}` on the server, and the plan asks for `{wanted}`: the lab does \

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use headroom_lab_results::schema::SshHosts;
 use serde::Deserialize;
 
 use crate::agent::Agent;
@@ -9,7 +10,7 @@ use crate::command::Command;
 use crate::error::{Doing, Error, Result};
 use crate::measure::wire::Framing;
 use crate::parts::IP;
-use crate::plan::{Family, SshHosts};
+use crate::testbed::Family;
 
 /// What `ip -j route get` says.
 #[derive(Debug, Deserialize)]
