@@ -20,7 +20,7 @@ use crate::service::Service;
 use crate::suggest::suggestion;
 
 pub use place::Place;
-pub(crate) use place::{Ends, Instance, innermost_mtu, loopback};
+pub(crate) use place::{Instance, innermost_mtu, loopback};
 
 /// What a layer carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
 use crate::host::{Host, Role, ServerSpec, last_lines};
 use crate::parts::IP;
-use crate::testbed::Family;
+use crate::testbed::{Ends, Family};
 use crate::stack::Stack;
 
 /// What a layer needs to come up; tens of milliseconds, on slow links seconds.
@@ -19,27 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What it needs to go: the kernel unmakes its interface first, which takes milliseconds,
 /// and on a machine with more to do than processors more than twenty seconds.
 const PATIENCE_AT_END: Duration = Duration::from_secs(90);
-
-/// Addresses of client and server, and the largest packet between them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ends {
-    pub(crate) client: IpAddr,
-    pub(crate) server: IpAddr,
-    pub(crate) mtu: u32,
-    /// The ports of layers begin behind this one.
-    pub(crate) ports: u16,
-}
-
-impl Ends {
-    /// The ports of layers where nothing else listens; those of applications end
-    /// with other digits.
-    pub(crate) const PORTS: u16 = 14_400;
-
-    /// The port of the instance with this number.
-    pub(crate) fn port(&self, number: u16) -> u16 {
-        self.ports + number
-    }
-}
 
 /// One instance of a layer. Each stack has its own of each of its layers.
 pub(crate) struct Instance {

@@ -9,10 +9,10 @@ use headroom_lab_results::schema::LayerSetup;
 
 use crate::capture::Tap;
 use crate::error::{Error, Result};
-use crate::layer::{Drops, Ends, Instance, Kind, Place};
+use crate::layer::{Drops, Instance, Kind, Place};
 use crate::measure::wire::SetUp;
 use crate::stack::Stack;
-use crate::testbed::{Clock, Testbed};
+use crate::testbed::{Clock, Ends, Testbed};
 
 /// Times that each layer is set up for the record.
 const SET_UPS: u32 = 5;

@@ -5,6 +5,7 @@
 
 mod clock;
 mod emulator;
+mod ends;
 mod link;
 mod netns;
 mod probes;
@@ -30,7 +31,6 @@ use crate::command::{Command, Executor};
 use crate::error::{Doing, Error, Result};
 use crate::host::{Host, Role};
 use crate::hosts::RealHost;
-use crate::layer::Ends;
 use crate::link::LinkSpec;
 use crate::machine;
 use crate::measure::cgroup::{self, Cgroup};
@@ -43,6 +43,7 @@ use crate::reaper::Reaper;
 use crate::scratch::{self, Scratch, run_name};
 
 pub(crate) use clock::{Clock, Taken};
+pub(crate) use ends::Ends;
 pub(crate) use link::Kernel;
 pub(crate) use router::Router;
 pub(crate) use rules::needed as needs_rules;

@@ -224,9 +224,9 @@ mod tests {
 
     use super::*;
     use crate::command::Executor;
-    use crate::layer::{Ends, Instance, Kind, Layer};
+    use crate::layer::{Instance, Kind, Layer};
     use crate::parts::Parts;
-    use crate::testbed::Family;
+    use crate::testbed::{Ends, Family};
 
     /// What both hosts are given for a layer.
     fn configured(layer: Ipsec, ends: [&str; 2]) -> [Config; 2] {
