@@ -1,6 +1,8 @@
 //! Errors, each a sentence for the person who gets it: what was being done,
 //! what was found, what to do next.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 /// Why the lab could not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -38,6 +40,14 @@ impl Error {
             Self::Interrupted => 130,
         }
     }
+}
+
+/// Ends what the user asked to stop.
+///
+/// # Errors
+/// [`Error::Interrupted`] where that is so.
+pub(crate) fn check(interrupted: &AtomicBool) -> Result<()> {
+    if interrupted.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 /// Turns a low-level error into a sentence that says what was being done.

@@ -12,7 +12,7 @@ use headroom_lab_results::schema::LayerSetup;
 use super::cell::Cell;
 use super::payloads::Payloads;
 use super::wrapped::{Numbers, Wrapped};
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::host::{Host, Role, last_lines};
 use crate::layer::loopback;
 use crate::link::LinkSpec;
@@ -118,7 +118,7 @@ impl<'a> Bench<'a> {
         let quiet = super::set_up::quiet(link.longest_round_trip());
         let mut rows = Vec::new();
         for planned in self.plan.stacks.iter().filter(|p| !p.stack.layers.is_empty()) {
-            super::check(&self.interrupted)?;
+            error::check(&self.interrupted)?;
             if let Some(stack) = self.stacks.get_mut(&planned.stack.name) {
                 rows.extend(stack.measure_set_ups(&self.testbed, quiet)?);
             }

@@ -782,8 +782,3 @@ fn windows<'a>(stacks: impl Iterator<Item = &'a str>) -> BTreeMap<String, u64> {
         })
         .collect()
 }
-
-/// Whether the user asked to stop.
-pub(crate) fn check(interrupted: &AtomicBool) -> Result<()> {
-    if interrupted.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
-}

@@ -8,7 +8,7 @@ use headroom_lab_results::schema::{Sample, Wire};
 use super::bench::Bench;
 use super::cell::Cell;
 use super::sample::Measured;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::measure::wire::SetUp;
 
 /// Times that packets are counted; the median by octets counts.
@@ -78,7 +78,7 @@ impl Bench<'_> {
     }
 
     fn set_up_layer(&mut self, cell: &Cell) -> Result<SetUp> {
-        super::check(self.interrupted())?;
+        error::check(self.interrupted())?;
         let quiet = quiet(cell.link.longest_round_trip());
         let (stack, testbed) = self.wrapped_mut(&cell.stack)?;
         stack.set_up_once(testbed, quiet)

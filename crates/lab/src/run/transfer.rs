@@ -10,7 +10,7 @@ use super::bench::Bench;
 use super::cell::Cell;
 use crate::agent::{self, Job, Outcome};
 use crate::content::{Content, Filling, tree_name};
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::host::Role;
 use crate::measure::wire::{self, Expectation, Marks, Totals};
 use crate::service::{ClientReport, Invocation, Service};
@@ -193,7 +193,7 @@ impl Bench<'_> {
         prepared: &Prepared,
         whole: bool,
     ) -> Result<(Seen, Option<Totals>)> {
-        super::check(&self.interrupted)?;
+        error::check(&self.interrupted)?;
         let service = self.service(&cell.stack)?;
         let jobs: Vec<Job> = prepared
             .invocations

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::Pair;
 use crate::agent::{Agent, Input};
 use crate::command::{Command, Executor};
-use crate::error::{Doing, Error, Result};
+use crate::error::{self, Doing, Error, Result};
 use crate::host::{Host, Role};
 use crate::hosts::{self, RealHost};
 use crate::lodging::{Greeting, Lodging};
@@ -230,7 +230,7 @@ fn send(mut program: File, input: &Input, interrupted: &AtomicBool) -> Result<bo
     });
     let deadline = Instant::now() + PROGRAM_PATIENCE;
     while Instant::now() < deadline {
-        crate::run::check(interrupted)?;
+        error::check(interrupted)?;
         match sent.recv_timeout(Duration::from_millis(50)) {
             Ok(to) => {
                 let whole = to.is_some();
@@ -256,7 +256,7 @@ fn greeting(
     const PATIENCE: Duration = Duration::from_secs(60);
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
-        crate::run::check(interrupted)?;
+        error::check(interrupted)?;
         match replies.recv_timeout(Duration::from_millis(50)) {
             Ok(line) => {
                 if let Ok(greeting) = serde_json::from_str(&line) {
