@@ -115,7 +115,7 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
         None => Folder::new(arguments.out.as_deref(), &study.name)?.path,
     };
     study::keep(&study, scale, &folder)?;
-    let (time, parts) = (run::expected_time_of_study(&study, scale)?, study.parts.len());
+    let (time, parts) = (study.expected_time(scale)?, study.parts.len());
     eprintln!(
         "headroom: this will take about {} (estimated from the {parts} parts of the study{})",
         run::rounded(time),

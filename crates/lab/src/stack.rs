@@ -5,9 +5,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::layer::{self, Layer};
+use crate::layer::{self, Layer, inner_mtu};
 use crate::parts::Program;
 use crate::service::{self, Service};
+use crate::testbed::Family;
 use crate::workload::Kind;
 
 /// One way to secure a transfer (or not to): an application and what wraps it, as
@@ -37,7 +38,7 @@ impl Stack {
         let application = parts.next().unwrap_or_default();
         let service = service::parse(application)?;
         let layers = parts.map(layer::parse).collect::<Result<Vec<_>, String>>()?;
-        match layer::objection(service, &layers) {
+        match objection(service, &layers) {
             None => {
                 let path = path_of(service, &layers);
                 let name = if label.is_empty() { path } else { format!("{path}#{label}") };
@@ -76,6 +77,16 @@ impl Stack {
         !self.is_secured() && !self.service.scrambles()
     }
 
+    /// Checks that packets fit through all layers, and returns their size inside the
+    /// innermost one, in bytes.
+    ///
+    /// # Errors
+    /// A sentence that names the layer that leaves too little.
+    pub(crate) fn innermost_mtu(&self, link_mtu: u32, family: Family) -> Result<u32, String> {
+        let inner = |mtu, layer: &Arc<dyn Layer>| inner_mtu(layer.as_ref(), &self.name, mtu, family);
+        self.layers.iter().rev().try_fold(link_mtu, inner)
+    }
+
     /// Every program that it needs on this machine.
     pub fn programs(&self) -> impl Iterator<Item = Program> {
         let layers = self.layers.iter().flat_map(|layer| layer.needs());
@@ -87,6 +98,44 @@ impl fmt::Debug for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Stack").field(&self.name).finish()
     }
+}
+
+/// Why these layers, innermost first, make no sense around this application.
+fn objection(service: &dyn Service, layers: &[Arc<dyn Layer>]) -> Option<String> {
+    const DEEPEST: usize = 8;
+    if layers.len() > DEEPEST {
+        return Some(format!("more than {DEEPEST} layers"));
+    }
+    // between two layers in place there is nothing that gives new addresses
+    let networks: Vec<layer::Kind> =
+        layers.iter().map(|layer| layer.kind()).filter(|kind| kind.is_network()).collect();
+    if networks.windows(2).any(|pair| pair == [layer::Kind::InPlace, layer::Kind::InPlace]) {
+        return Some(
+            "two layers in transport mode would protect the same two addresses; AH over ESP is \
+             the layer `ah+esp`"
+                .to_owned(),
+        );
+    }
+    let stream = layers.iter().rposition(|layer| layer.kind() == layer::Kind::Stream)?;
+    let (name, application) = (layers[stream].name(), service.name());
+    if service.data_connections() {
+        return Some(format!(
+            "{application} opens data connections of its own, which `{name}` cannot carry: it carries \
+             the one connection that it is put around; use a network layer, as {application}/wireguard"
+        ));
+    }
+    if service.over_datagrams() {
+        return Some(format!(
+            "{application} moves files in UDP, and `{name}` carries TCP alone; use a network layer, as \
+             {application}/esp"
+        ));
+    }
+    let network = layers[..stream].iter().find(|layer| layer.kind().is_network())?;
+    Some(format!(
+        "`{0}` sends packets and `{name}` carries a TCP connection; the other way round, \
+         {application}/{name}/{0}, would do",
+        network.name()
+    ))
 }
 
 /// An application and what wraps it, as results name it.

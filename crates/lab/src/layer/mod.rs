@@ -16,11 +16,10 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::parts::Program;
 use crate::testbed::Family;
-use crate::service::Service;
 use crate::suggest::suggestion;
 
 pub use place::Place;
-pub(crate) use place::{Instance, innermost_mtu, loopback};
+pub(crate) use place::{Instance, inner_mtu, loopback};
 
 /// What a layer carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -237,42 +236,4 @@ fn without_words<L: Layer + 'static>(
         [] => Ok(Arc::new(layer)),
         _ => Err(format!("`{}` takes no words in brackets", layer.name())),
     }
-}
-
-/// Why these layers, innermost first, make no sense around this application.
-pub(crate) fn objection(service: &dyn Service, layers: &[Arc<dyn Layer>]) -> Option<String> {
-    const DEEPEST: usize = 8;
-    if layers.len() > DEEPEST {
-        return Some(format!("more than {DEEPEST} layers"));
-    }
-    // between two layers in place there is nothing that gives new addresses
-    let networks: Vec<Kind> =
-        layers.iter().map(|layer| layer.kind()).filter(|kind| kind.is_network()).collect();
-    if networks.windows(2).any(|pair| pair == [Kind::InPlace, Kind::InPlace]) {
-        return Some(
-            "two layers in transport mode would protect the same two addresses; AH over ESP is \
-             the layer `ah+esp`"
-                .to_owned(),
-        );
-    }
-    let stream = layers.iter().rposition(|layer| layer.kind() == Kind::Stream)?;
-    let (name, application) = (layers[stream].name(), service.name());
-    if service.data_connections() {
-        return Some(format!(
-            "{application} opens data connections of its own, which `{name}` cannot carry: it carries \
-             the one connection that it is put around; use a network layer, as {application}/wireguard"
-        ));
-    }
-    if service.over_datagrams() {
-        return Some(format!(
-            "{application} moves files in UDP, and `{name}` carries TCP alone; use a network layer, as \
-             {application}/esp"
-        ));
-    }
-    let network = layers[..stream].iter().find(|layer| layer.kind().is_network())?;
-    Some(format!(
-        "`{0}` sends packets and `{name}` carries a TCP connection; the other way round, \
-         {application}/{name}/{0}, would do",
-        network.name()
-    ))
 }

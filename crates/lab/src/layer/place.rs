@@ -12,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::host::{Host, Role, ServerSpec, last_lines};
 use crate::parts::IP;
 use crate::testbed::{Ends, Family};
-use crate::stack::Stack;
 
 /// What a layer needs to come up; tens of milliseconds, on slow links seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -42,22 +41,11 @@ pub(crate) struct Instance {
     pub(crate) congestion_control: String,
 }
 
-/// Checks that packets fit through all layers of a stack, and returns their size inside
-/// the innermost one, in bytes.
+/// The size of packets inside one layer of a stack, in bytes.
 ///
 /// # Errors
-/// A sentence that names the layer that leaves too little.
-pub(crate) fn innermost_mtu(
-    stack: &Stack,
-    link_mtu: u32,
-    family: Family,
-) -> std::result::Result<u32, String> {
-    let mut layers = stack.layers.iter().rev();
-    layers.try_fold(link_mtu, |mtu, layer| inner_mtu(layer.as_ref(), &stack.name, mtu, family))
-}
-
-/// The size of packets inside one layer, in bytes.
-fn inner_mtu(
+/// A sentence: it leaves too little.
+pub(crate) fn inner_mtu(
     layer: &dyn Layer,
     stack: &str,
     outer: u32,

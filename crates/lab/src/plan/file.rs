@@ -14,7 +14,6 @@ use super::hosts::SshHosts;
 use super::scale::{Scales, Smaller};
 use super::testbed::TestbedFile;
 use super::{AS_IT_IS, Family, LinkBackend, Offload, Plan, PlannedStack, Resolver};
-use crate::layer::innermost_mtu;
 use crate::link::LinkSpec;
 use crate::stack::{Stack, canonical};
 use crate::suggest::{suggestion, with_suggestion};
@@ -151,7 +150,7 @@ impl PlanFile {
             }
         };
         for (planned, written) in stacks.iter().zip(self.stacks.get_ref()) {
-            innermost_mtu(&planned.stack, mtu, strictest)
+            planned.stack.innermost_mtu(mtu, strictest)
                 .map_err(|message| at(written, message))?;
         }
         let link = self.link.as_ref().map_or(Ok(LinkSpec::default()), read_spanned)?;

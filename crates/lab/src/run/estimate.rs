@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use super::cell::Cell;
 use super::{Blocks, LARGEST_ACCOUNTED, check_repetitions, check_workload};
 use crate::link::LinkSpec;
-use crate::plan::{Plan, Scale};
-use crate::study::Study;
+use crate::plan::Plan;
 use crate::units;
 use crate::workload::{Kind, Workload};
 
@@ -61,14 +60,6 @@ struct LinkEstimate {
 /// repetitions and the rates of its links.
 pub fn expected_time(plan: &Plan) -> Duration {
     Estimate::new(plan).left()
-}
-
-/// Returns how long a study will probably take at a scale, in all its parts.
-///
-/// # Errors
-/// The study cannot be run at that scale.
-pub fn expected_time_of_study(study: &Study, scale: Scale) -> crate::Result<Duration> {
-    Ok(study.clone().at_scale(scale)?.parts.iter().map(expected_time).sum())
 }
 
 /// Returns how many samples a run takes at most: where blocks are repeated that other

@@ -41,7 +41,7 @@ use crate::testbed::{Settings, Testbed};
 use crate::units;
 use crate::workload::{Kind, Workload};
 
-pub use estimate::{expected_time, expected_time_of_study, rounded, sentence as sentence_on_time};
+pub use estimate::{expected_time, rounded, sentence as sentence_on_time};
 pub use journal::NAME as JOURNAL;
 pub use resume::{Resumption, measured, resume, unfinished};
 

@@ -18,6 +18,7 @@ mod template;
 mod verdict;
 
 use std::path::Path;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Scale};
@@ -109,6 +110,14 @@ impl Study {
             self.answer = answer;
         }
         Ok(self)
+    }
+
+    /// Returns how long it will probably take at a scale, in all its parts.
+    ///
+    /// # Errors
+    /// It cannot be run at that scale.
+    pub fn expected_time(&self, scale: Scale) -> Result<Duration> {
+        Ok(self.clone().at_scale(scale)?.parts.iter().map(lab_run::expected_time).sum())
     }
 
     /// Leaves out of every part the stacks whose programs its machines lack, and parts
