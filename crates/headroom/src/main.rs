@@ -86,7 +86,7 @@ fn run(arguments: Arguments) -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         Command::LabHost { bytes } => {
-            headroom_lab::lodging::serve(bytes).map(|()| ExitCode::SUCCESS).map_err(Into::into)
+            headroom_lab::remote_host::serve(bytes).map(|()| ExitCode::SUCCESS).map_err(Into::into)
         }
     };
     outcome.unwrap_or_else(|error| {

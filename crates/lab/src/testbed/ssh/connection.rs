@@ -15,7 +15,7 @@ use crate::command::{Command, Executor};
 use crate::error::{self, Doing, Error, Result};
 use crate::host::{Host, Role};
 use crate::hosts::{self, RealHost};
-use crate::lodging::{Greeting, Lodging};
+use crate::remote_host::{Greeting, HostSetup};
 use crate::machine;
 use crate::parts::SSH;
 use crate::scratch::{self, run_name};
@@ -103,7 +103,7 @@ impl Ssh<'_> {
     }
 
     /// Starts the agent of the host.
-    pub(super) fn start(&self, pair: &Pair) -> Result<(Agent, Lodging)> {
+    pub(super) fn start(&self, pair: &Pair) -> Result<(Agent, HostSetup)> {
         let headroom = &self.settings.headroom;
         let program = File::open(headroom).doing(|| format!("open {}", headroom.display()))?;
         let octets = program.metadata().doing(|| format!("read {}", headroom.display()))?.len();
@@ -124,7 +124,7 @@ impl Ssh<'_> {
             },
         )?;
         match started {
-            Ok((agent, Greeting::Ready(lodging))) => Ok((agent, lodging)),
+            Ok((agent, Greeting::Ready(setup))) => Ok((agent, setup)),
             Ok((_, Greeting::Refused(why))) => Err(Error::Missing(self.cannot(&why))),
             Err((status, said)) => Err(self.refused(status, &said)),
         }
@@ -134,17 +134,17 @@ impl Ssh<'_> {
     pub(super) fn look(
         &self,
         agent: &mut Agent,
-        lodging: &Lodging,
+        setup: &HostSetup,
         spec: &TestbedSpec,
     ) -> Result<RealHost> {
         let needed = hosts::needed(&spec.programs, self.role);
         let missing = agent.missing(&needed)?;
-        let (host, machine) = (self.host.to_owned(), lodging.machine.clone());
+        let (host, machine) = (self.host.to_owned(), setup.machine.clone());
         Ok(RealHost { role: self.role, host, machine, needed, missing })
     }
 
-    pub(super) fn host(&self, address: IpAddr, lodging: Lodging, agent: Agent) -> Host {
-        let Lodging { program, root, .. } = lodging;
+    pub(super) fn host(&self, address: IpAddr, setup: HostSetup, agent: Agent) -> Host {
+        let HostSetup { program, root, .. } = setup;
         let executor = Arc::clone(self.executor);
         Host::new(self.role, address, root, program, self.by_hand(), executor, Some(agent))
     }

@@ -14,7 +14,7 @@ use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
 use crate::host::{Host, Role};
 use crate::hosts::{Machines, RealHost};
-use crate::lodging::Lodging;
+use crate::remote_host::HostSetup;
 use crate::parts::IP;
 use crate::scratch;
 
@@ -62,11 +62,11 @@ pub(super) fn up(
             pair,
         ));
     }
-    let (mut client_agent, client_lodging) = client.start(&pair)?;
-    let (mut server_agent, server_lodging) = server.start(&pair)?;
+    let (mut client_agent, client_setup) = client.start(&pair)?;
+    let (mut server_agent, server_setup) = server.start(&pair)?;
     let lacking = vec![
-        client.look(&mut client_agent, &client_lodging, spec)?,
-        server.look(&mut server_agent, &server_lodging, spec)?,
+        client.look(&mut client_agent, &client_setup, spec)?,
+        server.look(&mut server_agent, &server_setup, spec)?,
     ];
     Machines::Real(lacking).require(&spec.programs)?;
     let name = match &hosts.server_address {
@@ -91,8 +91,8 @@ pub(super) fn up(
         ports: hosts.all_ports(),
     })?;
     pair.interface = route.dev;
-    let mut record = |ssh: &Ssh<'_>, lodging: &Lodging, address: IpAddr| {
-        let machine = lodging.machine.clone();
+    let mut record = |ssh: &Ssh<'_>, setup: &HostSetup, address: IpAddr| {
+        let machine = setup.machine.clone();
         pair.records.push(HostRecord {
             role: ssh.role.to_string(),
             host: ssh.host.to_owned(),
@@ -102,13 +102,13 @@ pub(super) fn up(
             cpu: machine.cpu,
             cores: machine.cores,
             memory_bytes: machine.memory_bytes,
-            files: lodging.root_kind.clone(),
+            files: setup.root_kind.clone(),
         });
     };
-    record(&client, &client_lodging, route.prefsrc);
-    record(&server, &server_lodging, remote);
-    let client = client.host(route.prefsrc, client_lodging, client_agent);
-    let server = server.host(remote, server_lodging, server_agent);
+    record(&client, &client_setup, route.prefsrc);
+    record(&server, &server_setup, remote);
+    let client = client.host(route.prefsrc, client_setup, client_agent);
+    let server = server.host(remote, server_setup, server_agent);
     prepare_folders(&client)?;
     prepare_folders(&server)?;
     pair.congestion_control = congestion_control(spec, &client, &server)?;
@@ -126,8 +126,8 @@ pub(super) fn survey(
         // one each: the alarm of the first is raised when it is left
         let pair = Pair::new(hosts, scratch::new_id());
         let ssh = Ssh { role, host, command: &hosts.ssh, executor, settings };
-        let (mut agent, lodging) = ssh.start(&pair)?;
-        ssh.look(&mut agent, &lodging, spec)
+        let (mut agent, setup) = ssh.start(&pair)?;
+        ssh.look(&mut agent, &setup, spec)
     };
     [look(Role::Client, &hosts.client), look(Role::Server, &hosts.server)]
 }

@@ -1,4 +1,4 @@
-//! What a run needs on a real host, and how it is removed again: `headroom
+//! Holds what a run needs on a real host, and removes it again: `headroom
 //! lab-host`, started there over ssh, holds a scratch folder and a control
 //! group, runs the agent inside, and takes everything away when the lab is gone,
 //! however it went: it ended, it was killed, or nothing was heard of it.
@@ -26,14 +26,14 @@ use crate::units;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Greeting {
     /// Ready; the agent answers from here on.
-    Ready(Lodging),
+    Ready(HostSetup),
     /// This host lacks something.
     Refused(String),
 }
 
 /// A host that is ready.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Lodging {
+pub(crate) struct HostSetup {
     /// This program there.
     pub(crate) program: PathBuf,
     /// The folder for everything of the run.
@@ -55,19 +55,19 @@ pub fn serve(bytes: u64) -> Result<()> {
         let mut stdout = std::io::stdout().lock();
         writeln!(stdout, "{line}").and_then(|()| stdout.flush()).doing(|| "greet the lab".into())
     };
-    let host = match Held::new(bytes) {
+    let host = match RemoteHost::new(bytes) {
         Ok(host) => host,
         Err(error) => {
             greet(&Greeting::Refused(error.to_string()))?;
             return Err(error);
         }
     };
-    greet(&Greeting::Ready(host.lodging()))?;
+    greet(&Greeting::Ready(host.setup()))?;
     host.pass_on()
 }
 
-/// All that is held on a host. Dropped in order: processes first.
-struct Held {
+/// Everything of the run on this host. Dropped in order: processes first.
+struct RemoteHost {
     group: Cgroup,
     agent: Child,
     folder: Folder,
@@ -81,7 +81,7 @@ struct Folder {
     _lock: File,
 }
 
-impl Held {
+impl RemoteHost {
     fn new(bytes: u64) -> Result<Self> {
         let program = std::env::current_exe().doing(|| "find this program's own file".into())?;
         let mut folder = Folder::of(&program)?;
@@ -117,8 +117,8 @@ impl Held {
         Ok(Self { group, agent, folder, _reaper: reaper })
     }
 
-    fn lodging(&self) -> Lodging {
-        Lodging {
+    fn setup(&self) -> HostSetup {
+        HostSetup {
             program: self.folder.path.join("headroom"),
             root: self.folder.root(),
             root_kind: if self.folder.is_tmpfs { "tmpfs" } else { "disk" }.to_owned(),
