@@ -5,30 +5,30 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use headroom_lab::parts::{Located, Parts, Program};
+use headroom_lab::programs::{Located, SearchPath, Program};
 
 /// The full-system emulator.
 pub const QEMU: Program =
-    Program { name: "qemu-system-x86_64", package: "qemu-system-x86", version: &["--version"] };
+    Program::new("qemu-system-x86_64", "qemu-system-x86", &["--version"]);
 /// A Linux kernel as a process.
 pub const USER_MODE_LINUX: Program =
-    Program { name: "linux.uml", package: "user-mode-linux", version: &["--version"] };
+    Program::new("linux.uml", "user-mode-linux", &["--version"]);
 /// The shell and tools of the virtual machine.
 pub const BUSYBOX: Program =
-    Program { name: "busybox", package: "busybox-static", version: &["--help"] };
+    Program::new("busybox", "busybox-static", &["--help"]);
 /// Configures the virtual machine's IPsec.
-pub const IP: Program = Program { name: "ip", package: "iproute2", version: &["-V"] };
+pub const IP: Program = Program::new("ip", "iproute2", &["-V"]);
 
 /// Programs and files of the peers, on the system or in the private cache.
 #[derive(Debug, Clone)]
 pub struct Peers {
-    parts: Parts,
+    parts: SearchPath,
 }
 
 impl Peers {
-    /// Searches where [`Parts::from_environment`] does.
+    /// Searches where [`SearchPath::from_environment`] does.
     pub fn from_environment() -> Self {
-        Self { parts: Parts::from_environment() }
+        Self { parts: SearchPath::from_environment() }
     }
 
     /// Locates a program.

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error, Result};
-use crate::parts::{Located, Parts, Program};
+use crate::programs::{Located, Program, SearchPath};
 
 /// One word of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -209,23 +209,23 @@ pub(crate) fn quote(word: &str) -> String {
 /// Runs commands, or prints them.
 #[derive(Debug)]
 pub(crate) struct Executor {
-    parts: Parts,
+    search_path: SearchPath,
     dry: Option<Mutex<Vec<String>>>,
 }
 
 impl Executor {
     /// An executor that runs what it is given.
-    pub(crate) fn real(parts: Parts) -> Self {
-        Self { parts, dry: None }
+    pub(crate) fn real(search_path: SearchPath) -> Self {
+        Self { search_path, dry: None }
     }
 
     /// An executor that only notes what it is given.
-    pub(crate) fn dry(parts: Parts) -> Self {
-        Self { parts, dry: Some(Mutex::default()) }
+    pub(crate) fn dry(search_path: SearchPath) -> Self {
+        Self { search_path, dry: Some(Mutex::default()) }
     }
 
     /// Where programs are found.
-    pub(crate) fn parts(&self) -> &Parts {
+    pub(crate) fn search_path(&self) -> &SearchPath {
         &self.parts
     }
 
@@ -292,7 +292,7 @@ impl Executor {
     /// Looks a command's programs up on this machine; a dry run names those that are
     /// missing.
     fn resolve(&self, command: &Command) -> Result<Resolved> {
-        command.resolve(|program| match self.parts.locate(program) {
+        command.resolve(|program| match self.search_path.locate(program) {
             Err(_) if self.is_dry() => Ok(None),
             located => located.map(Some),
         })
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_failure_says_what_was_run_and_what_it_said() {
-        let executor = Executor::real(Parts::from_environment());
+        let executor = Executor::real(SearchPath::from_environment());
         let error = executor.run(&Command::new("sh", ["-c", "echo no luck >&2; exit 3"]));
         let error = error.expect_err("exit 3").to_string();
         assert!(error.contains("no luck") && error.contains("exit status: 3"), "{error}");

@@ -4,7 +4,7 @@ use crate::command::Executor;
 use crate::error::Result;
 use crate::layer;
 use crate::measure::cgroup;
-use crate::parts::{self, Parts, Program};
+use crate::programs::{self, Program, SearchPath};
 use crate::plan::Plan;
 use crate::run::{self, Options, Progress};
 use crate::service;
@@ -30,10 +30,10 @@ const TRIALS: u32 = 20;
 
 /// Looks at everything; runs 20 small FTPS transfers where that is possible.
 pub fn examine(options: &Options, progress: &dyn Progress) -> Vec<Finding> {
-    let parts = Parts::from_environment();
+    let search_path = SearchPath::from_environment();
     let mut findings = vec![privileges(), control_groups()];
-    findings.extend(programs(&parts));
-    let executor = Executor::real(parts);
+    findings.extend(programs(&search_path));
+    let executor = Executor::real(search_path);
     if nix::unistd::geteuid().is_root() {
         findings.extend(links(testbed::Kernel::probe(&executor)));
         findings.push(client(options, progress));
@@ -44,14 +44,14 @@ pub fn examine(options: &Options, progress: &dyn Progress) -> Vec<Finding> {
 /// Looks at what one plan needs, on the machines that it names.
 pub fn examine_for(plan: &Plan, options: &Options, progress: &dyn Progress) -> Vec<Finding> {
     if plan.hosts.is_none() {
-        let parts = Parts::from_environment();
+        let search_path = SearchPath::from_environment();
         let mut findings = vec![privileges(), control_groups()];
         let wanted = plan.programs();
-        findings.extend(programs(&parts).into_iter().filter_map(|finding| {
+        findings.extend(programs(&search_path).into_iter().filter_map(|finding| {
             let needed = wanted.iter().any(|program| program.name == finding.what);
             needed.then_some(Finding { vital: true, ..finding })
         }));
-        findings.extend(links(testbed::Kernel::probe(&Executor::real(parts))));
+        findings.extend(links(testbed::Kernel::probe(&Executor::real(search_path))));
         return findings;
     }
     let mut findings = Vec::new();
@@ -138,9 +138,9 @@ fn control_groups() -> Finding {
     }
 }
 
-fn programs(parts: &Parts) -> Vec<Finding> {
+fn programs(search_path: &SearchPath) -> Vec<Finding> {
     let mut users: Vec<(Program, Vec<&str>)> =
-        parts::TESTBED.iter().map(|&program| (program, Vec::new())).collect();
+        programs::TESTBED.iter().map(|&program| (program, Vec::new())).collect();
     let services = service::ALL.iter().map(|service| (service.name(), service.programs()));
     let layers = layer::ALL.iter().map(|layer| (layer.name(), layer.needs()));
     for (name, programs) in services.chain(layers) {
@@ -154,11 +154,11 @@ fn programs(parts: &Parts) -> Vec<Finding> {
     users
         .into_iter()
         .map(|(program, names)| {
-            let vital = parts::TESTBED.contains(&program);
+            let vital = programs::TESTBED.contains(&program);
             let prevents = if vital { "everything".to_owned() } else { names.join(", ") };
-            let (good, says) = match parts.locate(program) {
+            let (good, says) = match search_path.locate(program) {
                 Ok(located) => {
-                    let version = parts.version(program).unwrap_or_default();
+                    let version = search_path.version(program).unwrap_or_default();
                     (true, format!("{} ({}) {version}", located.path.display(), located.origin.name()))
                 }
                 Err(_) => (

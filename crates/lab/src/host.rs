@@ -2,7 +2,6 @@
 //! Everything goes through the agent there; a dry run only notes it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,23 +12,8 @@ use crate::agent::{Agent, Job, Outcome, ServerState};
 use crate::command::{Command, Executor, Resolved, quote};
 use crate::content::{Content, Filling};
 use crate::error::{Error, Result};
-use crate::parts::{Located, Program, UNSHARE};
-
-/// Which end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Role {
-    Client,
-    Server,
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Client => "client",
-            Self::Server => "server",
-        })
-    }
-}
+use crate::programs::{Located, Program, UNSHARE};
+use crate::role::Role;
 
 /// A host with its agent.
 #[derive(Debug)]
@@ -106,14 +90,14 @@ impl Host {
     /// [`Error::Missing`] with the package that has it.
     pub(crate) fn locate(&self, program: Program) -> Result<Located> {
         match &self.agent {
-            None => self.executor.parts().locate(program),
+            None => self.executor.search_path().locate(program),
             Some(agent) => lock(agent).locate(program),
         }
     }
 
     /// The private cache of programs, as `$HEADROOM_PARTS` names it.
-    pub(crate) fn parts(&self) -> &Path {
-        let root = self.executor.parts().cache();
+    pub(crate) fn program_cache(&self) -> &Path {
+        let root = self.executor.search_path().cache();
         root.parent().unwrap_or(root)
     }
 

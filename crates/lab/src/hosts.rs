@@ -2,18 +2,17 @@
 //! hosts, which have a role each.
 
 use crate::error::{Error, Result};
-use crate::host::Role;
+use crate::role::Role;
 use crate::machine::Machine;
-use crate::parts::{
-    ETHTOOL, IP, MOUNT, NGINX, NSENTER, OPENSSL, PURE_FTPD, PURE_PW, Parts, Program, SCP, SFTP,
-    SSH, SSH_KEYGEN, SSHD, SYSCTL, TC, UFTP, UFTPD, UNSHARE, names, packages,
+use crate::programs::{
+    ETHTOOL, IP, NSENTER, Program, SYSCTL, SearchPath, TC, names, packages,
 };
 
 /// The machines of a plan.
 #[derive(Debug)]
 pub enum Machines {
     /// This one, which is both hosts.
-    Here(Parts),
+    Here(SearchPath),
     /// Two real ones.
     Real(Vec<RealHost>),
 }
@@ -38,7 +37,7 @@ impl Machines {
     /// [`Error::Missing`] with one sentence that names all that is missing, host by host.
     pub fn require(&self, programs: &[Program]) -> Result<()> {
         let hosts = match self {
-            Self::Here(parts) => return parts.require(programs),
+            Self::Here(search_path) => return search_path.require(programs),
             Self::Real(hosts) => hosts,
         };
         let mut sentences = Vec::new();
@@ -86,14 +85,11 @@ impl RealHost {
 /// certificates and keys, and starts servers in mount namespaces of their own.
 pub(crate) fn needed(programs: &[Program], role: Role) -> Vec<Program> {
     const OF_THE_LINK: [Program; 4] = [TC, ETHTOOL, NSENTER, SYSCTL];
-    const OF_SERVERS: [Program; 9] =
-        [SSHD, NGINX, PURE_FTPD, PURE_PW, OPENSSL, SSH_KEYGEN, UFTPD, UNSHARE, MOUNT];
-    const OF_CLIENTS: [Program; 4] = [SSH, SFTP, SCP, UFTP];
-    let others: &[Program] = if role == Role::Client { &OF_SERVERS } else { &OF_CLIENTS };
+    let needs_it = |program: &Program| program.only_on.is_none_or(|only| only == role);
     let mut needed: Vec<Program> = programs
         .iter()
         .chain([&IP])
-        .filter(|program| !others.contains(program) && !OF_THE_LINK.contains(program))
+        .filter(|program| needs_it(program) && !OF_THE_LINK.contains(program))
         .copied()
         .collect();
     needed.sort();
@@ -104,7 +100,12 @@ pub(crate) fn needed(programs: &[Program], role: Role) -> Vec<Program> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::{RSYNC, TESTBED};
+    use crate::programs::{OPENSSL, SSH, TESTBED};
+
+    const NGINX: Program = Program::new("nginx", "nginx-light", &[]).only_on(Role::Server);
+    const PURE_FTPD: Program = Program::new("pure-ftpd", "pure-ftpd", &[]).only_on(Role::Server);
+    const SSHD: Program = Program::new("sshd", "openssh-server", &[]).only_on(Role::Server);
+    const RSYNC: Program = Program::new("rsync", "rsync", &[]);
 
     fn machines(client: &[Program], server: &[Program]) -> Machines {
         let host = |role, host: &str, missing: &[Program]| RealHost {
@@ -119,12 +120,12 @@ mod tests {
 
     #[test]
     fn everything_missing_on_both_hosts_is_named_at_once() {
-        let programs = [PURE_FTPD, PURE_PW, OPENSSL, NGINX, RSYNC, SSHD, SSH];
-        let lacking = machines(&[RSYNC, SSH], &[NGINX, OPENSSL, PURE_FTPD, PURE_PW, RSYNC]);
+        let programs = [PURE_FTPD, OPENSSL, NGINX, RSYNC, SSHD, SSH];
+        let lacking = machines(&[RSYNC, SSH], &[NGINX, OPENSSL, PURE_FTPD, RSYNC]);
         let said = lacking.require(&programs).expect_err("much is missing").to_string();
         for words in [
             "missing on the client near: rsync, ssh (install openssh-client, rsync there",
-            "missing on the server far: nginx, openssl, pure-ftpd, pure-pw, rsync",
+            "missing on the server far: nginx, openssl, pure-ftpd, rsync",
             "copy scripts/fetch-parts there and run `./fetch-parts nginx openssl",
         ] {
             assert!(said.contains(words), "`{words}` is not in: {said}");

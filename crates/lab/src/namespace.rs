@@ -6,7 +6,7 @@ use nix::sched::{CloneFlags, setns};
 
 use crate::command::Command;
 use crate::error::{Doing, Error, Result};
-use crate::parts::NSENTER;
+use crate::programs::NSENTER;
 
 /// The file by which a namespace is entered.
 pub(crate) fn path(name: &str) -> String {

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::layer::{self, Layer, inner_mtu};
-use crate::parts::Program;
+use crate::programs::Program;
 use crate::service::{self, Service};
 use crate::testbed::Family;
 use crate::workload::Kind;

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use headroom_lab::parts::{Parts, Program};
+use headroom_lab::programs::{Program, SearchPath};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -412,8 +412,8 @@ pub(crate) fn places_of(program: &str) -> Vec<PathBuf> {
 
 /// A program of the system or of the cache, with what it needs.
 pub(crate) fn part(name: &'static str) -> Command {
-    let program = Program { name, package: name, version: &[] };
-    let located = Parts::from_environment().locate(program).expect("see scripts/fetch-parts");
+    let program = Program::new(name, name, &[]);
+    let located = SearchPath::from_environment().locate(program).expect("see scripts/fetch-parts");
     let mut command = Command::new(located.path);
     command.envs(located.environment);
     command

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
-use headroom_lab::parts::{Located, Origin, Program};
+use headroom_lab::programs::{Located, Origin, Program};
 
 use crate::kernel::archive::Archive;
 use crate::kernel::modules::{self, Module};
@@ -39,7 +39,7 @@ const MODULES: &[&str] = &[
     "esp4",
 ];
 
-/// Programs beside busybox's, each with the package that has it.
+/// SearchPath beside busybox's, each with the package that has it.
 const PROGRAMS: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("tc", "iproute2"),
@@ -131,13 +131,13 @@ pub(super) fn build(
     archive.copy("usr/bin/headroom", headroom)?;
     libraries.extend(peer::libraries(&own)?);
     for &(name, package) in PROGRAMS {
-        let program = peers.locate(Program { name, package, version: &[] })?;
+        let program = peers.locate(Program::new(name, package, &[]))?;
         archive.copy(&format!("usr/sbin/{name}"), &program.path)?;
         libraries.extend(peer::libraries(&program)?);
     }
     // where sshd of OpenSSH 9.8 and later starts its own parts from
     archive.folder("lib/openssh");
-    let sshd = peers.locate(Program { name: "sshd", package: "openssh-server", version: &[] })?;
+    let sshd = peers.locate(Program::new("sshd", "openssh-server", &[]))?;
     for name in ["sshd-session", "sshd-auth"] {
         let beside = sshd.path.with_file_name("../lib/openssh").join(name);
         if beside.is_file() {

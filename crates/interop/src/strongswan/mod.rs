@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use headroom_ipsec::spec::Mode;
-use headroom_lab::parts::Program;
+use headroom_lab::programs::Program;
 
 use crate::case::Side;
 use crate::folder::Folder;
@@ -23,10 +23,10 @@ use charon::{Charon, Keys};
 
 /// The daemon.
 pub const CHARON: Program =
-    Program { name: "charon-systemd", package: "charon-systemd", version: &[] };
+    Program::new("charon-systemd", "charon-systemd", &[]);
 /// Its configuration tool.
 pub const SWANCTL: Program =
-    Program { name: "swanctl", package: "strongswan-swanctl", version: &["--version"] };
+    Program::new("swanctl", "strongswan-swanctl", &["--version"]);
 
 /// ESP suites that both support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

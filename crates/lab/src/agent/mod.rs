@@ -30,7 +30,7 @@ use crate::command::Resolved;
 use crate::error::{Doing, Error, Result};
 use crate::measure::cpu::Reading;
 use crate::measure::wire::{Expectation, Record, SetUp};
-use crate::parts::{Located, Program};
+use crate::programs::{Located, Program};
 
 pub(crate) use daemon::ServerState;
 pub(crate) use job::Job;

@@ -16,7 +16,7 @@ use crate::command;
 use crate::error::{Doing, Error, Result};
 use crate::measure::cgroup;
 use crate::measure::cpu::Meter;
-use crate::parts::Parts;
+use crate::programs::SearchPath;
 use crate::capture::Tap;
 
 /// The agent's side: serves requests until standard input ends.
@@ -77,9 +77,9 @@ fn answer(request: Request, state: &mut State) -> Result<Value> {
         Request::State { name, since_ns } => value(&state.server(&name)?.state(since_ns)),
         Request::Renew { name } => value(&state.server(&name)?.renew()?),
         Request::Command(command) => value(&command::output(command.process()?, &command)?),
-        Request::Locate { program } => value(&Parts::from_environment().find(&program)),
+        Request::Locate { program } => value(&SearchPath::from_environment().find(&program)),
         Request::Version { program, arguments } => {
-            value(&Parts::from_environment().version_of(&program, &arguments))
+            value(&SearchPath::from_environment().version_of(&program, &arguments))
         }
         Request::Files(request) => files::answer(request),
         Request::Connect { address } => {

@@ -7,8 +7,11 @@ use super::{Kind, Layer, Place, stated, without_words};
 use crate::command::{Command, quote};
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::parts::{IP, OCSERV, OPENCONNECT, OPENSSL, Program};
+use crate::programs::{IP, OPENSSL, Program};
 use crate::testbed::Family;
+
+const OPENCONNECT: Program = Program::new("openconnect", "openconnect", &["--version"]);
+const OCSERV: Program = Program::new("ocserv", "ocserv", &["--version"]);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dtls;

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::sync::LazyLock;
 
 use crate::command::{Command, Executor};
-use crate::parts::{Parts, UNSHARE};
+use crate::programs::{SearchPath, UNSHARE};
 
 /// WireGuard.
 pub(super) fn has_wireguard() -> bool {
@@ -26,7 +26,7 @@ pub(super) fn works(script: &str) -> bool {
     let user = if nix::unistd::geteuid().is_root() { "" } else { "--user --map-root-user" };
     let mut command = Command::words(UNSHARE, user);
     command.args(["--net", "sh", "-c", script]);
-    let process = Executor::real(Parts::from_environment()).process(&command);
+    let process = Executor::real(SearchPath::from_environment()).process(&command);
     process.is_ok_and(|mut process| {
         let silent = process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         silent.status().is_ok_and(|status| status.success())

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::parts::Program;
+use crate::programs::Program;
 use crate::testbed::Family;
 use crate::suggest::suggestion;
 

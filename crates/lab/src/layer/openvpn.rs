@@ -6,10 +6,13 @@ use super::{Kind, Layer, Place, stated, without_words};
 use crate::agent::now_ns;
 use crate::command::Command;
 use crate::error::Result;
-use crate::host::{Host, Role};
-use crate::parts::{OPENSSL, OPENVPN, Program};
+use crate::host::Host;
+use crate::role::Role;
+use crate::programs::{OPENSSL, Program};
 use crate::testbed::Family;
 use crate::service::CIPHER;
+
+const OPENVPN: Program = Program::new("openvpn", "openvpn", &["--version"]);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpenVpn;

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use super::{Kind, Layer};
 use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
-use crate::host::{Host, Role, ServerSpec, last_lines};
-use crate::parts::IP;
+use crate::host::{Host, ServerSpec, last_lines};
+use crate::role::Role;
+use crate::programs::IP;
 use crate::testbed::{Ends, Family};
 
 /// What a layer needs to come up; tens of milliseconds, on slow links seconds.

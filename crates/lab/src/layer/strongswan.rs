@@ -6,9 +6,13 @@ use std::sync::Arc;
 use super::{Kind, Layer, Place, kernel, stated};
 use crate::command::{Command, quote};
 use crate::error::Result;
-use crate::host::{Host, Role};
-use crate::parts::{CHARON, IP, OPENSSL, Origin, Program, SWANCTL};
+use crate::host::Host;
+use crate::role::Role;
+use crate::programs::{IP, OPENSSL, Origin, Program};
 use crate::testbed::Family;
+
+const CHARON: Program = Program::new("charon-systemd", "charon-systemd", &[]);
+const SWANCTL: Program = Program::new("swanctl", "strongswan-swanctl", &["--version"]);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StrongSwan(Proof);

@@ -7,9 +7,11 @@ use super::{Kind, Layer, Place, stated, without_words};
 use crate::command::Command;
 use crate::error::Result;
 use crate::host::Host;
-use crate::parts::{Program, STUNNEL};
+use crate::programs::Program;
 use crate::testbed::Family;
 use crate::service::CIPHER;
+
+const STUNNEL: Program = Program::new("stunnel", "stunnel4", &["-version"]);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tls;

@@ -6,9 +6,13 @@ use std::sync::Arc;
 use super::{Kind, Layer, Place, kernel, stated, without_words};
 use crate::command::{Arg, Command};
 use crate::error::Result;
-use crate::host::{Host, Role};
-use crate::parts::{IP, Program, UNSHARE, WG, WIREGUARD_GO};
+use crate::host::Host;
+use crate::role::Role;
+use crate::programs::{IP, Program, UNSHARE};
 use crate::testbed::Family;
+
+const WG: Program = Program::new("wg", "wireguard-tools", &["--version"]);
+const WIREGUARD_GO: Program = Program::new("wireguard-go", "wireguard-go", &["--version"]);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WireGuard;

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::error::{Error, Result};
 use crate::hosts::Machines;
 use crate::link::LinkSpec;
-use crate::parts::{self, Program};
+use crate::programs::{self, Program};
 use crate::stack::Stack;
 use crate::testbed::{TestbedSpec, needs_rules};
 use crate::workload::Workload;
@@ -181,7 +181,7 @@ impl Plan {
     pub(crate) fn programs(&self) -> Vec<Program> {
         let ruled = std::iter::once(&self.link).chain(&self.check_links).any(needs_rules);
         let stacks = self.stacks.iter().flat_map(|planned| planned.stack.programs());
-        parts::TESTBED.iter().copied().chain(ruled.then_some(parts::NFT)).chain(stacks).collect()
+        programs::TESTBED.iter().copied().chain(ruled.then_some(programs::NFT)).chain(stacks).collect()
     }
 
     /// What its testbed is to be.

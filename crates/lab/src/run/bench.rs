@@ -13,12 +13,12 @@ use super::cell::Cell;
 use super::payloads::Payloads;
 use super::wrapped::{Numbers, Wrapped};
 use crate::error::{self, Error, Result};
-use crate::host::{Host, Role, last_lines};
+use crate::host::{Host, last_lines};
+use crate::role::Role;
 use crate::layer::loopback;
 use crate::link::LinkSpec;
-use crate::parts::SSH_KEYGEN;
 use crate::plan::{Plan, Resolver};
-use crate::service::{Service, Site, write_credentials};
+use crate::service::{SSH_KEYGEN, Service, Site, write_credentials};
 use crate::testbed::Testbed;
 
 const NAME_SERVER_PORT: u16 = 53;

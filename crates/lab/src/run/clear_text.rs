@@ -7,7 +7,7 @@ use headroom_lab_results::schema::ClearText;
 
 use crate::content::Content;
 use crate::error::{Error, Result};
-use crate::host::Role;
+use crate::role::Role;
 use crate::link::LinkSpec;
 use crate::measure::wire::{Marker, MarkerSearch};
 use crate::stack::Stack;

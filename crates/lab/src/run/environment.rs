@@ -8,7 +8,7 @@ use headroom_lab_results::schema::{Environment, HostRecord, ProgramRecord, Resul
 use super::bench::Bench;
 use crate::host::Host;
 use crate::machine::Machine;
-use crate::parts::Program;
+use crate::programs::Program;
 use crate::plan::Plan;
 
 /// Now, as RFC 3339 in UTC.

@@ -35,7 +35,7 @@ use crate::hosts::{Machines, RealHost};
 use crate::link::{LinkDirection, LinkSpec, Queue};
 use crate::measure::cgroup;
 use crate::measure::cpu::MAX_FOREIGN_PCT;
-use crate::parts::Parts;
+use crate::programs::SearchPath;
 use crate::plan::{Offload, Plan};
 use crate::testbed::{Settings, Testbed};
 use crate::units;
@@ -152,7 +152,7 @@ impl Begun<'_> {
     fn run(self, plan: &Plan, options: &Options, progress: &dyn Progress) -> Result<Outcome> {
         let (started, clock) = (environment::now(), Instant::now());
         let is_new = self.header.is_none();
-        let executor = Arc::new(Executor::real(Parts::from_environment()));
+        let executor = Arc::new(Executor::real(SearchPath::from_environment()));
         let mut run = match Run::up(plan, options, executor, progress) {
             Ok(run) => run,
             Err(error) => {
@@ -244,7 +244,7 @@ pub fn dry_run(plan: &Plan, options: &Options) -> Result<Vec<String>> {
         fn left(&self, _: Duration) {}
         fn done(&self, _: &str) {}
     }
-    let executor = Arc::new(Executor::dry(Parts::from_environment()));
+    let executor = Arc::new(Executor::dry(SearchPath::from_environment()));
     let mut run = Run::up(plan, options, Arc::clone(&executor), &Silent)?;
     run.rehearse()?;
     Ok(executor.noted())
@@ -259,8 +259,8 @@ pub(crate) fn longest_gap(
     progress: &dyn Progress,
 ) -> Result<Option<f64>> {
     require(plan)?;
-    let parts = Parts::from_environment();
-    let mut run = Run::up(plan, options, Arc::new(Executor::real(parts)), progress)?;
+    let search_path = SearchPath::from_environment();
+    let mut run = Run::up(plan, options, Arc::new(Executor::real(search_path)), progress)?;
     run.bench.testbed.set_link(&plan.link, plan.offload)?;
     progress.stage("looking for sleeping clients");
     let cells = Blocks::of(plan, &plan.link, &plan.workloads).cells;
@@ -291,7 +291,7 @@ pub fn reanalyse(results: &mut Results) {
 /// Which host could not be reached or used.
 pub fn machines(plan: &Plan, options: &Options) -> Result<Machines> {
     if plan.hosts.is_none() {
-        return Ok(Machines::Here(Parts::from_environment()));
+        return Ok(Machines::Here(SearchPath::from_environment()));
     }
     let (mut hosts, mut why) = (Vec::new(), Vec::new());
     for (_, host) in look_at_hosts(plan, options) {
@@ -307,7 +307,7 @@ pub fn machines(plan: &Plan, options: &Options) -> Result<Machines> {
 /// Looks at the real hosts of a plan, each by its role and name; none of one machine.
 pub(crate) fn look_at_hosts(plan: &Plan, options: &Options) -> Vec<(String, Result<RealHost>)> {
     let Some(hosts) = &plan.hosts else { return Vec::new() };
-    let executor = Arc::new(Executor::real(Parts::from_environment()));
+    let executor = Arc::new(Executor::real(SearchPath::from_environment()));
     let names = [format!("client {}", hosts.client), format!("server {}", hosts.server)];
     let found = Testbed::survey(&plan.testbed(), hosts, &options.settings(plan), &executor);
     names.into_iter().zip(found).collect()
@@ -319,7 +319,7 @@ pub(crate) fn look_at_hosts(plan: &Plan, options: &Options) -> Vec<(String, Resu
 /// What is in the way.
 pub(crate) fn try_link(plan: &Plan, options: &Options, progress: &dyn Progress) -> Result<String> {
     progress.stage("trying the link");
-    let executor = Arc::new(Executor::real(Parts::from_environment()));
+    let executor = Arc::new(Executor::real(SearchPath::from_environment()));
     let mut testbed = Testbed::up(&plan.testbed(), &options.settings(plan), executor)?;
     let report = testbed.set_link(&plan.link, plan.offload)?;
     let (client, server) = (testbed.client.address, testbed.server.address);
@@ -344,7 +344,7 @@ pub fn require(plan: &Plan) -> Result<()> {
                 .into(),
         ));
     }
-    Parts::from_environment().require(&plan.programs())?;
+    SearchPath::from_environment().require(&plan.programs())?;
     let mut layers = plan.stacks.iter().flat_map(|planned| &planned.stack.layers);
     layers.try_for_each(|layer| layer.require())
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::content::{Content, Filling};
 use crate::error::Result;
-use crate::host::{Host, Role};
+use crate::host::Host;
+use crate::role::Role;
 
 /// The files of a run, in the folder `files` of each host that needs them.
 #[derive(Debug)]

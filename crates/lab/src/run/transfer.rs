@@ -11,7 +11,7 @@ use super::cell::Cell;
 use crate::agent::{self, Job, Outcome};
 use crate::content::{Content, Filling, tree_name};
 use crate::error::{self, Error, Result};
-use crate::host::Role;
+use crate::role::Role;
 use crate::measure::wire::{self, Expectation, Marks, Totals};
 use crate::service::{ClientReport, Invocation, Service};
 use crate::testbed::{Clock, Taken};

@@ -9,8 +9,10 @@ use crate::agent::Outcome;
 use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
 use crate::host::ServerSpec;
-use crate::parts::{FFMPEG, Program};
+use crate::programs::Program;
 use crate::workload::{Kind, Sending, Task};
+
+pub(super) const FFMPEG: Program = Program::new("ffmpeg", "ffmpeg", &["-version"]);
 
 pub(super) struct Film;
 

@@ -1,12 +1,13 @@
 //! FTP in clear (RFC 959, RFC 2428): Pure-FTPd and libcurl.
 
+use super::pure_ftpd::{PURE_FTPD, PURE_PW};
 use super::fetch::{self, Account};
 use super::site::FTP_USER;
 use super::{ClientReport, Invocation, Service, Site, pure_ftpd};
 use crate::agent::Outcome;
 use crate::error::Result;
 use crate::host::ServerSpec;
-use crate::parts::{OPENSSL, PURE_FTPD, PURE_PW, Program};
+use crate::programs::{OPENSSL, Program};
 use crate::workload::{Kind, Task};
 
 pub(super) struct Ftp;

@@ -1,6 +1,7 @@
 //! FTP over TLS, explicit (RFC 4217): Pure-FTPd and libcurl, control and data
 //! connection both protected.
 
+use super::pure_ftpd::{PURE_FTPD, PURE_PW};
 use super::fetch::{self, Account};
 use super::site::FTP_USER;
 use super::tls::{Key, Tls, Version};
@@ -8,7 +9,7 @@ use super::{ClientReport, Invocation, Service, Site, pure_ftpd};
 use crate::agent::Outcome;
 use crate::error::Result;
 use crate::host::ServerSpec;
-use crate::parts::{OPENSSL, PURE_FTPD, PURE_PW, Program};
+use crate::programs::{OPENSSL, Program};
 use crate::workload::{Kind, Task};
 
 /// The service with the TLS that its words want.

@@ -1,11 +1,12 @@
 //! HTTP/1.1 in clear: nginx and libcurl.
 
+use super::nginx::NGINX;
 use super::fetch::{self, Account};
 use super::{ClientReport, Invocation, Service, Site, nginx};
 use crate::agent::Outcome;
 use crate::error::Result;
 use crate::host::ServerSpec;
-use crate::parts::{NGINX, Program};
+use crate::programs::Program;
 use crate::workload::{Kind, Task};
 
 pub(super) struct Http;

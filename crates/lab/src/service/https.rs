@@ -1,12 +1,13 @@
 //! HTTP/1.1 over TLS (RFC 9110 §4.2.2): nginx and libcurl.
 
+use super::nginx::NGINX;
 use super::fetch::{self, Account};
 use super::tls::Tls;
 use super::{ClientReport, Invocation, Service, Site, nginx};
 use crate::agent::Outcome;
 use crate::error::Result;
 use crate::host::ServerSpec;
-use crate::parts::{NGINX, Program};
+use crate::programs::Program;
 use crate::workload::{Kind, Task};
 
 pub(super) struct Https;

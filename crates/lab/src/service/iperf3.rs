@@ -8,8 +8,10 @@ use crate::agent::Outcome;
 use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::host::ServerSpec;
-use crate::parts::{IPERF3, Program};
+use crate::programs::Program;
 use crate::workload::{Kind, STREAM_UNIT, Task};
+
+const IPERF3: Program = Program::new("iperf3", "iperf3", &["--version"]);
 
 pub(super) struct Iperf3;
 

@@ -33,11 +33,11 @@ use crate::command::Command;
 use crate::error::Result;
 use crate::host::ServerSpec;
 use crate::measure::wire::{Login, Marks};
-use crate::parts::Program;
+use crate::programs::Program;
 use crate::suggest::suggestion;
 use crate::workload::{Kind, Task};
 
-pub(crate) use site::{Site, write_credentials};
+pub(crate) use site::{SSH_KEYGEN, Site, write_credentials};
 pub(crate) use tls::CIPHER;
 
 /// An application: its server, its client, and how to read their words.

@@ -5,7 +5,10 @@ use super::Site;
 use crate::command::Command;
 use crate::error::Result;
 use crate::host::ServerSpec;
-use crate::parts::NGINX;
+use crate::programs::Program;
+use crate::role::Role;
+
+pub(super) const NGINX: Program = Program::new("nginx", "nginx-light", &["-v"]).only_on(Role::Server);
 
 pub(super) fn server(site: &Site<'_>, tls: bool) -> Result<ServerSpec> {
     let dir = site.dir.display();

@@ -10,7 +10,10 @@ use crate::command::{Command, quote};
 use crate::error::Result;
 use crate::host::ServerSpec;
 use crate::measure::wire::Login;
-use crate::parts::{Program, SSHD};
+use crate::programs::Program;
+use crate::role::Role;
+
+pub(super) const SSHD: Program = Program::new("sshd", "openssh-server", &["-V"]).only_on(Role::Server);
 
 /// Pinned on both sides: the cipher that hardware is best at.
 pub(super) const CIPHER: &str = "aes128-gcm@openssh.com";
@@ -182,12 +185,13 @@ mod tests {
 
     use super::*;
     use crate::command::Executor;
-    use crate::host::{Host, Role};
-    use crate::parts::Parts;
+    use crate::host::Host;
+    use crate::role::Role;
+    use crate::programs::SearchPath;
 
     #[test]
     fn each_draw_is_another_text_that_means_the_same() {
-        let executor = Arc::new(Executor::dry(Parts::from_environment()));
+        let executor = Arc::new(Executor::dry(SearchPath::from_environment()));
         let address = IpAddr::from(Ipv4Addr::LOCALHOST);
         let (root, headroom) = ("/tmp/root".into(), "/bin/headroom".into());
         let host = Host::new(Role::Server, address, root, headroom, String::new(), executor, None);

@@ -4,7 +4,11 @@ use super::{Site, site::FTP_USER, tls::Tls};
 use crate::command::Command;
 use crate::error::Result;
 use crate::host::ServerSpec;
-use crate::parts::{OPENSSL, PURE_FTPD, PURE_PW};
+use crate::programs::{OPENSSL, Program};
+use crate::role::Role;
+
+pub(super) const PURE_FTPD: Program = Program::new("pure-ftpd", "pure-ftpd", &["--help"]).only_on(Role::Server);
+pub(super) const PURE_PW: Program = Program::new("pure-pw", "pure-ftpd", &[]).only_on(Role::Server);
 
 pub(super) fn server(site: &Site<'_>, tls: Option<&Tls>) -> Result<ServerSpec> {
     // md5-crypt: pure-pw itself would hash with argon2id, 2.3 s for each login

@@ -1,11 +1,15 @@
 //! qcp: QUIC, whose two ends find each other through ssh.
 
+use super::openssh::SSHD;
+use super::site::SSH_KEYGEN;
 use super::{Invocation, Service, Site, openssh};
 use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
 use crate::host::ServerSpec;
-use crate::parts::{Program, QCP, SSH, SSH_KEYGEN, SSHD};
+use crate::programs::{Program, SSH};
 use crate::workload::{Kind, Task};
+
+const QCP: Program = Program::new("qcp", "qcp", &["--version"]);
 
 pub(super) struct Qcp;
 

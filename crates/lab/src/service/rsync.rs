@@ -1,12 +1,16 @@
 //! rsync over SSH, whole files.
 
+use super::openssh::SSHD;
+use super::site::SSH_KEYGEN;
 use super::{Invocation, Service, Site, openssh};
 use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::host::ServerSpec;
 use crate::measure::wire::Login;
-use crate::parts::{Program, RSYNC, SSH, SSH_KEYGEN, SSHD};
+use crate::programs::{Program, SSH};
 use crate::workload::{Kind, Task};
+
+const RSYNC: Program = Program::new("rsync", "rsync", &["--version"]);
 
 pub(super) struct Rsync;
 

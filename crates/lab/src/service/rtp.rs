@@ -8,7 +8,7 @@ use super::{ClientReport, Invocation, Service, Site};
 use crate::agent::Outcome;
 use crate::error::Result;
 use crate::host::ServerSpec;
-use crate::parts::Program;
+use crate::programs::Program;
 use crate::workload::{Kind, Task};
 
 pub(super) struct Rtp;

@@ -1,12 +1,17 @@
 //! scp: OpenSSH both sides. From OpenSSH 9 on it speaks the SFTP protocol.
 
+use super::openssh::SSHD;
+use super::site::SSH_KEYGEN;
 use super::{Invocation, Service, Site, openssh};
 use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
 use crate::host::ServerSpec;
 use crate::measure::wire::Login;
-use crate::parts::{Program, SCP, SSH, SSH_KEYGEN, SSHD};
+use crate::programs::{Program, SSH};
+use crate::role::Role;
 use crate::workload::{Kind, Task};
+
+const SCP: Program = Program::new("scp", "openssh-client", &[]).only_on(Role::Client);
 
 pub(super) struct Scp;
 

@@ -1,12 +1,17 @@
 //! SFTP (draft-ietf-secsh-filexfer-02): OpenSSH both sides.
 
+use super::openssh::SSHD;
+use super::site::SSH_KEYGEN;
 use super::{Invocation, Service, Site, openssh};
 use crate::command::{Arg, Command};
 use crate::error::{Error, Result};
 use crate::host::ServerSpec;
 use crate::measure::wire::Login;
-use crate::parts::{Program, SFTP, SSH, SSH_KEYGEN, SSHD};
+use crate::programs::{Program, SSH};
+use crate::role::Role;
 use crate::workload::{Kind, Task};
+
+const SFTP: Program = Program::new("sftp", "openssh-client", &[]).only_on(Role::Client);
 
 pub(super) struct Sftp;
 

@@ -7,7 +7,12 @@ use std::path::{Path, PathBuf};
 use crate::command::Command;
 use crate::error::Result;
 use crate::host::Host;
-use crate::parts::{OPENSSL, Program, SSH_KEYGEN};
+use crate::programs::{OPENSSL, Program};
+use crate::role::Role;
+
+/// Makes SSH keys.
+pub(crate) const SSH_KEYGEN: Program =
+    Program::new("ssh-keygen", "openssh-client", &[]).only_on(Role::Server);
 
 /// Name and password of the FTP user; alone in the run's own namespaces.
 pub(crate) const FTP_USER: (&str, &str) = ("lab", "lab");

@@ -1,12 +1,14 @@
 //! ssh for command sessions: OpenSSH both sides, one session, each command waiting for
 //! the answer to the one before. A command alone is ssh's own argument.
 
+use super::openssh::SSHD;
+use super::site::SSH_KEYGEN;
 use super::{Invocation, Service, Site, openssh};
 use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::host::ServerSpec;
 use crate::measure::wire::Login;
-use crate::parts::{Program, SSH, SSH_KEYGEN, SSHD};
+use crate::programs::{Program, SSH};
 use crate::workload::{Kind, Task};
 
 pub(super) struct Ssh;

@@ -8,7 +8,7 @@ use crate::agent::Outcome;
 use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::host::ServerSpec;
-use crate::parts::Program;
+use crate::programs::Program;
 use crate::workload::{Kind, Sending, Task};
 
 pub(super) struct Udp;

@@ -4,8 +4,12 @@ use super::{Invocation, Service, Site};
 use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::host::ServerSpec;
-use crate::parts::{Program, UFTP, UFTPD};
+use crate::programs::Program;
+use crate::role::Role;
 use crate::workload::{Kind, Task};
+
+const UFTP: Program = Program::new("uftp", "uftp", &[]).only_on(Role::Client);
+const UFTPD: Program = Program::new("uftpd", "uftp", &[]).only_on(Role::Server);
 
 pub(super) struct Uftp {
     pub(super) encrypted: bool,

@@ -14,7 +14,7 @@ use super::verdict::FRAMING;
 use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
 use crate::link::{LinkDirection, LinkSpec, Loss, Queue};
-use crate::parts::{IP, Program, TC, UNSHARE};
+use crate::programs::{IP, Program, TC, UNSHARE};
 
 /// What makes a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,7 +29,8 @@ use crate::agent::Agent;
 use crate::capture::{Sink, Tap};
 use crate::command::{Command, Executor};
 use crate::error::{Doing, Error, Result};
-use crate::host::{Host, Role};
+use crate::host::Host;
+use crate::role::Role;
 use crate::hosts::RealHost;
 use crate::link::LinkSpec;
 use crate::machine;
@@ -38,7 +39,7 @@ use crate::measure::cpu::{Meter, Reading, Spent};
 use crate::measure::usage::{Sources, Watch};
 use crate::measure::wire::{ClientSide, Framing};
 use crate::namespace;
-use crate::parts::{MOUNT, NSENTER};
+use crate::programs::{MOUNT, NSENTER};
 use crate::reaper::Reaper;
 use crate::scratch::{self, Scratch, run_name};
 

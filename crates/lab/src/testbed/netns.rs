@@ -7,7 +7,7 @@ use super::spec::{Family, Offload, TestbedSpec};
 use crate::command::Command;
 use crate::machine;
 use crate::namespace::run_inside;
-use crate::parts::{ETHTOOL, IP, SYSCTL};
+use crate::programs::{ETHTOOL, IP, SYSCTL};
 
 pub(super) const ROUTER_TO_CLIENT: &str = "to-client";
 pub(super) const ROUTER_TO_SERVER: &str = "to-server";

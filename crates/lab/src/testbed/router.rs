@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::link::LinkSpec;
 use crate::measure::cgroup::Cgroup;
 use crate::namespace;
-use crate::parts::NSENTER;
+use crate::programs::NSENTER;
 
 /// The router's namespace with its control group, and what makes the link there.
 #[derive(Debug)]

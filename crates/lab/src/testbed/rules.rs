@@ -5,7 +5,7 @@ use super::netns::{Names, ROUTER_TO_CLIENT, ROUTER_TO_SERVER};
 use crate::command::Command;
 use crate::link::{Flow, LinkDirection, LinkSpec};
 use crate::namespace;
-use crate::parts::NFT;
+use crate::programs::NFT;
 
 /// The shaper's class of what is preferred (tc's words are hexadecimal), and of all else.
 pub(super) const PREFERRED: &str = "1:10";

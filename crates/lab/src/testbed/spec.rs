@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::link::LinkSpec;
 use crate::machine;
-use crate::parts::Program;
+use crate::programs::Program;
 
 /// Two hosts and the links between them.
 #[derive(Debug, Clone)]

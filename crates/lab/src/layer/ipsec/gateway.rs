@@ -8,10 +8,11 @@ use super::keys::{Keys, Way};
 use super::words::{Instructions, Mode, Parameters};
 use super::{Ipsec, Protocol};
 use crate::error::{Doing, Result};
-use crate::host::{Host, Role};
+use crate::host::Host;
+use crate::role::Role;
 use crate::layer::{Drops, Place};
 use crate::link::Flow;
-use crate::parts::UNSHARE;
+use crate::programs::UNSHARE;
 
 /// Name of the configuration in the instance's folder.
 const FILE: &str = "tunnel.toml";
@@ -76,7 +77,7 @@ fn up(layer: &Ipsec, place: &Place<'_>, host: &Host, more: &[&str]) -> Result<()
 
 /// Tells the gateway where the programs are that it starts.
 fn parts(host: &Host) -> [String; 2] {
-    ["env".to_owned(), format!("HEADROOM_PARTS={}", host.parts().display())]
+    ["env".to_owned(), format!("HEADROOM_PARTS={}", host.program_cache().display())]
 }
 
 /// Tells the library of its ciphers (AWS-LC) to use fewer instructions than there are.
@@ -225,12 +226,12 @@ mod tests {
     use super::*;
     use crate::command::Executor;
     use crate::layer::{Instance, Kind, Layer};
-    use crate::parts::Parts;
+    use crate::programs::SearchPath;
     use crate::testbed::{Ends, Family};
 
     /// What both hosts are given for a layer.
     fn configured(layer: Ipsec, ends: [&str; 2]) -> [Config; 2] {
-        let executor = Arc::new(Executor::dry(Parts::from_environment()));
+        let executor = Arc::new(Executor::dry(SearchPath::from_environment()));
         let [client, server] = ends.map(|address| address.parse().expect("an address"));
         let host = |role, address| {
             let (root, headroom) = ("/tmp/root".into(), "/bin/headroom".into());

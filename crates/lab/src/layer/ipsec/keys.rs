@@ -4,7 +4,7 @@ use rand::Rng;
 
 use super::words::Parameters;
 use super::{Ipsec, Protocol};
-use crate::host::Role;
+use crate::role::Role;
 
 /// One protection with its numbers and keys, in both directions.
 #[derive(Debug)]

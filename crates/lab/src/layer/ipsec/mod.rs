@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::{Drops, Kind, Layer, Place};
 use crate::error::{Error, Result};
-use crate::parts::{NFT, Program};
+use crate::programs::{NFT, Program};
 use crate::testbed::Family;
 
 use keys::Keys;

@@ -8,7 +8,7 @@ use crate::command::quote;
 use crate::error::Result;
 use crate::host::Host;
 use crate::layer::{Place, kernel};
-use crate::parts::IP;
+use crate::programs::IP;
 
 /// Makes states, policies and the interface of a host.
 pub(super) fn start(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &Keys) -> Result<()> {
@@ -53,7 +53,7 @@ pub(super) fn works(layer: &Ipsec) -> bool {
     let keys = Keys::fresh(layer, 1, false);
     let mut script = "ip link add probe type xfrm if_id 1".to_owned();
     for (protocol, ways) in keys.each(layer.protocol) {
-        let [way, _] = ways.seen_from(crate::host::Role::Client);
+        let [way, _] = ways.seen_from(crate::role::Role::Client);
         let words = state(layer, protocol, "tunnel", ["::1", "::1", "1"], way);
         let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
         script += &format!(" && ip {}", words.join(" "));

@@ -13,11 +13,12 @@ use super::Pair;
 use crate::agent::{Agent, Input};
 use crate::command::{Command, Executor};
 use crate::error::{self, Doing, Error, Result};
-use crate::host::{Host, Role};
+use crate::host::Host;
+use crate::role::Role;
 use crate::hosts::{self, RealHost};
 use crate::remote_host::{Greeting, HostSetup};
 use crate::machine;
-use crate::parts::SSH;
+use crate::programs::SSH;
 use crate::scratch::{self, run_name};
 use crate::testbed::{Family, Settings, TestbedSpec};
 
@@ -86,7 +87,7 @@ impl Ssh<'_> {
 
     fn process(&self, argv: &[String]) -> Result<Process> {
         let mut process = if argv[0] == SSH.name {
-            let located = self.executor.parts().locate(SSH)?;
+            let located = self.executor.search_path().locate(SSH)?;
             let mut process = Process::new(located.path);
             process.envs(located.environment);
             process

@@ -12,10 +12,11 @@ use super::{AS_IT_IS, Family, Settings, TestbedSpec, prepare_folders};
 use crate::agent::remote_capture::CaptureSpec;
 use crate::command::{Command, Executor};
 use crate::error::{Error, Result};
-use crate::host::{Host, Role};
+use crate::host::Host;
+use crate::role::Role;
 use crate::hosts::{Machines, RealHost};
 use crate::remote_host::HostSetup;
-use crate::parts::IP;
+use crate::programs::IP;
 use crate::scratch;
 
 use connection::Ssh;

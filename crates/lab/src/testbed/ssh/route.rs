@@ -9,7 +9,7 @@ use crate::agent::Agent;
 use crate::command::Command;
 use crate::error::{Doing, Error, Result};
 use crate::measure::wire::Framing;
-use crate::parts::IP;
+use crate::programs::IP;
 use crate::testbed::Family;
 
 /// What `ip -j route get` says.

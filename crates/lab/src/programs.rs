@@ -9,6 +9,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::role::Role;
 
 /// A program that the lab may run, and how to ask it for its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,9 +20,25 @@ pub struct Program {
     pub package: &'static str,
     /// Arguments that make it print its version.
     pub version: &'static [&'static str],
+    /// The one end of the link that needs it; none: both.
+    pub only_on: Option<Role>,
 }
 
 impl Program {
+    /// A program that both ends need.
+    pub const fn new(
+        name: &'static str,
+        package: &'static str,
+        version: &'static [&'static str],
+    ) -> Self {
+        Self { name, package, version, only_on: None }
+    }
+
+    /// The same, needed on one end.
+    pub const fn only_on(self, role: Role) -> Self {
+        Self { only_on: Some(role), ..self }
+    }
+
     /// The error that it is nowhere.
     pub(crate) fn missing(self) -> Error {
         Error::Missing(format!(
@@ -31,46 +48,28 @@ impl Program {
     }
 }
 
-macro_rules! programs {
-    ($($constant:ident = $name:literal, $package:literal, [$($arg:literal),*];)*) => {
-        $(pub(crate) const $constant: Program =
-            Program { name: $name, package: $package, version: &[$($arg),*] };)*
-    };
-}
-
-programs! {
-    IP = "ip", "iproute2", ["-V"];
-    TC = "tc", "iproute2", ["-V"];
-    ETHTOOL = "ethtool", "ethtool", ["--version"];
-    NSENTER = "nsenter", "util-linux", ["--version"];
-    UNSHARE = "unshare", "util-linux", ["--version"];
-    MOUNT = "mount", "util-linux", ["--version"];
-    SYSCTL = "sysctl", "procps", ["--version"];
-    OPENSSL = "openssl", "openssl", ["version"];
-    PURE_FTPD = "pure-ftpd", "pure-ftpd", ["--help"];
-    PURE_PW = "pure-pw", "pure-ftpd", [];
-    NGINX = "nginx", "nginx-light", ["-v"];
-    SSHD = "sshd", "openssh-server", ["-V"];
-    SSH = "ssh", "openssh-client", ["-V"];
-    SFTP = "sftp", "openssh-client", [];
-    SCP = "scp", "openssh-client", [];
-    SSH_KEYGEN = "ssh-keygen", "openssh-client", [];
-    RSYNC = "rsync", "rsync", ["--version"];
-    STUNNEL = "stunnel", "stunnel4", ["-version"];
-    WG = "wg", "wireguard-tools", ["--version"];
-    WIREGUARD_GO = "wireguard-go", "wireguard-go", ["--version"];
-    CHARON = "charon-systemd", "charon-systemd", [];
-    SWANCTL = "swanctl", "strongswan-swanctl", ["--version"];
-    IPERF3 = "iperf3", "iperf3", ["--version"];
-    NFT = "nft", "nftables", ["--version"];
-    QCP = "qcp", "qcp", ["--version"];
-    UFTP = "uftp", "uftp", [];
-    UFTPD = "uftpd", "uftp", [];
-    FFMPEG = "ffmpeg", "ffmpeg", ["-version"];
-    OPENVPN = "openvpn", "openvpn", ["--version"];
-    OPENCONNECT = "openconnect", "openconnect", ["--version"];
-    OCSERV = "ocserv", "ocserv", ["--version"];
-}
+/// Configures interfaces, addresses and routes.
+pub const IP: Program = Program::new("ip", "iproute2", &["-V"]);
+/// Shapes a link.
+pub const TC: Program = Program::new("tc", "iproute2", &["-V"]);
+/// Switches an interface's offloads.
+pub const ETHTOOL: Program = Program::new("ethtool", "ethtool", &["--version"]);
+/// Starts a program in a namespace.
+pub const NSENTER: Program = Program::new("nsenter", "util-linux", &["--version"]);
+/// Starts a program in a new namespace.
+pub const UNSHARE: Program =
+    Program::new("unshare", "util-linux", &["--version"]).only_on(Role::Server);
+/// Mounts a file system.
+pub const MOUNT: Program =
+    Program::new("mount", "util-linux", &["--version"]).only_on(Role::Server);
+/// Sets kernel parameters.
+pub const SYSCTL: Program = Program::new("sysctl", "procps", &["--version"]);
+/// Makes keys and certificates.
+pub const OPENSSL: Program = Program::new("openssl", "openssl", &["version"]).only_on(Role::Server);
+/// Makes the rules of a link that looks at packets' headers.
+pub const NFT: Program = Program::new("nft", "nftables", &["--version"]);
+/// Reaches real hosts, and is measured itself.
+pub const SSH: Program = Program::new("ssh", "openssh-client", &["-V"]).only_on(Role::Client);
 
 /// What every testbed needs, whatever it measures.
 pub(crate) const TESTBED: &[Program] = &[IP, TC, ETHTOOL, NSENTER, UNSHARE, MOUNT, SYSCTL, OPENSSL];
@@ -108,12 +107,12 @@ impl Origin {
 
 /// The places that are searched.
 #[derive(Debug, Clone)]
-pub struct Parts {
+pub struct SearchPath {
     system: Vec<PathBuf>,
     cache: PathBuf,
 }
 
-impl Parts {
+impl SearchPath {
     /// `PATH` and the system's `sbin` folders first, then the private cache:
     /// `$HEADROOM_PARTS`, else `headroom/parts` in the user's cache folder.
     pub fn from_environment() -> Self {
