@@ -10,7 +10,8 @@ use headroom_lab::plan::{CommandLine, Family, LinkBackend, Offload, Plan, Scale}
 use headroom_lab::run::{self, Options, Outcome, Resumption};
 use headroom_lab::study::{self, Study, StudyResults};
 use headroom_lab::workload::Kind;
-use headroom_lab::{Error, clean, doctor, layer, service, workload};
+use headroom_lab::{Error, doctor, layer, service, workload};
+use headroom_lab_host::clean;
 use headroom_lab_results::analysis::disturbance::Disturbance;
 use headroom_lab_results::report::terminal::Detail;
 use headroom_lab_results::schema::Results;

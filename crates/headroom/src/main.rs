@@ -82,12 +82,12 @@ fn run(arguments: Arguments) -> ExitCode {
         Command::Fetch(request) => fetch::run(request),
         Command::Load(command) => load::run(command),
         Command::LabAgent => {
-            headroom_lab::agent::serve();
+            headroom_lab_host::agent::serve();
             Ok(ExitCode::SUCCESS)
         }
-        Command::LabHost { bytes } => {
-            headroom_lab::remote_host::serve(bytes).map(|()| ExitCode::SUCCESS).map_err(Into::into)
-        }
+        Command::LabHost { bytes } => headroom_lab_host::remote_host::serve(bytes)
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("headroom: {error:#}");
@@ -98,7 +98,9 @@ fn run(arguments: Arguments) -> ExitCode {
         let keygen = error.downcast_ref().map(headroom_gateway::config::keygen::Error::exit_code);
         let transfer = error.downcast_ref().map(transfer::exit_code);
         let usage = error.downcast_ref().map(transfer::Usage::exit_code);
-        ExitCode::from(lab.or(results).or(link).or(tunnel).or(keygen).or(transfer).or(usage).unwrap_or(1))
+        ExitCode::from(
+            lab.or(results).or(link).or(tunnel).or(keygen).or(transfer).or(usage).unwrap_or(1),
+        )
     })
 }
 

@@ -5,17 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use headroom_lab::programs::{Located, SearchPath, Program};
+use headroom_lab_host::programs::{Located, Program, SearchPath};
 
 /// The full-system emulator.
-pub const QEMU: Program =
-    Program::new("qemu-system-x86_64", "qemu-system-x86", &["--version"]);
+pub const QEMU: Program = Program::new("qemu-system-x86_64", "qemu-system-x86", &["--version"]);
 /// A Linux kernel as a process.
-pub const USER_MODE_LINUX: Program =
-    Program::new("linux.uml", "user-mode-linux", &["--version"]);
+pub const USER_MODE_LINUX: Program = Program::new("linux.uml", "user-mode-linux", &["--version"]);
 /// The shell and tools of the virtual machine.
-pub const BUSYBOX: Program =
-    Program::new("busybox", "busybox-static", &["--help"]);
+pub const BUSYBOX: Program = Program::new("busybox", "busybox-static", &["--help"]);
 /// Configures the virtual machine's IPsec.
 pub const IP: Program = Program::new("ip", "iproute2", &["-V"]);
 

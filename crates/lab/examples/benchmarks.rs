@@ -12,10 +12,10 @@ use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
 
+use headroom_lab::units::{seconds, three};
 use headroom_lab_results::analysis::measured::Estimate;
 use headroom_lab_results::analysis::stats;
 use headroom_lab_results::analysis::summary::Clock;
-use headroom_lab::units::{seconds, three};
 use measured::{Run, verdict};
 use serde::Deserialize;
 

@@ -1,14 +1,15 @@
 //! `lab doctor`: what this machine has, and what each missing thing prevents.
 
-use crate::command::Executor;
-use crate::error::Result;
+use headroom_lab_host::command::Executor;
+use headroom_lab_host::error::Result;
+use headroom_lab_host::programs::{self, Program, SearchPath};
+use headroom_lab_host::resources::cgroup;
+use headroom_lab_host::testbed;
+
 use crate::layer;
-use crate::measure::cgroup;
-use crate::programs::{self, Program, SearchPath};
 use crate::plan::Plan;
 use crate::run::{self, Options, Progress};
 use crate::service;
-use crate::testbed;
 
 /// One thing that was looked at.
 #[derive(Debug, serde::Serialize)]

@@ -5,10 +5,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use headroom_lab_host::programs::Program;
+use headroom_lab_host::testbed::Family;
+
 use crate::layer::{self, Layer, inner_mtu};
-use crate::programs::Program;
 use crate::service::{self, Service};
-use crate::testbed::Family;
 use crate::workload::Kind;
 
 /// One way to secure a transfer (or not to): an application and what wraps it, as
@@ -83,7 +84,8 @@ impl Stack {
     /// # Errors
     /// A sentence that names the layer that leaves too little.
     pub(crate) fn innermost_mtu(&self, link_mtu: u32, family: Family) -> Result<u32, String> {
-        let inner = |mtu, layer: &Arc<dyn Layer>| inner_mtu(layer.as_ref(), &self.name, mtu, family);
+        let inner =
+            |mtu, layer: &Arc<dyn Layer>| inner_mtu(layer.as_ref(), &self.name, mtu, family);
         self.layers.iter().rev().try_fold(link_mtu, inner)
     }
 

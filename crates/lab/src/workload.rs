@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use headroom_lab_results::schema;
 
-pub use crate::content::Filling;
+pub use headroom_lab_host::content::Filling;
 pub use headroom_lab_results::schema::{Beside, CLIENTS, KINDS, Kind, Pace, STREAM_UNIT};
 
 /// One workload of a plan.
@@ -62,7 +62,13 @@ impl Workload {
         let rate = self.rate.filter(|&rate| Some(rate) != self.kind.default_rate());
         let (rate, beside) =
             (rate.map(|rate| rate.to_string()), self.beside.map(|beside| beside.to_string()));
-        schema::workload_name(self.kind.name(), content.map(Filling::name), clients, self.in_a_row, [rate, beside])
+        schema::workload_name(
+            self.kind.name(),
+            content.map(Filling::name),
+            clients,
+            self.in_a_row,
+            [rate, beside],
+        )
     }
 
     /// How its datagrams of `size` octets are sent, where it is of datagrams.

@@ -4,12 +4,12 @@
 
 use std::path::Path;
 
+use headroom_lab::run;
 use headroom_lab_results::analysis::answer::answer;
 use headroom_lab_results::analysis::sentence::read;
 use headroom_lab_results::report;
 use headroom_lab_results::report::terminal::Detail;
 use headroom_lab_results::schema::Results;
-use headroom_lab::run;
 
 fn disturbed_demo() -> Results {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/disturbed-demo.json");

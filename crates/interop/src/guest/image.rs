@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
-use headroom_lab::programs::{Located, Origin, Program};
+use headroom_lab_host::programs::{Located, Origin, Program};
 
 use crate::kernel::archive::Archive;
 use crate::kernel::modules::{self, Module};
@@ -39,7 +39,7 @@ const MODULES: &[&str] = &[
     "esp4",
 ];
 
-/// SearchPath beside busybox's, each with the package that has it.
+/// Programs beside busybox's, each with the package that has it.
 const PROGRAMS: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("tc", "iproute2"),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use headroom_lab::programs::{Located, Origin};
+use headroom_lab_host::programs::{Located, Origin};
 
 use super::frames::ITS_MAC;
 use crate::peer::{self, Peers, QEMU, USER_MODE_LINUX};

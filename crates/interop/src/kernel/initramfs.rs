@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
-use headroom_lab::programs::Located;
+use headroom_lab_host::programs::Located;
 
 use super::archive::Archive;
 use super::modules::{self, Module};

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use headroom_lab::programs::{Located, Origin};
+use headroom_lab_host::programs::{Located, Origin};
 
 use super::console::Console;
 use super::emulator::{Emulator, Qemu, Uml, Wire};

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use headroom_lab::programs::{Located, Origin};
+use headroom_lab_host::programs::{Located, Origin};
 
 use super::{CHARON, Host, Proposal, SWANCTL};
 use crate::peer::{self, Peers};

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use headroom_ipsec::spec::Mode;
-use headroom_lab::programs::Program;
+use headroom_lab_host::programs::Program;
 
 use crate::case::Side;
 use crate::folder::Folder;
@@ -22,11 +22,9 @@ use crate::transfer::{self, End};
 use charon::{Charon, Keys};
 
 /// The daemon.
-pub const CHARON: Program =
-    Program::new("charon-systemd", "charon-systemd", &[]);
+pub const CHARON: Program = Program::new("charon-systemd", "charon-systemd", &[]);
 /// Its configuration tool.
-pub const SWANCTL: Program =
-    Program::new("swanctl", "strongswan-swanctl", &["--version"]);
+pub const SWANCTL: Program = Program::new("swanctl", "strongswan-swanctl", &["--version"]);
 
 /// ESP suites that both support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use super::limits::{self, Evidence};
 use super::slow_start::Segment;
 use super::{rfc6349, stats};
-use crate::schema::{LinkReport, Sample, StackRecord, Summary, Tcp};
-use crate::schema::Kind;
+use crate::schema::{Kind, LinkReport, Sample, StackRecord, Summary, Tcp};
 
 /// Identity of a cell: link, workload, size, stack.
 type Key<'a> = (&'a str, &'a str, u64, &'a str);

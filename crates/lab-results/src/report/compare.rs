@@ -2,7 +2,7 @@
 
 use headroom_units as units;
 
-use super::markdown::Table;
+use super::table::Table;
 use super::terminal::{aligned, wrapped};
 use crate::analysis::compare::{CellChange, Change, Comparison};
 

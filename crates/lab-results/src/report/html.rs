@@ -3,6 +3,8 @@
 use crate::error::{Doing, Error, Result};
 use crate::schema::Results;
 
+/// The style of every page.
+pub const STYLE: &str = include_str!("page/report.css");
 const TEMPLATE: &str = include_str!("page/template.html");
 
 /// One script of many files, so that each can be about one thing; the last
@@ -42,7 +44,7 @@ pub(super) fn page(results: &Results) -> Result<String> {
         TEMPLATE,
         &[
             ("/*{{uplot_css}}*/", include_str!("page/vendor/uPlot.min.css")),
-            ("/*{{report_css}}*/", include_str!("page/report.css")),
+            ("/*{{report_css}}*/", STYLE),
             ("/*{{uplot_js}}*/", include_str!("page/vendor/uPlot.iife.min.js")),
             ("/*{{report_js}}*/", SCRIPT),
             // a `<` in a string of the data could end the script element
@@ -77,7 +79,8 @@ fn fill(template: &str, values: &[(&str, &str)]) -> Result<String> {
     Ok(page)
 }
 
-pub(super) fn escaped(text: &str) -> String {
+/// Escapes a text for a page.
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -4,35 +4,9 @@ use std::collections::BTreeSet;
 
 use headroom_units as units;
 
+use super::table::Table;
 use crate::analysis::measured::Estimate;
-use crate::schema::{Results, Summary, WorkloadRecord};
-use crate::schema::Kind;
-
-/// A header and rows of as many cells.
-#[derive(Debug)]
-pub(super) struct Table {
-    pub(super) header: Vec<String>,
-    pub(super) rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    /// Whether a column's cells are figures, which stand to the right.
-    pub(super) fn has_figures(&self, column: usize) -> bool {
-        let is_figure = |row: &Vec<String>| {
-            row[column].starts_with(|c: char| c.is_ascii_digit() || "+-×".contains(c))
-        };
-        column > 0 && self.rows.iter().any(is_figure)
-    }
-
-    /// The table in Markdown.
-    pub(super) fn markdown(&self) -> String {
-        let line = |row: &[String]| format!("| {} |\n", row.join(" | "));
-        let rule = |column| if self.has_figures(column) { "---:|" } else { "---|" };
-        let rules: String = (0..self.header.len()).map(rule).collect();
-        let rows: String = self.rows.iter().map(|row| line(row)).collect();
-        format!("{}|{rules}\n{rows}", line(&self.header))
-    }
-}
+use crate::schema::{Kind, Results, Summary, WorkloadRecord};
 
 /// Sentences and tables, for a README or an issue.
 pub fn summary(results: &Results) -> String {

@@ -2,10 +2,11 @@
 
 pub mod compare;
 mod csv;
-mod html;
+pub mod html;
 mod links;
 pub mod markdown;
 mod models;
+pub mod table;
 pub mod terminal;
 
 use std::ffi::OsString;

@@ -3,7 +3,7 @@
 
 use headroom_units as units;
 
-use super::markdown::Table;
+use super::table::Table;
 use crate::analysis::{predict, stats};
 use crate::schema::{Model, Results, Summary};
 

@@ -1,6 +1,7 @@
 //! The answer on the terminal: question, answer, what was measured, notes.
 
-use super::markdown::{LEGEND, Table, further_tables, tables};
+use super::markdown::{LEGEND, further_tables, tables};
+use super::table::Table;
 use crate::schema::Results;
 
 /// How much is printed.
@@ -94,7 +95,7 @@ pub(super) fn aligned(table: &Table) -> String {
 }
 
 /// Breaks a sentence at spaces; further lines are indented.
-pub(super) fn wrapped(sentence: &str, width: usize) -> String {
+pub fn wrapped(sentence: &str, width: usize) -> String {
     let mut text = String::new();
     let mut column = 0;
     for word in sentence.split(' ') {

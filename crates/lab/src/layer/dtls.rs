@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
-use super::{Kind, Layer, Place, stated, without_words};
-use crate::command::{Command, quote};
-use crate::error::{Error, Result};
-use crate::host::Host;
-use crate::programs::{IP, OPENSSL, Program};
-use crate::testbed::Family;
+use headroom_lab_host::command::{Command, quote};
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::host::Host;
+use headroom_lab_host::programs::{IP, OPENSSL, Program};
+use headroom_lab_host::testbed::Family;
+
+use super::definition::{stated, without_words};
+use super::{Kind, Layer, Place};
 
 const OPENCONNECT: Program = Program::new("openconnect", "openconnect", &["--version"]);
 const OCSERV: Program = Program::new("ocserv", "ocserv", &["--version"]);

@@ -3,8 +3,8 @@
 use std::process::Stdio;
 use std::sync::LazyLock;
 
-use crate::command::{Command, Executor};
-use crate::programs::{SearchPath, UNSHARE};
+use headroom_lab_host::command::{Command, Executor};
+use headroom_lab_host::programs::{SearchPath, UNSHARE};
 
 /// WireGuard.
 pub(super) fn has_wireguard() -> bool {

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use super::{Kind, Layer, Place, stated, without_words};
-use crate::agent::now_ns;
-use crate::command::Command;
-use crate::error::Result;
-use crate::host::Host;
-use crate::role::Role;
-use crate::programs::{OPENSSL, Program};
-use crate::testbed::Family;
+use headroom_lab_host::agent::now_ns;
+use headroom_lab_host::command::Command;
+use headroom_lab_host::error::Result;
+use headroom_lab_host::host::Host;
+use headroom_lab_host::programs::{OPENSSL, Program};
+use headroom_lab_host::role::Role;
+use headroom_lab_host::testbed::Family;
+
+use super::definition::{stated, without_words};
+use super::{Kind, Layer, Place};
 use crate::service::CIPHER;
 
 const OPENVPN: Program = Program::new("openvpn", "openvpn", &["--version"]);

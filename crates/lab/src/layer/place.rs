@@ -6,41 +6,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Kind, Layer};
-use crate::command::{Arg, Command};
-use crate::error::{Error, Result};
-use crate::host::{Host, ServerSpec, last_lines};
-use crate::role::Role;
-use crate::programs::IP;
-use crate::testbed::{Ends, Family};
+use headroom_lab_host::command::{Arg, Command};
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::host::{Host, ServerSpec, last_lines};
+use headroom_lab_host::programs::IP;
+use headroom_lab_host::role::Role;
+use headroom_lab_host::testbed::{Ends, Family};
+
+use super::definition::{Instance, Kind, Layer, Place};
 
 /// What a layer needs to come up; tens of milliseconds, on slow links seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// What it needs to go: the kernel unmakes its interface first, which takes milliseconds,
 /// and on a machine with more to do than processors more than twenty seconds.
 const PATIENCE_AT_END: Duration = Duration::from_secs(90);
-
-/// One instance of a layer. Each stack has its own of each of its layers.
-pub(crate) struct Instance {
-    pub(crate) layer: Arc<dyn Layer>,
-    /// The stack's name.
-    pub(crate) stack: String,
-    /// Of all instances of the run, from 1: no two share ports or addresses.
-    pub(crate) number: u16,
-    /// Name of the inner interface on both hosts.
-    pub(crate) interface: String,
-    /// Where its own packets travel.
-    pub(crate) outer: Ends,
-    /// What it offers to what it wraps; loopback addresses for a stream.
-    pub(crate) inner: Ends,
-    /// Where the server's application listens; of no meaning for a network.
-    pub(crate) application: SocketAddr,
-    /// The stream around this one, at the client.
-    around: Option<SocketAddr>,
-    /// How many of the same layer are around it in its stack.
-    alike: usize,
-    pub(crate) congestion_control: String,
-}
 
 /// The size of packets inside one layer of a stack, in bytes.
 ///
@@ -168,14 +147,6 @@ pub(crate) fn loopback(family: Family) -> IpAddr {
 
 pub(super) fn family_of(address: IpAddr) -> Family {
     if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }
-}
-
-/// An instance and the hosts that it joins.
-#[derive(Clone, Copy)]
-pub struct Place<'a> {
-    pub(crate) client: &'a Host,
-    pub(crate) server: &'a Host,
-    pub(crate) at: &'a Instance,
 }
 
 impl Place<'_> {

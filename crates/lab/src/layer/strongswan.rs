@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 
-use super::{Kind, Layer, Place, kernel, stated};
-use crate::command::{Command, quote};
-use crate::error::Result;
-use crate::host::Host;
-use crate::role::Role;
-use crate::programs::{IP, OPENSSL, Origin, Program};
-use crate::testbed::Family;
+use headroom_lab_host::command::{Command, quote};
+use headroom_lab_host::error::Result;
+use headroom_lab_host::host::Host;
+use headroom_lab_host::programs::{IP, OPENSSL, Origin, Program};
+use headroom_lab_host::role::Role;
+use headroom_lab_host::testbed::Family;
+
+use super::definition::stated;
+use super::{Kind, Layer, Place, kernel};
 
 const CHARON: Program = Program::new("charon-systemd", "charon-systemd", &[]);
 const SWANCTL: Program = Program::new("swanctl", "strongswan-swanctl", &["--version"]);

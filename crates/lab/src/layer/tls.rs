@@ -3,12 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::{Kind, Layer, Place, stated, without_words};
-use crate::command::Command;
-use crate::error::Result;
-use crate::host::Host;
-use crate::programs::Program;
-use crate::testbed::Family;
+use headroom_lab_host::command::Command;
+use headroom_lab_host::error::Result;
+use headroom_lab_host::host::Host;
+use headroom_lab_host::programs::Program;
+use headroom_lab_host::testbed::Family;
+
+use super::definition::{stated, without_words};
+use super::{Kind, Layer, Place};
 use crate::service::CIPHER;
 
 const STUNNEL: Program = Program::new("stunnel", "stunnel4", &["-version"]);

@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 
-use super::{Kind, Layer, Place, kernel, stated, without_words};
-use crate::command::{Arg, Command};
-use crate::error::Result;
-use crate::host::Host;
-use crate::role::Role;
-use crate::programs::{IP, Program, UNSHARE};
-use crate::testbed::Family;
+use headroom_lab_host::command::{Arg, Command};
+use headroom_lab_host::error::Result;
+use headroom_lab_host::host::Host;
+use headroom_lab_host::programs::{IP, Program, UNSHARE};
+use headroom_lab_host::role::Role;
+use headroom_lab_host::testbed::Family;
+
+use super::definition::{stated, without_words};
+use super::{Kind, Layer, Place, kernel};
 
 const WG: Program = Program::new("wg", "wireguard-tools", &["--version"]);
 const WIREGUARD_GO: Program = Program::new("wireguard-go", "wireguard-go", &["--version"]);
@@ -71,7 +73,11 @@ impl Layer for WireGuard {
             }
             let key = place.path(host, "key");
             let script = r#"umask 077 && "$0" genkey > "$1" && "$0" pubkey < "$1" > "$1.pub""#;
-            place.run(host, "sh", ["-c".into(), script.into(), Arg::from(WG), key.clone().into()])?;
+            place.run(
+                host,
+                "sh",
+                ["-c".into(), script.into(), Arg::from(WG), key.clone().into()],
+            )?;
             place.until(host, "its interface", || {
                 Ok(place.has_interface(host)
                     && wg(place, host, &["show"]).is_ok_and(|s| !s.is_empty()))

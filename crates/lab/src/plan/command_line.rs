@@ -1,7 +1,8 @@
 //! The plan of a command line: `headroom lab run ftp ftps --sizes 1MiB --family ipv4`.
 
+use headroom_lab_host::error::{Error, Result};
+
 use super::{Family, Offload, Plan};
-use crate::error::{Error, Result};
 use crate::stack::Stack;
 use crate::workload::Kind;
 

@@ -10,7 +10,6 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::braces;
-use super::hosts::SshHosts;
 use super::scale::{Scales, Smaller};
 use super::testbed::TestbedFile;
 use super::{AS_IT_IS, Family, LinkBackend, Offload, Plan, PlannedStack, Resolver};
@@ -19,6 +18,7 @@ use crate::stack::{Stack, canonical};
 use crate::suggest::{suggestion, with_suggestion};
 use crate::units;
 use crate::workload::{Beside, CLIENTS, Filling, Kind, Pace, Workload};
+use headroom_lab_results::schema::SshHosts;
 
 /// Reads a plan; an error is `LINE: sentence`.
 pub(super) fn read(text: &str, name: &str) -> Result<Plan, String> {
@@ -150,8 +150,7 @@ impl PlanFile {
             }
         };
         for (planned, written) in stacks.iter().zip(self.stacks.get_ref()) {
-            planned.stack.innermost_mtu(mtu, strictest)
-                .map_err(|message| at(written, message))?;
+            planned.stack.innermost_mtu(mtu, strictest).map_err(|message| at(written, message))?;
         }
         let link = self.link.as_ref().map_or(Ok(LinkSpec::default()), read_spanned)?;
         let check_links =

@@ -10,22 +10,22 @@ mod testbed;
 
 use std::path::Path;
 
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::hosts::Machines;
+use headroom_lab_host::programs::{self, Program};
+use headroom_lab_host::testbed::{TestbedSpec, needs_rules};
 use headroom_lab_results::analysis::stop::{self, Until};
 use serde::Deserialize;
 
-use crate::error::{Error, Result};
-use crate::hosts::Machines;
 use crate::link::LinkSpec;
-use crate::programs::{self, Program};
 use crate::stack::Stack;
-use crate::testbed::{TestbedSpec, needs_rules};
 use crate::workload::Workload;
 
 pub(crate) use braces::expand;
 pub use command_line::CommandLine;
 pub(crate) use file::{At, PlanFile, at, line_of};
+pub use headroom_lab_host::testbed::{AS_IT_IS, Family, LinkBackend, Offload};
 pub use headroom_lab_results::schema::SshHosts;
-pub use crate::testbed::{AS_IT_IS, Family, LinkBackend, Offload};
 pub use scale::{Scale, Scales};
 
 /// Everything a run needs to know.
@@ -181,7 +181,12 @@ impl Plan {
     pub(crate) fn programs(&self) -> Vec<Program> {
         let ruled = std::iter::once(&self.link).chain(&self.check_links).any(needs_rules);
         let stacks = self.stacks.iter().flat_map(|planned| planned.stack.programs());
-        programs::TESTBED.iter().copied().chain(ruled.then_some(programs::NFT)).chain(stacks).collect()
+        programs::TESTBED
+            .iter()
+            .copied()
+            .chain(ruled.then_some(programs::NFT))
+            .chain(stacks)
+            .collect()
     }
 
     /// What its testbed is to be.

@@ -2,11 +2,11 @@
 //! through the plan's own file format, so that a record is checked like a plan
 //! that somebody wrote.
 
+use headroom_lab_host::error::{Error, Result};
 use headroom_lab_results::schema::{PlanRecord, StackRecord, WorkloadRecord};
 use toml::{Table, Value};
 
 use super::{Family, Plan, PlannedStack, SshHosts};
-use crate::error::{Error, Result};
 use crate::workload::{Filling, Kind, Workload};
 
 impl Plan {
@@ -358,10 +358,14 @@ seconds = 4
         assert_eq!(error, "the recorded plan cannot be run: must be from 1 to 100000");
         let mut record = written().record();
         record.check_sizes_bytes.push(u64::MAX);
-        assert!(Plan::of_record(&record).is_err_and(|error| error.to_string().contains("1 B to 1 GiB")));
+        assert!(
+            Plan::of_record(&record).is_err_and(|error| error.to_string().contains("1 B to 1 GiB"))
+        );
         let mut record = written().record();
         record.stacks[0].name = "gopher".to_owned();
-        assert!(Plan::of_record(&record).is_err_and(|error| error.to_string().contains("`gopher`")));
+        assert!(
+            Plan::of_record(&record).is_err_and(|error| error.to_string().contains("`gopher`"))
+        );
     }
 
     #[test]

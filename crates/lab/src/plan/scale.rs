@@ -1,9 +1,9 @@
 //! How large a plan is run: as it says, or smaller in the way that it says itself.
 
+use headroom_lab_host::error::{Error, Result};
 use serde::Deserialize;
 
 use super::Plan;
-use crate::error::{Error, Result};
 use crate::units;
 use crate::workload::Kind;
 

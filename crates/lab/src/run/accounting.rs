@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::testbed::Counters;
 use headroom_lab_results::schema::{KeptCapture, Wire};
+use headroom_lab_trace::{Record, Totals};
 
-use crate::error::{Error, Result};
-use crate::measure::wire::{Record, Totals};
-use crate::testbed::Counters;
 use crate::workload::Kind;
 
 use super::bench::Bench;

@@ -7,19 +7,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use headroom_lab_host::error::{self, Error, Result};
+use headroom_lab_host::host::{Host, last_lines};
+use headroom_lab_host::role::Role;
+use headroom_lab_host::testbed::Testbed;
 use headroom_lab_results::schema::LayerSetup;
 
 use super::cell::Cell;
 use super::payloads::Payloads;
 use super::wrapped::{Numbers, Wrapped};
-use crate::error::{self, Error, Result};
-use crate::host::{Host, last_lines};
-use crate::role::Role;
 use crate::layer::loopback;
 use crate::link::LinkSpec;
 use crate::plan::{Plan, Resolver};
 use crate::service::{SSH_KEYGEN, Service, Site, write_credentials};
-use crate::testbed::Testbed;
 
 const NAME_SERVER_PORT: u16 = 53;
 

@@ -4,17 +4,17 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
+use headroom_lab_host::capture::{Sink, Tap};
+use headroom_lab_host::error::{Doing, Result};
+use headroom_lab_host::testbed::Testbed;
 use headroom_lab_results::schema::KeptCapture;
+use headroom_lab_trace::Framing;
 use headroom_netio::Frame;
 use headroom_netio::capture::HEAD;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, TsResolution};
 
 use super::cell::Cell;
-use crate::capture::{Sink, Tap};
-use crate::error::{Doing, Result};
-use crate::measure::wire::Framing;
-use crate::testbed::Testbed;
 use crate::units;
 
 /// The folder, in that of the results.

@@ -3,13 +3,13 @@
 
 use std::path::PathBuf;
 
+use headroom_lab_host::content::Content;
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::role::Role;
 use headroom_lab_results::schema::ClearText;
+use headroom_lab_trace::{Marker, MarkerSearch};
 
-use crate::content::Content;
-use crate::error::{Error, Result};
-use crate::role::Role;
 use crate::link::LinkSpec;
-use crate::measure::wire::{Marker, MarkerSearch};
 use crate::stack::Stack;
 use crate::workload::{Kind, Sending, Task, Workload};
 

@@ -1,9 +1,10 @@
 //! What a search for the marker says of a stack: does the file's content show on the
 //! wire where it should not?
 
+use headroom_lab_host::error::{Error, Result};
 use headroom_lab_results::schema::ClearText;
-use crate::error::{Error, Result};
-use crate::measure::wire::MarkerSearch;
+use headroom_lab_trace::MarkerSearch;
+
 use crate::stack::Stack;
 
 /// What is to be found of a stack.
@@ -60,7 +61,7 @@ impl Expected<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::wire::Marker;
+    use headroom_lab_trace::Marker;
 
     const HEADERS: &[u8] = &[0xaa; 86];
 

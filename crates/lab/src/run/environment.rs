@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use headroom_lab_host::host::Host;
+use headroom_lab_host::machine::Machine;
+use headroom_lab_host::programs::Program;
 use headroom_lab_results::analysis::disturbance::Disturbance;
 use headroom_lab_results::schema::{Environment, HostRecord, ProgramRecord, Results};
 
 use super::bench::Bench;
-use crate::host::Host;
-use crate::machine::Machine;
-use crate::programs::Program;
 use crate::plan::Plan;
 
 /// Now, as RFC 3339 in UTC.

@@ -6,13 +6,13 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use headroom_lab_host::error::{Doing, Error, Result};
 use headroom_lab_results::schema::{
     ClearText, EmulatorReport, Environment, LayerSetup, PlanRecord, Resumed, SCHEMA,
 };
+use serde::{Deserialize, Serialize};
 
 use super::record::{Block, Counted, LinkSet};
-use crate::error::{Doing, Error, Result};
 
 /// The file's name.
 pub const NAME: &str = "journal.jsonl";

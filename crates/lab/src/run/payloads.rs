@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::content::{Content, Filling};
-use crate::error::Result;
-use crate::host::Host;
-use crate::role::Role;
+use headroom_lab_host::content::{Content, Filling};
+use headroom_lab_host::error::Result;
+use headroom_lab_host::host::Host;
+use headroom_lab_host::role::Role;
 
 /// The files of a run, in the folder `files` of each host that needs them.
 #[derive(Debug)]

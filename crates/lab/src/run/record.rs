@@ -3,17 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use headroom_lab_host::error::{Error, Result};
 use headroom_lab_results::analysis::stats;
 use headroom_lab_results::schema::{
     ClearText, KeptCapture, LayerSetup, LinkReport, PlanRecord, Results, Resumed, SCHEMA, Sample,
     Timeline, Wire,
 };
+use serde::{Deserialize, Serialize};
 
 use super::cell::Cell;
 use super::journal::{Entry, Header};
 use super::sample::Measured;
-use crate::error::{Error, Result};
 use crate::workload::{KINDS, Kind};
 
 /// Where in a run a block belongs.

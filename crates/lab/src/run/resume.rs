@@ -3,13 +3,13 @@
 use std::io::Read;
 use std::path::Path;
 
+use headroom_lab_host::error::{Error, Result};
 use headroom_lab_results::report;
 use headroom_lab_results::schema::Results;
 
 use super::journal::{self, Contents, Journal};
 use super::record::Record;
 use super::{Begun, Options, Outcome, Progress, analysed, require};
-use crate::error::{Error, Result};
 use crate::plan::Plan;
 
 /// How to go on.

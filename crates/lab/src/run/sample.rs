@@ -1,14 +1,14 @@
 //! One sample: the clients of a cell run, once or in a batch, under all clocks,
 //! and what they transferred is verified when the clocks have stopped.
 
+use headroom_lab_host::error::{Error, Result};
 use headroom_lab_results::analysis::stats;
 use headroom_lab_results::schema::{Cpu, Phases, Sample, Tcp, UNSHAPED_S};
+use headroom_lab_trace::{Record, SetUp};
 
 use super::bench::Bench;
 use super::cell::Cell;
 use super::transfer::Seen;
-use crate::error::{Error, Result};
-use crate::measure::wire::{self, SetUp};
 use crate::workload::{Kind, STREAM_UNIT};
 
 /// A sample, and what of it the results do not keep.
@@ -19,7 +19,7 @@ pub(super) struct Measured {
     /// The fewest that any transfer took.
     pub(super) round_trips: Option<u32>,
     /// The last transfer's record.
-    pub(super) last: Option<wire::Record>,
+    pub(super) last: Option<Record>,
 }
 
 impl Bench<'_> {
@@ -92,12 +92,12 @@ impl Bench<'_> {
             self.require_servers()?;
         }
         let n = seen.len() as f64;
-        let records: Vec<&wire::Record> = seen.iter().filter_map(|s| s.record.as_ref()).collect();
-        let mean = |value: fn(&wire::Record) -> f64| {
+        let records: Vec<&Record> = seen.iter().filter_map(|s| s.record.as_ref()).collect();
+        let mean = |value: fn(&Record) -> f64| {
             (!records.is_empty())
                 .then(|| records.iter().map(|r| value(r)).sum::<f64>() / records.len() as f64)
         };
-        let mean_of = |handshake: fn(&wire::Record) -> Option<SetUp>| {
+        let mean_of = |handshake: fn(&Record) -> Option<SetUp>| {
             let seconds: Vec<f64> =
                 records.iter().filter_map(|r| Some(handshake(r)?.seconds)).collect();
             (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64)
@@ -114,7 +114,7 @@ impl Bench<'_> {
             _ => mean(|r| r.transfer_s),
         };
         // what goes on for a time has no session that takes one
-        let sessions: &[&wire::Record] = if kind.is_timed() { &[] } else { &records };
+        let sessions: &[&Record] = if kind.is_timed() { &[] } else { &records };
         let processes = |s: &Seen| s.outcomes.iter().map(|o| o.process_s).fold(0.0, f64::max);
         let client_clocks: Option<Vec<f64>> = seen.iter().map(|s| s.client_s).collect();
         let token_bucket = way.rate_bps.is_some() && !self.testbed.serialises();

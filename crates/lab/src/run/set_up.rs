@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
+use headroom_lab_host::error::{self, Error, Result};
 use headroom_lab_results::schema::{Sample, Wire};
+use headroom_lab_trace::SetUp;
 
 use super::bench::Bench;
 use super::cell::Cell;
 use super::sample::Measured;
-use crate::error::{self, Error, Result};
-use crate::measure::wire::SetUp;
 
 /// Times that packets are counted; the median by octets counts.
 const COUNTED: u32 = 5;

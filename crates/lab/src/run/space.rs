@@ -3,11 +3,13 @@
 
 use std::path::Path;
 
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::scratch;
+
 use super::estimate::samples;
 use super::{Blocks, LARGEST_ACCOUNTED, Options, captures, journal};
-use crate::error::{Error, Result};
 use crate::plan::Plan;
-use crate::{scratch, units};
+use crate::units;
 
 /// A sample's line in the journal, its rows in the results and its part of the page.
 const SAMPLE_BYTES: u64 = 16 << 10;

@@ -3,18 +3,18 @@
 
 use std::path::PathBuf;
 
+use headroom_lab_host::agent::{self, Job, Outcome};
+use headroom_lab_host::content::{Content, Filling, tree_name};
+use headroom_lab_host::error::{self, Error, Result};
+use headroom_lab_host::role::Role;
+use headroom_lab_host::testbed::{Clock, Taken};
 use headroom_lab_results::analysis::stats;
 use headroom_lab_results::schema::{Load, Realtime};
+use headroom_lab_trace::{Expectation, Marks, Record, Totals};
 
 use super::bench::Bench;
 use super::cell::Cell;
-use crate::agent::{self, Job, Outcome};
-use crate::content::{Content, Filling, tree_name};
-use crate::error::{self, Error, Result};
-use crate::role::Role;
-use crate::measure::wire::{self, Expectation, Marks, Totals};
 use crate::service::{ClientReport, Invocation, Service};
-use crate::testbed::{Clock, Taken};
 use crate::workload::{Kind, Task};
 
 /// What commands may say in place of small files' paths.
@@ -39,7 +39,7 @@ pub(super) struct Prepared {
 
 /// What was seen of one transfer.
 pub(super) struct Seen {
-    pub(super) record: Option<wire::Record>,
+    pub(super) record: Option<Record>,
     pub(super) outcomes: Vec<Outcome>,
     pub(super) client_s: Option<f64>,
     pub(super) load: Option<Load>,

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use headroom_lab_host::capture::Tap;
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::testbed::{Clock, Ends, Testbed};
 use headroom_lab_results::schema::LayerSetup;
+use headroom_lab_trace::SetUp;
 
-use crate::capture::Tap;
-use crate::error::{Error, Result};
 use crate::layer::{Drops, Instance, Kind, Place};
-use crate::measure::wire::SetUp;
 use crate::stack::Stack;
-use crate::testbed::{Clock, Ends, Testbed};
 
 /// Times that each layer is set up for the record.
 const SET_UPS: u32 = 5;

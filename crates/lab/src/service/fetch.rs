@@ -1,13 +1,13 @@
 //! The client of FTP and HTTP: this very program as a process of its own
 //! (`headroom fetch`), around a current libcurl.
 
+use headroom_lab_host::agent::Outcome;
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_trace::Marks;
 use serde::Deserialize;
 
 use super::tls::Tls;
 use super::{ClientReport, Invocation, Site};
-use crate::agent::Outcome;
-use crate::error::{Error, Result};
-use crate::measure::wire::Marks;
 use crate::workload::Task;
 
 /// What the client needs to know beside the task.

@@ -2,14 +2,14 @@
 //! encoder is the client's; its packets arrive at this very program (`headroom load`),
 //! which counts them and hands them to the player.
 
+use headroom_lab_host::agent::Outcome;
+use headroom_lab_host::command::{Arg, Command};
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::Program;
 use headroom_lab_results::schema::FILM;
 
 use super::{ClientReport, Invocation, Service, Site, rtp, udp};
-use crate::agent::Outcome;
-use crate::command::{Arg, Command};
-use crate::error::{Error, Result};
-use crate::host::ServerSpec;
-use crate::programs::Program;
 use crate::workload::{Kind, Sending, Task};
 
 pub(super) const FFMPEG: Program = Program::new("ffmpeg", "ffmpeg", &["-version"]);

@@ -1,13 +1,14 @@
 //! FTP in clear (RFC 959, RFC 2428): Pure-FTPd and libcurl.
 
-use super::pure_ftpd::{PURE_FTPD, PURE_PW};
+use headroom_lab_host::agent::Outcome;
+use headroom_lab_host::error::Result;
+use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::{OPENSSL, Program};
+
 use super::fetch::{self, Account};
+use super::pure_ftpd::{PURE_FTPD, PURE_PW};
 use super::site::FTP_USER;
 use super::{ClientReport, Invocation, Service, Site, pure_ftpd};
-use crate::agent::Outcome;
-use crate::error::Result;
-use crate::host::ServerSpec;
-use crate::programs::{OPENSSL, Program};
 use crate::workload::{Kind, Task};
 
 pub(super) struct Ftp;

@@ -1,15 +1,16 @@
 //! FTP over TLS, explicit (RFC 4217): Pure-FTPd and libcurl, control and data
 //! connection both protected.
 
-use super::pure_ftpd::{PURE_FTPD, PURE_PW};
+use headroom_lab_host::agent::Outcome;
+use headroom_lab_host::error::Result;
+use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::{OPENSSL, Program};
+
 use super::fetch::{self, Account};
+use super::pure_ftpd::{PURE_FTPD, PURE_PW};
 use super::site::FTP_USER;
 use super::tls::{Key, Tls, Version};
 use super::{ClientReport, Invocation, Service, Site, pure_ftpd};
-use crate::agent::Outcome;
-use crate::error::Result;
-use crate::host::ServerSpec;
-use crate::programs::{OPENSSL, Program};
 use crate::workload::{Kind, Task};
 
 /// The service with the TLS that its words want.

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, PoisonError};
 
+use headroom_lab_host::agent::Outcome;
+use headroom_lab_host::command::Command;
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::Program;
 use serde::Deserialize;
 
 use super::{ClientReport, Invocation, Service, Site};
-use crate::agent::Outcome;
-use crate::command::Command;
-use crate::error::{Error, Result};
-use crate::host::ServerSpec;
-use crate::programs::Program;
 use crate::workload::{Kind, Task};
 
 /// The service, and how its bulk data is to travel.

@@ -1,13 +1,14 @@
 //! HTTP/1.1 over TLS (RFC 9110 §4.2.2): nginx and libcurl.
 
-use super::nginx::NGINX;
+use headroom_lab_host::agent::Outcome;
+use headroom_lab_host::error::Result;
+use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::Program;
+
 use super::fetch::{self, Account};
+use super::nginx::NGINX;
 use super::tls::Tls;
 use super::{ClientReport, Invocation, Service, Site, nginx};
-use crate::agent::Outcome;
-use crate::error::Result;
-use crate::host::ServerSpec;
-use crate::programs::Program;
 use crate::workload::{Kind, Task};
 
 pub(super) struct Https;

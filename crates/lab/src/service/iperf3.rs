@@ -1,14 +1,14 @@
 //! One TCP stream, as fast as it goes: iperf3 both sides.
 
+use headroom_lab_host::agent::Outcome;
+use headroom_lab_host::command::Command;
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::Program;
 use headroom_lab_results::schema::Load;
 use serde::Deserialize;
 
 use super::{ClientReport, Invocation, Service, Site};
-use crate::agent::Outcome;
-use crate::command::Command;
-use crate::error::{Error, Result};
-use crate::host::ServerSpec;
-use crate::programs::Program;
 use crate::workload::{Kind, STREAM_UNIT, Task};
 
 const IPERF3: Program = Program::new("iperf3", "iperf3", &["--version"]);
@@ -56,8 +56,7 @@ impl Service for Iperf3 {
             return Err(Error::Plan("iperf3 moves no files: its workload is `stream`".into()));
         };
         let (address, port) = (site.server.ip().to_string(), site.server.port().to_string());
-        let mut command =
-            Command::new(IPERF3, ["--json", "--client", &address, "--port", &port]);
+        let mut command = Command::new(IPERF3, ["--json", "--client", &address, "--port", &port]);
         match content {
             // a file's end is the end
             Some(file) => command.args(["--file".to_owned(), file.display().to_string()]),

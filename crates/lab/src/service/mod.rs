@@ -1,6 +1,7 @@
 //! The applications under test, one file each behind one trait. To add one,
 //! write its file and name it in [`ALL`].
 
+mod definition;
 mod fetch;
 mod film;
 mod ftp;
@@ -23,142 +24,11 @@ mod tls;
 mod udp;
 mod uftp;
 
-use std::collections::BTreeMap;
-
-use headroom_lab_results::schema::Realtime;
-use headroom_lab_results::schema::Load;
-
-use crate::agent::Outcome;
-use crate::command::Command;
-use crate::error::Result;
-use crate::host::ServerSpec;
-use crate::measure::wire::{Login, Marks};
-use crate::programs::Program;
 use crate::suggest::suggestion;
-use crate::workload::{Kind, Task};
 
+pub use definition::{ClientReport, Invocation, Service};
 pub(crate) use site::{SSH_KEYGEN, Site, write_credentials};
 pub(crate) use tls::CIPHER;
-
-/// An application: its server, its client, and how to read their words.
-pub trait Service: Sync {
-    /// The name in plans and results.
-    fn name(&self) -> &'static str;
-
-    /// One line for `headroom lab list`.
-    fn about(&self) -> &'static str;
-
-    /// The words that may stand in brackets behind the name, for `headroom lab list`.
-    fn words(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// This application as the words in its brackets make it.
-    ///
-    /// # Errors
-    /// A sentence: a word is unknown, or contradicts another.
-    fn with(&self, _words: &[&str]) -> std::result::Result<&'static dyn Service, String> {
-        Err(format!("`{}` takes no words in brackets", self.name()))
-    }
-
-    /// Whether it encrypts what it moves; verified on the wire in every run.
-    fn secured(&self) -> bool;
-
-    /// Whether what it moves is not to be seen as it is, though it is not encrypted.
-    fn scrambles(&self) -> bool {
-        false
-    }
-
-    /// What this is compared with where a plan does not say; none for a
-    /// baseline.
-    fn baseline(&self) -> Option<&'static str>;
-
-    /// The same, best first: the first of them that a plan has.
-    fn baselines(&self) -> Vec<&'static str> {
-        self.baseline().into_iter().collect()
-    }
-
-    /// The programs it needs, server and client.
-    fn programs(&self) -> &'static [Program];
-
-    /// The port of its server, alone in a namespace of its own.
-    fn port(&self) -> u16;
-
-    /// Whether its servers may all have this port, where each has an address of its own.
-    fn shares_its_port(&self) -> bool {
-        false
-    }
-
-    /// Whether the workload has a meaning for it.
-    fn accepts(&self, kind: Kind) -> bool;
-
-    /// Writes configuration and returns how the server starts.
-    ///
-    /// # Errors
-    /// A program is missing or a file cannot be written.
-    fn server(&self, site: &Site<'_>) -> Result<ServerSpec>;
-
-    /// The client process that does a task.
-    ///
-    /// # Errors
-    /// A program is missing or a file cannot be written.
-    fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation>;
-
-    /// Whether file data travels on connections of its own.
-    fn data_connections(&self) -> bool {
-        false
-    }
-
-    /// Whether files travel over UDP, perhaps beside a TCP connection to the same
-    /// port: the trace says when it began and the client when it was done.
-    fn over_datagrams(&self) -> bool {
-        false
-    }
-
-    /// What the client said: its clock, and when it did what.
-    fn client_report(&self, _outcome: &Outcome) -> ClientReport {
-        ClientReport::default()
-    }
-
-    /// The instant of login in the lines that the server has just written.
-    fn login_ns(&self, _log: &[(u64, String)]) -> Option<u64> {
-        None
-    }
-
-    /// What a login looks like on the wire, where it has to be told from that.
-    fn login(&self) -> Option<Login> {
-        None
-    }
-
-    /// Whether a session ends with an exchange of its own behind the last reply.
-    fn parting(&self) -> bool {
-        false
-    }
-
-    /// The commands of the workload `commands`, where a plan gives none.
-    fn default_commands(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// Where its server derives from its configuration how long it takes, which is then
-    /// the same for all it ever answers: gives it another, the `nth`, that means the same.
-    /// Returns a word of the line that it prints when SIGHUP has had it read that.
-    ///
-    /// # Errors
-    /// The configuration cannot be written.
-    fn draw_lots(&self, _site: &Site<'_>, _nth: u32) -> Result<Option<&'static str>> {
-        Ok(None)
-    }
-
-    /// What was pinned, for the record: TLS version, cipher, key type.
-    fn facts(&self) -> Vec<(&'static str, &'static str)>;
-
-    /// A bound on what may be in flight, in octets and in words, if the
-    /// application has one beside TCP's.
-    fn window(&self) -> Option<(u64, &'static str)> {
-        None
-    }
-}
 
 /// All applications.
 pub const ALL: &[&dyn Service] = &[
@@ -209,36 +79,4 @@ pub fn parse(written: &str) -> std::result::Result<&'static dyn Service, String>
             Err(format!("there is no stack `{written}`{meant}; there are {}", names.join(", ")))
         }
     }
-}
-
-/// How a client starts.
-#[derive(Debug, Clone)]
-pub struct Invocation {
-    /// The client.
-    pub(crate) command: Command,
-    /// Variables beside the common ones.
-    pub environment: BTreeMap<String, String>,
-    /// Commands said one by one to its standard input.
-    pub dialogue: Option<Vec<String>>,
-}
-
-impl Invocation {
-    fn new(command: Command) -> Self {
-        Self { command, environment: BTreeMap::new(), dialogue: None }
-    }
-}
-
-/// What a client said of its own work.
-#[derive(Debug, Clone, Default)]
-pub struct ClientReport {
-    /// Its own clock, in seconds.
-    pub(crate) seconds: Option<f64>,
-    /// Its marks on the wall clock.
-    pub(crate) marks: Marks,
-    /// What it says went wrong, though it may have ended well.
-    pub(crate) error: Option<String>,
-    /// What went, where it goes on for a time.
-    pub(crate) load: Option<Load>,
-    /// What became of it, where it is a real-time stream.
-    pub(crate) realtime: Option<Realtime>,
 }

@@ -1,14 +1,16 @@
 //! nginx, the server of `http` and `https`.
 
-use super::tls::CIPHER;
-use super::Site;
-use crate::command::Command;
-use crate::error::Result;
-use crate::host::ServerSpec;
-use crate::programs::Program;
-use crate::role::Role;
+use headroom_lab_host::command::Command;
+use headroom_lab_host::error::Result;
+use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::Program;
+use headroom_lab_host::role::Role;
 
-pub(super) const NGINX: Program = Program::new("nginx", "nginx-light", &["-v"]).only_on(Role::Server);
+use super::Site;
+use super::tls::CIPHER;
+
+pub(super) const NGINX: Program =
+    Program::new("nginx", "nginx-light", &["-v"]).only_on(Role::Server);
 
 pub(super) fn server(site: &Site<'_>, tls: bool) -> Result<ServerSpec> {
     let dir = site.dir.display();

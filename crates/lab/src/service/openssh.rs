@@ -3,17 +3,18 @@
 
 use std::path::PathBuf;
 
+use headroom_lab_host::command::{Command, quote};
+use headroom_lab_host::error::Result;
+use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::Program;
+use headroom_lab_host::role::Role;
 use headroom_lab_results::schema::WAITS;
+use headroom_lab_trace::Login;
 
 use super::Site;
-use crate::command::{Command, quote};
-use crate::error::Result;
-use crate::host::ServerSpec;
-use crate::measure::wire::Login;
-use crate::programs::Program;
-use crate::role::Role;
 
-pub(super) const SSHD: Program = Program::new("sshd", "openssh-server", &["-V"]).only_on(Role::Server);
+pub(super) const SSHD: Program =
+    Program::new("sshd", "openssh-server", &["-V"]).only_on(Role::Server);
 
 /// Pinned on both sides: the cipher that hardware is best at.
 pub(super) const CIPHER: &str = "aes128-gcm@openssh.com";
@@ -184,10 +185,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::command::Executor;
-    use crate::host::Host;
-    use crate::role::Role;
-    use crate::programs::SearchPath;
+    use headroom_lab_host::command::Executor;
+    use headroom_lab_host::host::Host;
+    use headroom_lab_host::programs::SearchPath;
+    use headroom_lab_host::role::Role;
 
     #[test]
     fn each_draw_is_another_text_that_means_the_same() {

@@ -1,13 +1,15 @@
 //! Pure-FTPd, the server of `ftp` and `ftps`.
 
-use super::{Site, site::FTP_USER, tls::Tls};
-use crate::command::Command;
-use crate::error::Result;
-use crate::host::ServerSpec;
-use crate::programs::{OPENSSL, Program};
-use crate::role::Role;
+use headroom_lab_host::command::Command;
+use headroom_lab_host::error::Result;
+use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::{OPENSSL, Program};
+use headroom_lab_host::role::Role;
 
-pub(super) const PURE_FTPD: Program = Program::new("pure-ftpd", "pure-ftpd", &["--help"]).only_on(Role::Server);
+use super::{Site, site::FTP_USER, tls::Tls};
+
+pub(super) const PURE_FTPD: Program =
+    Program::new("pure-ftpd", "pure-ftpd", &["--help"]).only_on(Role::Server);
 pub(super) const PURE_PW: Program = Program::new("pure-pw", "pure-ftpd", &[]).only_on(Role::Server);
 
 pub(super) fn server(site: &Site<'_>, tls: Option<&Tls>) -> Result<ServerSpec> {

@@ -1,12 +1,13 @@
 //! qcp: QUIC, whose two ends find each other through ssh.
 
+use headroom_lab_host::command::{Arg, Command};
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::{Program, SSH};
+
 use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Invocation, Service, Site, openssh};
-use crate::command::{Arg, Command};
-use crate::error::{Error, Result};
-use crate::host::ServerSpec;
-use crate::programs::{Program, SSH};
 use crate::workload::{Kind, Task};
 
 const QCP: Program = Program::new("qcp", "qcp", &["--version"]);

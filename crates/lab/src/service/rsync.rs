@@ -1,13 +1,14 @@
 //! rsync over SSH, whole files.
 
+use headroom_lab_host::command::Command;
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::{Program, SSH};
+use headroom_lab_trace::Login;
+
 use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Invocation, Service, Site, openssh};
-use crate::command::Command;
-use crate::error::{Error, Result};
-use crate::host::ServerSpec;
-use crate::measure::wire::Login;
-use crate::programs::{Program, SSH};
 use crate::workload::{Kind, Task};
 
 const RSYNC: Program = Program::new("rsync", "rsync", &["--version"]);

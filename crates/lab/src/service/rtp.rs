@@ -1,14 +1,14 @@
 //! A real-time stream: RTP packets at a steady rate, sent and received by this very
 //! program as processes of its own (`headroom load`).
 
+use headroom_lab_host::agent::Outcome;
+use headroom_lab_host::error::Result;
+use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::Program;
 use headroom_lab_results::schema::Realtime;
 
 use super::udp::{datagrams, server};
 use super::{ClientReport, Invocation, Service, Site};
-use crate::agent::Outcome;
-use crate::error::Result;
-use crate::host::ServerSpec;
-use crate::programs::Program;
 use crate::workload::{Kind, Task};
 
 pub(super) struct Rtp;

@@ -1,14 +1,15 @@
 //! SFTP (draft-ietf-secsh-filexfer-02): OpenSSH both sides.
 
+use headroom_lab_host::command::{Arg, Command};
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::{Program, SSH};
+use headroom_lab_host::role::Role;
+use headroom_lab_trace::Login;
+
 use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Invocation, Service, Site, openssh};
-use crate::command::{Arg, Command};
-use crate::error::{Error, Result};
-use crate::host::ServerSpec;
-use crate::measure::wire::Login;
-use crate::programs::{Program, SSH};
-use crate::role::Role;
 use crate::workload::{Kind, Task};
 
 const SFTP: Program = Program::new("sftp", "openssh-client", &[]).only_on(Role::Client);

@@ -4,11 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use crate::command::Command;
-use crate::error::Result;
-use crate::host::Host;
-use crate::programs::{OPENSSL, Program};
-use crate::role::Role;
+use headroom_lab_host::command::Command;
+use headroom_lab_host::error::Result;
+use headroom_lab_host::host::Host;
+use headroom_lab_host::programs::{OPENSSL, Program};
+use headroom_lab_host::role::Role;
 
 /// Makes SSH keys.
 pub(crate) const SSH_KEYGEN: Program =

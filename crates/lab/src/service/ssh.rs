@@ -1,14 +1,15 @@
 //! ssh for command sessions: OpenSSH both sides, one session, each command waiting for
 //! the answer to the one before. A command alone is ssh's own argument.
 
+use headroom_lab_host::command::Command;
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::{Program, SSH};
+use headroom_lab_trace::Login;
+
 use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Invocation, Service, Site, openssh};
-use crate::command::Command;
-use crate::error::{Error, Result};
-use crate::host::ServerSpec;
-use crate::measure::wire::Login;
-use crate::programs::{Program, SSH};
 use crate::workload::{Kind, Task};
 
 pub(super) struct Ssh;

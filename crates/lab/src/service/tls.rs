@@ -1,9 +1,10 @@
 //! TLS as both ends of an application are pinned to it: version, cipher suite, and the
 //! kind of key in the server's certificate.
 
+use headroom_lab_host::error::Result;
+
 use super::Site;
 use super::site::make_certificate;
-use crate::error::Result;
 
 /// The TLS 1.3 cipher suite that all TLS stacks are pinned to by default.
 pub(crate) const CIPHER: &str = "TLS_AES_128_GCM_SHA256";

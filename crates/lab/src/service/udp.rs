@@ -1,14 +1,14 @@
 //! Datagrams: this very program as processes of its own (`headroom load`).
 
+use headroom_lab_host::agent::Outcome;
+use headroom_lab_host::command::Command;
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::Program;
 use headroom_lab_results::schema::Load;
 use serde::Deserialize;
 
 use super::{ClientReport, Invocation, Service, Site};
-use crate::agent::Outcome;
-use crate::command::Command;
-use crate::error::{Error, Result};
-use crate::host::ServerSpec;
-use crate::programs::Program;
 use crate::workload::{Kind, Sending, Task};
 
 pub(super) struct Udp;

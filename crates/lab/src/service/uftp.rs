@@ -1,11 +1,12 @@
 //! UFTP to one host: files in UDP at a fixed rate, what is missing asked for again.
 
+use headroom_lab_host::command::Command;
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::host::ServerSpec;
+use headroom_lab_host::programs::Program;
+use headroom_lab_host::role::Role;
+
 use super::{Invocation, Service, Site};
-use crate::command::Command;
-use crate::error::{Error, Result};
-use crate::host::ServerSpec;
-use crate::programs::Program;
-use crate::role::Role;
 use crate::workload::{Kind, Task};
 
 const UFTP: Program = Program::new("uftp", "uftp", &[]).only_on(Role::Client);
@@ -69,8 +70,7 @@ impl Service for Uftp {
     fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
         let (port, address) = (site.server.port().to_string(), site.server.ip().to_string());
         let files = site.files.display().to_string();
-        let mut command =
-            Command::new(UFTPD, ["-d", "-D", &files, "-I", &address, "-p", &port]);
+        let mut command = Command::new(UFTPD, ["-d", "-D", &files, "-I", &address, "-p", &port]);
         // -t a temporary name until it is whole, -q no look-up of the sender's name
         command.args(["-B", BUFFER, "-c", CACHE, "-t", "-q"]);
         if self.encrypted {

@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
+use headroom_lab_host::error::{Doing, Error, Result};
+
 use super::Study;
-use crate::error::{Doing, Error, Result};
 use crate::plan::Scale;
 
 /// The folder within a study's.

@@ -28,7 +28,9 @@ enum Source {
 use Source::{Run, Sample as Each, Second};
 use headroom_lab_results::analysis::measured::{Estimate, Measured};
 use headroom_lab_results::analysis::stats::Domain;
-use headroom_lab_results::schema::{Bin, Delay, LayerSetup, Model, Realtime, Results, Sample, SetUp, Usage};
+use headroom_lab_results::schema::{
+    Bin, Delay, LayerSetup, Model, Realtime, Results, Sample, SetUp, Usage,
+};
 
 /// All measures.
 pub const ALL: &[Measure] = &[

@@ -20,7 +20,8 @@ mod verdict;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use headroom_lab_host::error::{Error, Result};
+
 use crate::plan::{Plan, Scale};
 use crate::run::{self as lab_run, Options};
 

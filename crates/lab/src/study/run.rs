@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use headroom_lab_host::error::{Doing, Error, Result};
 use headroom_lab_results::report;
 use headroom_lab_results::schema::Results;
 
 use super::results::{PartResults, SCHEMA, StudyResults};
 use super::table::{self, Parts};
 use super::{Study, check};
-use crate::error::{Doing, Error, Result};
 use crate::plan::{Plan, Scale};
 use crate::run::{self, JOURNAL, Options, Progress, Resumption};
 

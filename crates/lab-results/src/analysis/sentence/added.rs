@@ -1,8 +1,7 @@
 //! What a stack adds to its baseline, cell by cell: the evidence for a sentence and
 //! against it.
 
-use crate::schema::{LinkReport, Results, Summary, Wire};
-use crate::schema::Kind;
+use crate::schema::{Kind, LinkReport, Results, Summary, Wire};
 
 /// A stack and what it is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]

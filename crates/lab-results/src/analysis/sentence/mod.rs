@@ -11,6 +11,7 @@ mod costs;
 mod main_link;
 pub mod read;
 mod secured;
+mod statement;
 
 use crate::schema::Results;
 
@@ -18,28 +19,7 @@ pub(super) use main_link::sentences as of_main_link;
 
 pub use added::Pair;
 pub use claim::{Claim, Compared, Costs, Fills, Fixed};
-
-/// A sentence and what it says of a run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sentence {
-    /// The words.
-    pub text: String,
-    /// What they claim.
-    pub claims: Vec<Claim>,
-}
-
-impl Sentence {
-    /// Makes a sentence of claims that are put into words one after the other.
-    fn of(claims: Vec<Claim>) -> Self {
-        let words: Vec<String> = claims.iter().map(Claim::words).collect();
-        Self { text: format!("{}.", words.join(", ")), claims }
-    }
-
-    /// What the run's cells say against it, a phrase each.
-    pub fn contradictions(&self, results: &Results) -> Vec<String> {
-        self.claims.iter().flat_map(|claim| claim.contradictions(results)).collect()
-    }
-}
+pub use statement::Sentence;
 
 /// Sentences that no cell contradicts, and a note for each that one does.
 #[derive(Debug, Default)]

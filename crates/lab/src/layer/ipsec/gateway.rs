@@ -2,17 +2,17 @@
 
 use std::fmt::Write;
 
+use headroom_lab_host::error::{Doing, Result};
+use headroom_lab_host::host::Host;
+use headroom_lab_host::programs::UNSHARE;
+use headroom_lab_host::role::Role;
 use serde::Deserialize;
 
 use super::keys::{Keys, Way};
 use super::words::{Instructions, Mode, Parameters};
 use super::{Ipsec, Protocol};
-use crate::error::{Doing, Result};
-use crate::host::Host;
-use crate::role::Role;
 use crate::layer::{Drops, Place};
 use crate::link::Flow;
-use crate::programs::UNSHARE;
 
 /// Name of the configuration in the instance's folder.
 const FILE: &str = "tunnel.toml";
@@ -224,10 +224,10 @@ mod tests {
     use headroom_ipsec::{Engine, Policy};
 
     use super::*;
-    use crate::command::Executor;
     use crate::layer::{Instance, Kind, Layer};
-    use crate::programs::SearchPath;
-    use crate::testbed::{Ends, Family};
+    use headroom_lab_host::command::Executor;
+    use headroom_lab_host::programs::SearchPath;
+    use headroom_lab_host::testbed::{Ends, Family};
 
     /// What both hosts are given for a layer.
     fn configured(layer: Ipsec, ends: [&str; 2]) -> [Config; 2] {

@@ -1,10 +1,10 @@
 //! Fresh keys and SPIs of one instance, the same at both ends.
 
+use headroom_lab_host::role::Role;
 use rand::Rng;
 
 use super::words::Parameters;
 use super::{Ipsec, Protocol};
-use crate::role::Role;
 
 /// One protection with its numbers and keys, in both directions.
 #[derive(Debug)]

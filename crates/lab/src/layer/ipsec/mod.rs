@@ -10,10 +10,10 @@ mod xfrm;
 use std::sync::Arc;
 
 use super::{Drops, Kind, Layer, Place};
-use crate::error::{Error, Result};
-use crate::programs::{NFT, Program};
-use crate::testbed::Family;
 
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::programs::{NFT, Program};
+use headroom_lab_host::testbed::Family;
 use keys::Keys;
 use suite::Cipher;
 use words::{Backend, Instructions, Mode, Parameters};

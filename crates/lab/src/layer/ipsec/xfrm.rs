@@ -1,14 +1,15 @@
 //! The work is done by the kernel: states and policies by `ip xfrm`, an interface
 //! that shows the packets in clear.
 
+use headroom_lab_host::command::quote;
+use headroom_lab_host::error::Result;
+use headroom_lab_host::host::Host;
+use headroom_lab_host::programs::IP;
+
 use super::keys::{Keys, Way};
 use super::words::Parameters;
 use super::{Ipsec, Protocol};
-use crate::command::quote;
-use crate::error::Result;
-use crate::host::Host;
 use crate::layer::{Place, kernel};
-use crate::programs::IP;
 
 /// Makes states, policies and the interface of a host.
 pub(super) fn start(layer: &Ipsec, place: &Place<'_>, host: &Host, keys: &Keys) -> Result<()> {
@@ -53,7 +54,7 @@ pub(super) fn works(layer: &Ipsec) -> bool {
     let keys = Keys::fresh(layer, 1, false);
     let mut script = "ip link add probe type xfrm if_id 1".to_owned();
     for (protocol, ways) in keys.each(layer.protocol) {
-        let [way, _] = ways.seen_from(crate::role::Role::Client);
+        let [way, _] = ways.seen_from(headroom_lab_host::role::Role::Client);
         let words = state(layer, protocol, "tunnel", ["::1", "::1", "1"], way);
         let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
         script += &format!(" && ip {}", words.join(" "));

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use headroom_lab_host::error::{Doing, Error, Result};
+
 use super::page::{around, both, notices as notices_shown};
 use super::{JSON, chart, notices, read};
-use crate::error::{Doing, Error, Result};
-use crate::report::html::escaped;
 use crate::study::results::StudyResults;
+use headroom_lab_results::report::html::escaped;
 
 /// Writes `index.html` and `index.md` into `folder`, over the studies in its folders, in the order of
 /// their names; returns how many.

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{NOT_MEASURED, chart, figures, machines, notices, period};
-use crate::report::markdown::Table;
 use crate::study::results::{SectionResults, StudyResults};
+use headroom_lab_results::report::table::Table;
 
 pub(super) fn summary(study: &StudyResults) -> String {
     let mut text = format!("# {}\n\n", study.question);

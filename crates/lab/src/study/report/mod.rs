@@ -9,9 +9,9 @@ mod page;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use headroom_lab_host::error::{Doing, Error, Result};
 use headroom_lab_results::report::terminal::wrapped;
 
-use crate::error::{Doing, Error, Result};
 use crate::study::results::{SCHEMA, StudyResults};
 
 pub use index::write as write_index;

@@ -3,19 +3,20 @@
 use std::fmt::Write as _;
 
 use super::{NOT_MEASURED, chart, figures, machines, notices as all_notices};
-use crate::report::html::escaped;
 use crate::study::results::{SectionResults, StudyResults};
+use headroom_lab_results::report::html::escaped;
 
-/// The style of all pages, and what those of studies have more.
-const STYLE: &str = concat!(include_str!("../page/report.css"), include_str!("study.css"));
+/// What pages of studies have on top of the style of every page.
+const STYLE: &str = include_str!("study.css");
 
 /// A whole page around `body`.
 pub(super) fn around(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{} · Headroom</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
-        escaped(title)
+         <title>{} · Headroom</title>\n<style>{}{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
+        escaped(title),
+        headroom_lab_results::report::html::STYLE
     )
 }
 

@@ -8,9 +8,9 @@ use headroom_lab_results::analysis::measured::Estimate;
 use super::super::figures::source;
 use super::axis::{Axis, Scale};
 use super::{COLOURS, Entry, Mark, WIDTH, legend, svg_around};
-use crate::report::html::escaped;
 use crate::study::results::{ChartResults, SectionResults};
 use crate::units;
+use headroom_lab_results::report::html::escaped;
 
 const LEFT: f64 = 230.0;
 /// Behind it there is room for a figure.

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use super::super::figures::source;
 use super::axis::{Axis, Scale};
 use super::{COLOURS, Entry, Mark, WIDTH, legend, svg_around};
-use crate::report::html::escaped;
 use crate::study::results::{ChartResults, SectionResults, Value};
 use crate::units;
+use headroom_lab_results::report::html::escaped;
 
 const LEFT: f64 = 74.0;
 const RIGHT: f64 = WIDTH - 16.0;

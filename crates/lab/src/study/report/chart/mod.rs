@@ -6,8 +6,8 @@ mod lines;
 
 use std::fmt::Write as _;
 
-use crate::report::html::escaped;
 use crate::study::results::SectionResults;
+use headroom_lab_results::report::html::escaped;
 
 /// Points of the whole picture.
 const WIDTH: f64 = 860.0;

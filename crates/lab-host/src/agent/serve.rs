@@ -1,0 +1,138 @@
+//! The agent's side of the conversation: serves requests until its input ends.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::daemon::Server;
+use super::files::{self, value};
+use super::job::{self, Job, Outcome};
+use super::{Reply, Request, probe, remote_capture};
+use crate::capture::Tap;
+use crate::command;
+use crate::error::{Doing, Error, Result};
+use crate::programs::SearchPath;
+use crate::resources::cgroup;
+use crate::resources::cpu::Meter;
+
+/// The agent's side: serves requests until standard input ends.
+pub fn serve() {
+    let mut state = State::default();
+    for line in std::io::stdin().lines().map_while(std::result::Result::ok) {
+        let reply = match serde_json::from_str(&line) {
+            Ok(request) => match answer(request, &mut state) {
+                Ok(value) => Reply::Done(value),
+                Err(Error::Missing(message)) => Reply::Missing(message),
+                Err(error) => Reply::Failed(error.to_string()),
+            },
+            Err(error) => Reply::Failed(format!("the agent cannot read its request: {error}")),
+        };
+        let mut stdout = std::io::stdout().lock();
+        let written = serde_json::to_string(&reply)
+            .map_err(std::io::Error::from)
+            .and_then(|line| writeln!(stdout, "{line}").and_then(|()| stdout.flush()));
+        if written.is_err() {
+            break;
+        }
+    }
+    // The lab is gone. If it ended well it has removed us already; if it was
+    // killed, nobody else will end these servers.
+    if let Some(group) = own_group() {
+        let _ = cgroup::kill(&group);
+    }
+}
+
+/// What an agent keeps from one request to the next.
+#[derive(Default)]
+struct State {
+    servers: BTreeMap<String, Server>,
+    tap: Option<Tap>,
+    meter: Option<Meter>,
+}
+
+impl State {
+    fn server(&mut self, name: &str) -> Result<&mut Server> {
+        let server = self.servers.get_mut(name);
+        server.ok_or_else(|| Error::Failed(format!("no server {name} was started")))
+    }
+
+    fn tap(&self) -> Result<&Tap> {
+        self.tap.as_ref().ok_or_else(|| Error::Failed("the agent captures nothing yet".into()))
+    }
+}
+
+fn answer(request: Request, state: &mut State) -> Result<Value> {
+    match request {
+        Request::Run { jobs, timeout_s } => {
+            value(&run_all(&jobs, Duration::from_secs_f64(timeout_s))?)
+        }
+        Request::Start { name, command } => {
+            state.servers.insert(name, Server::start(&command)?);
+            Ok(Value::Null)
+        }
+        Request::State { name, since_ns } => value(&state.server(&name)?.state(since_ns)),
+        Request::Renew { name } => value(&state.server(&name)?.renew()?),
+        Request::Command(command) => value(&command::output(command.process()?, &command)?),
+        Request::Locate { program } => value(&SearchPath::from_environment().find(&program)),
+        Request::Version { program, arguments } => {
+            value(&SearchPath::from_environment().version_of(&program, &arguments))
+        }
+        Request::Files(request) => files::answer(request),
+        Request::Connect { address } => {
+            value(&TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok())
+        }
+        Request::ConnectThrough { address } => {
+            value(&remote_capture::connect_through(address).is_ok())
+        }
+        Request::Swallow { address } => value(&probe::swallow(address)?),
+        Request::Probe(train) => value(&probe::send(&train)?),
+        Request::CongestionControl { address } => value(&probe::congestion_control(address)?),
+        Request::Cpu => {
+            let group = own_group()
+                .ok_or_else(|| Error::Failed("the agent is in no control group of a run".into()))?;
+            value(&state.meter.get_or_insert_with(|| Meter::new(false)).read_one(&group)?)
+        }
+        Request::Resolve { name } => {
+            let found = (name.as_str(), 0).to_socket_addrs();
+            let found = found.doing(|| format!("find out what the name {name} means"))?;
+            value(&found.map(|address| address.ip()).collect::<Vec<_>>())
+        }
+        Request::Open(spec) => {
+            state.tap = Some(spec.open()?);
+            Ok(Value::Null)
+        }
+        Request::Forget => {
+            state.tap()?.clear();
+            Ok(Value::Null)
+        }
+        Request::Record(expected) => value(&remote_capture::record(state.tap()?, &expected)?),
+        Request::SetUp => value(&remote_capture::set_up(state.tap()?)?),
+        Request::Answer { address } => value(&remote_capture::answer(address)?),
+        Request::RoundTrips { address, times } => {
+            value(&remote_capture::round_trips(address, times)?)
+        }
+    }
+}
+
+fn run_all(jobs: &[Job], timeout: Duration) -> Result<Vec<Outcome>> {
+    if let [job] = jobs {
+        return Ok(vec![job::run(job, timeout)?]);
+    }
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            jobs.iter().map(|job| scope.spawn(move || job::run(job, timeout))).collect();
+        let lost = || Err(Error::Failed("a thread of the agent panicked".into()));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+    })
+}
+
+/// The control group of this process, if it is a run's.
+fn own_group() -> Option<PathBuf> {
+    let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    path.starts_with("headroom-").then(|| cgroup::mounted().map(|root| root.join(path)))?
+}

@@ -1,0 +1,103 @@
+//! The files that are moved: made once, incompressible unless a plan says otherwise,
+//! verified by hash.
+
+mod filling;
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use headroom_units as units;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Doing, Error, Result};
+
+pub use filling::Filling;
+
+/// A file's content, by hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Content {
+    /// Octets.
+    pub size: u64,
+    /// BLAKE3 of all of them.
+    pub hash: blake3::Hash,
+}
+
+/// Name of the i-th file of a tree.
+pub fn tree_name(i: u32) -> String {
+    format!("{i:05}")
+}
+
+/// Makes a file of this size and kind of content.
+pub(crate) fn make(path: &Path, size: u64, seed: u64, filling: Filling) -> Result<Content> {
+    let doing = || format!("write the test file {} ({})", path.display(), units::size(size));
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(path).doing(doing)?);
+    let mut maker = filling.maker(seed);
+    let mut hasher = blake3::Hasher::new();
+    let mut piece = vec![0; 1 << 20];
+    let mut left = size;
+    while left > 0 {
+        let now = left.min(piece.len() as u64) as usize;
+        maker.fill(&mut piece[..now]);
+        hasher.update(&piece[..now]);
+        file.write_all(&piece[..now]).doing(doing)?;
+        left -= now as u64;
+    }
+    file.flush().doing(doing)?;
+    Ok(Content { size, hash: hasher.finalize() })
+}
+
+/// Says whether the file at `path` is what was sent, octet for octet.
+///
+/// # Errors
+/// A sentence: the file is missing, short, long or different.
+pub(crate) fn verify(path: &Path, expected: Content) -> Result<()> {
+    let name =
+        path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let length = std::fs::metadata(path)
+        .map_err(|error| {
+            Error::Failed(format!("the transferred file {name} is not there: {error}"))
+        })?
+        .len();
+    if length != expected.size {
+        return Err(Error::Failed(format!(
+            "the transferred file {name} has {length} octets instead of {}",
+            expected.size
+        )));
+    }
+    let mut hasher = blake3::Hasher::new();
+    File::open(path)
+        .and_then(|file| hasher.update_reader(file).map(|_| ()))
+        .doing(|| format!("read {} for verification", path.display()))?;
+    if hasher.finalize() != expected.hash {
+        return Err(Error::Failed(format!(
+            "the transferred file {name} has the right length but wrong content"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_a_short_and_a_missing_file_are_found() {
+        let folder = std::env::temp_dir().join(format!("headroom-files-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("temp dir");
+        let path = folder.join("f3000");
+        let content = make(&path, 3000, 7, Filling::Random).expect("made");
+        verify(&path, content).expect("as made");
+
+        let good = std::fs::read(&path).expect("read");
+        let mut changed = good.clone();
+        changed[1234] ^= 1;
+        std::fs::write(&path, &changed).expect("write");
+        assert!(verify(&path, content).is_err_and(|e| e.to_string().contains("wrong content")));
+        std::fs::write(&path, &good[..2999]).expect("write");
+        assert!(verify(&path, content).is_err_and(|e| e.to_string().contains("2999 octets")));
+        std::fs::remove_file(&path).expect("remove");
+        assert!(verify(&path, content).is_err_and(|e| e.to_string().contains("not there")));
+        std::fs::remove_dir_all(&folder).expect("clean");
+    }
+}

@@ -1,0 +1,66 @@
+//! Errors, each a sentence for the person who gets it: what was being done,
+//! what was found, what to do next.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Why the lab could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The plan or the arguments ask for something that cannot be.
+    #[error("{0}")]
+    Plan(String),
+    /// This machine lacks something: a program, a privilege, a kernel feature.
+    #[error("{0}")]
+    Missing(String),
+    /// Something that should work did not.
+    #[error("{0}")]
+    Failed(String),
+    /// The link failed its self-test.
+    #[error("{0}")]
+    Link(String),
+    /// Results could not be read or written.
+    #[error(transparent)]
+    Results(#[from] headroom_lab_results::Error),
+    /// The user asked to stop.
+    #[error("interrupted; the testbed was removed")]
+    Interrupted,
+}
+
+/// What most functions of the lab return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The exit code of a process that ends with this error.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Failed(_) | Self::Link(_) => 1,
+            Self::Plan(_) => 2,
+            Self::Missing(_) => 3,
+            Self::Results(error) => error.exit_code(),
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+/// Ends what the user asked to stop.
+///
+/// # Errors
+/// [`Error::Interrupted`] where that is so.
+pub fn check(interrupted: &AtomicBool) -> Result<()> {
+    if interrupted.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
+}
+
+/// Turns a low-level error into a sentence that says what was being done.
+pub trait Doing<T> {
+    /// Says what was being done: `read FILE`.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] with that and the cause.
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: std::fmt::Display> Doing<T> for std::result::Result<T, E> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| Error::Failed(format!("cannot {}: {error}", what())))
+    }
+}

@@ -1,0 +1,347 @@
+//! One end of the link, as the lab sees it: what can be done on that host.
+//! Everything goes through the agent there; a dry run only notes it.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::agent::files::Request;
+use crate::agent::{Agent, Job, Outcome, ServerState};
+use crate::command::{Command, Executor, Resolved, quote};
+use crate::content::{Content, Filling};
+use crate::error::{Error, Result};
+use crate::programs::{Located, Program, UNSHARE};
+use crate::role::Role;
+
+/// A host with its agent.
+#[derive(Debug)]
+pub struct Host {
+    /// Which end it is.
+    pub role: Role,
+    /// Its address on the link.
+    pub address: IpAddr,
+    /// The folder on that host that holds everything of the run.
+    pub root: PathBuf,
+    /// This program's executable on that host.
+    pub headroom: PathBuf,
+    /// How a person runs a command there: `nsenter --net=…`, `ssh …`.
+    pub(crate) by_hand: String,
+    executor: Arc<Executor>,
+    /// None in a dry run.
+    agent: Option<Mutex<Agent>>,
+}
+
+/// How a server starts.
+#[derive(Debug, Clone)]
+pub struct ServerSpec {
+    /// It stays in the foreground.
+    pub command: Command,
+    /// Files that replace those of the system, inside its mount namespace.
+    pub private_files: Vec<(PathBuf, &'static str)>,
+    /// Folders that it expects in its private `/run`.
+    pub run_folders: &'static [&'static str],
+    /// A word of the line that it prints when it is ready; none: it is when it
+    /// accepts TCP connections.
+    pub ready: Option<&'static str>,
+}
+
+impl ServerSpec {
+    /// One that needs nothing but its command.
+    pub fn new(command: Command) -> Self {
+        Self { command, private_files: Vec::new(), run_folders: &[], ready: None }
+    }
+}
+
+impl Host {
+    /// A host whose agent runs; without one, that of a dry run.
+    pub fn new(
+        role: Role,
+        address: IpAddr,
+        root: PathBuf,
+        headroom: PathBuf,
+        by_hand: String,
+        executor: Arc<Executor>,
+        agent: Option<Agent>,
+    ) -> Self {
+        Self { role, address, root, headroom, by_hand, executor, agent: agent.map(Mutex::new) }
+    }
+
+    /// Whether this host is of a dry run: nothing is done there.
+    pub fn is_dry(&self) -> bool {
+        self.agent.is_none()
+    }
+
+    /// The agent, for what is asked of it alone.
+    ///
+    /// # Errors
+    /// A dry run has none.
+    pub fn agent(&self) -> Result<MutexGuard<'_, Agent>> {
+        let agent = self.agent.as_ref();
+        agent.map(lock).ok_or_else(|| Error::Failed("a dry run has no hosts".into()))
+    }
+
+    /// Notes a line of a dry run.
+    pub fn note(&self, line: impl FnOnce() -> String) {
+        self.executor.note(line);
+    }
+
+    /// Where a program is.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] with the package that has it.
+    pub fn locate(&self, program: Program) -> Result<Located> {
+        match &self.agent {
+            None => self.executor.search_path().locate(program),
+            Some(agent) => lock(agent).locate(program),
+        }
+    }
+
+    /// The private cache of programs, as `$HEADROOM_PARTS` names it.
+    pub fn program_cache(&self) -> &Path {
+        let root = self.executor.search_path().cache();
+        root.parent().unwrap_or(root)
+    }
+
+    /// The version that a program prints of itself.
+    pub fn version(&self, program: Program) -> Option<String> {
+        self.agent().ok()?.version(program).ok().flatten()
+    }
+
+    /// Runs a command to its end and returns what it printed.
+    ///
+    /// # Errors
+    /// The command, its exit status and what it printed to standard error.
+    pub fn run(&self, command: &Command) -> Result<String> {
+        match &self.agent {
+            None => self.executor.run(command),
+            Some(agent) => lock(agent).command(command),
+        }
+    }
+
+    /// Writes a text.
+    pub fn write(&self, path: &Path, content: &str) -> Result<()> {
+        let Some(agent) = &self.agent else {
+            self.note(|| format!("cat > {} <<'EOF'\n{content}EOF", path.display()));
+            return Ok(());
+        };
+        let (path, content) = (path.to_owned(), content.to_owned());
+        lock(agent).files(Request::Write { path, content })
+    }
+
+    /// Reads a text; in a dry run, words that stand for it.
+    pub fn read(&self, path: &Path) -> Result<String> {
+        match &self.agent {
+            None => Ok(format!("(the content of {})\n", path.display())),
+            Some(agent) => lock(agent).files(Request::Read { path: path.to_owned() }),
+        }
+    }
+
+    /// Makes folders, with those above them.
+    pub fn make_folders(&self, paths: &[PathBuf]) -> Result<()> {
+        let Some(agent) = &self.agent else {
+            for path in paths {
+                self.note(|| format!("mkdir -p {}", path.display()));
+            }
+            return Ok(());
+        };
+        lock(agent).files(Request::MakeFolders { paths: paths.to_vec() })
+    }
+
+    /// Makes a file.
+    pub fn make_file(
+        &self,
+        path: &Path,
+        size: u64,
+        seed: u64,
+        filling: Filling,
+    ) -> Result<Content> {
+        let Some(agent) = &self.agent else {
+            let from = match filling {
+                Filling::Random => "/dev/urandom".to_owned(),
+                other => format!("{}.example", other.name()),
+            };
+            self.executor.note_once(|| format!("head -c {size} {from} > {}", path.display()));
+            return Ok(Content { size, hash: blake3::hash(b"") });
+        };
+        lock(agent).files(Request::Make { path: path.to_owned(), size, seed, filling })
+    }
+
+    /// Makes a folder of incompressible files, one for each seed.
+    pub fn make_tree(&self, folder: &Path, size: u64, seeds: Vec<u64>) -> Result<Vec<Content>> {
+        let Some(agent) = &self.agent else { return Ok(Vec::new()) };
+        lock(agent).files(Request::MakeTree { folder: folder.to_owned(), size, seeds })
+    }
+
+    /// Compares files with what they should be; what is wrong with the first
+    /// that is not.
+    pub fn verify(&self, files: Vec<(PathBuf, Content)>) -> Result<Option<String>> {
+        self.agent()?.files(Request::Verify { files })
+    }
+
+    /// Removes files and folders, there or not.
+    pub fn remove(&self, paths: Vec<PathBuf>) -> Result<()> {
+        self.agent()?.files(Request::Remove { paths })
+    }
+
+    /// Runs client processes at once and waits for all of them.
+    /// Those that take longer than `patience` may hang on something dead: `watch`
+    /// looks, and its error ends the waiting.
+    pub fn run_jobs(
+        &self,
+        jobs: Vec<Job>,
+        timeout: Duration,
+        patience: Duration,
+        watch: &dyn Fn() -> Result<()>,
+    ) -> Result<Vec<Outcome>> {
+        self.agent()?.run(jobs, timeout, patience, watch)
+    }
+
+    /// Starts a server, in a mount namespace of its own.
+    pub fn start(&self, name: &str, spec: &ServerSpec) -> Result<()> {
+        let command = isolated(spec);
+        self.note(|| format!("{} {command} &", self.by_hand));
+        let Some(agent) = &self.agent else { return Ok(()) };
+        let resolved = self.resolve(&command)?;
+        lock(agent).start_server(name, resolved)
+    }
+
+    /// Whether a started server runs, and what it wrote since then.
+    pub fn server(&self, name: &str, since_ns: u64) -> Result<ServerState> {
+        self.agent()?.server(name, since_ns)
+    }
+
+    /// Whether something accepts connections at `address`, seen from here.
+    pub fn connects(&self, address: SocketAddr) -> Result<bool> {
+        self.agent()?.connects(address)
+    }
+
+    /// Whether a connection to `address`, which relays it and to which nothing is said,
+    /// comes to its end.
+    ///
+    /// # Errors
+    /// The agent's.
+    pub fn connects_through(&self, address: SocketAddr) -> Result<bool> {
+        self.agent()?.connects_through(address)
+    }
+
+    /// Waits until a server accepts connections, or has printed a line with the word
+    /// `says`.
+    ///
+    /// # Errors
+    /// It ended before, or did not answer within ten seconds; with its words.
+    pub fn wait_ready(&self, name: &str, address: SocketAddr, says: Option<&str>) -> Result<()> {
+        if self.is_dry() {
+            return Ok(());
+        }
+        self.until(name, 0, &format!("does not answer at {address} after 10 s"), |log| match says {
+            Some(word) => Ok(log.iter().any(|(_, line)| line.contains(word))),
+            None => self.connects(address),
+        })
+    }
+
+    /// Waits until a server is `ready` by what it wrote since then.
+    fn until(
+        &self,
+        name: &str,
+        since_ns: u64,
+        late: &str,
+        ready: impl Fn(&[(u64, String)]) -> Result<bool>,
+    ) -> Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let state = self.server(name, since_ns)?;
+            if let Some(ended) = state.ended {
+                return Err(Error::Failed(format!(
+                    "the {name} server ended at once ({ended}). It said: {}",
+                    last_lines(&state.log)
+                )));
+            }
+            if ready(&state.log)? {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(Error::Failed(format!(
+                    "the {name} server {late}. It said: {}",
+                    last_lines(&state.log)
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Has a server start over, by SIGHUP, and waits until it says so with the word `says`.
+    ///
+    /// # Errors
+    /// It ended, or did not say so within ten seconds; with its words.
+    pub fn renew(&self, name: &str, says: &str) -> Result<()> {
+        let since_ns = self.agent()?.renew(name)?;
+        self.until(name, since_ns, "did not start over within 10 s", |log| {
+            Ok(log.iter().any(|(_, line)| line.contains(says)))
+        })
+    }
+
+    /// The command line that starts a program here, as a person would type it.
+    pub fn as_typed(&self, command: &Command) -> String {
+        let environment = self.resolve(command).map(|resolved| resolved.environment);
+        let environment = environment.unwrap_or_default();
+        let variables = environment.iter().map(|(name, value)| format!("{name}={}", quote(value)));
+        let variables = variables.collect::<Vec<_>>().join(" ");
+        format!("{} env -i {variables} {command}", self.by_hand)
+    }
+
+    /// Looks the programs of a command under test up, and makes its whole environment:
+    /// nothing of the user's. A dry run names programs that are missing.
+    ///
+    /// # Errors
+    /// [`Error::Missing`]: a program of it.
+    pub fn resolve(&self, command: &Command) -> Result<Resolved> {
+        let mut resolved = command.resolve(|program| match self.locate(program) {
+            Err(_) if self.is_dry() => Ok(None),
+            located => located.map(Some),
+        })?;
+        let of_programs = std::mem::replace(&mut resolved.environment, self.environment());
+        resolved.environment.extend(of_programs);
+        Ok(resolved)
+    }
+
+    /// The variables that all programs under test have.
+    fn environment(&self) -> BTreeMap<String, String> {
+        let home = self.root.join("home").display().to_string();
+        [
+            ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+            ("HOME", home.as_str()),
+            ("TMPDIR", home.as_str()),
+            ("LANG", "C"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+    }
+}
+
+/// The command that starts a server in a mount namespace with a private `/run`
+/// and its own account files.
+fn isolated(spec: &ServerSpec) -> Command {
+    let mut script = vec!["mount -t tmpfs -o mode=755 none /run".to_owned()];
+    script.extend(spec.run_folders.iter().map(|folder| format!("mkdir -p {folder}")));
+    script.extend(spec.private_files.iter().map(|(from, to)| {
+        // a system without the file has nothing to hide
+        format!("{{ [ ! -e {to} ] || mount --bind {} {to}; }}", quote(&from.display().to_string()))
+    }));
+    script.push(r#"exec "$0" "$@""#.to_owned());
+    let script = script.join(" && ");
+    Command::new(UNSHARE, ["--mount", "--propagation", "private", "sh", "-c", &script])
+        .running(spec.command.clone())
+}
+
+/// The last words of a server, for a sentence.
+pub fn last_lines(log: &[(u64, String)]) -> String {
+    let from = log.len().saturating_sub(5);
+    let lines: Vec<&str> = log[from..].iter().map(|(_, line)| line.as_str()).collect();
+    if lines.is_empty() { "(nothing)".to_owned() } else { lines.join(" | ") }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,274 @@
+//! Where the programs under test are: on the system, or unpacked in the
+//! private cache that `scripts/fetch-parts` fills.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::role::Role;
+
+/// A program that the lab may run, and how to ask it for its version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Program {
+    /// Name of the executable.
+    pub name: &'static str,
+    /// The Debian package that has it.
+    pub package: &'static str,
+    /// Arguments that make it print its version.
+    pub version: &'static [&'static str],
+    /// The one end of the link that needs it; none: both.
+    pub only_on: Option<Role>,
+}
+
+impl Program {
+    /// A program that both ends need.
+    pub const fn new(
+        name: &'static str,
+        package: &'static str,
+        version: &'static [&'static str],
+    ) -> Self {
+        Self { name, package, version, only_on: None }
+    }
+
+    /// The same, needed on one end.
+    pub const fn only_on(self, role: Role) -> Self {
+        Self { only_on: Some(role), ..self }
+    }
+
+    /// The error that it is nowhere.
+    pub(crate) fn missing(self) -> Error {
+        Error::Missing(format!(
+            "the program {} is missing: run scripts/fetch-parts {0}, or install the package {}",
+            self.name, self.package
+        ))
+    }
+}
+
+/// Configures interfaces, addresses and routes.
+pub const IP: Program = Program::new("ip", "iproute2", &["-V"]);
+/// Shapes a link.
+pub const TC: Program = Program::new("tc", "iproute2", &["-V"]);
+/// Switches an interface's offloads.
+pub const ETHTOOL: Program = Program::new("ethtool", "ethtool", &["--version"]);
+/// Starts a program in a namespace.
+pub const NSENTER: Program = Program::new("nsenter", "util-linux", &["--version"]);
+/// Starts a program in a new namespace.
+pub const UNSHARE: Program =
+    Program::new("unshare", "util-linux", &["--version"]).only_on(Role::Server);
+/// Mounts a file system.
+pub const MOUNT: Program =
+    Program::new("mount", "util-linux", &["--version"]).only_on(Role::Server);
+/// Sets kernel parameters.
+pub const SYSCTL: Program = Program::new("sysctl", "procps", &["--version"]);
+/// Makes keys and certificates.
+pub const OPENSSL: Program = Program::new("openssl", "openssl", &["version"]).only_on(Role::Server);
+/// Makes the rules of a link that looks at packets' headers.
+pub const NFT: Program = Program::new("nft", "nftables", &["--version"]);
+/// Reaches real hosts, and is measured itself.
+pub const SSH: Program = Program::new("ssh", "openssh-client", &["-V"]).only_on(Role::Client);
+
+/// What every testbed needs, whatever it measures.
+pub const TESTBED: &[Program] = &[IP, TC, ETHTOOL, NSENTER, UNSHARE, MOUNT, SYSCTL, OPENSSL];
+
+/// Where a program was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Located {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// On the system or in the cache.
+    pub origin: Origin,
+    /// Variables that it needs to find its libraries; none on the system.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// The kinds of place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// Installed.
+    System,
+    /// Unpacked by `scripts/fetch-parts`.
+    Cache,
+}
+
+impl Origin {
+    /// The name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Cache => "cache",
+        }
+    }
+}
+
+/// The places that are searched.
+#[derive(Debug, Clone)]
+pub struct SearchPath {
+    system: Vec<PathBuf>,
+    cache: PathBuf,
+}
+
+impl SearchPath {
+    /// `PATH` and the system's `sbin` folders first, then the private cache:
+    /// `$HEADROOM_PARTS`, else `headroom/parts` in the user's cache folder.
+    pub fn from_environment() -> Self {
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let path = variable("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
+        let mut system: Vec<PathBuf> = std::env::split_paths(&path).collect();
+        system.extend(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from));
+        let cache = variable("HEADROOM_PARTS").map_or_else(
+            || {
+                let home = || PathBuf::from(variable("HOME").unwrap_or_else(|| "/root".into()));
+                variable("XDG_CACHE_HOME")
+                    .map_or_else(|| home().join(".cache"), PathBuf::from)
+                    .join("headroom/parts")
+            },
+            PathBuf::from,
+        );
+        Self { system, cache: cache.join("root") }
+    }
+
+    /// The cache's tree of unpacked packages; it may not be there.
+    pub fn cache(&self) -> &Path {
+        &self.cache
+    }
+
+    /// Finds a program.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] with the package that has it.
+    pub fn locate(&self, program: Program) -> Result<Located> {
+        self.find(program.name).ok_or_else(|| program.missing())
+    }
+
+    /// Finds the program of this name.
+    pub(crate) fn find(&self, name: &str) -> Option<Located> {
+        let cached = ["usr/sbin", "usr/bin", "sbin", "bin"].map(|folder| self.cache.join(folder));
+        let in_system = self.system.iter().map(|folder| (folder, Origin::System));
+        in_system
+            .chain(cached.iter().map(|folder| (folder, Origin::Cache)))
+            .map(|(folder, origin)| (folder.join(name), origin))
+            .find(|(path, _)| is_executable(path))
+            .map(|(path, origin)| Located { path, origin, environment: self.environment(origin) })
+    }
+
+    /// Those of these programs that are missing, each once.
+    pub fn missing(&self, programs: &[Program]) -> Vec<Program> {
+        let mut missing: Vec<Program> =
+            programs.iter().copied().filter(|&program| self.locate(program).is_err()).collect();
+        missing.sort();
+        missing.dedup();
+        missing
+    }
+
+    /// The programs that are missing, all at once.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] with one sentence for all of them.
+    pub fn require(&self, programs: &[Program]) -> Result<()> {
+        let missing = self.missing(programs);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Missing(format!(
+            "missing on this machine: {}. Run scripts/fetch-parts {} (it unpacks them into a private cache), or install {}",
+            names(&missing).join(", "),
+            names(&missing).join(" "),
+            packages(&missing).join(", ")
+        )))
+    }
+
+    fn environment(&self, origin: Origin) -> BTreeMap<String, String> {
+        let mut environment = BTreeMap::new();
+        if origin == Origin::Cache {
+            let folders: Vec<String> =
+                self.library_folders().iter().map(|path| path.display().to_string()).collect();
+            environment.insert("LD_LIBRARY_PATH".to_owned(), folders.join(":"));
+            // strongSwan's programs do not start without one
+            let strongswan = self.cache.join("etc/strongswan.conf");
+            if strongswan.is_file() {
+                environment.insert("STRONGSWAN_CONF".to_owned(), strongswan.display().to_string());
+            }
+        }
+        environment
+    }
+
+    /// The version that a program prints of itself.
+    pub fn version(&self, program: Program) -> Option<String> {
+        self.version_of(program.name, program.version)
+    }
+
+    /// The version that the program of this name prints of itself with these arguments:
+    /// its first line with one.
+    pub(crate) fn version_of<S: AsRef<OsStr>>(
+        &self,
+        name: &str,
+        arguments: &[S],
+    ) -> Option<String> {
+        if arguments.is_empty() {
+            return None;
+        }
+        let located = self.find(name)?;
+        let output = Command::new(&located.path)
+            .args(arguments)
+            .env_clear()
+            .envs(&located.environment)
+            .output()
+            .ok()?;
+        [output.stdout, output.stderr]
+            .iter()
+            .flat_map(|bytes| {
+                String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect::<Vec<_>>()
+            })
+            .map(|line| line.trim().to_owned())
+            .find(|line| {
+                let digit = |octet: u8| octet.is_ascii_digit();
+                line.as_bytes().windows(3).any(|w| digit(w[0]) && w[1] == b'.' && digit(w[2]))
+            })
+    }
+
+    fn library_folders(&self) -> Vec<PathBuf> {
+        let of_the_machine: Vec<PathBuf> = ["usr/lib", "lib"]
+            .iter()
+            .filter_map(|folder| std::fs::read_dir(self.cache.join(folder)).ok())
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.to_string_lossy().contains("-linux-gnu"))
+            .collect();
+        // where an installation would link alternatives from, or a program would look
+        let own = |folder: &PathBuf| {
+            ["pulseaudio", "blas", "lapack"].map(|name| folder.join(name)).into_iter()
+        };
+        let own: Vec<PathBuf> =
+            of_the_machine.iter().flat_map(own).filter(|path| path.is_dir()).collect();
+        of_the_machine
+            .into_iter()
+            .chain(own)
+            .chain(Some(self.cache.join("usr/lib/ipsec")).filter(|path| path.is_dir()))
+            .collect()
+    }
+}
+
+/// The names of programs.
+pub(crate) fn names(programs: &[Program]) -> Vec<&'static str> {
+    programs.iter().map(|program| program.name).collect()
+}
+
+/// The packages that have these programs, each once.
+pub(crate) fn packages(programs: &[Program]) -> Vec<&'static str> {
+    let mut packages: Vec<&str> = programs.iter().map(|program| program.package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages
+}
+
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path)
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}

@@ -1,0 +1,662 @@
+//! Hosts and the link between them: two real machines (`ssh`), or one. On one: three network namespaces,
+//! client, router and server, joined by veth. The machine's own network, file
+//! system and processes are not touched: the lab lives in a mount namespace of
+//! its own, with a private `/run`, and what it builds ends with it.
+
+mod clock;
+mod emulator;
+mod ends;
+mod link;
+mod netns;
+mod probes;
+mod router;
+mod rules;
+mod selftest;
+mod spec;
+mod ssh;
+mod verdict;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command as Process;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, MutexGuard};
+
+use headroom_lab_results::schema::{EmulatorReport, HostRecord, LinkReport, SshHosts};
+use headroom_lab_trace::{ClientSide, Framing};
+use headroom_link_spec::LinkSpec;
+use nix::mount::MsFlags;
+
+use crate::agent::Agent;
+use crate::capture::{Sink, Tap};
+use crate::command::{Command, Executor};
+use crate::error::{Doing, Error, Result};
+use crate::host::Host;
+use crate::hosts::RealHost;
+use crate::machine;
+use crate::namespace;
+use crate::programs::{MOUNT, NSENTER};
+use crate::reaper::Reaper;
+use crate::resources::cgroup::{self, Cgroup};
+use crate::resources::cpu::{Meter, Reading, Spent};
+use crate::resources::usage::{Sources, Watch};
+use crate::role::Role;
+use crate::scratch::{self, Scratch, run_name};
+
+pub use clock::{Clock, Taken};
+pub use ends::Ends;
+pub use link::Kernel;
+pub(crate) use router::Router;
+pub use rules::needed as needs_rules;
+pub use spec::TestbedSpec;
+pub use spec::{AS_IT_IS, Family, LinkBackend, Offload};
+
+/// What a testbed is built from.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The folder in which the run's own is made.
+    pub scratch_parent: PathBuf,
+    /// Whether the user chose it: then the files go there, tmpfs or not.
+    pub scratch_chosen: bool,
+    /// This program's executable.
+    pub headroom: PathBuf,
+    /// Octets that test files and their copies will need.
+    pub scratch_bytes: u64,
+    /// Set when the user asks to stop.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+/// Octets of an Ethernet header.
+const ETHERNET: u32 = 14;
+
+/// What an interface has counted since it was made, both ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames, whatever is in them.
+    pub frames: u64,
+    /// Ethernet headers included.
+    pub octets: u64,
+}
+
+impl Counters {
+    /// What was counted since an earlier reading.
+    pub fn since(self, before: Self) -> Self {
+        Self { frames: self.frames - before.frames, octets: self.octets - before.octets }
+    }
+}
+
+/// A client and a server, what is between them, and everything that they need to
+/// be removed.
+///
+/// Fields are dropped in order: processes first, folders last.
+#[derive(Debug)]
+pub struct Testbed {
+    place: Place,
+    /// Where transfers are started.
+    pub client: Host,
+    /// Where servers run.
+    pub server: Host,
+    /// At the router; none of real machines, and in a dry run.
+    pub tap: Option<Tap>,
+    executor: Arc<Executor>,
+    mtu: u32,
+    congestion_control: String,
+    _root_mount: Option<Mount>,
+    scratch: Option<Scratch>,
+    /// Where the hosts' files are, in words.
+    pub root_kind: &'static str,
+    /// Last, as a zombie is reaped after everything that waits for it.
+    _reaper: Option<Reaper>,
+}
+
+/// Where the hosts are.
+#[derive(Debug)]
+enum Place {
+    Here(Box<Namespaces>),
+    Machines(ssh::Pair),
+}
+
+/// Three namespaces of this machine.
+#[derive(Debug)]
+struct Namespaces {
+    /// Dropped first, so that the emulator ends by itself.
+    router: Router,
+    /// Dropped next: it ends every process of the run.
+    groups: Option<Groups>,
+    names: netns::Names,
+    meter: Meter,
+}
+
+/// The control groups of the run; what is in them is killed when they are dropped.
+#[derive(Debug)]
+struct Groups {
+    client: Cgroup,
+    server: Cgroup,
+    _run: Cgroup,
+}
+
+impl Testbed {
+    /// Builds hosts and link. Must be called before the process has threads
+    /// that need the machine's own mounts.
+    pub fn up(spec: &TestbedSpec, settings: &Settings, executor: Arc<Executor>) -> Result<Self> {
+        match &spec.hosts {
+            None => Self::up_here(spec, settings, executor),
+            Some(hosts) => {
+                let (client, server, pair) = ssh::up(spec, hosts, settings, &executor)?;
+                Ok(Self {
+                    place: Place::Machines(pair),
+                    client,
+                    server,
+                    tap: None,
+                    executor,
+                    mtu: spec.mtu,
+                    congestion_control: spec.congestion_control.clone(),
+                    _root_mount: None,
+                    scratch: None,
+                    root_kind: "each host",
+                    _reaper: None,
+                })
+            }
+        }
+    }
+
+    /// Looks at two real hosts, without measuring anything; for each, why it could not be
+    /// reached or used, where it could not.
+    pub fn survey(
+        spec: &TestbedSpec,
+        hosts: &SshHosts,
+        settings: &Settings,
+        executor: &Arc<Executor>,
+    ) -> [Result<RealHost>; 2] {
+        ssh::survey(spec, hosts, settings, executor)
+    }
+
+    fn up_here(spec: &TestbedSpec, settings: &Settings, executor: Arc<Executor>) -> Result<Self> {
+        let kernel = Router::require(spec, &executor)?;
+        let family = spec.family.unwrap_or_else(Family::of_this_machine);
+        if family == Family::Ipv6 && !machine::has_ipv6() {
+            return Err(Error::Missing(
+                "the plan says `family = \"ipv6\"` and this kernel has IPv6 switched off (ipv6.disable=1, or built \
+                 without): write `family = \"ipv4\"`, or name no family"
+                    .into(),
+            ));
+        }
+        scratch::require_plain(&settings.scratch_parent)?;
+        let (scratch, id, folder) = if executor.is_dry() {
+            let id = "00000000".to_owned();
+            let folder = settings.scratch_parent.join(run_name(&id));
+            executor.note(|| format!("mkdir {}", folder.display()));
+            (None, id, folder)
+        } else {
+            let scratch = Scratch::create(&settings.scratch_parent)?;
+            let (id, folder) = (scratch.id.clone(), scratch.path().to_owned());
+            (Some(scratch), id, folder)
+        };
+        enter_private_mounts(&executor)?;
+        let (root, root_mount) = mount_root(&executor, &folder, settings)?;
+        let root_kind = if root_mount.is_some() { "tmpfs" } else { "disk" };
+        let names = netns::Names::new(&id);
+        let addresses = netns::addresses(family);
+        executor.run_all(&netns::commands(&names, spec, family))?;
+
+        let group_root = cgroup::mounted().unwrap_or_else(|| PathBuf::from("/run/cgroup"));
+        if cgroup::mounted().is_none() {
+            make_folder(&executor, &group_root)?;
+            let target = group_root.display().to_string();
+            executor.run(&Command::new(MOUNT, ["-t", "cgroup2", "none", &target]))?;
+        }
+        let group = group_root.join(run_name(&id));
+        let reaper = (!executor.is_dry()).then(|| Reaper::new(run_name(&id)));
+        let groups = make_groups(&executor, &group)?;
+        let host = |role: Role, namespace: &str, address: IpAddr| -> Result<Host> {
+            let net = format!("--net={}", namespace::path(namespace));
+            let agent = start_agent(role, &net, &group, settings, &executor)?;
+            let (root, headroom) = (root.clone(), settings.headroom.clone());
+            let by_hand = format!("nsenter {net}");
+            Ok(Host::new(role, address, root, headroom, by_hand, Arc::clone(&executor), agent))
+        };
+        let client = host(Role::Client, &names.client, addresses.client)?;
+        let server = host(Role::Server, &names.server, addresses.server)?;
+        prepare_folders(&server)?;
+        let router =
+            Router::new(spec, family, kernel, &names, &group, &settings.headroom, &executor)?;
+        if !executor.is_dry() {
+            client.agent()?.watch(router.alarm());
+            server.agent()?.watch(router.alarm());
+        }
+        let meter = Meter::new(spec.kernel_threads_work);
+        let tap = if executor.is_dry() {
+            None
+        } else {
+            let interface = netns::ROUTER_TO_CLIENT;
+            let side = ClientSide::network(addresses.client, netns::network_bits(family));
+            Some(Tap::open(&names.router, interface, Framing::Ethernet, side)?)
+        };
+        Ok(Self {
+            place: Place::Here(Box::new(Namespaces { router, groups, names, meter })),
+            client,
+            server,
+            tap,
+            executor,
+            mtu: spec.mtu,
+            congestion_control: spec.congestion_control.clone(),
+            _root_mount: root_mount,
+            scratch,
+            root_kind,
+            _reaper: reaper,
+        })
+    }
+
+    /// The run's unique name.
+    pub fn id(&self) -> &str {
+        match &self.place {
+            Place::Here(_) => self.scratch.as_ref().map_or("00000000", |scratch| &scratch.id),
+            Place::Machines(pair) => &pair.id,
+        }
+    }
+
+    /// Octets of the largest Ethernet frame, without its checksum.
+    pub fn largest_frame(&self) -> u32 {
+        self.mtu + ETHERNET
+    }
+
+    /// Octets of IP packet on the link.
+    pub fn mtu(&self) -> u32 {
+        self.mtu
+    }
+
+    /// Makes the link what `spec` says and tests it; `offload` is what an
+    /// unshaped link uses, a shaped one always carries single packets. A real
+    /// link is only looked at.
+    pub fn set_link(&mut self, spec: &LinkSpec, offload: Offload) -> Result<LinkReport> {
+        let here = match &mut self.place {
+            Place::Here(here) => here,
+            Place::Machines(_) if self.executor.is_dry() => {
+                return Ok(LinkReport::new(spec, "not made", Offload::Offload.name()));
+            }
+            Place::Machines(pair) => {
+                let round_trips = pair.round_trips(&self.client, &self.server)?;
+                return Ok(LinkReport::real(spec, &pair.backend(), round_trips));
+            }
+        };
+        let (offload, commands) = here.router.make(spec, offload)?;
+        let backend = here.router.backend();
+        let self_test = selftest::run(self, spec, backend)?;
+        self.router()?.begin_use()?;
+        let report = LinkReport::new(spec, backend.words(spec), offload.name());
+        Ok(LinkReport { self_test, commands, ..report })
+    }
+
+    /// Makes the link what `spec` says, by the kernel and untested: for counting,
+    /// not for timing.
+    pub fn shape(&mut self, spec: &LinkSpec, offload: Offload) -> Result<()> {
+        self.router()?.make_by_kernel(spec, offload)
+    }
+
+    /// What is between the hosts of one machine.
+    fn router(&mut self) -> Result<&mut Router> {
+        match &mut self.place {
+            Place::Here(here) => Ok(&mut here.router),
+            Place::Machines(_) => Err(no_router()),
+        }
+    }
+
+    fn names(&self) -> Result<&netns::Names> {
+        match &self.place {
+            Place::Here(here) => Ok(&here.names),
+            Place::Machines(_) => Err(no_router()),
+        }
+    }
+
+    /// What the emulator did since the link was set; none where there is none.
+    pub fn emulator_report(&mut self) -> Result<Option<EmulatorReport>> {
+        match &mut self.place {
+            Place::Here(here) => here.router.emulator_report(),
+            Place::Machines(_) => Ok(None),
+        }
+    }
+
+    /// # Errors
+    /// What makes the link has ended, or a real host has vanished.
+    pub fn require_link(&self) -> Result<()> {
+        match &self.place {
+            Place::Here(here) => here.router.require_link(),
+            Place::Machines(pair) => pair.require(),
+        }
+    }
+
+    /// Whether this kernel can shape the link that packets are counted on.
+    pub fn has_htb(&self) -> bool {
+        matches!(&self.place, Place::Here(here) if here.router.has_htb())
+    }
+
+    /// Whether short transfers pass the link no faster than long ones.
+    pub fn serialises(&self) -> bool {
+        match &self.place {
+            Place::Here(here) => here.router.backend().serialises(),
+            Place::Machines(_) => true,
+        }
+    }
+
+    /// Where packets between the hosts are seen; nowhere in a dry run.
+    pub fn clock(&self) -> Option<Clock<'_>> {
+        match &self.place {
+            Place::Machines(_) if !self.executor.is_dry() => Some(Clock::AtClient(&self.client)),
+            _ => self.tap.as_ref().map(Clock::Here),
+        }
+    }
+
+    /// A second capture where the first one is, of whole frames.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn capture_whole<S: Sink>(&self, sink: S) -> Result<Tap<S>> {
+        self.capture(self.largest_frame() as usize, sink)
+    }
+
+    /// The same, of the first `snaplen` octets of each frame.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn capture<S: Sink>(&self, snaplen: usize, sink: S) -> Result<Tap<S>> {
+        let (router, interface) = (&self.names()?.router, netns::ROUTER_TO_CLIENT);
+        Tap::start(router, interface, Framing::Ethernet, snaplen, sink)
+    }
+
+    /// What the router's interface towards the client has counted, both ways.
+    pub fn router_counters(&self) -> Result<Counters> {
+        let command = netns::counters_command(self.names()?);
+        let said = self.executor.run(&command)?;
+        let links: serde_json::Value =
+            serde_json::from_str(&said).doing(|| format!("read what `{command}` printed"))?;
+        let both = |of: &str| {
+            let way = |way: &str| links[0]["stats64"][way][of].as_u64();
+            Some(way("rx")? + way("tx")?)
+        };
+        both("packets")
+            .zip(both("bytes"))
+            .map(|(frames, octets)| Counters { frames, octets })
+            .ok_or_else(|| Error::Failed(format!("`{command}` printed no counters")))
+    }
+
+    /// A capture on a tunnel's interface on the client, where `client` is its
+    /// address; none in a dry run.
+    pub fn tap_client(&self, interface: &str, client: IpAddr) -> Result<Option<Tap>> {
+        if self.executor.is_dry() {
+            return Ok(None);
+        }
+        Tap::open(&self.names()?.client, interface, Framing::Ip, client).map(Some)
+    }
+
+    /// The two ends of an instance of a layer that has addresses of its own on the
+    /// link; they are there after [`Testbed::add_own_ends`].
+    pub fn own_ends(&self, number: u16) -> Ends {
+        let netns::Addresses { client, server } = netns::own_addresses(self.family(), number);
+        Ends { client, server, mtu: self.mtu, ports: self.layer_ports() }
+    }
+
+    /// Gives both hosts these addresses.
+    ///
+    /// # Errors
+    /// A command failed, or the hosts are real.
+    pub fn add_own_ends(&self, ends: &Ends) -> Result<()> {
+        let own = netns::Addresses { client: ends.client, server: ends.server };
+        let commands = netns::own_commands(self.names()?, &own, &self.congestion_control);
+        self.executor.run_all(&commands)
+    }
+
+    /// The address family between the hosts.
+    pub fn family(&self) -> Family {
+        Family::of(self.client.address)
+    }
+
+    /// Forgets what TCP remembers of the other end.
+    pub fn forget_metrics(&self) -> Result<()> {
+        match &self.place {
+            Place::Here(here) => self.executor.run_all(&netns::forget_commands(&here.names)),
+            Place::Machines(pair) => pair.forget_metrics(&self.client, &self.server),
+        }
+    }
+
+    /// The ports of layers begin behind this one.
+    pub fn layer_ports(&self) -> u16 {
+        match &self.place {
+            Place::Here(_) => Ends::PORTS,
+            Place::Machines(pair) => pair.hosts().layers(),
+        }
+    }
+
+    /// What real machines say of themselves; nothing of one machine.
+    pub fn host_records(&self) -> &[HostRecord] {
+        match &self.place {
+            Place::Here(_) => &[],
+            Place::Machines(pair) => &pair.records,
+        }
+    }
+
+    /// What governs TCP on both hosts, in words.
+    pub fn congestion_control(&self) -> String {
+        match &self.place {
+            Place::Here(_) => format!("{} (by route, verified)", self.congestion_control),
+            Place::Machines(pair) => pair.congestion_control.clone(),
+        }
+    }
+
+    /// Refuses a port on which something listens already.
+    pub fn require_free_port(&self, name: &str, address: SocketAddr) -> Result<()> {
+        if !self.server.is_dry() && self.server.connects(address)? {
+            return Err(Error::Failed(format!(
+                "port {} of the server host is taken before the {name} server has started; \
+                 something else listens there",
+                address.port()
+            )));
+        }
+        Ok(())
+    }
+
+    /// The host of this role.
+    pub fn host(&self, role: Role) -> &Host {
+        if role == Role::Client { &self.client } else { &self.server }
+    }
+
+    /// Whether both hosts are namespaces of this machine: they see the same files
+    /// and the same clock.
+    pub fn one_machine(&self) -> bool {
+        matches!(self.place, Place::Here(_))
+    }
+
+    pub(crate) fn client_agent(&self) -> Result<MutexGuard<'_, Agent>> {
+        self.client.agent()
+    }
+
+    pub(crate) fn server_agent(&self) -> Result<MutexGuard<'_, Agent>> {
+        self.server.agent()
+    }
+
+    /// Watches both sides and the link from now on; nobody does between two real
+    /// machines, and in a dry run.
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    pub fn watch(&self) -> Result<Option<Watch>> {
+        let Place::Here(here) = &self.place else { return Ok(None) };
+        let Some(groups) = &here.groups else { return Ok(None) };
+        let sources = Sources {
+            client: groups.client.path().to_owned(),
+            server: groups.server.path().to_owned(),
+            to_client: netns::ROUTER_TO_CLIENT,
+            to_server: netns::ROUTER_TO_SERVER,
+        };
+        let router = namespace::path(&here.names.router);
+        Watch::start(sources, move || namespace::enter(&router)).map(Some)
+    }
+
+    /// CPU time so far, of both sides and of the machine; none in a dry run.
+    pub fn read_cpu(&self) -> Result<Option<CpuReading>> {
+        if self.executor.is_dry() {
+            return Ok(None);
+        }
+        match &self.place {
+            Place::Here(here) => {
+                let Some(groups) = &here.groups else { return Ok(None) };
+                let Some(router) = &here.router.cgroup else { return Ok(None) };
+                let reading = here.meter.read(&groups.client, &groups.server, router)?;
+                Ok(Some(CpuReading::One(reading)))
+            }
+            Place::Machines(_) => {
+                let (client, server) = (self.client_agent()?.cpu()?, self.server_agent()?.cpu()?);
+                Ok(Some(CpuReading::Two { client, server }))
+            }
+        }
+    }
+}
+
+/// Counters of one machine, or of each of two.
+#[derive(Debug, Clone, Copy)]
+pub enum CpuReading {
+    /// Of the machine that is both hosts.
+    One(Reading),
+    /// Of two machines.
+    Two {
+        /// Of the client's.
+        client: Reading,
+        /// Of the server's.
+        server: Reading,
+    },
+}
+
+impl CpuReading {
+    /// What was spent since `earlier`, a reading of the same testbed.
+    pub fn since(&self, earlier: &Self) -> Option<Spent> {
+        match (self, earlier) {
+            (Self::One(now), Self::One(then)) => Some(now.since(then)),
+            (Self::Two { client, server }, Self::Two { client: near, server: far }) => {
+                Some(Spent::of_both(&client.since(near), &server.since(far)))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn no_router() -> Error {
+    Error::Failed("there is no router between two real machines".into())
+}
+
+/// Starts the agent of a host: it joins its group before it becomes itself, so
+/// that nothing it ever does is charged to somebody else.
+fn start_agent(
+    role: Role,
+    net: &str,
+    group: &Path,
+    settings: &Settings,
+    executor: &Executor,
+) -> Result<Option<Agent>> {
+    let script = r#"echo $$ > "$0" && exec "$@""#;
+    let headroom = settings.headroom.display().to_string();
+    let procs = group.join(role.to_string()).join("cgroup.procs").display().to_string();
+    let command = Command::new(NSENTER, [net, "sh", "-c", script, &procs, &headroom, "lab-agent"]);
+    executor.note(|| {
+        format!("{command}  # starts what follows on the {role}, as `nsenter` would by hand")
+    });
+    if executor.is_dry() {
+        return Ok(None);
+    }
+    let process: Process = executor.process(&command)?;
+    Agent::start(&role.to_string(), process, Arc::clone(&settings.interrupted)).map(Some)
+}
+
+/// The folders of a run.
+fn prepare_folders(host: &Host) -> Result<()> {
+    let folders = ["files/incoming", "downloads", "home", "credentials", "services"];
+    host.make_folders(&folders.map(|name| host.root.join(name)))?;
+    // Pure-FTPd and nginx write uploads as nobody
+    let incoming = host.root.join("files/incoming").display().to_string();
+    host.run(&Command::new("chown", ["65534:65534", &incoming])).map(drop)
+}
+
+fn make_groups(executor: &Executor, path: &Path) -> Result<Option<Groups>> {
+    let make = |path: PathBuf| make_group(executor, path);
+    let (run, client, server) =
+        (make(path.to_owned())?, make(path.join("client"))?, make(path.join("server"))?);
+    Ok(client.zip(server).zip(run).map(|((client, server), run)| Groups {
+        client,
+        server,
+        _run: run,
+    }))
+}
+
+fn make_group(executor: &Executor, path: PathBuf) -> Result<Option<Cgroup>> {
+    executor.note(|| format!("mkdir {}", path.display()));
+    if executor.is_dry() { Ok(None) } else { Cgroup::create(path).map(Some) }
+}
+
+fn make_folder(executor: &Executor, path: &Path) -> Result<()> {
+    executor.note(|| format!("mkdir -p {}", path.display()));
+    if executor.is_dry() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(path).doing(|| format!("create {}", path.display()))
+}
+
+/// Leaves the machine's mount namespace and covers `/run`, so that namespaces,
+/// sockets and pid files end with this process, however it ends.
+fn enter_private_mounts(executor: &Executor) -> Result<()> {
+    executor.note(|| "unshare --mount --propagation private sh  # the rest happens inside".into());
+    executor.note(|| "mount -t tmpfs -o mode=755 none /run".into());
+    if executor.is_dry() {
+        return Ok(());
+    }
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).map_err(|error| {
+        Error::Missing(format!("cannot leave the machine's mount namespace ({error}): run as root"))
+    })?;
+    // Not by the program `mount`, which keeps a folder in `/run`: still the machine's here
+    let mount = |source: Option<&str>, target: &str, kind: Option<&str>, flags, options| {
+        nix::mount::mount(source, target, kind, flags, options)
+            .doing(|| format!("cover {target} with mounts of the lab's own"))
+    };
+    mount(None, "/", None, MsFlags::MS_PRIVATE | MsFlags::MS_REC, None)?;
+    mount(Some("none"), "/run", Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
+}
+
+/// A mount that ends with this value; without it the folder below could not be
+/// removed.
+#[derive(Debug)]
+struct Mount(PathBuf);
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Fails only where nothing is mounted: in a dry run.
+        let _ = nix::mount::umount2(&self.0, nix::mount::MntFlags::MNT_DETACH);
+    }
+}
+
+/// A tmpfs where the files fit into half of the free memory, else the disk, as
+/// where the user chose the folder.
+fn mount_root(
+    executor: &Executor,
+    folder: &Path,
+    settings: &Settings,
+) -> Result<(PathBuf, Option<Mount>)> {
+    let root = folder.join("root");
+    make_folder(executor, &root)?;
+    let bytes = settings.scratch_bytes;
+    if !settings.scratch_chosen && bytes <= machine::available_memory() / 2 {
+        let options = format!("mode=755,size={bytes}");
+        let target = root.display().to_string();
+        executor.run(&Command::new(MOUNT, ["-t", "tmpfs", "-o", &options, "none", &target]))?;
+        let mount = Mount(root.clone());
+        return Ok((root, Some(mount)));
+    }
+    if !executor.is_dry() {
+        let free = scratch::free_space(folder)?;
+        if free < bytes {
+            return Err(Error::Failed(format!(
+                "the scratch folder {} has {} free and this plan needs {} for its files; choose another with --scratch",
+                folder.display(),
+                headroom_units::size(free),
+                headroom_units::size(bytes)
+            )));
+        }
+    }
+    Ok((root, None))
+}

@@ -1,0 +1,237 @@
+//! What stands between the hosts: a router that the kernel shapes, or a wire
+//! that the emulator makes, and the change from one to the other.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use headroom_lab_results::schema::{EmulatorCounters, EmulatorReport, WayCounters};
+use headroom_link_spec::LinkSpec;
+
+use super::emulator::{Alarm, Emulator};
+use super::link::{self, Backend, Kernel};
+use super::netns::{self, Names};
+use super::rules;
+use super::spec::{Family, LinkBackend, Offload, TestbedSpec};
+use crate::command::{Command, Executor};
+use crate::error::{Error, Result};
+use crate::namespace;
+use crate::programs::NSENTER;
+use crate::resources::cgroup::Cgroup;
+
+/// The router's namespace with its control group, and what makes the link there.
+#[derive(Debug)]
+pub(crate) struct Router {
+    emulator: Option<InUse>,
+    /// Whether rules were made that look at packets' headers.
+    ruled: bool,
+    /// Of the emulator, so that its CPU time is neither side's, nor foreign.
+    pub(crate) cgroup: Option<Cgroup>,
+    backend: Backend,
+    wire: bool,
+    wish: Option<LinkBackend>,
+    kernel: Kernel,
+    seed: u64,
+    headroom: PathBuf,
+    group: PathBuf,
+    names: Names,
+    family: Family,
+    executor: Arc<Executor>,
+    alarm: Alarm,
+}
+
+/// An emulator, and its counters when its use began.
+#[derive(Debug)]
+struct InUse {
+    process: Emulator,
+    since: Instant,
+    counters: EmulatorCounters,
+    cpu_s: Option<f64>,
+}
+
+impl Router {
+    /// Refuses a plan with a link that cannot be made as it wishes.
+    pub(super) fn require(spec: &TestbedSpec, executor: &Executor) -> Result<Kernel> {
+        let kernel = Kernel::probe(executor);
+        if !kernel.veth && !executor.is_dry() {
+            return Err(Error::Missing(
+                "this kernel makes no pairs of interfaces (veth), of which the lab's network is made: load the \
+                 module veth, or use a kernel that has it"
+                    .into(),
+            ));
+        }
+        for link in &spec.links {
+            Backend::choose(link, spec.link_backend, kernel)?;
+        }
+        Ok(kernel)
+    }
+
+    pub(super) fn new(
+        spec: &TestbedSpec,
+        family: Family,
+        kernel: Kernel,
+        names: &Names,
+        group: &Path,
+        headroom: &Path,
+        executor: &Arc<Executor>,
+    ) -> Result<Self> {
+        let group = group.join("router");
+        let cgroup = super::make_group(executor, group.clone())?;
+        Ok(Self {
+            emulator: None,
+            ruled: false,
+            cgroup,
+            backend: Backend::Veth,
+            wire: false,
+            wish: spec.link_backend,
+            kernel,
+            seed: spec.seed,
+            headroom: headroom.to_owned(),
+            group,
+            names: names.clone(),
+            family,
+            executor: Arc::clone(executor),
+            alarm: Alarm::default(),
+        })
+    }
+
+    /// Raised when what makes the link has ended by itself.
+    pub(super) fn alarm(&self) -> &Alarm {
+        &self.alarm
+    }
+
+    /// What makes the link now.
+    pub(crate) fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Whether this kernel has HTB.
+    pub(crate) fn has_htb(&self) -> bool {
+        self.kernel.htb
+    }
+
+    /// Makes the link by what the plan wishes, or by what is best for it; an
+    /// unshaped one with `offload`, any other without. Returns the offload used,
+    /// and the commands that made the link.
+    pub(super) fn make(
+        &mut self,
+        spec: &LinkSpec,
+        offload: Offload,
+    ) -> Result<(Offload, Vec<String>)> {
+        let backend = Backend::choose(spec, self.wish, self.kernel)?;
+        self.make_by(backend, spec, offload)
+    }
+
+    /// The same, by the kernel, whatever the plan wishes.
+    pub(super) fn make_by_kernel(&mut self, spec: &LinkSpec, offload: Offload) -> Result<()> {
+        let backend = Backend::choose(spec, None, self.kernel)?;
+        self.make_by(backend, spec, offload).map(drop)
+    }
+
+    fn make_by(
+        &mut self,
+        backend: Backend,
+        spec: &LinkSpec,
+        offload: Offload,
+    ) -> Result<(Offload, Vec<String>)> {
+        let offload = if backend == Backend::Veth { offload } else { Offload::PerPacket };
+        self.emulator = None; // ends it
+        self.backend = backend;
+        self.executor.run_all(&link::remove(&self.names))?;
+        if std::mem::take(&mut self.ruled) {
+            self.executor.run(&rules::remove(&self.names))?;
+        }
+        self.executor.run_all(&netns::offload_commands(&self.names, offload))?;
+        let wire = backend == Backend::Emulator;
+        if wire != self.wire {
+            self.executor.run_all(&netns::wire_commands(&self.names, self.family, wire))?;
+            self.wire = wire;
+        }
+        if wire {
+            return Ok((offload, vec![self.start_emulator(spec)?]));
+        }
+        let mut commands = link::commands(&self.names, spec);
+        self.ruled = rules::needed(spec);
+        commands.extend(rules::make(&self.names, spec));
+        self.executor.run_all(&commands)?;
+        Ok((offload, commands.iter().map(ToString::to_string).collect()))
+    }
+
+    /// Starts the emulator, or starts it anew; the hosts must be on a wire.
+    /// Returns its command.
+    pub(super) fn start_emulator(&mut self, spec: &LinkSpec) -> Result<String> {
+        self.emulator = None; // two of them would double every frame
+        let link = Command::new(
+            self.headroom.display().to_string(),
+            ["link", "--json", "--a", netns::ROUTER_TO_CLIENT, "--b", netns::ROUTER_TO_SERVER]
+                .map(String::from)
+                .into_iter()
+                .chain(["--spec".into(), spec.to_string()])
+                .chain(["--seed".into(), self.seed.to_string()]),
+        );
+        // It joins its group before it becomes itself, so that nothing it ever
+        // does is charged to somebody else.
+        let script = r#"echo $$ > "$0" && exec "$@""#;
+        let procs = self.group.join("cgroup.procs").display().to_string();
+        let net = format!("--net={}", namespace::path(&self.names.router));
+        let command =
+            Command::new(NSENTER, [&net, "sh", "-c", script, &procs]).running(link.clone());
+        self.executor.note(|| format!("{command} &  # makes the link for as long as it runs"));
+        if !self.executor.is_dry() {
+            let process = self.executor.process(&command)?;
+            let process = Emulator::start(process, &spec.to_string(), &self.alarm)?;
+            self.emulator = Some(InUse {
+                process,
+                since: Instant::now(),
+                counters: EmulatorCounters::default(),
+                cpu_s: self.cpu_seconds(),
+            });
+        }
+        Ok(link.to_string())
+    }
+
+    /// What the emulator counts from now on is use.
+    pub(super) fn begin_use(&mut self) -> Result<()> {
+        let cpu_s = self.cpu_seconds();
+        if let Some(emulator) = &mut self.emulator {
+            emulator.counters = emulator.process.counters()?;
+            emulator.since = Instant::now();
+            emulator.cpu_s = cpu_s;
+        }
+        Ok(())
+    }
+
+    /// What the emulator did since its use began; none where there is none.
+    pub(crate) fn emulator_report(&mut self) -> Result<Option<EmulatorReport>> {
+        let (now_s, seed) = (self.cpu_seconds(), self.seed);
+        let Some(emulator) = &mut self.emulator else { return Ok(None) };
+        let now = emulator.process.counters()?;
+        let since = |now: WayCounters, then: &WayCounters| -> WayCounters {
+            now.into_iter()
+                .map(|(name, count)| {
+                    let before = then.get(&name).copied().unwrap_or(0);
+                    (name, count.saturating_sub(before))
+                })
+                .collect()
+        };
+        Ok(Some(EmulatorReport {
+            counters: EmulatorCounters {
+                down: since(now.down, &emulator.counters.down),
+                up: since(now.up, &emulator.counters.up),
+            },
+            cpu_seconds: now_s.zip(emulator.cpu_s).map(|(now, then)| now - then),
+            seconds: emulator.since.elapsed().as_secs_f64(),
+            seed,
+        }))
+    }
+
+    /// # Errors
+    /// What makes the link has ended by itself.
+    pub(crate) fn require_link(&self) -> Result<()> {
+        self.alarm.get().map_or(Ok(()), |why| Err(Error::Failed(why.clone())))
+    }
+
+    fn cpu_seconds(&self) -> Option<f64> {
+        self.cgroup.as_ref()?.cpu_seconds().ok()
+    }
+}

@@ -1,0 +1,217 @@
+//! What a layer is to the lab, and what it is given when it is brought up.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use headroom_lab_host::error::Result;
+use headroom_lab_host::host::Host;
+use headroom_lab_host::programs::Program;
+use headroom_lab_host::testbed::{Ends, Family};
+
+/// What a layer carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// One TCP connection: the client connects to a port on its own loopback
+    /// interface, the server's application listens on that of its host.
+    Stream,
+    /// IP packets, between new addresses on an interface of its own.
+    Network,
+    /// IP packets, between the addresses that both ends have already (IPsec's transport
+    /// mode); an interface shows them in clear.
+    InPlace,
+}
+
+impl Kind {
+    /// Whether it carries packets.
+    pub fn is_network(self) -> bool {
+        self != Self::Stream
+    }
+}
+
+/// Packets that were not passed on, by the name of the reason.
+pub type Drops = BTreeMap<String, u64>;
+
+/// Something that is wrapped around an application: its two ends, and how they
+/// find each other.
+pub trait Layer: Send + Sync {
+    /// The name in stacks.
+    fn name(&self) -> &'static str;
+
+    /// The name with what is not default of it, in the one form that results use:
+    /// `esp(transport,udp)`.
+    fn title(&self) -> String {
+        self.name().to_owned()
+    }
+
+    /// The words that may stand in brackets behind the name, for `headroom lab list`.
+    fn words(&self) -> Option<String> {
+        None
+    }
+
+    /// This layer as the words in its brackets make it.
+    ///
+    /// # Errors
+    /// A sentence: a word is unknown, or contradicts another.
+    fn with(&self, words: &[&str]) -> std::result::Result<Arc<dyn Layer>, String>;
+
+    /// One line for `headroom lab list`.
+    fn about(&self) -> &'static str;
+
+    /// What it carries.
+    fn kind(&self) -> Kind;
+
+    /// Whether what it carries cannot be read on the wire.
+    fn encrypts(&self) -> bool {
+        true
+    }
+
+    /// Whether its two ends agree on keys by themselves, which takes packets and time.
+    fn negotiates(&self) -> bool {
+        true
+    }
+
+    /// Whether its ends need outer addresses that nobody else uses.
+    fn wants_own_addresses(&self) -> bool {
+        self.kind() == Kind::InPlace
+    }
+
+    /// Whether [`Layer::rest`] ends its daemons, with their interfaces.
+    fn ends_at_rest(&self) -> bool {
+        false
+    }
+
+    /// Refuses what this machine cannot do, whatever programs it has.
+    ///
+    /// # Errors
+    /// [`crate::Error::Missing`]: what it lacks.
+    fn require(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether this machine's kernel does its work, without a daemon for packets.
+    fn in_kernel(&self) -> bool {
+        false
+    }
+
+    /// Whether a daemon runs on either host.
+    fn has_daemon(&self) -> bool {
+        true
+    }
+
+    /// The programs it may need, on any machine.
+    fn programs(&self) -> &'static [Program];
+
+    /// Those that it needs on this one.
+    fn needs(&self) -> &'static [Program] {
+        self.programs()
+    }
+
+    /// Largest packet on the inner interface whose outer packet still fits
+    /// `outer` octets; of no meaning for a stream.
+    fn inner_mtu(&self, outer: u32, family: Family) -> u32;
+
+    /// The inner interface, of the `nth` instance of this layer in a run and the
+    /// `number`th of all layers; both count from 1 and from 0.
+    fn interface(&self, number: u16, nth: u16) -> String {
+        let _ = nth;
+        format!("{}{number}", self.name())
+    }
+
+    /// Writes configuration and starts both ends. A tunnel is up afterwards, and its
+    /// inner interfaces have their addresses.
+    ///
+    /// # Errors
+    /// A program is missing, ends at once or does not get ready.
+    fn start(&self, place: &Place<'_>) -> Result<()>;
+
+    /// Makes both ends forget what they agreed on, where that takes packets.
+    ///
+    /// # Errors
+    /// A command failed.
+    fn tear_down(&self, _place: &Place<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Sets the layer up from nothing. Returns when data can pass.
+    ///
+    /// # Errors
+    /// The two ends do not come together.
+    fn establish(&self, place: &Place<'_>) -> Result<()>;
+
+    /// Before a measurement: the layer is up and its keys outlast a transfer.
+    ///
+    /// # Errors
+    /// As [`Layer::establish`].
+    fn wake(&self, _place: &Place<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// After a measurement: nothing is sent until [`Layer::wake`].
+    ///
+    /// # Errors
+    /// A command failed.
+    fn rest(&self, _place: &Place<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Packets that its two ends did not pass on since [`Layer::wake`], by reason; none
+    /// where it does not say.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    fn drops(&self, _place: &Place<'_>) -> Result<Option<Drops>> {
+        Ok(None)
+    }
+
+    /// What was pinned, for the record.
+    fn facts(&self) -> Vec<(&'static str, String)>;
+}
+
+/// One instance of a layer. Each stack has its own of each of its layers.
+pub(crate) struct Instance {
+    pub(crate) layer: Arc<dyn Layer>,
+    /// The stack's name.
+    pub(crate) stack: String,
+    /// Of all instances of the run, from 1: no two share ports or addresses.
+    pub(crate) number: u16,
+    /// Name of the inner interface on both hosts.
+    pub(crate) interface: String,
+    /// Where its own packets travel.
+    pub(crate) outer: Ends,
+    /// What it offers to what it wraps; loopback addresses for a stream.
+    pub(crate) inner: Ends,
+    /// Where the server's application listens; of no meaning for a network.
+    pub(crate) application: SocketAddr,
+    /// The stream around this one, at the client.
+    pub(super) around: Option<SocketAddr>,
+    /// How many of the same layer are around it in its stack.
+    pub(super) alike: usize,
+    pub(crate) congestion_control: String,
+}
+
+/// An instance and the hosts that it joins.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    pub(crate) client: &'a Host,
+    pub(crate) server: &'a Host,
+    pub(crate) at: &'a Instance,
+}
+
+/// Facts that are the same whatever was asked for.
+pub(super) fn stated<const N: usize>(
+    facts: [(&'static str, &'static str); N],
+) -> Vec<(&'static str, String)> {
+    facts.map(|(name, value)| (name, value.to_owned())).into()
+}
+
+/// A layer that is what it is: no word stands behind its name.
+pub(super) fn without_words<L: Layer + 'static>(
+    layer: L,
+    words: &[&str],
+) -> std::result::Result<Arc<dyn Layer>, String> {
+    match words {
+        [] => Ok(Arc::new(layer)),
+        _ => Err(format!("`{}` takes no words in brackets", layer.name())),
+    }
+}
