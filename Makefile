@@ -16,10 +16,11 @@ demo:
 
 # Format, lint, licences, unit tests, integration tests with real servers. Nothing is built
 # before the tests but what they need: with development dependencies, which give some
-# crates more features, much of it would be built twice.
+# crates more features, much of it would be built twice. Most tests wait most of the time
+# (links, logins, timers), so twice as many run at once as there are cores.
 test: lint browser deny
 	$(MAKE) --no-print-directory parts-for-tests & parts=$$!; cargo test $(CARGO_FLAGS) $(TESTS) --no-run && wait $$parts
-	HEADROOM_TESTS=required KERNEL_PEER=required cargo test $(CARGO_FLAGS) $(TESTS)
+	HEADROOM_TESTS=required KERNEL_PEER=required RUST_TEST_THREADS=$$((2 * $$(nproc))) cargo test $(CARGO_FLAGS) $(TESTS)
 	cargo test $(CARGO_FLAGS) --doc
 
 # Our IPsec against other people's, in every combination; docs/interop.md says what passed.

@@ -15,30 +15,39 @@ fn every_study_runs_from_end_to_end() {
     let studies = studies();
     assert_eq!(studies.len(), 5, "{studies:?}");
     let ground = Ground::new("studies");
-    for study in studies {
-        let name = name(&study);
-        let mut command = ground.headroom("lab run --scale cut --json");
-        command.arg(&study).arg("--out").arg(ground.path(&format!("all/{name}")));
-        let ended = ground.end_of(command);
-        assert_eq!(ended.code, Some(0), "{name}: {ended}");
-        ended.assert_nothing_left();
-        let found: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
-        let has_figures = |section: &&serde_json::Value| {
-            let mut values = array(section, "rows").iter().flat_map(|row| array(row, "values"));
-            values.any(|value| value["measured"]["value"].is_f64())
-        };
-        let filled: Vec<&str> = array(&found, "sections")
-            .iter()
-            .filter(has_figures)
-            .map(|section| text(section, "id"))
-            .collect();
-        assert!(!filled.is_empty(), "{name}: no section has a figure of ours");
-        let reasons = array(&found, "sections").iter().filter_map(|s| s["because"].as_str());
-        for because in reasons {
-            assert!(!because.contains("(not measured)"), "{name}: {because}");
+    // Each waits for links most of its time.
+    std::thread::scope(|scope| {
+        for study in &studies {
+            scope.spawn(|| runs_from_end_to_end(study, &ground));
         }
-    }
+    });
     what_is_published_has_all_figures(&ground);
+}
+
+/// Runs one study, beside others, into the folder that they share.
+fn runs_from_end_to_end(study: &Path, all: &Ground) {
+    let name = name(study);
+    let ground = Ground::new("study");
+    let mut command = ground.headroom("lab run --scale cut --json");
+    command.arg(study).arg("--out").arg(all.path(&format!("all/{name}")));
+    let ended = ground.end_of(command);
+    assert_eq!(ended.code, Some(0), "{name}: {ended}");
+    ended.assert_nothing_left();
+    let found: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let has_figures = |section: &&serde_json::Value| {
+        let mut values = array(section, "rows").iter().flat_map(|row| array(row, "values"));
+        values.any(|value| value["measured"]["value"].is_f64())
+    };
+    let filled: Vec<&str> = array(&found, "sections")
+        .iter()
+        .filter(has_figures)
+        .map(|section| text(section, "id"))
+        .collect();
+    assert!(!filled.is_empty(), "{name}: no section has a figure of ours");
+    let reasons = array(&found, "sections").iter().filter_map(|s| s["because"].as_str());
+    for because in reasons {
+        assert!(!because.contains("(not measured)"), "{name}: {because}");
+    }
 }
 
 /// From the archive of samples that is published the same figures come again.
