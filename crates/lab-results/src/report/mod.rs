@@ -14,6 +14,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
+use serde::Deserialize;
+
 use crate::error::{Doing, Error, Result};
 use crate::schema::{Results, SCHEMA};
 
@@ -76,9 +78,16 @@ pub fn read_file(path: &Path) -> Result<Results> {
 /// # Errors
 /// It is not JSON, or of another schema.
 pub fn parse(text: &str, path: &Path) -> Result<Results> {
-    let version: serde_json::Value =
-        serde_json::from_str(text).doing(|| format!("read {}", path.display()))?;
-    let schema = version.get("schema").and_then(serde_json::Value::as_u64);
+    /// All that other versions are sure to have.
+    #[derive(Deserialize)]
+    struct Version {
+        schema: Option<serde_json::Value>,
+    }
+    let schema = match serde_json::from_slice::<Version>(text.as_bytes()) {
+        Ok(version) => version.schema.and_then(|schema| schema.as_u64()),
+        Err(error) if error.is_data() => None,
+        Err(error) => return Err(error).doing(|| format!("read {}", path.display())),
+    };
     if schema != Some(u64::from(SCHEMA)) {
         return Err(Error::NotResults(format!(
             "{} has schema {}, this program reads schema {SCHEMA}: measure again with this program, or read that \
@@ -87,6 +96,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Results> {
             schema.map_or("none".to_owned(), |schema| schema.to_string())
         )));
     }
-    serde_json::from_value(version)
+    // From bytes, as journals are: each other source compiles all of the schema again.
+    serde_json::from_slice(text.as_bytes())
         .map_err(|error| Error::NotResults(format!("{}: {error}", path.display())))
 }

@@ -55,7 +55,7 @@ pub fn read(folder: &Path) -> Result<StudyResults> {
     let text = std::fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
     let told = |why: String| Error::Plan(format!("{}: {why}", path.display()));
     let study: StudyResults =
-        serde_json::from_str(&text).map_err(|error| told(error.to_string()))?;
+        serde_json::from_slice(text.as_bytes()).map_err(|error| told(error.to_string()))?;
     if study.schema != SCHEMA {
         return Err(told(format!("it has schema {}, this program reads {SCHEMA}", study.schema)));
     }
