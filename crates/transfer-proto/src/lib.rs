@@ -1,6 +1,5 @@
-//! The transfer without sockets, files and clocks: what a name may be, how a file
-//! is hashed in spans, what is said on the control stream, how lanes carry data.
-//! It compiles for a browser.
+//! The transfer protocol without sockets, files and clocks: names of files, hashing in spans,
+//! messages of the control stream, and lanes. It compiles for a browser.
 
 pub mod lane;
 pub mod message;

@@ -1,25 +1,24 @@
-//! Names of files as peers give them: relative, of any octets, and unable to
-//! leave the directory that they are taken from.
+//! Names of files as peers send them: relative, of any bytes, and unable to leave the directory
+//! that they are resolved in.
 
 use std::fmt;
 
-/// Octets that a path may have.
+/// The longest path in bytes.
 pub const MOST_OCTETS: usize = 4096;
-/// Octets that one component of a path may have (`NAME_MAX`).
+/// The longest component of a path in bytes (`NAME_MAX`).
 pub const MOST_COMPONENT_OCTETS: usize = 255;
 
-/// A path below some root: one component or more, none of them empty, `.` or
-/// `..`, none with a NUL. The octets are otherwise the file system's, and need
-/// not be UTF-8. The root itself has no `RelPath`.
+/// A path below a root: one or more components, none of them empty, `.` or `..`, and no NUL.
+/// The bytes are the file system's and need not be UTF-8. The root itself is not a `RelPath`.
 ///
 /// `Display` is safe for a terminal: see [`shown`].
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RelPath(Box<[u8]>);
 
-/// Why octets are not a path below a root.
+/// Why bytes are not a path below a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// No octets.
+    /// It has no bytes.
     #[error("it is empty")]
     Empty,
     /// It begins with `/`.
@@ -31,7 +30,7 @@ pub enum PathError {
     /// A component `.` or `..`.
     #[error("it has a component `.` or `..`")]
     Dots,
-    /// A NUL octet.
+    /// A NUL byte.
     #[error("it has a NUL in it")]
     Nul,
     /// More than [`MOST_OCTETS`].
@@ -46,7 +45,7 @@ impl RelPath {
     /// Reads a path as a peer sends it.
     ///
     /// # Errors
-    /// It is not a path below a root, literally: nothing is repaired.
+    /// The bytes are not a path below a root exactly as they are: nothing is repaired.
     pub fn parse(octets: &[u8]) -> Result<Self, PathError> {
         match octets {
             [] => return Err(PathError::Empty),
@@ -57,8 +56,8 @@ impl RelPath {
         Ok(Self(octets.into()))
     }
 
-    /// Reads a path as a person writes it behind `HOST:`. Slashes at either end,
-    /// doubled slashes and components `.` mean nothing; none is the root itself.
+    /// Reads a path as a person writes it behind `HOST:`. Leading, trailing and doubled slashes and
+    /// components `.` are dropped; if nothing is left, it is the root.
     ///
     /// # Errors
     /// It has a component `..` or a NUL, or is too long.
@@ -69,30 +68,30 @@ impl RelPath {
         if octets.is_empty() { Ok(None) } else { Self::parse(&octets).map(Some) }
     }
 
-    /// The octets, components joined by `/`.
+    /// Returns the bytes, with components joined by `/`.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The components from the root on; there is at least one.
+    /// Returns the components from the root on; there is at least one.
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
         self.0.split(is_slash)
     }
 
-    /// The last component.
+    /// Returns the last component.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.split().1
     }
 
-    /// The path without its last component; none where that is the root.
+    /// Returns the path without its last component; `None` if that is the root.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         self.split().0.map(|parent| Self(parent.into()))
     }
 
-    /// The octets before the last slash, if there is one, and those behind it.
+    /// Returns the bytes before the last slash, if there is one, and those after it.
     #[must_use]
     pub fn split(&self) -> (Option<&[u8]>, &[u8]) {
         match self.0.iter().rposition(is_slash) {
@@ -101,7 +100,7 @@ impl RelPath {
         }
     }
 
-    /// The first component, and the path below it, if there is more.
+    /// Returns the first component, and the path below it if there is more.
     #[must_use]
     pub fn split_first(&self) -> (&[u8], Option<Self>) {
         match self.0.iter().position(is_slash) {
@@ -110,7 +109,7 @@ impl RelPath {
         }
     }
 
-    /// `below`, taken from this path on.
+    /// Appends another path.
     ///
     /// # Errors
     /// Both together are too long.
@@ -118,7 +117,7 @@ impl RelPath {
         self.with(&below.0)
     }
 
-    /// This path and one component more.
+    /// Appends one component.
     ///
     /// # Errors
     /// It is not one component, or the path gets too long.
@@ -127,7 +126,7 @@ impl RelPath {
         self.with(name)
     }
 
-    /// A path of one component.
+    /// Makes a path of one component.
     ///
     /// # Errors
     /// It is not one component.
@@ -136,10 +135,10 @@ impl RelPath {
         Ok(Self(name.into()))
     }
 
-    /// Whether a symbolic link of this name that holds `target` leads to a place
-    /// below the root. Components `..` may stand at its beginning only, no more
-    /// than this path has directories: behind another name they would be taken
-    /// from where that name leads, if it is a link (`a` → `.`, then `a/..`).
+    /// Whether a symbolic link of this name with this target leads to something below the root.
+    /// `..` is accepted only at the beginning of the target, at most as often as this path has
+    /// directories: behind another name it would be resolved where that name leads, if that is a
+    /// link itself (`a` → `.`, then `a/..`).
     #[must_use]
     pub fn holds_link_to(&self, target: &[u8]) -> bool {
         if target.is_empty() || target.starts_with(b"/") || target.contains(&0) {
@@ -153,9 +152,8 @@ impl RelPath {
         ups < self.components().count() && components.all(|component| component != b"..")
     }
 
-    /// Whether a symbolic link of this name in a tree, whose own name is the first
-    /// component, leads to a place in that tree. A link that is itself what is sent leads
-    /// to a place beside it.
+    /// Whether a symbolic link of this name leads to something in its tree, whose name is the first
+    /// component. For a link that is itself the thing sent, the tree is its directory.
     #[must_use]
     pub fn tree_holds_link_to(&self, target: &[u8]) -> bool {
         let in_tree = self.split_first().1;
@@ -182,14 +180,14 @@ impl fmt::Debug for RelPath {
     }
 }
 
-/// Octets from elsewhere as a terminal may see them. Control characters, those
-/// that turn the direction of writing, others that show nothing, and backslashes
-/// are escaped as Rust does; what is not UTF-8 is `\xNN`.
+/// Escapes bytes from elsewhere for a terminal: control characters, characters that change the
+/// direction of writing, other invisible ones, and backslashes as Rust does; bytes that are not
+/// UTF-8 as `\xNN`.
 #[must_use]
 pub fn shown(octets: &[u8]) -> impl fmt::Display {
     fmt::from_fn(move |f| {
         for chunk in octets.utf8_chunks() {
-            // Rust escapes quotes as well, which harm nobody here
+            // Rust escapes quotes as well, which are harmless here
             for piece in chunk.valid().split_inclusive(['\'', '"']) {
                 let text = piece.strip_suffix(['\'', '"']).unwrap_or(piece);
                 write!(f, "{}{}", text.escape_debug(), &piece[text.len()..])?;
@@ -200,9 +198,8 @@ pub fn shown(octets: &[u8]) -> impl fmt::Display {
     })
 }
 
-/// Escapes a peer's sentence for a terminal as [`shown`] does, but leaves backslashes
-/// alone: names within it were escaped by whoever wrote it. Escaping the result again
-/// changes nothing.
+/// Escapes a peer's sentence for a terminal as [`shown`] does, but not backslashes: the peer
+/// escaped the names in it. Escaping twice changes nothing.
 #[must_use]
 pub fn printable(sentence: &str) -> String {
     let mut printable = String::with_capacity(sentence.len());

@@ -1,16 +1,15 @@
-//! What a client signs to prove its key, where it can show no certificate.
+//! What a client that shows no certificate signs to prove its key.
 
-/// The label under which the TLS exporter (RFC 8446, section 7.5) gives what is
-/// signed. Its context is empty.
+/// The label for the TLS exporter (RFC 8446, section 7.5). The context is empty.
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-headroom-client-proof";
-/// Octets that are exported.
+/// Bytes to export.
 pub const EXPORTED_OCTETS: usize = 32;
-/// What everything that is signed begins with: no signature that is made for
-/// something else, such as those of TLS, which begin with spaces, is one of these.
+/// The beginning of everything that is signed: no signature made for another purpose, such as
+/// those of TLS, which begin with spaces, can be taken for one of these.
 const PURPOSE: &[u8; 32] = b"headroom client proof 1\0\0\0\0\0\0\0\0\0";
 
-/// The octets to sign by Ed25519 (RFC 8032): the purpose, the key, and what was
-/// exported from the one session in which this proves anything.
+/// Returns the bytes to sign with Ed25519 (RFC 8032): the purpose, the key, and what the TLS
+/// exporter gave for the one session in which the signature is valid.
 #[must_use]
 pub fn to_sign(key: &[u8; 32], exported: &[u8; EXPORTED_OCTETS]) -> [u8; 96] {
     let mut octets = [0; 96];

@@ -1,9 +1,9 @@
-//! Files are hashed in spans of 1 MiB, aligned subtrees of BLAKE3, in whatever
-//! order they come; all together give the file's ordinary BLAKE3 hash.
+//! Hashes files in spans of 1 MiB, aligned subtrees of BLAKE3, in any order; together they give
+//! the file's ordinary BLAKE3 hash.
 //!
-//! A file of more than one span has a chaining value for each, which depends on
-//! where the span is (BLAKE3 paper, section 2.1). A file of one span has its hash
-//! in that place. An empty file has no span.
+//! A file of more than one span has a chaining value for each, which depends on the span's
+//! position (BLAKE3 paper, section 2.1). A file of one span has its hash in that place. An
+//! empty file has no span.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,10 +12,10 @@ use std::ops::Range;
 pub use blake3::Hash;
 use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
-/// Octets of a span; the last one of a file may be shorter.
+/// Bytes of a span; the last one of a file may be shorter.
 pub const SPAN_OCTETS: u64 = 1 << 20;
 
-/// What a span hashes to.
+/// The hash of a span.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ChainingValue(pub [u8; 32]);
 
@@ -25,32 +25,32 @@ impl fmt::Debug for ChainingValue {
     }
 }
 
-/// The spans of a file of a certain size.
+/// The spans of a file of a given size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spans {
     size: u64,
 }
 
 impl Spans {
-    /// The spans of a file of `size` octets.
+    /// Makes the spans of a file of `size` bytes.
     #[must_use]
     pub const fn new(size: u64) -> Self {
         Self { size }
     }
 
-    /// The file's octets.
+    /// Returns the file's size in bytes.
     #[must_use]
     pub const fn size(self) -> u64 {
         self.size
     }
 
-    /// How many there are: none in an empty file.
+    /// Returns how many there are: 0 for an empty file.
     #[must_use]
     pub const fn count(self) -> u64 {
         self.size.div_ceil(SPAN_OCTETS)
     }
 
-    /// The octets of a span; none where the file has no such span.
+    /// Returns the bytes of a span; `None` if the file has no such span.
     #[must_use]
     pub fn range(self, span: u64) -> Option<Range<u64>> {
         (span < self.count()).then(|| {
@@ -59,7 +59,7 @@ impl Spans {
         })
     }
 
-    /// The spans that have octets of a range, which is cut at the file's end.
+    /// Returns the spans that a range of bytes touches. The range is cut off at the file's end.
     #[must_use]
     pub fn touched(self, octets: Range<u64>) -> Range<u64> {
         let end = octets.end.min(self.size);
@@ -69,7 +69,7 @@ impl Spans {
         octets.start / SPAN_OCTETS..end.div_ceil(SPAN_OCTETS)
     }
 
-    /// Begins to hash a span; none where the file has no such span.
+    /// Starts hashing a span; `None` if the file has no such span.
     #[must_use]
     pub fn hasher(self, span: u64) -> Option<SpanHasher> {
         let range = self.range(span)?;
@@ -78,8 +78,8 @@ impl Spans {
         Some(SpanHasher { hasher, lacks: range.end - range.start, alone: self.count() == 1 })
     }
 
-    /// The value of a span that lies in memory as a whole; none where `octets`
-    /// are not exactly as many as the span has.
+    /// Hashes a span that is in memory as a whole; `None` if `octets` has another length than the
+    /// span.
     #[must_use]
     pub fn value(self, span: u64, octets: &[u8]) -> Option<ChainingValue> {
         let mut hasher = self.hasher(span)?;
@@ -87,19 +87,19 @@ impl Spans {
     }
 }
 
-/// Hashes one span from its first octet to its last. Pieces of 64 KiB and more
-/// are several times faster than small ones.
+/// Hashes one span from its first byte to its last. Pieces of 64 KiB and more are several times
+/// faster than small ones.
 #[derive(Debug, Clone)]
 pub struct SpanHasher {
     hasher: blake3::Hasher,
-    /// Octets that are still to come.
+    /// Bytes that are still missing.
     lacks: u64,
-    /// The file has no other span.
+    /// Whether the file has no other span.
     alone: bool,
 }
 
 impl SpanHasher {
-    /// Takes the octets that follow, and says how many of them were the span's.
+    /// Hashes the next bytes, and returns how many of them belong to the span.
     pub fn update(&mut self, octets: &[u8]) -> usize {
         let taken = usize::try_from(self.lacks).map_or(octets.len(), |n| n.min(octets.len()));
         self.hasher.update(&octets[..taken]);
@@ -107,13 +107,13 @@ impl SpanHasher {
         taken
     }
 
-    /// Octets that are still to come.
+    /// Bytes that are still missing.
     #[must_use]
     pub const fn lacks(&self) -> u64 {
         self.lacks
     }
 
-    /// The span's value; none while octets of it are to come.
+    /// Returns the span's value; `None` while bytes are missing.
     #[must_use]
     pub fn finish(&self) -> Option<ChainingValue> {
         (self.lacks == 0).then(|| {
@@ -126,9 +126,8 @@ impl SpanHasher {
     }
 }
 
-/// Collects the values of a file's spans and gives its hash. What can be merged
-/// is merged: of spans that come in order, one value for each bit of their number
-/// is held.
+/// Collects the values of a file's spans and computes its hash. Siblings are merged as soon as
+/// both are there: for spans in order it holds one value for each bit of their number.
 #[derive(Debug, Clone)]
 pub struct Tree {
     spans: Spans,
@@ -140,15 +139,15 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// An empty collection for a file of these spans.
+    /// Starts a tree without values for a file of these spans.
     #[must_use]
     pub fn new(spans: Spans) -> Self {
         let root = (spans.size == 0).then(|| blake3::hash(&[]));
         Self { spans, nodes: HashMap::new(), present: 0, root }
     }
 
-    /// Takes the value of a span. Says whether it was missing: what is there
-    /// stays, and what is no span of the file is not taken.
+    /// Adds the value of a span. Returns whether it was missing: a value that is there stays, and
+    /// one for a span that the file does not have is dropped.
     pub fn insert(&mut self, span: u64, value: ChainingValue) -> bool {
         let count = self.spans.count();
         if span >= count || self.contains(span) {
@@ -181,7 +180,7 @@ impl Tree {
         }
     }
 
-    /// Whether the value of a span was taken.
+    /// Whether the value of a span is there.
     #[must_use]
     pub fn contains(&self, span: u64) -> bool {
         span < self.spans.count()
@@ -189,19 +188,19 @@ impl Tree {
                 || (0..u64::BITS).any(|level| self.nodes.contains_key(&(level, span >> level))))
     }
 
-    /// How many values were taken.
+    /// Returns how many values are there.
     #[must_use]
     pub const fn present(&self) -> u64 {
         self.present
     }
 
-    /// The spans that it is about.
+    /// Returns the file's spans.
     #[must_use]
     pub const fn spans(&self) -> Spans {
         self.spans
     }
 
-    /// The file's BLAKE3 hash; none while a value is missing.
+    /// Returns the file's BLAKE3 hash; `None` while a value is missing.
     #[must_use]
     pub const fn root(&self) -> Option<Hash> {
         self.root

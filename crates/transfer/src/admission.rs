@@ -1,6 +1,6 @@
-//! Who may knock at a server's door: how many come at once and from where, and a
-//! count of what is turned away. Handshakes beyond the bounds wait for their turn; whoever
-//! has not shown that its address is real waits at home.
+//! Admission control of a server: bounds on connections and handshakes, in total and from one
+//! address, and counts of what is rejected. Handshakes beyond the bounds wait; clients beyond a
+//! threshold must first prove that their address is real.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,26 +12,26 @@ use std::time::{Duration, Instant};
 use quinn::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The log has a line about what is turned away no more often.
+/// The log mentions rejections no more often than this.
 const LOGGED: Duration = Duration::from_secs(10);
 
-/// A connection that ends is remembered for three probe timeouts (RFC 9000, section
-/// 10.2), of a second where no round trip is known yet (RFC 9002, section 6.2.2).
+/// A closed connection stays in memory for three probe timeouts (RFC 9000, section 10.2), of
+/// one second while no round trip is known (RFC 9002, section 6.2.2).
 const CLOSING_TIME: Duration = Duration::from_secs(3);
 
-/// Bounds of what strangers can take.
+/// Bounds on unauthenticated clients.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Connections at once.
     pub connections: usize,
     /// Of these, from one IPv4 address or one IPv6 /64.
     pub of_address: usize,
-    /// Handshakes at once: those beyond wait for their turn.
+    /// Handshakes at once; more of them wait.
     pub handshakes: usize,
     /// Of these, from one IPv4 address or one IPv6 /64.
     pub handshakes_of_address: usize,
-    /// Handshakes from which on an address must first show that it is real, for
-    /// which it needs one more round trip (RFC 9000, section 8.1.2).
+    /// The number of handshakes beyond which an address must be validated first, which takes one
+    /// more round trip (RFC 9000, section 8.1.2).
     pub unvalidated: usize,
 }
 
@@ -47,25 +47,25 @@ impl Default for Limits {
     }
 }
 
-/// What a server has turned away since it began.
+/// What a server has rejected since it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RejectionCounts {
-    /// First packets whose sender was asked to show that its address is real.
+    /// First packets answered with a Retry, to validate the address.
     pub unvalidated_packets: u64,
-    /// Connections refused since there were as many as there may be.
+    /// Connections refused because there were too many.
     pub full: u64,
-    /// Connections refused since their address had as many as it may have.
+    /// Connections refused because their address had too many.
     pub full_for_address: u64,
-    /// Handshakes that were not done in time.
+    /// Handshakes that took too long.
     pub slow: u64,
-    /// Handshakes that failed: no identity that is let in, or another protocol.
+    /// Handshakes that failed: an unknown identity, or another protocol.
     pub failed: u64,
-    /// Connections ended since the client broke the rules of the protocol.
+    /// Connections closed because the client violated the protocol.
     pub protocol: u64,
 }
 
 impl fmt::Display for RejectionCounts {
-    /// What happened at all.
+    /// Lists the counts that are not 0.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = [
             (self.unvalidated_packets, "asked whether their address is real"),
@@ -84,18 +84,18 @@ impl fmt::Display for RejectionCounts {
     }
 }
 
-/// Keeps to the bounds.
+/// Enforces the bounds.
 #[derive(Debug)]
 pub(crate) struct Admission {
     limits: Limits,
-    /// Handshakes that go on or wait for their turn.
+    /// Handshakes in progress or waiting.
     opening: AtomicUsize,
     handshakes: Arc<Semaphore>,
     addresses: Mutex<HashMap<IpAddr, Address>>,
     rejected: Mutex<(RejectionCounts, Option<Instant>)>,
 }
 
-/// What comes from one address.
+/// The connections and handshakes of one address.
 #[derive(Debug)]
 struct Address {
     connections: usize,
@@ -113,8 +113,7 @@ impl Admission {
         })
     }
 
-    /// Lets somebody wait for a handshake, where there are so many connections
-    /// already; else that is answered here.
+    /// Accepts a connection attempt, or answers it here: with a Retry, or a refusal.
     pub(crate) fn accept(
         self: &Arc<Self>,
         incoming: Incoming,
@@ -123,7 +122,7 @@ impl Admission {
         let opening = self.opening.load(Ordering::Relaxed);
         if opening >= self.limits.unvalidated && incoming.may_retry() {
             self.reject(|rejected| rejected.unvalidated_packets += 1);
-            // it could be: that was asked
+            // `may_retry` said that this cannot fail
             let _ = incoming.retry();
             return None;
         }
@@ -143,8 +142,7 @@ impl Admission {
         Some((incoming, PendingHandshake { slot, handshakes, opening }))
     }
 
-    /// Counts something that is turned away. The log has the counts now and then:
-    /// a flood must not fill it.
+    /// Counts a rejection. The log shows the counts now and then: a flood must not fill it.
     pub(crate) fn reject(&self, count: impl FnOnce(&mut RejectionCounts)) {
         let mut rejected = self.rejected.lock().unwrap_or_else(PoisonError::into_inner);
         count(&mut rejected.0);
@@ -163,22 +161,22 @@ impl Admission {
     }
 }
 
-/// Somebody whose handshake waits for its turn.
+/// A handshake that waits.
 pub(crate) struct PendingHandshake {
     slot: ConnectionSlot,
     handshakes: Arc<Semaphore>,
     opening: OpeningCount,
 }
 
-/// A handshake's turn, until it is dropped.
+/// The permission for one handshake, until it is dropped.
 pub(crate) struct HandshakePermit {
     opening: OpeningCount,
     permits: [OwnedSemaphorePermit; 2],
 }
 
 impl HandshakePermit {
-    /// The handshake failed. What is left of it stays in memory for a while, and so
-    /// it still counts, but others have their turn.
+    /// Notes that the handshake failed. Its connection stays in memory for a while and still
+    /// counts, but others may start their handshakes.
     pub(crate) fn fail(self, slot: ConnectionSlot) {
         let Self { opening, permits } = self;
         drop(permits);
@@ -190,9 +188,9 @@ impl HandshakePermit {
 }
 
 impl PendingHandshake {
-    /// Waits for the turn. The place is kept as long as the connection lasts.
+    /// Waits for permission. The slot is held as long as the connection lasts.
     pub(crate) async fn permit(self) -> Option<(ConnectionSlot, HandshakePermit)> {
-        // its address first: one that is crowded takes no turns from others
+        // its address first: a crowded one takes no permits from others
         let own = self.handshakes.acquire_owned().await.ok()?;
         let all = Arc::clone(&self.opening.0.handshakes).acquire_owned().await.ok()?;
         Some((self.slot, HandshakePermit { opening: self.opening, permits: [own, all] }))
@@ -207,7 +205,7 @@ impl Drop for OpeningCount {
     }
 }
 
-/// A place among the connections of an address, until it is dropped.
+/// One of the connections of an address, until it is dropped.
 pub(crate) struct ConnectionSlot {
     of: Arc<Admission>,
     address: IpAddr,
@@ -243,7 +241,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// What one customer of a provider has: an address of IPv4, a /64 of IPv6.
+/// Returns the network that one customer of a provider has: an IPv4 address, an IPv6 /64.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

@@ -1,5 +1,5 @@
-//! Which connection stores which file, so that a client that comes again takes
-//! over what its former connection still holds.
+//! Tracks which connection stores which file, so that a client that reconnects takes over the
+//! files of its former connection.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use crate::key::PublicKey;
 
 type Slot = (PathBuf, RelPath, PublicKey);
 
-/// The claims of a server, as one transfer of a client sees them.
+/// The claims of a server, from the view of one transfer.
 #[derive(Debug, Clone)]
 pub(crate) struct FileClaims {
     all: ClaimTable,
     key: PublicKey,
-    /// Which transfer of the server this is: one that began later has a larger number.
+    /// The transfer's number; later ones have larger numbers.
     transfer: u64,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct ClaimTable(Arc<Mutex<Table>>);
 #[derive(Debug, Default)]
 struct Table {
     holders: HashMap<Slot, Holder>,
-    /// Claims made so far: each has a number.
+    /// Claims made so far, which numbers them.
     made: u64,
     /// Transfers begun so far.
     transfers: u64,
@@ -43,7 +43,7 @@ struct Holder {
 }
 
 impl ClaimTable {
-    /// As a transfer sees them that the holder of this key begins now.
+    /// Begins a transfer by the holder of this key.
     pub(crate) fn of(&self, key: PublicKey) -> FileClaims {
         let mut table = self.lock();
         table.transfers += 1;
@@ -56,10 +56,9 @@ impl ClaimTable {
 }
 
 impl FileClaims {
-    /// This connection stores the file, for as long as the claim is held. The
-    /// client's other connection that has the claim, if there is one, is told to end;
-    /// unless it is of a transfer that began later than this one: what a client that
-    /// died has left to be read must not end the one that came after it.
+    /// Claims a file for this connection, as long as the claim is held. Another connection of the
+    /// same client that has the file is closed, unless its transfer began later than this one: what
+    /// a dead client has left to be read must not end its successor.
     pub(crate) fn claim(&self, root: &Path, path: &RelPath, connection: &Connection) -> Claim {
         let slot = (root.to_owned(), path.clone(), self.key);
         let mut table = self.all.lock();
@@ -82,8 +81,8 @@ impl FileClaims {
     }
 }
 
-/// That a connection stores a file. It is made before the file is locked, and must
-/// be dropped after the lock: who finds the lock taken finds the claim.
+/// The right of a connection to store a file. It is made before the file is locked and dropped
+/// after the lock is released: whoever finds the lock taken also finds the claim.
 #[derive(Debug)]
 pub(crate) struct Claim {
     all: ClaimTable,
@@ -93,7 +92,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Whether another connection had it, and will let the file go.
+    /// Whether another connection had it and will release the file.
     pub(crate) fn supersedes(&self) -> bool {
         self.supersedes
     }

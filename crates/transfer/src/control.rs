@@ -1,4 +1,4 @@
-//! Messages on a stream: said, heard, and the greeting with which both begin.
+//! Messages on a stream, and the `Hello` with which both sides begin.
 
 use headroom_transfer_proto::message::{self, Message, VERSION};
 use quinn::{RecvStream, SendStream};
@@ -6,46 +6,45 @@ use tokio::sync::mpsc;
 
 use crate::error::Error;
 
-/// Messages that wait to be written leave when they are so many octets.
+/// Queued messages are sent when they reach this many bytes.
 const FULL: usize = 64 << 10;
 
-/// The half on which this end speaks.
+/// Writes messages to a stream.
 #[derive(Debug)]
 pub(crate) struct MessageWriter {
     stream: SendStream,
     out: Vec<u8>,
 }
 
-/// The half on which it listens.
+/// Reads messages from a stream.
 #[derive(Debug)]
 pub(crate) struct MessageReader {
     stream: RecvStream,
-    /// What came; `start` and before has been read.
+    /// Received bytes; those before `start` are consumed.
     received: Vec<u8>,
     start: usize,
 }
 
 impl MessageWriter {
     pub(crate) fn new(stream: SendStream) -> Self {
-        // what is said is never behind data
+        // messages take precedence over data
         let _ = stream.set_priority(1);
         Self { stream, out: Vec::new() }
     }
 
-    /// Says something soon: at the next [`Self::flush`], or when enough waits.
+    /// Queues a message; it is sent with the next [`Self::flush`], or when enough wait.
     pub(crate) async fn queue(&mut self, message: &Message) -> Result<(), Error> {
         message.frame(&mut self.out)?;
         if self.out.len() >= FULL { self.flush().await } else { Ok(()) }
     }
 
-    /// Says something now.
+    /// Sends a message now.
     pub(crate) async fn send(&mut self, message: &Message) -> Result<(), Error> {
         self.queue(message).await?;
         self.flush().await
     }
 
-    /// Writes what waits. Who listens no more has heard enough, as a receiver when the
-    /// last of its files has failed, or says why itself: it is no error here.
+    /// Sends what is queued. STOP_SENDING is not an error: the peer is done, or reports its own.
     pub(crate) async fn flush(&mut self) -> Result<(), Error> {
         match self.stream.write_all(&self.out).await {
             Ok(()) | Err(quinn::WriteError::Stopped(_)) => {}
@@ -70,15 +69,15 @@ impl MessageWriter {
         Ok(())
     }
 
-    /// Says nothing more. What was said arrives as long as the connection lives.
+    /// Closes the stream. What was sent arrives as long as the connection lives.
     pub(crate) async fn close(mut self) -> Result<(), Error> {
         self.flush().await?;
         let _ = self.stream.finish();
         Ok(())
     }
 
-    /// Says nothing more, and waits until the peer acknowledges all of it, for which it
-    /// may take its time (RFC 9000, section 13.2.1): only for who ends the connection then.
+    /// Closes the stream and waits until the peer has acknowledged everything, which may take a
+    /// while (RFC 9000, section 13.2.1): only needed before the connection is closed.
     pub(crate) async fn close_and_wait(mut self) -> Result<(), Error> {
         self.flush().await?;
         let _ = self.stream.finish();
@@ -94,8 +93,8 @@ impl MessageReader {
         Self { stream, received: Vec::new(), start: 0 }
     }
 
-    /// The next message; none where the peer says nothing more. It may be dropped
-    /// and asked for again.
+    /// Receives the next message; `None` at the end of the stream. Cancel-safe: a dropped future
+    /// loses nothing.
     pub(crate) async fn recv(&mut self) -> Result<Option<Message>, Error> {
         loop {
             let waiting = &self.received[self.start..];
@@ -119,18 +118,17 @@ impl MessageReader {
         }
     }
 
-    /// Waits until the peer has nothing more to say, and passes over what it says.
+    /// Discards everything until the peer closes the stream.
     pub(crate) async fn drain(mut self) {
         while let Ok(Some(_)) = self.stream.read_chunk(FULL, false).await {}
     }
 
-    /// The next message, which must come.
+    /// Receives the next message, which must come.
     pub(crate) async fn expect(&mut self) -> Result<Message, Error> {
         self.recv().await?.ok_or_else(|| Error::Lost("the other side says no more".to_owned()))
     }
 
-    /// Hears the greeting, and how many bits of files per second the peer would take
-    /// at most.
+    /// Receives `Hello`. Returns the most bits of file content per second that the peer accepts.
     pub(crate) async fn recv_hello(&mut self) -> Result<Option<u64>, Error> {
         match self.expect().await? {
             Message::Hello { version: VERSION, rate_bps, .. } => Ok(rate_bps),
@@ -143,14 +141,14 @@ impl MessageReader {
     }
 }
 
-/// The greeting of this program, which takes no more than so many bits of files per
+/// Makes the `Hello` of this program, which accepts at most this many bits of file content per
 /// second.
 pub(crate) fn hello(rate_bps: Option<u64>) -> Message {
     let program = concat!("headroom ", env!("CARGO_PKG_VERSION")).to_owned();
     Message::Hello { version: VERSION, program, rate_bps }
 }
 
-/// Something was said that has no place here.
+/// Makes the error for a message that is not allowed here.
 pub(crate) fn unexpected(message: &Message) -> Error {
     let shown = format!("{message:?}");
     let name = shown.split([' ', '{', '(']).next().unwrap_or_default();

@@ -1,9 +1,8 @@
-//! Moves files between hosts: encrypted always, verified always, resumable always.
+//! Moves files between hosts: always encrypted, verified and resumable.
 //!
-//! A [`Server`] shows a directory to those whom its [`trust::AccessPolicy`] lets in. A
-//! [`Client`] that trusts the server's key puts, gets, lists and syncs; an
-//! [`Observer`] hears how far it is. What was interrupted goes on where it ended when
-//! it is asked for again.
+//! A [`Server`] serves a directory to clients that its [`trust::AccessPolicy`] accepts. A
+//! [`Client`] that trusts the server's key puts, gets, lists and syncs; an [`Observer`]
+//! receives events. An interrupted transfer resumes when it is asked for again.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -118,20 +117,20 @@ pub use remote_path::{DEFAULT_PORT, Host, ParseError as RemotePathError, RemoteP
 pub use retry::{Retry, with_retries};
 pub use server::Server;
 
-/// Threads that may wait for the disk at once: one for each transfer, and one for
-/// each piece that is written or read. They come and go. With fewer than there are
-/// transfers, all could wait for each other.
+/// Threads that may wait for the disk at once: one for each transfer, and one for each piece
+/// that is written or read. They are created on demand. With fewer than there are transfers,
+/// all could wait for each other.
 const DISK_THREADS: usize = 1 << 14;
 
-/// Runs something to its end, on threads for network and disk.
+/// Runs a future to its end, on threads for network and disk.
 ///
 /// # Errors
-/// The system gives no threads.
+/// The system cannot create threads.
 pub fn block_on<F: Future>(work: F) -> std::io::Result<F::Output> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.enable_all().max_blocking_threads(DISK_THREADS).build()?;
     let output = runtime.block_on(work);
-    // what blocks on the disk and is of no use any more is not waited for
+    // threads that block on the disk are not waited for
     runtime.shutdown_background();
     Ok(output)
 }

@@ -1,4 +1,5 @@
-//! What one can type after `headroom serve`, `put`, `get`, `ls`, `identity` and `trust`.
+//! The arguments of `headroom serve`, `put`, `get`, `sync`, `ls`, `mkdir`, `mv`, `rm`,
+//! `identity` and `trust`.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -23,58 +24,58 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// The directory that clients see; nothing outside it is read or written
+    /// Serve this directory; nothing outside it is read or written
     #[arg(long, value_name = "DIR")]
     pub(crate) root: PathBuf,
-    /// Where to listen (UDP) [default: port 4860 of all addresses]
+    /// UDP address to listen on [default: port 4860 of all addresses]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Who may come in [default: ~/.config/headroom/authorized_keys]
+    /// Keys of clients to accept [default: ~/.config/headroom/authorized_keys]
     #[arg(long, value_name = "FILE")]
     pub(crate) authorized_keys: Option<PathBuf>,
-    /// Let in whoever has a certificate that is signed by one of these (PEM)
+    /// Also accept clients whose certificate is signed by one of these authorities (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// What anybody else may do
+    /// What clients without a known key may do
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) anonymous: Option<Anonymous>,
-    /// Move no more than so many bits of files per second each way, for all clients together
+    /// Limit all clients together to this rate each way, such as 100mbit
     #[arg(long, value_name = "RATE", value_parser = headroom_units::parse_rate)]
     pub(crate) rate: Option<u64>,
-    /// Remove what came of transfers that nobody went on with for so long, at the start and once a
-    /// day: days or hours, such as 30d or 12h, or never
+    /// Delete partial uploads not resumed for this long, at the start and once a day: days or
+    /// hours, such as 30d or 12h, or never
     #[arg(long, value_name = "AGE", default_value = "30d", value_parser = age)]
     pub(crate) keep_partial: Age,
-    /// Let clients that may write also do this, separated by commas: owner and group give files
-    /// away, links lead out of the tree that is sent
+    /// What clients that may write may also do, separated by commas: owner and group let them give
+    /// files away, links lets them make links that lead out of the tree that they send
     #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',')]
     pub(crate) allow: Vec<Allowed>,
-    /// The server's key, made where it is missing [default: ~/.config/headroom/identity]
+    /// The server's key file, made if it is missing [default: ~/.config/headroom/identity]
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
-    /// Take and send big files on QUIC streams only, not on lanes
+    /// Move big files on QUIC streams, not on lanes (UDP packets of our own)
     #[arg(long)]
     pub(crate) streams: bool,
     /// Receive big files at these UDP ports, one for each transfer in turn, such as 20000-20255,
-    /// not at the one port where it listens. A firewall has to let all of them through
+    /// instead of the listening port. A firewall has to let all of them through
     #[arg(long, value_name = "FIRST-LAST", value_parser = ports, conflicts_with = "streams")]
     pub(crate) lane_ports: Option<RangeInclusive<u16>>,
-    /// INSECURE: allow clients that ask for it to send and fetch big files WITHOUT ENCRYPTION
-    /// (--cipher none and simplecrypt), and in packets of a given length (--chunk). For measurement
+    /// INSECURE, for measurement: let clients that ask for it move big files WITHOUT ENCRYPTION
+    /// (--cipher none and simplecrypt) and in packets of a fixed length (--chunk)
     #[arg(long)]
     pub(crate) insecure_measurement: bool,
-    /// Append a line to this file for each request that has ended [default: standard error]
+    /// Append one line per request to this file [default: standard error]
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
-    /// How these lines are written
+    /// The format of these lines
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
-    /// Print a JSON line when it listens
+    /// Print a JSON line when the server listens
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What clients that may write may do beyond content, permissions and times.
+/// What `--allow` adds for clients that may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Allowed {
     /// Give files to other users (--owner)
@@ -86,7 +87,7 @@ pub(crate) enum Allowed {
 }
 
 impl Serve {
-    /// What clients may do.
+    /// Returns what clients may do.
     pub(crate) fn allowed(&self) -> Allow {
         self.allow.iter().fold(Allow::default(), |allow, allowed| match allowed {
             Allowed::Owner => Allow { keep: allow.keep.or(Keep::OWNER), ..allow },
@@ -98,9 +99,9 @@ impl Serve {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Words KEY=VALUE behind the time, what clients choose in quotes and escaped
+    /// The time, then KEY=VALUE; what clients choose is quoted and escaped
     Text,
-    /// An object a line
+    /// One object per line
     Json,
 }
 
@@ -112,7 +113,7 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     numbers.ok_or_else(|| format!("`{text}` is no range of ports, such as 20000-20255"))
 }
 
-/// How long something is kept; none is for ever.
+/// How long something is kept; `None` is forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Age(pub(crate) Option<Duration>);
 
@@ -133,7 +134,7 @@ fn age(text: &str) -> Result<Age, String> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Anonymous {
-    /// See and fetch everything
+    /// List and fetch everything
     Read,
 }
 
@@ -154,20 +155,21 @@ impl From<Compress> for headroom_transfer::Compress {
     }
 }
 
-/// Whom to be, and whom to trust.
+/// Which key to use, and which servers to trust.
 #[derive(Debug, Args)]
 pub(crate) struct Connect {
-    /// Your key, made where it is missing [default: ~/.config/headroom/identity]
+    /// Your key file, made if it is missing [default: ~/.config/headroom/identity]
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
-    /// Trust a host that was not met before if its key has this fingerprint
+    /// Trust an unknown host if its key has this fingerprint
     #[arg(long, value_name = "SHA256:…")]
     pub(crate) fingerprint: Option<Fingerprint>,
-    /// Trust hosts whose certificate for their name is signed by one of these (PEM)
+    /// Trust hosts whose certificate is valid for their name and signed by one of these authorities
+    /// (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// Give up when the host does not answer for this long, at each of its addresses; up to 30s.
-    /// A closed port and a host that is not there are told at once
+    /// How long to wait for an answer, at each address of the host; up to 30s. A closed port and a
+    /// missing host are reported at once
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = timeout)]
     pub(crate) timeout: Duration,
 }
@@ -181,30 +183,32 @@ fn timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A server for this transfer alone.
+/// Starting a server through ssh.
 #[derive(Debug, Args)]
 pub(crate) struct OverSsh {
-    /// Start the server through ssh, for this transfer alone: nothing else need be installed or
-    /// trusted, and paths are those of scp
+    /// Start a server on the host through ssh, for this command only: nothing needs to be installed
+    /// or trusted there, and paths are those of scp
     #[arg(long, conflicts_with_all = ["identity", "fingerprint", "ca"])]
     pub(crate) ssh: bool,
-    /// The command of ssh, with options [default: `$HEADROOM_SSH`, else ssh]
+    /// The ssh command with its options [default: `$HEADROOM_SSH`, else ssh]
     #[arg(long, value_name = "COMMAND", requires = "ssh")]
     pub(crate) ssh_command: Option<String>,
 }
 
-/// How lanes are to be. For measurements, but for the ciphers that are.
+/// How big files are encrypted and packetized.
 #[derive(Debug, Args)]
 pub(crate) struct OnLanes {
-    /// The cipher of big files: aes-128-gcm, aes-256-gcm or chacha20-poly1305 [default: what both
-    /// sides do fastest]; or none or simplecrypt, which are NO ENCRYPTION, for measurement
+    /// The cipher for big files: aes-128-gcm, aes-256-gcm or chacha20-poly1305 [default: the
+    /// fastest that both sides have]. For measurement also none and simplecrypt, which are NO
+    /// ENCRYPTION
     #[arg(long, value_name = "CIPHER", conflicts_with = "streams")]
     pub(crate) cipher: Option<Cipher>,
-    /// Put so many octets of a big file into each packet, 200 to 4000, whatever the path takes: for
-    /// measurement. Longer packets than it takes travel as IP fragments
+    /// For measurement: bytes of a big file in each packet, 200 to 4000. Packets that are too long
+    /// for the path travel as IP fragments
     #[arg(long, value_name = "OCTETS", value_parser = chunk, conflicts_with = "streams")]
     pub(crate) chunk: Option<Chunk>,
-    /// INSECURE: allow ciphers that are none, and chunks, for measurement, where the server does
+    /// INSECURE, for measurement: allow --cipher none and simplecrypt, and --chunk, if the server
+    /// does, too
     #[arg(long, conflicts_with = "ssh")]
     pub(crate) insecure_measurement: bool,
 }
@@ -223,29 +227,28 @@ impl From<&OnLanes> for headroom_transfer::LaneOptions {
     }
 }
 
-/// What becomes of symbolic links in a tree.
+/// What to do with symbolic links in a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Links {
-    /// Keep those that lead to a place within the tree, leave out others
+    /// Keep links that stay within the tree, leave out others
     Inside,
-    /// Keep all as they are
+    /// Keep all links
     Keep,
-    /// Leave out all
+    /// Leave out all links
     Skip,
-    /// Keep those that lead to a place within the tree, fail for others
+    /// Keep links that stay within the tree, fail for others
     Refuse,
-    /// Send what they lead to
+    /// Send what links lead to
     Follow,
 }
 
-/// What of trees is sent and kept; docs/files.md has a table.
+/// What is sent and kept of trees; docs/files.md has a table.
 #[derive(Debug, Args)]
 pub(crate) struct Trees {
-    /// What becomes of symbolic links [default: keep for what goes to one's own account by --ssh,
-    /// else inside]
+    /// What to do with symbolic links [default: keep for uploads with --ssh, else inside]
     #[arg(long, value_enum, value_name = "WHICH")]
     pub(crate) links: Option<Links>,
-    /// Keep several names of one file as hard links
+    /// Keep hard links
     #[arg(short = 'H', long)]
     pub(crate) hard_links: bool,
     /// Keep extended attributes (user.*)
@@ -254,23 +257,23 @@ pub(crate) struct Trees {
     /// Keep POSIX access control lists
     #[arg(short = 'A', long)]
     pub(crate) acls: bool,
-    /// Keep owners, where the receiver is root and allows it
+    /// Keep owners, if the receiver is root and allows it
     #[arg(long)]
     pub(crate) owner: bool,
-    /// Keep groups, where the receiver may set and allows them
+    /// Keep groups, if the receiver may set them and allows it
     #[arg(long)]
     pub(crate) group: bool,
-    /// Keep owners and groups by number, not by name
+    /// Keep owners and groups by number instead of name
     #[arg(long)]
     pub(crate) numeric_ids: bool,
-    /// Send a file that changes while it is read as it is read, and warn; big files go on QUIC
-    /// streams then
+    /// Send a file that changes while it is read, with a warning, instead of failing; big files
+    /// then go on QUIC streams
     #[arg(long)]
     pub(crate) allow_changing: bool,
 }
 
 impl Trees {
-    /// How trees are sent; `to_own_account` is whether they go where ssh lets the user in.
+    /// Returns how trees are sent. `to_own_account`: they are uploaded through ssh.
     pub(crate) fn options(&self, to_own_account: bool) -> TreeOptions {
         let kept = [
             (self.hard_links, Keep::HARD_LINKS),
@@ -294,7 +297,7 @@ impl Trees {
     }
 }
 
-/// How files are moved.
+/// The options of `put`, `get` and `sync`.
 #[derive(Debug, Args)]
 pub(crate) struct Moving {
     #[command(flatten)]
@@ -303,25 +306,25 @@ pub(crate) struct Moving {
     pub(crate) connect: Connect,
     #[command(flatten)]
     pub(crate) over_ssh: OverSsh,
-    /// Move no more than so many bits of files per second, such as 100mbit
+    /// Limit the rate, such as 100mbit
     #[arg(long, value_name = "RATE", value_parser = headroom_units::parse_rate)]
     pub(crate) rate: Option<u64>,
-    /// Compress what goes over the network (zstd): auto leaves alone what does not become shorter.
-    /// Worth it where the network is slower than the processor compresses and the files are text
+    /// Compress with zstd: auto skips what does not get shorter. Use it when the network is slower
+    /// than the processor and the files are text
     #[arg(long, value_enum, value_name = "WHEN", default_value = "never")]
     pub(crate) compress: Compress,
-    /// Count a file as stored only when it is written through to the disk
+    /// Count a file as stored only when it is on the disk
     #[arg(long)]
     pub(crate) fsync: bool,
-    /// Send big files on QUIC streams only, not on lanes
+    /// Move big files on QUIC streams, not on lanes (UDP packets of our own)
     #[arg(long)]
     pub(crate) streams: bool,
-    /// How long to reconnect when the connection is lost: never, forever, or a time such as 90s,
-    /// 10m or 2h. A refusal is final, and what goes through a pipe is not resumed [default: forever
-    /// where standard error is a terminal, else never]
+    /// How long to reconnect after the connection was lost: never, forever, or a time such as 90s,
+    /// 10m or 2h. Refusals are final, and `-` is not resumed [default: forever if standard error is
+    /// a terminal, else never]
     #[arg(long, value_name = "TIME", value_parser = retry)]
     pub(crate) retry: Option<Retry>,
-    /// Print JSON: what happens, an event a line
+    /// Print events as JSON, one per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -343,10 +346,10 @@ fn retry(text: &str) -> Result<Retry, String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct Put {
-    /// Files and directories; of DIR/. what is in it; `-` alone is standard input
+    /// Files and directories; DIR/. is what is in DIR; `-` alone is standard input
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// Where to, below the server's root: `HOST[:PORT]:PATH`, an IPv6 address in brackets
+    /// Destination below the server's root; an IPv6 address in brackets
     #[arg(value_name = "HOST[:PORT]:PATH")]
     pub(crate) to: OsString,
     #[command(flatten)]
@@ -357,11 +360,11 @@ pub(crate) struct Put {
 
 #[derive(Debug, Args)]
 pub(crate) struct Get {
-    /// Files and directories below the server's root; of DIR/. what is in it. `*`, `?`, `[a-z]` and
-    /// `{a,b}` match names there, 1024 at most; a backslash before one takes it as it is
+    /// Files and directories below the server's root; DIR/. is what is in DIR. `*`, `?`, `[a-z]`
+    /// and `{a,b}` match names there, at most 1024; a backslash escapes them
     #[arg(required = true, value_name = "HOST[:PORT]:PATH")]
     pub(crate) from: Vec<OsString>,
-    /// Where to; `-` is standard output, for one file
+    /// Destination; `-` is standard output, for one file
     #[arg(value_name = "DEST")]
     pub(crate) to: PathBuf,
     #[command(flatten)]
@@ -372,22 +375,22 @@ pub(crate) struct Get {
 
 #[derive(Debug, Args)]
 pub(crate) struct Sync {
-    /// The directory whose content is sent: here, or `HOST[:PORT]:PATH`
+    /// The source directory: here, or `HOST[:PORT]:PATH`
     #[arg(value_name = "SRC")]
     pub(crate) from: OsString,
-    /// The directory that it becomes the content of, on the other side; made where it is missing
+    /// The destination directory on the other side, made if it is missing
     #[arg(value_name = "DEST")]
     pub(crate) to: OsString,
     /// Remove what is in DEST and not in SRC, unless it is excluded
     #[arg(long)]
     pub(crate) delete: bool,
-    /// Neither send nor remove what matches, as in a .gitignore; may be said again
+    /// Neither send nor remove what matches this pattern, as in a .gitignore; may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<String>,
-    /// Change nothing, and print what would be sent and removed
+    /// Change nothing; print what would be sent and removed
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-    /// Read all files on both sides and compare their hashes, not size and time
+    /// Compare files by hash, not by size and time; reads all files on both sides
     #[arg(short, long)]
     pub(crate) checksum: bool,
     #[command(flatten)]
@@ -396,7 +399,7 @@ pub(crate) struct Sync {
 
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
-    /// Kind, permissions, octets and time of change, too
+    /// Also print type, permissions, size and time of change
     #[arg(short)]
     pub(crate) long: bool,
     /// A directory or file below the server's root
@@ -406,17 +409,17 @@ pub(crate) struct Ls {
     pub(crate) connect: Connect,
     #[command(flatten)]
     pub(crate) over_ssh: OverSsh,
-    /// Print JSON, an entry a line
+    /// Print entries as JSON, one per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Mkdir {
-    /// Make the directories above it, too, and do not mind one that is there
+    /// Make missing parent directories; do not fail if a directory exists
     #[arg(short, long)]
     pub(crate) parents: bool,
-    /// Directories to be made, below the server's root
+    /// Directories to make, below the server's root
     #[arg(required = true, value_name = "HOST[:PORT]:PATH")]
     pub(crate) remotes: Vec<OsString>,
     #[command(flatten)]
@@ -430,10 +433,10 @@ pub(crate) struct Mv {
     /// Replace a file or link that has the new name
     #[arg(short, long)]
     pub(crate) force: bool,
-    /// What is to be renamed, below the server's root
+    /// What to rename, below the server's root
     #[arg(value_name = "HOST[:PORT]:PATH")]
     pub(crate) from: OsString,
-    /// Its new name on the same host, or the directory that it is moved into
+    /// The new name on the same host, or the directory to move it into
     #[arg(value_name = "HOST[:PORT]:NEW")]
     pub(crate) to: OsString,
     #[command(flatten)]
@@ -444,25 +447,25 @@ pub(crate) struct Mv {
 
 #[derive(Debug, Args)]
 pub(crate) struct Rm {
-    /// Remove directories with all that is in them; without it, files, links and empty directories
+    /// Remove directories and everything in them; without it, files, links and empty directories
     #[arg(short, long)]
     pub(crate) recursive: bool,
-    /// What is to be removed, below the server's root; no patterns
+    /// What to remove, below the server's root; no patterns
     #[arg(required = true, value_name = "HOST[:PORT]:PATH")]
     pub(crate) remotes: Vec<OsString>,
     #[command(flatten)]
     pub(crate) connect: Connect,
     #[command(flatten)]
     pub(crate) over_ssh: OverSsh,
-    /// Print JSON: what happens, an event a line
+    /// Print events as JSON, one per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// The far end of `--ssh`.
+/// The server that `--ssh` starts.
 #[derive(Debug, Args)]
 pub(crate) struct ServeOnce {
-    /// Say what this program can do, and end
+    /// Print this program's version and protocol, and exit
     #[arg(long)]
     pub(crate) offer: bool,
     /// The client's key
@@ -480,22 +483,22 @@ pub(crate) struct ServeOnce {
 pub(crate) struct Identity {
     #[command(subcommand)]
     pub(crate) command: Option<IdentityCommand>,
-    /// Where the key is [default: ~/.config/headroom/identity]
+    /// The key file [default: ~/.config/headroom/identity]
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) identity: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(crate) enum IdentityCommand {
-    /// Print the public key, as authorized_keys has it, and its fingerprint
+    /// Print the public key for authorized_keys, and its fingerprint
     Show,
-    /// Make a key where there is none
+    /// Make a key; fails if there is one
     New,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Trust {
-    /// The host: `HOST[:PORT]`, an IPv6 address in brackets
+    /// The host; an IPv6 address in brackets
     #[arg(value_name = "HOST[:PORT]")]
     pub(crate) host: String,
     #[command(flatten)]

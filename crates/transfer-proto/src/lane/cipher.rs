@@ -1,9 +1,9 @@
-//! The ciphers of lanes, by the numbers that both ends call them.
+//! The ciphers of lanes and their numbers in messages.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How packets of a lane are sealed.
+/// A cipher of a lane.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cipher {
     /// AES-128-GCM (RFC 5116).
@@ -12,19 +12,18 @@ pub enum Cipher {
     ChaCha20Poly1305,
     /// AES-256-GCM (RFC 5116).
     Aes256Gcm,
-    /// None: everybody reads and changes what passes. For measurement.
+    /// No encryption, for measurement.
     Clear,
-    /// The XOR scheme of the study that this transfer grew out of, which protects
-    /// nothing either. For measurement.
+    /// The XOR scheme of a study, which protects nothing either, for measurement.
     SimpleCrypt,
 }
 
 impl Cipher {
-    /// All of them.
+    /// All ciphers.
     pub const ALL: [Self; 5] =
         [Self::Aes128Gcm, Self::Aes256Gcm, Self::ChaCha20Poly1305, Self::Clear, Self::SimpleCrypt];
 
-    /// Its number in messages.
+    /// Returns its number in messages.
     #[must_use]
     pub const fn number(self) -> u32 {
         match self {
@@ -36,13 +35,13 @@ impl Cipher {
         }
     }
 
-    /// The cipher of this number, if there is one.
+    /// Returns the cipher of this number, if there is one.
     #[must_use]
     pub fn numbered(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|cipher| cipher.number() == number)
     }
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,8 +53,8 @@ impl Cipher {
         }
     }
 
-    /// Whether it keeps what passes secret and unchanged. What does not is for
-    /// measurements that both ends have agreed to.
+    /// Whether it encrypts and authenticates. One that does not is for measurements that both ends
+    /// allow.
     #[must_use]
     pub const fn is_secure(self) -> bool {
         !matches!(self, Self::Clear | Self::SimpleCrypt)

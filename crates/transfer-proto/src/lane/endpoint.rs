@@ -1,4 +1,4 @@
-//! One end of a lane: packets in, packets out, and when to look again.
+//! One end of a lane: packets in, packets out, and the next deadline.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -20,34 +20,33 @@ use super::seal::{Dropped, Opener, Sealer};
 use super::sender::{Plan, Sender};
 use super::sent::SentFrame;
 
-/// Events that wait for the engine.
+/// The most events that wait for the engine.
 const MAX_EVENTS: usize = 4096;
-/// The end that opened the lane sends a probe when nothing has come for this long, or
-/// for one timeout if that is longer. A peer that only sends learns so where this end
-/// is after its address has changed, and this end that the path is dead.
+/// The end that opened the lane sends a probe after this time without packets, or after one
+/// timeout if that is longer. A peer that only sends then learns this end's address if it has
+/// changed, and this end learns whether the path is dead.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// What a lane is to be.
+/// The parameters of a lane.
 #[derive(Clone, Debug)]
 pub struct LaneConfig {
     /// The transfer it belongs to.
     pub transfer: TransferId,
-    /// Its name.
+    /// The lane's ID.
     pub lane: LaneId,
-    /// Which way this end sends.
+    /// The direction in which this end sends.
     pub sends: Direction,
-    /// Where the peer is, for the end that opens the lane; the other learns it.
+    /// The peer's address, for the end that opens the lane; the other end learns it.
     pub peer: Option<SocketAddr>,
-    /// The longest packet worth trying, as UDP payload.
+    /// The longest packet to probe for, as UDP payload.
     pub max_packet: usize,
-    /// How many octets of files each packet carries, if both ends measure that; the
-    /// path's MTU counts for nothing then.
+    /// Bytes of files in each packet, for measurements; the path's MTU is then ignored.
     pub chunk: Option<Chunk>,
-    /// The round trip, if it is known from elsewhere.
+    /// The round-trip time, if it is known from elsewhere.
     pub rtt: Option<Duration>,
-    /// How fast to send.
+    /// The rate control's parameters.
     pub rate: RateConfig,
-    /// Random and secret: challenges are made of it.
+    /// Random and secret: path challenges are derived from it.
     pub seed: [u8; 32],
 }
 
@@ -59,7 +58,7 @@ pub struct Lane<K: Keys> {
     paths: Paths,
     sender: Sender,
     received: ReceiveState,
-    /// Octets that a buffer has at least.
+    /// The least size of a buffer for packets.
     least_buffer: usize,
     events: VecDeque<Event>,
     closing: Option<u32>,
@@ -67,36 +66,36 @@ pub struct Lane<K: Keys> {
     was_silent: bool,
     /// Whether this end opened the lane.
     is_initiator: bool,
-    /// When the last authenticated packet came.
+    /// When the last authenticated packet arrived.
     last_received: Duration,
 }
 
-/// What the engine is told.
+/// What the engine needs to know.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Event {
-    /// The peer is at this address: data may flow.
+    /// The peer's address is validated: data may flow.
     Reached(SocketAddr),
-    /// All that was given to be sent of this file has arrived.
+    /// Everything queued of this file has arrived.
     Arrived(u32),
-    /// Nobody answers; only probes are sent.
+    /// The peer does not answer; only probes are sent.
     Silent,
-    /// Somebody answers again.
+    /// The peer answers again.
     Answered,
-    /// The peer ended the lane, for this reason.
+    /// The peer closed the lane with this reason.
     Closed(u32),
-    /// Numbers or keys are used up, or the connection has none: the lane is over.
+    /// Packet numbers or keys are used up, or the connection gives no key: the lane has ended.
     KeyExhausted,
 }
 
-/// Where the octets of files are that are to be sent.
+/// The source of the bytes to send.
 pub trait PayloadSource {
-    /// All octets of a piece, where they stand together in memory.
+    /// Returns all bytes of a piece, if they are contiguous in memory.
     fn in_memory(&mut self, piece: Piece) -> Option<&[u8]>;
-    /// Writes the octets of a piece, wherever they are.
+    /// Copies the bytes of a piece.
     fn write(&mut self, piece: Piece, body: &mut [u8]);
 }
 
-/// Contents that are in no memory.
+/// A source that always copies.
 struct FillWith<F>(F);
 
 impl<F: FnMut(Piece, &mut [u8])> PayloadSource for FillWith<F> {
@@ -109,39 +108,39 @@ impl<F: FnMut(Piece, &mut [u8])> PayloadSource for FillWith<F> {
     }
 }
 
-/// What was in a packet.
+/// The content of a packet.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Received<'p> {
-    /// Octets of a file. They may come again, in other packets.
+    /// Bytes of a file. They may arrive again in other packets.
     Data {
         /// The file's number in the transfer.
         file: u32,
-        /// Where the first of them lies in the file.
+        /// The offset of the first byte in the file.
         offset: u64,
         /// At least one.
         octets: &'p [u8],
     },
-    /// Something between the two ends.
+    /// A packet of the protocol itself.
     Control,
 }
 
-/// Packets to be sent: `len` octets of the buffer, cut every `segment` (the last
-/// may be shorter), one UDP train.
+/// Packets to send: `len` bytes of the buffer, segmented every `segment` (the last may be
+/// shorter), as one UDP GSO train.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Transmit {
-    /// Where to.
+    /// The destination.
     pub to: SocketAddr,
-    /// Octets of all of them.
+    /// Bytes of all packets.
     pub len: usize,
-    /// Octets of each but the last.
+    /// Bytes of each packet but the last.
     pub segment: usize,
 }
 
 impl<K: Keys> Lane<K> {
-    /// One end of a lane, whose keys come from `keys`.
+    /// Makes one end of a lane with keys from `keys`.
     ///
     /// # Errors
-    /// Where the connection gives no key.
+    /// The connection gives no key.
     pub fn new(config: &LaneConfig, mut keys: K) -> Result<Self, Refused> {
         let context = |direction| Context {
             transfer: config.transfer,
@@ -171,35 +170,34 @@ impl<K: Keys> Lane<K> {
         })
     }
 
-    /// Gives octets of a file to be sent. The engine keeps them readable until
-    /// [`Event::Arrived`], and gives no more than it wants remembered.
+    /// Queues bytes of a file. The engine keeps them readable until [`Event::Arrived`], and bounds
+    /// how much is queued.
     pub fn send(&mut self, piece: Piece) {
         self.sender.queue().push(piece);
     }
 
-    /// Forgets a file: what is on its way may still arrive.
+    /// Cancels a file. Packets in flight may still arrive.
     pub fn cancel(&mut self, file: u32) {
         self.sender.queue().cancel(file);
     }
 
-    /// All octets that were given and are not known to have arrived, to be sent
-    /// otherwise; the lane forgets them. Some may come twice, others may have
-    /// arrived.
+    /// Takes back everything that was queued and is not acknowledged, so that it can be sent by
+    /// other means. Some of it may have arrived.
     pub fn reclaim(&mut self) -> Vec<Piece> {
         self.sender.reclaim()
     }
 
-    /// Octets given and not sent, lost ones included.
+    /// Returns the bytes that wait to be sent, lost ones included.
     pub fn waiting(&self) -> u64 {
         self.sender.waiting()
     }
 
-    /// Ends the lane with one packet, for `reason`; 0 is done.
+    /// Closes the lane with one packet; reason 0 is success.
     pub fn close(&mut self, reason: u32) {
         self.closing.get_or_insert(reason);
     }
 
-    /// What the engine is to know.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         if let Some(file) = self.sender.settled() {
             return Some(Event::Arrived(file));
@@ -207,7 +205,7 @@ impl<K: Keys> Lane<K> {
         self.events.pop_front()
     }
 
-    /// Figures for people.
+    /// Returns statistics.
     pub fn stats(&self) -> Stats {
         Stats {
             rate: self.sender.rate(),
@@ -218,10 +216,11 @@ impl<K: Keys> Lane<K> {
         }
     }
 
-    /// Opens a packet in place. `congested`: it came with Congestion Experienced.
+    /// Handles a packet, which is decrypted in place. `congested`: it was marked Congestion
+    /// Experienced.
     ///
     /// # Errors
-    /// Where it is dropped, and why; [`Dropped::KeyExhausted`] ends the lane.
+    /// Why the packet is dropped; [`Dropped::KeyExhausted`] ends the lane.
     pub fn handle<'p>(
         &mut self,
         now: Duration,
@@ -270,7 +269,7 @@ impl<K: Keys> Lane<K> {
         Ok(Received::Control)
     }
 
-    /// When [`Lane::handle_timeout`] is to be called, then [`Lane::transmit`].
+    /// Returns when to call [`Lane::handle_timeout`], and then [`Lane::transmit`].
     pub fn timeout(&self, now: Duration) -> Option<Duration> {
         if self.ended {
             return None;
@@ -282,14 +281,14 @@ impl<K: Keys> Lane<K> {
         [path, feedback, sender, self.quiet_at()].into_iter().flatten().min()
     }
 
-    /// When this end probes a path on which nothing comes.
+    /// When to probe a path on which nothing arrives.
     fn quiet_at(&self) -> Option<Duration> {
         let watches =
             self.is_initiator && !self.sender.awaits_answer() && self.paths.validated().is_some();
         watches.then(|| self.last_received + QUIET.max(self.sender.rtt().timeout()))
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Duration) {
         if !self.ended && self.paths.validated().is_some() {
             self.sender.handle_timeout(now);
@@ -300,9 +299,8 @@ impl<K: Keys> Lane<K> {
         }
     }
 
-    /// Writes the packets that are to be sent now into `buffer`, 64 KB or at least one
-    /// packet; called until there are none. `fill` writes a piece's
-    /// octets.
+    /// Writes packets to send now into `buffer`, which has 64 KB or room for one packet. Call it
+    /// until it returns `None`. `fill` copies a piece's bytes.
     pub fn transmit(
         &mut self,
         now: Duration,
@@ -312,7 +310,7 @@ impl<K: Keys> Lane<K> {
         self.transmit_from(now, buffer, &mut FillWith(fill))
     }
 
-    /// The same with pieces that may be in memory already.
+    /// Does what [`Self::transmit`] does, with pieces that may be in memory.
     pub fn transmit_from(
         &mut self,
         now: Duration,
@@ -448,18 +446,18 @@ impl<K: Keys> Lane<K> {
     }
 }
 
-/// Figures of a lane's sending half.
+/// Statistics of a lane's sending half.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stats {
-    /// Octets a second that it may send.
+    /// The sending rate in bytes per second.
     pub rate: f64,
-    /// The smoothed round trip.
+    /// The smoothed round-trip time.
     pub rtt: Option<Duration>,
-    /// The longest packet that passes, as UDP payload.
+    /// The path's MTU as UDP payload.
     pub mtu: usize,
-    /// Octets on their way.
+    /// Bytes in flight.
     pub in_flight: u64,
-    /// Octets of packets lost.
+    /// Bytes of lost packets.
     pub lost: u64,
 }
 

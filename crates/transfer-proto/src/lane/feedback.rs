@@ -1,5 +1,5 @@
-//! What the receiver of data tells its sender: which packets came, how many
-//! octets, and when. It may be lost: every feedback says all again.
+//! Feedback from the receiver of data to its sender: which packets arrived, how many bytes, and
+//! when. Feedback may be lost: each one repeats everything.
 
 use std::ops::RangeInclusive;
 
@@ -7,31 +7,31 @@ use super::header::Number;
 use super::limits::MAX_PACKET;
 use super::varint;
 
-/// Octets ahead of the ranges.
+/// Bytes ahead of the ranges.
 const HEAD: usize = 34;
 
-/// One feedback. Counts go on from the lane's beginning and wrap; times are
-/// microseconds on the receiver's own clock, which starts anywhere.
+/// One feedback. Counts run from the lane's beginning and wrap; times are microseconds of the
+/// receiver's own clock, with an arbitrary origin.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Feedback<R> {
-    /// The highest packet number that came.
+    /// The highest packet number that arrived.
     pub largest: Number,
-    /// When it came.
+    /// When it arrived.
     pub arrived_us: u64,
-    /// How long ago that was when the feedback was made.
+    /// How long before the feedback that was.
     pub age_us: u32,
-    /// Octets of all packets that came, as UDP payload.
+    /// Bytes of all packets that arrived, as UDP payload.
     pub octets: u64,
-    /// Packets that came with Congestion Experienced (RFC 3168).
+    /// Packets that were marked Congestion Experienced (RFC 3168).
     pub congested: u32,
-    /// The numbers that came, the highest first, `largest` in the first of them.
+    /// The packet numbers that arrived, in ranges, the highest first, `largest` in the first.
     pub ranges: R,
 }
 
-/// Ranges of packet numbers as they were received: checked, the highest first.
+/// Validated ranges of packet numbers, the highest first.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ranges<'a> {
-    /// The first number of the range before; none before the first range.
+    /// The first number of the previous range; `None` before the first range.
     before: Option<u64>,
     largest: u64,
     left: u16,
@@ -39,14 +39,14 @@ pub struct Ranges<'a> {
 }
 
 impl<'a> Feedback<Ranges<'a>> {
-    /// Reads a feedback without its kind. What stands behind the last range is
-    /// left alone, for versions to come.
+    /// Reads a feedback without its type. Bytes after the last range are ignored, for later
+    /// versions.
     pub fn parse(octets: &'a [u8]) -> Option<Self> {
         let (head, octets) = octets.split_first_chunk::<HEAD>()?;
         let largest = Number::new(u64::from_be_bytes(part(head, 0)))?;
         let left = u16::from_be_bytes(part(head, 32));
         let ranges = Ranges { before: None, largest: largest.get(), left, octets };
-        // all of them now, so that nobody acts on half of a feedback
+        // all are checked first, so that half of an invalid feedback has no effect
         if left == 0 || ranges.clone().count() != usize::from(left) {
             return None;
         }
@@ -62,9 +62,8 @@ impl<'a> Feedback<Ranges<'a>> {
 }
 
 impl<R: Iterator<Item = RangeInclusive<u64>>> Feedback<R> {
-    /// Writes the feedback without its kind, with as many ranges as fit into
-    /// `out`, and returns its length. `ranges` begins with the one that `largest`
-    /// ends, and none touches the next.
+    /// Writes the feedback without its type, with as many ranges as fit into `out`, and returns its
+    /// length. `ranges` begins with the range that `largest` ends, and no two are adjacent.
     pub fn write(self, out: &mut [u8]) -> usize {
         let len = out.len().min(MAX_PACKET);
         let (head, mut rest) = out[..len].split_at_mut(HEAD);

@@ -1,16 +1,16 @@
-//! The clear sixteen octets ahead of every packet.
+//! The unencrypted sixteen bytes ahead of every packet.
 
 use std::fmt;
 
 use super::limits::{EPOCH_PACKETS, EPOCHS, TAG_LEN};
 
-/// Octets of the header.
+/// Bytes of the header.
 pub const HEADER_LEN: usize = 16;
-/// Octets that a packet has beside its payload.
+/// Bytes of a packet beside its payload.
 pub const OVERHEAD: usize = HEADER_LEN + TAG_LEN;
 
-/// 0 0 0 0 1, then the version. The first two bits tell lanes from QUIC (RFC
-/// 9443, section 4); 8 to 15 is nobody's beside QUIC, STUN, ZRTP, DTLS, TURN and RTP.
+/// 0 0 0 0 1, then the version. The first two bits tell lanes from QUIC (RFC 9443, section 4);
+/// QUIC, STUN, ZRTP, DTLS, TURN and RTP do not use 8 to 15.
 const FIRST: u8 = 0b0000_1000 | VERSION;
 const VERSION: u8 = 1;
 
@@ -23,14 +23,14 @@ mod field {
     pub(super) const LANE: Range<usize> = 8..16;
 }
 
-/// Whether a datagram is a lane's, not QUIC's: its first octet says so, if QUIC's
-/// end does not offer to grease the fixed bit (RFC 9287).
+/// Whether a datagram is a lane's and not QUIC's, by its first byte. The QUIC endpoint must not
+/// grease the fixed bit (RFC 9287).
 #[inline]
 pub fn is_lane(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|first| first & 0xf8 == FIRST & 0xf8)
 }
 
-/// A lane's name: 64 random bits, never used twice in a transfer.
+/// A lane's ID: 64 random bits, never used twice in a transfer.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct LaneId(pub u64);
 
@@ -40,8 +40,8 @@ impl fmt::Display for LaneId {
     }
 }
 
-/// A packet's number in one direction of a lane: the upper 24 of 48 bits are its
-/// epoch, so a number that is never used twice is never used twice with a key.
+/// A packet number in one direction of a lane. The upper 24 of 48 bits are its epoch, so a
+/// number that is never used twice is never used twice with a key.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Number(u64);
 
@@ -49,30 +49,30 @@ impl Number {
     /// One more than the last.
     pub(crate) const END: u64 = EPOCHS * EPOCH_PACKETS;
 
-    /// `number` as a packet number; none beyond 48 bits.
+    /// Makes a packet number; `None` beyond 48 bits.
     pub fn new(number: u64) -> Option<Self> {
         (number < Self::END).then_some(Self(number))
     }
 
-    /// The whole number.
+    /// Returns the whole number.
     #[inline]
     pub fn get(self) -> u64 {
         self.0
     }
 
-    /// Which key it goes with.
+    /// Returns the epoch, which selects the key.
     #[inline]
     pub fn epoch(self) -> u32 {
         (self.0 / EPOCH_PACKETS) as u32
     }
 }
 
-/// What a header says.
+/// The fields of a header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
-    /// Whose packet it is.
+    /// The packet's lane.
     pub lane: LaneId,
-    /// Which of them.
+    /// The packet's number.
     pub number: Number,
 }
 
@@ -94,7 +94,7 @@ impl Header {
         })
     }
 
-    /// The header's octets.
+    /// Returns the header's bytes.
     #[inline]
     pub fn bytes(&self) -> [u8; HEADER_LEN] {
         let mut header = [0; HEADER_LEN];

@@ -1,14 +1,14 @@
-//! Where keys come from and what is done with them: the engine's part, behind two
-//! traits, so that a browser brings other cryptography.
+//! Where keys come from and how they are used: the engine's part, behind two traits, so that a
+//! browser can use other cryptography.
 
 use super::header::LaneId;
 use super::limits::TAG_LEN;
 
-/// A transfer's name in the exporter's context: random, made by the client.
+/// A transfer's random name, chosen by the client, for the exporter's context.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TransferId(pub [u8; 16]);
 
-/// Which way packets go. Client is who opened the QUIC connection.
+/// The direction of packets. The client is the end that opened the QUIC connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Direction {
     /// From the client to the server.
@@ -18,7 +18,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The other way.
+    /// Returns the other direction.
     #[must_use]
     pub fn reverse(self) -> Self {
         match self {
@@ -28,29 +28,29 @@ impl Direction {
     }
 }
 
-/// Octets of a [`Context`].
+/// Bytes of a [`Context`].
 pub const CONTEXT_LEN: usize = 29;
 
-/// What one key is for. Never the same twice within a connection: transfers and
-/// lanes have random names, and an epoch of a direction comes once.
+/// What one key is for. Never repeated within a connection: transfers and lanes have random
+/// names, and each epoch of a direction occurs once.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Context {
-    /// Of this transfer,
+    /// The transfer.
     pub transfer: TransferId,
-    /// of this lane of it,
+    /// The lane.
     pub lane: LaneId,
-    /// one way,
+    /// The direction.
     pub direction: Direction,
-    /// this many epochs after the first.
+    /// The epoch, from 0.
     pub epoch: u32,
 }
 
 impl Context {
-    /// The label that goes with it to the TLS exporter (RFC 8446, section 7.5).
+    /// The label for the TLS exporter (RFC 8446, section 7.5).
     pub const LABEL: &[u8] = b"EXPORTER-headroom-lane";
 
-    /// The context for the exporter: transfer, lane, direction (0 to the server,
-    /// 1 to the client), epoch, numbers in network byte order.
+    /// Encodes the context for the exporter: transfer, lane, direction (0 to the server, 1 to the
+    /// client), epoch, with numbers in network byte order.
     #[must_use]
     pub fn bytes(&self) -> [u8; CONTEXT_LEN] {
         let mut bytes = [0; CONTEXT_LEN];
@@ -62,34 +62,33 @@ impl Context {
     }
 }
 
-/// The connection's exporter.
+/// Derives keys from the connection's exporter.
 pub trait Keys {
-    /// An AEAD bound to its key.
+    /// An AEAD with its key.
     type Key: PacketKey;
 
-    /// The key and IV for `context`: what the exporter gives, split, the key
-    /// first.
+    /// Derives key and IV for `context`: the exporter's output, key first.
     ///
     /// # Errors
-    /// Where the connection has no such secret (it is closed).
+    /// The connection gives no such secret, because it is closed.
     fn derive(&mut self, context: &Context) -> Result<Derived<Self::Key>, Refused>;
 }
 
-/// What an exporter's secret is split into.
+/// A key and its IV.
 #[derive(Debug)]
 pub struct Derived<K> {
     /// The AEAD with its key.
     pub key: K,
-    /// Its nonces are this, XOR a packet's number (RFC 9001, section 5.3).
+    /// Nonces are this XOR the packet number (RFC 9001, section 5.3).
     pub iv: [u8; 12],
 }
 
-/// An AEAD with a nonce of 96 bits and a tag of 128, bound to its key.
+/// An AEAD with a 96-bit nonce and a 128-bit tag, and its key.
 pub trait PacketKey {
     /// Encrypts `text` in place and writes its tag.
     ///
     /// # Errors
-    /// Where the AEAD refuses; the packet is not sent.
+    /// The AEAD refuses; the packet must not be sent.
     fn seal(
         &self,
         nonce: [u8; 12],
@@ -98,12 +97,12 @@ pub trait PacketKey {
         tag: &mut [u8; TAG_LEN],
     ) -> Result<(), Refused>;
 
-    /// The same for a text that begins in `packet_bytes` and goes on with `rest`, which lies
-    /// elsewhere: `packet_bytes` has that beginning, room for `rest`, and for the tag behind
-    /// it. Where the AEAD has nothing better, `rest` is copied.
+    /// Encrypts a text that begins in `packet_bytes` and continues with `rest`, which is elsewhere
+    /// in memory: `packet_bytes` has that beginning, then space for `rest` and for the tag. The
+    /// default implementation copies `rest`.
     ///
     /// # Errors
-    /// As those of [`Self::seal`]; or `packet_bytes` has no room.
+    /// As those of [`Self::seal`]; or `packet_bytes` is too short.
     #[inline]
     fn seal_with(
         &self,
@@ -121,7 +120,7 @@ pub trait PacketKey {
     /// Verifies `tag`, then decrypts `text` in place.
     ///
     /// # Errors
-    /// Where the tag is wrong; `text` is then worth nothing.
+    /// The tag is wrong; `text` is then garbage.
     fn open(
         &self,
         nonce: [u8; 12],
@@ -131,7 +130,7 @@ pub trait PacketKey {
     ) -> Result<(), Refused>;
 }
 
-/// Cryptography says no, and not why.
+/// A cryptographic operation failed; the reason is not disclosed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the packet's key refused it")]
 pub struct Refused;

@@ -1,11 +1,10 @@
-//! Bulk data on lanes: our own UDP packets beside QUIC on one port. No socket,
-//! no clock, no thread, no file: packets and `now` go in, packets and the next
-//! deadline come out.
+//! Bulk data on lanes: our own UDP packets beside QUIC on one port. No socket, clock, thread or
+//! file: packets and `now` go in, packets and the next deadline come out.
 //!
-//! A lane is two directions of packets under one random ID. Each direction has
-//! its own keys and numbers; data flows in either. Data is addressed by file and
-//! byte offset, never by packet number, so what is lost is sent again in any
-//! packet of any size, and no octet waits for another.
+//! A lane is two directions of packets under one random ID. Each direction has its own keys and
+//! packet numbers; data flows in either. Data is addressed by file and byte offset, never by
+//! packet number, so lost data can be sent again in any packet of any size, and no byte waits
+//! for another.
 
 mod cipher;
 mod endpoint;

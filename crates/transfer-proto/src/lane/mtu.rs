@@ -1,5 +1,5 @@
-//! The search for the path's MTU (RFC 8899, DPLPMTUD), and the way back from a
-//! path that swallows what it carried before.
+//! Searches the path's MTU (RFC 8899, DPLPMTUD), and detects a path that has become a black
+//! hole for packets it carried before.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use super::limits::MIN_MTU;
 
 /// RFC 8899, section 5.1.2.
 const MAX_PROBES: u32 = 3;
-/// Closer is not worth a probe.
+/// Precision of the search in bytes: a smaller gap is not worth a probe.
 const PRECISION: usize = 8;
 /// RFC 8899, section 5.1.1: PMTU_RAISE_TIMER.
 const RAISE: Duration = Duration::from_secs(600);
-/// Long packets lost with none arrived between, before short ones that arrive
-/// are taken as a sign (the third of RFC 8899, section 4.3).
+/// Long packets lost in a row, with short ones arriving, that make the path suspicious (the
+/// third sign of RFC 8899, section 4.3).
 const SUSPICIOUS: u32 = 3;
 
-/// Which length of packets, as UDP payload, the path carries.
+/// The state of the search; lengths are UDP payload.
 #[derive(Clone, Debug)]
 pub(crate) struct MtuSearch {
     current: usize,
     most: usize,
-    /// Whether there is nothing to be found: a measurement says how long packets are.
+    /// Whether a measurement fixes the length.
     fixed: bool,
-    /// Shorter than this is still hoped for.
+    /// The shortest length that is known to be too long.
     above: usize,
     probe: Option<usize>,
     failed: u32,
@@ -33,7 +33,7 @@ pub(crate) struct MtuSearch {
 }
 
 impl MtuSearch {
-    /// A search between [`MIN_MTU`] and `most`.
+    /// Starts a search between [`MIN_MTU`] and `most`.
     pub(crate) fn new(most: usize) -> Self {
         let most = most.max(MIN_MTU);
         Self {
@@ -49,33 +49,33 @@ impl MtuSearch {
         }
     }
 
-    /// No search: packets are of this length, whatever the path does with them.
+    /// Fixes the length; there is no search.
     pub(crate) fn fixed(len: usize) -> Self {
         Self { current: len, most: len, fixed: true, ..Self::new(len) }
     }
 
-    /// The search from the beginning, on another path.
+    /// Restarts the search, on another path.
     pub(crate) fn restart(&mut self) {
         *self = if self.fixed { Self::fixed(self.current) } else { Self::new(self.most) };
     }
 
-    /// The longest packet that is known to pass.
+    /// Returns the longest packet known to pass.
     pub(crate) fn current(&self) -> usize {
         self.current
     }
 
-    /// The length of a probe that is to be sent now.
+    /// Returns the length of a probe to send now.
     pub(crate) fn probe(&mut self, now: Duration) -> Option<usize> {
         if self.probe.is_some() || now < self.again_at || self.current >= self.most {
             return None;
         }
         if self.above - self.current <= PRECISION {
-            // found; the path may change
+            // found; look again later, for the path may change
             self.again_at = now + RAISE;
             self.above = self.most + 1;
             return None;
         }
-        // the whole first: most paths carry it
+        // the longest first: most paths carry it
         let size = if self.above > self.most {
             self.most
         } else {
@@ -117,8 +117,8 @@ impl MtuSearch {
         }
     }
 
-    /// Something short arrived; true if the path has become a black hole to
-    /// anything longer: the search begins again below what was lost.
+    /// Notes that only short packets arrived. Returns whether the path has become a black hole for
+    /// longer ones: the search then begins again below what was lost.
     pub(crate) fn short_arrived(&mut self) -> bool {
         let shrinks = self.current > MIN_MTU && !self.fixed;
         let black_hole = shrinks && self.long_lost >= SUSPICIOUS;

@@ -1,10 +1,10 @@
-//! When the next train may leave: trains of a millisecond at the current rate, of
-//! 64 KB at most and one packet at least.
+//! Paces trains: each covers one millisecond at the current rate, 64 KB at most and one packet
+//! at least.
 
 use std::time::Duration;
 
 const TRAIN: Duration = Duration::from_millis(1);
-/// What one system call takes (UDP GSO).
+/// The most bytes of one system call (UDP GSO).
 const MAX_TRAIN: u64 = 65_000;
 
 /// Spreads packets over time.
@@ -14,18 +14,18 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// When the next train may leave.
+    /// Returns when the next train may be sent.
     pub(crate) fn next(&self) -> Duration {
         self.next
     }
 
-    /// Octets that the next train may have at `rate`, octets a second.
+    /// Returns the bytes of the next train at `rate`, in bytes per second.
     pub(crate) fn train(rate: f64) -> u64 {
         ((rate * TRAIN.as_secs_f64()) as u64).min(MAX_TRAIN)
     }
 
-    /// Notes that `octets` left at `now`. A train that left late is made up for,
-    /// two are not.
+    /// Notes that `octets` bytes were sent at `now`. The delay of one late train is made up for,
+    /// that of two is not.
     pub(crate) fn sent(&mut self, now: Duration, octets: u64, rate: f64) {
         let from = self.next.max(now.saturating_sub(TRAIN));
         self.next = from + Duration::from_secs_f64((octets as f64 / rate.max(1.0)).min(10.0));

@@ -1,20 +1,20 @@
-//! Which address the peer is at: believed only after a challenge went there and
-//! its answer came from there (RFC 9000, sections 8.2 and 9).
+//! Validates the peer's address: it is used only after a challenge sent there was answered from
+//! there (RFC 9000, sections 8.2 and 9).
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::payload::Path;
 
-/// Octets that may be sent for each one received, before an address is validated
-/// (RFC 9000, section 8).
+/// Bytes that may be sent for each byte received, before an address is validated (RFC 9000,
+/// section 8).
 const AMPLIFICATION: u64 = 3;
-/// Answers to one address that may wait.
+/// Responses that may wait for one address.
 const MAX_RESPONSES: usize = 2;
-/// Challenges to a new address before it is given up.
+/// Challenges sent to a new address before giving up.
 const MAX_CHALLENGES: u32 = 6;
 
-/// An address and what is known of it.
+/// An address and the state of its validation.
 #[derive(Debug)]
 struct PathState {
     address: SocketAddr,
@@ -24,12 +24,11 @@ struct PathState {
     /// The last challenge sent, and when.
     challenge: Option<([u8; 8], Duration)>,
     challenges: u32,
-    /// It had all its challenges, or the next is due and it may get no more: another
-    /// address may be tried in its place.
+    /// Whether all its challenges were sent, or the amplification limit forbids the next: another
+    /// address may then replace it.
     spent: bool,
     responses: Vec<[u8; 8]>,
-    /// When it was validated, or reminded that it has not shown the same, and how
-    /// often it was.
+    /// When it was validated or last reminded to validate this end, and how many reminders it got.
     reminded: (Duration, u32),
 }
 
@@ -54,18 +53,18 @@ impl PathState {
         self.challenge.take().map_or(Duration::ZERO, |(_, at)| now.saturating_sub(at))
     }
 
-    /// When the next reminder is due, each twice as late as the one before.
+    /// Returns when the next reminder is due; intervals double.
     fn remind_at(&self, timeout: Duration) -> Option<Duration> {
         let (at, reminders) = self.reminded;
         self.validated.then(|| at + timeout * (1 << reminders.min(6)))
     }
 
-    /// Whether it may get so many octets, validated or not.
+    /// Whether this many bytes may be sent to it.
     fn may_get(&self, len: usize) -> bool {
         self.validated || self.sent + len as u64 <= self.received.saturating_mul(AMPLIFICATION)
     }
 
-    /// When the next challenge is due, each twice as late as the one before.
+    /// Returns when the next challenge is due; intervals double.
     fn challenge_at(&self, timeout: Duration) -> Option<Duration> {
         if self.validated {
             return None;
@@ -76,13 +75,13 @@ impl PathState {
     }
 }
 
-/// Where the peer is, and where it may have gone.
+/// The peer's address, and a candidate that it may have moved to.
 #[derive(Debug)]
 pub(crate) struct Paths {
-    /// The end that opened the lane: its challenges need no one's leave.
+    /// Whether this end opened the lane: its first challenges are not limited.
     opener: bool,
-    /// Whether the other end is known to have validated this one, or to need it not.
-    /// Until then it may have used up what it may send, and wait for a packet.
+    /// Whether the other end is known to have validated this one, or does not need to. Until then
+    /// its amplification limit may be exhausted, and it waits for a packet.
     confirmed: bool,
     active: Option<PathState>,
     candidate: Option<PathState>,
@@ -90,30 +89,30 @@ pub(crate) struct Paths {
     tokens: u64,
 }
 
-/// What a packet says about paths.
+/// A change of the path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Change {
-    /// The first address is validated; the round trip was this long.
+    /// The first address is validated, with this round-trip time.
     Validated(Duration),
-    /// The peer has another address, validated.
+    /// The peer has moved to another address, which is validated.
     Moved {
-        /// Not only its port changed: it may be another path.
+        /// Whether more than the port changed: it may be another path.
         elsewhere: bool,
-        /// The round trip there.
+        /// The round-trip time to it.
         rtt: Duration,
     },
 }
 
 impl Paths {
-    /// `peer` is known to the end that opens the lane. `seed` is secret and
-    /// random: challenges are made of it.
+    /// Makes the state. The end that opens the lane knows `peer`. Challenges are derived from
+    /// `seed`, which is secret and random.
     pub(crate) fn new(peer: Option<SocketAddr>, seed: [u8; 32]) -> Self {
         let active = peer.map(PathState::new);
         let opener = peer.is_some();
         Self { opener, confirmed: !opener, active, candidate: None, seed, tokens: 0 }
     }
 
-    /// Where data may go.
+    /// Returns the address that data may be sent to.
     pub(crate) fn validated(&self) -> Option<SocketAddr> {
         self.active
             .as_ref()
@@ -121,14 +120,13 @@ impl Paths {
             .map(|path_state| path_state.address)
     }
 
-    /// Where `len` octets of anything may go: the peer's address, as far as it
-    /// has been heard from.
+    /// Returns the peer's address if `len` bytes may be sent to it, validated or not.
     pub(crate) fn reach(&self, len: usize) -> Option<SocketAddr> {
         let path_state = self.active.as_ref()?;
         path_state.may_get(len).then_some(path_state.address)
     }
 
-    /// Notes an authenticated packet. `newest`: none with a higher number came.
+    /// Notes an authenticated packet. `newest`: it has the highest number so far.
     pub(crate) fn received(&mut self, from: SocketAddr, len: usize, newest: bool) {
         if self.active.is_none() {
             self.active = Some(PathState::new(from));
@@ -139,19 +137,19 @@ impl Paths {
                 return;
             }
         }
-        // an old packet from elsewhere was late, or somebody holds it
+        // an old packet from elsewhere was delayed, or is being replayed
         let free = self.candidate.as_ref().is_none_or(|path_state| path_state.spent);
         if newest && free {
             self.candidate = Some(PathState { received: len as u64, ..PathState::new(from) });
         }
     }
 
-    /// Notes that the other end sends what it sends to a validated address only.
+    /// Notes that the other end has validated this address.
     pub(crate) fn confirm(&mut self) {
         self.confirmed = true;
     }
 
-    /// Notes a challenge or an answer that came from `from`.
+    /// Handles a challenge or response from `from`.
     pub(crate) fn answer(
         &mut self,
         now: Duration,
@@ -180,13 +178,13 @@ impl Paths {
         let rtt = path_state.validate(now);
         let before = self.active.replace(path_state)?;
         if !before.validated {
-            // the first packet came from elsewhere: nothing was sent there yet
+            // the first packet came from another address: nothing was sent there yet
             return Some(Change::Validated(rtt));
         }
         Some(Change::Moved { elsewhere: before.address.ip() != from.ip(), rtt })
     }
 
-    /// A path packet that is to be sent now, of `len` octets sealed, and where to.
+    /// Returns a path packet to send now, of `len` bytes sealed, and its destination.
     pub(crate) fn poll(
         &mut self,
         now: Duration,
@@ -233,7 +231,7 @@ impl Paths {
         None
     }
 
-    /// When [`Paths::poll`] has something to say without another packet.
+    /// Returns when [`Paths::poll`] is due without another packet.
     pub(crate) fn timeout(&self, timeout: Duration, len: usize) -> Option<Duration> {
         let path_states = [(&self.active, true), (&self.candidate, false)];
         path_states
@@ -255,7 +253,7 @@ impl Paths {
             .min()
     }
 
-    /// Notes that a packet left.
+    /// Notes that a packet was sent.
     pub(crate) fn sent(&mut self, to: SocketAddr, len: usize) {
         for path_state in [&mut self.active, &mut self.candidate].into_iter().flatten() {
             if path_state.address == to {

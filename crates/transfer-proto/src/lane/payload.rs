@@ -1,8 +1,8 @@
-//! What is inside a packet, encrypted: its kind and what the kind is about.
+//! The encrypted payload of a packet: its type and fields.
 
 use super::feedback::{Feedback, Ranges};
 
-/// Octets ahead of the data in a packet of data: kind, file, offset.
+/// Bytes ahead of the data in a data packet: type, file, offset.
 pub const DATA_HEAD: usize = 13;
 
 const ASK: u8 = 0x80;
@@ -12,47 +12,47 @@ const PATH: u8 = 3;
 const FEEDBACK: u8 = 4;
 const CLOSE: u8 = 5;
 
-/// Octets of a path packet ahead of its padding.
+/// Bytes of a path packet ahead of its padding.
 const PATH_LEN: usize = 18;
 
-/// One packet's contents, borrowed from it.
+/// The payload of one packet, borrowed from it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Payload<'a> {
-    /// Octets of a file. May come twice, in packets of other numbers and sizes.
+    /// Bytes of a file. They may arrive twice, in packets of other numbers and sizes.
     Data {
         /// The file's number in the transfer.
         file: u32,
-        /// Where the first of them lies in the file. Not beyond `u64::MAX - len`.
+        /// The offset of the first byte in the file, not beyond `u64::MAX - len`.
         offset: u64,
         /// At least one.
         octets: &'a [u8],
     },
-    /// Nothing but its length: does the path carry it?
+    /// Only padding: probes whether the path carries its length.
     Probe,
-    /// The path is asked, or answers.
+    /// A path challenge or response.
     Path(Path),
-    /// What came.
+    /// Feedback about packets that arrived.
     Feedback(Feedback<Ranges<'a>>),
-    /// The lane ends; nothing follows.
+    /// The lane is closed; nothing follows.
     Close {
-        /// Why: 0 is done.
+        /// The reason: 0 is success.
         reason: u32,
     },
-    /// A kind of another version; ignored.
+    /// A type of another version; ignored.
     Unknown,
 }
 
-/// A challenge, the answer to one, or both (RFC 9000, section 8.2).
+/// A challenge, a response, or both (RFC 9000, section 8.2).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Path {
-    /// Who can read this can send it back.
+    /// To be returned by the other end.
     pub challenge: Option<[u8; 8]>,
-    /// What the other end's challenge was.
+    /// The other end's challenge.
     pub response: Option<[u8; 8]>,
 }
 
 impl<'a> Payload<'a> {
-    /// Reads a packet's contents, and whether feedback about it is asked for now.
+    /// Reads a packet's payload, and whether it asks for immediate feedback.
     pub fn parse(octets: &'a [u8]) -> Option<(Self, bool)> {
         let (&first, rest) = octets.split_first()?;
         let payload = match first & !ASK {
@@ -74,7 +74,7 @@ impl<'a> Payload<'a> {
         Some((payload, first & ASK != 0))
     }
 
-    /// Writes what is ahead of the data into the first [`DATA_HEAD`] octets.
+    /// Writes the fields ahead of the data into the first [`DATA_HEAD`] bytes.
     #[inline]
     pub fn write_data_head(file: u32, offset: u64, ask: bool, out: &mut [u8]) {
         out[0] = DATA | if ask { ASK } else { 0 };
@@ -116,8 +116,8 @@ impl Path {
         })
     }
 
-    /// Fills `out`, of 18 octets at least, padded with zeros to its end: a path
-    /// that carries it carries packets of that length.
+    /// Fills `out`, of 18 bytes at least, padded with zeros: a path that carries it carries packets
+    /// of that length.
     pub fn write(&self, out: &mut [u8]) {
         out.fill(0);
         out[0] = PATH;

@@ -1,20 +1,20 @@
-//! What is to be sent: pieces of files, those that were lost first.
+//! The send queue: pieces of files, lost ones first.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Octets of a file.
+/// A range of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Piece {
     /// The file's number in the transfer.
     pub file: u32,
-    /// Where the first of them lies in the file.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// How many.
+    /// Its length in bytes.
     pub len: u64,
 }
 
-/// Pieces that wait, and how much of each file has not arrived. It grows with
-/// what the engine gives it and with losses, never with what the peer says.
+/// Pieces that wait, and how much of each file is not acknowledged. It grows with what the
+/// engine queues and with losses, never with what the peer sends.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     fresh: VecDeque<Piece>,
@@ -24,7 +24,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Adds octets that were never sent.
+    /// Queues new data.
     pub(crate) fn push(&mut self, piece: Piece) {
         if piece.len > 0 {
             self.waiting += piece.len;
@@ -33,7 +33,7 @@ impl Queue {
         }
     }
 
-    /// Adds octets that were lost. They go ahead of all that was never sent.
+    /// Queues lost data, ahead of all new data.
     pub(crate) fn lose(&mut self, piece: Piece) {
         if self.outstanding.contains_key(&piece.file) {
             self.waiting += piece.len;
@@ -41,7 +41,7 @@ impl Queue {
         }
     }
 
-    /// Takes up to `most` octets of one piece; none where nothing waits.
+    /// Takes up to `most` bytes of one piece; `None` if nothing waits.
     pub(crate) fn take(&mut self, most: u64) -> Option<Piece> {
         let pieces = if self.lost.is_empty() { &mut self.fresh } else { &mut self.lost };
         let first = pieces.front_mut()?;
@@ -55,7 +55,7 @@ impl Queue {
         Some(taken)
     }
 
-    /// Notes that octets arrived; true if they were the last of their file.
+    /// Notes that a piece arrived. Returns whether it was the last of its file.
     pub(crate) fn arrived(&mut self, piece: Piece) -> bool {
         let Some(left) = self.outstanding.get_mut(&piece.file) else { return false };
         *left = left.saturating_sub(piece.len);
@@ -66,7 +66,7 @@ impl Queue {
         done
     }
 
-    /// Forgets a file.
+    /// Removes a file.
     pub(crate) fn cancel(&mut self, file: u32) {
         self.outstanding.remove(&file);
         for pieces in [&mut self.fresh, &mut self.lost] {
@@ -79,7 +79,7 @@ impl Queue {
         }
     }
 
-    /// Takes out all that was given and has not arrived; what was on its way is
+    /// Takes out everything that is not acknowledged; what was in flight must have been declared
     /// lost before.
     pub(crate) fn drain(&mut self) -> Vec<Piece> {
         self.waiting = 0;
@@ -87,18 +87,18 @@ impl Queue {
         self.lost.drain(..).chain(self.fresh.drain(..)).collect()
     }
 
-    /// Octets that wait.
+    /// Returns the bytes that wait.
     pub(crate) fn waiting(&self) -> u64 {
         self.waiting
     }
 
-    /// Whether anything was given that has not arrived.
+    /// Whether anything is not acknowledged.
     pub(crate) fn outstanding(&self) -> bool {
         !self.outstanding.is_empty()
     }
 }
 
-/// Adds `piece` at the end, joined with the last one where it goes on.
+/// Appends `piece`, merged with the last one if they are adjacent.
 fn append(pieces: &mut VecDeque<Piece>, piece: Piece) {
     match pieces.back_mut() {
         Some(last) if last.file == piece.file && last.offset + last.len == piece.offset => {

@@ -1,4 +1,4 @@
-//! What a receiver of data tells, and when.
+//! What feedback a receiver of data sends, and when.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use super::header::Number;
 use super::rtt::FEEDBACK_DELAY;
 use super::window::Window;
 
-/// Packets that nobody asked about before feedback is sent all the same.
+/// Packets that do not ask for feedback, after which it is sent anyway.
 const MOST_UNASKED: u32 = 256;
 
-/// Arrivals, and when they are to be told.
+/// Packets that arrived, and when feedback about them is due.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveState {
     largest: Option<(Number, Duration)>,
@@ -22,7 +22,7 @@ pub(crate) struct ReceiveState {
 }
 
 impl ReceiveState {
-    /// Notes a packet that was opened.
+    /// Notes an authenticated packet.
     pub(crate) fn received(&mut self, now: Duration, number: Number, len: usize, congested: bool) {
         if self.largest.is_none_or(|(largest, _)| largest < number) {
             self.largest = Some((number, now));
@@ -31,19 +31,19 @@ impl ReceiveState {
         self.congested = self.congested.wrapping_add(u32::from(congested));
     }
 
-    /// Notes that the packet wants feedback: now, if it asks for it.
+    /// Notes that a packet needs feedback: immediately, if it asks for it.
     pub(crate) fn wants_feedback(&mut self, now: Duration, asks: bool) {
         self.unasked += 1;
         let latest = if asks || self.unasked >= MOST_UNASKED { now } else { now + FEEDBACK_DELAY };
         self.due = Some(self.due.map_or(latest, |due| due.min(latest)));
     }
 
-    /// When feedback is due.
+    /// Returns when feedback is due.
     pub(crate) fn due(&self) -> Option<Duration> {
         self.due
     }
 
-    /// The feedback, which is then not due any more.
+    /// Makes the feedback, which is then no longer due.
     pub(crate) fn feedback<'w>(
         &mut self,
         now: Duration,

@@ -1,5 +1,5 @@
-//! One direction's keys: packets are sealed in place under numbers that are never
-//! used twice, and opened in place once.
+//! The keys of one direction: packets are sealed in place, under numbers that are never used
+//! twice, and opened in place once.
 
 use super::header::OVERHEAD;
 use super::header::{HEADER_LEN, Header, Number};
@@ -8,56 +8,55 @@ use super::limits::{EPOCH_PACKETS, FORGED_PER_KEY, MAX_PACKET, TAG_LEN};
 use super::measurement::Chunk;
 use super::window::Window;
 
-/// Seals what one end sends. Each [`EPOCH_PACKETS`] packets have a key of their own.
+/// Seals what one end sends. Each [`EPOCH_PACKETS`] packets use one key.
 #[derive(Debug)]
 pub struct Sealer<K: Keys> {
-    /// Of the current epoch.
+    /// The context of the current epoch.
     context: Context,
     key: Derived<K::Key>,
     next: u64,
     longest: usize,
 }
 
-/// The direction's numbers or keys are used up: another lane goes on.
+/// The packet numbers or keys of the direction are used up: another lane is needed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the lane's packet numbers or keys are used up: open another lane")]
 pub struct KeyExhausted;
 
 impl<K: Keys> Sealer<K> {
-    /// Seals packets from number 0 of `context`, an epoch's.
+    /// Seals packets from the first number of the epoch in `context`.
     ///
     /// # Errors
-    /// Where there is no key for it.
+    /// The connection gives no key.
     pub fn new(keys: &mut K, context: Context) -> Result<Self, Refused> {
         let key = keys.derive(&context)?;
         let next = u64::from(context.epoch) * EPOCH_PACKETS;
         Ok(Self { next, context, key, longest: MAX_PACKET })
     }
 
-    /// Seals packets of these chunks, too, however long.
+    /// Also accepts packets that carry chunks of this size.
     #[must_use]
     pub fn with_chunk(mut self, chunk: Option<Chunk>) -> Self {
         self.longest = longest(chunk);
         self
     }
 
-    /// The number that the next packet will have.
+    /// Returns the number of the next packet.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Seals `packet`, whose payload stands between room for the header and room
-    /// for the tag.
+    /// Seals `packet`, whose payload stands between space for the header and space for the tag.
     ///
     /// # Errors
-    /// Where there are no numbers or keys left; nothing may be sent then.
+    /// Numbers or keys are used up; the packet must not be sent.
     #[inline]
     pub fn seal(&mut self, keys: &mut K, packet: &mut [u8]) -> Result<Number, KeyExhausted> {
         self.seal_with(keys, packet, &[])
     }
 
-    /// The same, where the last octets of the payload are `rest`, which lies
-    /// elsewhere: there is room for them in `packet`, and nothing in it.
+    /// Seals `packet`, where the last bytes of the payload are `rest`, which is elsewhere in
+    /// memory: `packet` has space for them.
     ///
     /// # Errors
     /// As those of [`Self::seal`].
@@ -77,7 +76,7 @@ impl<K: Keys> Sealer<K> {
             self.key = keys.derive(&context).map_err(|Refused| KeyExhausted)?;
             self.context = context;
         }
-        // taken before it is used: whatever happens, it is not used again
+        // incremented before it is used: whatever happens, it is not used again
         self.next += 1;
         let header = Header { lane: self.context.lane, number }.bytes();
         let (packet_bytes, text) = packet.split_at_mut(HEADER_LEN);
@@ -96,9 +95,9 @@ impl<K: Keys> Sealer<K> {
 /// Opens what one end receives.
 #[derive(Debug)]
 pub struct Opener<K: Keys> {
-    /// Of any epoch.
+    /// The context, without its epoch.
     context: Context,
-    /// The current one, those beside it: packets cross the border in any order.
+    /// The current epoch and its neighbours: packets may be reordered across epochs.
     epochs: Vec<Epoch<K::Key>>,
     window: Window,
     forged_limit: u64,
@@ -112,19 +111,19 @@ struct Epoch<K> {
     forged: u64,
 }
 
-/// Why a packet is not read.
+/// Why a packet is dropped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Dropped {
-    /// Not a packet of a lane, of this version.
+    /// It is not a packet of a lane in this version.
     #[error("not a packet of a lane")]
     Malformed,
-    /// Another lane's.
+    /// It belongs to another lane.
     #[error("a packet of another lane")]
     OtherLane,
-    /// It came before, or is too old to tell.
+    /// It arrived before, or is too old to tell.
     #[error("a packet that came before, or is too old to tell")]
     Replayed,
-    /// Of an epoch that is not due: nobody gets keys derived for the asking.
+    /// Its epoch is out of range: no keys are derived on a stranger's request.
     #[error("a packet of an epoch that is not due")]
     Epoch,
     /// Its tag is wrong.
@@ -136,36 +135,36 @@ pub enum Dropped {
 }
 
 impl<K: Keys> Opener<K> {
-    /// Opens packets of `context`, whatever epoch it names.
+    /// Opens packets of `context`, whose epoch is ignored.
     pub fn new(context: Context) -> Self {
         let (window, epochs) = (Window::default(), Vec::with_capacity(2));
         Self { context, epochs, window, forged_limit: FORGED_PER_KEY, longest: MAX_PACKET }
     }
 
-    /// Opens packets of these chunks, too, however long.
+    /// Also accepts packets that carry chunks of this size.
     #[must_use]
     pub fn with_chunk(mut self, chunk: Option<Chunk>) -> Self {
         self.longest = longest(chunk);
         self
     }
 
-    /// Takes fewer forged packets than [`FORGED_PER_KEY`].
+    /// Accepts fewer forged packets than [`FORGED_PER_KEY`].
     #[must_use]
     pub fn with_forged_limit(mut self, limit: u64) -> Self {
         self.forged_limit = limit.min(FORGED_PER_KEY);
         self
     }
 
-    /// Which packets came.
+    /// Returns which packets arrived.
     pub fn window(&self) -> &Window {
         &self.window
     }
 
-    /// Opens `packet` in place: its number, and its payload.
+    /// Opens `packet` in place; returns its number and payload.
     ///
     /// # Errors
-    /// Where it is not one, not new, or not the peer's. Nothing changes then but
-    /// the count of forged ones.
+    /// It is not a packet, not new, or not authentic. Nothing changes then but the count of forged
+    /// packets.
     #[inline]
     pub fn open<'p>(
         &mut self,
@@ -198,7 +197,7 @@ impl<K: Keys> Opener<K> {
         Ok((number, text))
     }
 
-    /// The key of `epoch`: the highest that came, the one before, or the next.
+    /// Returns the key of `epoch`: the highest seen, the one before, or the next.
     fn epoch(&mut self, keys: &mut K, epoch: u32) -> Result<&mut Epoch<K::Key>, Dropped> {
         if let Some(known) = self.epochs.iter().position(|known| known.epoch == epoch) {
             return Ok(&mut self.epochs[known]);
@@ -209,7 +208,7 @@ impl<K: Keys> Opener<K> {
         }
         let key =
             keys.derive(&Context { epoch, ..self.context }).map_err(|Refused| Dropped::Epoch)?;
-        // the one that is never needed again: the current one always is
+        // drops keys that are never needed again; the current one always is
         self.epochs.retain(|known| known.epoch + 1 >= current);
         self.epochs.push(Epoch { epoch, key, forged: 0 });
         let last = self.epochs.len() - 1;
@@ -217,12 +216,12 @@ impl<K: Keys> Opener<K> {
     }
 }
 
-/// The longest packet of a lane, as UDP payload.
+/// Returns the longest packet of a lane, as UDP payload.
 fn longest(chunk: Option<Chunk>) -> usize {
     chunk.map_or(MAX_PACKET, |chunk| chunk.packet().max(MAX_PACKET))
 }
 
-/// RFC 9001, section 5.3: the IV, XOR the number at its right end.
+/// Computes the nonce (RFC 9001, section 5.3): the IV, XOR the number at its right end.
 #[inline]
 fn nonce(iv: &[u8; 12], number: Number) -> [u8; 12] {
     let mut nonce = *iv;

@@ -1,4 +1,4 @@
-//! The sending half: what is to be sent next, when, and what feedback says of it.
+//! The sending half: what to send next, when, and how to react to feedback.
 
 use std::time::Duration;
 
@@ -13,25 +13,24 @@ use super::rate::{Controller, RateConfig, Report};
 use super::rtt::Rtt;
 use super::sent::{Outcome, PacketResult, SentFrame, SentPackets};
 
-/// Feedback is asked for this often in a round trip,
+/// Feedback is requested this often in a round trip,
 const ASKS_PER_RTT: u32 = 8;
-/// but not more often than this, while the window leaves room: each costs both
-/// ends system calls,
+/// but not more often than this, while the window is open: each costs both
 const ASK_INTERVAL: Duration = Duration::from_micros(400);
 /// and after this many packets at the latest.
 const MOST_UNASKED: u32 = 256;
-/// Timeouts without feedback after which nothing but probes is sent (RFC 8085,
-/// section 3.1.3, asks for a circuit breaker).
+/// Timeouts without feedback after which only probes are sent (RFC 8085, section 3.1.3, asks
+/// for a circuit breaker).
 const SILENT_TIMEOUTS: u32 = 3;
 const MAX_BACKOFF: u32 = 6;
-/// The longest interval between probes of a silent path, or one timeout if that is
-/// longer: how late the end of an outage is noticed. A packet a second is no load.
+/// The longest interval between probes of a silent path, unless one timeout is longer: how late
+/// the end of an outage is noticed. A packet per second is no load.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// A probe has the length that every path carries: from a new address it also allows
-/// the peer to answer with a challenge at once (RFC 9000, section 8).
+/// The length of a probe: every path carries it, and from a new address it also allows the peer
+/// to answer with a challenge at once (RFC 9000, section 8).
 const PROBE: usize = MIN_MTU;
 
-/// Sends data, and probes where there is no answer.
+/// Sends data, and probes if there is no answer.
 #[derive(Debug)]
 pub(crate) struct Sender {
     queue: Queue,
@@ -42,7 +41,7 @@ pub(crate) struct Sender {
     mtu: MtuSearch,
     asked_at: Option<Duration>,
     unasked: u32,
-    /// When an answer is overdue, if one is awaited.
+    /// When the awaited answer is overdue.
     overdue_at: Option<Duration>,
     timeouts: u32,
     probe_due: bool,
@@ -53,14 +52,14 @@ pub(crate) struct Sender {
     newest_feedback: Option<(u64, u64)>,
 }
 
-/// A packet to be made.
+/// What to send next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Plan {
     /// A probe of this length, sealed.
     Probe(usize),
-    /// Data: packets of this length, sealed, and how many at most.
+    /// Data packets.
     Data {
-        /// Octets of a packet, sealed.
+        /// Bytes of each packet, sealed.
         len: usize,
         /// Packets that rate and window allow.
         packets: usize,
@@ -93,8 +92,7 @@ impl Sender {
         &mut self.queue
     }
 
-    /// All that was given and is not known to have arrived; it is forgotten here. A
-    /// silent path is still probed.
+    /// Takes back everything that is not acknowledged. A silent path is still probed.
     pub(crate) fn reclaim(&mut self) -> Vec<Piece> {
         self.lose_in_flight();
         if !self.silent() {
@@ -103,7 +101,7 @@ impl Sender {
         self.queue.drain()
     }
 
-    /// Takes all that is on its way as lost.
+    /// Declares everything in flight lost.
     fn lose_in_flight(&mut self) {
         let Self { sent, queue, mtu, settled, .. } = self;
         sent.lose_all(|result| apply_result(queue, mtu, settled, result));
@@ -121,7 +119,7 @@ impl Sender {
         self.mtu.current()
     }
 
-    /// Octets a second.
+    /// Returns the sending rate in bytes per second.
     pub(crate) fn rate(&self) -> f64 {
         self.rate.rate()
     }
@@ -130,32 +128,32 @@ impl Sender {
         self.sent.in_flight()
     }
 
-    /// Octets of packets lost since the beginning.
+    /// Returns the bytes of lost packets since the beginning.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Whether nothing is sent but probes, because nobody answers.
+    /// Whether only probes are sent, because the peer does not answer.
     pub(crate) fn silent(&self) -> bool {
         self.timeouts >= SILENT_TIMEOUTS
     }
 
-    /// A file all of whose octets arrived, once.
+    /// Returns a file that has arrived completely, once.
     pub(crate) fn settled(&mut self) -> Option<u32> {
         self.settled.pop()
     }
 
-    /// A challenge came back.
+    /// Handles a validated path.
     pub(crate) fn validated(&mut self, now: Duration, rtt: Duration) {
         self.rtt.sample(rtt);
         self.rate.first_rtt(now, rtt);
     }
 
-    /// The peer has answered from another address: it is there again, if it was silent.
-    /// `elsewhere`: the path is another, of which nothing is known but its round trip.
+    /// Handles a peer that moved to another address and so answers again. `elsewhere`: the path is
+    /// another, of which only the round-trip time is known.
     pub(crate) fn moved(&mut self, now: Duration, elsewhere: bool, rtt: Duration) {
         if self.silent() || elsewhere {
-            // it went where nobody is any more
+            // it was sent to the old address
             self.lose_in_flight();
             self.overdue_at = None;
         }
@@ -169,25 +167,25 @@ impl Sender {
         self.validated(now, rtt);
     }
 
-    /// Whether an answer is awaited: a probe is sent if it does not come.
+    /// Whether an answer is awaited: without it a probe follows.
     pub(crate) fn awaits_answer(&self) -> bool {
         self.probe_due || self.overdue_at.is_some()
     }
 
-    /// Something came from the peer: if it was silent, it may answer again, and is probed
-    /// without waiting for the interval, once a timeout.
+    /// Handles a packet from a silent peer: it may answer again, so it is probed at once, but not
+    /// more than once per timeout.
     pub(crate) fn peer_is_there(&mut self, now: Duration) {
         if self.silent() && now >= self.probed_at + self.rtt.timeout() {
             self.probe_due = true;
         }
     }
 
-    /// Sends a probe, to see whether anybody answers.
+    /// Sends a probe.
     pub(crate) fn probe(&mut self) {
         self.probe_due = true;
     }
 
-    /// What is to be sent now.
+    /// Returns what to send now.
     pub(crate) fn plan(&mut self, now: Duration) -> Option<Plan> {
         if self.probe_due {
             return Some(Plan::Probe(PROBE));
@@ -195,7 +193,7 @@ impl Sender {
         if self.silent() || self.sent.full() {
             return None;
         }
-        // while nothing is sent, the path's MTU is of no use
+        // the path's MTU matters only while there is data to send
         if self.queue.outstanding()
             && self.rtt.smoothed().is_some()
             && self.sent.delivered() > 0
@@ -213,16 +211,15 @@ impl Sender {
         (packets > 0).then_some(Plan::Data { len, packets })
     }
 
-    /// The next piece of a train, for a packet of `len` octets.
+    /// Takes the next piece of a train, for a packet of `len` bytes.
     pub(crate) fn take(&mut self, len: usize) -> Option<Piece> {
         self.queue.take((len - OVERHEAD - DATA_HEAD) as u64)
     }
 
-    /// Whether the next packet of data is to ask for feedback. `last`: of its
-    /// train.
+    /// Whether the next data packet asks for feedback. `last`: it is the last of its train.
     pub(crate) fn asks(&mut self, now: Duration, last: bool) -> bool {
         let interval = (self.rtt.get() / ASKS_PER_RTT).max(ASK_INTERVAL);
-        // nothing may follow that asks: the packet itself is not counted yet
+        // nothing may follow that could ask; the packet itself is not counted yet
         let ends = || {
             let after = self.sent.in_flight() + 2 * self.mtu.current() as u64;
             self.queue.waiting() == 0 || after > self.rate.window()
@@ -239,7 +236,7 @@ impl Sender {
         due
     }
 
-    /// Notes that a packet left.
+    /// Notes that a packet was sent.
     pub(crate) fn sent(&mut self, now: Duration, number: u64, frame: SentFrame, len: usize) {
         self.sent.push(now, number, frame, len);
         match frame {
@@ -250,7 +247,7 @@ impl Sender {
             }
             SentFrame::Data(_) => {
                 self.pacer.sent(now, len as u64, self.rate.rate());
-                // with a full window it is not the source that is slow
+                // with a full window the source is not the limit
                 let is_open =
                     self.sent.in_flight() + self.mtu.current() as u64 <= self.rate.window();
                 if self.queue.waiting() == 0 && is_open {
@@ -258,13 +255,13 @@ impl Sender {
                 }
             }
         }
-        // counted from the last answer, not from the last packet
+        // measured from the last answer, not from the last packet
         if self.overdue_at.is_none() {
             self.await_answer(now);
         }
     }
 
-    /// When something is to be done without a packet.
+    /// Returns the next deadline.
     pub(crate) fn timeout(&self, now: Duration) -> Option<Duration> {
         let mut at = match (self.overdue_at, self.sent.loss_at()) {
             (Some(overdue), Some(loss)) => Some(overdue.min(loss)),
@@ -280,7 +277,7 @@ impl Sender {
         at
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub(crate) fn handle_timeout(&mut self, now: Duration) {
         if self.sent.loss_at().is_some_and(|at| at <= now) {
             let Self { sent, rtt, queue, mtu, settled, .. } = self;
@@ -299,10 +296,10 @@ impl Sender {
         }
     }
 
-    /// Takes a feedback. One about packets that were never sent is ignored.
+    /// Handles feedback. Feedback about packets that were never sent is ignored.
     pub(crate) fn feedback(&mut self, now: Duration, next: u64, feedback: Feedback<Ranges<'_>>) {
         let largest = feedback.largest.get();
-        // of two the older may come second: it says nothing new
+        // feedback may be reordered; an older one says nothing new
         let order = (largest, feedback.arrived_us.saturating_add(u64::from(feedback.age_us)));
         if largest >= next || self.newest_feedback.is_some_and(|newest| order < newest) {
             return;
@@ -355,15 +352,14 @@ impl Sender {
     }
 
     fn await_answer(&mut self, now: Duration) {
-        // three of them without an answer, and nothing but probes is sent: they
-        // are not stretched before that
+        // before the path counts as silent, timeouts do not grow
         let backoff = self.timeouts.saturating_sub(SILENT_TIMEOUTS - 1).min(MAX_BACKOFF);
         let timeout = self.rtt.timeout();
         self.overdue_at = Some(now + (timeout * (1 << backoff)).min(timeout.max(PROBE_INTERVAL)));
     }
 }
 
-/// Passes on what became of a packet.
+/// Applies the result of a packet to queue and MTU search.
 fn apply_result(
     queue: &mut Queue,
     mtu: &mut MtuSearch,

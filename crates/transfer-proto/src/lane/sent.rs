@@ -1,6 +1,6 @@
-//! What was sent and what became of it: acknowledgement, loss by number and by
-//! time (RFC 9002, section 6), and the delivery rate
-//! (draft-cheng-iccrg-delivery-rate-estimation, taken at the receiver's clock).
+//! Packets in flight: acknowledgement, loss by number and by time (RFC 9002, section 6), and
+//! the delivery rate (draft-cheng-iccrg-delivery-rate-estimation, measured with the receiver's
+//! clock).
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -9,21 +9,21 @@ use std::time::Duration;
 use super::queue::Piece;
 use super::rtt::Rtt;
 
-/// Packets that it remembers at most: what bounds its memory.
+/// The most packets remembered, which bounds its memory.
 pub(crate) const MAX_SENT: usize = 1 << 17;
 /// RFC 9002, section 6.1.1.
 const REORDERING: u64 = 3;
-/// From here on only time tells loss from reordering.
+/// The most reordering by number; beyond it only time detects loss.
 const MAX_REORDERING: u64 = 1 << 14;
 
 /// What a packet carried.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum SentFrame {
-    /// Octets of a file.
+    /// Bytes of a file.
     Data(Piece),
-    /// Nothing, but an answer is asked for; a search for the path's MTU, perhaps.
+    /// A probe, which asks for an answer and may test an MTU.
     Probe,
-    /// Nothing that anyone answers.
+    /// Something that is not acknowledged.
     Nothing,
 }
 
@@ -41,7 +41,7 @@ struct Packet {
     len: u16,
     state: State,
     limited: bool,
-    /// What was known when it was sent, for the delivery rate.
+    /// The state when it was sent, for the delivery rate.
     delivered: u64,
     delivered_us: u64,
     first_at: Duration,
@@ -57,11 +57,11 @@ pub(crate) struct SentPackets {
     largest: Option<u64>,
     reordering: u64,
     delivered: u64,
-    /// When the last packet that we know of arrived there.
+    /// When the last acknowledged packet arrived at the peer.
     delivered_us: u64,
-    /// When the packet was sent that the current sample begins with.
+    /// When the first packet of the current rate sample was sent.
     first_at: Duration,
-    /// Octets delivered when the sender will not be limited by its source.
+    /// Delivered bytes up to which samples are application-limited.
     limited_until: u64,
     loss_at: Option<Duration>,
 }
@@ -69,27 +69,27 @@ pub(crate) struct SentPackets {
 /// What one feedback changed.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// Octets of packets that are now known to have arrived,
+    /// Bytes of packets that are now acknowledged,
     pub(crate) acked: u64,
-    /// and of packets that are now taken as lost, MTU probes not counted.
+    /// and of packets that are now declared lost, without MTU probes.
     pub(crate) lost: u64,
-    /// Round trip of the newest packet.
+    /// The round-trip time of the newest packet.
     pub(crate) rtt: Option<Duration>,
-    /// Octets a second.
+    /// The delivery rate in bytes per second.
     pub(crate) rate: Option<f64>,
-    /// The rate is the source's, not the path's.
+    /// Whether the rate was limited by the source, not by the path.
     pub(crate) limited: bool,
-    /// Octets delivered when the newest packet was sent.
+    /// Bytes that had been delivered when the newest packet was sent.
     pub(crate) delivered_before: u64,
     /// The longest packet that arrived.
     pub(crate) longest: usize,
     /// When the last of the lost packets was sent.
     pub(crate) lost_sent: Duration,
-    /// Packets declared lost that came after all.
+    /// Packets declared lost that arrived after all.
     pub(crate) spurious: u64,
 }
 
-/// What is told of each packet: what it carried, its length, its number.
+/// The result of a packet: what it carried, its length, its number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PacketResult {
     Arrived(SentFrame, usize, u64),
@@ -97,32 +97,32 @@ pub(crate) enum PacketResult {
 }
 
 impl SentPackets {
-    /// Octets on their way.
+    /// Returns the bytes in flight.
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// Octets delivered since the beginning.
+    /// Returns the bytes delivered since the beginning.
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// Whether no more may be sent until some are settled.
+    /// Whether nothing may be sent until packets are settled.
     pub(crate) fn full(&self) -> bool {
         self.packets.len() >= MAX_SENT
     }
 
-    /// When the next packet is to be taken as lost.
+    /// Returns when the next packet is to be declared lost.
     pub(crate) fn loss_at(&self) -> Option<Duration> {
         self.loss_at
     }
 
-    /// Notes that the source had nothing to send.
+    /// Marks the current data as application-limited: the source had nothing to send.
     pub(crate) fn set_limited(&mut self) {
         self.limited_until = (self.delivered + self.in_flight).max(1);
     }
 
-    /// Notes a packet; numbers come without gaps.
+    /// Notes a sent packet; numbers have no gaps.
     pub(crate) fn push(&mut self, now: Duration, number: u64, frame: SentFrame, len: usize) {
         if self.packets.is_empty() {
             self.base = number;
@@ -158,8 +158,8 @@ impl SentPackets {
         });
     }
 
-    /// Takes the ranges of a feedback: `largest` arrived `age` before it was
-    /// made, at `arrived_us` by the receiver's clock.
+    /// Handles the ranges of a feedback: `largest` arrived `age` before it was made, at
+    /// `arrived_us` by the receiver's clock.
     pub(crate) fn acknowledge(
         &mut self,
         now: Duration,
@@ -182,7 +182,7 @@ impl SentPackets {
                     State::Settled => continue,
                     State::InFlight => self.in_flight -= u64::from(packet.len),
                     State::Lost => {
-                        // it was only late: what is that much later is not lost
+                        // it was only late: packets may be reordered by this much
                         let late = largest.saturating_sub(first + at as u64);
                         self.reordering = self.reordering.max(late + late / 4).min(MAX_REORDERING);
                         outcome.spurious += 1;
@@ -222,7 +222,7 @@ impl SentPackets {
         self.first_at = packet.at;
         let (since, until) = (packet.delivered_us, arrived_us);
         self.delivered_us = arrived_us;
-        // before the first feedback there is no time to begin with
+        // before the first feedback there is no start time
         if since == 0 {
             return;
         }
@@ -234,7 +234,7 @@ impl SentPackets {
         }
     }
 
-    /// Takes packets as lost whose time has come.
+    /// Declares packets lost whose time threshold has passed.
     pub(crate) fn expire(
         &mut self,
         now: Duration,
@@ -246,7 +246,7 @@ impl SentPackets {
         outcome
     }
 
-    /// Takes everything on its way as lost.
+    /// Declares everything in flight lost.
     pub(crate) fn lose_all(&mut self, mut report: impl FnMut(PacketResult)) {
         for (number, packet) in (self.base..).zip(&mut self.packets) {
             if packet.state == State::InFlight {
@@ -287,7 +287,7 @@ impl SentPackets {
                 self.loss_at = Some(due);
             }
         }
-        // lost ones are remembered for a while: they may come after all
+        // lost packets are remembered for a while: they may arrive after all
         while let Some(packet) = self.packets.front() {
             let settled = match packet.state {
                 State::Settled => true,

@@ -1,10 +1,10 @@
-//! Integers of variable length (RFC 9000, section 16).
+//! Variable-length integers (RFC 9000, section 16).
 
 /// One more than the largest.
 #[cfg(test)]
 pub(crate) const END: u64 = 1 << 62;
 
-/// Octets that `value`, of 62 bits at most, takes.
+/// Returns the encoded length of `value`, which has 62 bits at most.
 pub(crate) fn len(value: u64) -> usize {
     match value {
         0..0x40 => 1,
@@ -14,8 +14,7 @@ pub(crate) fn len(value: u64) -> usize {
     }
 }
 
-/// Writes `value`, to the front of `out`; nothing where it
-/// does not fit. Returns what is left of `out`.
+/// Writes `value` to the front of `out`, if it fits, and returns the rest of `out`.
 pub(crate) fn write(value: u64, out: &mut [u8]) -> Option<&mut [u8]> {
     let len = len(value);
     let (place, rest) = out.split_at_mut_checked(len)?;
@@ -24,7 +23,7 @@ pub(crate) fn write(value: u64, out: &mut [u8]) -> Option<&mut [u8]> {
     Some(rest)
 }
 
-/// Reads one from the front of `octets`; returns it and what is behind it.
+/// Reads one from the front of `octets`; returns it and the rest.
 pub(crate) fn read(octets: &[u8]) -> Option<(u64, &[u8])> {
     let len = 1 << (octets.first()? >> 6);
     let (place, rest) = octets.split_at_checked(len)?;

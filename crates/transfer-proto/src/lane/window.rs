@@ -1,5 +1,5 @@
-//! Which packets came: the replay window, and what feedback is made of. A ring of
-//! words (RFC 6479): moving it clears words, and shifts none.
+//! The anti-replay window, which feedback is also made of. A ring of words (RFC 6479): moving
+//! it clears words and shifts none.
 
 use std::ops::RangeInclusive;
 
@@ -8,10 +8,10 @@ use super::header::Number;
 const BITS: u64 = 64;
 const WORDS: usize = 256;
 
-/// The numbers accepted, from the highest down to [`Window::SPAN`] below it.
+/// The accepted packet numbers, from the highest down to [`Window::SPAN`] below it.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// The highest number accepted, and one: 0 is none.
+    /// The highest accepted number plus one; 0 is none.
     end: u64,
     words: Box<[u64; WORDS]>,
 }
@@ -23,23 +23,22 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Packets that it spans: the word that the highest number is in is not
-    /// counted whole.
+    /// The packets that it spans: the word of the highest number does not count as a whole.
     pub const SPAN: u64 = (WORDS as u64 - 1) * BITS;
 
-    /// The highest number accepted.
+    /// Returns the highest accepted number.
     pub fn highest(&self) -> Option<Number> {
         self.end.checked_sub(1).and_then(Number::new)
     }
 
-    /// Whether a packet of this number may be new. Asked before it is opened.
+    /// Whether a packet of this number may be new. Checked before decryption.
     #[inline]
     pub fn is_new(&self, number: Number) -> bool {
         let number = number.get();
         number >= self.end || (number >= self.floor() && !self.holds(number))
     }
 
-    /// Notes a packet that was opened; false if it is not new.
+    /// Accepts an authenticated packet; returns false if it is not new.
     #[inline]
     pub fn accept(&mut self, number: Number) -> bool {
         if !self.is_new(number) {
@@ -59,7 +58,7 @@ impl Window {
         true
     }
 
-    /// The ranges of numbers accepted that it still knows, the highest first.
+    /// Returns the ranges of accepted numbers that it still covers, the highest first.
     pub fn ranges(&self) -> impl Iterator<Item = RangeInclusive<u64>> + '_ {
         let (mut next, floor) = (self.end, self.floor());
         std::iter::from_fn(move || {
@@ -70,8 +69,8 @@ impl Window {
         })
     }
 
-    /// The highest number below `end`, and not below `floor`, that is accepted or
-    /// not, as `accepted` says.
+    /// Finds the highest number below `end`, and not below `floor`, that is accepted or not, as
+    /// `accepted` says.
     fn below(&self, end: u64, floor: u64, accepted: bool) -> Option<u64> {
         let mut at = end;
         while at > floor {

@@ -1,5 +1,4 @@
-//! What of files is kept beside content, permissions and times, and what becomes of
-//! symbolic links.
+//! Attributes of files beside content, permissions and times, and policies for symbolic links.
 
 use minicbor::{Decode, Encode};
 
@@ -9,19 +8,19 @@ use super::bounded;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]
 pub struct TreeOptions {
-    /// What is kept of files.
+    /// Which attributes are kept.
     #[n(0)]
     pub keep: Keep,
-    /// What becomes of symbolic links.
+    /// What to do with symbolic links.
     #[n(1)]
     pub links: Links,
-    /// Whether a file that changes while it is read is sent as it was read.
+    /// Whether to send a file that changes while it is read.
     #[n(2)]
     pub changing: bool,
 }
 
-/// What of files is kept beside content, permissions and times: a set, as bits. Bits that
-/// are not known mean nothing.
+/// A set of attributes to keep beside content, permissions and times, as bits. Unknown bits
+/// mean nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(transparent)]
 pub struct Keep(#[n(0)] pub u32);
@@ -29,7 +28,7 @@ pub struct Keep(#[n(0)] pub u32);
 impl Keep {
     /// Nothing.
     pub const NONE: Self = Self(0);
-    /// Files that have several names have them at the receiver's, too.
+    /// Hard links: files with several names get them at the receiver, too.
     pub const HARD_LINKS: Self = Self(1);
     /// Extended attributes `user.*`.
     pub const XATTRS: Self = Self(2);
@@ -42,31 +41,31 @@ impl Keep {
     /// Owner and group by number, not by name.
     pub const NUMERIC_IDS: Self = Self(32);
 
-    /// What is in either set.
+    /// Returns what is in either set.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What is in both sets.
+    /// Returns what is in both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// What is in this set and not in the other.
+    /// Returns what is in this set and not in the other.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether all of another set is in it.
+    /// Whether it contains all of another set.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// What is in it, in words.
+    /// Names what is in it.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let names = [
             (Self::HARD_LINKS, "hard links"),
@@ -79,29 +78,29 @@ impl Keep {
     }
 }
 
-/// What becomes of symbolic links in a tree.
+/// What to do with symbolic links in a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Links {
-    /// Those that lead to a place within the tree are sent as links, others are left out.
+    /// Send links that stay within the tree, leave out others.
     #[default]
     #[n(0)]
     Inside,
-    /// All are sent as links.
+    /// Send all links.
     #[n(1)]
     Keep,
-    /// All are left out.
+    /// Leave out all links.
     #[n(2)]
     Skip,
     /// As `Inside`, but others are failures.
     #[n(3)]
     Refuse,
-    /// What they lead to is sent in their place.
+    /// Send what links lead to.
     #[n(4)]
     Follow,
 }
 
-/// What is kept of an entry. What its request does not keep is not in it.
+/// Attributes of an entry. It has none that the request does not keep.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]
 pub struct Attributes {
@@ -126,11 +125,11 @@ pub struct Attributes {
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Owner {
-    /// Its number at the sender's.
+    /// Its number at the sender.
     #[n(0)]
     pub id: u32,
-    /// Its name there: the receiver takes its own number for that, if it has one. Empty
-    /// where the number is to be taken.
+    /// Its name at the sender: the receiver uses the number that it has for that name, if any.
+    /// Empty if the number is to be used.
     #[cbor(n(1), with = "bounded::name")]
     pub name: String,
 }
@@ -152,16 +151,16 @@ pub struct Xattr {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(map)]
 pub struct Acls {
-    /// Who has access.
+    /// The access ACL.
     #[cbor(n(0), with = "bounded::attribute")]
     pub access: Vec<u8>,
-    /// Of a directory, what new files in it get.
+    /// The default ACL of a directory.
     #[cbor(n(1), with = "bounded::attribute")]
     pub default: Vec<u8>,
 }
 
 impl Attributes {
-    /// How many bytes its lists have.
+    /// Returns the size of its lists in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let xattrs = self.xattrs.iter().flatten().map(|xattr| xattr.name.len() + xattr.value.len());
@@ -169,7 +168,7 @@ impl Attributes {
         xattrs.chain(acls).sum()
     }
 
-    /// What of it is in a set.
+    /// Removes what is not in a set.
     #[must_use]
     pub fn limited(self, keep: Keep) -> Self {
         Self {

@@ -11,30 +11,30 @@ use crate::span::ChainingValue;
 /// The version of the protocol that this program speaks.
 pub const VERSION: u32 = 1;
 
-/// One thing said.
+/// A message.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub enum Message {
     /// The first message of both ends.
     #[n(0)]
     Hello {
-        /// The version of the protocol it speaks.
+        /// The sender's version of the protocol.
         #[n(0)]
         version: u32,
-        /// Program and version, for people: at most 64 octets.
+        /// Program and version, for people: at most 64 bytes.
         #[cbor(n(1), with = "bounded::name")]
         program: String,
-        /// It takes no more than so many bits of files per second.
+        /// The most bits of file content per second that it accepts.
         #[n(2)]
         rate_bps: Option<u64>,
     },
-    /// Client to server: it will send files.
+    /// Client to server: the client will send files.
     #[n(1)]
     Put {
-        /// Where to, below the root; nothing is the root itself.
+        /// The destination below the root; `None` is the root itself.
         #[cbor(n(0), with = "bounded::path_or_root")]
         to: Option<RelPath>,
-        /// One file comes, and `to` is its name unless it is a directory.
+        /// One file or directory comes and gets the name `to`, unless that is a directory.
         #[n(1)]
         rename: bool,
         /// Write through to the disk before a file counts as stored.
@@ -47,54 +47,54 @@ pub enum Message {
         #[n(9)]
         tree: Option<TreeOptions>,
     },
-    /// Client to server: it asks for files.
+    /// Client to server: the client asks for files.
     #[n(2)]
     Get {
-        /// What it asks for.
+        /// The files and directories.
         #[cbor(n(0), with = "bounded::sources")]
         from: Vec<Wanted>,
-        /// Whether data is to be compressed; not, if nothing is said.
+        /// Whether to compress data; `None` is never.
         #[n(1)]
         compress: Option<Compress>,
-        /// The client can also take data on lanes.
+        /// The client can also receive data on lanes.
         #[n(8)]
         lanes: Option<LanesOffer>,
         /// How trees are sent.
         #[n(9)]
         tree: Option<TreeOptions>,
     },
-    /// Client to server: what is there?
+    /// Client to server: list a directory.
     #[n(3)]
     List {
-        /// The directory or file; nothing is the root.
+        /// The directory or file; `None` is the root.
         #[cbor(n(0), with = "bounded::path_or_root")]
         path: Option<RelPath>,
     },
-    /// The server does what was asked.
+    /// Server to client: the request is accepted.
     #[n(4)]
     Accepted {
-        /// It does so with lanes, too; only where the client offered them.
+        /// The lanes, if the client offered any and the server takes them.
         #[n(0)]
         lanes: Option<LanesAnswer>,
-        /// Of what the client asked to be kept, what the server keeps.
+        /// Which of the requested attributes the server keeps.
         #[n(1)]
         keep: Option<Keep>,
     },
-    /// The server does not, or not any longer.
+    /// Server to client: the request is refused, or aborted.
     #[n(5)]
     Refused {
         /// A sentence.
         #[cbor(n(0), with = "bounded::text")]
         reason: String,
-        /// Whether it is about what was named: that is missing, or cannot be read or
-        /// written. Else it is about the client's rights or how it asks.
+        /// Whether the reason is a named file: it is missing, or cannot be read or written.
+        /// Otherwise it is the client's rights or its request.
         #[n(1)]
         about_files: Option<bool>,
     },
     /// Sender to receiver: something to store.
     #[n(6)]
     Entry {
-        /// Its number, which no other of the connection has.
+        /// Its number, unique in the connection.
         #[n(0)]
         id: u64,
         /// Its name below the destination.
@@ -114,7 +114,7 @@ pub enum Message {
         #[n(1)]
         bytes: u64,
     },
-    /// Receiver to sender: a file can come, and these spans of it lie here already.
+    /// Receiver to sender: a file may be sent, and these spans of it are present.
     #[n(8)]
     Have {
         /// The file.
@@ -123,14 +123,14 @@ pub enum Message {
         /// The span of the first value; the others follow it.
         #[n(1)]
         first_span: u64,
-        /// At most [`MOST_VALUES`](super::MOST_VALUES), and none where nothing is there.
+        /// At most [`MOST_VALUES`](super::MOST_VALUES); empty if nothing is present.
         #[cbor(n(2), with = "bounded::values")]
         values: Vec<ChainingValue>,
-        /// Whether all that is there has been said: now the sender sends the rest.
+        /// Whether this is the last message about the file: now the sender sends the rest.
         #[n(3)]
         last: bool,
     },
-    /// Sender to receiver: all has been sent, and this is the file's BLAKE3 hash.
+    /// Sender to receiver: everything was sent, and this is the file's BLAKE3 hash.
     #[n(9)]
     Sealed {
         /// The file.
@@ -139,11 +139,11 @@ pub enum Message {
         /// The hash.
         #[cbor(n(1), with = "minicbor::bytes")]
         root: [u8; 32],
-        /// Octets of it on data streams: when so many came, it is whole.
+        /// Bytes of the spans that were sent: once they have arrived, the file is complete.
         #[n(2)]
         bytes: u64,
     },
-    /// Sender to receiver: the file cannot be sent; drop what came.
+    /// Sender to receiver: the file cannot be sent; discard what arrived.
     #[n(10)]
     Withdrawn {
         /// The file.
@@ -153,14 +153,14 @@ pub enum Message {
         #[cbor(n(1), with = "bounded::text")]
         reason: String,
     },
-    /// Receiver to sender: it lies under its name, verified.
+    /// Receiver to sender: the entry is stored and verified.
     #[n(11)]
     Stored {
         /// The entry.
         #[n(0)]
         id: u64,
     },
-    /// Receiver to sender: it does not, and no more is to be sent of it.
+    /// Receiver to sender: the entry is not stored; send nothing more of it.
     #[n(12)]
     Failed {
         /// The entry.
@@ -170,7 +170,7 @@ pub enum Message {
         #[cbor(n(1), with = "bounded::text")]
         reason: String,
     },
-    /// Receiver to sender: every entry has its answer.
+    /// Receiver to sender: every entry is answered.
     #[n(13)]
     End {
         /// Entries that are stored.
@@ -180,42 +180,43 @@ pub enum Message {
         #[n(1)]
         failed: u64,
     },
-    /// Server to client: what is there.
+    /// Server to client: a part of a listing.
     #[n(14)]
     Listing {
         /// At most [`MOST_LISTED`](super::MOST_LISTED), sorted by name within one listing.
         #[cbor(n(0), with = "bounded::listing")]
         entries: Vec<Listed>,
-        /// Whether this is all.
+        /// Whether this is the last part.
         #[n(1)]
         last: bool,
     },
-    /// Sender to receiver: something that was to be sent cannot be read.
+    /// Sender to receiver: something cannot be read.
     #[n(15)]
     Unreadable {
         /// Its name and what was found: a sentence.
         #[cbor(n(0), with = "bounded::text")]
         reason: String,
-        /// In a sync, the name of a file. Without it, nobody knows what is below it.
+        /// In a sync, the name of a file. Without a name it may be a directory, and nothing is
+        /// known of what is below it.
         #[cbor(n(1), with = "bounded::path_or_root")]
         path: Option<RelPath>,
     },
-    /// Client to server: one directory's content is to become another's.
+    /// Client to server: make one directory's content that of another.
     #[n(16)]
     Sync {
-        /// The directory below the root; nothing is the root itself.
+        /// The directory below the root; `None` is the root itself.
         #[cbor(n(0), with = "bounded::path_or_root")]
         path: Option<RelPath>,
-        /// Whether the client sends; else the server does.
+        /// Whether the client is the sender; otherwise the server is.
         #[n(1)]
         upload: bool,
-        /// Whether what the sender has not is removed at the receiver's.
+        /// Whether to remove at the receiver what the sender does not have.
         #[n(2)]
         delete: bool,
-        /// Whether nothing is changed, and only told what would be.
+        /// Whether to change nothing, and only report what would change.
         #[n(3)]
         dry_run: bool,
-        /// Whether files are compared by their hashes, not by size and time.
+        /// Whether to compare files by hash instead of size and time.
         #[n(4)]
         checksum: bool,
         /// Write through to the disk before a file counts as stored.
@@ -225,28 +226,28 @@ pub enum Message {
         /// neither sent nor removed.
         #[cbor(n(6), with = "bounded::patterns")]
         exclude: Vec<String>,
-        /// Whether data is to be compressed; not, if nothing is said.
+        /// Whether to compress data; `None` is never.
         #[n(7)]
         compress: Option<Compress>,
         /// How trees are sent.
         #[n(9)]
         tree: Option<TreeOptions>,
     },
-    /// Sender to receiver, in a sync: it has something of this name, which is not sent.
+    /// Sender to receiver, in a sync: this name exists, and is not sent.
     #[n(17)]
     Passed {
         /// Its name.
         #[cbor(n(0), with = "bounded::path")]
         path: RelPath,
     },
-    /// Receiver to sender, in a sync: the content of this small file is to come.
+    /// Receiver to sender, in a sync: send the content of this small file.
     #[n(18)]
     Wanted {
         /// The file.
         #[n(0)]
         id: u64,
     },
-    /// Sender to receiver, in a sync: what was wanted.
+    /// Sender to receiver, in a sync: the content of a small file.
     #[n(19)]
     Content {
         /// The file.
@@ -256,7 +257,7 @@ pub enum Message {
         #[n(1)]
         inline: Inline,
     },
-    /// Receiver to sender, in a sync: the entry is there already.
+    /// Receiver to sender, in a sync: the entry is up to date.
     #[n(20)]
     Current {
         /// The entry.
@@ -269,10 +270,10 @@ pub enum Message {
         /// The entry.
         #[n(0)]
         id: u64,
-        /// At most so many octets would be sent.
+        /// The most bytes that would be sent.
         #[n(1)]
         octets: u64,
-        /// Whether nothing has its name.
+        /// Whether nothing has its name yet.
         #[n(2)]
         new: bool,
     },
@@ -283,37 +284,36 @@ pub enum Message {
         #[cbor(n(0), with = "bounded::path")]
         path: RelPath,
     },
-    /// Receiver to sender, in a sync: something that the sender has not stays.
+    /// Receiver to sender, in a sync: something that the sender does not have stays.
     #[n(23)]
     Left {
         /// A sentence.
         #[cbor(n(0), with = "bounded::text")]
         reason: String,
-        /// Whether it could not be removed; else it is not to be.
+        /// Whether removing it failed; otherwise it was to stay.
         #[n(1)]
         failed: bool,
     },
-    /// Sender to receiver: so much of a file is zeros, and is not sent.
+    /// Sender to receiver: a range of a file is zeros, and is not sent.
     #[n(26)]
     Hole {
         /// The file.
         #[n(0)]
         id: u64,
-        /// Where it begins.
+        /// The offset of the range.
         #[n(1)]
         offset: u64,
-        /// Its octets, at most [`MOST_HOLE`](super::MOST_HOLE).
+        /// Its length in bytes, at most [`MOST_HOLE`](super::MOST_HOLE).
         #[n(2)]
         len: u64,
     },
-    /// Sender to receiver, where the request has [`TreeOptions`]: something that the user
-    /// is to know.
+    /// Sender to receiver, if the request has [`TreeOptions`]: something for the user to know.
     #[n(27)]
     Remark {
         /// A sentence.
         #[cbor(n(0), with = "bounded::text")]
         text: String,
-        /// So much was left out, as it should be.
+        /// How many things were left out by policy.
         #[n(1)]
         left_out: u64,
     },
@@ -327,7 +327,7 @@ pub enum Message {
         #[n(1)]
         fsync: bool,
     },
-    /// Client to server: it asks for one file, on one stream.
+    /// Client to server: the client asks for one file, on one stream.
     #[n(25)]
     GetStream {
         /// Its name, below the root.
@@ -343,18 +343,17 @@ pub enum Message {
         /// Its name, below the root.
         #[cbor(n(0), with = "bounded::path")]
         path: RelPath,
-        /// Make those above it, too, and take one that is there for made.
+        /// Also make missing parents, and accept a directory that exists.
         #[n(1)]
         parents: bool,
     },
-    /// Client to server: give something another name.
+    /// Client to server: rename something.
     #[n(29)]
     Rename {
         /// Its name, below the root.
         #[cbor(n(0), with = "bounded::path")]
         from: RelPath,
-        /// The other name. If that is a directory, it keeps its own name in there; nothing is
-        /// the root.
+        /// The new name, or a directory to move it into; `None` is the root.
         #[cbor(n(1), with = "bounded::path_or_root")]
         to: Option<RelPath>,
         /// Replace a file or link of that name.
@@ -372,7 +371,7 @@ pub enum Message {
         #[n(1)]
         recursive: bool,
     },
-    /// Client to server, where it showed no certificate: it holds this key.
+    /// Client to server, if it showed no certificate: proof of its key.
     #[n(32)]
     Proof {
         /// Its Ed25519 key.

@@ -1,28 +1,28 @@
-//! Messages as octets: a length of four octets, most significant first, then CBOR.
+//! Messages as bytes: a length of four bytes, most significant first, then CBOR.
 
 use minicbor::{Decode, Encode};
 
 use super::control::Message;
 use super::parts::DataHeader;
 
-/// The most octets of a message, without its length.
+/// The most bytes of a message, without its length.
 pub const MOST_OCTETS: usize = 1 << 20;
 
-/// Why octets are no message.
+/// Why bytes are not a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It says it is longer than any message is.
+    /// Its length is greater than that of any message.
     #[error("the peer announced a message of {0} octets; none is longer than {MOST_OCTETS}")]
     TooLong(usize),
-    /// It cannot be read.
+    /// It cannot be parsed.
     #[error("the peer sent a message that cannot be read: {0}")]
     Malformed(String),
-    /// Octets are left over.
+    /// Bytes are left over.
     #[error("the peer sent a message with {0} octets too many")]
     Trailing(usize),
 }
 
-/// The octets of the message that this length announces.
+/// Returns the size in bytes of the message that this length announces.
 pub fn body_len(length: [u8; 4]) -> Result<usize, Error> {
     let len = u32::from_be_bytes(length) as usize;
     if len > MOST_OCTETS { Err(Error::TooLong(len)) } else { Ok(len) }
@@ -36,7 +36,7 @@ impl Message {
         frame(self, out)
     }
 
-    /// Reads the octets after the length.
+    /// Reads the bytes after the length.
     pub fn parse(body: &[u8]) -> Result<Self, Error> {
         parse(body)
     }
@@ -48,7 +48,7 @@ impl DataHeader {
         frame(self, out)
     }
 
-    /// Reads the octets after the length.
+    /// Reads the bytes after the length.
     pub fn parse(body: &[u8]) -> Result<Self, Error> {
         parse(body)
     }

@@ -12,9 +12,9 @@ pub const MOST_LISTED: usize = 1024;
 pub const MOST_LANES: usize = 8;
 /// The most suites in one `LanesOffer`.
 pub const MOST_SUITES: usize = 16;
-/// Files offered without content that may await their end at once.
+/// The most files offered without content that may wait for their end at once.
 pub const MOST_OPEN_FILES: usize = 64;
-/// Entries that may await their answers at once.
+/// The most entries that may wait for their answers at once.
 pub const MOST_UNANSWERED: usize = 4096;
 /// The most octets of one `Message::Hole`.
 pub const MOST_HOLE: u64 = 64 << 20;

@@ -1,9 +1,8 @@
-//! What the two ends say to each other on the control stream, in CBOR (RFC 8949).
+//! The messages of the control stream, in CBOR (RFC 8949).
 //!
-//! A message is an array of its number and a map of its fields, whose keys are
-//! numbers too. Unknown fields are passed over, so that a version can add some.
-//! Everything is bounded: a message by [`MOST_OCTETS`], each list by what its
-//! field says.
+//! A message is an array of its number and a map of its fields, whose keys are numbers. Unknown
+//! fields are ignored, so that a later version can add some. Everything is bounded: a message
+//! by [`MOST_OCTETS`], each list as its field says.
 
 mod attributes;
 mod bounded;

@@ -6,85 +6,83 @@ use super::attributes::Attributes;
 use super::bounded;
 use crate::path::RelPath;
 
-/// Lanes that a client would open, and what it can.
+/// The lanes that a client offers, and what it supports.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct LanesOffer {
-    /// The transfer's name in the exporter's context: random.
+    /// The transfer's random name, for the exporter's context.
     #[cbor(n(0), with = "minicbor::bytes")]
     pub transfer: [u8; 16],
-    /// The lanes' names: random, 1 to [`MOST_LANES`](super::MOST_LANES).
+    /// The lanes' random names, 1 to [`MOST_LANES`](super::MOST_LANES).
     #[cbor(n(1), with = "bounded::lanes")]
     pub lanes: Vec<u64>,
-    /// Numbers of the cipher suites that it can, at most [`MOST_SUITES`](super::MOST_SUITES), the one it
-    /// likes best first.
+    /// Numbers of the cipher suites that it supports, at most [`MOST_SUITES`](super::MOST_SUITES),
+    /// the preferred one first.
     #[cbor(n(2), with = "bounded::suites")]
     pub suites: Vec<u32>,
-    /// Octets that its socket keeps while its program is busy.
+    /// Bytes of its socket's receive buffer.
     #[n(3)]
     pub receive_buffer: Option<u64>,
-    /// Octets of files that each packet is to carry, in a measurement that both ends
-    /// allow.
+    /// Bytes of files in each packet, for a measurement that both ends allow.
     #[n(4)]
     pub chunk: Option<u32>,
 }
 
-/// What the server makes of a [`LanesOffer`].
+/// The server's answer to a [`LanesOffer`].
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct LanesAnswer {
     /// The suite of all lanes, one of those offered.
     #[n(0)]
     pub suite: u32,
-    /// Octets that its socket keeps while its program is busy.
+    /// Bytes of its socket's receive buffer.
     #[n(1)]
     pub receive_buffer: Option<u64>,
     /// Octets of files in each packet, as offered.
     #[n(2)]
     pub chunk: Option<u32>,
-    /// The server's UDP port for these lanes, if it is not that of the connection.
+    /// The server's UDP port for these lanes, if it differs from the connection's.
     #[n(3)]
     pub port: Option<u16>,
 }
 
-/// The first octets of a data stream: which part of which file follows.
+/// The header of a data stream: which part of which file follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct DataHeader {
     /// The file.
     #[n(0)]
     pub id: u64,
-    /// Where the first octet belongs: the beginning of a span.
+    /// The offset of the first byte in the file: the beginning of a span.
     #[n(1)]
     pub offset: u64,
-    /// How many follow: whole spans, unless the file ends.
+    /// Bytes that follow: whole spans, except at the end of the file.
     #[n(2)]
     pub len: u64,
-    /// Whether each span follows as four octets of length, most significant first, and
-    /// so many octets: one zstd frame (RFC 8878), or the span itself if they are as
-    /// many as it has.
+    /// Whether each span is a length of four bytes, most significant first, and then either one
+    /// zstd frame (RFC 8878) or, if the length is the span's, the span itself.
     #[n(3)]
     pub zstd: Option<bool>,
 }
 
-/// Whether data is compressed on its way.
+/// Whether data is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Compress {
-    /// Nothing is: over a fast network it takes more time than it saves.
+    /// Never: over a fast network compression takes more time than it saves.
     #[default]
     #[n(0)]
     Never,
-    /// What becomes shorter. What does not is noticed after a few spans, left alone
-    /// for a time, and tried again.
+    /// What gets shorter. After some spans that do not, compression pauses, and is tried again
+    /// later.
     #[n(1)]
     Auto,
-    /// All is tried.
+    /// Everything.
     #[n(2)]
     Always,
 }
 
-/// What is to be stored.
+/// What an entry is.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub enum Kind {
@@ -104,7 +102,7 @@ pub enum Kind {
     /// A symbolic link.
     #[n(1)]
     Symlink {
-        /// What it holds: at most 4095 octets, none of them zero.
+        /// Its target: at most 4095 bytes, no NUL.
         #[cbor(n(0), with = "bounded::target")]
         target: Vec<u8>,
         /// When it was made.
@@ -126,24 +124,24 @@ pub enum Kind {
         /// When it was changed.
         #[n(2)]
         mtime: Time,
-        /// All of it, where it is small.
+        /// Its whole content, if it is small.
         #[n(3)]
         inline: Option<Inline>,
         /// Its BLAKE3 hash, in a sync that compares files by it.
         #[cbor(n(4), with = "minicbor::bytes")]
         hash: Option<[u8; 32]>,
-        /// Bytes of it that are no holes, as far as the sender's file system says.
+        /// Bytes of it that are not holes, as far as the sender's file system says.
         #[n(5)]
         data: Option<u64>,
         /// What else is kept.
         #[n(6)]
         more: Option<Box<Attributes>>,
     },
-    /// Another name of a file that an earlier entry of the request offered, whose
-    /// [`Attributes`] say that it has others.
+    /// Another name of a file that an earlier entry of the request offered, and whose
+    /// [`Attributes`] announced others.
     #[n(3)]
     HardLink {
-        /// The name in that entry.
+        /// The name in the earlier entry.
         #[cbor(n(0), with = "bounded::path")]
         to: RelPath,
     },
@@ -173,14 +171,14 @@ pub struct Time {
     pub nanoseconds: u32,
 }
 
-/// Something a client asks for.
+/// A file or directory that a client asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Wanted {
-    /// A file or directory; nothing is the root.
+    /// The file or directory; `None` is the root.
     #[cbor(n(0), with = "bounded::path_or_root")]
     pub path: Option<RelPath>,
-    /// Of a directory, what is in it, without its own name.
+    /// Whether to send what is in the directory, without its own name.
     #[n(1)]
     pub contents: bool,
 }
@@ -189,7 +187,7 @@ pub struct Wanted {
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Listed {
-    /// Its name below what was asked for.
+    /// Its name below the listed directory.
     #[cbor(n(0), with = "bounded::path")]
     pub path: RelPath,
     /// What it is.
@@ -204,7 +202,7 @@ pub struct Listed {
     /// When it was changed.
     #[n(4)]
     pub mtime: Time,
-    /// What a symbolic link holds, where it could be read.
+    /// The target of a symbolic link, if it could be read.
     #[cbor(n(5), with = "bounded::link")]
     pub target: Option<Vec<u8>>,
 }
@@ -222,7 +220,7 @@ pub enum ListedKind {
     /// A symbolic link.
     #[n(2)]
     Symlink,
-    /// Something that is never sent: a device, a pipe, a socket.
+    /// Something that is never sent: a device, pipe or socket.
     #[n(3)]
     Other,
 }

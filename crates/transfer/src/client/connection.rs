@@ -22,21 +22,22 @@ use crate::remote_path::Host;
 use crate::ssh::{Ssh, SshServer, from_home};
 use crate::trust::{Authority, HostKeys, HostStatus, KnownHosts};
 
-/// How long a host is given to answer, unless that is said.
+/// How long a host has to answer, by default.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
-/// So long a client stays to say that it goes.
+/// How long a client waits for its close to be sent.
 const CLOSE_DELAY: Duration = Duration::from_millis(5);
-/// So many round trips longer where a server has not heard yet what was said last.
+/// Additional round trips to wait while the server may not have received the end of the last
+/// request.
 const CLOSE_ROUND_TRIPS: u32 = 3;
 
-/// Whom to take for the server.
+/// Which servers to trust.
 #[derive(Debug, Clone, Copy)]
 pub struct Trust<'a> {
-    /// Hosts that were met before.
+    /// Known hosts.
     pub hosts: &'a KnownHosts,
-    /// Whoever it vouches for is trusted, too.
+    /// An authority whose servers are trusted as well.
     pub authority: Option<&'a Authority>,
-    /// A host that was not met before must have this key.
+    /// The key that an unknown host must have.
     pub fingerprint: Option<Fingerprint>,
 }
 
@@ -48,11 +49,12 @@ pub struct Client {
     pub(super) next_id: u64,
     pub(super) compress: Compress,
     pub(super) rate_bps: Option<u64>,
-    /// Who it is, until the server was told so.
+    /// The proof of its key, until it is sent.
     pub(super) proof: Option<Message>,
-    /// What ssh holds for it.
+    /// The server that ssh started for it.
     pub(super) ssh_server: Option<SshServer>,
-    /// The end of the last request, which the server says when it has heard all of it.
+    /// The reply stream of the last request, which the server closes when it has received
+    /// everything.
     pub(super) last_reply: Option<MessageReader>,
     pub(super) lanes: bool,
     pub(super) lane_options: LaneOptions,
@@ -60,8 +62,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts a server on a host through ssh, for this client alone, and connects to
-    /// it. Paths are then those of the user there: from the home, or absolute.
+    /// Starts a server on a host through ssh, for this client alone, and connects to it. Paths are
+    /// then those of the user there: relative to the home, or absolute.
     ///
     /// # Errors
     /// Those of [`Ssh::start`]; or ssh reaches the host, but UDP does not
@@ -102,12 +104,11 @@ impl Client {
         })
     }
 
-    /// Connects, and proves to each side who the other is.
+    /// Connects, with both sides authenticated.
     ///
     /// # Errors
-    /// The host cannot be reached ([`Error::Unreachable`]), is not known
-    /// ([`Error::UnknownHost`], with the key that it shows), or has changed
-    /// ([`Error::ChangedHost`]).
+    /// The host cannot be reached ([`Error::Unreachable`]), is unknown ([`Error::UnknownHost`],
+    /// with the key that it presents), or has another key than before ([`Error::ChangedHost`]).
     pub async fn connect(
         host: &Host,
         identity: &Identity,
@@ -116,8 +117,8 @@ impl Client {
         Self::connect_within(TIMEOUT, host, identity, trust).await
     }
 
-    /// The same, where the host is given this time to answer, at each of its addresses.
-    /// After 30 s QUIC gives it up in any case.
+    /// Connects with this timeout for each of the host's addresses. After 30 s QUIC gives up in any
+    /// case.
     ///
     /// # Errors
     /// As those of [`Self::connect`].
@@ -130,8 +131,8 @@ impl Client {
         Self::connect_by(ClientProof::Certificate, timeout, host, identity, trust).await
     }
 
-    /// The same without a certificate, which clients in browsers cannot show: the
-    /// first request comes with a message that proves the key.
+    /// Connects without a certificate, as clients in browsers must: the first request is preceded
+    /// by a message that proves the key.
     ///
     /// # Errors
     /// As those of [`Self::connect`].
@@ -208,36 +209,35 @@ impl Client {
         }
     }
 
-    /// Compresses what goes either way from now on.
+    /// Sets whether later requests compress data, in both directions.
     pub const fn compress(&mut self, how: Compress) {
         self.compress = how;
     }
 
-    /// The server's key.
+    /// Returns the server's key.
     pub fn key(&self) -> Option<PublicKey> {
         let identity = self.connection.peer_identity()?;
         let certificates = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
         PublicKey::of_certificate(certificates.first()?)
     }
 
-    /// From now on moves no more than so many bits of files per second.
+    /// Limits later requests to this many bits of file content per second.
     pub const fn limit(&mut self, rate_bps: Option<u64>) {
         self.rate_bps = rate_bps;
     }
 
-    /// How trees are sent and stored from now on.
+    /// Sets how later requests send and store trees.
     pub const fn set_tree(&mut self, tree: TreeOptions) {
         self.tree = tree;
     }
 
-    /// Whether big files may go on lanes, as they do unless this is said; else they go
-    /// on streams.
+    /// Sets whether big files may use lanes, which is the default; otherwise they use streams.
     pub const fn set_lanes(&mut self, allowed: bool) {
         self.lanes = allowed;
     }
 
-    /// How lanes are to be from now on. What cannot go on lanes that are so, as one side
-    /// has none, is not moved at all: it would be measured as something else.
+    /// Sets options of lanes for later requests. What cannot use such lanes, because one side does
+    /// not offer them, is refused: it would be measured as something else.
     ///
     /// # Errors
     /// It is for measurement alone, and the wishes do not allow that
@@ -248,29 +248,29 @@ impl Client {
         Ok(())
     }
 
-    /// Ends the connection, and tells the server so.
+    /// Closes the connection, and tells the server.
     pub async fn close(mut self) {
         if let Some(reader) = self.last_reply.take() {
-            // all is done here: the server is to know it, and is not waited for long
+            // this side is done: the server should know it, but is not waited for long
             let long = CLOSE_DELAY + CLOSE_ROUND_TRIPS * self.connection.rtt();
             let _ = tokio::time::timeout(long, reader.drain()).await;
         }
         self.connection.close(Closing::Done.into(), b"");
-        // that leaves at once; a server that did not hear it finds out by itself
+        // sent at once; a server that does not receive it notices by its timeout
         let _ = tokio::time::timeout(CLOSE_DELAY, self.endpoint.wait_idle()).await;
         if let Some(ssh_server) = self.ssh_server {
             let _ = spawn_blocking(move || ssh_server.close()).await;
         }
     }
 
-    /// Ends a request of which all is done here: when the server knows it, and whether,
-    /// changes nothing.
+    /// Ends a request that is done on this side. Whether and when the server knows it changes
+    /// nothing.
     pub(super) async fn finish_request(&mut self, writer: MessageWriter, reader: MessageReader) {
         let _ = writer.close().await;
         self.last_reply = Some(reader);
     }
 
-    /// A path as it was written; none is the root.
+    /// Parses a path as it was typed; `None` is the root.
     pub(super) fn below(&self, path: &[u8]) -> Result<Option<RelPath>, Error> {
         let read = match &self.ssh_server {
             Some(ssh_server) => from_home(ssh_server.home(), path),
@@ -285,13 +285,13 @@ impl Client {
     }
 
     pub(super) fn offer(&self) -> Option<LaneOffer> {
-        // a lane sends again what it reads again: what changes meanwhile would not fit together
+        // a lane reads lost data again: a file that changes meanwhile would be inconsistent
         let lanes = self.lanes && !self.tree.changing;
         let offer = lanes.then(|| LaneOffer::new(&self.connection)).flatten();
         offer.map(|offer| offer.with_options(self.lane_options))
     }
 
-    /// Asks, and hears whether the server does it, and how.
+    /// Sends a request and receives the server's acceptance.
     pub(super) async fn request(
         &mut self,
         request: &Message,
@@ -340,11 +340,11 @@ impl Client {
     }
 }
 
-/// Reads a path as it is written behind `HOST:`, below a server's root; none is the root.
+/// Reads a path as it is written behind `HOST:`, below a server's root; `None` is the root.
 ///
 /// # Errors
-/// It has a component `..` or a NUL, is too long, or begins with `~`, which a server's root
-/// has not ([`Error::Usage`]).
+/// It has a component `..` or a NUL, is too long, or begins with `~`, because a server's root
+/// has no home ([`Error::Usage`]).
 pub fn below_root(path: &[u8]) -> Result<Option<RelPath>, Error> {
     if matches!(path, b"~" | [b'~', b'/', ..]) {
         return Err(Error::Usage(format!(
@@ -360,22 +360,22 @@ fn no_path(path: &[u8], error: PathError) -> Error {
     Error::Usage(format!("`{}` is no path on a server: {error}", shown(path)))
 }
 
-/// How a server does what was asked.
+/// A server's acceptance of a request.
 pub(super) struct Accepted {
-    /// Bits of files per second that it takes at most.
+    /// The most bits of file content per second that the server accepts.
     pub(super) peer_limit_bps: Option<u64>,
     pub(super) lanes: Option<LaneHandle>,
-    /// What it keeps of what it was asked to keep.
+    /// Which of the requested attributes it keeps.
     pub(super) keep: Option<Keep>,
 }
 
 impl Accepted {
-    /// Leaves of what is to be kept what the server keeps, and warns of the rest.
+    /// Drops the attributes that the server does not keep, with a warning.
     pub(super) fn limit(&self, tree: TreeOptions, observer: &Arc<dyn Observer>) -> TreeOptions {
         limited(tree, self.keep.unwrap_or_default(), "the server does not keep", observer)
     }
 
-    /// Says how lanes are, if there are any.
+    /// Reports the lanes' parameters, if there are any.
     pub(super) fn report_params(&self, observer: &Arc<dyn Observer>) -> Option<LaneParams> {
         let params = self.lanes.as_ref().map(LaneHandle::params)?;
         let LaneParams { cipher, chunk, port } = params;
@@ -384,7 +384,7 @@ impl Accepted {
     }
 }
 
-/// Leaves of what is to be kept what can be, and warns of the rest.
+/// Drops the attributes that cannot be kept, with a warning.
 pub(super) fn limited(
     tree: TreeOptions,
     keeps: Keep,

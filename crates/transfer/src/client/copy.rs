@@ -16,18 +16,18 @@ use crate::files::{Root, Source, settable};
 use crate::lanes::LaneOffer;
 use crate::rate::Pace;
 
-/// Entries of one directory that are listed.
+/// The most entries that a listing may have.
 const MOST_ENTRIES: usize = 1 << 24;
 
 impl Client {
-    /// Sends files and directories into the directory `to` below the server's root. A
-    /// single one gets the name `to`, unless that is a directory or ends with `/`; of
-    /// `DIR/.` the content goes into the directory `to`. Missing directories are made.
-    /// With `fsync`, all is on the server's disk when this returns.
+    /// Sends files and directories into the directory `to` below the server's root. A single one
+    /// gets the name `to`, unless that is a directory or ends with `/`; of `DIR/.` the content goes
+    /// into `to`. Missing directories are made. With `fsync`, everything is on the server's disk
+    /// when this returns.
     ///
     /// # Errors
-    /// Nothing or not all was sent; single files that fail are counted instead, and
-    /// `observer` is told.
+    /// The request failed as a whole. Single files that fail are counted instead, and reported to
+    /// `observer`.
     pub async fn put(
         &mut self,
         paths: &[PathBuf],
@@ -53,9 +53,9 @@ impl Client {
         Ok(Summary { cipher: params.map(|params| params.cipher), ..sent })
     }
 
-    /// Fetches what lies at `from` below the server's root, as [`Self::put`] sends it:
-    /// into the directory `to`, or a single file or directory under the name `to`. Of
-    /// `DIR/.`, and of the root, the content goes into the directory `to`.
+    /// Fetches files and directories at `from` below the server's root, as [`Self::put`] sends
+    /// them: into the directory `to`, or a single one under the name `to`. Of `DIR/.`, and of the
+    /// root, the content goes into `to`.
     ///
     /// # Errors
     /// As those of [`Self::put`].
@@ -78,13 +78,13 @@ impl Client {
         let mut destination = spawn_blocking(move || here(&to, alone))
             .await
             .map_err(|error| Error::task(&error))??;
-        // of directories whose content was asked for, nobody here knows the names
+        // the names in a directory whose content was requested are not known here
         if from.iter().all(has_name) {
             let names = from.iter().filter_map(|wanted| wanted.path.as_ref());
             destination = destination.only(names.map(|path| path.name().to_vec()).collect());
         }
         let compress = Some(self.compress);
-        // what comes on a lane is not held back here
+        // the rate of a lane cannot be limited at the receiver
         let offer = self.offer().filter(|_| self.rate_bps.is_none());
         let lanes = offer.as_ref().map(LaneOffer::message);
         let (mut writer, mut reader, accepted) = self
@@ -109,11 +109,10 @@ impl Client {
         Ok(Summary { cipher: params.map(|params| params.cipher), ..summary })
     }
 
-    /// Tells what is in a directory, or of the one file that has the name.
+    /// Lists a directory, or the one file of that name.
     ///
     /// # Errors
-    /// There is no such thing, it has more than 16 777 216 entries, or the connection is
-    /// lost.
+    /// It is missing, has more than 16 777 216 entries, or the connection is lost.
     pub async fn list(&mut self, path: &[u8], each: impl FnMut(Listed)) -> Result<(), Error> {
         self.list_at_most(MOST_ENTRIES, path, each).await
     }
@@ -130,7 +129,7 @@ impl Client {
         loop {
             match reader.expect().await? {
                 Message::Listing { entries, last } => {
-                    // one that tells nothing counts, too: a server could go on with them
+                    // empty messages count, too: a server could send them forever
                     left = left.checked_sub(entries.len().max(1)).ok_or_else(|| {
                         Error::Protocol(format!("its list has more than {most} entries"))
                     })?;
@@ -148,18 +147,18 @@ impl Client {
     }
 }
 
-/// Whether a path names what is in a directory, not the directory.
+/// Whether a path names the content of a directory, not the directory.
 fn names_contents(path: &[u8]) -> bool {
     path.ends_with(b"/.") || matches!(path, b"" | b".")
 }
 
-/// Whether a path names a directory, as it is written.
+/// Whether a path names a directory by its form.
 fn names_directory(path: &[u8]) -> bool {
     path.ends_with(b"/") || names_contents(path)
 }
 
-/// Resolves where on this machine it goes, as [`Destination::resolve`] does on a server.
-/// `alone` is whether a single file or directory comes under its name.
+/// Resolves the destination on this machine, as [`Destination::resolve`] does on a server.
+/// `alone`: a single file or directory arrives under its name.
 fn here(to: &Path, alone: bool) -> Result<Destination, Error> {
     let name = to.file_name().and_then(|name| RelPath::single(name.as_bytes()).ok());
     let is_link = to.symlink_metadata().is_ok_and(|meta| meta.is_symlink());

@@ -1,4 +1,4 @@
-//! Names on the server: made, changed, removed, and found by a pattern.
+//! Makes, renames, removes and matches names on the server.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::delivery::{Event, Observer, Summary};
 use crate::error::{Error, from_peer};
 
 impl Client {
-    /// Makes a directory below the server's root; with `parents` also those above it, and
-    /// then one that is there is taken for made.
+    /// Makes a directory below the server's root; with `parents` also missing parents, and a
+    /// directory that exists is accepted.
     ///
     /// # Errors
     /// It cannot be made, or the key may not write.
@@ -24,11 +24,11 @@ impl Client {
         self.receive_removals(&mut reader, &()).await.map(drop)
     }
 
-    /// Gives something below the server's root another name there, in place of a file or
-    /// link only where `replace` says so; in a directory it keeps its own name.
+    /// Renames something below the server's root. A file or link of the new name is replaced only
+    /// with `replace`; if the new name is a directory, it is moved into it.
     ///
     /// # Errors
-    /// It is missing, or the name cannot be given, or the key may not write.
+    /// It is missing, the new name cannot be used, or the key may not write.
     pub async fn rename(&mut self, from: &[u8], to: &[u8], replace: bool) -> Result<(), Error> {
         let request = Message::Rename { from: self.name(from)?, to: self.below(to)?, replace };
         self.check_slash(from).await?;
@@ -36,12 +36,12 @@ impl Client {
         self.receive_removals(&mut reader, &()).await.map(drop)
     }
 
-    /// Removes a file, a link or an empty directory below the server's root; with
-    /// `recursive`, a directory with all that is in it. Links are removed, not followed.
+    /// Removes a file, link or empty directory below the server's root; with `recursive`, a
+    /// directory and everything in it. Links are removed, not followed.
     ///
     /// # Errors
-    /// It is missing, or the key may not write. What stays of a directory is counted as
-    /// failed, and `observer` is told.
+    /// It is missing, or the key may not write. What cannot be removed from a directory is counted
+    /// as failed and reported to `observer`.
     pub async fn remove(
         &mut self,
         path: &[u8],
@@ -54,13 +54,13 @@ impl Client {
         self.receive_removals(&mut reader, &*observer).await
     }
 
-    /// Finds what a path names whose components may be patterns (`*`, `?`, `[a-z]`,
-    /// `{a,b}`), in the order of names. A pattern matches no slash, and no name that begins with
-    /// a dot unless it does so itself. Names behind a pattern are looked up, too: only what
-    /// is there is found. A path without patterns is given back as it is.
+    /// Expands a path whose components may be patterns (`*`, `?`, `[a-z]`, `{a,b}`), in the order
+    /// of names. A pattern matches no slash, and no name with a leading dot unless it has one
+    /// itself. Names after a pattern are looked up as well: only what exists is found. A path
+    /// without patterns is returned as it is.
     ///
     /// # Errors
-    /// Nothing matches, or more than 1024 names do; a directory on the way cannot be listed.
+    /// Nothing matches, more than 1024 names match, or a directory on the way cannot be listed.
     pub async fn matching(&mut self, path: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         if !path.iter().copied().any(is_special) {
             return Ok(vec![path.to_vec()]);
@@ -79,7 +79,7 @@ impl Client {
             let is_first = !std::mem::replace(&mut is_searched, true);
             let mut longer = Vec::new();
             for directory in found {
-                // what is no directory is listed as itself, and nothing is below it
+                // a listing of a file is the file itself, and nothing is below it
                 if is_first && !self.is_directory(&directory).await? {
                     continue;
                 }
@@ -99,7 +99,7 @@ impl Client {
                     }
                 });
                 match listed.await {
-                    // what matched a moment ago, or has no directory of this name in it
+                    // it was removed meanwhile, or does not contain this name
                     Err(Error::OnServer(_)) if at > 0 => {}
                     listed => listed?,
                 }
@@ -120,9 +120,9 @@ impl Client {
         }
     }
 
-    /// Whether a name is that of a directory, or of a link that may lead to one where links
-    /// are followed: its own directory says so. One that is missing is taken for one, of
-    /// which the server says what is wrong.
+    /// Whether a name is a directory's, or a link's that may lead to one where links are followed:
+    /// a listing of its parent shows it. A missing name counts as a directory, so that the server
+    /// reports it.
     async fn is_directory(&mut self, path: &[u8]) -> Result<bool, Error> {
         let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
         let start = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
@@ -147,7 +147,7 @@ impl Client {
         }
     }
 
-    /// Hears what became of names, until that is all.
+    /// Receives the results of a request about names.
     async fn receive_removals(
         &self,
         reader: &mut MessageReader,
@@ -174,8 +174,8 @@ impl Client {
         }
     }
 
-    /// Fails for what is renamed or removed under a name that means something else: what is
-    /// in a directory, or a directory, with a slash behind what is none.
+    /// Refuses names that mean something else than what would be renamed or removed: the content of
+    /// a directory, or a file with a slash behind it.
     async fn check_slash(&mut self, path: &[u8]) -> Result<(), Error> {
         let last = path.rsplit(|byte| *byte == b'/').find(|part| !part.is_empty());
         let last = last.unwrap_or_default();
@@ -202,7 +202,7 @@ impl Client {
     }
 }
 
-/// A directory as it can be listed; nothing before the first name is where paths begin.
+/// Returns a directory's path for a listing; the empty path is `.`.
 fn directory_of(path: &[u8]) -> Vec<u8> {
     if path.is_empty() { b".".to_vec() } else { path.to_vec() }
 }
@@ -211,7 +211,7 @@ const fn is_special(byte: u8) -> bool {
     matches!(byte, b'*' | b'?' | b'[' | b'{')
 }
 
-/// A component as a pattern, if it is one.
+/// Parses a component as a pattern, if it is one.
 fn pattern(part: &[u8]) -> Result<Option<GlobMatcher>, Error> {
     if !part.iter().copied().any(is_special) {
         return Ok(None);

@@ -15,12 +15,12 @@ use crate::error::{Error, from_peer};
 use crate::rate::Pace;
 
 impl Client {
-    /// Stores all that can be read as the file `to` below the server's root, if it
-    /// came as it was sent. It is not resumed: when it is cut, nothing is stored.
+    /// Stores everything that can be read as the file `to` below the server's root, once it is
+    /// verified. It is not resumed: after an interruption nothing is stored.
     ///
     /// # Errors
-    /// It cannot be read or was cut, or `to` is a directory. What the server cannot
-    /// store is counted as failed, and `observer` is told.
+    /// It cannot be read or is interrupted, or `to` is a directory. If the server cannot store it,
+    /// that is counted as failed and reported to `observer`.
     pub async fn put_stream(
         &mut self,
         from: impl Read + Send + 'static,
@@ -61,12 +61,11 @@ impl Client {
         }
     }
 
-    /// Writes a file below the server's root as it comes, and says at the end whether
-    /// it came as it was sent. What was written before is written all the same.
+    /// Writes a file below the server's root while it arrives, and reports at the end whether it is
+    /// what was sent. What was written before is not taken back.
     ///
     /// # Errors
-    /// It cannot be written, was cut, changed meanwhile or has another hash, or is no
-    /// file.
+    /// It cannot be written, is interrupted, changed meanwhile, has another hash, or is not a file.
     pub async fn get_stream(
         &mut self,
         from: &[u8],
@@ -122,7 +121,7 @@ impl Client {
     }
 }
 
-/// A cut that nothing goes on from.
+/// Turns a lost connection into an error that does not promise to resume.
 fn once(error: Error) -> Error {
     match error {
         Error::Lost(cause) => Error::Interrupted(cause),

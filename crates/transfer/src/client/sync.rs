@@ -1,4 +1,4 @@
-//! `sync`: one directory's content becomes another's.
+//! `sync`: makes the content of one directory that of another.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::error::Error;
 use crate::files::{Excludes, Root, Source, settable};
 use crate::rate::Pace;
 
-/// How one directory's content becomes another's.
+/// Options of a sync.
 #[derive(Debug, Clone)]
 pub struct SyncOptions {
-    /// Remove at the destination what the source has not. If anything could not be
-    /// read or stored, nothing is removed.
+    /// Remove at the destination what the source does not have. If anything could not be read or
+    /// stored, nothing is removed.
     pub delete: bool,
-    /// Change nothing, and tell what would be done.
+    /// Change nothing, and report what would be done.
     pub dry_run: bool,
-    /// Compare files by their hashes, not by size and time.
+    /// Compare files by hash instead of size and time.
     pub checksum: bool,
     /// Count a file as stored only when it is on the disk.
     pub fsync: bool,
-    /// What is neither sent nor removed.
+    /// Names that are neither sent nor removed.
     pub excludes: Excludes,
 }
 
@@ -57,12 +57,12 @@ impl SyncOptions {
 }
 
 impl Client {
-    /// Makes what is in the directory `to` below the server's root like what is in
-    /// `from`. Files whose size and time agree are neither read nor sent; of others
-    /// those spans of 1 MiB are sent that differ from what lies at the same place.
+    /// Makes the content of the directory `to` below the server's root that of `from`. Files whose
+    /// size and time agree are neither read nor sent; of others the spans of 1 MiB are sent that
+    /// differ at the same offset.
     ///
     /// # Errors
-    /// `from` is no directory; else as those of [`Self::put`].
+    /// `from` is not a directory; else as those of [`Self::put`].
     pub async fn sync_to(
         &mut self,
         from: &Path,
@@ -94,8 +94,8 @@ impl Client {
         sender.send(source, &mut self.next_id, &mut writer, &mut reader).await
     }
 
-    /// Makes what is in the directory `to` like what is in `from` below the server's
-    /// root, as [`Self::sync_to`] does the other way.
+    /// Makes the content of the directory `to` that of `from` below the server's root, as
+    /// [`Self::sync_to`] does in the other direction.
     ///
     /// # Errors
     /// As those of [`Self::get`].
@@ -133,8 +133,8 @@ impl Client {
     }
 }
 
-/// The directory of this machine, made where it is missing if that is wished; and
-/// whether it is missing, in which case any other stands in its place.
+/// Opens the destination on this machine, and makes it with `make`. Also returns whether it is
+/// missing, in which case another directory stands in for it.
 fn here(to: &Path, make: bool) -> Result<(Destination, bool), Error> {
     if make {
         make_directories(to)?;

@@ -1,4 +1,4 @@
-//! Compression of what is sent, where it is worth it.
+//! Compresses data where it gets shorter.
 
 use std::cell::RefCell;
 use std::io;
@@ -7,13 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use headroom_transfer_proto::message::Compress;
 use zstd::bulk::{Compressor, Decompressor};
 
-/// The fastest level but the negative ones: faster than most networks.
+/// The fastest level except the negative ones: faster than most networks.
 const LEVEL: i32 = 1;
-/// A span is sent compressed if it becomes so many sixteenths of it or fewer.
+/// A span is sent compressed if it shrinks to this many sixteenths.
 const WORTH_16THS: usize = 15;
-/// Spans in a row that are not worth it, after which it is left for a time.
+/// Consecutive spans that do not shrink, after which compression pauses.
 const MISSES: u32 = 3;
-/// Pieces that are then sent as they are: at first, and at most.
+/// Pieces sent uncompressed during a pause: at first, and at most.
 const PAUSE: (u32, u32) = (2, 64);
 
 thread_local! {
@@ -21,7 +21,7 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Decides what of a delivery is compressed, and does it.
+/// Compresses the data of a transfer where it is worth it.
 #[derive(Debug)]
 pub(super) struct AdaptiveCompressor {
     how: Compress,
@@ -31,7 +31,7 @@ pub(super) struct AdaptiveCompressor {
 #[derive(Debug)]
 struct State {
     misses: u32,
-    /// Pieces that are not tried.
+    /// Pieces left in the current pause.
     pause: u32,
     next_pause: u32,
 }
@@ -41,7 +41,7 @@ impl AdaptiveCompressor {
         Self { how, state: Mutex::new(State { misses: 0, pause: 0, next_pause: PAUSE.0 }) }
     }
 
-    /// Whether the next piece is tried.
+    /// Whether to try to compress the next piece.
     pub(super) fn should_try(&self) -> bool {
         match self.how {
             Compress::Never => false,
@@ -55,7 +55,7 @@ impl AdaptiveCompressor {
         }
     }
 
-    /// A span of a piece that is tried, compressed if that is worth it.
+    /// Compresses a span; `None` if it does not shrink.
     pub(super) fn compress(&self, span: &[u8]) -> Option<Vec<u8>> {
         if self.how == Compress::Auto
             && self.state.lock().unwrap_or_else(PoisonError::into_inner).pause > 0
@@ -70,7 +70,7 @@ impl AdaptiveCompressor {
             } else {
                 state.misses += 1;
                 if state.misses >= MISSES {
-                    // one that is tried again and misses at once is left for longer
+                    // if the first span after a pause does not shrink, the next pause is longer
                     state.misses = MISSES - 1;
                     state.pause = state.next_pause;
                     state.next_pause = (2 * state.next_pause).min(PAUSE.1);
@@ -81,24 +81,24 @@ impl AdaptiveCompressor {
     }
 }
 
-/// A span as one zstd frame (RFC 8878); none if that is not much shorter.
+/// Compresses a span to one zstd frame (RFC 8878); `None` if it does not shrink.
 fn compress_frame(span: &[u8]) -> Option<Vec<u8>> {
     COMPRESSOR.with_borrow_mut(|compressor| {
         if compressor.is_none() {
             *compressor = Compressor::new(LEVEL).ok();
         }
         let mut buffer = vec![0; span.len() * WORTH_16THS / 16];
-        // what has no room in it is not worth it
+        // a frame that does not fit is not worth it
         let len = compressor.as_mut()?.compress_to_buffer(span, &mut buffer[..]).ok()?;
         buffer.truncate(len);
         Some(buffer)
     })
 }
 
-/// Fills a span from one zstd frame; no more is ever written than there is room.
+/// Decompresses one zstd frame into a span, which bounds what is written.
 ///
 /// # Errors
-/// It is no frame, or one of another length.
+/// It is not a frame, or one of another length.
 pub(super) fn decompress(frame: &[u8], span: &mut [u8]) -> io::Result<()> {
     DECOMPRESSOR.with_borrow_mut(|decompressor| {
         if decompressor.is_none() {

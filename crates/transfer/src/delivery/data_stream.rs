@@ -1,12 +1,12 @@
-//! A stream for a part of a file, which ends only when all of it was written.
+//! A stream for a part of a file, which is finished only when all of it was written.
 
 use std::ops::{Deref, DerefMut};
 
 use quinn::{Connection, ConnectionError, SendStream};
 
-/// A data stream. One that is dropped before its end, as its task is when another part of
-/// the file cannot be read, is taken back: quinn would end it as if it were whole, and the
-/// receiver would take that for a breach of the protocol.
+/// A data stream. One that is dropped early, as when another part of the file cannot be read,
+/// is reset: quinn would finish it as if it were complete, and the receiver would take that for
+/// a protocol violation.
 pub(super) struct DataStream {
     stream: SendStream,
     is_whole: bool,
@@ -17,7 +17,7 @@ impl DataStream {
         Ok(Self { stream: connection.open_uni().await?, is_whole: false })
     }
 
-    /// Ends it: all was written.
+    /// Finishes the stream: everything was written.
     pub(super) fn end(mut self) {
         let _ = self.stream.finish();
         self.is_whole = true;
@@ -27,7 +27,7 @@ impl DataStream {
 impl Drop for DataStream {
     fn drop(&mut self) {
         if !self.is_whole {
-            // changes nothing where all is acknowledged
+            // without effect if everything is acknowledged
             let _ = self.stream.reset(0u32.into());
         }
     }

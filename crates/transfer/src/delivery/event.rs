@@ -1,106 +1,106 @@
-//! What happens in a delivery, for whoever watches it.
+//! Events of a transfer, for observers.
 
 use headroom_transfer_proto::lane::{Chunk, Cipher};
 use headroom_transfer_proto::path::RelPath;
 
-/// Something that happens on the way.
+/// An event of a transfer.
 #[derive(Debug, Clone, Copy)]
 pub enum Event<'a> {
-    /// A file of so many octets belongs to it.
+    /// A file was found or announced.
     Offered {
-        /// Its octets.
+        /// Its size in bytes.
         octets: u64,
     },
-    /// All that belongs to it is known.
+    /// All files are known.
     AllOffered {
-        /// How many files.
+        /// The number of files.
         files: u64,
-        /// Octets in them.
+        /// Their bytes.
         octets: u64,
     },
-    /// The receiver has so many octets from before.
+    /// The receiver already has this many bytes.
     Kept {
         /// How many.
         octets: u64,
     },
-    /// So many octets are a hole, and are not sent.
+    /// This many bytes are a hole and are not sent.
     Hole {
         /// How many.
         octets: u64,
     },
-    /// Of octets that were sent or have come, compression saved so many.
+    /// Of the bytes that were sent or received, compression saved this many.
     Saved {
         /// How many.
         octets: u64,
     },
-    /// So many octets were sent or have come.
+    /// This many bytes were sent or received.
     Moved {
         /// How many.
         octets: u64,
     },
-    /// The content of a file begins to move.
+    /// The transfer of a file's content begins.
     Begun {
         /// Its name.
         path: &'a RelPath,
     },
-    /// Something lies under its name, verified.
+    /// Something is stored and verified.
     Stored {
         /// Its name.
         path: &'a RelPath,
     },
-    /// Something does not.
+    /// Something failed.
     Failed {
         /// A sentence that names it.
         reason: &'a str,
     },
-    /// Something would be stored, but this is a dry run.
+    /// Something would be stored, in a dry run.
     Planned {
         /// Its name.
         path: &'a RelPath,
-        /// At most so many octets would be sent.
+        /// The most bytes that would be sent.
         octets: u64,
         /// Whether nothing has the name yet.
         new: bool,
     },
-    /// Something was removed at the receiver's that the sender has not; in a dry run
-    /// it would be.
+    /// Something that the sender does not have was removed at the receiver; in a dry run it would
+    /// be.
     Removed {
         /// Its name.
         path: &'a RelPath,
     },
-    /// Big files may go on lanes, which are so.
+    /// Big files use lanes with these parameters.
     Lanes {
-        /// The cipher. One that is not secure protects nothing: both sides were asked to
-        /// allow that, for a measurement.
+        /// The cipher. One that is not secure protects nothing; both sides must have allowed it,
+        /// for a measurement.
         cipher: Cipher,
-        /// Octets of files in each packet, if that is measured.
+        /// Bytes of files in each packet, in a measurement that fixes it.
         chunk: Option<Chunk>,
         /// The server's UDP port.
         port: u16,
     },
-    /// Nobody answers on lanes: what is left goes on streams until somebody does.
+    /// Lanes do not answer: the rest uses streams until they do.
     LanesSilent,
-    /// Somebody answers on lanes again: what is left goes on them.
+    /// Lanes answer again: the rest uses them.
     LanesBack,
-    /// Something was sent or stored, and not quite as it might be expected.
+    /// Something was sent or stored with a restriction.
     Warning {
         /// A sentence that names it.
         reason: &'a str,
     },
-    /// Something is left out, as it should be.
+    /// Something was left out by policy.
     LeftOut {
         /// A sentence that names it.
         reason: &'a str,
     },
 }
 
-/// Somebody who wants to know what happens. Called from several threads.
+/// Receives events. Called from several threads.
 pub trait Observer: Send + Sync {
-    /// Something happened.
+    /// Handles an event.
     fn event(&self, event: Event<'_>);
 }
 
-/// Nobody wants to know.
+/// Ignores all events.
 impl Observer for () {
     fn event(&self, _event: Event<'_>) {}
 }

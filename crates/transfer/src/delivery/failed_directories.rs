@@ -1,14 +1,15 @@
-//! Failures that follow from another: when a directory cannot be made, nothing in it can
-//! be stored, and nobody needs a line for each file to know that.
+//! Suppresses failures that follow from another: if a directory cannot be made, nothing in it
+//! can be stored, and a line for each file would not help.
 
 use std::collections::HashSet;
 
 use headroom_transfer_proto::path::RelPath;
 
-/// Bytes of names of directories that are kept. What fails below others is told one by one.
+/// The most bytes of directory names that are kept. Failures below further ones are reported
+/// one by one.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The directories that failed, and how much failed below them.
+/// Directories that could not be made, and the number of failures below them.
 #[derive(Debug, Default)]
 pub(super) struct FailedDirectories {
     directories: HashSet<RelPath>,
@@ -26,7 +27,7 @@ impl FailedDirectories {
         }
     }
 
-    /// Whether a path lies below a directory that was noted; if so it is counted.
+    /// Whether a path is below such a directory; if so it is counted.
     pub(super) fn covers(&mut self, path: &RelPath) -> bool {
         if self.directories.is_empty() {
             return false;
@@ -42,7 +43,7 @@ impl FailedDirectories {
         false
     }
 
-    /// Sums up what was counted, if anything was.
+    /// Summarizes what was counted, if anything was.
     pub(super) fn summary(&self) -> Option<String> {
         match self.count {
             0 => None,

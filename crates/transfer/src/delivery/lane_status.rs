@@ -1,5 +1,4 @@
-//! What the user is told of lanes while a delivery goes on: that they fell silent, and
-//! that they are back.
+//! Reports to the user when lanes fall silent during a transfer, and when they answer again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +8,10 @@ use tokio::sync::watch;
 use super::event::{Event, Observer};
 use crate::lanes::LaneState;
 
-/// A lane that nobody has answered on for this long, from when it was needed first, is
-/// called silent.
+/// A lane without an answer for this long after it was first needed counts as silent.
 const OPENING: Duration = Duration::from_secs(1);
 
-/// Tells an observer, once for each silence, until the lane has ended.
+/// Reports each silence once, until the lane has ended.
 pub(super) async fn report_lane_status(
     observer: Arc<dyn Observer>,
     mut states: watch::Receiver<LaneState>,

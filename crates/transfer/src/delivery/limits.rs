@@ -1,5 +1,4 @@
 //! Bounds that both ends of a delivery keep.
 
-/// Bytes of the names of files that have others. Further ones are sent as files of their
-/// own.
+/// The most bytes of names of files with hard links. Further ones are sent as separate files.
 pub(super) const MOST_LINKED_BYTES: usize = 16 << 20;

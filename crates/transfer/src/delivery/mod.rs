@@ -1,7 +1,6 @@
-//! A tree on its way over one session: a sender and a receiver, whichever of them
-//! is the server. Files up to 64 KiB travel within the messages, others on lanes, or,
-//! where these are not open, in pieces on streams of their own; none waits for
-//! another.
+//! Moves a tree over one connection: a sender and a receiver, whichever of them is the server.
+//! Files up to 64 KiB travel within messages; others on lanes or, while these are not open, in
+//! pieces on streams of their own. No file waits for another.
 
 mod compression;
 mod data_stream;

@@ -1,5 +1,4 @@
-//! One file of unknown length, on one stream from its beginning to its end, hashed
-//! on its way at both ends.
+//! Moves one file of unknown length on one stream, hashed at both ends.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -14,30 +13,30 @@ use super::event::{Event, Observer};
 use crate::error::Error;
 use crate::rate::Pace;
 
-/// Octets that are read or written at once.
+/// Bytes that are read or written at once.
 const PIECE: usize = 256 << 10;
 /// Pieces that wait between disk and network.
 const WAITING: usize = 4;
 
-/// What went through.
+/// What was transferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Passed {
     pub(crate) root: Hash,
     pub(crate) octets: u64,
 }
 
-/// Why not all went through.
+/// Why the transfer is incomplete.
 #[derive(Debug)]
 pub(crate) enum PipeError {
     /// This end cannot read or write.
     Local(io::Error),
-    /// The other end wants no more, or has no more, and says why elsewhere.
+    /// The other end stopped, and reports why in a message.
     Peer,
     /// The connection is lost.
     Connection(Error),
 }
 
-/// Sends all that can be read.
+/// Sends everything that can be read.
 pub(crate) async fn send(
     mut from: impl Read + Send + 'static,
     stream: &mut SendStream,
@@ -53,7 +52,7 @@ pub(crate) async fn send(
             piece.truncate(len);
             hasher.update(&piece);
             octets += len as u64;
-            // nobody takes it where the delivery has ended
+            // nobody receives it after the transfer has ended
             if len == 0 || read.blocking_send(piece.into()).is_err() {
                 return Ok(Passed { root: hasher.finalize(), octets });
             }
@@ -87,7 +86,7 @@ pub(crate) async fn send(
     }
 }
 
-/// Takes in all that comes, and gives back where it was written to.
+/// Receives everything, and returns the writer.
 pub(crate) async fn receive<W: Write + Send + 'static>(
     mut stream: RecvStream,
     mut to: W,
@@ -117,7 +116,7 @@ pub(crate) async fn receive<W: Write + Send + 'static>(
         piece.truncate(filled);
         pace.take(filled).await;
         let octets = filled as u64;
-        // the writer ends before only where it cannot write
+        // the writer ends early only if it cannot write
         if octets > 0 && take.send(piece).await.is_err() {
             let _ = stream.stop(0u32.into());
             break None;
@@ -136,7 +135,7 @@ pub(crate) async fn receive<W: Write + Send + 'static>(
     }
 }
 
-/// Reads what there is; none at the end.
+/// Reads what is available; 0 bytes at the end.
 fn next(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match from.read(buffer) {
@@ -146,7 +145,7 @@ fn next(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Reads until the room is full or the stream ends, and says whether it has ended.
+/// Reads until the buffer is full or the stream ends; returns whether it has ended.
 async fn fill(
     stream: &mut RecvStream,
     buffer: &mut [u8],

@@ -1,7 +1,7 @@
-//! The receiver: stores what is offered, says what it has, takes in what comes.
+//! The receiver: answers offers, receives data, and stores files.
 //!
-//! One thread does what is said, in order, and blocks where the disk does; data
-//! streams are written by tasks of their own.
+//! One thread handles messages in order and blocks on the disk; tasks of their own write data
+//! streams.
 
 mod destination;
 mod incoming;
@@ -42,32 +42,32 @@ use crate::rate::Pace;
 pub(crate) use destination::{Destination, make_directories};
 pub(crate) use sync_mode::SyncMode;
 
-/// Things to be done, and answers, that wait.
+/// Events for the worker, and answers, that wait.
 const WAITING: usize = 64;
 
-/// One delivery, seen from its receiver.
+/// One transfer, from the receiver's view.
 pub(crate) struct Receiver {
     pub(crate) connection: Connection,
     pub(crate) destination: Destination,
     pub(crate) fsync: bool,
     pub(crate) observer: Arc<dyn Observer>,
-    /// What makes an older transfer of a file end, where that is possible.
+    /// Ends an older transfer of the same file, on a server.
     pub(crate) claims: Option<FileClaims>,
-    /// No more is taken in than this allows, whatever the sender was told.
+    /// Limits what is received, whatever the sender was told.
     pub(crate) pace: Pace,
-    /// What is there becomes what is sent, and only that is sent which is not there.
+    /// The state of a sync.
     pub(crate) sync: Option<SyncMode>,
-    /// What is taken over of what is sent. Links that lead out of the tree are made with
-    /// [`Links::Keep`], and failures with [`Links::Refuse`].
+    /// Which attributes are set. Links that lead out of the tree are made with [`Links::Keep`], and
+    /// are failures with [`Links::Refuse`].
     pub(crate) tree: TreeOptions,
-    /// What may bring data beside streams.
+    /// The lanes, if there are any.
     pub(crate) lanes: Option<LaneHandle>,
-    /// What is said first, when data may come.
+    /// The message to send first, when data may arrive.
     pub(crate) acceptance: Option<Message>,
 }
 
 impl Receiver {
-    /// Takes in all of it.
+    /// Receives everything.
     pub(crate) async fn receive(
         self,
         writer: &mut MessageWriter,
@@ -95,7 +95,7 @@ impl Receiver {
             Lanes { handle, sink: Arc::new(sink) }
         });
         if let Some(acceptance) = self.acceptance {
-            // the lane's first packet comes when this has been heard
+            // the lane's first packet arrives after this message
             lanes.iter().for_each(Lanes::start);
             writer.send(&acceptance).await?;
         }
@@ -121,7 +121,7 @@ impl Receiver {
         };
         let worker = spawn_blocking(move || worker.run(worker_events));
         let failure = tokio::select! {
-            // answers end when the worker does
+            // the channel of answers closes when the worker ends
             sent = writer.forward(answers) => sent.err(),
             failure = receive_messages(reader, &shared.pace, events.clone()) => Some(failure),
             failure = take_streams(&connection, &shared, &events) => Some(failure),
@@ -129,11 +129,11 @@ impl Receiver {
         };
         drop(events);
         if failure.is_some() {
-            // the worker ends with what it has been told so far
+            // the worker ends with what it has received so far
             shared.open().clear();
         }
         match (worker.await, failure) {
-            // a sender that has heard the end may leave before this side knows that it has
+            // a sender that has received the end may close before this side knows
             (Ok(Ok(true)), Some(Error::Lost(_))) => Ok(shared.counts.get()),
             (_, Some(error)) => Err(error),
             (ended, None) => {
@@ -144,7 +144,7 @@ impl Receiver {
     }
 }
 
-/// Passes on what is said, until something is wrong.
+/// Passes messages to the worker, until an error.
 async fn receive_messages(
     reader: &mut MessageReader,
     pace: &Pace,
@@ -164,7 +164,7 @@ async fn receive_messages(
             | Message::Content { ref inline, .. } => {
                 pace.take(inline.content.len()).await;
             }
-            // it holds no more than the bounds of these: what waits is small
+            // these are bounded and small
             Message::Entry { .. }
             | Message::Sealed { .. }
             | Message::Withdrawn { .. }
@@ -178,7 +178,7 @@ async fn receive_messages(
             other => return unexpected(&other),
         }
         if events.send(WorkerEvent::Message(message)).await.is_err() {
-            // the worker has ended: why, it says itself
+            // the worker has ended, and reports why itself
             std::future::pending::<()>().await;
         }
     }

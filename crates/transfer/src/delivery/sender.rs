@@ -1,4 +1,4 @@
-//! The sender: offers what it finds, learns what the receiver has, sends the rest.
+//! The sender: offers files, learns what the receiver has, sends the rest.
 
 mod content;
 mod open_file;
@@ -29,22 +29,22 @@ use crate::rate::{Pace, Stop};
 
 pub(crate) use self::shared::Offering;
 
-/// Pieces on their way at once. Each has two spans in memory: one that is read
-/// while the other is written.
+/// Pieces in flight at once. Each has two spans in memory: one that is read while the other is
+/// written.
 const PIECES: usize = 3;
-/// Spans on streams at once while a lane is silent: what may have to be sent again on
-/// the lane when that is back.
+/// Spans on streams at once while a lane is silent: they may have to be sent again on the lane
+/// when it answers.
 const FALLBACK_SPANS: usize = 8;
 /// Messages that wait for the stream.
 const WAITING: usize = 64;
 
-/// One delivery, seen from its sender.
+/// One transfer, from the sender's view.
 pub(crate) struct Sender {
     shared: Arc<Shared>,
 }
 
 impl Sender {
-    /// `lanes` is what data may go on beside streams.
+    /// Makes a sender. `lanes` carries data beside streams.
     pub(crate) fn new(
         connection: Connection,
         offering: Offering,
@@ -75,7 +75,7 @@ impl Sender {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The same, with data that is compressed on its way.
+    /// Sets compression.
     pub(crate) fn compressing(mut self, how: Compress) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.compressor = Arc::new(AdaptiveCompressor::new(how));
@@ -83,8 +83,7 @@ impl Sender {
         self
     }
 
-    /// The same for trees that are sent so, to a receiver whose user is told what is left
-    /// out, or not.
+    /// Sets how trees are sent, and whether the receiver's user is told what is left out.
     pub(crate) fn of_tree(mut self, tree: TreeOptions, tells_remarks: bool) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.tree = tree;
@@ -93,7 +92,7 @@ impl Sender {
         self
     }
 
-    /// Delivers all of it. Entries are numbered from `first_id` on.
+    /// Sends everything. Entries are numbered from `first_id` on.
     pub(crate) async fn send(
         self,
         source: Source,
@@ -120,7 +119,7 @@ impl Sender {
         Ok(summary)
     }
 
-    /// Hears what becomes of the entries, and sends the files that are asked for.
+    /// Receives answers to entries, and sends the requested files.
     async fn receive_answers(
         &self,
         reader: &mut MessageReader,
@@ -181,8 +180,8 @@ impl Sender {
     }
 }
 
-/// However a delivery ends, with its future dropped as well: no blocking thread of it
-/// waits for room or for a turn that nobody gives any more.
+/// Stops the blocking threads of a transfer, however it ends, so that none waits for a permit
+/// that is never given.
 impl Drop for Sender {
     fn drop(&mut self) {
         self.shared.open_files.close();

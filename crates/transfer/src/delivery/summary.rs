@@ -1,40 +1,39 @@
-//! What a delivery comes to.
+//! The result of a transfer.
 
 use std::sync::{Mutex, PoisonError};
 
 use headroom_transfer_proto::lane::Cipher;
 
-/// What was delivered; of a dry run, what would be.
+/// The counts of a transfer; in a dry run, of what would be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
-    /// Files, directories and links that lie under their names.
+    /// Files, directories and links that are stored.
     pub stored: u64,
-    /// Those that do not.
+    /// Those that failed.
     pub failed: u64,
-    /// Links, devices, pipes and sockets that were left out, as they should be.
+    /// Links, devices, pipes and sockets that were left out by policy.
     pub left_out: u64,
-    /// Octets of files that went over the network; of a dry run, the most that would.
+    /// Bytes of files that were sent or received; in a dry run, the most that would be.
     pub moved: u64,
-    /// Octets that the receiver had.
+    /// Bytes that the receiver already had.
     pub kept: u64,
-    /// Octets of holes, which are not sent.
+    /// Bytes of holes, which are not sent.
     pub holes: u64,
-    /// Of the octets that went over the network, those that compression saved.
+    /// Of the moved bytes, those that compression saved.
     pub saved: u64,
-    /// Files, directories and links that a sync found as they should be.
+    /// Files, directories and links that a sync found up to date.
     pub unchanged: u64,
-    /// Those that a sync removed at the receiver's.
+    /// Those that a sync removed at the receiver.
     pub removed: u64,
-    /// Of those that went over the network, the ones on lanes; the others went on
-    /// streams.
+    /// Of the moved bytes, those on lanes; the others used streams.
     pub on_lanes: u64,
-    /// Octets of packets of lanes that were lost, as far as this side sent them.
+    /// Bytes of lost packets of lanes, as far as this side sent them.
     pub lost: u64,
-    /// The cipher of lanes, if there were any. Streams have TLS's.
+    /// The cipher of lanes, if there were any. Streams use TLS's.
     pub cipher: Option<Cipher>,
 }
 
-/// What was counted so far, by several tasks.
+/// Counts that several tasks update.
 #[derive(Debug, Default)]
 pub(super) struct Counts(Mutex<Summary>);
 

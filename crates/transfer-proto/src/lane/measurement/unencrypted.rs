@@ -1,27 +1,25 @@
-//! Packets that are **not encrypted**, for measurements of what encryption costs:
-//! with a checksum (CRC32C, RFC 9260 appendix A) where a tag would be, so that damage
-//! is found and nothing else. Whoever sees them reads them, or can; whoever is between
-//! the ends changes them.
+//! Packets that are **not encrypted**, for measurements of what encryption costs. A checksum
+//! (CRC32C, RFC 9260 appendix A) takes the place of the tag: it finds damage, and nothing else.
+//! Anybody on the path can read and change them.
 
 use crate::lane::keys::{PacketKey, Refused};
 use crate::lane::limits::TAG_LEN;
 
-/// Octets of the checksum, the first of the tag.
+/// Bytes of the checksum, the first of the tag.
 const CRC_LEN: usize = 4;
-/// Octets of SimpleCrypt's key.
+/// Bytes of SimpleCrypt's key.
 const KEY_LEN: usize = 8;
 
-/// What stands for a key where nothing is secret.
+/// What takes the place of a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Unencrypted {
-    /// What is sent is what is written.
+    /// No transformation.
     Clear,
-    /// SimpleCrypt, by which the study "encrypts" (Tornai et al., "Encryption in a
-    /// High-Speed Connectionless File Transfer System", 2020, section 3, and there
-    /// reference 18, <https://wiki.qt.io/SimpleCrypt_algorithm_details>): each octet,
-    /// XOR the next of eight of a key, XOR the octet that was sent before it. A random
-    /// octet goes ahead of them. It is no encryption: eight octets of any file that are
-    /// known, or guessed, give the key.
+    /// SimpleCrypt, the scheme of Tornai et al., "Encryption in a High-Speed Connectionless File
+    /// Transfer System", 2020, section 3, and there reference 18
+    /// (<https://wiki.qt.io/SimpleCrypt_algorithm_details>): each byte, XOR the next of eight key
+    /// bytes, XOR the byte sent before it, after one random byte. It is not encryption: any eight
+    /// known or guessed bytes of a file reveal the key.
     SimpleCrypt([u8; KEY_LEN]),
 }
 
@@ -36,7 +34,7 @@ impl PacketKey for Unencrypted {
     ) -> Result<(), Refused> {
         tag.fill(0);
         if let Self::SimpleCrypt(key) = self {
-            // as random as the IV, which nobody knows, makes it
+            // as random as the IV
             let first = nonce[11] ^ key[0];
             tag[CRC_LEN] = first;
             chain(follow(*key), first, text);
@@ -64,7 +62,7 @@ impl PacketKey for Unencrypted {
     }
 }
 
-/// Of all that is sent but itself.
+/// Computes the checksum of everything in the packet but itself.
 #[inline]
 fn checksum(additional: &[u8], text: &[u8], tag: &[u8; TAG_LEN]) -> [u8; CRC_LEN] {
     let crc = crc32c::crc32c(additional);
@@ -72,14 +70,14 @@ fn checksum(additional: &[u8], text: &[u8], tag: &[u8; TAG_LEN]) -> [u8; CRC_LEN
     crc32c::crc32c_append(crc, &tag[CRC_LEN..]).to_be_bytes()
 }
 
-/// The key as it goes on behind the first octet.
+/// Returns the key bytes for the text: the first went to the random byte.
 #[inline]
 fn follow(mut key: [u8; KEY_LEN]) -> u64 {
     key.rotate_left(1);
     u64::from_le_bytes(key)
 }
 
-/// Each octet, XOR the key's, XOR the one before as it is sent; eight at a time.
+/// Transforms each byte: XOR the key's, XOR the byte sent before; eight at a time.
 #[inline]
 fn chain(key: u64, before: u8, text: &mut [u8]) {
     let mut before = before;
@@ -87,7 +85,7 @@ fn chain(key: u64, before: u8, text: &mut [u8]) {
     for word in words.by_ref() {
         let Some(octets) = word.first_chunk_mut::<KEY_LEN>() else { return };
         let mut chained = u64::from_le_bytes(*octets) ^ key;
-        // each octet, XOR all before it in the word, and the last of the word before
+        // each byte, XOR all before it in the word, and the last of the word before
         chained ^= chained << 8;
         chained ^= chained << 16;
         chained ^= chained << 32;
@@ -101,7 +99,7 @@ fn chain(key: u64, before: u8, text: &mut [u8]) {
     }
 }
 
-/// The way back.
+/// Reverses [`chain`].
 #[inline]
 fn unchain(key: u64, before: u8, text: &mut [u8]) {
     let mut before = before;

@@ -1,5 +1,4 @@
-//! The window beside others who fill the queue: CUBIC (RFC 9438), so that they
-//! find one of their own.
+//! The window while others fill the queue: CUBIC (RFC 9438), so that both get a share.
 
 use std::time::Duration;
 
@@ -8,14 +7,14 @@ const C: f64 = 0.4;
 /// RFC 9438, section 4.6.
 const BETA: f64 = 0.7;
 
-/// A congestion window, in octets.
+/// A congestion window in bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Cubic {
     mss: f64,
     window: f64,
-    /// Where the window was when it was last reduced.
+    /// The window before its last reduction.
     top: f64,
-    /// What Reno would have (RFC 9438, section 4.3).
+    /// The window of Reno (RFC 9438, section 4.3).
     reno: f64,
     epoch: Option<Duration>,
     k: f64,
@@ -23,7 +22,7 @@ pub(crate) struct Cubic {
 }
 
 impl Cubic {
-    /// Goes on from `window` octets at `now`: the plateau of a cubic.
+    /// Starts from `window` bytes at `now`, the plateau of the cubic.
     pub(crate) fn new(now: Duration, window: f64, mss: f64) -> Self {
         let window = window.max(4.0 * mss);
         Self { mss, window, top: window, reno: window, epoch: Some(now), k: 0.0, reduced_at: None }
@@ -33,12 +32,12 @@ impl Cubic {
         self.window
     }
 
-    /// Time passed that does not count: the window was not in use.
+    /// Excludes time in which the window was not in use.
     pub(crate) fn pause(&mut self, paused: Duration) {
         self.epoch = self.epoch.map(|epoch| epoch + paused);
     }
 
-    /// `acked` octets arrived, and the window was used up.
+    /// Handles `acked` bytes, while the window was the limit.
     pub(crate) fn acked(&mut self, now: Duration, acked: f64, rtt: Duration) {
         let epoch = *self.epoch.get_or_insert(now);
         let t = now.saturating_sub(epoch).as_secs_f64() + rtt.as_secs_f64();
@@ -50,8 +49,8 @@ impl Cubic {
         self.window = self.window.max(self.reno);
     }
 
-    /// Packets sent at `sent` met a full queue. Once for each round trip: what was
-    /// sent before the last reduction says nothing new.
+    /// Handles congestion of packets sent at `sent`, once per round trip: packets sent before the
+    /// last reduction say nothing new.
     pub(crate) fn congested(&mut self, now: Duration, sent: Duration) {
         if self.reduced_at.is_some_and(|reduced_at| sent <= reduced_at) {
             return;

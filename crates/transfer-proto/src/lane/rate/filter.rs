@@ -1,8 +1,8 @@
-//! The largest of the latest values.
+//! A windowed maximum.
 
 use std::collections::VecDeque;
 
-/// The largest value of those not older than a span of any clock.
+/// The largest value within a span of an arbitrary clock.
 #[derive(Debug, Clone)]
 pub(crate) struct MaxFilter {
     span: u64,
@@ -15,12 +15,12 @@ impl MaxFilter {
         Self { span, values: VecDeque::new() }
     }
 
-    /// Takes a value of time `at`, which never goes back.
+    /// Adds a value at time `at`, which never decreases.
     pub(crate) fn push(&mut self, at: u64, value: f64) {
         while self.values.back().is_some_and(|&(_, last)| last <= value) {
             self.values.pop_back();
         }
-        // two of one time are one: the larger is there already
+        // of two at the same time the larger is kept
         if self.values.back().is_none_or(|&(last, _)| last < at) {
             self.values.push_back((at, value));
         }
@@ -29,12 +29,12 @@ impl MaxFilter {
         }
     }
 
-    /// The largest, 0 before the first.
+    /// Returns the largest; 0 before the first.
     pub(crate) fn get(&self) -> f64 {
         self.values.front().map_or(0.0, |&(_, value)| value)
     }
 
-    /// Forgets all but `value`.
+    /// Replaces everything by `value`.
     pub(crate) fn reset(&mut self, at: u64, value: f64) {
         self.values.clear();
         self.push(at, value);

@@ -1,4 +1,4 @@
-//! How fast to send.
+//! The rate control.
 //!
 //! Loss alone says little on the networks this is for: radio loses packets that
 //! no queue refused. So the rate follows a **model** of the path, and not each
@@ -43,50 +43,50 @@ const STARTUP_GAIN: f64 = 2.77;
 const DRAIN_GAIN: f64 = 0.35;
 /// BBRv1's probing gain, 5/4.
 const UP_GAIN: f64 = 1.25;
-/// Where hosts are the bottleneck: they are not to wait for the pace. Ours: any gain
-/// that the pacer does not notice; `hosts_that_stutter_are_no_bottleneck`.
+/// While hosts are the bottleneck, they must not wait for the pacer. Ours: any gain that the
+/// pacer does not limit; `hosts_that_stutter_are_no_bottleneck`.
 const HOST_LIMITED_GAIN: f64 = 2.0;
-/// Where probes found more. Ours: twice the first probe's;
+/// After probes that found more capacity. Ours: twice the first probe's;
 /// `capacity_that_comes_free_is_found_soon`.
 const MOST_UP_GAIN: f64 = 1.5;
 /// BBRv1's gain after a probe, 3/4: takes back what the probe added.
 const DOWN_GAIN: f64 = 0.75;
-/// While a queue stands that we have not made. Ours:
+/// While a queue persists that our probe did not cause. Ours:
 /// `two_of_ours_share_alike_and_keep_the_queue_short`.
 const YIELD_GAIN: f64 = 0.92;
 /// How long the lowest round trip is believed: BBRv1's RTprop filter, 10 s.
 const MIN_RTT_AGE: Duration = Duration::from_secs(10);
-/// The same beside others, who hide it. Ours: longer than [`MOST_PROBE_RTT_INTERVAL`], so that
-/// a test finds it first.
+/// The same while competing, when others' queues hide it. Ours: longer than
+/// [`MOST_PROBE_RTT_INTERVAL`], so that a probe finds it first.
 const MIN_RTT_AGE_COMPETING: Duration = Duration::from_secs(30);
 /// RFC 9002, section 7.2.
 const INITIAL_PACKETS: f64 = 10.0;
 /// BBR's minimum window, four packets: acknowledgements of every second packet keep it
 /// going.
 const MIN_PACKETS: f64 = 4.0;
-/// A busy host is no queue that stands. Ours: some of Linux's time slices (a few ms each).
+/// A busy host must not look like a standing queue. Ours: some of Linux's time slices (a few ms
+/// each).
 const SHORTEST_CRUISE: Duration = Duration::from_millis(50);
-/// Between looks whether we are alone again: at first BBR's interval of `ProbeRTT`, 5 s;
-/// when it was in vain for long, ours: `beside_cubic_neither_gets_less_than_a_quarter`.
+/// Between probes whether the queue is still others': at first BBR's interval of `ProbeRTT`, 5
+/// s; after many that found so, ours: `beside_cubic_neither_gets_less_than_a_quarter`.
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
 const MOST_PROBE_RTT_INTERVAL: Duration = Duration::from_secs(20);
-/// Part of the former bandwidth-delay product with which a path is tried after a silence
-/// (RFC 9959).
+/// Share of the former bandwidth-delay product with which to resume after a silence (RFC 9959).
 const RESUME_SHARE: f64 = 0.5;
-/// Part of the bandwidth-delay product that is sent meanwhile. BBR's `ProbeRTT` has 0.5;
-/// ours costs less, and a queue of others shows in it all the same.
+/// Share of the bandwidth-delay product in flight meanwhile. BBR's `ProbeRTT` has 0.5; ours
+/// costs less, and a queue of others still shows.
 const PROBE_RTT_GAIN: f64 = 0.6;
 
-/// What is asked of the rate.
+/// The parameters of the rate control.
 #[derive(Clone, Copy, Debug)]
 pub struct RateConfig {
-    /// The longest queueing delay that may be our own doing. The default, 25 ms, is ours:
-    /// half of a queue of 50 ms, and `chance_does_not_slow_it_and_the_queue_stays_below_the_ceiling`.
+    /// The longest queueing delay that we may cause. The default, 25 ms, is ours: half of a queue
+    /// of 50 ms, and `chance_does_not_slow_it_and_the_queue_stays_below_the_ceiling`.
     pub ceiling: Duration,
-    /// Octets a second that are never exceeded.
+    /// The highest rate in bytes per second.
     pub limit: Option<f64>,
-    /// Octets that the peer's socket keeps while its program is busy, if it has said
-    /// so: what may be on its way beyond what the path holds.
+    /// Bytes of the peer's receive buffer, if known: what may be in flight beyond the path's
+    /// capacity.
     pub peer_buffer: Option<u64>,
 }
 
@@ -112,7 +112,7 @@ enum Mode {
         from_round: u64,
     },
     Compete,
-    /// Sending little, to see the queue empty.
+    /// Sending little, to see the queue empty (BBR's ProbeRTT).
     ProbeRtt {
         since: Duration,
         drained: Option<u64>,
@@ -120,7 +120,7 @@ enum Mode {
     },
 }
 
-/// Decides rate and window from what feedback says.
+/// Computes rate and window from feedback.
 #[derive(Debug)]
 pub(crate) struct Controller {
     config: RateConfig,
@@ -129,9 +129,9 @@ pub(crate) struct Controller {
     model: Model,
     /// The bandwidth when the last probe began.
     probed_from: f64,
-    /// Probes in a row that found more.
+    /// Consecutive probes that found more capacity.
     found: u32,
-    /// Congestion showed where a cycle ends, when the queue should be empty.
+    /// Congestion appeared at the end of a cycle, when the queue should be empty.
     saw_congestion: bool,
     full_bandwidth: f64,
     full_rounds: u32,
@@ -140,11 +140,11 @@ pub(crate) struct Controller {
     probe_rtt_at: Duration,
     probe_rtt_after: Duration,
     cycles: u64,
-    /// What the path carried before a silence.
+    /// The path's parameters before a silence.
     saved: Option<SavedPath>,
 }
 
-/// A path as it was.
+/// Saved parameters of a path (RFC 9959).
 #[derive(Clone, Copy, Debug)]
 struct SavedPath {
     bandwidth: f64,
@@ -152,7 +152,7 @@ struct SavedPath {
 }
 
 impl Controller {
-    /// Knows nothing yet. `mss`: octets of a packet.
+    /// Starts without knowledge of the path. `mss`: bytes of a packet.
     pub(crate) fn new(config: RateConfig, mss: usize) -> Self {
         let mss = mss as f64;
         Self {
@@ -174,18 +174,18 @@ impl Controller {
         }
     }
 
-    /// Packets have another length from now on.
+    /// Changes the length of packets.
     pub(crate) fn set_mss(&mut self, mss: usize) {
         self.mss = mss as f64;
     }
 
-    /// Begins again, on another path.
+    /// Starts over, on another path.
     pub(crate) fn restart(&mut self) {
         *self = Self::new(self.config, self.mss as usize);
     }
 
-    /// Begins again after a silence, on what may be the same path: what it carried is
-    /// remembered until the first round trip shows whether it is.
+    /// Starts over after a silence, on what may be the same path: its parameters are kept until the
+    /// first round trip shows whether it is.
     pub(crate) fn fall_silent(&mut self) {
         let (bandwidth, min_rtt) = (self.model.bandwidth(), self.model.min_rtt());
         let known = !matches!(self.mode, Mode::Startup) && bandwidth > 0.0;
@@ -194,10 +194,10 @@ impl Controller {
         self.saved = saved;
     }
 
-    /// Starts from half of what the path carried before the silence, if its round trip
-    /// is about the same: the jump of Careful Resume (RFC 9959), whose bounds for the round
-    /// trip are a half and ten times; twice is more careful. It is paced over a round
-    /// trip, and congestion takes it back as in any startup.
+    /// Resumes at half of the former capacity if the round-trip time is similar: the jump of
+    /// Careful Resume (RFC 9959), which allows a half to ten times the former round-trip time;
+    /// twice is more careful. The jump is paced over a round trip, and congestion undoes it as in
+    /// any startup.
     fn resume(&mut self, rtt: Duration) {
         let Some(SavedPath { bandwidth, min_rtt }) = self.saved.take() else { return };
         if (min_rtt / 2..=min_rtt * 2 + self.config.ceiling).contains(&rtt) {
@@ -206,17 +206,17 @@ impl Controller {
         }
     }
 
-    /// A round trip that was measured otherwise, by a challenge.
+    /// Adds a round-trip time measured by a path challenge.
     pub(crate) fn first_rtt(&mut self, now: Duration, rtt: Duration) {
         self.model.sample_rtt(now, rtt);
     }
 
-    /// Octets a second.
+    /// Returns the sending rate in bytes per second.
     pub(crate) fn rate(&self) -> f64 {
         let rtt = self.model.smoothed().map_or(0.333, |rtt| rtt.as_secs_f64().max(1e-4));
         let bandwidth = self.model.bandwidth();
         let rate = match self.mode {
-            // twice what is in the window: the window is what limits
+            // twice the window per round trip: the window is the limit
             Mode::Startup => (STARTUP_GAIN * bandwidth).max(2.0 * self.startup_window / rtt),
             Mode::Drain => DRAIN_GAIN * bandwidth,
             Mode::Cruise { .. } | Mode::Up { .. } | Mode::Down { .. }
@@ -226,12 +226,12 @@ impl Controller {
             }
             Mode::Down { .. } => DOWN_GAIN * bandwidth,
             Mode::Cruise { from_round, .. } if self.yields(from_round) => {
-                // so that it is gone in a round trip
+                // drains the queue in one round trip
                 let queue = self.model.queue().as_secs_f64();
                 let gain = 1.0 - queue / self.model.smoothed().unwrap_or_default().as_secs_f64();
                 gain.clamp(DOWN_GAIN, YIELD_GAIN) * bandwidth
             }
-            // as much is sent as arrives when chance has taken its share
+            // makes up for random loss
             Mode::Cruise { .. } => bandwidth / (1.0 - self.model.chance_loss()),
             Mode::Up { .. } => self.up_gain() * bandwidth / (1.0 - self.model.chance_loss()),
             Mode::ProbeRtt { .. } => bandwidth,
@@ -240,7 +240,7 @@ impl Controller {
         rate.max(2.0 * self.mss / rtt).min(self.config.limit.unwrap_or(f64::INFINITY))
     }
 
-    /// Octets that may be on their way.
+    /// Returns the congestion window in bytes.
     pub(crate) fn window(&self) -> u64 {
         let (bdp, bandwidth) = (self.model.bdp(), self.model.bandwidth());
         let window = match self.mode {
@@ -248,8 +248,7 @@ impl Controller {
             Mode::Compete => self.cubic.window(),
             Mode::ProbeRtt { .. } => PROBE_RTT_GAIN * bdp,
             _ => {
-                // what arrived and was not told of yet: feedback comes eight times
-                // in a round trip, trains once in a millisecond
+                // data that arrived and is not acknowledged yet: feedback comes eight times
                 let late = 2.0 * self.model.noise().as_secs_f64();
                 let buffer =
                     self.config.peer_buffer.map_or(f64::INFINITY, |bytes| bytes as f64 / 2.0);
@@ -260,7 +259,7 @@ impl Controller {
         window.max(MIN_PACKETS * self.mss) as u64
     }
 
-    /// Takes what a feedback says.
+    /// Handles feedback.
     pub(crate) fn report(&mut self, now: Duration, report: &Report) {
         if let Some(rtt) = report.rtt {
             self.resume(rtt);
@@ -272,7 +271,7 @@ impl Controller {
         }
         self.advance(now, report, round_over, congested);
         if round_over {
-            // what is told of now left two rounds ago at most: not with the probe
+            // what is acknowledged now was sent two rounds ago at most: not with the probe
             if matches!(self.mode, Mode::Cruise { from_round, .. }
                 if self.model.rounds() > from_round + 2)
             {
@@ -288,7 +287,7 @@ impl Controller {
         match self.mode {
             Mode::Startup => {
                 if congested {
-                    // what was lost did not fit
+                    // what was lost exceeded the capacity
                     let most = bdp.max(self.startup_window - report.lost as f64);
                     self.startup_window = self.startup_window.min(most);
                 } else if !report.limited {
@@ -336,14 +335,14 @@ impl Controller {
         }
     }
 
-    /// Whether the rate has stopped growing (draft-ietf-ccwg-bbr, section 5.3.1.2), or
-    /// a queue stands that overflows.
+    /// Whether the rate has stopped growing (draft-ietf-ccwg-bbr, section 5.3.1.2), or a queue
+    /// overflows.
     fn is_full(&mut self, report: &Report) -> bool {
         let stood = self.model.queue_stood_this_round();
         if stood && self.model.was_congested() {
             return true;
         }
-        // a queue shows that more was sent than the path carries, whatever the source gave
+        // a queue shows that more was sent than the path carries, even if the source is slow
         if report.limited && !stood {
             return false;
         }
@@ -361,7 +360,7 @@ impl Controller {
         self.model.begin_floor();
         self.saw_congestion = false;
         self.cycles += 1;
-        // not always as many, so that two do not keep step; after the start soon
+        // the length varies, so that two senders do not synchronize; short after startup
         let rounds = if self.cycles == 1 { 1 } else { 4 + self.cycles * 7 % 3 };
         let from_round = self.model.rounds();
         let (until_round, until) = (from_round + rounds, now + SHORTEST_CRUISE);
@@ -369,7 +368,7 @@ impl Controller {
     }
 
     fn end_cycle(&mut self, now: Duration, report: &Report) {
-        // what stands after the start is the start's
+        // a queue right after startup is startup's own
         if self.cycles == 1 && !self.model.queue_is_empty() {
             return self.cruise(now);
         }
@@ -392,8 +391,7 @@ impl Controller {
         self.mode = Mode::Up { from_round: self.model.rounds() };
     }
 
-    /// Whether the last probe found most of what it asked for, and no queue: there
-    /// will be more.
+    /// Whether the last probe achieved most of its extra rate without a queue: there may be more.
     fn has_found_more(&self) -> bool {
         let asked = self.up_gain() - 1.0;
         self.probed_from > 0.0
@@ -401,8 +399,8 @@ impl Controller {
             && self.model.queue_never_showed()
     }
 
-    /// The first probe makes a queue of the ceiling at most, if it lasts a round trip.
-    /// Each that finds more is followed by one that asks for twice as much.
+    /// Returns the gain of a probe. The first causes a queue of the ceiling at most, if it lasts a
+    /// round trip. Each that finds more is followed by one of twice the extra rate.
     fn up_gain(&self) -> f64 {
         let ceiling = self.config.ceiling.as_secs_f64();
         let first = (UP_GAIN - 1.0).min(ceiling / self.model.min_rtt().as_secs_f64().max(1e-6));
@@ -412,7 +410,7 @@ impl Controller {
     fn compete(&mut self, now: Duration, report: &Report, congested: bool) {
         let rtt = self.model.smoothed().unwrap_or_default();
         if congested {
-            // a mark does not say of when it is: of a round trip ago, about
+            // a mark carries no time: it is about a round trip old
             let marked = now.saturating_sub(rtt);
             let sent = if report.lost > 0 { report.lost_sent } else { marked };
             self.cubic.congested(now, sent);
@@ -442,13 +440,13 @@ impl Controller {
         }
     }
 
-    /// Whether a queue stands that our last probe has not made: for a round trip
-    /// what is seen is the probe's.
+    /// Whether a queue persists that our last probe did not cause: for one round trip the queue is
+    /// the probe's.
     fn yields(&self, from_round: u64) -> bool {
         self.model.rounds() > from_round + 1 && self.model.queue() > self.model.threshold() / 2
     }
 
-    /// The queue that probing may make.
+    /// Returns the longest queue that probing may cause.
     fn most_queue(&self) -> Duration {
         (self.model.min_rtt() / 4).min(self.config.ceiling).max(Duration::from_millis(1))
     }

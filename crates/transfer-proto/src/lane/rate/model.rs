@@ -1,5 +1,5 @@
-//! What is known of the path: the bottleneck's rate, the round trip without a
-//! queue, and the queue.
+//! The model of the path: the bottleneck's rate, the round-trip time without a queue, and the
+//! queue.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use super::report::Report;
 
 // Sources as in `rate/mod.rs`.
 
-/// Rounds that the bandwidth is remembered: BBRv1's BtlBw filter, ten round trips, longer
-/// than a cycle.
+/// Rounds that the bandwidth is remembered: BBRv1's BtlBw filter, ten round trips, longer than
+/// a cycle.
 const BANDWIDTH_ROUNDS: u64 = 10;
-/// Shorter rounds do not count, for hosts stutter. Ours: some time slices of the host;
-/// `hosts_that_stutter_are_no_bottleneck`.
+/// Shorter rounds do not count, because hosts are scheduled in slices. Ours: some time slices
+/// of the host; `hosts_that_stutter_are_no_bottleneck`.
 const SHORTEST_ROUND: Duration = Duration::from_millis(20);
 /// Milliseconds that the highest round trip is remembered. Ours: as long as the lowest.
 const MAX_RTT_MS: u64 = 10_000;
-/// A queue shorter than this is none: what hosts need is not measured finer. Ours; beyond
-/// it an eighth of the round trip counts, as in HyStart++ (RFC 9406, section 4.2).
+/// A shorter queue is noise of the hosts. Ours; an eighth of the round trip if that is more, as
+/// in HyStart++ (RFC 9406, section 4.2).
 const NOISE: Duration = Duration::from_micros(1500);
-/// On a path shorter than this the round trip is mostly the hosts': a processor that
-/// is busy with something else is no queue on the path. Ours, for local networks:
-/// `hosts_that_stutter_are_no_bottleneck`.
+/// On a shorter path the round trip is mostly the hosts' own: a busy processor is not a queue
+/// on the path. Ours, for local networks: `hosts_that_stutter_are_no_bottleneck`.
 const SHORT: Duration = Duration::from_millis(2);
 const NOISE_OF_SHORT: Duration = Duration::from_millis(6);
-/// Where something was lost so lately, something is full. Ours.
+/// For this long after a loss the path counts as a bottleneck. Ours: some round trips of a path
+/// shorter than [`SHORT`], and longer than a pause of its hosts.
 const HOST_LIMITED_AFTER: Duration = Duration::from_millis(500);
-/// More than this is not made up for. Ours: twice the 5 % of
+/// The most random loss that is made up for. Ours: twice the 5 % of
 /// `chance_does_not_slow_it_and_the_queue_stays_below_the_ceiling`.
 const MAX_CHANCE_LOSS: f64 = 0.1;
 
@@ -34,7 +34,7 @@ const MAX_CHANCE_LOSS: f64 = 0.1;
 #[derive(Debug)]
 pub(super) struct Model {
     bandwidth: MaxFilter,
-    /// The latest rates: one alone may be wrong by what a busy receiver was late.
+    /// The latest rates: a single one may be wrong because the receiver was busy.
     latest: [f64; 3],
     rtt: Option<Duration>,
     smoothed: Duration,
@@ -45,11 +45,11 @@ pub(super) struct Model {
     floor: Duration,
     /// The highest since [`Model::begin_peak`].
     peak: Duration,
-    /// When the last feedback came, and the last that told of a loss.
+    /// When the last feedback arrived, and the last that reported a loss.
     seen_at: Duration,
     lost_at: Option<Duration>,
     rounds: u64,
-    /// Rounds that count for the bandwidth's memory, and when the last began.
+    /// Rounds that count for the bandwidth filter, and when the last began.
     age: u64,
     age_at: Duration,
     round_ends: u64,
@@ -57,7 +57,7 @@ pub(super) struct Model {
     round_acked: u64,
     round_lost: u64,
     round_congested: bool,
-    /// Share of packets that chance takes, smoothed over rounds.
+    /// Share of packets lost at random, smoothed over rounds.
     chance_loss: f64,
 }
 
@@ -87,7 +87,7 @@ impl Model {
         }
     }
 
-    /// Takes what a feedback says; true if a round trip is over.
+    /// Handles feedback; returns whether a round trip is over.
     pub(super) fn report(&mut self, now: Duration, report: &Report) -> bool {
         self.seen_at = now;
         if report.lost > 0 {
@@ -117,17 +117,17 @@ impl Model {
         over
     }
 
-    /// Congestion showed in this round: its losses are not chance.
+    /// Notes congestion in this round: its losses are not random.
     pub(super) fn note_congestion(&mut self) {
         self.round_congested = true;
     }
 
-    /// Whether it did.
+    /// Whether there was congestion in this round.
     pub(super) fn was_congested(&self) -> bool {
         self.round_congested
     }
 
-    /// Share of packets that chance takes, [`MAX_CHANCE_LOSS`] at most.
+    /// Returns the share of random loss, [`MAX_CHANCE_LOSS`] at most.
     pub(super) fn chance_loss(&self) -> f64 {
         self.chance_loss.min(MAX_CHANCE_LOSS)
     }
@@ -159,7 +159,7 @@ impl Model {
         self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
     }
 
-    /// Octets a second.
+    /// Returns the bottleneck's rate in bytes per second.
     pub(super) fn bandwidth(&self) -> f64 {
         self.bandwidth.get()
     }
@@ -168,35 +168,35 @@ impl Model {
         self.latest.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// Believes the last rate alone, if a fifth of a round was lost: the path
-    /// carries less than it did. A fifth is ours: twice [`MAX_CHANCE_LOSS`].
+    /// Trusts the latest rate only, if a fifth of a round was lost: the path's capacity has
+    /// dropped. A fifth is ours: twice [`MAX_CHANCE_LOSS`].
     pub(super) fn distrust_bandwidth(&mut self) {
         if self.round_lost as f64 > 0.2 * (self.round_acked + self.round_lost) as f64 {
             self.bandwidth.reset(self.age, self.latest_rate());
         }
     }
 
-    /// Round trips that were.
+    /// Returns the number of round trips.
     pub(super) fn rounds(&self) -> u64 {
         self.rounds
     }
 
-    /// The smoothed round trip, if any was measured.
+    /// Returns the smoothed round-trip time, if any was measured.
     pub(super) fn smoothed(&self) -> Option<Duration> {
         self.rtt.map(|_| self.smoothed)
     }
 
-    /// The round trip without a queue; 0 if none was measured.
+    /// Returns the round-trip time without a queue; 0 if none was measured.
     pub(super) fn min_rtt(&self) -> Duration {
         self.min_rtt.unwrap_or_default()
     }
 
-    /// How long nothing has shown that it is still that.
+    /// Returns how long ago the lowest round trip was last seen.
     pub(super) fn min_rtt_age(&self, now: Duration) -> Duration {
         now.saturating_sub(self.min_rtt_at)
     }
 
-    /// Takes the lowest round trip since the floor began for it.
+    /// Replaces it by the lowest round trip since the floor began.
     pub(super) fn replace_min_rtt(&mut self, now: Duration) {
         if self.floor != Duration::MAX {
             self.min_rtt = Some(self.floor);
@@ -204,70 +204,69 @@ impl Model {
         }
     }
 
-    /// From now on the queue should be empty.
+    /// Starts measuring the lowest round trip: the queue should be empty now.
     pub(super) fn begin_floor(&mut self) {
         self.floor = Duration::MAX;
     }
 
-    /// From now on it is watched whether a queue shows.
+    /// Starts measuring the highest round trip, to see whether a queue appears.
     pub(super) fn begin_peak(&mut self) {
         self.peak = Duration::ZERO;
     }
 
-    /// Whether none did.
+    /// Whether no queue appeared since [`Model::begin_peak`].
     pub(super) fn queue_never_showed(&self) -> bool {
         self.peak <= self.min_rtt() + self.threshold()
     }
 
-    /// Whether the queue was never empty since then.
+    /// Whether the queue was never empty since [`Model::begin_floor`].
     pub(super) fn queue_stood(&self) -> bool {
         self.floor != Duration::MAX && self.floor > self.min_rtt() + self.threshold()
     }
 
-    /// Whether it was not in this round.
+    /// Whether the queue was never empty in this round.
     pub(super) fn queue_stood_this_round(&self) -> bool {
         self.round_floor != Duration::MAX && self.round_floor > self.min_rtt() + self.threshold()
     }
 
-    /// Whether the newest packet found none.
+    /// Whether the newest packet found no queue.
     pub(super) fn queue_is_empty(&self) -> bool {
         self.queue() <= self.threshold() / 2
     }
 
-    /// How long the newest packet waited.
+    /// Returns the queueing delay of the newest packet.
     pub(super) fn queue(&self) -> Duration {
         self.rtt.unwrap_or_default().saturating_sub(self.min_rtt())
     }
 
-    /// A queue below this is none.
+    /// Returns the shortest delay that counts as a queue.
     pub(super) fn threshold(&self) -> Duration {
         (self.min_rtt() / 8).max(self.noise())
     }
 
-    /// Whether nothing shows that the path is any bottleneck: hosts are.
+    /// Whether the hosts are the bottleneck, and not the path.
     pub(super) fn is_host_limited(&self) -> bool {
         let clean = self.lost_at.is_none_or(|lost_at| self.seen_at >= lost_at + HOST_LIMITED_AFTER);
         self.min_rtt() < SHORT && self.queue_is_empty() && clean
     }
 
-    /// What is not measured finer.
+    /// Returns the noise of the hosts.
     pub(super) fn noise(&self) -> Duration {
         if self.min_rtt() < SHORT { NOISE_OF_SHORT } else { NOISE }
     }
 
-    /// Whether the queue is near the longest that was seen: a loss is then a tail
-    /// that drops.
+    /// Whether the queue is near the longest seen: a loss is then a tail drop.
     pub(super) fn queue_is_long(&self) -> bool {
         let longest = self.max_rtt.get() - self.min_rtt().as_secs_f64();
         self.queue() > self.threshold() / 2 && self.queue().as_secs_f64() >= 0.5 * longest
     }
 
-    /// Octets that belong in flight.
+    /// Returns the bandwidth-delay product in bytes.
     pub(super) fn bdp(&self) -> f64 {
         self.bandwidth() * self.min_rtt().as_secs_f64()
     }
 
-    /// Octets on their way, of which chance takes its share, that fill the path.
+    /// Returns the bytes in flight that fill the path despite random loss.
     pub(super) fn pipe(&self) -> f64 {
         self.bdp() / (1.0 - self.chance_loss())
     }

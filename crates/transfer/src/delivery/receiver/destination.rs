@@ -1,4 +1,4 @@
-//! Where a delivery goes.
+//! The destination of a transfer.
 
 use std::collections::HashSet;
 
@@ -6,29 +6,27 @@ use headroom_transfer_proto::path::RelPath;
 
 use crate::files::{self, ErrorKind, FileType, Root};
 
-/// Where a delivery goes.
+/// The destination of a transfer.
 #[derive(Debug)]
 pub(crate) struct Destination {
     pub(super) root: Root,
-    /// What the one source that comes is to be called: a file, or a directory with all
-    /// that is in it.
+    /// The name for the single source: a file, or a directory with its content.
     name: Option<RelPath>,
-    /// What that source calls itself, once it has come.
+    /// The source's own name, once it is known.
     source: Option<Vec<u8>>,
-    /// The directory that `root` is in, and its name there: what the source is called if it
-    /// is a tree that an earlier transfer began to store so.
+    /// The parent of `root`, and its name there: the source gets that name if it is a tree that an
+    /// earlier transfer began to store so.
     begun: Option<(Root, RelPath)>,
-    /// The first components of names that were asked for, where only those may come.
+    /// The first components of requested names, if only those may arrive.
     asked: Option<HashSet<Vec<u8>>>,
 }
 
 impl Destination {
-    /// Resolves `to` below a root: into it if it is a directory; else, with `rename`,
-    /// it is the name of the one source that comes; else it is made. Missing
-    /// directories on the way to it are made.
+    /// Resolves `to` below a root. An existing directory is the destination itself. Otherwise, with
+    /// `rename`, `to` is the name of the single source; else it is made. Missing parents are made.
     ///
-    /// A tree that became `to` in an earlier transfer, which was interrupted, becomes it
-    /// again: the same command resumes.
+    /// A tree that an interrupted transfer began to store as `to` continues as `to`: the same
+    /// command resumes.
     pub(crate) fn resolve(
         root: &Root,
         to: Option<&RelPath>,
@@ -56,18 +54,18 @@ impl Destination {
         Ok(Self { name, ..Self::into(inner) })
     }
 
-    /// Everything goes into this directory under its own name.
+    /// Stores everything in this directory under its own name.
     fn into(root: Root) -> Self {
         Self { root, name: None, source: None, begun: None, asked: None }
     }
 
-    /// What one file is to be called, and where; none if that is a directory.
+    /// Returns the name for a single file, and where; `None` if that is a directory.
     pub(crate) fn file(self) -> Option<(Root, RelPath)> {
         Some((self.root, self.name?))
     }
 
-    /// The directory `to` below a root, made where it is missing if that is wished.
-    /// Where it is not, says that it is missing.
+    /// Opens the directory `to` below a root, and makes it with `make`. Also returns whether it is
+    /// missing.
     pub(crate) fn directory(
         root: &Root,
         to: Option<&RelPath>,
@@ -87,10 +85,10 @@ impl Destination {
         }
     }
 
-    /// Returns the path that an entry gets here.
+    /// Returns the path under which an entry is stored.
     ///
     /// # Errors
-    /// A second source came where one was to be called so, or the path is too long.
+    /// A second source arrived although only one can have the name, or the path is too long.
     pub(super) fn renamed(&mut self, path: RelPath) -> Result<RelPath, String> {
         let (first, rest) = path.split_first();
         if let Some((outer, name)) = self.begun.take()
@@ -116,8 +114,7 @@ impl Destination {
         }
     }
 
-    /// Notes that the directory which the source has become is not complete, for the next
-    /// transfer of it.
+    /// Marks the directory of the tree as incomplete, for the next transfer of it.
     pub(super) fn begin_tree(&self) -> Result<(), files::Error> {
         match self.name.as_ref().zip(self.source.as_ref()) {
             Some((name, source)) => self.root.begin_tree(name, source),
@@ -125,7 +122,7 @@ impl Destination {
         }
     }
 
-    /// Notes that it is complete.
+    /// Removes that mark.
     pub(super) fn finish_tree(&self) -> Result<(), files::Error> {
         match self.name.as_ref().zip(self.source.as_ref()) {
             Some((name, source)) => self.root.finish_tree(name, source),
@@ -133,20 +130,18 @@ impl Destination {
         }
     }
 
-    /// Whether a path here is that of the one source that was to be called so.
+    /// Whether a path is that of the single source.
     pub(super) fn is_named(&self, path: &RelPath) -> bool {
         self.name.as_ref() == Some(path)
     }
 
-    /// Takes in only what has one of these names, or is below it: a peer chooses what
-    /// it sends, and may send more than it was asked for.
+    /// Accepts only these names and what is below them: a peer may send more than was requested.
     pub(crate) fn only(self, asked: HashSet<Vec<u8>>) -> Self {
         Self { asked: Some(asked), ..self }
     }
 
-    /// Whether a symbolic link leads to a place in the tree that it came in. Where all that
-    /// may come has names, the names are those of trees; else the tree is the directory
-    /// that everything goes into.
+    /// Whether a symbolic link stays in its tree. If names were requested, they are those of trees;
+    /// otherwise the tree is the directory that everything goes into.
     pub(super) fn tree_holds_link(&self, path: &RelPath, target: &[u8]) -> bool {
         match &self.asked {
             Some(_) => path.tree_holds_link_to(target),
@@ -160,7 +155,7 @@ impl Destination {
     }
 }
 
-/// Makes a directory, and those it is in.
+/// Makes a directory and its missing parents.
 pub(crate) fn make_directories(root: &Root, path: &RelPath) -> Result<(), files::Error> {
     match root.make_directory(path, 0o777) {
         Err(error) if matches!(error.kind(), ErrorKind::Missing) => {

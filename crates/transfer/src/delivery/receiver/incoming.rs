@@ -1,30 +1,30 @@
-//! Files that come on lanes or data streams.
+//! Files that arrive on lanes or data streams.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use crate::claims::Claim;
 use crate::files::Partial;
 
-/// A file that comes on lanes or data streams.
+/// A file that arrives on lanes or data streams.
 pub(super) struct Incoming {
     pub(super) partial: Partial,
-    /// Given up after the lock of `partial`, thus below it.
+    /// Dropped after the lock of `partial`, therefore declared after it.
     pub(super) _claim: Option<Claim>,
-    /// Octets that come, of whole spans; [`u64::MAX`] until the sender has said it.
+    /// Bytes that will arrive, in whole spans; [`u64::MAX`] until the sender has announced them.
     pub(super) sealed: AtomicU64,
-    /// Those who write to it and have not counted what they wrote.
+    /// Writers that have not counted yet what they wrote.
     pub(super) writing: AtomicU64,
 }
 
 impl Incoming {
-    /// Whether all came that the sender says it has sent, and is counted. Who writes
-    /// asks again when it has done that.
+    /// Whether everything that the sender announced has arrived and is counted. A writer checks
+    /// again when it has counted.
     pub(super) fn is_whole(&self) -> bool {
         self.writing.load(SeqCst) == 0 && self.partial.came() >= self.sealed.load(SeqCst)
     }
 }
 
-/// Somebody writes to a file, and counts it.
+/// A write to a file, until it is counted.
 pub(super) struct Writing<'a>(&'a Incoming);
 
 impl<'a> Writing<'a> {

@@ -1,4 +1,4 @@
-//! What brings files on lanes.
+//! Receives files on lanes.
 
 use std::sync::{Arc, Weak};
 
@@ -9,7 +9,7 @@ use super::shared::{Shared, WorkerEvent};
 use crate::delivery::event::Event;
 use crate::lanes::{LaneHandle, Sink, Target};
 
-/// What may bring data beside streams, and where that goes.
+/// The lanes of a transfer, and where their data goes.
 pub(super) struct Lanes {
     pub(super) handle: LaneHandle,
     pub(super) sink: Arc<LaneSink>,
@@ -21,10 +21,10 @@ impl Lanes {
     }
 }
 
-/// Takes in files that come on lanes.
+/// Receives files on lanes.
 pub(super) struct LaneSink {
     pub(super) shared: Arc<Shared>,
-    /// The worker ends when nobody else has something for it.
+    /// Weak, because the worker ends when all senders are gone.
     pub(super) events: mpsc::WeakSender<WorkerEvent>,
 }
 
@@ -39,11 +39,11 @@ impl Sink for LaneSink {
     }
 }
 
-/// A file that comes on lanes.
+/// A file that arrives on lanes.
 struct LaneTarget {
     id: u64,
     size: u64,
-    /// What waits to be written does not keep the file locked when its delivery is over.
+    /// Weak, so that queued data does not keep the file locked after its transfer.
     incoming: Weak<Incoming>,
     shared: Arc<Shared>,
     events: mpsc::WeakSender<WorkerEvent>,

@@ -1,4 +1,4 @@
-//! Files that may have other names, which follow.
+//! Files whose hard links may follow.
 
 use std::collections::HashMap;
 
@@ -7,18 +7,18 @@ use headroom_transfer_proto::path::RelPath;
 use crate::delivery::limits::MOST_LINKED_BYTES;
 use crate::error::Error;
 
-/// Files that may have other names, which follow.
+/// Files whose hard links may follow.
 #[derive(Default)]
 pub(super) struct Linked {
     pub(super) files: HashMap<RelPath, State>,
-    /// Those that have no answer yet.
+    /// Those that are not answered yet.
     pub(super) unanswered: HashMap<u64, RelPath>,
     pub(super) bytes: usize,
 }
 
-/// A file that may have other names.
+/// A file that may have hard links.
 pub(super) enum State {
-    /// It is on its way, and these names wait for it.
+    /// It is being received, and these names wait for it.
     Coming(Vec<(u64, RelPath)>),
     Stored,
     Failed,

@@ -1,4 +1,4 @@
-//! What the receiver makes of symbolic and hard links, and of what else is kept.
+//! Symbolic links, hard links and attributes at the receiver.
 
 use headroom_transfer_proto::message::{Keep, Kind, Links, Message};
 use headroom_transfer_proto::path::RelPath;
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::files::{ErrorKind, FileType};
 
 impl Worker {
-    /// Leaves of an entry what is kept here, with the numbers that owners have here.
+    /// Drops attributes that are not kept here, and maps owners to local numbers.
     pub(super) fn limited(&mut self, mut kind: Kind) -> Kind {
         let more = match &mut kind {
             Kind::Directory { more, .. } | Kind::Symlink { more, .. } | Kind::File { more, .. } => {
@@ -31,7 +31,7 @@ impl Worker {
         kind
     }
 
-    /// Why a symbolic link is not made here, where a policy forbids it.
+    /// Returns why a policy forbids a symbolic link, if one does.
     pub(super) fn refuses_link(&self, path: &RelPath, target: &[u8]) -> Option<ErrorKind> {
         match self.tree.links {
             Links::Keep => None,
@@ -42,7 +42,7 @@ impl Worker {
         }
     }
 
-    /// Answers a symbolic link that is not made: one that this side left out is no failure.
+    /// Answers a symbolic link that is not made. One that this side leaves out is not a failure.
     pub(super) fn leave_out_link(
         &mut self,
         id: u64,
@@ -63,7 +63,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Notes a file to which hard links may follow.
+    /// Notes a file whose hard links may follow.
     pub(super) fn note_linked(
         &mut self,
         id: u64,
@@ -79,7 +79,7 @@ impl Worker {
         Ok(())
     }
 
-    /// A file has its answer: names that waited for it get theirs.
+    /// Answers names that waited for a file.
     pub(super) fn answer_links(&mut self, id: u64, is_stored: bool) {
         let Some(to) = self.linked.unanswered.remove(&id) else { return };
         let state = if is_stored { State::Stored } else { State::Failed };
@@ -91,7 +91,7 @@ impl Worker {
         }
     }
 
-    /// Makes another name of a file that came before, or notes it until that has come.
+    /// Makes a hard link to an earlier file, now or when that file has arrived.
     pub(super) fn hard_link(&mut self, id: u64, path: &RelPath, to: &RelPath) -> Result<(), Error> {
         let unknown = || Error::Protocol(format!("it sends a hard link to {to}, which it did not"));
         if !self.tree.keep.has(Keep::HARD_LINKS) || !self.destination.is_asked_for(to) {
@@ -125,7 +125,7 @@ impl Worker {
         let kind = Kind::HardLink { to: to.clone() };
         let root = self.destination.root.clone();
         let here = match root.look(path) {
-            // another directory stands in the place of the one that is to be made
+            // another directory stands in for the one that would be made
             _ if self.is_missing() => None,
             Err(error) if !matches!(error.kind(), ErrorKind::Missing) => {
                 return self.failed(id, &error.to_string());

@@ -24,12 +24,12 @@ impl Shared {
     }
 }
 
-/// Something for the worker.
+/// An event for the worker.
 pub(super) enum WorkerEvent {
-    /// The sender said it.
+    /// The sender sent a message.
     Message(Message),
-    /// A piece of this file came.
+    /// A piece of this file was written.
     PieceStored(u64),
-    /// A piece of this file cannot be written.
+    /// A piece of this file could not be written.
     WriteFailed(u64, files::Error),
 }

@@ -1,4 +1,4 @@
-//! Pieces of files that come on data streams.
+//! Receives pieces of files on data streams.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::delivery::event::Event;
 use crate::error::Error;
 use crate::rate::Pace;
 
-/// A header of a data stream is no longer.
+/// The longest header of a data stream.
 const MOST_HEADER: usize = 64;
 
-/// Takes in data streams, until something is wrong.
+/// Receives data streams, until an error.
 pub(super) async fn take_streams(
     connection: &Connection,
     shared: &Arc<Shared>,
@@ -43,13 +43,13 @@ pub(super) async fn take_streams(
     }
 }
 
-/// Takes in one piece, a span at a time.
+/// Receives one piece, a span at a time.
 async fn take_piece(
     mut stream: RecvStream,
     shared: Arc<Shared>,
     events: mpsc::Sender<WorkerEvent>,
 ) -> Result<(), Error> {
-    // a sender that can use a lane again takes back what it has on streams
+    // a sender whose lane answers again resets its streams
     let Some(header) = header(&mut stream).await? else { return Ok(()) };
     let Some(incoming) = shared.open().get(&header.id).cloned() else {
         // it failed here, and the sender does not know yet
@@ -63,11 +63,11 @@ async fn take_piece(
         let want = usize::try_from(left.min(SPAN_OCTETS)).unwrap_or(usize::MAX);
         let len = if zstd { frame_len(&mut stream, want).await? } else { Some(want) };
         let Some(len) = len else { return Ok(()) };
-        // what is as long as the span is no frame
+        // data as long as the span is not compressed
         let is_frame = len < want;
         let into = if is_frame { &mut frame } else { &mut buffer };
         if !fill(&mut stream, &shared.pace, into, len).await? {
-            // the sender cannot go on with it, and says why elsewhere
+            // the sender gave up, and reports why in a message
             return Ok(());
         }
         let saved = (want - len) as u64;
@@ -88,7 +88,7 @@ async fn take_piece(
         let Some(written) = written else {
             return Err(Error::Protocol("a span does not come out of its frame".to_owned()));
         };
-        // what came on a lane before is not counted again
+        // what arrived on a lane before is not counted again
         let moved = match written {
             Ok(moved) => moved,
             Err(error) => {
@@ -107,7 +107,7 @@ async fn take_piece(
         if saved > 0 {
             shared.observer.event(Event::Saved { octets: saved });
         }
-        // a write that succeeded lies within the file, and so does its end
+        // a write that succeeded is within the file, and so is its end
         offset = offset.saturating_add(octets);
         left -= octets;
     }
@@ -115,8 +115,8 @@ async fn take_piece(
     Ok(())
 }
 
-/// The bytes of the frame that follows, at most those of the span; none where the sender
-/// does not go on with it.
+/// Reads the length of the next frame, at most that of the span; `None` if the sender reset the
+/// stream.
 async fn frame_len(stream: &mut RecvStream, span: usize) -> Result<Option<usize>, Error> {
     let mut head = [0; 4];
     if !exactly(stream, &mut head).await? {
@@ -136,7 +136,7 @@ async fn fill(
     buffer: &mut Vec<u8>,
     len: usize,
 ) -> Result<bool, Error> {
-    // memory is filled by what came, not by what was announced
+    // memory grows with what arrived, not with what was announced
     buffer.clear();
     buffer.reserve_exact(len);
     while buffer.len() < len {
@@ -153,7 +153,7 @@ async fn fill(
     Ok(true)
 }
 
-/// The header; none where the sender has taken the stream back.
+/// Reads the header; `None` if the sender reset the stream.
 async fn header(stream: &mut RecvStream) -> Result<Option<DataHeader>, Error> {
     let mut length = [0; 4];
     if !exactly(stream, &mut length).await? {

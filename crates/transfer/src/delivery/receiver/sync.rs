@@ -1,5 +1,5 @@
-//! The receiver of a sync: says what it has already, asks for the rest, and removes
-//! what the sender has not.
+//! The receiver of a sync: reports what it has, requests the rest, and removes what the sender
+//! does not have.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ impl Worker {
         }
     }
 
-    /// Whether no file of a sync waits to be begun, and no content is to come.
+    /// Whether no file waits to be opened, and no content is awaited.
     pub(super) fn waits_for_none(&self) -> bool {
         self.sync.as_ref().is_none_or(|sync| sync.waiting.is_empty() && sync.wanted.is_empty())
     }
 
-    /// Begins large files, as many as may be open.
+    /// Opens waiting large files, as many as may be open.
     pub(super) fn begin_waiting(&mut self) -> Result<(), Error> {
         while self.files.len() < MOST_OPEN_FILES {
             let next = self.sync.as_mut().and_then(|sync| sync.waiting.pop_front());
@@ -41,8 +41,8 @@ impl Worker {
         Ok(())
     }
 
-    /// In a sync, answers what is there already and asks for small files; gives back
-    /// what is to be stored at once.
+    /// In a sync, answers entries that are up to date and requests small files; returns what is to
+    /// be stored at once.
     pub(super) fn compare(
         &mut self,
         id: u64,
@@ -80,7 +80,7 @@ impl Worker {
                     self.seal_later(path, *mode, *mtime, more.clone());
                 }
                 Kind::Symlink { mtime, more, .. } => {
-                    // who owns it may have set another time since
+                    // its owner may have set another time since
                     let _ = self.destination.root.seal_symlink(path, *mtime, more.as_deref());
                 }
                 _ => {}
@@ -108,7 +108,7 @@ impl Worker {
         self.ask(id, path, kind)
     }
 
-    /// The content of a small file has come.
+    /// Handles the content of a small file.
     pub(super) fn content(&mut self, id: u64, inline: &Inline) -> Result<(), Error> {
         let wanted = self.sync.as_mut().and_then(|sync| sync.wanted.remove(&id));
         let Some(Small { path, size, mode, mtime, attributes }) = wanted else {
@@ -126,7 +126,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The sender has something of this name that it does not send.
+    /// Notes a name that the sender has and does not send.
     pub(super) fn passed(&mut self, path: &RelPath) -> Result<(), Error> {
         if self.sync.is_none() {
             return Err(Error::Protocol("it names what it does not send".to_owned()));
@@ -134,12 +134,12 @@ impl Worker {
         self.matched(path, false)
     }
 
-    /// Whether a small file was asked for and is not to come.
+    /// Whether a small file was requested and is withdrawn.
     pub(super) fn is_withdrawn(&mut self, id: u64) -> bool {
         self.sync.as_mut().is_some_and(|sync| sync.wanted.remove(&id).is_some())
     }
 
-    /// Removes what the sender has not, if all went well.
+    /// Removes what the sender does not have, if nothing failed.
     pub(super) fn end_sync(&mut self) {
         let Some(sync) = &mut self.sync else { return };
         let (excludes, dry_run) = (Arc::clone(&sync.excludes), sync.dry_run);
@@ -158,7 +158,7 @@ impl Worker {
         }
     }
 
-    /// The sender has this name: what is here under it is not to be removed.
+    /// Notes that the sender has this name: it is not removed here.
     fn matched(&mut self, path: &RelPath, is_directory: bool) -> Result<(), Error> {
         let Some(sync) = &mut self.sync else { return Ok(()) };
         let Some(extraneous) = &mut sync.extraneous else { return Ok(()) };
@@ -175,8 +175,7 @@ impl Worker {
         }
     }
 
-    /// Ends the connection where a sender writes what this side said that it leaves alone
-    /// (rsync's did, CVE-2022-29154).
+    /// Refuses a sender that writes excluded names (rsync's did, CVE-2022-29154).
     pub(super) fn check_excluded(&self, path: &RelPath, is_directory: bool) -> Result<(), Error> {
         let covers = |sync: &SyncMode| sync.excludes.cover(path, is_directory);
         match self.sync.as_ref().is_some_and(covers) {
@@ -185,12 +184,12 @@ impl Worker {
         }
     }
 
-    /// Whether the directory is not there, in a dry run.
+    /// Whether the directory is missing, in a dry run.
     pub(super) fn is_missing(&self) -> bool {
         self.sync.as_ref().is_some_and(|sync| sync.is_missing)
     }
 
-    /// Whether nothing is changed.
+    /// Whether this is a dry run.
     pub(super) fn is_dry_run(&self) -> bool {
         self.sync.as_ref().is_some_and(|sync| sync.dry_run)
     }
@@ -215,7 +214,7 @@ impl Worker {
         self.tell_planned(id, path, octets, status == Status::Missing);
     }
 
-    /// Plans something that takes no bytes to be sent.
+    /// Reports something that would be made without sending data.
     pub(super) fn plan(&mut self, id: u64, path: &RelPath, is_new: bool) {
         self.tell_planned(id, path, 0, is_new);
     }
@@ -230,8 +229,8 @@ impl Worker {
         self.answer_links(id, true);
     }
 
-    /// Removes what is of another kind than what comes: a file for a directory, and
-    /// a directory, if that may be removed, for a file. Whether it may be.
+    /// Removes something of another type than the entry: a file in favour of a directory, and a
+    /// directory, if it may be removed, in favour of a file. Returns whether that is allowed.
     pub(super) fn clear_way(&self, path: &RelPath, here: FileType, kind: &Kind) -> bool {
         let Some(sync) = &self.sync else { return false };
         let (delete, dry_run, excludes) = (sync.delete, sync.dry_run, Arc::clone(&sync.excludes));
@@ -248,7 +247,7 @@ impl Worker {
         may
     }
 
-    /// Asks for what is to come, or gives it back to be stored at once.
+    /// Requests the content of an entry, or returns it to be stored at once.
     fn ask(&mut self, id: u64, path: &RelPath, kind: Kind) -> Result<Option<Kind>, Error> {
         let Some(sync) = &mut self.sync else { return Ok(Some(kind)) };
         let Kind::File { size, mode, mtime, inline: None, .. } = kind else {

@@ -1,4 +1,4 @@
-//! How the receiver of a sync goes about it.
+//! The state of a sync at the receiver.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use headroom_transfer_proto::path::RelPath;
 
 use crate::files::{Excludes, Extraneous};
 
-/// How the receiver of a sync goes about it.
+/// The state of a sync at the receiver.
 #[derive(Debug)]
 pub(crate) struct SyncMode {
     pub(super) delete: bool,
     pub(super) dry_run: bool,
-    /// The directory is not there, and in a dry run it is not made.
+    /// Whether the directory is missing, as it may be in a dry run.
     pub(super) is_missing: bool,
     pub(super) excludes: Arc<Excludes>,
     /// What is here and was not named by the sender so far.
     pub(super) extraneous: Option<Extraneous>,
     /// Large files that wait until fewer are open.
     pub(super) waiting: VecDeque<(u64, RelPath, Kind)>,
-    /// Small files whose content was asked for.
+    /// Small files whose content was requested.
     pub(super) wanted: HashMap<u64, Small>,
 }
 

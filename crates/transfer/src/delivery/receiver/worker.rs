@@ -1,4 +1,4 @@
-//! The thread that does what the sender says, in order.
+//! The thread that handles the sender's messages in order.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -30,23 +30,23 @@ use crate::error::{Error, from_peer};
 use crate::files::{self, ErrorKind, Offer, Partial, Seal};
 use crate::owners::Owners;
 
-/// Octets of the names of directories that wait for their mode and time. The
-/// others have theirs at once, and the time is then that of what is put in them.
+/// The most bytes of names of directories that wait for their mode and time. Further ones get
+/// them at once, and then have the time at which something was last put into them.
 const MOST_DIRECTORY_OCTETS: usize = 16 << 20;
-/// How often, and how many times, a busy file is asked for whose former transfer ends: a
-/// server told it to, or it was this client's own and has a write in flight.
+/// How often, and how many times, to retry a busy file whose former transfer is about to end: a
+/// server closed it, or it was this client's own and has a write in flight.
 const HANDOVER: (Duration, u32) = (Duration::from_millis(10), 500);
-/// How many times a server asks for a file that no transfer of the same client has: one of a
-/// server that has just ended may still have a write in flight.
+/// How many times a server retries a busy file that no transfer of the same client has: one of
+/// a server that has just ended may still have a write in flight.
 const LINGER: u32 = 100;
 
-/// A file that was begun, locked, and the claim that covers the lock.
+/// A file that was begun and locked, and the claim that covers the lock.
 struct Begun {
     pub(super) partial: Partial,
     pub(super) claim: Option<Claim>,
 }
 
-/// The worker's view of a file that comes on lanes or data streams.
+/// The worker's view of a file that arrives on lanes or data streams.
 pub(super) struct File {
     pub(super) incoming: Arc<Incoming>,
     pub(super) mode: u32,
@@ -54,11 +54,11 @@ pub(super) struct File {
     pub(super) attributes: Option<Box<Attributes>>,
     /// Its hash.
     pub(super) sealed: Option<[u8; 32]>,
-    /// Octets of holes.
+    /// Bytes of holes.
     pub(super) holes: u64,
 }
 
-/// A directory that is there, and is not yet as it is to be.
+/// A directory that exists and does not have its final metadata yet.
 pub(super) struct Directory {
     pub(super) path: RelPath,
     pub(super) mode: u32,
@@ -77,25 +77,25 @@ pub(super) struct Worker {
     pub(super) tree: TreeOptions,
     pub(super) owners: Owners,
     pub(super) linked: Linked,
-    /// Whether something failed after which a sync removes nothing.
+    /// Whether something failed, so that a sync removes nothing.
     pub(super) removes_nothing: Cell<bool>,
     pub(super) answer: mpsc::Sender<Message>,
     pub(super) files: HashMap<u64, File>,
-    /// Directories that get mode, time and attributes when all that is in them is there.
+    /// Directories that get mode, time and attributes when they are complete.
     pub(super) directories: Vec<Directory>,
     pub(super) directory_octets: usize,
-    /// The lowest number that the next entry may have; none after the highest that there is.
+    /// The lowest number that the next entry may have; `None` after the highest number.
     pub(super) next_id: Option<u64>,
     pub(super) failed_directories: FailedDirectories,
     pub(super) is_end: bool,
 }
 
 impl Worker {
-    /// Whether everything came and has its answer.
+    /// Handles events; returns whether everything arrived and is answered.
     pub(super) fn run(mut self, mut events: mpsc::Receiver<WorkerEvent>) -> Result<bool, Error> {
         self.begin_sync();
         while !(self.is_end && self.files.is_empty() && self.waits_for_none()) {
-            // nothing comes when the connection has ended; whoever ended it knows why
+            // the channel closes with the connection; its end reports why
             let Some(next) = events.blocking_recv() else { return Ok(false) };
             match next {
                 WorkerEvent::Message(message) => self.handle(message)?,
@@ -109,7 +109,7 @@ impl Worker {
             self.begin_waiting()?;
         }
         self.end_sync();
-        // with failures it is not complete: the same command mends them
+        // after failures the tree is incomplete: the same command continues it
         if self.shared.counts.get().failed == 0
             && let Err(error) = self.destination.finish_tree()
         {
@@ -117,7 +117,7 @@ impl Worker {
         }
         for directory in std::mem::take(&mut self.directories).into_iter().rev() {
             if let Err(error) = self.seal(&directory) {
-                // its content is there: that counts
+                // its content is stored: that counts
                 self.shared.observer.event(Event::LeftOut { reason: &error.to_string() });
             }
         }
@@ -133,10 +133,10 @@ impl Worker {
         match message {
             Message::Entry { id, path, kind } => self.entry(id, path, kind)?,
             Message::Sealed { id, root, bytes } => {
-                // one that failed here is sealed there all the same
+                // the sender also seals files that failed here
                 if let Some(file) = self.files.get_mut(&id) {
                     file.sealed = Some(root);
-                    // spans that are holes came, too, though not from the network
+                    // holes count as well, although they were not sent
                     let all = bytes.saturating_add(file.holes);
                     file.incoming.sealed.store(all, SeqCst);
                     self.try_finish(id);
@@ -183,7 +183,7 @@ impl Worker {
     }
 
     fn entry(&mut self, id: u64, path: RelPath, kind: Kind) -> Result<(), Error> {
-        // what a closed connection has left to be read is not begun
+        // messages left by a closed connection are not acted on
         if let Some(reason) = self.connection.close_reason() {
             return Err(reason.into());
         }
@@ -239,7 +239,7 @@ impl Worker {
         self.store(id, &path, kind)
     }
 
-    /// Stores an entry, or begins to.
+    /// Stores an entry, or starts to.
     pub(super) fn store(&mut self, id: u64, path: &RelPath, kind: Kind) -> Result<(), Error> {
         let root = &self.destination.root;
         let is_directory = matches!(kind, Kind::Directory { .. });
@@ -251,7 +251,7 @@ impl Worker {
                 }
                 match made {
                     Ok(()) => self.seal_later(path, mode, mtime, more),
-                    // nothing of the tree could be stored: say so once
+                    // nothing of the tree can be stored: report that once
                     Err(error) if self.destination.is_named(path) => return Err(error.into()),
                     Err(_) => {}
                 }
@@ -262,7 +262,7 @@ impl Worker {
                     Links::Keep => root.make_any_symlink(path, &target),
                     _ => root.make_symlink(path, &target),
                 };
-                // the link is there: that counts
+                // the link is stored: that counts
                 if made.is_ok()
                     && let Err(error) = root.seal_symlink(path, mtime, more.as_deref())
                 {
@@ -273,7 +273,7 @@ impl Worker {
             Kind::File { mode, mtime, inline: Some(inline), more, .. } => {
                 self.store_small(path, &inline, mode, mtime, more.as_deref())
             }
-            // `entry` has made it
+            // handled by `entry`
             Kind::HardLink { .. } => return Ok(()),
             Kind::File { size, mode, mtime, inline: None, data, more, .. } => {
                 if self.files.len() >= MOST_OPEN_FILES {
@@ -350,9 +350,9 @@ impl Worker {
         root.seal_directory(path, *mode, *mtime, self.fsync, attributes.as_deref())
     }
 
-    /// Begins a file. One that an older session of the same client still has is
-    /// handed over: who starts a transfer again need not wait until the server
-    /// notices that the first is dead.
+    /// Opens a file for receiving. One that an older connection of the same client still has is
+    /// taken over: a client that starts again need not wait until the server notices that the first
+    /// connection is dead.
     fn begin(&self, path: &RelPath, offer: &Offer) -> Result<Begun, files::Error> {
         let root = &self.destination.root;
         let claims = self.claims.as_ref();
@@ -372,7 +372,7 @@ impl Worker {
         }
     }
 
-    /// Says what lies here of a file.
+    /// Sends the hashes of the spans that are present.
     fn have(&self, id: u64, begun: Begun) -> Result<Arc<Incoming>, files::Error> {
         let Begun { mut partial, claim } = begun;
         let (mut first_span, mut values) = (0, Vec::new());
@@ -407,12 +407,12 @@ impl Worker {
         Ok(incoming)
     }
 
-    /// Zeros of a file that are not sent.
+    /// Handles a hole, which is not sent.
     fn hole(&mut self, id: u64, offset: u64, len: u64) -> Result<(), Error> {
         if len > MOST_HOLE {
             return Err(Error::Protocol(format!("it names a hole of {len} octets at once")));
         }
-        // one that failed here is sent on there all the same
+        // the sender also sends holes of files that failed here
         let Some(file) = self.files.get_mut(&id) else { return Ok(()) };
         match file.incoming.partial.write_zeros(offset, len) {
             Ok(new) => {
@@ -428,7 +428,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Verifies a file and gives it its name, if all of it is there.
+    /// Verifies a file and gives it its name, if it is complete.
     fn try_finish(&mut self, id: u64) {
         let Some(file) = self.files.get(&id) else { return };
         let Some(root) = file.sealed else { return };
@@ -455,7 +455,7 @@ impl Worker {
         }
     }
 
-    /// Takes in nothing more of a file.
+    /// Stops receiving a file.
     fn close(&mut self, id: u64) -> Option<File> {
         self.shared.open().remove(&id);
         self.files.remove(&id)
@@ -475,7 +475,7 @@ impl Worker {
         self.answer_links(id, false);
     }
 
-    /// Something cannot be sent, as its sender says.
+    /// Counts a failure that the sender reported.
     fn failed_there(&self, reason: &str) {
         self.count_failed(&from_peer(&self.connection, reason));
     }
@@ -485,7 +485,7 @@ impl Worker {
         self.shared.observer.event(Event::Failed { reason });
     }
 
-    /// Nobody hears it where the connection has ended.
+    /// Sends an answer; it is lost if the connection has ended.
     pub(super) fn send(&self, message: Message) {
         let _ = self.answer.blocking_send(message);
     }

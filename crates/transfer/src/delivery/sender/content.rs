@@ -19,16 +19,15 @@ use crate::error::Error;
 use crate::files::{self, SourceFile};
 use crate::lanes;
 
-/// Spans of a piece: it has a stream of its own.
+/// Spans of a piece, which has a stream of its own.
 const SPANS_OF_PIECE: usize = 8;
-/// Octets of a file that is worth waiting for a lane to open. Shorter ones go on a
-/// stream meanwhile.
+/// The size from which a file waits for a lane to open. Shorter ones use streams meanwhile.
 const WORTH_WAITING: u64 = 4 << 20;
-/// Answers may come so much later than the end of the lane.
+/// How much later than the end of the lane answers may arrive.
 const ANSWERS_LATE: Duration = Duration::from_millis(50);
 
 impl Shared {
-    /// Sends what the receiver lacks of a file, then its hash.
+    /// Sends the spans that the receiver lacks of a file, then the file's hash.
     pub(super) async fn send_file(
         self: Arc<Self>,
         id: u64,
@@ -51,17 +50,18 @@ impl Shared {
                 }
                 self.failed(&reason);
                 let _ = messages.send(Message::Withdrawn { id, reason }).await;
-                // only now there is room for another, which is said after this
+                // released only now, so that the next entry follows this message
                 drop(entry);
                 return Ok(());
             }
         };
-        // nobody hears it where the delivery has ended meanwhile
+        // it is lost if the transfer has ended meanwhile
         let _ = messages.send(last).await;
         Ok(())
     }
 
-    /// The root hash and the octets on data streams when all is sent, or why it cannot be.
+    /// Sends the missing spans. Returns the root hash and the bytes sent, or why the file cannot be
+    /// sent.
     async fn send_spans(
         self: &Arc<Self>,
         id: u64,
@@ -112,7 +112,7 @@ impl Shared {
             if piece.is_empty() {
                 continue;
             }
-            // none of these is ever closed
+            // these semaphores are never closed
             let permits = if is_fallback { &self.fallbacks_begun } else { &self.pieces };
             let Ok(permit) = Arc::clone(permits).acquire_owned().await else { break };
             if !self.offered().contains_key(&id) {
@@ -149,8 +149,9 @@ impl Shared {
         })
     }
 
-    /// Whether what a lane has not taken now may go on it later, and is to wait for that
-    /// on streams: the lane is silent, or has not opened in the time that a big file waits.
+    /// Whether data that a lane does not accept now should be sent on streams in small steps,
+    /// because the lane may carry it later: it is silent, or has not opened in the time that a big
+    /// file waits.
     fn is_fallback(&self, id: u64, opened: &OpenFile) -> bool {
         let state = self.lanes.as_ref().map(|lane| *lane.states().borrow());
         let waits = match state {
@@ -161,8 +162,8 @@ impl Shared {
         waits && u32::try_from(id).is_ok() && !self.compressor.should_try()
     }
 
-    /// Sends some spans on a lane, where one is open, and says which of them it did
-    /// not take. `again`: they were counted when they were given to the lane before.
+    /// Sends spans on a lane if one is open, and returns those that it did not accept. `again`:
+    /// they were counted when they were queued before.
     async fn feed_piece(
         self: &Arc<Self>,
         id: u64,
@@ -173,7 +174,7 @@ impl Shared {
         let (Some(lane), Ok(file)) = (&self.lanes, u32::try_from(id)) else {
             return Ok(Ok(piece));
         };
-        // what may become shorter goes on a stream
+        // data to be compressed uses a stream
         if self.compressor.should_try() {
             return Ok(Ok(piece));
         }
@@ -234,8 +235,7 @@ impl Shared {
         sending: &mut JoinSet<Result<(), Error>>,
     ) {
         if self.lanes.as_ref().is_none_or(|lane| !lane.may_recover()) {
-            // a receiver that has everything ends the lane, and its last answers may be
-            // behind that
+            // a receiver that has everything closes the lane, and its last answers may arrive
             tokio::time::sleep((3 * self.connection.rtt()).max(ANSWERS_LATE)).await;
         }
         let mut left: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
@@ -252,17 +252,17 @@ impl Shared {
                 self.counts.add(|counts| counts.on_lanes = counts.on_lanes.saturating_sub(len));
                 let (shared, opened) = (Arc::clone(self), Arc::clone(&opened));
                 sending.spawn(async move {
-                    // what cannot be read now has another hash, which the receiver finds
+                    // if it cannot be read now, the receiver finds another hash
                     shared.send_fallback(id, &opened, span, true).await.map(drop)
                 });
             }
         }
     }
 
-    /// Sends one span while a lane is silent: on a stream; or on the lane, if that is
-    /// back before the peer has acknowledged the stream, which is then taken back. What
-    /// streams hold when an outage ends is so bounded, and lanes carry the rest.
-    /// `again`: it was counted when it was given to the lane.
+    /// Sends one span while a lane is silent: on a stream, or on the lane if that answers before
+    /// the peer has acknowledged the stream, which is then reset. This bounds what streams hold
+    /// when an outage ends, and lanes carry the rest. `again`: it was counted when it was queued
+    /// for the lane.
     async fn send_fallback(
         self: &Arc<Self>,
         id: u64,
@@ -270,7 +270,7 @@ impl Shared {
         span: u64,
         again: bool,
     ) -> Result<Result<(), String>, Error> {
-        // this is never closed
+        // this semaphore is never closed
         let Ok(_permit) = self.fallbacks.acquire().await else { return Ok(Ok(())) };
         let Some(lane) = &self.lanes else { return Ok(Ok(())) };
         loop {
@@ -303,8 +303,7 @@ impl Shared {
         }
     }
 
-    /// Writes a span on a stream, and waits until all of it is acknowledged. Says how
-    /// many bytes it has.
+    /// Writes a span on a stream, and waits until all of it is acknowledged. Returns its size.
     async fn write_fallback(
         &self,
         stream: &mut quinn::SendStream,
@@ -331,7 +330,7 @@ impl Shared {
         };
         match written.await {
             Ok(()) => {}
-            // the receiver wants no more of it, and says why elsewhere
+            // the receiver stopped it, and reports why in a message
             Err(quinn::WriteError::Stopped(_)) => return Ok(Ok(len)),
             Err(error) => return Err(error.into()),
         }
@@ -342,7 +341,7 @@ impl Shared {
         }
     }
 
-    /// Sends some spans on a stream of their own; the next is read while one is written.
+    /// Sends spans on a stream of their own; the next one is read while one is written.
     async fn send_piece(
         &self,
         id: u64,
@@ -373,7 +372,7 @@ impl Shared {
             ahead = (span + 1 < piece.end).then(|| read(span + 1));
             match self.write_span(&mut stream, zstd, len, octets).await {
                 Ok(()) => {}
-                // the receiver wants no more of it, and says why elsewhere
+                // the receiver stopped it, and reports why in a message
                 Err(quinn::WriteError::Stopped(_)) => return Ok(Ok(())),
                 Err(error) => return Err(error.into()),
             }
@@ -382,7 +381,7 @@ impl Shared {
         Ok(Ok(()))
     }
 
-    /// Writes octets of a file, no faster than they may go.
+    /// Writes bytes of a file, at the allowed pace.
     async fn write(
         &self,
         stream: &mut quinn::SendStream,
@@ -399,7 +398,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes a span of so many octets, as it is or as a frame of a piece of frames.
+    /// Writes a span of `len` bytes, as it is or as a zstd frame.
     async fn write_span(
         &self,
         stream: &mut quinn::SendStream,

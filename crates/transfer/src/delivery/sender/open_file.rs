@@ -1,4 +1,4 @@
-//! A file that is being sent: what of it the receiver lacks, read and hashed.
+//! A file that is being sent: reads and hashes the spans that the receiver lacks.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use crate::files::{self, Reader, SourceFile};
 use crate::lanes::{self, LaneHandle, PART, Part};
 use crate::rate::Stopped;
 
-/// Spans that are alike.
+/// Spans that are all data or all hole.
 pub(super) enum Extent {
     Data(Range<u64>),
     Hole(Range<u64>),
@@ -22,29 +22,27 @@ pub(super) enum Extent {
 pub(super) struct OpenFile {
     reader: Reader,
     tree: Mutex<Tree>,
-    /// For each span whether the receiver has it; of those at the end that are
-    /// not in here it has none.
+    /// Whether the receiver has each span; spans beyond the end of this list are missing.
     has: Vec<bool>,
-    /// Octets that the receiver has.
+    /// Bytes that the receiver has.
     pub(super) kept: u64,
-    /// Octets that are known to be no hole: some file systems look at every page to
-    /// say so.
+    /// A range known to be data: some file systems inspect every page to answer that.
     data: Mutex<Range<u64>>,
-    /// Whether it is sent as it was read if it changes meanwhile. Each span is read once
-    /// then, so that its hash is that of what was sent.
+    /// Whether the file may change meanwhile. Each span is then read once, so that its hash is that
+    /// of what was sent.
     changing: bool,
 }
 
-/// What was sent of a file.
+/// The result of sending a file.
 pub(super) struct Sealed {
     /// Its hash.
     pub(super) root: [u8; 32],
-    /// What its user is to know.
+    /// A warning for the user.
     pub(super) warning: Option<String>,
 }
 
 impl OpenFile {
-    /// Opens it, and looks which of the spans that the receiver has are right.
+    /// Opens the file, and compares the spans that the receiver has.
     pub(super) fn new(
         file: &SourceFile,
         held: &[(u64, ChainingValue)],
@@ -67,10 +65,10 @@ impl OpenFile {
         Ok(Self { reader, tree: Mutex::new(tree), has, kept, data: Mutex::default(), changing })
     }
 
-    /// What the spans of a piece begin with: those that have data, or a hole, which
-    /// may be longer. A hole is hashed here, and is not read.
+    /// Returns the extent that begins a piece: data, or a hole, which may be longer than the piece.
+    /// A hole is hashed here and not read.
     pub(super) fn extent(&self, piece: Range<u64>) -> Result<Extent, files::Error> {
-        // somebody may write where a hole was
+        // something may be written where a hole was
         if self.changing {
             return Ok(Extent::Data(piece));
         }
@@ -90,12 +88,12 @@ impl OpenFile {
         Ok(Extent::Hole(hole))
     }
 
-    /// Octets of it.
+    /// Returns the file's size in bytes.
     pub(super) fn size(&self) -> u64 {
         self.reader.size()
     }
 
-    /// The next octets from `from` on that are no hole.
+    /// Finds the next range of data at `from` or later.
     fn next_data(&self, from: u64) -> Result<Option<Range<u64>>, files::Error> {
         let mut known = self.data.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.contains(&from) {
@@ -107,7 +105,7 @@ impl OpenFile {
         Ok(Some(known.clone()))
     }
 
-    /// The next spans that the receiver lacks, at `from` or behind.
+    /// Finds the next spans that the receiver lacks, at `from` or later.
     pub(super) fn piece(&self, from: u64, most: usize) -> Option<Range<u64>> {
         let count = self.reader.spans().count();
         let has = |span: &u64| {
@@ -118,7 +116,7 @@ impl OpenFile {
         Some(start..start + len as u64)
     }
 
-    /// Where these spans begin, and how many octets they have.
+    /// Returns the offset and the size of these spans.
     pub(super) fn octets(&self, piece: &Range<u64>) -> (u64, u64) {
         let offset = piece.start * SPAN_OCTETS;
         (offset, self.reader.size().min(piece.end * SPAN_OCTETS) - offset)
@@ -135,8 +133,8 @@ impl OpenFile {
         Ok(octets.into())
     }
 
-    /// Reads a span, hashes it part by part, and gives the parts to a lane. Says how
-    /// many octets it has; 0 if the lane does not take them.
+    /// Reads a span, hashes it part by part, and queues the parts on a lane. Returns the span's
+    /// size, or 0 if the lane does not accept it.
     pub(super) fn feed_span(
         self: &Arc<Self>,
         file: u32,
@@ -174,7 +172,7 @@ impl OpenFile {
         Ok(range.end - range.start)
     }
 
-    /// Returns the file's hash, if it is still what was read, or need not be.
+    /// Returns the file's hash, if the file is unchanged or may change.
     pub(super) fn seal(&self) -> Result<Sealed, String> {
         let path = self.reader.source().path();
         let warning = match self.reader.is_unchanged() {
@@ -189,24 +187,24 @@ impl OpenFile {
     }
 }
 
-/// What was lost on a lane is read again.
+/// Reads lost data again.
 impl lanes::Source for OpenFile {
     fn read(&self, offset: u64, buffer: &mut [u8]) {
         if self.reader.read_at(offset, buffer).is_err() {
-            // the hash will not be right, and the receiver says so
+            // the hash will be wrong, and the receiver reports it
             buffer.fill(0);
         }
     }
 }
 
-/// Says that a file is not the one that was found any more.
+/// Explains that a file changed.
 pub(super) fn changed(path: &RelPath) -> String {
     format!(
         "{path} was not sent: it changed while it was read; send it again, or with --allow-changing as it is read"
     )
 }
 
-/// Says that a file was sent that is not the one that was found any more.
+/// Explains that a file was sent although it changed.
 pub(super) fn sent_changed(path: &RelPath) -> String {
     format!("{path} changed while it was read; it was sent as it was read")
 }

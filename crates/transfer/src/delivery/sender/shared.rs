@@ -1,4 +1,4 @@
-//! What the tasks of a sender share: what was offered, and has no answer yet.
+//! What the tasks of a sender share: entries that are offered and not answered.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,14 +19,14 @@ use crate::files::SourceFile;
 use crate::lanes::LaneHandle;
 use crate::rate::{Pace, Stop};
 
-/// What comes with the entry of a file.
+/// What is sent with the entry of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offering {
     /// The content, if it is small.
     Content,
     /// Nothing: in a sync, the receiver may have it already.
     Name,
-    /// Its hash: in a sync, the receiver may have it already, whatever its time is.
+    /// Its hash: in a sync, the receiver may have it with another time.
     Hash,
 }
 
@@ -34,14 +34,14 @@ pub(super) struct Shared {
     pub(super) connection: Connection,
     pub(super) offering: Offering,
     pub(super) tree: TreeOptions,
-    /// Whether the receiver's user is to know what is left out.
+    /// Whether to tell the receiver's user what is left out.
     pub(super) tells_remarks: bool,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) pace: Pace,
-    /// Set when the delivery ends: blocking threads wait no longer.
+    /// Set when the transfer ends: blocking threads stop waiting.
     pub(super) stop: Stop,
     pub(super) offered: Mutex<HashMap<u64, Offered>>,
-    /// Files that are offered without content.
+    /// Permits for files that are offered without content.
     pub(super) open_files: Arc<Semaphore>,
     pub(super) unanswered: Arc<Semaphore>,
     pub(super) pieces: Arc<Semaphore>,
@@ -49,23 +49,24 @@ pub(super) struct Shared {
     pub(super) counts: Counts,
     pub(super) failed_directories: Mutex<FailedDirectories>,
     pub(super) lanes: Option<LaneHandle>,
-    /// Spans on streams in place of a silent lane, and files' tasks for such spans.
+    /// Permits for spans on streams in place of a silent lane, and for the tasks of files for such
+    /// spans.
     pub(super) fallbacks: Semaphore,
     pub(super) fallbacks_begun: Arc<Semaphore>,
 }
 
-/// Something that was offered and has no answer yet.
+/// An entry that is offered and not answered.
 pub(super) struct Offered {
     pub(super) path: RelPath,
     pub(super) is_directory: bool,
     pub(super) octets: u64,
-    /// The file, until it is sent.
+    /// The file, until it is opened.
     pub(super) file: Option<SourceFile>,
-    /// What the receiver says that it has.
+    /// Spans that the receiver reports to have.
     pub(super) held: Vec<(u64, ChainingValue)>,
-    /// The file, when it is being sent.
+    /// The file, while it is sent.
     pub(super) opened: Option<Arc<OpenFile>>,
-    /// Room for another when this has its answer.
+    /// Permits that are released when it is answered.
     pub(super) permits: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
 }
 
@@ -82,8 +83,8 @@ impl Shared {
         entry.ok_or_else(|| Error::Protocol("it answers what was not offered".to_owned()))
     }
 
-    /// Warns this side's user, and returns the message for the other's, which none of an
-    /// older version gets.
+    /// Warns this side's user, and returns the message for the other's, unless that runs an older
+    /// version.
     pub(super) fn warn(&self, text: String) -> Option<Message> {
         self.observer.event(Event::Warning { reason: &text });
         self.tells_remarks.then_some(Message::Remark { text, left_out: 0 })
@@ -93,8 +94,8 @@ impl Shared {
         self.failed_directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The receiver could not store an entry. What fails because the directory above it
-    /// did is told once for all.
+    /// Counts an entry that the receiver could not store. Failures that follow from a failed
+    /// directory are reported once.
     pub(super) fn failed_there(&self, entry: &Offered, reason: &str) {
         let mut failed_directories = self.failed_directories();
         if failed_directories.covers(&entry.path) {
@@ -112,7 +113,8 @@ impl Shared {
         self.observer.event(Event::Failed { reason });
     }
 
-    /// Notes what the receiver has of a file. When that is all, the file is to be sent.
+    /// Notes spans that the receiver has. With the last message about a file, returns the file to
+    /// be sent.
     #[allow(clippy::type_complexity, reason = "it is taken apart at once")]
     pub(super) fn note_held(
         &self,
@@ -130,7 +132,7 @@ impl Shared {
             return wrong("spans of a file when it has said so before");
         }
         if entry.permits.1.is_none() {
-            // in a sync the receiver says which files are open, and keeps to the bound
+            // in a sync the receiver chooses which files are open, and keeps to the bound
             let permit = Arc::clone(&self.open_files).try_acquire_owned();
             entry.permits.1 = Some(permit.map_err(|_| {
                 Error::Protocol(format!("it asks for more than {MOST_OPEN_FILES} files at once"))

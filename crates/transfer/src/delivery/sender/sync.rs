@@ -1,5 +1,4 @@
-//! The sender of a sync: hears what is there already, and sends small files that
-//! are wanted.
+//! The sender of a sync: learns what is up to date, and sends requested small files.
 
 use std::sync::Arc;
 
@@ -14,11 +13,11 @@ use crate::delivery::event::Event;
 use crate::error::{Error, from_peer};
 use crate::files::SourceFile;
 
-/// Files whose content is to be sent. They are no more than have no answer.
+/// Files whose content was requested, bounded by the entries without an answer.
 pub(super) type Wanted = mpsc::UnboundedSender<(u64, SourceFile)>;
 
 impl Shared {
-    /// Reads and sends what is wanted, one file after the other.
+    /// Sends requested content, one file after the other.
     pub(super) fn send_contents(self: &Arc<Self>, messages: &mpsc::Sender<Message>) -> Wanted {
         let (wanted, mut wants) = mpsc::unbounded_channel();
         if self.offering != Offering::Content {
@@ -34,7 +33,7 @@ impl Shared {
         wanted
     }
 
-    /// Hears what only the receiver of a sync says.
+    /// Handles answers that only the receiver of a sync sends.
     pub(super) fn handle_sync_answer(
         &self,
         message: Message,
@@ -50,7 +49,7 @@ impl Shared {
                 let Some(file) = entry.and_then(|entry| entry.file.take()) else {
                     return Err(Error::Protocol("it wants what is not offered so".to_owned()));
                 };
-                // the reader has ended only where the delivery has
+                // the reading thread ends only with the transfer
                 let _ = wanted.send((id, file));
             }
             Message::Current { id } => {
@@ -85,7 +84,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether the delivery goes on.
+    /// Sends one file's content; returns whether the transfer continues.
     fn send_content(&self, id: u64, file: &SourceFile, messages: &mpsc::Sender<Message>) -> bool {
         let message = match content(file, Size::AsOffered, self.tree.changing) {
             Ok((inline, warning)) => {

@@ -1,4 +1,4 @@
-//! Walks what is to be sent, and offers it.
+//! Walks the trees to send, and offers what it finds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use crate::delivery::limits::MOST_LINKED_BYTES;
 use crate::files::{self, Attributes, Found, Identity, Keep, Kind, Source, SourceFile};
 use crate::owners::Owners;
 
-/// On its way through what is to be sent.
+/// A walk through the trees to send.
 pub(super) struct Walk {
     pub(super) shared: Arc<Shared>,
     pub(super) messages: mpsc::Sender<Message>,
     pub(super) id: u64,
-    /// Files that have other names, by what they are.
+    /// Files with hard links, by identity.
     linked: HashMap<Identity, RelPath>,
     linked_bytes: usize,
     owners: Owners,
-    /// How many were left out, and the first that a policy left out.
+    /// How many were left out, and how many of them by a policy, with the first reason.
     left_out: u64,
     by_policy: Option<(u64, String)>,
 }
 
-/// The delivery has ended; there is nobody to offer to.
+/// The transfer has ended.
 struct Ended;
 
 impl Walk {
@@ -37,7 +37,7 @@ impl Walk {
         Self { shared, messages, id, linked, linked_bytes: 0, owners, left_out: 0, by_policy: None }
     }
 
-    /// The number of the next entry.
+    /// Offers everything; returns the number of the next entry.
     pub(super) fn run(mut self, source: Source) -> u64 {
         let (mut files, mut bytes) = (0, 0);
         for found in source {
@@ -75,7 +75,7 @@ impl Walk {
         self.id
     }
 
-    /// Offers something, and returns how many bytes it has.
+    /// Offers an entry, and returns its size in bytes.
     fn offer(&mut self, found: Found) -> Result<u64, Ended> {
         let Found { path, kind, attributes } = found;
         let mut more = attributes;
@@ -182,8 +182,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Gives owner and group the names that they have here, by which the receiver knows
-    /// its own.
+    /// Adds the local names of owner and group, which the receiver maps to its own numbers.
     fn name_owners(&mut self, attributes: &mut Attributes) {
         if self.shared.tree.keep.has(Keep::NUMERIC_IDS) {
             return;
@@ -196,7 +195,8 @@ impl Walk {
         }
     }
 
-    /// Tells once what a policy left out, and the receiver's user all that was.
+    /// Reports once what a policy left out, and to the receiver's user everything that was left
+    /// out.
     fn tell_left_out(&mut self) -> Result<(), Ended> {
         let left_out = std::mem::take(&mut self.left_out);
         if left_out == 0 {
@@ -228,7 +228,7 @@ impl Walk {
     }
 }
 
-/// A file's hash, of one state of it unless it may change meanwhile.
+/// Hashes a file, which must not change meanwhile unless that is allowed.
 fn whole_hash(file: &SourceFile, changing: bool) -> Result<[u8; 32], String> {
     let read = || {
         let reader = if changing { file.open_changed()? } else { file.open()? };
@@ -241,17 +241,17 @@ fn whole_hash(file: &SourceFile, changing: bool) -> Result<[u8; 32], String> {
     }
 }
 
-/// How many bytes a small file has.
+/// Which size a small file must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Size {
-    /// Those that can be read: files of `/proc` say that they have none.
+    /// What can be read: files of `/proc` report a size of 0.
     AsRead,
-    /// Those that were offered.
+    /// The size that was offered.
     AsOffered,
 }
 
-/// Reads a small file's content, of one state of it unless it may change meanwhile, of
-/// which it then warns.
+/// Reads a small file, which must not change meanwhile unless that is allowed; then it returns
+/// a warning.
 pub(super) fn content(
     file: &SourceFile,
     size: Size,
@@ -284,8 +284,8 @@ pub(super) fn content(
     }
 }
 
-/// Waits on a thread of its own until there is room. A semaphore needs no timer of the
-/// runtime's, and is closed when the delivery ends.
+/// Waits for a permit on a blocking thread. A semaphore needs no timer of the runtime, and is
+/// closed when the transfer ends.
 fn permit(semaphore: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Ended> {
     let permit = Arc::clone(semaphore).acquire_owned();
     tokio::runtime::Handle::current().block_on(permit).map_err(|_| Ended)
