@@ -76,6 +76,22 @@ const RESUME_SHARE: f64 = 0.5;
 /// Share of the bandwidth-delay product in flight meanwhile. BBR's `ProbeRTT` has 0.5; ours
 /// costs less, and a queue of others still shows.
 const PROBE_RTT_GAIN: f64 = 0.6;
+/// Growth of the bandwidth in three rounds below which startup ends (draft-ietf-ccwg-bbr,
+/// section 5.3.1.2).
+const FULL_GROWTH: f64 = 1.25;
+const FULL_ROUNDS: u32 = 3;
+/// Rounds between probes: four to six, so that two senders do not synchronize. BBRv1 probes
+/// every eighth; ours: `capacity_that_comes_free_is_found_soon`.
+const CRUISE_ROUNDS: [u64; 3] = [4, 5, 6];
+/// Share of a probe's extra rate that must have arrived to probe again at once. Ours:
+/// `capacity_that_comes_free_is_found_soon`.
+const FOUND_SHARE: f64 = 0.6;
+/// Pacing by a loss-based window: Linux paces TCP in congestion avoidance at 1.2 windows per
+/// round trip (`tcp_pacing_ca_ratio`).
+const COMPETE_PACING_GAIN: f64 = 1.2;
+/// Share of the window in flight from which it counts as used, so that it may grow (RFC 9438,
+/// section 5.8, without a number). Ours: `beside_cubic_neither_gets_less_than_a_quarter`.
+const USED_SHARE: f64 = 0.8;
 
 /// The parameters of the rate control.
 #[derive(Clone, Copy, Debug)]
@@ -235,7 +251,7 @@ impl Controller {
             Mode::Cruise { .. } => bandwidth / (1.0 - self.model.chance_loss()),
             Mode::Up { .. } => self.up_gain() * bandwidth / (1.0 - self.model.chance_loss()),
             Mode::ProbeRtt { .. } => bandwidth,
-            Mode::Compete => 1.2 * self.cubic.window() / rtt,
+            Mode::Compete => COMPETE_PACING_GAIN * self.cubic.window() / rtt,
         };
         rate.max(2.0 * self.mss / rtt).min(self.config.limit.unwrap_or(f64::INFINITY))
     }
@@ -347,21 +363,22 @@ impl Controller {
             return false;
         }
         let bandwidth = self.model.bandwidth();
-        if bandwidth >= 1.25 * self.full_bandwidth {
+        if bandwidth >= FULL_GROWTH * self.full_bandwidth {
             self.full_bandwidth = bandwidth;
             self.full_rounds = 0;
             return false;
         }
         self.full_rounds += 1;
-        self.full_rounds >= 3 || stood
+        self.full_rounds >= FULL_ROUNDS || stood
     }
 
     fn cruise(&mut self, now: Duration) {
         self.model.begin_floor();
         self.saw_congestion = false;
         self.cycles += 1;
-        // the length varies, so that two senders do not synchronize; short after startup
-        let rounds = if self.cycles == 1 { 1 } else { 4 + self.cycles * 7 % 3 };
+        // the first is short: a queue that is left is startup's own
+        let varied = CRUISE_ROUNDS[(self.cycles % 3) as usize];
+        let rounds = if self.cycles == 1 { 1 } else { varied };
         let from_round = self.model.rounds();
         let (until_round, until) = (from_round + rounds, now + SHORTEST_CRUISE);
         self.mode = Mode::Cruise { from_round, until_round, until };
@@ -395,7 +412,7 @@ impl Controller {
     fn has_found_more(&self) -> bool {
         let asked = self.up_gain() - 1.0;
         self.probed_from > 0.0
-            && self.model.bandwidth() >= (1.0 + 0.6 * asked) * self.probed_from
+            && self.model.bandwidth() >= (1.0 + FOUND_SHARE * asked) * self.probed_from
             && self.model.queue_never_showed()
     }
 
@@ -414,7 +431,7 @@ impl Controller {
             let marked = now.saturating_sub(rtt);
             let sent = if report.lost > 0 { report.lost_sent } else { marked };
             self.cubic.congested(now, sent);
-        } else if (report.in_flight + report.acked) as f64 >= 0.8 * self.cubic.window() {
+        } else if (report.in_flight + report.acked) as f64 >= USED_SHARE * self.cubic.window() {
             self.cubic.acked(now, report.acked as f64, rtt);
         }
         if now >= self.probe_rtt_at {
