@@ -38,42 +38,15 @@ pub(crate) enum Command {
     /// Look at captured IPsec packets
     #[command(subcommand)]
     Ipsec(crate::tunnel::Ipsec),
-    /// Let others send files to a directory of this machine, and fetch from it
-    #[command(
-        after_help = "Runs until Ctrl-C. Clients are known by their keys: a line of the file of authorized keys is\n[OPTIONS] KEY [COMMENT], with the key as their `headroom identity show` prints it, and the options\nread-only, root=\"/DIR\" and rate=100mbit, separated by commas. The root of a key is a directory below\n--root: with --root /srv, root=\"/alice\" is /srv/alice.\n\nExamples:\n  headroom serve --root /srv/files\n  headroom serve --root /srv/files --listen 192.0.2.1:4860 --anonymous read"
-    )]
     Serve(crate::transfer::Serve),
-    /// Send files and directories to a host where `headroom serve` runs, or that ssh reaches
-    #[command(
-        after_help = format!("Examples:\n  headroom put data.tar host:\n  headroom put photos notes.txt host:backup/\n  headroom put big.iso [2001:db8::1]:4860:images/big.iso\n  headroom put --ssh photos user@host:backup/\n  pg_dump db | headroom put - host:db.sql\n\nWhat was cut goes on with the same command: only what is missing is sent, and all is verified.\nWhat goes through `-` is verified, too, but not resumed: when it is cut, this fails, and nothing is stored.\n\n{}", crate::transfer::EXIT_CODES)
-    )]
     Put(crate::transfer::Put),
-    /// Fetch files and directories from a host where `headroom serve` runs, or that ssh reaches
-    #[command(
-        after_help = format!("Examples:\n  headroom get host:data.tar .\n  headroom get host:photos host:notes.txt backup/\n  headroom get 'host:logs/2026-*.log' .\n  headroom get --ssh host:/var/log/syslog .\n  headroom get host:db.sql - | psql db\n\nWhat was cut goes on with the same command: only what is missing is sent, and all is verified.\nWhat goes through `-` is verified, too, but not resumed: an exit code other than 0 means that what was\nwritten is not the file.\n\n{}", crate::transfer::EXIT_CODES)
-    )]
     Get(crate::transfer::Get),
-    /// Make one directory's content like another's, of which one is on a host where `headroom serve` runs, or that ssh reaches
-    #[command(
-        after_help = format!("What is in SRC comes to lie in DEST, as with `rsync -a SRC/ DEST/`: directories, files with\npermissions and time, links as links. Files whose size and time agree are neither read nor sent.\nOf others, spans of 1 MiB are compared that lie at the same place in the file: content that has\nbeen shifted within it is sent again. The summary says how much was kept and sent.\n\nWith --delete, what SRC has not is removed in DEST when all else is done, links themselves and not\nwhat they lead to. If anything could not be read or stored, nothing is removed, and that is said.\nA pattern without a slash matches at any depth; one that begins with a slash, at the top; one that\nends with a slash, directories alone; what begins with ! is not excluded after all.\n\nExamples:\n  headroom sync photos host:backup/photos\n  headroom sync --delete --exclude '*.o' --exclude /target/ project host:project\n  headroom sync -n --delete host:project project\n\n{}", crate::transfer::EXIT_CODES)
-    )]
     Sync(crate::transfer::Sync),
-    /// Say what is in a directory of a host where `headroom serve` runs, or that ssh reaches
-    #[command(after_help = crate::transfer::EXIT_CODES)]
     Ls(crate::transfer::Ls),
-    /// Make directories on a host where `headroom serve` runs, or that ssh reaches
-    #[command(after_help = crate::transfer::EXIT_CODES)]
     Mkdir(crate::transfer::Mkdir),
-    /// Rename a file or directory on a host where `headroom serve` runs, or that ssh reaches
-    #[command(after_help = crate::transfer::EXIT_CODES)]
     Mv(crate::transfer::Mv),
-    /// Remove files and directories on a host where `headroom serve` runs, or that ssh reaches
-    #[command(after_help = crate::transfer::EXIT_CODES)]
     Rm(crate::transfer::Rm),
-    /// Show the key that others know you by; it is made where there is none
     Identity(crate::transfer::Identity),
-    /// Trust a host from now on, after comparing its fingerprint
-    #[command(after_help = crate::transfer::EXIT_CODES)]
     Trust(crate::transfer::Trust),
     /// Print a completion script for a shell
     Completions {
@@ -91,7 +64,6 @@ pub(crate) enum Command {
     /// Send datagrams, as many as arrive or there and back (the lab's load)
     #[command(hide = true, subcommand)]
     Load(Load),
-    /// Serve one client that came through ssh (the far end of --ssh)
     #[command(hide = true)]
     ServeOnce(crate::transfer::ServeOnce),
     /// Start programs on a host of the testbed (the lab's agent)

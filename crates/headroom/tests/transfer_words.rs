@@ -350,9 +350,9 @@ fn names_are_made_changed_and_removed_where_a_key_may_write() {
     std::os::unix::fs::symlink("../../other", served.join("d/e/up")).expect("a link");
     fs::write(served.join(".x.0.headroom-part"), "what came").expect("a file");
     for (arguments, word) in [
-        (vec!["rm", "other/"], "is no directory"),
-        (vec!["mv", "other/", "x"], "is no directory"),
-        (vec!["rm", ".x.0.headroom-part"], "unfinished transfers"),
+        (vec!["rm", "other/"], "is not a directory"),
+        (vec!["mv", "other/", "x"], "is not a directory"),
+        (vec!["rm", ".x.0.headroom-part"], "reserved for partial files"),
         (vec!["mkdir", "d"], "a directory is here"),
         (vec!["mkdir", "no/where"], "no such file"),
         (vec!["mv", "other", "d/e/z"], "a file is here"),
@@ -362,9 +362,9 @@ fn names_are_made_changed_and_removed_where_a_key_may_write() {
         (vec!["mv", "d", "d/e/inside"], "cannot be moved into itself"),
         // it would lead out
         (vec!["mv", "d/e/up", "up"], "leads out"),
-        (vec!["mv", "d/e", "e"], "moved higher up"),
+        (vec!["mv", "d/e", "e"], "higher level"),
         (vec!["rm", "missing"], "no such file"),
-        (vec!["rm", "d"], "something is in it"),
+        (vec!["rm", "d"], "it is not empty"),
         (vec!["rm", "-r", "way-out/file"], "links are not followed"),
         (vec!["mv", "way-out/file", "x"], "links are not followed"),
         (vec!["mkdir", "way-out/x"], "links are not followed"),

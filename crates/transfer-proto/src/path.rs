@@ -22,7 +22,7 @@ pub enum PathError {
     #[error("it is empty")]
     Empty,
     /// It begins with `/`.
-    #[error("it is absolute; only names below the root are taken")]
+    #[error("it is absolute; only paths below the root are accepted")]
     Absolute,
     /// Two slashes in a row, or one at the end.
     #[error("a component of it is empty")]
@@ -31,13 +31,13 @@ pub enum PathError {
     #[error("it has a component `.` or `..`")]
     Dots,
     /// A NUL byte.
-    #[error("it has a NUL in it")]
+    #[error("it contains a NUL")]
     Nul,
     /// More than [`MOST_OCTETS`].
-    #[error("it is longer than {MOST_OCTETS} octets")]
+    #[error("it is longer than {MOST_OCTETS} bytes")]
     TooLong,
     /// A component of more than [`MOST_COMPONENT_OCTETS`].
-    #[error("a component of it is longer than {MOST_COMPONENT_OCTETS} octets")]
+    #[error("a component of it is longer than {MOST_COMPONENT_OCTETS} bytes")]
     ComponentTooLong,
 }
 

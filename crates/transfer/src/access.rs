@@ -1,5 +1,5 @@
-//! The door of a server: who is let in, and who is inside. Both can change while it
-//! is open.
+//! Access control of a server: which clients are accepted, and which are connected. Both may
+//! change at any time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -13,7 +13,7 @@ use crate::error::{Closing, Error};
 use crate::key::PublicKey;
 use crate::trust::{Access, AccessPolicy, by_signature_of_tls13};
 
-/// A gate that can be replaced, and those who came through it.
+/// A policy that can be replaced, and the clients that it accepted.
 #[derive(Debug)]
 pub(crate) struct AccessControl {
     policy: RwLock<Arc<AccessPolicy>>,
@@ -27,25 +27,25 @@ struct Admitted {
     access: Access,
 }
 
-/// Who somebody has proven to be.
+/// What a client has proven about itself.
 #[derive(Debug, Clone)]
 pub(crate) enum Principal {
-    /// The holder of the first certificate's key, in the handshake of TLS.
+    /// The holder of the first certificate's key, by the TLS handshake.
     Certified(Vec<CertificateDer<'static>>),
     /// The holder of this key, by a message.
     Signed(PublicKey),
-    /// Nobody in particular.
+    /// Nothing.
     Anonymous,
 }
 
-/// Somebody who was let in, until this is dropped.
+/// An accepted client, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Grant {
-    /// Their key.
+    /// The client's key.
     pub(crate) key: Option<PublicKey>,
-    /// What `authorized_keys` calls them.
+    /// The comment of the key in `authorized_keys`.
     pub(crate) comment: Option<String>,
-    /// What they may do.
+    /// What the client may do.
     pub(crate) access: Access,
     access_control: Arc<AccessControl>,
     id: usize,
@@ -56,13 +56,13 @@ impl AccessControl {
         Arc::new(Self { policy: RwLock::new(Arc::new(policy)), admitted: Mutex::default() })
     }
 
-    /// Lets somebody in, if they may come.
+    /// Accepts a client, if the policy allows it.
     pub(crate) fn admit(
         self: &Arc<Self>,
         connection: &Connection,
         principal: Principal,
     ) -> Result<Grant, Error> {
-        // looked up with the list locked: no change of the gate can miss them
+        // looked up with the list locked, so that no change of the policy misses this client
         let mut admitted = self.admitted();
         let policy = self.policy();
         let access = principal.access(&policy).ok_or_else(Error::not_let_in)?;
@@ -74,8 +74,7 @@ impl AccessControl {
         Ok(Grant { key, comment, access, access_control: Arc::clone(self), id })
     }
 
-    /// From now on this gate says who comes in. Connections of those who may not any
-    /// longer, or may do something else than before, end.
+    /// Replaces the policy. Connections of clients whose rights change end.
     pub(crate) fn set_policy(&self, policy: AccessPolicy) {
         let policy = Arc::new(policy);
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&policy);
@@ -102,14 +101,14 @@ impl Drop for Grant {
 }
 
 impl Grant {
-    /// What to call them.
+    /// Returns a name for the log.
     pub(crate) fn name(&self) -> String {
         self.key.map_or_else(|| "nobody".to_owned(), |key| key.fingerprint().to_string())
     }
 }
 
 impl Principal {
-    /// Whoever has shown a certificate in this connection's handshake.
+    /// Returns the principal whose certificate was presented in this connection's handshake.
     pub(crate) fn certified(connection: &Connection) -> Option<Self> {
         let certificates = connection.peer_identity()?;
         let certificates = certificates.downcast::<Vec<CertificateDer<'static>>>().ok()?;
@@ -133,8 +132,8 @@ impl Principal {
     }
 }
 
-/// In the handshake: a certificate that is shown must be one of somebody who may come
-/// in. Who shows none has still to say who they are.
+/// A certificate in the handshake must be that of an accepted client. A client without one
+/// authenticates later.
 impl ClientCertVerifier for AccessControl {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]

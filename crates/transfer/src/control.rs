@@ -113,7 +113,7 @@ impl MessageReader {
             match self.stream.read_chunk(FULL, true).await? {
                 Some(chunk) => self.received.extend_from_slice(&chunk.bytes),
                 None if self.received.is_empty() => return Ok(None),
-                None => return Err(Error::Protocol("its last message has no end".to_owned())),
+                None => return Err(Error::Protocol("its last message is incomplete".to_owned())),
             }
         }
     }
@@ -125,7 +125,7 @@ impl MessageReader {
 
     /// Receives the next message, which must come.
     pub(crate) async fn expect(&mut self) -> Result<Message, Error> {
-        self.recv().await?.ok_or_else(|| Error::Lost("the other side says no more".to_owned()))
+        self.recv().await?.ok_or_else(|| Error::Lost("the other side closed the stream".to_owned()))
     }
 
     /// Receives `Hello`. Returns the most bits of file content per second that the peer accepts.
@@ -133,8 +133,7 @@ impl MessageReader {
         match self.expect().await? {
             Message::Hello { version: VERSION, rate_bps, .. } => Ok(rate_bps),
             Message::Hello { version, program, .. } => Err(Error::Protocol(format!(
-                "it is {program} and speaks version {version} of it, this program version {VERSION}. Use the same \
-                 version of headroom on both sides"
+                "it is {program} with version {version} of the protocol; this program has version {VERSION}. Use the same version of headroom on both sides"
             ))),
             other => Err(unexpected(&other)),
         }
@@ -152,5 +151,5 @@ pub(crate) fn hello(rate_bps: Option<u64>) -> Message {
 pub(crate) fn unexpected(message: &Message) -> Error {
     let shown = format!("{message:?}");
     let name = shown.split([' ', '{', '(']).next().unwrap_or_default();
-    Error::Protocol(format!("it says {name} where that means nothing"))
+    Error::Protocol(format!("it sends {name}, which is not allowed here"))
 }

@@ -1,4 +1,4 @@
-//! Why a transfer did not come about, or not to its end.
+//! Errors of a transfer.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use quinn::{Connection, ConnectionError, Side, TransportErrorCode, VarInt};
 use crate::key::PublicKey;
 use crate::{files, identity, trust};
 
-/// Each a sentence: what was being done, what was found, what to do.
+/// Each is a sentence: what was being done, what was found, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no identity.
+    /// The identity cannot be used.
     #[error(transparent)]
     Identity(#[from] identity::Error),
     /// A file about trust cannot be used.
@@ -30,7 +30,7 @@ pub enum Error {
         /// What the system said.
         cause: io::Error,
     },
-    /// What was asked for cannot be.
+    /// The request makes no sense.
     #[error("{0}")]
     Usage(String),
     /// The host cannot be reached.
@@ -41,35 +41,33 @@ pub enum Error {
         /// Why.
         cause: String,
     },
-    /// Nobody said yet that this is the host's key.
+    /// The host's key is unknown.
     #[error(
-        "{host} has not been met before, and shows the key {}. Ask whoever runs it for their `headroom identity show`; \
-         if that is the same, say `headroom trust {host} --fingerprint {}`",
+        "{host} is unknown. Its key is {}. Compare that with what `headroom serve` prints there; if they agree, run `headroom trust {host} --fingerprint {}`",
         key.fingerprint(), key.fingerprint()
     )]
     UnknownHost {
         /// The host, as it is known.
         host: String,
-        /// What it showed.
+        /// The key that it presented.
         key: PublicKey,
     },
-    /// The host has another key than before.
+    /// The host's key has changed.
     #[error(
-        "{host} SHOWS ANOTHER KEY THAN BEFORE: somebody may be between you and it, or it was set up anew. It shows {}. \
-         Nothing was sent. If whoever runs it says that this is right, remove line {line} of {} and trust it again",
+        "THE KEY OF {host} HAS CHANGED: somebody may be intercepting the connection, or the server was set up again. Its key is now {}. Nothing was sent. If its administrator confirms the new key, remove line {line} of {} and trust it again",
         shown.map_or_else(|| "no Ed25519 key".to_owned(), |key| key.fingerprint().to_string()), path.display()
     )]
     ChangedHost {
         /// The host, as it is known.
         host: String,
-        /// What it showed.
+        /// The key that it presented.
         shown: Option<PublicKey>,
-        /// The file that says otherwise.
+        /// The file with the former key.
         path: PathBuf,
         /// Its line, from 1.
         line: usize,
     },
-    /// Nobody and nothing vouches for the host.
+    /// The host's key or certificate is not trusted.
     #[error("{host} is not trusted: {cause}")]
     NotTrusted {
         /// The host, as it is known.
@@ -77,34 +75,29 @@ pub enum Error {
         /// Why.
         cause: String,
     },
-    /// The server does not do it.
+    /// The server refuses the request.
     #[error("the server refuses: {0}")]
     Refused(String),
-    /// What was named on the server is missing there, or cannot be read or written.
+    /// A named file on the server is missing, or cannot be read or written.
     #[error("on the server: {0}")]
     OnServer(String),
-    /// The connection ended.
-    #[error(
-        "the connection was lost: {0}. What has arrived stays: the same command goes on from there"
-    )]
+    /// The connection was lost.
+    #[error("the connection was lost: {0}. Repeat the command to resume")]
     Lost(String),
-    /// The same client sends the same file on another connection.
+    /// The same client transfers the same file on another connection.
     #[error(
-        "the connection was lost: a newer transfer of the same file, by the same identity, took its place. What has \
-         arrived stays: the same command goes on from there"
+        "the connection was lost: a newer transfer of the same file, with the same key, took its place. Repeat the command to resume"
     )]
     Superseded,
-    /// The connection ended, and nothing goes on from there.
-    #[error(
-        "the connection was lost: {0}. What goes through a pipe is not resumed: start it again"
-    )]
+    /// The connection was lost during a transfer that cannot be resumed.
+    #[error("the connection was lost: {0}. `-` is not resumed: start again")]
     Interrupted(String),
-    /// The peer broke the rules.
-    #[error("the peer breaks the protocol: {0}")]
+    /// The peer violated the protocol.
+    #[error("the peer violates the protocol: {0}")]
     Protocol(String),
 }
 
-/// Names the side that says something, for whoever reads it on the other.
+/// Adds which side a message comes from.
 pub(crate) fn from_peer(connection: &Connection, reason: &str) -> String {
     match connection.side() {
         Side::Client => format!("on the server: {reason}"),
@@ -112,23 +105,23 @@ pub(crate) fn from_peer(connection: &Connection, reason: &str) -> String {
     }
 }
 
-/// Why a connection is closed, as the peer is told.
+/// The application error code with which a connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Closing {
-    /// All is said.
+    /// Everything is done.
     Done = 0,
-    /// The program ends.
+    /// The program is stopping.
     Leaving = 1,
-    /// The peer broke the rules.
+    /// The peer violated the protocol.
     Rules = 2,
     /// There are too many connections.
     Full = 3,
     /// A newer connection of the same client stores the same file.
     Superseded = 4,
-    /// What the client may do has changed, or it may not come any longer.
+    /// The client's rights have changed.
     Changed = 5,
-    /// The client was known in the handshake, and may not come in after all.
+    /// The client is refused after the handshake.
     Refused = 6,
 }
 
@@ -140,7 +133,7 @@ impl From<Closing> for VarInt {
 
 const FULL: &str = "it has too many connections; try again later";
 
-/// TLS alerts (RFC 8446, section 6) that mean something here.
+/// TLS alerts (RFC 8446, section 6) that have a meaning here.
 const ACCESS_DENIED: u8 = 49;
 const CERTIFICATE_REQUIRED: u8 = 116;
 const NO_APPLICATION_PROTOCOL: u8 = 120;
@@ -159,7 +152,7 @@ impl From<ConnectionError> for Error {
                 if is_alert(close.error_code, NO_APPLICATION_PROTOCOL) =>
             {
                 Self::Protocol(
-                    "it speaks another version of it, or none. Use the same version of headroom on both sides"
+                    "it has another version of the protocol, or none. Use the same version of headroom on both sides"
                         .to_owned(),
                 )
             }
@@ -176,31 +169,30 @@ impl From<ConnectionError> for Error {
                     Self::Lost("the other side was stopped".to_owned())
                 } else if code == Closing::Changed.into() {
                     Self::Refused(
-                        "it does not let this identity in any longer, or for something else now: its authorized keys \
-                         were changed"
+                        "its authorized keys have changed, and with them the rights of this key"
                             .to_owned(),
                     )
                 } else if code == Closing::Superseded.into() {
-                    // to be tried again it would have to take the place of the newer one
+                    // a retry would take over from the newer transfer
                     Self::Superseded
                 } else if code == Closing::Refused.into() {
                     Self::Refused(said(&close.reason))
                 } else if code == Closing::Rules.into() {
-                    Self::Protocol(format!("it says that this side did: {}", said(&close.reason)))
+                    Self::Protocol(format!("it reports a violation by this side: {}", said(&close.reason)))
                 } else {
-                    Self::Lost("the other side ended it".to_owned())
+                    Self::Lost("the other side closed it".to_owned())
                 }
             }
-            ConnectionError::TimedOut => Self::Lost("nothing came for too long".to_owned()),
-            ConnectionError::Reset => Self::Lost("the other side was started anew".to_owned()),
-            ConnectionError::LocallyClosed => Self::Lost("this side ended it".to_owned()),
+            ConnectionError::TimedOut => Self::Lost("nothing arrived for too long".to_owned()),
+            ConnectionError::Reset => Self::Lost("the other side was restarted".to_owned()),
+            ConnectionError::LocallyClosed => Self::Lost("this side closed it".to_owned()),
             // the peer may have said why
             other => Self::Lost(printable(&other.to_string())),
         }
     }
 }
 
-/// What a peer says for a reason, as it can be printed.
+/// Returns the reason that a peer gave, safe for a terminal.
 fn said(reason: &[u8]) -> String {
     printable(&String::from_utf8_lossy(reason))
 }
@@ -230,16 +222,15 @@ impl From<quinn::ReadError> for Error {
 }
 
 impl Error {
-    /// Somebody who may not come in, as they are told.
+    /// Makes the error for a client that is not accepted.
     pub(crate) fn not_let_in() -> Self {
         Self::Refused(
-            "it does not know this identity. Send what `headroom identity show` prints to whoever runs it, to be \
-             added to its authorized keys"
+            "it does not know this key. Send what `headroom identity` prints to its administrator, to be added to its authorized keys"
                 .to_owned(),
         )
     }
 
-    /// What a server says instead of doing what it was asked.
+    /// Makes the error for a refusal by the server.
     pub(crate) const fn refused(reason: String, about_files: Option<bool>) -> Self {
         match about_files {
             Some(true) => Self::OnServer(reason),
@@ -247,15 +238,15 @@ impl Error {
         }
     }
 
-    /// What a peer is told that is turned away for it.
+    /// Returns the reason to tell the peer.
     pub(crate) fn reason(&self) -> String {
         match self {
-            Self::Refused(reason) => reason.clone(),
+            Self::Refused(reason) | Self::Protocol(reason) => reason.clone(),
             error => error.to_string(),
         }
     }
 
-    /// A task of this program that did not come to its end.
+    /// Makes the error for a task of this program that failed.
     pub(crate) fn task(error: &tokio::task::JoinError) -> Self {
         Self::System { doing: "go on".to_owned(), cause: io::Error::other(error.to_string()) }
     }

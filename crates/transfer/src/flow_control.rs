@@ -1,5 +1,5 @@
-//! How much may wait here of what peers send and of what they do not take: the less
-//! for each, the more of them there are. One that does nothing needs little.
+//! Splits a fixed flow-control budget among active connections, for received data that waits
+//! here and for sent data that is not acknowledged. Idle connections need little.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,25 +9,25 @@ use quinn::{Connection, VarInt};
 use crate::idle_socket::ActivityFlag;
 use crate::quic::{DATA_STREAMS, QUIET_WINDOW, WINDOW};
 
-/// Octets that all together may have waiting, in each direction, as long as that
-/// leaves [`LEAST`] for each.
+/// The budget of all connections in bytes, in each direction, as long as it leaves [`LEAST`]
+/// for each.
 const BUDGET: u64 = 512 << 20;
-/// With less than this, a transfer over a long way would crawl.
+/// The least window of a connection: with less, a transfer over a long path would crawl.
 const LEAST: u64 = 512 << 10;
 
-/// The windows of a server's connections.
+/// The flow-control windows of a server's connections.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FlowControlBudget {
     moving: Arc<Mutex<Moving>>,
     activity: ActivityFlag,
 }
 
-/// Connections on which something moves, by their number.
+/// Connections with a running transfer, by their ID.
 type Moving = HashMap<usize, Connection>;
 
 impl FlowControlBudget {
-    /// Opens a connection's windows, until what is returned is dropped. Those of the
-    /// others shrink where that is needed.
+    /// Opens a connection's window until the result is dropped. The windows of the others shrink if
+    /// necessary.
     pub(crate) fn open(&self, connection: &Connection) -> OpenWindow {
         let id = connection.stable_id();
         let mut moving = self.lock();
@@ -48,20 +48,20 @@ impl FlowControlBudget {
         self.moving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether any are open.
+    /// Returns the flag that says whether any window is open.
     pub(crate) fn activity(&self) -> &ActivityFlag {
         &self.activity
     }
 }
 
-/// A connection's windows are open.
+/// An open window of a connection.
 pub(crate) struct OpenWindow {
     budget: FlowControlBudget,
     id: usize,
 }
 
 impl OpenWindow {
-    /// How far.
+    /// Returns its size in bytes.
     pub(crate) fn octets(&self) -> u32 {
         u32::try_from(share(self.budget.lock().len())).unwrap_or(WINDOW)
     }
@@ -82,7 +82,7 @@ impl Drop for OpenWindow {
     }
 }
 
-/// What each of so many has: a power of two, so that it changes seldom.
+/// Returns the share of each connection: a power of two, so that it changes rarely.
 fn share(count: usize) -> u64 {
     let count = count.max(1).next_power_of_two() as u64;
     (BUDGET / count).clamp(LEAST, u64::from(WINDOW))

@@ -1,4 +1,4 @@
-//! Who one is: an Ed25519 key in a file of one's own, and the certificate that carries it.
+//! Identities: an Ed25519 key in a private file, and a certificate for it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::key::PublicKey;
 
-/// The name in self-signed certificates, which nobody looks at.
+/// The name in self-signed certificates, which is not checked.
 const NAME: &str = "headroom";
 
 /// A private key, and the certificates that carry its public half.
@@ -22,7 +22,7 @@ pub struct Identity {
     certificates: Vec<CertificateDer<'static>>,
 }
 
-/// Why there is no identity.
+/// Why an identity cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The system refused something.
@@ -37,8 +37,7 @@ pub enum Error {
     },
     /// Others could have read the key.
     #[error(
-        "{} can be read by others (mode {mode:o}): a key that others have is no identity. If nobody can have read \
-         it, `chmod 600` it; else make another with `headroom identity new`",
+        "{} can be read by others (mode {mode:o}). If nobody can have read it, `chmod 600` it; else make another key with `headroom identity new`",
         path.display()
     )]
     Open {
@@ -48,18 +47,18 @@ pub enum Error {
         mode: u32,
     },
     /// The file is something else.
-    #[error("{} holds no Ed25519 key in PKCS#8 PEM: {cause}", path.display())]
+    #[error("{} is not an Ed25519 key in PKCS#8 PEM: {cause}", path.display())]
     NoKey {
         /// The file.
         path: PathBuf,
         /// What was found.
         cause: String,
     },
-    /// There is one already.
-    #[error("{} exists: whoever trusts that key would not know a new one. Move it away first", .0.display())]
+    /// The file exists already.
+    #[error("{} exists: those who trust that key would not know a new one. Move it away first", .0.display())]
     Exists(PathBuf),
-    /// The certificate beside the key is not the key's.
-    #[error("the certificate in {} is not one for the key beside it: {cause}", path.display())]
+    /// The certificate beside the key is for another key.
+    #[error("the certificate in {} is not for the key beside it: {cause}", path.display())]
     Certificate {
         /// The file.
         path: PathBuf,
@@ -72,15 +71,15 @@ pub enum Error {
 }
 
 impl Identity {
-    /// A new identity that no file holds.
+    /// Makes a new identity without a file.
     pub fn ephemeral() -> Result<Self, Error> {
         let pair = KeyPair::generate_for(&PKCS_ED25519).map_err(Error::Generate)?;
         Self::of_pair(&pair).map_err(Error::Generate)
     }
 
-    /// Reads the identity of this file: a key in PKCS#8 PEM that only its owner can
-    /// read. Where a file of the same name with `.crt` behind it lies beside it, it
-    /// holds the key's certificate by an authority, and those between, in PEM.
+    /// Reads an identity: a key in PKCS#8 PEM in a file that only its owner can read. A file of the
+    /// same name with `.crt` appended holds the key's certificate by an authority, and intermediate
+    /// ones, in PEM.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let system = |doing| move |cause| Error::System { doing, path: path.to_owned(), cause };
         let text = fs::read_to_string(path).map_err(system("read the identity"))?;
@@ -103,15 +102,15 @@ impl Identity {
         Ok(identity)
     }
 
-    /// Makes an identity and keeps it in this file, which must not exist. Its
-    /// directory is made, for its owner alone.
+    /// Makes an identity and stores it in this file, which must not exist. Its directory is made,
+    /// for its owner alone.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let pair = KeyPair::generate_for(&PKCS_ED25519).map_err(Error::Generate)?;
         let system = |doing| move |cause| Error::System { doing, path: path.to_owned(), cause };
         if let Some(parent) = path.parent() {
             make_directory(parent).map_err(system("make the directory of"))?;
         }
-        // written elsewhere and linked: nobody ever finds half a key
+        // written elsewhere and linked: no reader ever finds half a key
         let mut draft = path.as_os_str().to_owned();
         draft.push(format!(".{}", std::process::id()));
         let draft = PathBuf::from(draft);
@@ -135,7 +134,7 @@ impl Identity {
         }
     }
 
-    /// Reads the identity of this file, which is made where it is missing.
+    /// Reads an identity, and makes it if the file is missing.
     pub fn read_or_create(path: &Path) -> Result<Self, Error> {
         match Self::read(path) {
             Err(Error::System { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
@@ -149,12 +148,12 @@ impl Identity {
         }
     }
 
-    /// The public half of the key.
+    /// Returns the public key.
     pub const fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// What rustls shows to a peer.
+    /// Returns certificates and key for rustls.
     pub(crate) fn credentials(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
         (self.certificates.clone(), self.key.clone_key())
     }
@@ -169,7 +168,7 @@ impl Identity {
     }
 }
 
-/// Makes a directory that only its owner can look into, and those above it.
+/// Makes a directory that only its owner can access, and its missing parents.
 pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

@@ -1,5 +1,5 @@
-//! A server's QUIC socket. While nothing moves, packets leave one by one: quinn keeps
-//! room for a whole train, 13 kB, for every connection that ever sent one.
+//! A server's QUIC socket that sends single packets while no transfer runs: quinn keeps a
+//! buffer for a whole train, 13 kB, for every connection that ever sent one.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, Runtime, TokioRuntime, UdpPoller};
 
-/// Whether anything moves on a server.
+/// Whether any transfer runs on a server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ActivityFlag(Arc<AtomicBool>);
 
@@ -32,7 +32,7 @@ impl IdleAwareSocket {
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// The runtime does not take the socket.
+    /// The runtime does not accept the socket.
     pub(crate) fn new(socket: std::net::UdpSocket, activity: ActivityFlag) -> io::Result<Self> {
         Ok(Self { socket: TokioRuntime.wrap_udp_socket(socket)?, activity })
     }

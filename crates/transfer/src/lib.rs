@@ -10,10 +10,10 @@
 //!
 //! use headroom_transfer::client::{Client, Trust};
 //! use headroom_transfer::server::{Options, Server};
-//! use headroom_transfer::trust::{Access, AuthorizedKeys, Gate, KnownHosts};
+//! use headroom_transfer::trust::{Access, AccessPolicy, AuthorizedKeys, KnownHosts};
 //! use headroom_transfer::{Event, Host, Identity, Observer, block_on};
 //!
-//! /// Counts octets, for want of a progress bar. It is called from several threads.
+//! /// Counts bytes. It is called from several threads.
 //! #[derive(Default)]
 //! struct Progress(AtomicU64);
 //!
@@ -34,15 +34,15 @@
 //! std::fs::write(&file, &content)?;
 //! std::fs::create_dir(folder.path().join("served"))?;
 //!
-//! // who they are, and whom they trust
+//! // both sides have a key; the server authorizes the client's
 //! let server_identity = Identity::create(&folder.path().join("server-identity"))?;
 //! let identity = Identity::create(&folder.path().join("identity"))?;
 //! let mut keys = AuthorizedKeys::default();
 //! keys.insert(identity.public(), Access::default());
 //!
 //! block_on(async {
-//!     let gate = Gate { keys, ..Gate::default() };
-//!     let options = Options::new(folder.path().join("served"), "127.0.0.1:0".parse()?, gate);
+//!     let policy = AccessPolicy { keys, ..AccessPolicy::default() };
+//!     let options = Options::new(folder.path().join("served"), "127.0.0.1:0".parse()?, policy);
 //!     let server = Server::bind(&server_identity, options)?;
 //!     let (serving, address) = (server.clone(), server.address()?);
 //!

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use headroom_transfer_proto::message::Owner;
 use nix::unistd::{Gid, Group, Uid, User};
 
-/// So many names or numbers are remembered; a peer may make them up.
+/// The most names or numbers that are remembered; a peer may invent them.
 const MOST: usize = 1 << 12;
 
 /// Users and groups of this machine.
@@ -22,22 +22,22 @@ enum Kind {
 }
 
 impl Owners {
-    /// Returns a user's name; none is empty.
+    /// Returns a user's name; empty if there is none.
     pub(crate) fn user(&mut self, id: u32) -> String {
         self.name(Kind::User, id)
     }
 
-    /// Returns a group's name; none is empty.
+    /// Returns a group's name; empty if there is none.
     pub(crate) fn group(&mut self, id: u32) -> String {
         self.name(Kind::Group, id)
     }
 
-    /// Gives a user the number that its name has here, if it has one.
+    /// Maps a user to the number that its name has here, if any.
     pub(crate) fn set_user(&mut self, owner: &mut Owner) {
         self.set(Kind::User, owner);
     }
 
-    /// Gives a group the number that its name has here, if it has one.
+    /// Maps a group to the number that its name has here, if any.
     pub(crate) fn set_group(&mut self, owner: &mut Owner) {
         self.set(Kind::Group, owner);
     }
@@ -54,7 +54,7 @@ impl Owners {
     }
 
     fn set(&mut self, kind: Kind, owner: &mut Owner) {
-        // who is 0 is called root everywhere, and nobody else is it
+        // 0 is root everywhere, and no other name maps to it
         if owner.name.is_empty() || owner.id == 0 {
             return;
         }

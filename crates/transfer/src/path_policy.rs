@@ -1,4 +1,4 @@
-//! What the paths of a request mean on the server.
+//! How the server resolves the paths of requests.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,20 +9,20 @@ use headroom_transfer_proto::path::RelPath;
 use crate::delivery::Destination;
 use crate::files::{Error, Links, Root, Source};
 
-/// How the server takes the paths that clients name.
+/// How the server resolves paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PathPolicy {
-    /// They lie below the root, and no symbolic link is followed.
+    /// Below the root, without following symbolic links.
     #[default]
     BeneathRoot,
-    /// As a user's own programs take them: links on the way to what is named are
-    /// followed. For a server that does what its client could do by itself. Within
-    /// what is named nothing is followed, as ever.
+    /// As the user's own programs do: symbolic links on the way to a named path are followed, for a
+    /// server whose client could do the same through ssh. Within a named directory nothing is
+    /// followed.
     FollowLinks,
 }
 
 impl PathPolicy {
-    /// Where a delivery goes.
+    /// Resolves the destination of a transfer.
     pub(crate) fn destination(
         self,
         root: &Root,
@@ -35,8 +35,8 @@ impl PathPolicy {
         }
     }
 
-    /// The directory that is made like another, made where it is missing if that is
-    /// wished; and whether it is missing.
+    /// Resolves the destination of a sync, and makes it with `make`. Also returns whether it is
+    /// missing.
     pub(crate) fn directory(
         self,
         root: &Root,
@@ -49,9 +49,8 @@ impl PathPolicy {
         }
     }
 
-    /// Where what is named is looked up by links: the directory that is there, and
-    /// what of the path is not; the last component too, with `by_name`, if no link leads
-    /// to it.
+    /// Follows links: returns the directory that exists and the part of the path that does not;
+    /// with `by_name` also the last component, unless it is a link.
     fn found(
         self,
         root: &Root,
@@ -74,8 +73,8 @@ impl PathPolicy {
         Ok(Some((Root::open(&there)?, missing)))
     }
 
-    /// What is to be sent: of each, whether without its name; and what becomes of links in
-    /// it. None but a server that does what its client could do follows links.
+    /// Makes the source of what to send; the flag says whether only the content of a directory is
+    /// sent. Only [`Self::FollowLinks`] follows links.
     pub(crate) fn source(
         self,
         root: &Root,
@@ -98,8 +97,8 @@ impl PathPolicy {
         }
     }
 
-    /// Where a name is that is made, changed or removed: links on the way to it may be
-    /// followed, one that has it is not.
+    /// Resolves a name to make, change or remove: links on the way may be followed, the name itself
+    /// is not.
     pub(crate) fn name(self, root: &Root, path: RelPath) -> Result<(Root, RelPath), Error> {
         if self == Self::BeneathRoot {
             return Ok((root.clone(), path));
@@ -116,7 +115,7 @@ impl PathPolicy {
         }
     }
 
-    /// What is to be listed: a directory, or the one name in it.
+    /// Resolves what to list: a directory, or a name in it.
     pub(crate) fn listed(
         self,
         root: &Root,

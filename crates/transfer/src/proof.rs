@@ -1,5 +1,5 @@
-//! A client proves its key by a message: a signature over what only this session
-//! exports. Another session exports something else, so that it cannot be passed on.
+//! Proves a client's key by a message: a signature over keying material that only this session
+//! exports. Another session exports other material, so a proof cannot be forwarded.
 
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
 use headroom_transfer_proto::message::Message;
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::identity::Identity;
 use crate::key::PublicKey;
 
-/// The proof that this client holds its identity's key, for this connection.
+/// Makes the proof that this client holds its identity's key, for this connection.
 pub(crate) fn make(identity: &Identity, connection: &Connection) -> Result<Message, Error> {
     let cannot = |cause: String| Error::System {
         doing: "sign with this identity".to_owned(),
@@ -26,10 +26,10 @@ pub(crate) fn make(identity: &Identity, connection: &Connection) -> Result<Messa
     Ok(Message::Proof { key, signature })
 }
 
-/// The key that is proven.
+/// Verifies a proof, and returns the key.
 ///
 /// # Errors
-/// It is not: somebody holds another key, or signed for another connection.
+/// The signature is of another key, or for another connection.
 pub(crate) fn check(
     key: [u8; 32],
     signature: &[u8; 64],
@@ -44,7 +44,7 @@ pub(crate) fn check(
 fn exported(connection: &Connection) -> Result<[u8; EXPORTED_OCTETS], Error> {
     let mut octets = [0; EXPORTED_OCTETS];
     let exported = connection.export_keying_material(&mut octets, EXPORTER_LABEL, b"");
-    // it fails only for lengths that no exporter gives
+    // this fails only for lengths that no exporter supports
     exported.map_err(|_| Error::Protocol("its session exports no key".to_owned()))?;
     Ok(octets)
 }

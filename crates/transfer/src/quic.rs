@@ -1,4 +1,4 @@
-//! Sessions: QUIC (RFC 9000) with TLS 1.3 inside, both ends authenticated.
+//! Connections: QUIC (RFC 9000) with TLS 1.3, both ends authenticated.
 
 mod refusal;
 mod socket;
@@ -31,44 +31,42 @@ use crate::remote_path::Host;
 use crate::streams::{Congestion, ping_when_silent};
 use crate::trust::{Authority, HostKeys, ServerVerifier, provider};
 
-/// What QUIC peers agree on that they speak.
+/// The application protocol (ALPN).
 const ALPN: &[u8] = b"headroom/1";
-/// A session on which nothing comes for so long is dead. One survives an outage of half
-/// of that: a router that restarts, a laptop between two networks.
+/// The idle timeout. A connection survives an outage of half of it: a router that restarts, a
+/// laptop between two networks.
 const IDLE_MS: u32 = 60_000;
-/// How often a client that hears nothing says that it is still there. So long a `get`
-/// stands still when a router gives the client another port: what the server sends goes
-/// to the old one until it hears from the new one.
+/// The keep-alive interval of a client. A `get` stalls for this long when a router gives the
+/// client another port: the server sends to the old one until it receives from the new one.
 const KEEP_ALIVE: Duration = Duration::from_secs(3);
-/// A handshake takes no longer.
+/// The longest duration of a handshake.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Octets on all streams of a connection whose client has not said yet who it is.
+/// The receive window of a connection before authentication, in bytes.
 const UNAUTHENTICATED_WINDOW: u32 = 128 << 10;
-/// Octets that may arrive on one stream before they are read: at 1 Gbit/s and 50 ms
-/// there are 6.25 MB on their way.
+/// The receive window of one stream in bytes: at 1 Gbit/s and 50 ms 6.25 MB are in flight.
 const STREAM_WINDOW: u32 = 8 << 20;
-/// And on all streams of a connection: the most memory that one peer can fill here.
-/// 1 Gbit/s at 130 ms.
+/// The receive window of a connection, which bounds the memory that one peer can fill: 1 Gbit/s
+/// at 130 ms.
 pub(crate) const WINDOW: u32 = 16 << 20;
-/// The same on a server, of a client that moves nothing: a message fits.
+/// The receive window of an idle client of a server: one message fits.
 pub(crate) const QUIET_WINDOW: u32 = 2 << 20;
-/// Data streams at once; a sender uses fewer.
+/// The most data streams at once; a sender uses fewer.
 pub(crate) const DATA_STREAMS: u32 = 16;
 
-/// How a client proves who it is.
+/// How a client authenticates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientProof {
     /// By a certificate, in the handshake.
     Certificate,
-    /// By a message, afterwards.
+    /// By a message after the handshake.
     Message,
 }
 
-/// Connects to a server and proves to each who the other is.
+/// Connects to a server, with both sides authenticated.
 ///
 /// # Errors
-/// [`Error::UnknownHost`] with the key that it showed, where that is not one of
-/// `host_keys`; the caller tells one that was never met from one that has changed.
+/// [`Error::UnknownHost`] with the presented key, if it is not one of `host_keys`; the caller
+/// tells an unknown host from a changed one.
 pub(crate) async fn connect(
     host: &Host,
     identity: &Identity,
@@ -82,7 +80,7 @@ pub(crate) async fn connect(
     connect_to(host, addresses, identity, host_keys, authority, timeout).await
 }
 
-/// The addresses that a host has by its name.
+/// Resolves a host's name.
 pub(crate) async fn addresses(host: &Host) -> Result<Vec<SocketAddr>, Error> {
     let looked_up = tokio::net::lookup_host((host.name(), host.port())).await;
     let unreachable =
@@ -90,9 +88,9 @@ pub(crate) async fn addresses(host: &Host) -> Result<Vec<SocketAddr>, Error> {
     Ok(looked_up.map_err(unreachable)?.collect())
 }
 
-/// Connects to a server at the first of these addresses that answers within `timeout`,
-/// with a certificate of this identity if there is one. Where the network says that
-/// nobody is there, it is not waited for.
+/// Connects to a server at the first of these addresses that answers within `timeout`, with a
+/// certificate of this identity if there is one. An address that the network reports as
+/// unreachable is skipped at once.
 pub(crate) async fn connect_to(
     host: &Host,
     addresses: Vec<SocketAddr>,
@@ -129,12 +127,12 @@ pub(crate) async fn connect_to(
             return Err(match (refused.key, refused.authority) {
                 (_, Some(cause)) => Error::NotTrusted {
                     host,
-                    // it quotes names of the certificate
-                    cause: format!("the authority does not vouch for it ({})", printable(&cause)),
+                    // it quotes names in the certificate
+                    cause: format!("its certificate is not valid ({})", printable(&cause)),
                 },
                 (Some(key), None) => Error::UnknownHost { host, key },
                 (None, None) => {
-                    let cause = "it shows a certificate without an Ed25519 key".to_owned();
+                    let cause = "its certificate has no Ed25519 key".to_owned();
                     Error::NotTrusted { host, cause }
                 }
             });
@@ -146,8 +144,7 @@ pub(crate) async fn connect_to(
                 return Ok((endpoint, connection));
             }
             Ok(Err(quinn::ConnectionError::TimedOut)) | Err(_) => unreachable(format!(
-                "nothing answers at UDP port {} of {}. Does `headroom serve` run there, and does a firewall let UDP \
-                 through?",
+                "nothing answers at UDP port {} of {}. Does `headroom serve` run there, and does a firewall let UDP through?",
                 address.port(),
                 address.ip()
             )),
@@ -160,8 +157,8 @@ pub(crate) async fn connect_to(
     Err(last)
 }
 
-/// Listens, for those whom the door lets in. Lanes share the port, where they can, or
-/// have ports of their own.
+/// Listens for clients that `access_control` accepts. Lanes share the port if possible, or have
+/// ports of their own.
 pub(crate) fn listen(
     address: SocketAddr,
     identity: &Identity,
@@ -172,7 +169,7 @@ pub(crate) fn listen(
     let doing = |cause| Error::System { doing: format!("listen at UDP {address}"), cause };
     let config = server_config(identity, access_control)?;
     if address.port() != 0 {
-        // another server of this user would share the port, and take half of what comes
+        // another server of this user would share the port, and receive half of the packets
         drop(socket(address, false).map_err(doing)?);
     }
     let socket = socket(address, lane_ports.is_none()).map_err(doing)?;
@@ -184,7 +181,7 @@ pub(crate) fn listen(
             .ok(),
     };
     let mut endpoint = endpoint_config(identity);
-    // that bit tells QUIC from lanes (RFC 9287)
+    // the fixed bit tells QUIC from lanes (RFC 9287)
     endpoint.grease_quic_bit(false);
     let socket = Arc::new(IdleAwareSocket::new(socket, activity).map_err(doing)?);
     let runtime = Arc::new(TokioRuntime);
@@ -192,12 +189,12 @@ pub(crate) fn listen(
     Ok((endpoint.map_err(doing)?, lanes))
 }
 
-/// Ports for lanes beside the one that is listened at.
+/// Opens ports for lanes beside the listening port.
 fn range(bound: SocketAddr, ports: RangeInclusive<u16>) -> Result<Port, Error> {
     let (first, last) = (*ports.start(), *ports.end());
     if ports.is_empty() || first == 0 || ports.contains(&bound.port()) {
         return Err(Error::Usage(format!(
-            "UDP ports {first}-{last} cannot be for lanes: they go upwards from 1, and port {} is where it listens",
+            "UDP ports {first}-{last} cannot be used for lanes: the range must be ascending, from 1, and without the listening port {}",
             bound.port()
         )));
     }
@@ -207,7 +204,7 @@ fn range(bound: SocketAddr, ports: RangeInclusive<u16>) -> Result<Port, Error> {
     })
 }
 
-/// Says why nobody answers at an address, where the network gave the reason.
+/// Explains why an address is unreachable, by what the network reported.
 fn no_answer(address: SocketAddr, refusal: &io::Error) -> String {
     let (ip, port) = (address.ip(), address.port());
     match refusal.kind() {
@@ -215,14 +212,12 @@ fn no_answer(address: SocketAddr, refusal: &io::Error) -> String {
             "{ip} says that nothing listens at its UDP port {port}. Does `headroom serve` run there, and at that port?"
         ),
         io::ErrorKind::PermissionDenied => {
-            format!("a firewall of this machine lets nothing out to UDP port {port} of {ip}")
+            format!("a firewall of this machine blocks UDP port {port} of {ip}")
         }
         io::ErrorKind::HostUnreachable => {
-            format!(
-                "there is no host {ip}, or a firewall lets nothing through to its UDP port {port}"
-            )
+            format!("there is no host {ip}, or a firewall blocks its UDP port {port}")
         }
-        _ => format!("this machine has no way to {ip} ({refusal})"),
+        _ => format!("this machine has no route to {ip} ({refusal})"),
     }
 }
 
@@ -241,13 +236,13 @@ fn client_config(
         }
         None => tls.with_no_client_auth(),
     };
-    // what is resumed would not be verified again
+    // a resumed session would not be verified again
     tls.resumption = Resumption::disabled();
     tls.enable_early_data = false;
     quic_client(tls)
 }
 
-/// What a client does around its TLS.
+/// Adds QUIC to a client's TLS configuration.
 pub(crate) fn quic_client(mut tls: rustls::ClientConfig) -> Result<ClientConfig, Error> {
     tls.alpn_protocols = vec![ALPN.to_vec()];
     let crypto = QuicClientConfig::try_from(tls).map_err(quic_error)?;
@@ -272,26 +267,26 @@ fn server_config(
         .with_single_cert(certificates, key)
         .map_err(tls_error)?;
     tls.alpn_protocols = vec![ALPN.to_vec()];
-    // a key that is no longer let in must not come back with a ticket
+    // a removed key must not return with a ticket
     tls.session_storage = Arc::new(NoServerSessionStorage {});
     tls.send_tls13_tickets = 0;
     tls.max_early_data_size = 0;
     let crypto = QuicServerConfig::try_from(tls).map_err(quic_error)?;
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
     let mut transport = transport();
-    // one request at a time: what comes on data streams belongs to it
+    // one request at a time: data streams belong to it
     transport
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .send_window(u64::from(QUIET_WINDOW))
         .receive_window(VarInt::from_u32(UNAUTHENTICATED_WINDOW));
     config.transport_config(Arc::new(transport));
-    // before a client has shown who it is: so many wait, and so much is kept of each
+    // bounds for connection attempts that are not accepted yet
     config.max_incoming(1024).incoming_buffer_size(64 << 10).incoming_buffer_size_total(4 << 20);
     Ok(config)
 }
 
-/// Lets a client that was let in say what it wants.
+/// Opens the receive window for requests of an accepted client.
 pub(crate) fn open_request_window(connection: &Connection) {
     connection.set_receive_window(VarInt::from_u32(QUIET_WINDOW));
 }
@@ -304,15 +299,15 @@ fn transport() -> TransportConfig {
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
         .receive_window(VarInt::from_u32(WINDOW))
         .send_window(u64::from(WINDOW))
-        // a piece after the other: the receiver writes whole spans
+        // one piece after the other: the receiver writes whole spans
         .send_fairness(false)
         .congestion_controller_factory(Arc::new(Congestion::default()))
         .datagram_receive_buffer_size(None);
     transport
 }
 
-/// A server that is started anew can tell its former clients so: the key by which
-/// it says that is derived from its identity (RFC 9000, section 10.3).
+/// Derives the stateless reset key from the identity (RFC 9000, section 10.3), so that a
+/// restarted server can reset its former connections.
 fn endpoint_config(identity: &Identity) -> EndpointConfig {
     let (_, key) = identity.credentials();
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.secret_der());
@@ -323,8 +318,8 @@ fn endpoint_config(identity: &Identity) -> EndpointConfig {
     config
 }
 
-/// Connection ids that tell nothing. quinn's own are signed with a key that a server
-/// has only until it ends: the next one would not answer to them.
+/// Random connection IDs. quinn's own are signed with a key that ends with the server: its
+/// successor would not reset them.
 #[derive(Debug)]
 struct RandomIds;
 
@@ -335,7 +330,7 @@ impl RandomIds {
 impl ConnectionIdGenerator for RandomIds {
     fn generate_cid(&mut self) -> ConnectionId {
         let mut octets = [0; Self::OCTETS];
-        // without randomness there would be no TLS either; ids that repeat are made again
+        // without randomness there would be no TLS either; repeated IDs are generated again
         let _ = aws_lc_rs::rand::fill(&mut octets);
         ConnectionId::new(&octets)
     }

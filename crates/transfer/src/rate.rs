@@ -1,4 +1,4 @@
-//! How fast file octets may go: a rate that several transfers share.
+//! Limits the rate of file content, which several transfers may share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -6,29 +6,28 @@ use std::time::{Duration, Instant};
 
 use crate::key::PublicKey;
 
-/// Who was late may catch up so much: timers are, a little.
+/// How much a late sender may catch up: timers are a little late.
 const CATCH_UP: Duration = Duration::from_millis(50);
-/// What goes at once takes about this long at the limit.
+/// The duration of one slice at the limit.
 const SLICE: Duration = Duration::from_millis(20);
-/// And has no fewer and no more octets.
+/// The bounds of a slice in bytes.
 const SLICE_OCTETS: std::ops::RangeInclusive<u64> = 1 << 10..=256 << 10;
 
-/// A rate that all who hold it share. Turns are given in the order in which they are
-/// asked for, so none is forgotten.
+/// A rate that its holders share. Turns are given in the order of requests, so none starves.
 #[derive(Debug)]
 pub(crate) struct Limit {
     rate_bps: u64,
-    /// When all that was allowed so far has gone, at this rate.
+    /// When everything that was allowed so far will have been sent.
     gone_at: Mutex<Option<Instant>>,
 }
 
 impl Limit {
-    /// A limit in bits per second.
+    /// Makes a limit in bits per second.
     pub(crate) fn new(rate_bps: u64) -> Arc<Self> {
         Arc::new(Self { rate_bps: rate_bps.max(1), gone_at: Mutex::new(None) })
     }
 
-    /// When these octets may begin to go.
+    /// Returns when these bytes may be sent.
     fn turn(&self, octets: u64, now: Instant) -> Instant {
         let mut gone_at = self.gone_at.lock().unwrap_or_else(PoisonError::into_inner);
         let earliest = now.checked_sub(CATCH_UP).unwrap_or(now);
@@ -38,23 +37,23 @@ impl Limit {
     }
 }
 
-/// The limits that hold for one transfer, which may be none.
+/// The limits of one transfer; there may be none.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pace(Vec<Arc<Limit>>);
 
 impl Pace {
-    /// And one more, in bits per second, if there is one.
+    /// Adds a limit in bits per second, if there is one.
     pub(crate) fn and(mut self, rate_bps: Option<u64>) -> Self {
         self.0.extend(rate_bps.map(Limit::new));
         self
     }
 
-    /// The lowest, in bits per second.
+    /// Returns the lowest limit in bits per second.
     pub(crate) fn rate_bps(&self) -> Option<u64> {
         self.0.iter().map(|limit| limit.rate_bps).min()
     }
 
-    /// How many octets should go at once, of so many.
+    /// Returns how many of these bytes to send at once.
     pub(crate) fn slice(&self, octets: usize) -> usize {
         let Some(rate_bps) = self.rate_bps() else { return octets };
         let slice = (rate_bps as f64 / 8.0 * SLICE.as_secs_f64()) as u64;
@@ -69,11 +68,11 @@ impl Pace {
         }
     }
 
-    /// Waits likewise, on a thread that may block. This needs no runtime: a blocking
+    /// Waits until these bytes may be sent, on a blocking thread. This needs no runtime: a blocking
     /// thread outlives the runtime's timers when the program ends.
     ///
     /// # Errors
-    /// [`Stopped`], as soon as `stop` says so.
+    /// [`Stopped`], as soon as `stop` is set.
     pub(crate) fn take_blocking(&self, octets: usize, stop: &Stop) -> Result<(), Stopped> {
         match self.turn(octets) {
             Some(turn) => stop.sleep_until(turn),
@@ -81,7 +80,7 @@ impl Pace {
         }
     }
 
-    /// When these bytes may be sent, if that is not at once.
+    /// Returns when these bytes may be sent; `None` is now.
     fn turn(&self, octets: usize) -> Option<Instant> {
         let now = Instant::now();
         let turn = self.0.iter().map(|limit| limit.turn(octets as u64, now)).max();
@@ -89,19 +88,19 @@ impl Pace {
     }
 }
 
-/// Wakes blocking threads that wait for their turn when nothing is to be sent any more.
+/// Wakes blocking threads that wait for their turn when a transfer ends.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     stopped: Mutex<bool>,
     changed: Condvar,
 }
 
-/// Nothing is to be sent any more.
+/// The transfer has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stopped;
 
 impl Stop {
-    /// Stops all who wait, now and later.
+    /// Stops all waits, now and later.
     pub(crate) fn stop(&self) {
         *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
@@ -118,15 +117,15 @@ impl Stop {
     }
 }
 
-/// A limit for each way: of what comes, and of what goes.
+/// One limit for each direction: incoming and outgoing.
 type Duplex = [Arc<Limit>; 2];
 
 fn duplex(rate_bps: u64) -> Duplex {
     [Limit::new(rate_bps), Limit::new(rate_bps)]
 }
 
-/// A server's limits: one for all, and one for each key that has its own, however
-/// many connections it makes.
+/// A server's limits: one for all clients, and one for each key that has its own, shared by all
+/// its connections.
 #[derive(Debug)]
 pub(crate) struct Rates {
     all: Option<Duplex>,
@@ -141,12 +140,12 @@ pub(crate) struct ClientRates {
 }
 
 impl Rates {
-    /// For all together so many bits per second, if that is limited.
+    /// Makes the limits, with one for all clients in bits per second, if there is one.
     pub(crate) fn new(rate_bps: Option<u64>) -> Self {
         Self { all: rate_bps.map(duplex), of_keys: Mutex::default() }
     }
 
-    /// The limits of a connection whose client has this key, and this rate of its own.
+    /// Returns the limits of a connection whose client has this key and this rate of its own.
     pub(crate) fn of(&self, key: Option<PublicKey>, rate_bps: Option<u64>) -> ClientRates {
         let own = key.zip(rate_bps).map(|(key, rate_bps)| {
             let mut of_keys = self.of_keys.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,12 +162,12 @@ impl Rates {
 }
 
 impl ClientRates {
-    /// What comes from it.
+    /// Returns the limits for data from the client.
     pub(crate) fn incoming(&self) -> Pace {
         self.direction(0)
     }
 
-    /// What goes to it.
+    /// Returns the limits for data to the client.
     pub(crate) fn outgoing(&self) -> Pace {
         self.direction(1)
     }

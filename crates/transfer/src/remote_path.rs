@@ -1,4 +1,4 @@
-//! Hosts and paths on them, as people write them: `HOST[:PORT]:PATH`.
+//! Hosts, and paths on them, as people write them: `HOST[:PORT]:PATH`.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -6,16 +6,16 @@ use std::os::unix::ffi::OsStrExt;
 
 use headroom_transfer_proto::path::shown;
 
-/// Where a server listens unless it is told otherwise; no other service has it at IANA.
+/// The default port; IANA has assigned it to no other service.
 pub const DEFAULT_PORT: u16 = 4860;
 
-/// A host and its port, and the user there, whom only ssh asks for. Written as it is
-/// typed: `[USER@]HOST[:PORT]`.
+/// A host, its port, and the user there, which only ssh uses. Written as it is typed:
+/// `[USER@]HOST[:PORT]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     user: Option<String>,
     name: String,
-    /// None where none was named.
+    /// `None` if none was given.
     port: Option<u16>,
 }
 
@@ -24,22 +24,21 @@ pub struct Host {
 pub struct RemotePath {
     /// The host.
     pub host: Host,
-    /// The path there, as it was written.
+    /// The path, as it was written.
     pub path: Vec<u8>,
 }
 
-/// A text that is no host or place.
+/// A text that is not a host or a path on one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// There is no path.
     #[error(
-        "`{0}` names no place on a host: write HOST:PATH, HOST:PORT:PATH or [ADDRESS]:PORT:PATH"
+        "`{0}` is not a path on a host: write HOST:PATH, HOST:PORT:PATH or [ADDRESS]:PORT:PATH"
     )]
     RemotePath(String),
-    /// A word stands where a port would, and is none.
+    /// A word in the place of a port is not one.
     #[error(
-        "`{place}` has a colon behind `{word}`, which is no port from 1 to 65535. A path with a colon in it is written \
-         HOST:./PATH"
+        "`{place}` has a colon after `{word}`, which is not a port from 1 to 65535. Write a path with a colon as HOST:./PATH"
     )]
     Port {
         /// The place.
@@ -48,7 +47,7 @@ pub enum ParseError {
         word: String,
     },
     /// There is no host.
-    #[error("`{0}` is no host: write HOST, HOST:PORT or [ADDRESS]:PORT")]
+    #[error("`{0}` is not a host: write HOST, HOST:PORT or [ADDRESS]:PORT")]
     Host(String),
 }
 
@@ -59,7 +58,7 @@ impl Host {
         Self { user: None, name: name.to_owned(), port }
     }
 
-    /// Reads `[USER@]HOST[:PORT]`, where HOST stands in brackets if it has colons.
+    /// Reads `[USER@]HOST[:PORT]`, where HOST is in brackets if it contains colons.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let wrong = || ParseError::Host(shown(text.as_bytes()).to_string());
         let (user, name, rest) = split_name(text.as_bytes()).ok_or_else(wrong)?;
@@ -71,17 +70,17 @@ impl Host {
         Ok(Self { user, name: name.to_owned(), port })
     }
 
-    /// The user there, where one was named.
+    /// Returns the user, if one was given.
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// Name or address, as it was typed: aliases of ssh are told apart by case.
+    /// Returns the name or address as it was typed: ssh's aliases are case-sensitive.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// UDP port.
+    /// Returns the UDP port.
     pub const fn port(&self) -> u16 {
         match self.port {
             Some(port) => port,
@@ -89,12 +88,12 @@ impl Host {
         }
     }
 
-    /// Whether its port was written, be it the usual one.
+    /// Whether a port was given, even if it is the default.
     pub const fn names_port(&self) -> bool {
         self.port.is_some()
     }
 
-    /// How `known_hosts` names it.
+    /// Returns its name in `known_hosts`.
     pub fn known_as(&self) -> String {
         let name = self.name.to_ascii_lowercase();
         match self.port() {
@@ -105,7 +104,7 @@ impl Host {
 }
 
 impl fmt::Display for Host {
-    /// As it can be typed again.
+    /// Writes it as it can be typed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(user) = &self.user {
             write!(f, "{user}@")?;
@@ -119,8 +118,8 @@ impl fmt::Display for Host {
 }
 
 impl RemotePath {
-    /// Reads `[USER@]HOST[:PORT]:PATH`. A colon before any slash of what follows the host
-    /// ends a port: a mistyped port must not become the name of a file.
+    /// Reads `[USER@]HOST[:PORT]:PATH`. A colon before any slash after the host ends a port, so
+    /// that a mistyped port does not become the name of a file.
     pub fn parse(text: &OsStr) -> Result<Self, ParseError> {
         let wrong = || ParseError::RemotePath(shown(text.as_bytes()).to_string());
         let (user, name, rest) = split_name(text.as_bytes()).ok_or_else(wrong)?;
@@ -139,8 +138,8 @@ impl RemotePath {
         Ok(Self { host: Host { user, name: name.to_owned(), port }, path: path.to_vec() })
     }
 
-    /// Whether a text is meant to be a place: it has a colon before any slash, as
-    /// with scp. `./a:b` is a file.
+    /// Whether a text is meant as a path on a host: it has a colon before any slash, as with scp.
+    /// `./a:b` is a file.
     pub fn is_meant(text: &OsStr) -> bool {
         let octets = text.as_bytes();
         let first = octets.iter().position(|octet| matches!(octet, b':' | b'/'));
@@ -148,7 +147,7 @@ impl RemotePath {
     }
 }
 
-/// A user, if one is named, a host's name, without brackets, and what follows it.
+/// Splits off the user, if one is given, and the host's name without brackets.
 fn split_name(text: &[u8]) -> Option<(Option<String>, &str, &[u8])> {
     let before_name = text.iter().position(|octet| matches!(octet, b'@' | b':' | b'[' | b'/'));
     let (user, text) = match before_name.filter(|at| text[*at] == b'@') {
@@ -168,7 +167,7 @@ fn split_name(text: &[u8]) -> Option<(Option<String>, &str, &[u8])> {
     Some((user, plain(name)?, rest))
 }
 
-/// A name of a user or host. None that could be an option of ssh is one.
+/// Reads the name of a user or host. One that could be an option of ssh is refused.
 fn plain(name: &[u8]) -> Option<&str> {
     let name = str::from_utf8(name).ok()?;
     let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '/' | '[' | ']' | '@' | '#');

@@ -1,25 +1,25 @@
-//! A transfer that goes on over a new connection when the one it had is lost.
+//! Reconnects and resumes when a connection is lost.
 
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::error::Error;
 
-/// The first pause before a connection is made again; each is twice as long as the one
-/// before, up to [`MOST_PAUSE`].
+/// The first pause before reconnecting; each is twice as long as the one before, up to
+/// [`MOST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MOST_PAUSE: Duration = Duration::from_secs(30);
-/// A connection that lasted for so long was a good one: after it the pauses begin anew.
+/// After a connection that lasted this long, pauses start from the first again.
 const GOOD: Duration = Duration::from_secs(30);
 
-/// How long a lost connection is made again.
+/// How long to try to reconnect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
     /// Not at all.
     Never,
     /// For this long after it was lost.
     For(Duration),
-    /// Until somebody ends the program.
+    /// Until the program is stopped.
     Forever,
 }
 
@@ -33,12 +33,12 @@ impl Retry {
     }
 }
 
-/// Connects and transfers. When the connection is lost, `lost` is told so, and both are
-/// done again after a pause, while `retry` allows it: what has arrived is not sent again.
-/// The first connection is not tried twice, and what a server refuses is not either.
+/// Connects and transfers. When the connection is lost, calls `lost`, and does both again after
+/// a pause, as long as `retry` allows it: what has arrived is not sent again. Neither the first
+/// connection attempt nor a refusal is retried.
 ///
 /// # Errors
-/// Those of `connect` and `transfer`; the last of them where `retry` ends.
+/// Those of `connect` and `transfer`; the last one if `retry` gives up.
 pub async fn with_retries<T>(
     retry: Retry,
     mut lost: impl FnMut(&Error),
@@ -71,11 +71,11 @@ pub async fn with_retries<T>(
     }
 }
 
-/// Between three quarters of a pause and all of it: clients that a server lost together
-/// do not come back together.
+/// Returns three quarters of a pause to all of it, so that clients that lost a server together
+/// do not return together.
 fn jittered(pause: Duration) -> Duration {
     let mut random = [0];
-    // without randomness all of it
+    // without randomness the whole pause
     let _ = aws_lc_rs::rand::fill(&mut random);
     pause - pause * u32::from(random[0]) / 1024
 }

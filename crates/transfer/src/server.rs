@@ -1,4 +1,4 @@
-//! The server: who may connect, and what becomes of their requests.
+//! The server: accepts connections and answers requests.
 
 mod cleanup;
 mod names;
@@ -40,13 +40,13 @@ use crate::streams::ping_when_silent;
 use crate::trust::{AccessPolicy, Followed};
 pub use record::{Log, Outcome, Record};
 
-/// So long a client may take to say what it wants.
+/// How long a client may take to send a request.
 const REQUEST: Duration = Duration::from_secs(10);
 
-/// A message of a list has no more bytes of names and targets than these and one entry's.
+/// The most bytes of names and targets in one message of a listing, before its last entry.
 const LISTED_BYTES: usize = 512 << 10;
 
-/// How often a file that is followed is looked at.
+/// How often to check whether a followed file changed.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What is served, and to whom.
@@ -54,34 +54,32 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct Options {
     /// The directory that clients see.
     pub root: PathBuf,
-    /// Where to listen; port 0 is one that is free.
+    /// The address to listen on; port 0 chooses a free one.
     pub listen: SocketAddr,
-    /// Who comes in.
+    /// Which clients are accepted.
     pub policy: AccessPolicy,
-    /// How many.
+    /// How many are accepted.
     pub limits: Limits,
-    /// What the paths mean that they name.
+    /// How paths are resolved.
     pub paths: PathPolicy,
-    /// What all connections together may move each way, in bits per second.
+    /// The limit for all connections together, each way, in bits per second.
     pub rate_bps: Option<u64>,
-    /// Whether big files may go on lanes; else they go on streams.
+    /// Whether big files may use lanes; otherwise they use streams.
     pub lanes: bool,
-    /// UDP ports at which lanes are received, one for each transfer in turn; else they
-    /// share the one at which the server listens.
+    /// UDP ports for lanes, one for each transfer in turn; otherwise lanes share the server's port.
     pub lane_ports: Option<RangeInclusive<u16>>,
-    /// What else than content, permissions and times clients may set of files, and whether
-    /// they may make symbolic links that lead out of the tree that they send.
+    /// Which attributes clients may set beside content, permissions and times, and whether they may
+    /// make symbolic links that lead out of the tree that they send.
     pub allow: Allow,
-    /// Whether clients may have lanes that are **not encrypted**, and others that are
-    /// for measurement alone, if they allow it, too. Each such transfer is warned about.
+    /// Whether clients may request lanes that are **not encrypted**, and others for measurement.
+    /// Each such transfer logs a warning.
     pub insecure_measurement: bool,
-    /// Who is told of each request when it has ended.
+    /// Receives a record of each request when it has ended.
     pub log: Option<Arc<dyn Log>>,
 }
 
 impl Options {
-    /// This directory at this address for those whom `policy` lets in, with the bounds
-    /// that a server has unless it is told others.
+    /// Serves this directory at this address to clients that `policy` accepts, with default limits.
     pub fn new(root: PathBuf, listen: SocketAddr, policy: AccessPolicy) -> Self {
         let (limits, paths, rate_bps) = (Limits::default(), PathPolicy::default(), None);
         let (lane_ports, allow, insecure_measurement) = (None, Allow::default(), false);
@@ -104,15 +102,15 @@ impl Options {
 /// What clients that may write may do beyond content, permissions and times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allow {
-    /// What they may set of files. Owners are set only by root.
+    /// Which attributes they may set. Only root sets owners.
     pub keep: Keep,
     /// Whether they may make symbolic links that lead out of the tree that they send.
     pub links: bool,
 }
 
 impl Default for Allow {
-    /// What changes nothing for other users of the machine: no owners, no groups, and no
-    /// links by which a program that reads the tree would leave it.
+    /// What affects no other user of the machine: no owners, no groups, and no links by which a
+    /// program that reads the tree would leave it.
     fn default() -> Self {
         let keep = Keep::HARD_LINKS.or(Keep::XATTRS).or(Keep::ACLS).or(Keep::NUMERIC_IDS);
         Self { keep, links: false }
@@ -120,7 +118,7 @@ impl Default for Allow {
 }
 
 impl Allow {
-    /// All that the user could do who runs the server.
+    /// Everything that the user who runs the server could do.
     pub const ALL: Self = Self {
         keep: Keep::HARD_LINKS
             .or(Keep::XATTRS)
@@ -131,7 +129,7 @@ impl Allow {
         links: true,
     };
 
-    /// How a tree is stored that a client would have stored so.
+    /// Restricts how a client wants a tree to be stored.
     fn limit(self, tree: Option<TreeOptions>) -> TreeOptions {
         let keep = tree.unwrap_or_default().keep.and(self.keep).and(settable());
         let links = if self.links { Links::Keep } else { Links::Refuse };
@@ -139,7 +137,7 @@ impl Allow {
     }
 }
 
-/// A server. Cheap to copy: all copies are the same one.
+/// A server. Clones are cheap and share everything.
 #[derive(Debug, Clone)]
 pub struct Server {
     endpoint: Endpoint,
@@ -161,10 +159,10 @@ struct Shared {
 }
 
 impl Server {
-    /// Listens. It must be called within a tokio runtime.
+    /// Starts listening. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// The directory is none, or the address cannot be listened at.
+    /// The directory cannot be opened, or the address cannot be used.
     pub fn bind(identity: &Identity, options: Options) -> Result<Self, Error> {
         let Options { root, listen: address, policy, limits, paths, rate_bps, .. } = options;
         let Options { lanes, lane_ports, allow, insecure_measurement, log, .. } = options;
@@ -189,7 +187,7 @@ impl Server {
         Ok(Self { endpoint, shared: Arc::new(shared) })
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     ///
     /// # Errors
     /// The system does not say.
@@ -213,13 +211,12 @@ impl Server {
         self.shared.access_control.set_policy(policy);
     }
 
-    /// Serves until [`Self::stop`] is called, and reads a file of authorized keys
-    /// whenever it changes; of `policy` all but the keys stays.
+    /// Serves until [`Self::stop`] is called, and reads a file of authorized keys again whenever it
+    /// changes; the rest of `policy` stays.
     ///
-    /// Lines that are wrong let nobody in, and the others count: a key that was
-    /// removed is out, whatever else is wrong in the file, and nobody else is locked
-    /// out by a slip. A file that cannot be read says nothing about anybody, so what
-    /// it said before holds. Both are told as a warning.
+    /// Wrong lines are ignored with a warning, and the others count: a removed key is out, whatever
+    /// else is wrong in the file, and a slip locks nobody else out. If the file cannot be read, its
+    /// former content holds, with a warning.
     pub async fn serve_following(&self, file: Followed, policy: AccessPolicy) {
         tokio::select! {
             () = self.serve() => {}
@@ -231,18 +228,18 @@ impl Server {
         loop {
             tokio::time::sleep(LOOK).await;
             let looked = spawn_blocking(move || (file.look(), file)).await;
-            // it ends so only with all of this
+            // only when the runtime shuts down
             let Ok((change, same)) = looked else { return std::future::pending().await };
             file = same;
             match change {
                 None => {}
                 Some(Err(error)) => {
-                    tracing::warn!("{error}. Who was let in by it before still is");
+                    tracing::warn!("{error}. The former keys stay valid");
                 }
                 Some(Ok((keys, wrong))) => {
                     let (keys, nowhere) = keys.with_roots_below(&self.shared.root, file.path());
                     for error in wrong.into_iter().chain(nowhere) {
-                        tracing::warn!("{error}. Nobody is let in by this line");
+                        tracing::warn!("{error}. This line is ignored");
                     }
                     self.set_policy(AccessPolicy { keys, ..policy.clone() });
                 }
@@ -250,37 +247,37 @@ impl Server {
         }
     }
 
-    /// How many connections there are, handshakes included.
+    /// Returns the number of connections, handshakes included.
     pub fn connections(&self) -> usize {
         self.endpoint.open_connections()
     }
 
-    /// Ends all connections.
+    /// Closes all connections.
     pub fn stop(&self) {
         self.endpoint.close(Closing::Leaving.into(), b"");
     }
 
-    /// Ends all connections, and waits until the clients know.
+    /// Closes all connections, and waits until the clients know.
     pub async fn close(&self) {
         self.stop();
-        // a client that does not answer is not waited for
+        // clients that do not answer are not waited for
         let _ = tokio::time::timeout(Duration::from_secs(1), self.endpoint.wait_idle()).await;
     }
 
-    /// Lets no packet of a lane through, as a firewall might.
+    /// Drops all packets of lanes, as a firewall might.
     #[cfg(test)]
     pub(crate) fn block_lanes(&self) {
         self.shared.lanes.iter().flat_map(Port::engines).for_each(|engine| engine.block());
     }
 
-    /// The sum of what the engines have dropped.
+    /// Sums what the engines have dropped.
     #[cfg(test)]
     pub(crate) fn dropped_on_lanes(&self, of: impl Fn(&crate::lanes::Dropped) -> u64) -> u64 {
         let engines = self.shared.lanes.iter().flat_map(Port::engines);
         engines.map(|engine| of(engine.dropped())).sum()
     }
 
-    /// What was turned away since the start.
+    /// Returns what was rejected since the start.
     pub fn rejections(&self) -> RejectionCounts {
         self.shared.admission.rejections()
     }
@@ -311,7 +308,7 @@ impl Shared {
             });
             session = Some(started?);
         }
-        // who has not said yet who they are is counted with those who do that now
+        // an unauthenticated connection counts as a handshake
         let mut handshake = session.is_none().then_some(handshake);
         let (mut next_id, mut used_lanes) = (0, UsedLanes::default());
         loop {
@@ -319,7 +316,7 @@ impl Shared {
                 Some(_) => connection.accept_bi().await,
                 None => tokio::time::timeout(REQUEST, connection.accept_bi())
                     .await
-                    .map_err(|_| Error::Lost("it does not say who it is".to_owned()))?,
+                    .map_err(|_| Error::Lost("it does not authenticate".to_owned()))?,
             };
             let (send, receive) = match accepted {
                 Ok(streams) => streams,
@@ -355,7 +352,7 @@ impl Shared {
                         writer: &mut writer,
                         reader: &mut reader,
                     };
-                    // of which there is nothing while the client asks for nothing
+                    // boxed, so that an idle connection does not hold its memory
                     Box::pin(request.answer(message, &mut next_id)).await
                 }
                 (_, Err(error)) => Err(error),
@@ -367,7 +364,7 @@ impl Shared {
                     self.admission.reject(|rejected| rejected.protocol += 1);
                     connection.close(Closing::Rules.into(), reason.as_bytes());
                 } else {
-                    // the client hears it where it still hears anything
+                    // received if the client still reads
                     let about_files = matches!(error, Error::Files(_)).then_some(true);
                     let _ = writer.send(&Message::Refused { reason, about_files }).await;
                 }
@@ -376,7 +373,7 @@ impl Shared {
                 .as_ref()
                 .filter(|_| matches!(outcome, Ok(()) | Err(Error::Refused(_) | Error::Files(_))));
             let Some(session) = goes_on else {
-                // what was said arrives before the connection ends
+                // lets the message arrive before the connection is closed
                 let _ = tokio::time::timeout(REQUEST, writer.close_and_wait()).await;
                 return outcome;
             };
@@ -387,7 +384,7 @@ impl Shared {
         }
     }
 
-    /// Waits for the turn of a handshake, then for its end.
+    /// Waits for permission for a handshake, then completes it.
     async fn handshake(
         &self,
         incoming: Incoming,
@@ -406,7 +403,7 @@ impl Shared {
         };
         let Some((slot, permit)) = permit else {
             incoming.refuse();
-            return Err(Error::Lost("the server ends".to_owned()));
+            return Err(Error::Lost("the server is stopping".to_owned()));
         };
         let done = match incoming.accept() {
             Ok(connecting) => tokio::time::timeout(HANDSHAKE, connecting).await,
@@ -426,9 +423,9 @@ impl Shared {
         }
     }
 
-    /// The first messages of a request: how much the client takes, and what it wants.
-    /// With its first request on a connection, one without a certificate says who it is,
-    /// or is taken for anybody from then on.
+    /// Reads the first messages of a request: the client's rate limit, and the request. With the
+    /// first request on a connection, a client without a certificate proves its key, or stays
+    /// anonymous.
     async fn read_request(
         &self,
         connection: &Connection,
@@ -451,7 +448,7 @@ impl Shared {
         Ok((peer_limit_bps, message))
     }
 
-    /// Lets a client in, if it may come.
+    /// Starts the session of a client, if the policy accepts it.
     fn start_session(
         &self,
         connection: &Connection,
@@ -460,7 +457,7 @@ impl Shared {
         let grant = self.access_control.admit(connection, principal)?;
         tracing::debug!("{} is {}", connection.remote_address(), grant.name());
         let root = match &grant.access.root {
-            // not what the client named: it is not let in
+            // this is not about a path of the request: the client is refused
             Some(root) => {
                 self.root.below(root).map_err(|error| Error::Refused(error.to_string()))?
             }
@@ -472,7 +469,7 @@ impl Shared {
     }
 }
 
-/// Somebody who was let in, and what they get to see.
+/// The session of an accepted client.
 struct Session {
     grant: Grant,
     root: Root,
@@ -486,7 +483,7 @@ struct Request<'a> {
     paths: PathPolicy,
     allow: Allow,
     rates: &'a ClientRates,
-    /// What the client takes at most, as it says.
+    /// The client's own rate limit.
     peer_limit_bps: Option<u64>,
     client: &'a Grant,
     claims: &'a ClaimTable,
@@ -494,14 +491,14 @@ struct Request<'a> {
     used_lanes: &'a mut UsedLanes,
     flow_control: &'a FlowControlBudget,
     log: Option<&'a dyn Log>,
-    /// What it moves.
+    /// Counts what the request moves.
     tally: Arc<Tally>,
     writer: &'a mut MessageWriter,
     reader: &'a mut MessageReader,
 }
 
 impl Request<'_> {
-    /// Does what the client asks for, and notes in the log how that ended.
+    /// Handles a request, and logs how it ended.
     async fn answer(&mut self, request: Message, next_id: &mut u64) -> Result<(), Error> {
         let (began, clock) = (SystemTime::now(), Instant::now());
         let (operation, paths) = record::named(&request);
@@ -573,7 +570,7 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Fails where the client's key may only read.
+    /// Fails if the client's key may only read.
     fn may_write(&self) -> Result<(), Error> {
         match self.client.access.read_only {
             true => Err(Error::Refused("this identity may only read".to_owned())),
@@ -593,7 +590,7 @@ impl Request<'_> {
         let (root, paths) = (self.root.clone(), self.paths);
         let resolved = spawn_blocking(move || paths.destination(&root, to.as_ref(), rename));
         let destination = resolved.await.map_err(|error| Error::task(&error))??;
-        // what comes on a lane is not held back here
+        // the rate of a lane cannot be limited at the receiver
         let pace = self.rates.incoming();
         let (lanes, handle) = self.accept(lanes.filter(|_| pace.rate_bps().is_none()))?;
         let stored_as = self.allow.limit(tree);
@@ -676,7 +673,7 @@ impl Request<'_> {
         let source = self.source(wanted.collect(), tree)?;
         let (lanes, handle) = self.accept(lanes)?;
         let pace = self.rates.outgoing().and(self.peer_limit_bps);
-        // before the client knows of it: its first packet must find the lane open
+        // before the client knows of the lane: its first packet must find it open
         if let Some(lane) = &handle {
             lane.limit(pace.rate_bps());
             lane.start(None);
@@ -689,24 +686,24 @@ impl Request<'_> {
         sender.send(source, next_id, self.writer, self.reader).await
     }
 
-    /// What a client gets, as it would have it sent.
+    /// Makes the source of what a client requested.
     fn source(
         &self,
         wanted: Vec<(Option<RelPath>, bool)>,
         tree: Option<TreeOptions>,
     ) -> Result<Source, Error> {
-        // a client of an older version has a policy of its own
+        // an older client applies its own policy
         let links = tree.map_or(Links::Keep, |tree| tree.links);
         if links == Links::Follow && self.paths == PathPolicy::BeneathRoot {
             return Err(Error::Refused(
-                "it follows no symbolic link below its root: --links=follow is for put, and for --ssh".to_owned(),
+                "it follows no symbolic links: --links=follow is for put, and for --ssh".to_owned(),
             ));
         }
         let keep = tree.unwrap_or_default().keep;
         Ok(self.paths.source(self.root, wanted, links).keeping(keep))
     }
 
-    /// Takes lanes, if the client offers some and they are allowed here.
+    /// Accepts lanes, if the client offers some and they are allowed here.
     fn accept(
         &mut self,
         offer: Option<&LanesOffer>,
@@ -717,7 +714,7 @@ impl Request<'_> {
         if let Some(params) = params.filter(LaneParams::is_measurement) {
             let LaneParams { cipher, chunk, .. } = params;
             let not = if cipher.is_secure() { "" } else { "NOT " };
-            let chunks = chunk.map(|chunk| format!(", chunks of {} octets", chunk.octets()));
+            let chunks = chunk.map(|chunk| format!(", chunks of {} bytes", chunk.octets()));
             tracing::warn!(
                 "{}: its files are {not}ENCRYPTED on lanes (cipher {cipher}{}), as --insecure-measurement allows",
                 self.client.name(),
@@ -746,7 +743,7 @@ impl Request<'_> {
     }
 }
 
-/// Lists a directory, or the one thing that is no directory, part by part.
+/// Lists a directory, or a single file, in parts.
 fn list(
     root: &Root,
     path: Option<&RelPath>,

@@ -1,14 +1,14 @@
-//! How fast QUIC's streams go, and how they recover from an outage.
+//! Congestion control of QUIC's streams, and their recovery from outages.
 //!
-//! Streams carry what lanes do not, over the same long and lossy paths. quinn's default,
-//! CUBIC, takes each loss for congestion: at 0.3 % of random loss and 70 ms it is left
-//! with 3 % of 100 Mbit/s. Its BBR follows the delivery rate.
+//! Streams carry what lanes do not, over the same long and lossy paths. quinn's default, CUBIC,
+//! takes each loss for congestion: with 0.3 % of random loss and 70 ms it achieves 3 % of 100
+//! Mbit/s. Its BBR follows the delivery rate.
 //!
-//! After an outage QUIC waits for its probe timeout, which doubles without a bound (RFC
-//! 9002, section 6.2.1): after 15 seconds it may be silent for as long again. Here each
-//! end that has received nothing for a while asks for an acknowledgement every second,
-//! beyond the congestion window as a probe timeout may (RFC 9002, section 7.5). From a
-//! client whose address has changed this is what the server learns the new one from.
+//! After an outage QUIC waits for its probe timeout, which doubles without a bound (RFC 9002,
+//! section 6.2.1): after 15 seconds it may be silent for as long again. Here each end that has
+//! received nothing for a while requests an acknowledgement every second, beyond the congestion
+//! window as a probe timeout may (RFC 9002, section 7.5). From a client whose address has
+//! changed, this tells the server the new one.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use quinn::congestion::{BbrConfig, Controller, ControllerFactory, ControllerMetr
 use quinn::{Connection, VarInt};
 use quinn_proto::RttEstimator;
 
-/// How long nothing has come before an end asks, and how often it asks then.
+/// How long an end waits without packets before it pings, and the interval of pings.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
-/// Packets that one question may take: more frames may wait ahead of it.
+/// Packets that one ping may take: other frames may wait ahead of it.
 const PACKETS: u64 = 4;
 
 /// Makes a controller for each path of a connection.
@@ -40,7 +40,7 @@ struct OnPath {
     rate: Box<dyn Controller>,
     in_flight: u64,
     mtu: u64,
-    /// Questions that wait for a packet; shared with the copies that quinn gives away.
+    /// Pings that wait for a packet; shared with the copies that quinn hands out.
     questions: Arc<AtomicU32>,
 }
 
@@ -116,8 +116,8 @@ impl Controller for OnPath {
     }
 }
 
-/// Asks the peer for an acknowledgement every second in which nothing came, until the
-/// connection ends. `window` is the connection's receive window now.
+/// Pings the peer every second in which nothing arrived, until the connection ends. `window`
+/// returns the connection's current receive window.
 pub(crate) async fn ping_when_silent(connection: &Connection, window: impl Fn() -> u32) {
     let mut received = connection.stats().udp_rx.datagrams;
     loop {
@@ -132,8 +132,8 @@ pub(crate) async fn ping_when_silent(connection: &Connection, window: impl Fn() 
     }
 }
 
-/// Sends a packet that the peer acknowledges. quinn has no call for a PING; a window
-/// that is wider by one byte, and back, is a `MAX_DATA` frame.
+/// Sends a packet that the peer acknowledges. quinn has no call for a PING; widening the window
+/// by one byte, and back, causes a `MAX_DATA` frame.
 fn ask(connection: &Connection, window: u32) {
     if let Ok(path) = connection.congestion_state().into_any().downcast::<OnPath>() {
         path.questions.store(1, Ordering::Relaxed);

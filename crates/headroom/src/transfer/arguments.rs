@@ -12,17 +12,82 @@ use headroom_transfer::server::Allow;
 use headroom_transfer::{Chunk, Cipher, Fingerprint, Keep, Retry, TreeOptions};
 
 /// The exit codes of all of these commands.
-pub(crate) const EXIT_CODES: &str = "Exit codes:
-    0  everything asked for was done
-    1  something was not: a file or directory, here or on the server, is missing or cannot be read or
-       written (each is named)
+macro_rules! exit_codes {
+    () => {
+        "Exit codes:
+    0  everything was done
+    1  a file or directory is missing or cannot be read or written; each is named
     2  wrong arguments or configuration
     3  the host cannot be reached, or the connection was lost
     4  the host is not trusted
     5  the server refuses: it does not know this key, or the key may not do this
-  130  interrupted";
+  130  interrupted"
+    };
+}
 
+const EXIT_CODES: &str = exit_codes!();
+
+const SERVE_HELP: &str = "Runs until Ctrl-C. A client is accepted if its public key, as its `headroom identity` prints it, is in \
+the file of authorized keys. A line is [OPTIONS] KEY [COMMENT]; the options are read-only, root=\"/DIR\" \
+(a directory below --root that the client sees instead) and rate=100mbit, separated by commas.
+
+Examples:
+  headroom serve --root /srv/files
+  headroom serve --root /srv/files --listen 192.0.2.1:4860 --anonymous read";
+
+const PUT_HELP: &str = concat!(
+    "Examples:
+  headroom put data.tar host:
+  headroom put photos notes.txt host:backup/
+  headroom put big.iso [2001:db8::1]:4860:images/big.iso
+  headroom put --ssh photos user@host:backup/
+  pg_dump db | headroom put - host:db.sql
+
+The host runs `headroom serve`, or ssh reaches it (--ssh). After an interruption repeat the command: only \
+what is missing is sent. `-` is verified as well, but not resumed: if it fails, nothing is stored.
+
+",
+    exit_codes!()
+);
+
+const GET_HELP: &str = concat!(
+    "Examples:
+  headroom get host:data.tar .
+  headroom get host:photos host:notes.txt backup/
+  headroom get 'host:logs/2026-*.log' .
+  headroom get --ssh host:/var/log/syslog .
+  headroom get host:db.sql - | psql db
+
+The host runs `headroom serve`, or ssh reaches it (--ssh). After an interruption repeat the command: only \
+what is missing is sent. `-` is verified as well, but not resumed: if the exit code is not 0, what was \
+written is not the file.
+
+",
+    exit_codes!()
+);
+
+const SYNC_HELP: &str = concat!(
+    "Works like `rsync -a SRC/ DEST/`. Files whose size and time of change agree are not read. Of other files, \
+spans of 1 MiB are compared at the same offset: content that was shifted within a file is sent again.
+
+--delete removes what SRC does not have, after everything else, links themselves and not what they lead \
+to. If anything could not be read or stored, nothing is removed.
+
+A pattern without a slash matches at any depth; one that begins with a slash matches at the top; one that \
+ends with a slash matches directories only; ! includes again.
+
+Examples:
+  headroom sync photos host:backup/photos
+  headroom sync --delete --exclude '*.o' --exclude /target/ project host:project
+  headroom sync -n --delete host:project project
+
+",
+    exit_codes!()
+);
+
+/// Serve a directory to other hosts
 #[derive(Debug, Args)]
+#[command(after_help = SERVE_HELP)]
 pub(crate) struct Serve {
     /// Serve this directory; nothing outside it is read or written
     #[arg(long, value_name = "DIR")]
@@ -110,7 +175,7 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
         let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
         (first > 0 && first <= last).then_some(first..=last)
     });
-    numbers.ok_or_else(|| format!("`{text}` is no range of ports, such as 20000-20255"))
+    numbers.ok_or_else(|| format!("`{text}` is not a range of ports, such as 20000-20255"))
 }
 
 /// How long something is kept; `None` is forever.
@@ -177,7 +242,7 @@ pub(crate) struct Connect {
 fn timeout(text: &str) -> Result<Duration, String> {
     let longest = Duration::from_secs(30);
     match headroom_units::parse_duration(text)? {
-        Duration::ZERO => Err("nobody answers in no time: say 10s, for example".to_owned()),
+        Duration::ZERO => Err("the timeout must be longer than 0, such as 10s".to_owned()),
         time if time > longest => Err(format!("`{text}` is longer than {longest:?}")),
         time => Ok(time),
     }
@@ -205,7 +270,7 @@ pub(crate) struct OnLanes {
     pub(crate) cipher: Option<Cipher>,
     /// For measurement: bytes of a big file in each packet, 200 to 4000. Packets that are too long
     /// for the path travel as IP fragments
-    #[arg(long, value_name = "OCTETS", value_parser = chunk, conflicts_with = "streams")]
+    #[arg(long, value_name = "BYTES", value_parser = chunk, conflicts_with = "streams")]
     pub(crate) chunk: Option<Chunk>,
     /// INSECURE, for measurement: allow --cipher none and simplecrypt, and --chunk, if the server
     /// does, too
@@ -216,7 +281,7 @@ pub(crate) struct OnLanes {
 fn chunk(text: &str) -> Result<Chunk, String> {
     let chunk = text.parse().ok().and_then(Chunk::new);
     chunk.ok_or_else(|| {
-        format!("`{text}` is no number of octets from {} to {}", Chunk::LEAST, Chunk::MOST)
+        format!("`{text}` is not a number of bytes from {} to {}", Chunk::LEAST, Chunk::MOST)
     })
 }
 
@@ -344,7 +409,9 @@ fn retry(text: &str) -> Result<Retry, String> {
     Ok(Retry::For(Duration::from_secs(time?)))
 }
 
+/// Send files and directories to a host
 #[derive(Debug, Args)]
+#[command(after_help = PUT_HELP)]
 pub(crate) struct Put {
     /// Files and directories; DIR/. is what is in DIR; `-` alone is standard input
     #[arg(required = true, value_name = "PATH")]
@@ -358,7 +425,9 @@ pub(crate) struct Put {
     pub(crate) on_lanes: OnLanes,
 }
 
+/// Fetch files and directories from a host
 #[derive(Debug, Args)]
+#[command(after_help = GET_HELP)]
 pub(crate) struct Get {
     /// Files and directories below the server's root; DIR/. is what is in DIR. `*`, `?`, `[a-z]`
     /// and `{a,b}` match names there, at most 1024; a backslash escapes them
@@ -373,7 +442,9 @@ pub(crate) struct Get {
     pub(crate) on_lanes: OnLanes,
 }
 
+/// Make the content of one directory that of another; one of the two is on a host
 #[derive(Debug, Args)]
+#[command(after_help = SYNC_HELP)]
 pub(crate) struct Sync {
     /// The source directory: here, or `HOST[:PORT]:PATH`
     #[arg(value_name = "SRC")]
@@ -397,7 +468,9 @@ pub(crate) struct Sync {
     pub(crate) moving: Moving,
 }
 
+/// List a directory of a host
 #[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct Ls {
     /// Also print type, permissions, size and time of change
     #[arg(short)]
@@ -414,7 +487,9 @@ pub(crate) struct Ls {
     pub(crate) json: bool,
 }
 
+/// Make directories on a host
 #[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct Mkdir {
     /// Make missing parent directories; do not fail if a directory exists
     #[arg(short, long)]
@@ -428,7 +503,9 @@ pub(crate) struct Mkdir {
     pub(crate) over_ssh: OverSsh,
 }
 
+/// Rename or move a file or directory on a host
 #[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct Mv {
     /// Replace a file or link that has the new name
     #[arg(short, long)]
@@ -445,7 +522,9 @@ pub(crate) struct Mv {
     pub(crate) over_ssh: OverSsh,
 }
 
+/// Remove files and directories on a host
 #[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct Rm {
     /// Remove directories and everything in them; without it, files, links and empty directories
     #[arg(short, long)]
@@ -462,7 +541,7 @@ pub(crate) struct Rm {
     pub(crate) json: bool,
 }
 
-/// The server that `--ssh` starts.
+/// Serve one client that came through ssh (started by --ssh)
 #[derive(Debug, Args)]
 pub(crate) struct ServeOnce {
     /// Print this program's version and protocol, and exit
@@ -479,6 +558,7 @@ pub(crate) struct ServeOnce {
     pub(crate) sent: bool,
 }
 
+/// Print your public key; it is made if there is none
 #[derive(Debug, Args)]
 pub(crate) struct Identity {
     #[command(subcommand)]
@@ -496,7 +576,9 @@ pub(crate) enum IdentityCommand {
     New,
 }
 
+/// Trust a host from now on, after comparing its fingerprint
 #[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct Trust {
     /// The host; an IPv6 address in brackets
     #[arg(value_name = "HOST[:PORT]")]

@@ -78,7 +78,7 @@ impl Known {
     pub(crate) async fn connect(&mut self, host: &Host) -> Result<Client, Error> {
         if let Some(user) = host.user() {
             return Err(Error::Usage(format!(
-                "`{user}@` is for --ssh: where `headroom serve` runs, your key says who you are"
+                "`{user}@` is for --ssh: a `headroom serve` knows you by your key"
             )));
         }
         let (host, identity) = self.names.resolve(host);
@@ -118,7 +118,7 @@ impl Known {
             self.hosts.add(&known_as, key)?;
             if !self.is_quiet {
                 let file = self.hosts.path().display();
-                eprintln!("headroom: {known_as} is trusted from now on, in {file}");
+                eprintln!("headroom: added {known_as} to {file}");
             }
         }
         Ok(())
@@ -132,8 +132,7 @@ fn is_trusted(host: &str, key: &PublicKey) -> bool {
     }
     let fingerprint = key.fingerprint().to_string();
     eprint!(
-        "{host} has not been met before. Its key is\n  {fingerprint}\nwhich whoever runs it sees with `headroom identity \
-         show`. Is it that, and to be trusted from now on? (yes, no, or the fingerprint) "
+        "{host} is unknown. Its key is\n  {fingerprint}\nCompare that with what `headroom serve` prints there. Trust it from now on? (yes, no, or the fingerprint) "
     );
     let _ = std::io::stderr().flush();
     let mut answer = String::new();

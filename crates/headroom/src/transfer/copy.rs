@@ -29,14 +29,14 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
         &arguments.moving;
     if let Some(path) = arguments.paths.iter().find(|path| RemotePath::is_meant(path.as_os_str())) {
         bail!(Usage(format!(
-            "{} looks like a place on a host: `put` sends files of this machine. One that is called so is written ./{}",
+            "{} looks like a path on a host: `put` sends files of this machine. Write a file of that name as ./{}",
             path.display(),
             path.display()
         )));
     }
     let is_pipe = arguments.paths.iter().any(|path| is_pipe(path.as_os_str()));
     if is_pipe && arguments.paths.len() > 1 {
-        bail!(Usage("`-` is sent alone; a file that is called so is written ./-".to_owned()));
+        bail!(Usage("`-` must be the only source; write a file of that name as ./-".to_owned()));
     }
     let lane_options = LaneOptions::from(&arguments.on_lanes);
     lane_options.check()?;
@@ -77,7 +77,7 @@ pub(crate) fn put(arguments: &Put) -> anyhow::Result<ExitCode> {
 pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
     if RemotePath::is_meant(arguments.to.as_os_str()) {
         bail!(Usage(format!(
-            "{} looks like a place on a host: `get` fetches to this machine, `put` sends from it",
+            "{} looks like a path on a host: `get` fetches to this machine, `put` sends from it",
             arguments.to.display()
         )));
     }
@@ -87,7 +87,7 @@ pub(crate) fn get(arguments: &Get) -> anyhow::Result<ExitCode> {
     let is_pipe = is_pipe(arguments.to.as_os_str()) || is_stdout(&arguments.to);
     let is_written_into = is_written_into(&arguments.to);
     if is_pipe && (from.len() > 1 || *json) {
-        bail!(Usage("one file is written to `-`, and no JSON beside it".to_owned()));
+        bail!(Usage("`-` is for one file, and not with --json".to_owned()));
     }
     let lane_options = LaneOptions::from(&arguments.on_lanes);
     lane_options.check()?;
@@ -133,8 +133,7 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
         (false, true) => (true, remote(to, &moving.over_ssh)?),
         (true, false) => (false, remote(from, &moving.over_ssh)?),
         _ => bail!(Usage(
-            "of the two directories, one is here and one is HOST[:PORT]:PATH. One of this machine whose name has a \
-             colon is written ./NAME"
+            "one of the two directories must be on a host, HOST[:PORT]:PATH, and one here. Write a local name with a colon as ./NAME"
                 .to_owned()
         )),
     };
@@ -149,7 +148,7 @@ pub(crate) fn sync(arguments: &Sync) -> anyhow::Result<ExitCode> {
     };
     if upload && !Path::new(from).is_dir() {
         bail!(Usage(format!(
-            "{} is no directory: `sync` makes one directory like another, `put` sends files",
+            "{} is not a directory: `sync` is for directories, `put` sends files",
             Path::new(from).display()
         )));
     }
@@ -256,9 +255,7 @@ fn interruptible(progress: &std::sync::Arc<Progress>) -> anyhow::Result<()> {
     let progress = std::sync::Arc::clone(progress);
     let interrupted = move || {
         progress.clear();
-        eprintln!(
-            "headroom: interrupted. What has arrived stays: the same command goes on from there"
-        );
+        eprintln!("headroom: interrupted. Repeat the command to resume");
         std::process::exit(INTERRUPTED);
     };
     ctrlc::set_handler(interrupted).context("cannot wait for Ctrl-C")

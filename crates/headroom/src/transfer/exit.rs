@@ -38,3 +38,40 @@ pub(crate) const fn exit_code(error: &Error) -> u8 {
 
 /// The exit code of a program that was interrupted.
 pub(super) const INTERRUPTED: i32 = 130;
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use headroom_transfer::PublicKey;
+
+    use super::*;
+
+    #[test]
+    fn errors_and_their_exit_codes() {
+        let (host, key) = ("backup".to_owned(), PublicKey::from([7; 32]));
+        let cause = || "nothing arrived for too long".to_owned();
+        let errors = [
+            Error::UnknownHost { host: host.clone(), key },
+            Error::ChangedHost {
+                host: host.clone(),
+                shown: Some(key),
+                path: "known_hosts".into(),
+                line: 3,
+            },
+            Error::NotTrusted { host: host.clone(), cause: "its certificate expired".to_owned() },
+            Error::Unreachable { host, cause: cause() },
+            Error::Lost(cause()),
+            Error::Superseded,
+            Error::Interrupted(cause()),
+            Error::Protocol("it sends Stored, which is not allowed here".to_owned()),
+            Error::Refused("this identity may only read".to_owned()),
+            Error::OnServer("a cannot be read: there is no such file or directory".to_owned()),
+        ];
+        let mut text = String::new();
+        for error in errors {
+            let _ = writeln!(text, "{}: {error}", exit_code(&error));
+        }
+        insta::assert_snapshot!(text);
+    }
+}

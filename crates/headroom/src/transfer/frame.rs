@@ -43,7 +43,7 @@ impl Frame<'_> {
             }
             Some(_) => parts.push("nothing to move".to_owned()),
             None if self.offered == 0 && self.files == 0 => {
-                parts.push("looking at what there is".to_owned());
+                parts.push("looking for files".to_owned());
             }
             None => {
                 let (done, offered) = (HumanBytes(self.done), HumanBytes(self.offered));
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn the_first_frame_claims_nothing() {
-        insta::assert_snapshot!(Frame::default().render(100), @"0:00  looking at what there is");
+        insta::assert_snapshot!(Frame::default().render(100), @"0:00  looking for files");
     }
 
     #[test]

@@ -40,8 +40,9 @@ impl Hosts {
         for (name, entry) in &hosts.0 {
             let host = entry.host.as_deref().unwrap_or(name);
             let written = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-            Host::parse(&written)
-                .map_err(|_| format!("`{host}` in [{name}] is no host's name or address"))?;
+            Host::parse(&written).map_err(|_| {
+                format!("`{host}` in [{name}] is not the name or address of a host")
+            })?;
             if entry.port == Some(0) {
                 return Err(format!("the port in [{name}] is 0"));
             }
@@ -95,7 +96,7 @@ mod tests {
             ("[nas]\nhost = \"a b\"", "`a b` in [nas]"),
             ("[nas]\nport = 0", "[nas] is 0"),
             ("[nas]\nport = 70000", "port"),
-            ("[nas]\nhost = \"-oProxyCommand=x\"", "no host"),
+            ("[nas]\nhost = \"-oProxyCommand=x\"", "not the name or address"),
             ("nas = 1", "nas"),
         ] {
             let error = Hosts::parse(text).expect_err(text);

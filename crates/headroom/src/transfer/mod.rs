@@ -17,9 +17,7 @@ mod request_log;
 mod serve;
 mod settings;
 
-pub(crate) use arguments::{
-    EXIT_CODES, Get, Identity, Ls, Mkdir, Mv, Put, Rm, Serve, ServeOnce, Sync, Trust,
-};
+pub(crate) use arguments::{Get, Identity, Ls, Mkdir, Mv, Put, Rm, Serve, ServeOnce, Sync, Trust};
 pub(crate) use copy::{get, put, sync};
 pub(crate) use exit::{Usage, exit_code};
 pub(crate) use identity::{identity, trust};

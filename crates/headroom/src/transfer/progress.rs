@@ -33,7 +33,7 @@ pub(crate) struct Progress {
 }
 
 /// What is done.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Copy,
     Sync,
@@ -133,7 +133,7 @@ impl Progress {
             error => error.to_string(),
         };
         self.counts.begin_anew();
-        let text = format!("the connection was lost: {cause}. Reconnecting; Ctrl-C ends it");
+        let text = format!("the connection was lost: {cause}. Reconnecting (Ctrl-C to stop)");
         self.tell(&json!({"event": "reconnecting", "cause": cause}), Some(&text));
     }
 
@@ -191,60 +191,13 @@ impl Progress {
                 end["unchanged"] = unchanged.into();
                 end["removed"] = removed.into();
                 end["dry_run"] = (self.kind == Kind::DryRun).into();
-                end["compared"] = "spans of 1 MiB at the same place".into();
+                end["compared"] = "spans of 1 MiB at the same offset".into();
             }
             say(&end.to_string());
         } else if self.kind == Kind::DryRun {
-            say(&format!(
-                "nothing was changed. Would be stored: {stored}, of which at most {} would be sent; removed: {removed}; \
-                 unchanged: {unchanged}; failed: {failed}",
-                HumanBytes(moved)
-            ));
+            say(&dry_run_text(&summary));
         } else if visible {
-            let seconds = elapsed.as_secs_f64().max(1e-9);
-            let rate = per_second(moved as f64 / seconds);
-            let mut text =
-                format!("{stored} stored, {} moved in {seconds:.1} s ({rate})", HumanBytes(moved));
-            if kept > 0 {
-                let _ = write!(text, ", {} were there before", HumanBytes(kept));
-            }
-            if saved > 0 {
-                let _ = write!(text, ", {} of them saved by compression", HumanBytes(saved));
-            }
-            if holes > 0 {
-                let _ = write!(text, ", {} are holes", HumanBytes(holes));
-            }
-            if self.kind == Kind::Sync {
-                let _ = write!(text, ", {unchanged} unchanged, {removed} removed");
-            }
-            if let Some(carried) = carried {
-                let carried = if carried == "both" { "lanes and streams" } else { carried };
-                let _ = write!(text, ", on {carried}");
-            }
-            match cipher {
-                Some(cipher) if cipher.is_secure() => {
-                    let _ = write!(text, " ({cipher})");
-                }
-                Some(cipher) => {
-                    let _ = write!(text, ", NOT ENCRYPTED (cipher {cipher})");
-                }
-                None => {}
-            }
-            if lost > 0 {
-                let _ = write!(text, ", {} sent again", HumanBytes(lost));
-            }
-            if left_out > 0 {
-                let _ = write!(text, ", {left_out} left out");
-            }
-            if failed > 0 {
-                let _ = write!(text, ", {failed} FAILED");
-            }
-            if self.kind == Kind::Sync && moved > 0 {
-                text.push_str(
-                    "\nSpans of 1 MiB were compared at the same place: what was shifted within a file was sent again.",
-                );
-            }
-            eprintln!("{text}");
+            eprintln!("{}", summary_text(self.kind, &summary, elapsed));
         }
     }
 
@@ -302,7 +255,7 @@ impl Observer for Progress {
             Event::Planned { path, octets, new } => {
                 let word = if new { "new" } else { "change" };
                 if self.json {
-                    let event = json!({"event": "planned", "octets": octets, "new": new});
+                    let event = json!({"event": "planned", "bytes": octets, "new": new});
                     self.tell(&about(event, path), None);
                 } else {
                     say(&format!("{word:<7} {octets:>14} {path}"));
@@ -322,14 +275,14 @@ impl Observer for Progress {
                 let octets = chunk.map(Chunk::octets);
                 if !cipher.is_secure() {
                     let text = format!(
-                        "INSECURE: big files travel WITHOUT ENCRYPTION (cipher {cipher}), as --insecure-measurement allows"
+                        "INSECURE: big files are sent WITHOUT ENCRYPTION (cipher {cipher}), as --insecure-measurement allows"
                     );
                     self.bar.suspend(|| eprintln!("headroom: {text}"));
                 }
                 if let Some(octets) = octets {
                     self.bar.suspend(|| {
                         eprintln!(
-                            "headroom: MEASUREMENT: packets carry {octets} octets, in IP fragments where the path takes less"
+                            "headroom: MEASUREMENT: each packet carries {octets} bytes, in IP fragments if that is too long for the path"
                         );
                     });
                 }
@@ -339,14 +292,11 @@ impl Observer for Progress {
                 }
             }
             Event::LanesSilent => {
-                let text = "no answer on lanes: the rest goes on streams, which are slower, until lanes answer";
+                let text = "lanes do not answer: using streams, which are slower, until they do";
                 self.tell(&json!({"event": "lanes_silent"}), Some(text));
             }
             Event::LanesBack => {
-                self.tell(
-                    &json!({"event": "lanes_back"}),
-                    Some("lanes answer: the rest goes on them"),
-                );
+                self.tell(&json!({"event": "lanes_back"}), Some("lanes answer again"));
             }
             Event::Warning { reason } => {
                 let text = format!("warning: {reason}");
@@ -441,6 +391,65 @@ impl Counts {
     }
 }
 
+/// Summarizes a dry run.
+fn dry_run_text(summary: &Summary) -> String {
+    let Summary { stored, failed, moved, unchanged, removed, .. } = summary;
+    format!(
+        "Nothing was changed. To store: {stored} (at most {} to send); to remove: {removed}; unchanged: {unchanged}; \
+         failed: {failed}",
+        HumanBytes(*moved)
+    )
+}
+
+/// Summarizes a transfer for a terminal.
+fn summary_text(kind: Kind, summary: &Summary, elapsed: Duration) -> String {
+    let Summary { stored, failed, left_out, moved, kept, holes, saved, unchanged, removed, .. } =
+        *summary;
+    let Summary { on_lanes, lost, cipher, .. } = *summary;
+    let seconds = elapsed.as_secs_f64().max(1e-9);
+    let rate = per_second(moved as f64 / seconds);
+    let mut text =
+        format!("{stored} stored, {} moved in {seconds:.1} s ({rate})", HumanBytes(moved));
+    for (bytes, what) in
+        [(kept, "already there"), (saved, "saved by compression"), (holes, "in holes")]
+    {
+        if bytes > 0 {
+            let _ = write!(text, ", {} {what}", HumanBytes(bytes));
+        }
+    }
+    if kind == Kind::Sync {
+        let _ = write!(text, ", {unchanged} unchanged, {removed} removed");
+    }
+    if let Some(carried) = carried(moved, on_lanes) {
+        let carried = if carried == "both" { "lanes and streams" } else { carried };
+        let _ = write!(text, ", on {carried}");
+    }
+    match cipher.filter(|_| on_lanes > 0) {
+        Some(cipher) if cipher.is_secure() => {
+            let _ = write!(text, " ({cipher})");
+        }
+        Some(cipher) => {
+            let _ = write!(text, ", NOT ENCRYPTED (cipher {cipher})");
+        }
+        None => {}
+    }
+    if lost > 0 {
+        let _ = write!(text, ", {} resent", HumanBytes(lost));
+    }
+    if left_out > 0 {
+        let _ = write!(text, ", {left_out} left out");
+    }
+    if failed > 0 {
+        let _ = write!(text, ", {failed} FAILED");
+    }
+    if kind == Kind::Sync && moved > 0 {
+        text.push_str(
+            "\nSpans of 1 MiB were compared at the same offset: content shifted within a file was sent again.",
+        );
+    }
+    text
+}
+
 /// An event that is about a name.
 fn about(event: serde_json::Value, path: &RelPath) -> serde_json::Value {
     names::with(event, "path", path.as_bytes())
@@ -465,4 +474,41 @@ fn carried(moved: u64, on_lanes: u64) -> Option<&'static str> {
 fn per_second(octets_per_s: f64) -> String {
     // octets per second as whole ones: a rate has no fraction of an octet
     format!("{}/s", HumanBytes(octets_per_s.max(0.0) as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries() {
+        let copy = Summary {
+            stored: 3,
+            moved: 100 << 20,
+            on_lanes: 100 << 20,
+            cipher: Some(Cipher::Aes128Gcm),
+            ..Summary::default()
+        };
+        let all = Summary {
+            failed: 2,
+            left_out: 1,
+            kept: 5 << 20,
+            holes: 1 << 30,
+            saved: 3 << 20,
+            unchanged: 40,
+            removed: 7,
+            on_lanes: 90 << 20,
+            lost: 64 << 10,
+            cipher: Some(Cipher::Clear),
+            ..copy
+        };
+        let second = Duration::from_secs(1);
+        let texts = [
+            summary_text(Kind::Copy, &copy, second),
+            summary_text(Kind::Copy, &Summary::default(), second),
+            summary_text(Kind::Sync, &all, 100 * second),
+            dry_run_text(&all),
+        ];
+        insta::assert_snapshot!(texts.join("\n\n"));
+    }
 }

@@ -17,10 +17,10 @@ pub(super) fn remotes_on_one_host(
     let remotes = texts.iter().map(|text| remote(text, over_ssh));
     let remotes = remotes.collect::<Result<Vec<_>, _>>()?;
     let Some(host) = remotes.first().map(|remote| remote.host.clone()) else {
-        bail!(Usage("no place on a host is named".to_owned()));
+        bail!(Usage("no path on a host was given".to_owned()));
     };
     if remotes.iter().any(|remote| remote.host != host) {
-        bail!(Usage("one command is about one host".to_owned()));
+        bail!(Usage("all paths of one command must be on the same host".to_owned()));
     }
     Ok((host, remotes.into_iter().map(|remote| remote.path).collect()))
 }

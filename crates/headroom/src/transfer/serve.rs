@@ -48,8 +48,7 @@ pub(crate) fn serve(arguments: &Serve) -> anyhow::Result<ExitCode> {
         let (address, fingerprint) = (server.address()?, identity.public().fingerprint());
         if arguments.insecure_measurement {
             eprintln!(
-                "headroom: INSECURE: with --insecure-measurement, clients that ask for it send and fetch files WITHOUT \
-                 ENCRYPTION. This is for measurement: stop this server when you are done"
+                "headroom: INSECURE: with --insecure-measurement, clients that ask for it move files WITHOUT ENCRYPTION. This is for measurement: stop this server when you are done"
             );
         }
         if arguments.json {
@@ -82,13 +81,13 @@ pub(crate) fn serve_once(arguments: &ServeOnce) -> anyhow::Result<ExitCode> {
         say(&headroom_transfer::ssh::offer());
         return Ok(ExitCode::SUCCESS);
     }
-    let client = format!("headroom-ed25519 {}", client.as_deref().unwrap_or_default());
+    let client = format!("ssh-ed25519 {}", client.as_deref().unwrap_or_default());
     let client = client.parse().map_err(|error| Usage(format!("{error}")))?;
     let ports = ports.as_deref().and_then(|ports| {
         let (first, last) = ports.split_once('-')?;
         Some(first.parse().ok()?..=last.parse().ok()?)
     });
-    let ports = ports.ok_or_else(|| Usage("--ports is written 4860-4879".to_owned()))?;
+    let ports = ports.ok_or_else(|| Usage("--ports is a range such as 4860-4879".to_owned()))?;
     let once = headroom_transfer::ssh::OneShot { client, ports, sent: *sent };
     block_on(headroom_transfer::ssh::serve_once(&once))??;
     Ok(ExitCode::SUCCESS)
@@ -116,8 +115,7 @@ fn policy(arguments: &Serve) -> anyhow::Result<(AccessPolicy, Option<Followed>)>
     };
     if keys.is_empty() && authority.is_none() && !anonymous_read {
         bail!(Usage(
-            "nobody could come in: put the keys of those who may, as their `headroom identity show` prints them, into \
-             ~/.config/headroom/authorized_keys or a file for --authorized-keys, or say --anonymous read"
+            "no client could connect: put public keys of clients, as their `headroom identity` prints them, into ~/.config/headroom/authorized_keys or a file for --authorized-keys, or use --anonymous read"
                 .to_owned()
         ));
     }

@@ -69,7 +69,7 @@ impl fmt::Display for Cipher {
 
 /// There is no cipher of this name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("there is no cipher `{0}`; there are {names}", names = names())]
+#[error("there is no cipher `{0}`; ciphers are {names}", names = names())]
 pub struct UnknownCipher(String);
 
 fn names() -> String {

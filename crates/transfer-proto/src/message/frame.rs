@@ -12,13 +12,13 @@ pub const MOST_OCTETS: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Its length is greater than that of any message.
-    #[error("the peer announced a message of {0} octets; none is longer than {MOST_OCTETS}")]
+    #[error("the peer announced a message of {0} bytes; the limit is {MOST_OCTETS}")]
     TooLong(usize),
     /// It cannot be parsed.
-    #[error("the peer sent a message that cannot be read: {0}")]
+    #[error("the peer sent a malformed message: {0}")]
     Malformed(String),
     /// Bytes are left over.
-    #[error("the peer sent a message with {0} octets too many")]
+    #[error("the peer sent a message with {0} extra bytes")]
     Trailing(usize),
 }
 

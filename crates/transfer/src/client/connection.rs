@@ -83,8 +83,7 @@ impl Client {
             Error::Unreachable { cause, .. } => Error::Unreachable {
                 host: host.to_string(),
                 cause: format!(
-                    "a server was started there through ssh, but UDP port {port} cannot be reached ({cause}). Let it \
-                     through, or name a port that is let through: HOST:PORT:PATH"
+                    "ssh started a server there, but its UDP port {port} cannot be reached ({cause}). Open it in the firewall, or name an open port: HOST:PORT:PATH"
                 ),
             },
             error => error,
@@ -179,7 +178,10 @@ impl Client {
             {
                 Error::NotTrusted {
                     host,
-                    cause: format!("its key is {}, not the one that was given", key.fingerprint()),
+                    cause: format!(
+                        "its key is {}, not the one with the given fingerprint",
+                        key.fingerprint()
+                    ),
                 }
             }
             (error, _) => error,
@@ -202,7 +204,7 @@ impl Client {
                 client.close().await;
                 Err(Error::NotTrusted {
                     host: host.known_as(),
-                    cause: "its key is not the one that was given".to_owned(),
+                    cause: "its key is not the one with the given fingerprint".to_owned(),
                 })
             }
             _ => Ok(client),
@@ -308,8 +310,7 @@ impl Client {
         let is_chosen = self.lane_options.is_any() && moves;
         if is_chosen && (offer.is_none() || self.compress != Compress::Never) {
             return Err(Error::Usage(
-                "a cipher or a chunk was chosen, which lanes alone have. What goes through a pipe, a sync, a get with a \
-                 rate, and what is compressed, goes on streams"
+                "--cipher and --chunk apply to lanes only. `-`, sync, get with --rate, and compressed data use streams"
                     .to_owned(),
             ));
         }
@@ -325,11 +326,13 @@ impl Client {
             Message::Accepted { lanes, keep } => {
                 let lanes = lanes.map(|answer| match offer {
                     Some(offer) => offer.accepted(&answer),
-                    None => Err(Error::Protocol("it takes lanes that were not offered".to_owned())),
+                    None => {
+                        Err(Error::Protocol("it accepts lanes that were not offered".to_owned()))
+                    }
                 });
                 let lanes = lanes.transpose()?;
                 if is_chosen && lanes.is_none() {
-                    let reason = "it takes no lanes, which alone have the cipher or the chunk that was chosen";
+                    let reason = "it does not use lanes, to which alone --cipher and --chunk apply";
                     return Err(Error::Refused(reason.to_owned()));
                 }
                 Ok((writer, reader, Accepted { peer_limit_bps, lanes, keep }))
@@ -348,8 +351,7 @@ impl Client {
 pub fn below_root(path: &[u8]) -> Result<Option<RelPath>, Error> {
     if matches!(path, b"~" | [b'~', b'/', ..]) {
         return Err(Error::Usage(format!(
-            "`{}`: there is no home where `headroom serve` runs, paths begin at its root. With --ssh `~` is your home \
-             there; what is called `~` is written ./~",
+            "`{}`: paths of a `headroom serve` begin at its root, and there is no home. With --ssh `~` is your home there; write a file called `~` as ./~",
             shown(path)
         )));
     }
@@ -357,7 +359,7 @@ pub fn below_root(path: &[u8]) -> Result<Option<RelPath>, Error> {
 }
 
 fn no_path(path: &[u8], error: PathError) -> Error {
-    Error::Usage(format!("`{}` is no path on a server: {error}", shown(path)))
+    Error::Usage(format!("`{}` is not a path on a server: {error}", shown(path)))
 }
 
 /// A server's acceptance of a request.

@@ -131,7 +131,7 @@ impl Client {
                 Message::Listing { entries, last } => {
                     // empty messages count, too: a server could send them forever
                     left = left.checked_sub(entries.len().max(1)).ok_or_else(|| {
-                        Error::Protocol(format!("its list has more than {most} entries"))
+                        Error::Protocol(format!("its listing has more than {most} entries"))
                     })?;
                     entries.into_iter().for_each(&mut each);
                     if last {

@@ -181,13 +181,13 @@ impl Client {
         let last = last.unwrap_or_default();
         if matches!(last, b"." | b"..") {
             return Err(Error::Usage(format!(
-                "`{}` ends with `{}`: say the name of the directory that is meant",
+                "`{}` ends with `{}`: name the directory itself",
                 shown(path),
                 shown(last)
             )));
         }
         match path.ends_with(b"/") && !self.is_directory(path).await? {
-            true => Err(Error::OnServer(format!("{} is no directory", shown(path)))),
+            true => Err(Error::OnServer(format!("{} is not a directory", shown(path)))),
             false => Ok(()),
         }
     }
@@ -195,7 +195,7 @@ impl Client {
     fn name(&self, path: &[u8]) -> Result<RelPath, Error> {
         self.below(path)?.ok_or_else(|| {
             Error::Usage(format!(
-                "`{}` is the root itself, which is neither made, renamed nor removed",
+                "`{}` is the root itself, which cannot be made, renamed or removed",
                 shown(path)
             ))
         })
@@ -218,7 +218,7 @@ fn pattern(part: &[u8]) -> Result<Option<GlobMatcher>, Error> {
     }
     let wrong = |cause: String| {
         Error::Usage(format!(
-            "`{}` is no pattern: {cause}. A name with `*`, `?`, `[` or `{{` in it is written with a backslash before that",
+            "`{}` is not a pattern: {cause}. Write a backslash before a literal `*`, `?`, `[` or `{{`",
             shown(part)
         ))
     };

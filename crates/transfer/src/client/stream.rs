@@ -96,12 +96,12 @@ impl Client {
             }
             (Message::Sealed { .. }, _) => {
                 format!(
-                    "{name} came with another BLAKE3 hash than it was sent with: do not use what was written"
+                    "{name} has another BLAKE3 hash than what was sent: do not use what was written"
                 )
             }
             (Message::Withdrawn { reason, .. }, _) => {
                 format!(
-                    "{name} did not come as a whole, do not use what was written. On the server: {reason}"
+                    "{name} is incomplete: do not use what was written. On the server: {reason}"
                 )
             }
             (Message::Refused { reason, about_files }, _) => {
@@ -116,7 +116,7 @@ impl Client {
     fn file(&self, path: &[u8]) -> Result<RelPath, Error> {
         let name = if path.ends_with(b"/") { None } else { self.below(path)? };
         name.ok_or_else(|| {
-            Error::Usage(format!("`{}` names no file: `-` needs a name", shown(path)))
+            Error::Usage(format!("`{}` is not the name of a file, which `-` needs", shown(path)))
         })
     }
 }

@@ -72,7 +72,7 @@ impl Client {
     ) -> Result<Summary, Error> {
         if !from.is_dir() {
             return Err(Error::Usage(format!(
-                "{} is no directory: `sync` makes one directory like another, `put` sends files",
+                "{} is not a directory: `sync` is for directories, `put` sends files",
                 from.display()
             )));
         }

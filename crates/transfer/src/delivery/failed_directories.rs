@@ -47,9 +47,9 @@ impl FailedDirectories {
     pub(super) fn summary(&self) -> Option<String> {
         match self.count {
             0 => None,
-            1 => Some("1 more in a directory that could not be made is not stored".to_owned()),
+            1 => Some("1 more in a directory that could not be made was not stored".to_owned()),
             count => {
-                Some(format!("{count} more in directories that could not be made are not stored"))
+                Some(format!("{count} more in directories that could not be made were not stored"))
             }
         }
     }
@@ -72,7 +72,7 @@ mod tests {
             assert_eq!(failed_directories.covers(&path(name)), follows, "{name}");
         }
         let summary = failed_directories.summary().expect("two followed");
-        assert_eq!(summary, "2 more in directories that could not be made are not stored");
+        assert_eq!(summary, "2 more in directories that could not be made were not stored");
     }
 
     #[test]

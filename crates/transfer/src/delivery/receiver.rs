@@ -155,7 +155,7 @@ async fn receive_messages(
         let message = match reader.recv().await {
             Ok(Some(message)) => message,
             Ok(None) if is_end => std::future::pending().await,
-            Ok(None) => return Error::Lost("the other side says no more".to_owned()),
+            Ok(None) => return Error::Lost("the other side closed the stream".to_owned()),
             Err(error) => return error,
         };
         match message {

@@ -1,5 +1,5 @@
-//! What is kept of files beside content, permissions and times: read at the sender's,
-//! set at the receiver's, and compared.
+//! Attributes of files beside content, permissions and times: read by the sender, set by the
+//! receiver, and compared.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,10 +21,10 @@ use super::metadata::Metadata;
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
-/// What of a set takes an open file to be read.
+/// Attributes that need an open file to be read.
 const OF_OPEN_FILES: [Keep; 2] = [Keep::XATTRS, Keep::ACLS];
 
-/// What this user may set of files: only root gives them to others.
+/// Returns what this user may set: only root changes owners.
 #[must_use]
 pub fn settable() -> Keep {
     let all = Keep::HARD_LINKS.or(Keep::XATTRS).or(Keep::ACLS).or(Keep::GROUP);
@@ -37,11 +37,11 @@ pub(super) fn takes_an_open_file(keep: Keep) -> bool {
     OF_OPEN_FILES.iter().any(|kept| keep.has(*kept))
 }
 
-/// Reads what is to be kept. What is not open has neither extended attributes nor access
-/// control lists.
+/// Reads the attributes to keep. Without an open file there are no extended attributes and
+/// access control lists.
 ///
 /// # Errors
-/// The file system refuses, or the attributes are more than an entry has room for.
+/// The file system refuses, or the attributes exceed the limits of an entry.
 pub(super) fn read(
     metadata: &Metadata,
     file: Option<&File>,
@@ -63,7 +63,7 @@ pub(super) fn read(
     Ok(attributes)
 }
 
-/// Sets a file's owner, attributes and permissions; the file is this user's.
+/// Sets owner, attributes and permissions of a file of this user.
 ///
 /// # Errors
 /// The file system refuses.
@@ -73,7 +73,7 @@ pub(super) fn set(
     attributes: Option<&Attributes>,
 ) -> Result<(), ErrorKind> {
     let Some(attributes) = attributes else { return set_mode(file, mode) };
-    // before the mode: a change of owner takes bits of it away
+    // before the mode, because a change of owner clears bits of it
     set_owner(file, attributes)?;
     if let Some(wanted) = &attributes.xattrs {
         set_xattrs(file, mode, wanted)?;
@@ -82,7 +82,7 @@ pub(super) fn set(
     if let Some(Acls { access, default }) = &attributes.acls {
         set_acl(file, ACCESS, access).map_err(ErrorKind::of)?;
         set_acl(file, DEFAULT, default).map_err(ErrorKind::of)?;
-        // a list that is removed leaves the group what the list allowed at most
+        // removing a list leaves its mask as the group's permissions
         if access.is_empty() {
             set_mode(file, mode)?;
         }
@@ -117,15 +117,15 @@ pub(super) fn are_set(
     }
 }
 
-/// The user and group that something is to be given to; none where this user may not.
+/// Returns the user and group to set; `None` if this user may not.
 pub(super) fn to_whom(attributes: &Attributes) -> (Option<Uid>, Option<Gid>) {
     let user = attributes.owner.as_ref().filter(|_| geteuid().is_root());
     let user = user.map(|owner| Uid::from_raw(owner.id));
     (user, attributes.group.as_ref().map(|group| Gid::from_raw(group.id)))
 }
 
-/// Sets permissions, and set-group-id and sticky unless the system forbids them (as
-/// systemd's `RestrictSUIDSGID=` does).
+/// Sets permissions, and set-group-id and sticky unless the system forbids them (as systemd's
+/// `RestrictSUIDSGID=` does).
 fn set_mode(file: &File, mode: Mode) -> Result<(), ErrorKind> {
     let plain = mode & (Mode::S_IRWXU | Mode::S_IRWXG | Mode::S_IRWXO);
     match fchmod(file, mode) {
@@ -140,7 +140,7 @@ fn set_owner(file: &File, attributes: &Attributes) -> Result<(), ErrorKind> {
         return Ok(());
     }
     match fchown(file.as_fd(), user, group) {
-        // who is not root gives files to groups that they are in, and to no others
+        // other users than root may only use groups that they are in
         Err(Errno::EPERM) if user.is_none() => Ok(()),
         outcome => Ok(outcome?),
     }
@@ -166,7 +166,7 @@ fn set_xattrs(file: &File, mode: Mode, wanted: &[Xattr]) -> Result<(), ErrorKind
     if found == wanted {
         return Ok(());
     }
-    // only who may write to a file may set them
+    // setting them needs write permission
     fchmod(file, mode | Mode::S_IWUSR | Mode::S_IRUSR)?;
     for xattr in found.iter().filter(|found| wanted.iter().all(|xattr| xattr.name != found.name)) {
         file.remove_xattr(OsStr::from_bytes(&xattr.name)).map_err(ErrorKind::of)?;

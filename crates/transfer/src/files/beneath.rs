@@ -1,5 +1,5 @@
-//! Directories below another one, opened so that no name and no symbolic link
-//! leads out of it, whatever other programs do to the tree meanwhile.
+//! Opens directories below another one so that no name and no symbolic link leads out of it,
+//! whatever other programs do to the tree meanwhile.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -9,30 +9,29 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::Mode;
 
-/// For looking names up in a directory, which takes no right to list them.
+/// For resolving names in a directory, without permission to list it.
 const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
-/// A directory that nothing opened through this leaves.
+/// A directory that nothing opened through it can leave.
 #[derive(Debug, Clone)]
 pub(super) struct Beneath {
     top: Arc<OwnedFd>,
     resolution: Resolution,
 }
 
-/// How a path is walked.
+/// How a path is resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Resolution {
     /// By the kernel, in one call (`openat2`, Linux 5.6).
     Kernel,
-    /// Here, one component after the other.
+    /// By this program, one component after the other.
     Components,
-    /// As any program does, links included. Only for trees to be sent whose
-    /// owner asks that links be followed.
+    /// As by any program, following links. Only for sending trees whose owner asks for that.
     Follow,
 }
 
 impl Beneath {
-    /// Everything below a directory, which may itself be reached by links.
+    /// Opens a directory, which may itself be reached by links.
     pub(super) fn new(top: &Path) -> nix::Result<Self> {
         let top = Arc::new(openat(nix::fcntl::AT_FDCWD, top, DIRECTORY, Mode::empty())?);
         // refused by old kernels, and by sandboxes that do not know it
@@ -43,7 +42,7 @@ impl Beneath {
         Ok(Self { top, resolution })
     }
 
-    /// The same directory, with a tree's links followed wherever they lead.
+    /// Follows links in the tree.
     pub(super) fn following(self) -> Self {
         Self { resolution: Resolution::Follow, ..self }
     }
@@ -59,13 +58,13 @@ impl Beneath {
         Self { resolution: Resolution::Components, ..self }
     }
 
-    /// Everything below a directory that is below this one.
+    /// Opens a directory below this one as a root of its own.
     pub(super) fn below(&self, path: &[u8]) -> nix::Result<Self> {
         Ok(Self { top: self.directory(Some(path))?, resolution: self.resolution })
     }
 
-    /// Opens a directory to look up names in. `path` is relative and has no
-    /// component `..`, which its type said before (`RelPath`); none is the top.
+    /// Opens a directory to resolve names in. `path` is relative and has no component `..`, which
+    /// its type guarantees (`RelPath`); `None` is the top.
     pub(super) fn directory(&self, path: Option<&[u8]>) -> nix::Result<Arc<OwnedFd>> {
         let Some(path) = path else { return Ok(Arc::clone(&self.top)) };
         match self.resolution {
@@ -84,7 +83,7 @@ fn by_kernel(top: &OwnedFd, path: &[u8]) -> nix::Result<OwnedFd> {
     );
     loop {
         match openat2(top, path, how) {
-            // something on the way was renamed just now
+            // something on the path was renamed just now
             Err(Errno::EAGAIN | Errno::EINTR) => {}
             outcome => return outcome,
         }
@@ -93,7 +92,7 @@ fn by_kernel(top: &OwnedFd, path: &[u8]) -> nix::Result<OwnedFd> {
 
 fn by_components(top: &Arc<OwnedFd>, path: &[u8]) -> nix::Result<Arc<OwnedFd>> {
     path.split(|octet| *octet == b'/').try_fold(Arc::clone(top), |directory, component| {
-        // with O_PATH a link itself would be opened, but it is no directory
+        // with O_PATH a link itself would be opened, but O_DIRECTORY refuses it
         openat(&directory, component, DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty()).map(Arc::new)
     })
 }

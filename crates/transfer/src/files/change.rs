@@ -1,4 +1,4 @@
-//! Changes to directories in which their owner may not write.
+//! Changes directories whose mode forbids writing to their owner.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,15 +9,16 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, fchmod, fstat};
 use nix::unistd::geteuid;
 
-/// What it takes to make, rename and remove names in a directory.
+/// Permissions needed to make, rename and remove names in a directory.
 const CHANGE: Mode = Mode::S_IWUSR.union(Mode::S_IXUSR);
 
-/// Another program may restore a directory's mode between two steps of this one.
+/// Attempts, because another program may restore a directory's mode between two steps of this
+/// one.
 const ATTEMPTS: usize = 4;
 
-/// Changes a directory by `act`, which makes, renames or removes a name in it. Where the
-/// mode forbids that to this user, who owns the directory, it allows it meanwhile, as
-/// rsync does.
+/// Changes a directory by `act`, which makes, renames or removes a name in it. If the mode
+/// forbids that to this user, who owns the directory, it is changed for that moment, as rsync
+/// does.
 pub(super) fn change<T>(
     directory: &OwnedFd,
     act: impl FnMut() -> nix::Result<T>,
@@ -30,7 +31,7 @@ pub(super) fn change_all<T>(
     directories: &[&OwnedFd],
     mut act: impl FnMut() -> nix::Result<T>,
 ) -> nix::Result<T> {
-    /// One thread at a time: no other finds a mode that is to be restored.
+    /// One thread at a time, so that none sees a mode that is to be restored.
     static UNLOCKING: Mutex<()> = Mutex::new(());
     let mut outcome = act();
     for _ in 0..ATTEMPTS {
@@ -38,7 +39,7 @@ pub(super) fn change_all<T>(
             break;
         }
         let _alone = UNLOCKING.lock().unwrap_or_else(PoisonError::into_inner);
-        // another user's may allow it as it is
+        // a directory of another user may allow it already
         let unlocked: Vec<_> =
             directories.iter().filter_map(|directory| Unlocked::new(directory).ok()).collect();
         if unlocked.is_empty() {

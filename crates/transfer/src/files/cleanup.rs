@@ -1,4 +1,4 @@
-//! Unfinished files that nobody goes on with, removed.
+//! Deletes partial files that were not resumed.
 
 use std::fs::TryLockError;
 use std::os::fd::OwnedFd;
@@ -18,14 +18,14 @@ use super::partial::open_ordinary;
 use super::root::Root;
 use super::temporary;
 
-/// What of unfinished files was found below a root.
+/// The result of a cleanup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CleanupStats {
-    /// Those that were removed.
+    /// Deleted files.
     pub removed: u64,
-    /// Octets that they took.
+    /// Bytes that they used.
     pub octets: u64,
-    /// Those that stay: they are younger, being written, or somebody else's.
+    /// Files that stay: younger ones, open ones, and those of other users.
     pub left: u64,
 }
 
@@ -36,9 +36,8 @@ struct Level {
 }
 
 impl Root {
-    /// Removes unfinished files to which nothing was written for a time. One that
-    /// somebody writes to, another user's and one with a second name stay; what cannot
-    /// be looked at is passed over. No link is followed.
+    /// Deletes partial files that were not written to for `age`. Open files, files of other users
+    /// and files with a second name stay; what cannot be read is skipped. No link is followed.
     pub fn remove_unfinished(&self, age: Duration) -> CleanupStats {
         let mut stats = CleanupStats::default();
         let Some(before) = SystemTime::now().checked_sub(age) else { return stats };
@@ -82,14 +81,14 @@ impl Root {
     }
 }
 
-/// Removes one, if it is old and nobody's, and says how many octets it took.
+/// Deletes a partial file if it is old and not in use, and returns how many bytes it used.
 fn remove(directory: &OwnedFd, name: &[u8], before: SystemTime) -> Result<Option<u64>, ErrorKind> {
     let metadata = Metadata::at(directory, name, false)?;
     if metadata.owner != geteuid().as_raw() || metadata.links > 1 || !metadata.is_older(before) {
         return Ok(None);
     }
     if metadata.file_type == FileType::Symlink {
-        // the temporary name of a link, which was killed before it was renamed
+        // a link whose program was killed before renaming it
         change(directory, || unlinkat(directory, name, UnlinkatFlags::NoRemoveDir))?;
         return Ok(Some(0));
     }
@@ -99,7 +98,7 @@ fn remove(directory: &OwnedFd, name: &[u8], before: SystemTime) -> Result<Option
         Err(TryLockError::WouldBlock) => return Ok(None),
         Err(TryLockError::Error(error)) => return Err(ErrorKind::of(error)),
     }
-    // it may have been gone on with before it was locked
+    // it may have been resumed before it was locked
     let now = Metadata::at(directory, name, false)?;
     if now.identity != metadata.identity || !now.is_older(before) {
         return Ok(None);

@@ -1,5 +1,4 @@
-//! Whether what is to be stored is there already, by what the file system says of
-//! it or by its hash.
+//! Compares what is to be stored with what is there, by metadata or by hash.
 
 use std::os::unix::ffi::OsStringExt;
 
@@ -16,7 +15,7 @@ use super::root::Root;
 use super::{attributes, content};
 use headroom_transfer_proto::message::Time;
 
-/// What a sender has under a name.
+/// An entry of a sender.
 #[derive(Debug, Clone, Copy)]
 pub enum Sent<'a> {
     /// A directory.
@@ -26,7 +25,7 @@ pub enum Sent<'a> {
     },
     /// A symbolic link.
     Symlink {
-        /// What it holds.
+        /// Its target.
         target: &'a [u8],
     },
     /// A file.
@@ -37,38 +36,38 @@ pub enum Sent<'a> {
         mode: u32,
         /// When it was changed.
         mtime: Time,
-        /// Its hash, if files are compared by that and not by size and time.
+        /// Its hash, if files are compared by it and not by size and time.
         hash: Option<Hash>,
-        /// Its attributes, where any are kept.
+        /// Its attributes, if any are kept.
         attributes: Option<&'a Attributes>,
     },
 }
 
-/// What has a name here, compared with what a sender has under it.
+/// How what has a name here compares with the sender's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Nothing.
+    /// Nothing has the name.
     Missing,
-    /// The same.
+    /// It is the same.
     Same,
-    /// The same, with other permissions or another time.
+    /// It has the same content, with other permissions or another time.
     MetadataDiffers,
-    /// The same kind of thing, with other content.
+    /// It has the same type, with other content.
     ContentDiffers,
-    /// Another kind of thing.
+    /// It has another type.
     TypeDiffers(FileType),
 }
 
 impl Root {
-    /// Compares what has a name with what a sender has under it.
+    /// Compares what has a name with a sender's entry.
     ///
     /// # Errors
-    /// It cannot be looked at, or not be read.
+    /// It cannot be read.
     pub fn compare(&self, path: &RelPath, sent: &Sent<'_>) -> Result<Status, Error> {
         let here = match self.look(path) {
             Ok(Some(here)) => here,
             Ok(None) => return Ok(Status::Missing),
-            // in a dry run what is above it may not be there
+            // in a dry run its parent may be missing
             Err(error) if matches!(error.kind(), ErrorKind::Missing) => return Ok(Status::Missing),
             Err(error) => return Err(error),
         };
@@ -100,10 +99,10 @@ impl Root {
         })
     }
 
-    /// Gives a file that is there permissions, time and attributes.
+    /// Sets permissions, time and attributes of an existing file.
     ///
     /// # Errors
-    /// It is no file, or not this user's.
+    /// It is not a file, or not this user's.
     pub fn update_metadata(
         &self,
         path: &RelPath,
@@ -150,7 +149,7 @@ impl Root {
     }
 }
 
-/// Whether a file here has the sender's time. A file system may keep seconds only.
+/// Whether a file here has the sender's time. Some file systems store only seconds.
 fn is_time(here: Time, sent: Time) -> bool {
     here.seconds == sent.seconds && (here.nanoseconds == 0 || here.nanoseconds == sent.nanoseconds)
 }

@@ -1,4 +1,4 @@
-//! The content of open files: hashed in spans, its holes found, parts copied.
+//! Works on the content of open files: hashes spans, finds holes, copies ranges.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
 use nix::unistd::{Whence, lseek};
 
-/// Octets read or written, and hashed while they are in the cache.
+/// Bytes read or written, and hashed while they are in the cache.
 pub(super) const PIECE: usize = 128 << 10;
 
 static ZEROS: [u8; PIECE] = [0; PIECE];
@@ -20,8 +20,7 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE]);
 }
 
-/// Reads a range and hashes it. The range is whole in the file, and none of it
-/// was hashed.
+/// Reads and hashes a range of the file that was not hashed yet.
 ///
 /// # Errors
 /// It cannot be read; `UnexpectedEof` if the file is shorter.
@@ -38,7 +37,7 @@ pub(super) fn hash(file: &File, range: &Range<u64>, hasher: &mut SpanHasher) -> 
     })
 }
 
-/// Hashes a range of zeros, of which nothing is read.
+/// Hashes a range of zeros, without reading it.
 pub(super) fn hash_zeros(len: u64, hasher: &mut SpanHasher) {
     let mut left = len;
     while left > 0 {
@@ -48,7 +47,7 @@ pub(super) fn hash_zeros(len: u64, hasher: &mut SpanHasher) {
     }
 }
 
-/// The value of a span; none where there is no such span. Holes are not read.
+/// Hashes a span; `None` if there is no such span. Holes are not read.
 pub(super) fn value(file: &File, spans: Spans, span: u64) -> io::Result<Option<ChainingValue>> {
     let Some(range) = spans.range(span) else { return Ok(None) };
     let Some(mut hasher) = spans.hasher(span) else { return Ok(None) };
@@ -60,7 +59,7 @@ pub(super) fn value(file: &File, spans: Spans, span: u64) -> io::Result<Option<C
     Ok(hasher.finish())
 }
 
-/// The hash of a whole file of that size.
+/// Hashes a whole file of this size.
 pub(super) fn whole_hash(file: &File, size: u64) -> io::Result<Hash> {
     let spans = Spans::new(size);
     let mut tree = Tree::new(spans);
@@ -71,8 +70,8 @@ pub(super) fn whole_hash(file: &File, size: u64) -> io::Result<Hash> {
     tree.root().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Where the next octets from `from` on begin that are no hole; none up to the file's
-/// end. Where the file system knows no holes, everything is such octets.
+/// Finds the start of the next data at `from` or later; `None` up to the file's end. If the
+/// file system does not support holes, everything is data.
 pub(super) fn next_data(file: &File, from: u64) -> io::Result<Option<u64>> {
     let Ok(from) = i64::try_from(from) else { return Ok(None) };
     match lseek(file, from, Whence::SeekData) {
@@ -86,13 +85,13 @@ pub(super) fn next_data(file: &File, from: u64) -> io::Result<Option<u64>> {
     }
 }
 
-/// The same with where they end. In memory (tmpfs) the kernel looks at every page until
-/// then: it is not to be asked for each span of a file.
+/// Finds the next range of data. On tmpfs the kernel inspects every page of it: do not call
+/// this for each span of a file.
 pub(super) fn next_data_range(file: &File, from: u64) -> io::Result<Option<Range<u64>>> {
     let Some(start) = next_data(file, from)? else { return Ok(None) };
     let end = match lseek(file, start.cast_signed(), Whence::SeekHole) {
         Ok(end) => end.cast_unsigned(),
-        // a file that is cut between the two questions has no more data
+        // the file was truncated between the two calls
         Err(Errno::ENXIO) => return Ok(None),
         Err(Errno::EINVAL | Errno::EOPNOTSUPP) => file.metadata()?.len(),
         Err(error) => return Err(error.into()),
@@ -100,12 +99,12 @@ pub(super) fn next_data_range(file: &File, from: u64) -> io::Result<Option<Range
     Ok((start < end).then_some(start..end))
 }
 
-/// Whether any octet of a range is no hole.
+/// Whether a range contains data.
 pub(super) fn has_data(file: &File, range: &Range<u64>) -> io::Result<bool> {
     Ok(next_data(file, range.start)?.is_some_and(|start| start < range.end))
 }
 
-/// Makes a range zeros, by a hole where the file system can.
+/// Zeroes a range, by a hole if the file system supports that.
 pub(super) fn clear(file: &File, range: &Range<u64>) -> io::Result<()> {
     let (Ok(start), Ok(len)) = (i64::try_from(range.start), i64::try_from(range.end - range.start))
     else {
@@ -128,9 +127,9 @@ fn write_zeros(file: &File, range: &Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies a range to the same place of another file, by reference where the
-/// file systems can. Where nothing but a hole is in `from` up to the next multiple of
-/// [`PIECE`], `to` is left as it is.
+/// Copies a range to the same offset of another file, by reference if the file systems support
+/// that. Where `from` has only a hole up to the next multiple of [`PIECE`], `to` is not
+/// changed.
 pub(super) fn copy(from: &File, to: &File, range: &Range<u64>) -> io::Result<()> {
     let mut at = range.start;
     while at < range.end {

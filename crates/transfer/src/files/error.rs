@@ -1,4 +1,4 @@
-//! What could not be done with a file of this machine, and why, as a sentence.
+//! Errors about local files, as sentences.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub struct Error {
     kind: Box<ErrorKind>,
     /// The name that it would be sent under.
     name: Option<Box<RelPath>>,
-    /// Whether somebody named just this, and did not only meet it in a directory.
+    /// Whether it was named itself, and not just found in a directory.
     is_asked_for: bool,
 }
 
@@ -27,54 +27,54 @@ pub enum ErrorKind {
     #[error("there is no such file or directory")]
     Missing,
     /// Permission is denied.
-    #[error("permission is denied to {}, as whom headroom runs", this_user())]
+    #[error("permission is denied to {}, who runs headroom", this_user())]
     Denied,
-    /// The file system takes no changes.
+    /// The file system is read-only.
     #[error("its file system is read-only")]
     ReadOnly,
-    /// A directory would get a name with fewer directories above it.
+    /// A directory would be moved to a higher level.
     #[error(
-        "directories are not moved higher up: links in it that lead to `..` could then lead out of what is served"
+        "directories are not moved to a higher level: links in them that begin with `..` could then lead out of the served directory"
     )]
     MovesUp,
-    /// A directory would get a name within itself.
+    /// A directory would be moved into itself.
     #[error("a directory cannot be moved into itself")]
     IntoItself,
     /// Something is mounted there, or the system uses it.
     #[error("it is in use: something is mounted there, or the system needs it")]
     InUse,
-    /// A name would be given across file systems.
-    #[error("both names are not on one file system; send it again and remove it here")]
+    /// A rename would cross file systems.
+    #[error("the two names are on different file systems; send it again and remove it here")]
     OtherFileSystem,
-    /// It is a directory, and a file's name is needed.
-    #[error("it is a directory; say what the file in it is to be called")]
+    /// It is a directory, and the name of a file is needed.
+    #[error("it is a directory; name the file in it")]
     NoName,
-    /// It is no file, and only a file goes through a pipe.
-    #[error("it is no file")]
+    /// It is not a file, as a pipe needs.
+    #[error("it is not a file")]
     NoFile,
     /// The disk or a quota is full.
-    #[error("the disk is full; make room and start it again: it goes on where this ended")]
+    #[error("the disk is full; make room and repeat the command to resume")]
     Full,
-    /// The same of what is not resumed.
-    #[error("the disk is full; make room and send it again, from its beginning")]
+    /// The disk is full, and the transfer cannot be resumed.
+    #[error("the disk is full; make room and send it again from the beginning")]
     FullOnce,
-    /// The disk would be full.
+    /// There is not enough disk space.
     #[error(
-        "it needs {} of disk, and {} are free; make room and start it again",
+        "it needs {} of disk space, and {} are free; make room and repeat the command",
         size(*needed),
         size(*free)
     )]
     NoSpace {
-        /// Octets that are still to come.
+        /// Bytes that are still missing.
         needed: u64,
-        /// Octets that the file system has for this user.
+        /// Bytes that are free for this user.
         free: u64,
     },
-    /// The file system takes no file of that size.
-    #[error("the file system takes no file of {}", size(*.0))]
+    /// The file system does not support files of that size.
+    #[error("the file system does not support a file of {}", size(*.0))]
     TooLarge(u64),
-    /// Somebody else holds the lock.
-    #[error("another transfer of the same file is going on; wait until it has ended")]
+    /// Another transfer holds the lock.
+    #[error("another transfer of the same file is in progress; wait until it has ended")]
     Busy,
     /// Something else has the name.
     #[error("{here} is here under that name; remove or rename it first")]
@@ -82,97 +82,97 @@ pub enum ErrorKind {
         /// What is here.
         here: FileType,
     },
-    /// A directory that something is in.
-    #[error("something is in it")]
+    /// A directory is not empty.
+    #[error("it is not empty")]
     NotEmpty,
-    /// A component of the path leads elsewhere, or nowhere.
-    #[error("a part of its path is a symbolic link or no directory; links are not followed")]
+    /// A component of the path is a link or not a directory.
+    #[error("a part of its path is a symbolic link or not a directory; links are not followed")]
     NotBeneath,
-    /// A symbolic link that leaves the root, or could.
+    /// A symbolic link leaves the root, or could.
     #[error(
-        "it is a symbolic link that leads out of the directory that is sent to, or could: \
-         such links are not made"
+        "it is a symbolic link that leads out of the destination, or could: such links are not made"
     )]
     LeavesRoot,
-    /// The name is kept for partial files.
-    #[error("names that end in `{suffix}` are those of unfinished transfers", suffix = super::temporary::SUFFIX)]
+    /// The name is reserved for partial files.
+    #[error("names that end in `{suffix}` are reserved for partial files", suffix = super::temporary::SUFFIX)]
     Reserved,
-    /// A partial file, met where files to be sent are looked for.
-    #[error("it is what came of a transfer that has not ended")]
+    /// A partial file in a tree to send.
+    #[error("it is a partial file of an unfinished transfer")]
     Unfinished,
     /// A device, pipe or socket.
     #[error("it is {0}; only files, directories and links are sent")]
     Special(FileType),
-    /// A link, and the policy leaves links out.
-    #[error("it is a symbolic link, and links were asked to be left out")]
+    /// The policy leaves out links.
+    #[error("it is a symbolic link, and --links=skip leaves links out")]
     LinkLeftOut,
-    /// A link that leads out of the tree, and the policy leaves those out.
+    /// The policy leaves out links that lead out of the tree.
     #[error("it is a symbolic link that leads out of the tree, or could")]
     LinkLeavesTree,
-    /// A link that leads out of the tree, and the policy refuses those.
+    /// The policy refuses links that lead out of the tree.
     #[error(
-        "it is a symbolic link that leads out of the tree, or could, and --links=refuse takes none"
+        "it is a symbolic link that leads out of the tree, or could, and --links=refuse accepts none"
     )]
     LinkRefused,
-    /// More attributes than an entry has room for.
+    /// The attributes exceed the limits of an entry.
     #[error(
         "its extended attributes and access control lists are more than {MOST_XATTRS}, or more than {}",
         size(MOST_ATTRIBUTE_BYTES as u64)
     )]
     Attributes,
-    /// A directory that is its own ancestor by a link.
-    #[error("it leads back to a directory that it is in")]
+    /// A link makes a directory its own ancestor.
+    #[error("it is a symbolic link to a directory that contains it")]
     Loop,
-    /// Contents were asked for, of something that has none.
-    #[error("it is no directory")]
+    /// The content of something that is not a directory was requested.
+    #[error("it is not a directory")]
     NoDirectory,
-    /// Two of what is to be sent would have one name.
+    /// Two sources have the same name.
     #[error("something else that is to be sent has the same name")]
     Twice,
     /// The path is too long to be sent.
-    #[error("its path is not one that can be sent: {0}")]
+    #[error("its path cannot be sent: {0}")]
     Path(#[from] PathError),
-    /// The source is not what it was.
-    #[error("it changed while it was read; send it again, or with --allow-changing as it is read")]
+    /// The file changed while it was read.
+    #[error("it changed while it was read; send it again, or use --allow-changing")]
     Changed,
-    /// The source has fewer bytes than it had.
+    /// The file became shorter while it was read.
     #[error("it became shorter while it was read; send it again")]
     Shorter,
-    /// Something else has the source's name by now.
-    #[error("something else has its name by now; send it again")]
+    /// The file was replaced.
+    #[error("it was replaced by something else meanwhile; send it again")]
     Replaced,
     /// The partial file is not where it was.
-    #[error("its partial file was moved or removed by somebody else; send it again")]
+    #[error("another program moved or removed its partial file; send it again")]
     Moved,
     /// The name of its partial file belongs to something else.
     #[error(
-        "`{0}` beside it, where its octets would be collected, is no ordinary file of this \
-         user's with one name; remove it"
+        "`{0}` beside it, the name of its partial file, is not an ordinary file of this user with a single name; remove it"
     )]
     Foreign(Box<str>),
-    /// Not all of it came.
-    #[error("{missing} of its {all} spans did not come")]
+    /// Not all of it arrived.
+    #[error("{missing} of its {all} spans did not arrive")]
     Incomplete {
-        /// Spans that lack octets.
+        /// Incomplete spans.
         missing: u64,
-        /// Spans that the file has.
+        /// Spans of the file.
         all: u64,
     },
-    /// The hash is another one.
-    #[error("what came has another BLAKE3 hash than what was sent, and was dropped; send it again")]
+    /// The hash is wrong.
+    #[error(
+        "what arrived has another BLAKE3 hash than what was sent, and was discarded; send it again"
+    )]
     Mismatch,
-    /// Octets that are not the file's.
-    #[error("octets came for a place behind its end")]
+    /// Bytes beyond the end of the file.
+    #[error("bytes arrived for an offset beyond its end")]
     BeyondEnd,
-    /// More pieces than are kept in mind.
-    #[error("it comes in too many pieces that do not join")]
+    /// Too many separate pieces.
+    #[error("it arrives in too many separate pieces")]
     Scattered,
-    /// Whatever else the system says.
+    /// Any other error of the system.
     #[error("{0}")]
     System(#[from] io::Error),
 }
 
-/// What a name of the file system is.
+/// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileType {
     /// An ordinary file.
@@ -203,33 +203,33 @@ impl std::fmt::Display for FileType {
 }
 
 impl Error {
-    /// `path` cannot be `done`, which is a participle.
+    /// Makes an error that `path` cannot be `done`, a participle.
     pub(super) fn new(path: &[u8], done: &'static str, kind: impl Into<ErrorKind>) -> Self {
         let path = shown(path).to_string().into();
         Self { path, done, kind: Box::new(kind.into()), name: None, is_asked_for: false }
     }
 
-    /// A path that a file's name is needed for is a directory's.
+    /// Makes an error for a directory where a file's name is needed.
     pub(crate) fn no_name(path: &RelPath) -> Self {
         Self::new(path.as_bytes(), "stored", ErrorKind::NoName)
     }
 
-    /// There is nothing of this name.
+    /// Makes an error for a missing name.
     pub(crate) fn missing(path: &RelPath) -> Self {
         Self::new(path.as_bytes(), "removed", ErrorKind::Missing)
     }
 
-    /// A name cannot be given.
+    /// Makes an error for a name that cannot be used.
     pub(crate) fn path(path: &RelPath, error: PathError) -> Self {
         Self::new(path.as_bytes(), "renamed", ErrorKind::Path(error))
     }
 
-    /// What is to go through a pipe is no file.
+    /// Makes an error for something that is not a file, as a pipe needs.
     pub(crate) fn no_file(path: &RelPath) -> Self {
         Self::new(path.as_bytes(), "sent", ErrorKind::NoFile)
     }
 
-    /// The same about a path that is read from `directory` on.
+    /// Prefixes the path with a directory.
     pub(crate) fn below(self, directory: &std::path::Path) -> Self {
         use std::os::unix::ffi::OsStrExt;
         let directory = shown(directory.as_os_str().as_bytes()).to_string();
@@ -240,30 +240,30 @@ impl Error {
         Self { path: path.into(), ..self }
     }
 
-    /// It is about something that would be sent under a name.
+    /// Adds the name under which it would be sent.
     pub(super) fn about(self, name: Option<&RelPath>) -> Self {
         Self { name: name.cloned().map(Box::new), ..self }
     }
 
-    /// It is about something that was itself asked for.
+    /// Marks it as requested itself.
     pub(super) fn asked_for(self) -> Self {
         Self { is_asked_for: true, ..self }
     }
 
-    /// The name that it would be sent under, where that is known.
+    /// Returns the name under which it would be sent, if known.
     #[must_use]
     pub fn name(&self) -> Option<&RelPath> {
         self.name.as_deref()
     }
 
-    /// Why it could not be done.
+    /// Returns the reason.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
-    /// Whether this is how it should be, and only worth a remark: it is never sent, or
-    /// was asked to be left out, and nobody asked for just this.
+    /// Whether this is not a failure: it is of a type that is never sent, or left out by a policy,
+    /// and was not requested itself.
     #[must_use]
     pub fn is_remark(&self) -> bool {
         let never_sent = matches!(*self.kind, ErrorKind::Special(_) | ErrorKind::Unfinished);
@@ -277,7 +277,7 @@ impl Error {
     }
 }
 
-/// The user as whom this program runs.
+/// Names the user who runs this program.
 fn this_user() -> String {
     let id = nix::unistd::geteuid();
     let user = nix::unistd::User::from_uid(id).ok().flatten();
@@ -300,7 +300,7 @@ impl From<Errno> for ErrorKind {
 }
 
 impl ErrorKind {
-    /// Of what the standard library says.
+    /// Converts an error of the standard library.
     pub(super) fn of(error: io::Error) -> Self {
         error.raw_os_error().map_or(Self::System(error), |code| Errno::from_raw(code).into())
     }

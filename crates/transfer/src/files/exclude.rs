@@ -1,4 +1,4 @@
-//! What a sync leaves alone: patterns as in a `.gitignore`.
+//! Exclude patterns of a sync, as in a `.gitignore`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,11 +7,10 @@ use headroom_transfer_proto::message::MOST_PATTERNS;
 use headroom_transfer_proto::path::{RelPath, shown};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-/// Octets of all patterns together: they may be a stranger's.
+/// The most bytes of all patterns together, which a peer sends.
 const MOST_OCTETS: usize = 32 << 10;
 
-/// Names that are neither sent nor removed. What is in a directory that is
-/// excluded is excluded with it.
+/// Names that are neither sent nor removed. An excluded directory excludes its content.
 #[derive(Debug, Clone)]
 pub struct Excludes {
     patterns: Vec<String>,
@@ -21,8 +20,8 @@ pub struct Excludes {
 /// A pattern that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadPattern {
-    /// It is no glob.
-    #[error("`{pattern}` is no pattern: {cause}")]
+    /// It is not a valid glob.
+    #[error("`{pattern}` is not a pattern: {cause}")]
     Glob {
         /// As it was written.
         pattern: String,
@@ -30,15 +29,15 @@ pub enum BadPattern {
         cause: String,
     },
     /// There are too many.
-    #[error("these are too many patterns: {MOST_PATTERNS} and {MOST_OCTETS} octets are taken")]
+    #[error("too many patterns: at most {MOST_PATTERNS}, and {MOST_OCTETS} bytes together")]
     TooMany,
 }
 
 impl Excludes {
-    /// Reads patterns, of which later ones prevail.
+    /// Parses patterns; later ones take precedence.
     ///
     /// # Errors
-    /// One is none, or they are too many.
+    /// A pattern is invalid, or there are too many.
     pub fn new(patterns: Vec<String>) -> Result<Self, BadPattern> {
         let octets: usize = patterns.iter().map(String::len).sum();
         if patterns.len() > MOST_PATTERNS || octets > MOST_OCTETS {
@@ -58,19 +57,19 @@ impl Excludes {
         Ok(Self { patterns, matcher })
     }
 
-    /// Nothing is excluded.
+    /// Excludes nothing.
     #[must_use]
     pub fn none() -> Self {
         Self { patterns: Vec::new(), matcher: Gitignore::empty() }
     }
 
-    /// The patterns as they were written.
+    /// Returns the patterns as they were written.
     #[must_use]
     pub fn patterns(&self) -> &[String] {
         &self.patterns
     }
 
-    /// Whether a name is excluded, or a directory above it.
+    /// Whether a name or one of its parents is excluded.
     #[must_use]
     pub fn cover(&self, path: &RelPath, is_directory: bool) -> bool {
         if self.patterns.is_empty() {
@@ -86,8 +85,7 @@ impl Excludes {
         self.matches(path, is_directory)
     }
 
-    /// Whether a name, taken from the top of the tree, is excluded. The
-    /// directories above it are not.
+    /// Whether a name, relative to the top of the tree, is excluded, if its parents are not.
     #[must_use]
     pub fn matches(&self, path: &RelPath, is_directory: bool) -> bool {
         let path = OsStr::from_bytes(path.as_bytes());
@@ -126,7 +124,7 @@ mod tests {
             ("a/*.c", b"a/b/x.c"),
             ("a/*.c", b"b/a/x.c"),
             ("build/", b"build"),
-            ("# no pattern", b"# no pattern"),
+            ("# not a pattern", b"# not a pattern"),
         ] {
             assert!(!matches(pattern, path, false), "{pattern}");
         }
@@ -144,7 +142,7 @@ mod tests {
     #[test]
     fn what_is_no_pattern_or_too_many_is_refused() {
         let error = Excludes::new(vec!["a[".into()]).expect_err("it is none");
-        assert!(error.to_string().contains("`a[` is no pattern"), "{error}");
+        assert!(error.to_string().contains("`a[` is not a pattern"), "{error}");
         let many = vec!["x".into(); MOST_PATTERNS + 1];
         assert!(matches!(Excludes::new(many), Err(BadPattern::TooMany)));
         let long = vec!["x".repeat(MOST_OCTETS + 1)];

@@ -1,5 +1,5 @@
-//! What lies below a root and is not in another tree: found while the names of
-//! that tree go by in the order of a walk, and removed.
+//! Finds and removes what is below a root and not in another tree, whose names arrive in the
+//! order of a walk.
 
 use std::cmp::Ordering;
 use std::os::fd::OwnedFd;
@@ -14,13 +14,13 @@ use super::names::Names;
 use super::root::Root;
 use super::temporary;
 
-/// Octets of names that are to be removed.
+/// The most bytes of names to remove.
 const MOST_OCTETS: usize = 32 << 20;
-/// Names of directories within each other that are in memory at once.
+/// The most names of nested directories in memory at once.
 const MOST_NAMES: usize = 1 << 18;
 
-/// Compares a root with a tree whose names come in the order of a walk: those of
-/// one directory in the order of their octets, a directory before what is in it.
+/// Compares a root with a tree whose names arrive in the order of a walk: those of one
+/// directory in byte order, a directory before its content.
 #[derive(Debug)]
 pub struct Extraneous {
     root: Root,
@@ -31,45 +31,43 @@ pub struct Extraneous {
     octets: usize,
 }
 
-/// Why a comparison cannot go on.
+/// Why a comparison fails.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    /// A name came that does not follow the last.
-    #[error("names do not come in the order of a walk")]
+    /// A name is out of order.
+    #[error("names do not arrive in the order of a walk")]
     OutOfOrder,
-    /// More is to be removed than is kept in mind.
+    /// There are too many names to remove.
     #[error(
-        "nothing is removed: more names would be than are kept in mind ({} MiB of them); remove some of them yourself",
+        "nothing is removed: there are more names to remove than fit in memory ({} MiB); remove some of them yourself",
         MOST_OCTETS >> 20
     )]
     TooMany,
-    /// Large directories lie within each other.
-    #[error(
-        "nothing is removed: directories within each other have more than {MOST_NAMES} names together"
-    )]
+    /// Nested directories are too large.
+    #[error("nothing is removed: nested directories have more than {MOST_NAMES} names together")]
     TooWide,
-    /// What lies here cannot be read.
+    /// Something here cannot be read.
     #[error(transparent)]
     Files(#[from] Error),
 }
 
-/// What became of something that was to be removed.
+/// The result of removing something.
 #[derive(Debug)]
 pub enum Removal {
-    /// It is gone, or would be.
+    /// It was removed, or would be.
     Removed(RelPath),
-    /// A directory stays for what is in it: something excluded, or unfinished.
+    /// A directory stays because of its content: something excluded or unfinished.
     Kept(RelPath),
     /// It cannot be removed.
     Failed(Error),
 }
 
-/// A directory whose names are gone through.
+/// A directory that is being compared.
 #[derive(Debug)]
 struct Level {
     path: Option<RelPath>,
     names: Names,
-    /// The next name, if it was looked at and not used.
+    /// The next name, if it was read and not used.
     next: Option<(RelPath, Metadata)>,
     /// Open while this is the last level.
     directory: Option<Arc<OwnedFd>>,
@@ -78,7 +76,7 @@ struct Level {
 }
 
 impl Extraneous {
-    /// Begins at the top of a root.
+    /// Starts at the top of a root.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -88,10 +86,10 @@ impl Extraneous {
         Ok(Self { root, excludes, levels, last: None, found: Vec::new(), octets: 0 })
     }
 
-    /// The tree has this name. A directory that is here too is gone through next.
+    /// Notes a name of the tree. If it is a directory here as well, its content is compared next.
     ///
     /// # Errors
-    /// The comparison ends: nothing is to be removed.
+    /// The comparison fails: nothing must be removed.
     pub fn pass(&mut self, path: &RelPath, is_directory: bool) -> Result<(), CompareError> {
         if self.last.as_ref().is_some_and(|last| in_walk(last, path) != Ordering::Less) {
             return Err(CompareError::OutOfOrder);
@@ -122,7 +120,7 @@ impl Extraneous {
             Ok(metadata) => {
                 Ok(metadata.is_some_and(|metadata| metadata.file_type == FileType::Directory))
             }
-            // in a dry run what is above it may not be there
+            // in a dry run its parent may be missing
             Err(error) if matches!(error.kind(), ErrorKind::Missing | ErrorKind::NotBeneath) => {
                 Ok(false)
             }
@@ -130,11 +128,10 @@ impl Extraneous {
         }
     }
 
-    /// The tree has no more names: this is what it has not, in the order of a walk
-    /// of each directory, without what is below it.
+    /// Ends the comparison; returns what the tree does not have, without what is below these names.
     ///
     /// # Errors
-    /// The comparison ends: nothing is to be removed.
+    /// The comparison fails: nothing must be removed.
     pub fn finish(mut self) -> Result<Vec<RelPath>, CompareError> {
         while !self.levels.is_empty() {
             self.leave()?;
@@ -142,14 +139,14 @@ impl Extraneous {
         Ok(self.found)
     }
 
-    /// What is left of the last level is too much.
+    /// Leaves a directory: the rest of its names are extraneous.
     fn leave(&mut self) -> Result<(), CompareError> {
         self.skip_to(None)?;
         self.levels.pop();
         Ok(())
     }
 
-    /// Names before that one are too much; with none, all are.
+    /// Collects names before `path` as extraneous; all of them without `path`.
     fn skip_to(&mut self, path: Option<&RelPath>) -> Result<(), CompareError> {
         let Some(level) = self.levels.last_mut() else { return Ok(()) };
         while let Some((name, metadata)) = level.next(&self.root)? {
@@ -176,8 +173,8 @@ impl Extraneous {
 }
 
 impl Root {
-    /// Removes something and all that is in it, but for what is excluded; or, in a
-    /// dry run, says what would be removed. No link is followed.
+    /// Removes something and its content, except excluded names; in a dry run only reports that. No
+    /// link is followed.
     pub fn remove_tree(
         &self,
         path: &RelPath,
@@ -260,7 +257,7 @@ impl Level {
         Ok(directory)
     }
 
-    /// The next name, and what it is. Unfinished files are passed over.
+    /// Returns the next name and its metadata. Partial files are skipped.
     fn next(&mut self, root: &Root) -> Result<Option<(RelPath, Metadata)>, Error> {
         if let Some(next) = self.next.take() {
             return Ok(Some(next));
@@ -272,7 +269,7 @@ impl Level {
                 continue;
             }
             let metadata = match Metadata::at(&directory, &name, false) {
-                // removed just now
+                // removed meanwhile
                 Err(nix::errno::Errno::ENOENT) => continue,
                 metadata => metadata.map_err(|error| self.error(error))?,
             };
@@ -290,7 +287,7 @@ impl Level {
     }
 }
 
-/// Which of two names a walk meets first.
+/// Compares two names in the order of a walk.
 fn in_walk(one: &RelPath, other: &RelPath) -> Ordering {
     one.components().cmp(other.components())
 }

@@ -1,4 +1,4 @@
-//! What the file system says of a name.
+//! Metadata of files.
 
 use std::os::fd::AsFd;
 
@@ -9,18 +9,18 @@ use nix::sys::time::TimeSpec;
 use super::error::FileType;
 use headroom_transfer_proto::message::Time;
 
-/// What a name is, and what is kept of it when it is sent.
+/// Metadata of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metadata {
-    /// What it is.
+    /// Its type.
     pub file_type: FileType,
-    /// Octets, of a file.
+    /// The size of a file in bytes.
     pub size: u64,
     /// Permission bits, at most `0o777`; of a directory also set-group-id and sticky.
     pub mode: u32,
     /// When its content was changed.
     pub mtime: Time,
-    /// Octets that it takes on the disk.
+    /// Bytes that it uses on the disk.
     pub(crate) allocated: u64,
     pub(crate) links: u64,
     pub(super) owner: u32,
@@ -29,7 +29,7 @@ pub struct Metadata {
     ctime: Time,
 }
 
-/// Which file it is, whatever its name.
+/// The identity of a file, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     device: u64,
@@ -37,27 +37,25 @@ pub struct Identity {
 }
 
 impl Metadata {
-    /// Looks at a name in a directory. A link is the link itself, unless it is
-    /// to be followed.
+    /// Reads the metadata of a name in a directory; links are followed with `follow`.
     pub(super) fn at(directory: impl AsFd, name: &[u8], follow: bool) -> nix::Result<Self> {
         let flags = if follow { AtFlags::empty() } else { AtFlags::AT_SYMLINK_NOFOLLOW };
         fstatat(directory, name, flags).map(Self::of_stat)
     }
 
-    /// Looks at what is open.
+    /// Reads the metadata of an open file.
     pub(super) fn of(file: impl AsFd) -> nix::Result<Self> {
         fstat(file).map(Self::of_stat)
     }
 
-    /// Whether this is the same file, and as far as the file system tells with
-    /// the same content.
+    /// Whether this is the same file with, as far as the file system tells, the same content.
     pub(super) fn is_unchanged(&self, now: &Self) -> bool {
         (self.identity, self.size, self.mtime, self.ctime)
             == (now.identity, now.size, now.mtime, now.ctime)
     }
 
-    /// Whether neither its content nor what is known of it changed since then. A
-    /// program can set the time of its content, but not that of this.
+    /// Whether neither content nor metadata changed since then. A program can set the modification
+    /// time, but not the change time.
     pub(super) fn is_older(&self, than: std::time::SystemTime) -> bool {
         let since_1970 = than.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let seconds = i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX);
@@ -91,20 +89,20 @@ impl Metadata {
     }
 }
 
-/// Sets when the content of what has a name was changed. A link is the link itself.
+/// Sets the modification time of a name; links are not followed.
 pub(crate) fn set_mtime_at(directory: impl AsFd, name: &[u8], mtime: Time) -> nix::Result<()> {
     let mtime = TimeSpec::new(mtime.seconds, i64::from(mtime.nanoseconds.min(999_999_999)));
     let flags = UtimensatFlags::NoFollowSymlink;
     utimensat(directory, name, &TimeSpec::UTIME_OMIT, &mtime, flags)
 }
 
-/// The mode bits that are kept. Of a file, set-user-id, set-group-id and sticky are not: a
-/// program with them would run with the rights of whoever received it.
+/// Returns the mode bits that are kept. Set-user-id, set-group-id and sticky of files are not:
+/// a program with them would run with the rights of its receiver.
 pub(super) const fn kept_mode(file_type: FileType) -> u32 {
     if matches!(file_type, FileType::Directory) { 0o3777 } else { 0o777 }
 }
 
-/// Sets when the content of something that is open was changed.
+/// Sets the modification time of an open file.
 pub(super) fn set_mtime(file: impl AsFd, mtime: Time) -> nix::Result<()> {
     let mtime = TimeSpec::new(mtime.seconds, i64::from(mtime.nanoseconds.min(999_999_999)));
     futimens(file, &TimeSpec::UTIME_OMIT, &mtime)

@@ -1,12 +1,11 @@
-//! Files of this machine: trees that are sent, and the root that is received
-//! into. Everything here blocks, and nothing here knows of the network.
+//! Local files: trees to send, and the root to receive into. Everything here blocks, and
+//! nothing here knows the network.
 //!
-//! A sender walks a [`Source`], opens each [`SourceFile`] and reads its
-//! [`Reader`] anywhere; [`Reader::is_unchanged`] says at the end whether what was
-//! read is one state of the file. A receiver has a [`Root`], which no name and no
-//! link leads out of; [`Root::begin`] gives a [`Partial`], which takes octets in
-//! any order, resumes what an earlier transfer left, and gets its name when its
-//! BLAKE3 hash is the sender's.
+//! A sender walks a [`Source`], opens each [`SourceFile`] and reads its [`Reader`] at any
+//! offset; [`Reader::is_unchanged`] says at the end whether the file is still the same. A
+//! receiver has a [`Root`], which no name and no link can leave; [`Root::begin`] returns a
+//! [`Partial`], which accepts bytes in any order, resumes an earlier transfer, and gets its
+//! name when its BLAKE3 hash is the sender's.
 
 mod attributes;
 mod beneath;

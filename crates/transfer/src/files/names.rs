@@ -1,4 +1,4 @@
-//! The names in a directory, sorted, in bounded memory however many there are.
+//! Lists the names in a directory, sorted, in bounded memory.
 
 use std::collections::BinaryHeap;
 use std::os::fd::AsFd;
@@ -7,18 +7,18 @@ use nix::dir::Dir;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 
-/// Names held at once. A directory of more is read once for each so many.
+/// Names in memory at once. A larger directory is read several times.
 const BATCH: usize = 1 << 16;
 
-/// Gives the names of a directory in the order of their octets. Names that come
-/// or go meanwhile may be missed, but none is given twice.
+/// Returns the names of a directory in byte order. Names that are added or removed meanwhile
+/// may be missed, but none is returned twice.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// The next names, the last one first.
+    /// The next names, in reverse order.
     batch: Vec<Box<[u8]>>,
-    /// The last name of the batch; none before the first.
+    /// The last name of the batch; `None` before the first batch.
     last: Option<Box<[u8]>>,
-    /// Whether there may be others behind the batch.
+    /// Whether there may be more after the batch.
     more: bool,
     most: usize,
 }
@@ -32,7 +32,7 @@ impl Names {
         Self { batch: Vec::new(), last: None, more: true, most }
     }
 
-    /// The next name in `directory`, which is the same one each time.
+    /// Returns the next name in `directory`, which must be the same each time.
     pub(super) fn next(&mut self, directory: impl AsFd) -> Option<nix::Result<Box<[u8]>>> {
         if self.batch.is_empty()
             && self.more
@@ -44,12 +44,12 @@ impl Names {
         self.batch.pop().map(Ok)
     }
 
-    /// How many names are in memory.
+    /// Returns how many names are in memory.
     pub(super) fn held(&self) -> usize {
         self.batch.len()
     }
 
-    /// Reads the whole directory, and keeps the lowest names behind the last one.
+    /// Reads the whole directory, and keeps the lowest names after the last one.
     fn read(&mut self, directory: impl AsFd) -> nix::Result<()> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut directory = Dir::openat(directory, ".", flags, Mode::empty())?;

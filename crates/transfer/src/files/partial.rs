@@ -1,5 +1,5 @@
-//! A file on its way: written in any order under a temporary name, hashed span
-//! by span, and given its name when all of it is there and verified.
+//! Partial files: written in any order under a temporary name, hashed span by span, and renamed
+//! when they are complete and verified.
 
 use std::fs::{File, TryLockError};
 use std::ops::Range;
@@ -24,51 +24,50 @@ use super::progress::Progress;
 use super::{attributes, content, temporary};
 use headroom_transfer_proto::message::Time;
 
-/// Zeros of which so many stand together, at a multiple of it, become a hole.
+/// Aligned runs of this many zeros become a hole.
 const HOLE: usize = 64 << 10;
 
-/// Flags with which nothing is opened that acts by being opened.
+/// Flags that prevent side effects of opening.
 pub(super) const HARMLESS: OFlag =
     OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY).union(OFlag::O_CLOEXEC);
 
 /// A file as its sender offers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// Octets of it.
+    /// Its size in bytes.
     pub size: u64,
-    /// When it was changed at its sender's.
+    /// Its modification time at the sender.
     pub mtime: Time,
-    /// Octets that are no holes, as far as is known; at most `size`. They must
-    /// have room on the disk.
+    /// Bytes that are not holes, if known; at most `size`. They must fit on the disk.
     pub data: u64,
-    /// Whether spans of what has the name now may be taken over.
+    /// Whether spans of the current file of that name may be reused.
     pub reuse: bool,
 }
 
-/// What makes a file that came whole the one that was offered.
+/// What a complete file must be and get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seal {
     /// Its BLAKE3 hash.
     pub root: Hash,
     /// Permission bits; others than `0o777` are not set.
     pub mode: u32,
-    /// When it was changed.
+    /// Its modification time.
     pub mtime: Time,
-    /// Whether file and directory are written through to the disk first.
+    /// Whether to sync file and directory to the disk.
     pub fsync: bool,
 }
 
-/// A file that lies under its name.
+/// A stored file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stored {
     /// Whether something else had the name.
     pub replaced: bool,
 }
 
-/// A file on its way. Several threads may write to it at once.
+/// A partial file. Several threads may write to it at once.
 ///
-/// What came stays when this is dropped, for the next transfer of the same
-/// offer; nothing stays where nothing came.
+/// When this is dropped, received data stays for the next transfer of the same offer; an
+/// untouched file is removed.
 #[derive(Debug)]
 pub struct Partial {
     path: RelPath,
@@ -76,10 +75,10 @@ pub struct Partial {
     temporary: Vec<u8>,
     file: File,
     identity: Identity,
-    /// What has the name now, if spans of it may be taken over.
+    /// The current file of that name, if its spans may be reused.
     old: Option<(File, u64)>,
     spans: Spans,
-    /// Whether all that this did not write is a hole.
+    /// Whether everything that was not written here is a hole.
     is_blank: AtomicBool,
     progress: Mutex<Progress>,
     state: Mutex<State>,
@@ -87,7 +86,7 @@ pub struct Partial {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing was written that was not there before.
+    /// Nothing was written.
     Untouched,
     Written,
     /// The temporary name is gone.
@@ -95,8 +94,8 @@ enum State {
 }
 
 impl Partial {
-    /// Makes or finds the temporary file of an offer, in the directory that
-    /// `path` has its last component in.
+    /// Creates or finds the temporary file of an offer, in the directory of `path`'s last
+    /// component.
     pub(super) fn begin(
         directory: Arc<OwnedFd>,
         path: &RelPath,
@@ -122,7 +121,7 @@ impl Partial {
             state: Mutex::new(if is_new { State::Untouched } else { State::Written }),
         };
         let needed = offer.data.min(offer.size).saturating_sub(metadata.allocated);
-        // a file this small is not worth the question
+        // not worth the system call for a small file
         if needed > SPAN_OCTETS {
             let free = free_space(&partial.directory)?;
             if free < needed {
@@ -143,33 +142,32 @@ impl Partial {
         Ok(partial)
     }
 
-    /// The file's name.
+    /// Returns the file's name.
     #[must_use]
     pub fn path(&self) -> &RelPath {
         &self.path
     }
 
-    /// The file's spans.
+    /// Returns the file's spans.
     #[must_use]
     pub fn spans(&self) -> Spans {
         self.spans
     }
 
-    /// The value of a span that lies here already: in what an earlier transfer
-    /// left, or in what has the name now, from where it is then copied. None
-    /// where nothing lies.
+    /// Hashes a span that is present: in what an earlier transfer left, or in the current file of
+    /// that name, from which it is then copied. `None` if nothing is present.
     ///
-    /// The span counts as the sender's unless octets of it are written: whoever
-    /// asks tells the sender, who sends the spans whose values are others.
+    /// The span counts as the sender's unless data for it is written: the caller reports it to the
+    /// sender, which sends spans with other values.
     ///
     /// # Errors
-    /// The file cannot be read, or the copy not be written.
+    /// The file cannot be read, or the copy cannot be written.
     pub fn present(&mut self, span: u64) -> Result<Option<ChainingValue>, Error> {
         self.find(span).map_err(|kind| self.error("resumed", kind))
     }
 
-    /// The first span from `from` on that may be [`Self::present`]. Holes are passed
-    /// over: a file may be offered that has more spans than anybody can ask for.
+    /// Returns the first span from `from` on that may be [`Self::present`]. Holes are skipped: an
+    /// offer may have more spans than anybody can ask for.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -177,14 +175,13 @@ impl Partial {
         self.next(from).map_err(|kind| self.error("resumed", kind))
     }
 
-    /// Writes octets to their place, in whatever order they come. Those that
-    /// came before are not written again: says how many were. Pieces of 64 KiB and
-    /// more that begin where others ended are hashed from `octets`; smaller ones are
-    /// read back.
+    /// Writes bytes at an offset, in any order. Bytes that arrived before are not written again;
+    /// returns how many were written. Pieces of 64 KiB and more that follow others are hashed from
+    /// `octets`; smaller ones are read back.
     ///
     /// # Errors
-    /// They are not the file's, or cannot be written: they may come again. More
-    /// pieces came that do not join than are kept in mind.
+    /// They are beyond the file's end, cannot be written (they may arrive again), or there are too
+    /// many separate pieces.
     pub fn write_at(&self, offset: u64, octets: &[u8]) -> Result<u64, Error> {
         let written = self.each_span(offset, octets.len() as u64, |span, range| {
             let at = |position: u64| usize::try_from(position - offset).unwrap_or(octets.len());
@@ -193,8 +190,8 @@ impl Partial {
         written.map_err(|kind| self.error("written", kind))
     }
 
-    /// As [`Self::write_at`] with `len` zeros, which take no room on the disk
-    /// where the file system knows holes.
+    /// Does what [`Self::write_at`] does with `len` zeros, which use no disk space if the file
+    /// system supports holes.
     ///
     /// # Errors
     /// As those of `write_at`.
@@ -203,31 +200,28 @@ impl Partial {
         written.map_err(|kind| self.error("written", kind))
     }
 
-    /// Octets of spans that came and are whole, those that were
-    /// [`Self::present`] not counted.
+    /// Returns the bytes of complete spans, without those that were [`Self::present`].
     #[must_use]
     pub fn came(&self) -> u64 {
         self.progress().came()
     }
 
-    /// How many spans are whole, with those that were [`Self::present`].
+    /// Returns the number of complete spans, including those that were [`Self::present`].
     #[must_use]
     pub fn whole_spans(&self) -> u64 {
         self.progress().present()
     }
 
-    /// Verifies that what came is what was sent, and gives it its name, in place
-    /// of the file or link that has it. All octets were written before.
+    /// Verifies the complete file and renames it, replacing the file or link of that name.
     ///
     /// # Errors
-    /// Spans are missing: what came stays. The hash is another: what came is
-    /// removed. The name was given to something that is not replaced, or the
-    /// disk refuses: what came stays.
+    /// Spans are missing: the data stays. The hash is wrong: the data is removed. The name now
+    /// belongs to something that is not replaced, or the disk refuses: the data stays.
     pub fn finish(&self, seal: &Seal) -> Result<Stored, Error> {
         self.finish_with(seal, None)
     }
 
-    /// Does what [`Self::finish`] does, and gives it its attributes.
+    /// Does what [`Self::finish`] does, and sets attributes.
     ///
     /// # Errors
     /// As those of [`Self::finish`].
@@ -239,7 +233,7 @@ impl Partial {
         self.seal(seal, attributes).map_err(|kind| self.error("stored", kind))
     }
 
-    /// Removes what came.
+    /// Removes the data.
     ///
     /// # Errors
     /// It cannot be removed.
@@ -280,7 +274,7 @@ impl Partial {
                 return Ok(progress.claimed(span));
             }
         }
-        // nobody writes meanwhile: this has the file for itself
+        // nobody else writes: `&mut self`
         if !self.has_data(&range)? {
             let Some((old, size)) = &self.old else { return Ok(None) };
             if range.end > *size {
@@ -289,7 +283,7 @@ impl Partial {
             self.is_blank.store(false, Relaxed);
             *self.state() = State::Written;
             if content::copy(old, &self.file, &range).is_err() {
-                // what was copied does no harm: nothing is claimed of it
+                // a partial copy does no harm: nothing is claimed of it
                 return Ok(None);
             }
         }
@@ -316,7 +310,7 @@ impl Partial {
         Ok(new)
     }
 
-    /// Writes octets of one span, or zeros, and hashes what became worth it.
+    /// Writes bytes or zeros of one span, and hashes what is contiguous.
     fn write_span(
         &self,
         span: u64,
@@ -339,7 +333,7 @@ impl Partial {
             };
             let mut progress = self.progress();
             if let Err(kind) = outcome {
-                // a part of it may lie there
+                // a part of it may have been written
                 self.is_blank.store(false, Relaxed);
                 gaps[n..].iter().for_each(|gap| progress.given_back(span, gap));
                 return Err(kind);
@@ -354,8 +348,8 @@ impl Partial {
         Ok(gaps.iter().map(|gap| gap.end - gap.start).sum())
     }
 
-    /// Hashes what of a span can be. `in_memory` gives a range's octets (none if
-    /// they are zeros), or nothing if they must be read back.
+    /// Hashes what can be hashed of a span. `in_memory` returns a range's bytes (`Some(None)` for
+    /// zeros), or `None` if they must be read back.
     fn hash_span<'a>(
         &self,
         span: u64,
@@ -382,13 +376,13 @@ impl Partial {
         }
     }
 
-    /// Writes octets; runs of zeros become holes.
+    /// Writes bytes; runs of zeros become holes.
     fn put(&self, offset: u64, octets: &[u8]) -> Result<(), ErrorKind> {
         let lead = usize::try_from(offset.next_multiple_of(HOLE as u64) - offset)
             .unwrap_or(0)
             .min(octets.len());
         let (mut done, mut at) = (0, lead);
-        // `done..at` is to be written; from `at` on it is not known yet
+        // `done..at` is to be written; from `at` on is not decided yet
         while at < octets.len() {
             let block = &octets[at..octets.len().min(at + HOLE)];
             if block.len() == HOLE && is_zero(block) {
@@ -416,7 +410,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Whether a range that this did not write has octets other than a hole's.
+    /// Whether a range that was not written here contains data.
     fn has_data(&self, range: &Range<u64>) -> Result<bool, ErrorKind> {
         Ok(!self.is_blank.load(Relaxed)
             && content::has_data(&self.file, range).map_err(ErrorKind::of)?)
@@ -437,7 +431,7 @@ impl Partial {
         if seal.fsync {
             self.file.sync_all().map_err(ErrorKind::of)?;
         }
-        // somebody who may write here could have put something else there
+        // somebody with write access could have put something else there
         if !leads_to(&self.directory, &self.temporary, self.identity)? {
             return Err(ErrorKind::Moved);
         }
@@ -467,13 +461,13 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if *self.state() == State::Untouched {
-            // an empty file that stays is untidy, no more
+            // a remaining empty file is harmless
             let _ = self.remove();
         }
     }
 }
 
-/// What has a name, if it may be replaced by a file or link.
+/// Returns the metadata of what has a name, if it may be replaced by a file or link.
 pub(super) fn replaceable(directory: &OwnedFd, name: &[u8]) -> Result<Option<Metadata>, ErrorKind> {
     if temporary::is_temporary(name) {
         return Err(ErrorKind::Reserved);
@@ -488,7 +482,7 @@ pub(super) fn replaceable(directory: &OwnedFd, name: &[u8]) -> Result<Option<Met
     }
 }
 
-/// Octets that this user may still write to a file system.
+/// Returns the free bytes of a file system for this user.
 pub(super) fn free_space(directory: &OwnedFd) -> Result<u64, ErrorKind> {
     let system = fstatvfs(directory)?;
     Ok(system.blocks_available().saturating_mul(system.fragment_size()))
@@ -501,13 +495,12 @@ pub(super) fn sync_directory(directory: &OwnedFd) -> Result<(), ErrorKind> {
     File::from(directory).sync_all().map_err(ErrorKind::of)
 }
 
-/// Opens the temporary file, for this transfer alone. Says what it is, and
-/// whether it was made.
+/// Opens and locks the temporary file. Returns its metadata, and whether it was created.
 pub(super) fn open_locked(
     directory: &OwnedFd,
     name: &[u8],
 ) -> Result<(File, Metadata, bool), ErrorKind> {
-    // each time round, another transfer ended between two steps of this one
+    // each iteration means that another transfer ended between two steps of this one
     for _ in 0..16 {
         let made = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | HARMLESS;
         let mode = Mode::from_bits_truncate(0o600);
@@ -518,8 +511,7 @@ pub(super) fn open_locked(
                 Err(ErrorKind::Missing) => continue,
                 Err(ErrorKind::Clash { .. }) => return Err(foreign(name)),
                 Err(ErrorKind::Denied) => {
-                    // killed just before it got its name, it has the mode of the
-                    // file already, which may forbid writing
+                    // if killed just before the rename, it has the final mode
                     if Metadata::at(directory, name, false)?.owner != geteuid().as_raw() {
                         return Err(foreign(name));
                     }
@@ -536,8 +528,7 @@ pub(super) fn open_locked(
             Err(TryLockError::Error(error)) => return Err(ErrorKind::of(error)),
         }
         let metadata = Metadata::of(&file)?;
-        // somebody else's file, or one that has another name as well, was put
-        // there to be written to
+        // a file of another user, or with another name, may have been put
         if metadata.owner != geteuid().as_raw() || metadata.links > 1 {
             return Err(foreign(name));
         }
@@ -552,13 +543,13 @@ fn foreign(name: &[u8]) -> ErrorKind {
     ErrorKind::Foreign(shown(name).to_string().into())
 }
 
-/// Opens a file that is an ordinary one, and says what it is.
+/// Opens an ordinary file, and returns its metadata.
 pub(super) fn open_ordinary(
     directory: &OwnedFd,
     name: &[u8],
     access: OFlag,
 ) -> Result<(File, Metadata), ErrorKind> {
-    // looked at first: some devices act by being opened
+    // checked first, because opening some devices has effects
     let before = Metadata::at(directory, name, false)?;
     if before.file_type != FileType::File {
         return Err(ErrorKind::Clash { here: before.file_type });
@@ -571,7 +562,7 @@ pub(super) fn open_ordinary(
     Ok((file, metadata))
 }
 
-/// What may be taken over of; nothing where it cannot be read.
+/// Opens a file to reuse; `None` if it cannot be read.
 fn open_old(directory: &OwnedFd, name: &[u8]) -> Option<(File, u64)> {
     let (file, metadata) = open_ordinary(directory, name, OFlag::O_RDONLY).ok()?;
     Some((file, metadata.size))

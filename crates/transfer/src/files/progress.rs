@@ -1,7 +1,6 @@
-//! Which octets of a file came, and the hashes of its spans, each made once.
+//! Tracks which bytes of a file arrived, and hashes each span once.
 //!
-//! Octets that came stay what they were: what comes again is not written again,
-//! or what lies there could be another thing than what was hashed.
+//! Bytes that arrived are never overwritten by duplicates, so the file is what was hashed.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,40 +10,40 @@ use headroom_transfer_proto::span::{ChainingValue, Hash, SpanHasher, Spans, Tree
 use super::error::ErrorKind;
 use super::ranges::Ranges;
 
-/// Octets of a span that are hashed together before it is whole.
+/// Contiguous bytes that are worth hashing before a span is complete.
 const HASHED_TOGETHER: u64 = 64 << 10;
-/// Spans that may be incomplete at once, 2 KiB of memory each.
+/// The most incomplete spans at once, 2 KiB of memory each.
 const MOST_OPEN: usize = 1024;
-/// Ranges that all of them may have.
+/// The most ranges of all of them.
 const MOST_RANGES: usize = 1 << 15;
 
-/// What is known of a file that is being received.
+/// The progress of receiving a file.
 #[derive(Debug)]
 pub(super) struct Progress {
     tree: Tree,
     open: HashMap<u64, OpenSpan>,
-    /// Ranges of all open spans.
+    /// Ranges of all incomplete spans.
     ranges: usize,
-    /// Values of spans that lie here since before, which the sender may replace.
+    /// Values of spans that were present, which the sender may replace.
     claims: HashMap<u64, ChainingValue>,
-    /// Octets of spans that came and are whole.
+    /// Bytes of complete spans that arrived.
     came: u64,
 }
 
-/// A span of which a part came.
+/// An incomplete span.
 #[derive(Debug)]
 struct OpenSpan {
-    /// Octets that somebody has written or is writing.
+    /// Bytes written or being written.
     taken: Ranges,
-    /// Octets that lie in the file.
+    /// Bytes written.
     written: Ranges,
-    /// Absent while somebody hashes.
+    /// `None` while a thread hashes.
     hasher: Option<SpanHasher>,
-    /// Where the octets that are hashed end.
+    /// The end of the hashed bytes.
     hashed: u64,
 }
 
-/// Octets to hash, and what is to be done with them.
+/// A range to hash, and its hasher.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) hasher: SpanHasher,
@@ -62,11 +61,11 @@ impl Progress {
         }
     }
 
-    /// Takes octets of one span into one's care: those that nobody else has
-    /// written or writes. They are to be `written` or `given_back`.
+    /// Reserves the bytes of one span that nobody else has written or is writing. Report them as
+    /// `written` or `given_back`.
     ///
     /// # Errors
-    /// More pieces lie apart than are kept in mind.
+    /// There are too many separate pieces.
     pub(super) fn take(
         &mut self,
         span: u64,
@@ -88,7 +87,7 @@ impl Progress {
             let hashed = octets.start;
             self.open.insert(span, OpenSpan { taken, written, hasher: Some(hasher), hashed });
         }
-        // the sender means to replace what lies there
+        // the sender replaces what was present
         self.claims.remove(&span);
         let Some(open) = self.open.get_mut(&span) else { return Ok(Vec::new()) };
         let gaps = open.taken.gaps(range);
@@ -101,7 +100,7 @@ impl Progress {
         Ok(gaps)
     }
 
-    /// Octets that were taken could not be written.
+    /// Releases reserved bytes that could not be written.
     pub(super) fn given_back(&mut self, span: u64, range: &Range<u64>) {
         if let Some(open) = self.open.get_mut(&span) {
             self.ranges -= open.taken.len();
@@ -110,7 +109,7 @@ impl Progress {
         }
     }
 
-    /// Octets that were taken lie in the file.
+    /// Notes that reserved bytes were written.
     pub(super) fn written(&mut self, span: u64, range: &Range<u64>) {
         if let Some(open) = self.open.get_mut(&span) {
             self.ranges -= open.written.len();
@@ -119,9 +118,9 @@ impl Progress {
         }
     }
 
-    /// What of a span is worth hashing now, if nobody hashes it: the octets that
-    /// follow those that are hashed, if they are many or the span's last. They
-    /// are to be `hashed` or `not_hashed`.
+    /// Returns what is worth hashing now, unless another thread hashes the span: the bytes after
+    /// the hashed ones, if they are many or the span's last. Report the task as `hashed` or
+    /// `not_hashed`.
     pub(super) fn next_task(&mut self, span: u64) -> Option<Task> {
         let end = self.tree.spans().range(span)?.end;
         let open = self.open.get_mut(&span)?;
@@ -132,7 +131,7 @@ impl Progress {
         Some(Task { hasher: open.hasher.take()?, range: open.hashed..reach })
     }
 
-    /// A task is done. The last one of a span gives its value.
+    /// Notes a finished task. The last one of a span gives its value.
     pub(super) fn hashed(&mut self, span: u64, task: Task) {
         if let Some(value) = task.hasher.finish() {
             if let Some(open) = self.open.remove(&span) {
@@ -147,7 +146,7 @@ impl Progress {
         }
     }
 
-    /// A task could not be done: the span is hashed from its beginning again.
+    /// Notes a failed task: the span is hashed from its beginning again.
     pub(super) fn not_hashed(&mut self, span: u64) {
         if let (Some(open), Some(octets)) =
             (self.open.get_mut(&span), self.tree.spans().range(span))
@@ -157,35 +156,34 @@ impl Progress {
         }
     }
 
-    /// Whether nothing of a span came or was claimed.
+    /// Whether nothing of a span arrived or is claimed.
     pub(super) fn is_untouched(&self, span: u64) -> bool {
         !self.tree.contains(span)
             && !self.open.contains_key(&span)
             && !self.claims.contains_key(&span)
     }
 
-    /// The value that was claimed for a span.
+    /// Returns the claimed value of a span.
     pub(super) fn claimed(&self, span: u64) -> Option<ChainingValue> {
         self.claims.get(&span).copied()
     }
 
-    /// A span of this value lies here since before. It counts unless octets of
-    /// it come.
+    /// Claims that a span with this value is present. It counts unless data for it arrives.
     pub(super) fn claim(&mut self, span: u64, value: ChainingValue) {
         self.claims.insert(span, value);
     }
 
-    /// Octets of spans that came and are whole.
+    /// Bytes of complete spans that arrived.
     pub(super) fn came(&self) -> u64 {
         self.came
     }
 
-    /// How many spans are whole, claimed ones among them.
+    /// Returns the number of complete and claimed spans.
     pub(super) fn present(&self) -> u64 {
         self.tree.present() + self.claims.len() as u64
     }
 
-    /// The file's hash, with what was claimed and not replaced.
+    /// Computes the file's hash, with claimed spans that were not replaced.
     ///
     /// # Errors
     /// Spans are missing.

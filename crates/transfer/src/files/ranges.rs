@@ -1,18 +1,18 @@
-//! Which octets came: ranges that are sorted and neither meet nor overlap.
+//! A set of bytes as sorted ranges that neither touch nor overlap.
 
 use std::ops::Range;
 
-/// A set of octets of a file.
+/// A set of bytes of a file.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Ranges(Vec<Range<u64>>);
 
 impl Ranges {
-    /// Adds a range; what is there already may be in it.
+    /// Adds a range.
     pub(crate) fn insert(&mut self, range: &Range<u64>) {
         if range.is_empty() {
             return;
         }
-        // most come in order
+        // most arrive in order
         match self.0.last_mut() {
             Some(last) if last.end == range.start => {
                 last.end = range.end;
@@ -20,7 +20,7 @@ impl Ranges {
             }
             _ => {}
         }
-        // those that overlap or meet it become one with it
+        // merges ranges that overlap or touch it
         let first = self.0.partition_point(|other| other.end < range.start);
         let behind = self.0.partition_point(|other| other.start <= range.end);
         let joined = match self.0.get(first..behind) {
@@ -32,7 +32,7 @@ impl Ranges {
         self.0.splice(first..behind, [joined]);
     }
 
-    /// Takes a range away.
+    /// Removes a range.
     pub(crate) fn remove(&mut self, range: &Range<u64>) {
         if range.is_empty() {
             return;
@@ -47,7 +47,7 @@ impl Ranges {
         self.0.splice(first..behind, rest);
     }
 
-    /// What of a range is missing, in order.
+    /// Returns the missing parts of a range, in order.
     pub(crate) fn gaps(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let first = self.0.partition_point(|other| other.end <= range.start);
         let mut gaps = Vec::new();
@@ -64,23 +64,23 @@ impl Ranges {
         gaps
     }
 
-    /// Where the octets that begin at `from` without a gap end.
+    /// Returns the end of the contiguous bytes from `from` on.
     pub(crate) fn reach(&self, from: u64) -> u64 {
         let first = self.0.partition_point(|other| other.end <= from);
         self.0.get(first).filter(|other| other.start <= from).map_or(from, |other| other.end)
     }
 
-    /// Whether it is all octets from 0 up to `end`.
+    /// Whether it covers all bytes from 0 to `end`.
     pub(crate) fn covers(&self, end: u64) -> bool {
         matches!(self.0[..], [ref all] if all.start == 0 && all.end >= end)
     }
 
-    /// The ranges, in order.
+    /// Returns the ranges in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Range<u64>> {
         self.0.iter()
     }
 
-    /// How many ranges it takes to say it.
+    /// Returns the number of ranges.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

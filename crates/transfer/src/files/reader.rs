@@ -1,5 +1,4 @@
-//! A file that is being sent: read anywhere, hashed in spans, and known to be
-//! the one that was found, to the end.
+//! Reads a file that is being sent at any offset, hashes its spans, and detects changes.
 
 use std::fs::File;
 use std::ops::Range;
@@ -21,20 +20,20 @@ use super::partial::open_ordinary;
 pub struct SourceFile {
     pub(super) path: RelPath,
     pub(super) beneath: Beneath,
-    /// The directory that it is in, below `beneath`.
+    /// Its directory below `beneath`.
     pub(super) directory: Option<Box<[u8]>>,
     pub(super) name: Box<[u8]>,
     pub(super) metadata: Metadata,
 }
 
 impl SourceFile {
-    /// The name that it is sent under.
+    /// Returns the name under which it is sent.
     #[must_use]
     pub fn path(&self) -> &RelPath {
         &self.path
     }
 
-    /// What was found.
+    /// Returns its metadata when it was found.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
@@ -43,7 +42,7 @@ impl SourceFile {
     /// Opens the file.
     ///
     /// # Errors
-    /// It cannot be read, or is not what was found.
+    /// It cannot be read, or has changed.
     pub fn open(&self) -> Result<Reader, Error> {
         self.open_as(|found, now| match found.is_unchanged(now) {
             true => Ok(()),
@@ -51,7 +50,7 @@ impl SourceFile {
         })
     }
 
-    /// Opens the file that was found, whether or not its content has changed since.
+    /// Opens the file, even if its content has changed since.
     ///
     /// # Errors
     /// It cannot be read, is another file, or is shorter than it was.
@@ -104,25 +103,25 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Octets that it had when it was found.
+    /// Returns its size in bytes when it was found.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.source.metadata.size
     }
 
-    /// Its spans.
+    /// Returns its spans.
     #[must_use]
     pub fn spans(&self) -> Spans {
         Spans::new(self.size())
     }
 
-    /// What was found.
+    /// Returns its metadata when it was found.
     #[must_use]
     pub fn source(&self) -> &SourceFile {
         &self.source
     }
 
-    /// Reads octets until `buffer` is full or the file ends, and says how many.
+    /// Reads until `buffer` is full or the file ends; returns how many bytes.
     ///
     /// # Errors
     /// It cannot be read, or is shorter than it was.
@@ -133,15 +132,14 @@ impl Reader {
         Ok(len)
     }
 
-    /// Reads from the beginning to the end, whatever size the file says that it has, but
-    /// no more than `most` bytes.
+    /// Reads the whole file, whatever size it reports, but no more than `most` bytes.
     ///
     /// # Errors
     /// It cannot be read.
     pub fn read_to_end(&self, most: usize) -> Result<Vec<u8>, Error> {
         let (mut content, mut len) = (Vec::new(), 0);
         loop {
-            // a file of a size takes two reads: one for it, and one that finds its end
+            // an ordinary file takes two reads: one for its content, one that finds its end
             let size = usize::try_from(self.size()).unwrap_or(most);
             content.resize((len + 4096).max(size + 1).min(most), 0);
             if len == content.len() {
@@ -158,12 +156,12 @@ impl Reader {
         Ok(content)
     }
 
-    /// The next octets from `from` on that are no hole; none up to the end.
+    /// Finds the next range of data at `from` or later; `None` up to the end.
     ///
     /// # Errors
-    /// The file system does not say.
+    /// The file system refuses.
     pub fn next_data(&self, from: u64) -> Result<Option<Range<u64>>, Error> {
-        // a file that has all its room has no holes: nobody has to look at every page
+        // a fully allocated file has no holes: the kernel need not inspect its pages
         let now = Metadata::of(&self.file).map_err(|error| self.source.error(error))?;
         if now.allocated >= self.size() {
             return Ok((from < self.size()).then(|| from..self.size()));
@@ -173,7 +171,7 @@ impl Reader {
         Ok(data.map(|data| data.start..data.end.min(self.size())).filter(|data| !data.is_empty()))
     }
 
-    /// Reads a span for its value alone; none where the file has no such span.
+    /// Hashes a span; `None` if the file has no such span.
     ///
     /// # Errors
     /// It cannot be read, or is shorter than it was.
@@ -181,7 +179,7 @@ impl Reader {
         content::value(&self.file, self.spans(), span).map_err(|error| self.error(error))
     }
 
-    /// Reads the whole file for its hash alone.
+    /// Hashes the whole file.
     ///
     /// # Errors
     /// It cannot be read, or is shorter than it was.
@@ -189,11 +187,11 @@ impl Reader {
         content::whole_hash(&self.file, self.size()).map_err(|error| self.error(error))
     }
 
-    /// Whether the file is still the one that was found, and under its name: size,
-    /// time of change of content and of state, and identity.
+    /// Whether the file is still the one that was found, and still has its name: size, modification
+    /// time, change time and identity.
     ///
     /// # Errors
-    /// The file system does not say.
+    /// The file system refuses.
     pub fn is_unchanged(&self) -> Result<bool, Error> {
         let SourceFile { beneath, directory, name, metadata, .. } = &self.source;
         let now = Metadata::of(&self.file).map_err(|error| self.source.error(error))?;

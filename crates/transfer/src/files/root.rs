@@ -1,4 +1,4 @@
-//! The directory that a receiver writes below, and nowhere else.
+//! The directory below which a receiver writes, and nowhere else.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -23,10 +23,9 @@ use super::partial::{Partial, free_space, replaceable, sync_directory};
 use super::{attributes, temporary};
 use headroom_transfer_proto::message::Time;
 
-/// A directory that peers may name files in. Whatever they name, and whatever
-/// other programs do in it meanwhile: nothing outside is read, made, changed or
-/// removed, no symbolic link below it is followed, and no device, pipe or socket
-/// is opened.
+/// A directory that peers may use. Whatever they name, and whatever other programs do in it
+/// meanwhile: nothing outside is read, made, changed or removed, no symbolic link below it is
+/// followed, and no device, pipe or socket is opened.
 #[derive(Debug, Clone)]
 pub struct Root {
     beneath: Beneath,
@@ -34,37 +33,36 @@ pub struct Root {
 }
 
 impl Root {
-    /// Opens a directory that the owner of this machine names; links on the way
-    /// to it are followed.
+    /// Opens a directory that the local user names; links on the way are followed.
     ///
     /// # Errors
-    /// There is none, or it may not be opened.
+    /// It is missing, or cannot be opened.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let beneath = Beneath::new(path)
             .map_err(|error| Error::new(path.as_os_str().as_bytes(), "opened", error))?;
         Ok(Self { beneath, path: path.to_owned() })
     }
 
-    /// The directory as it was named when it was opened.
+    /// Returns the directory's path as it was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A directory below this one, as a root of its own.
+    /// Opens a directory below this one as a root of its own.
     ///
     /// # Errors
-    /// There is none, or it is not a directory, or a link leads to it.
+    /// It is missing, not a directory, or reached by a link.
     pub fn below(&self, path: &RelPath) -> Result<Self, Error> {
         let beneath = self.beneath.below(path.as_bytes()).map_err(error(path, "opened"))?;
         let path = self.path.join(std::ffi::OsStr::from_bytes(path.as_bytes()));
         Ok(Self { beneath, path })
     }
 
-    /// What has a name; none where nothing has. A link is not followed.
+    /// Reads the metadata of a name; `None` if nothing has it. Links are not followed.
     ///
     /// # Errors
-    /// A directory on the way to it is missing or may not be entered.
+    /// A directory on the way is missing or cannot be entered.
     pub fn look(&self, path: &RelPath) -> Result<Option<Metadata>, Error> {
         let look = || match Metadata::at(self.parent(path)?, path.name(), false) {
             Err(Errno::ENOENT) => Ok(None),
@@ -73,7 +71,7 @@ impl Root {
         look().map_err(error(path, "read"))
     }
 
-    /// What a symbolic link holds.
+    /// Reads the target of a symbolic link.
     ///
     /// # Errors
     /// There is no such link.
@@ -82,11 +80,11 @@ impl Root {
         read().map(OsStringExt::into_vec).map_err(error(path, "read"))
     }
 
-    /// What is in a directory, none being this one, sorted by the names' octets.
-    /// Unfinished files are not in it.
+    /// Lists a directory, `None` being this one, sorted by the bytes of names. Partial files are
+    /// not listed.
     ///
     /// # Errors
-    /// There is no such directory, or it may not be entered.
+    /// It is missing, or cannot be entered.
     pub fn list(&self, path: Option<&RelPath>) -> Result<Listing, Error> {
         let shown = path.map_or(&b"."[..], RelPath::as_bytes);
         let directory = self
@@ -96,17 +94,16 @@ impl Root {
         Ok(Listing { directory, names: Names::new(), shown: shown.into() })
     }
 
-    /// Makes a directory that files can be put in now; [`Self::seal_directory`]
-    /// gives it its own mode afterwards. One that is there stays as it is.
+    /// Makes a directory with permissions to put files in; [`Self::seal_directory`] sets its final
+    /// mode. An existing directory stays as it is.
     ///
     /// # Errors
-    /// Something else has the name, or it may not be made, or the directory that
-    /// it belongs in is missing.
+    /// Something else has the name, it cannot be made, or its parent is missing.
     pub fn make_directory(&self, path: &RelPath, mode: u32) -> Result<(), Error> {
         self.mkdir(path, mode).map_err(|kind| Error::new(path.as_bytes(), "made", kind))
     }
 
-    /// Gives a directory mode, time and attributes when all that belongs in it is there.
+    /// Sets mode, time and attributes of a directory when it is complete.
     ///
     /// # Errors
     /// There is no such directory, or it is not this user's.
@@ -132,12 +129,12 @@ impl Root {
         seal().map_err(|kind| Error::new(path.as_bytes(), "given its mode and time", kind))
     }
 
-    /// Makes a symbolic link that leads to a place below this directory, in place
-    /// of the file or link that has its name.
+    /// Makes a symbolic link that stays below this directory, replacing a file or link of that
+    /// name.
     ///
     /// # Errors
-    /// It leads elsewhere or could (see [`RelPath::holds_link_to`]); something
-    /// else has the name; it may not be made.
+    /// It leads out, or could (see [`RelPath::holds_link_to`]); something else has the name; it
+    /// cannot be made.
     pub fn make_symlink(&self, path: &RelPath, target: &[u8]) -> Result<Stored, Error> {
         if !path.holds_link_to(target) {
             return Err(Error::new(path.as_bytes(), "made", ErrorKind::LeavesRoot));
@@ -145,8 +142,8 @@ impl Root {
         self.make_any_symlink(path, target)
     }
 
-    /// Makes a symbolic link that may lead anywhere: nothing here follows it, but other
-    /// programs may.
+    /// Makes a symbolic link that may lead anywhere: nothing here follows it, but other programs
+    /// may.
     ///
     /// # Errors
     /// Something else has the name; it may not be made.
@@ -154,7 +151,7 @@ impl Root {
         self.symlink(path, target).map_err(|kind| Error::new(path.as_bytes(), "made", kind))
     }
 
-    /// Gives a symbolic link time and owner. What has the name by now is not followed.
+    /// Sets time and owner of a symbolic link, without following it.
     ///
     /// # Errors
     /// Nothing has the name, or it is not this user's.
@@ -171,7 +168,7 @@ impl Root {
             {
                 match fchownat(&*directory, path.name(), user, group, AtFlags::AT_SYMLINK_NOFOLLOW)
                 {
-                    // who is not root gives to groups that they are in, and to no others
+                    // other users than root may only use groups that they are in
                     Err(Errno::EPERM) if user.is_none() => {}
                     outcome => outcome?,
                 }
@@ -184,8 +181,7 @@ impl Root {
         seal().map_err(|kind| Error::new(path.as_bytes(), "given its time and owner", kind))
     }
 
-    /// Makes a hard link to a file below this directory, in place of the file or link that
-    /// has its name.
+    /// Makes a hard link to a file below this directory, replacing a file or link of that name.
     ///
     /// # Errors
     /// `to` is no ordinary file; something else has the name; the file system refuses.
@@ -193,7 +189,7 @@ impl Root {
         self.hard_link(path, to).map_err(|kind| Error::new(path.as_bytes(), "made", kind))
     }
 
-    /// Whether two names are those of one file.
+    /// Whether two names are hard links to the same file.
     ///
     /// # Errors
     /// A directory on the way to one is missing or may not be entered.
@@ -202,18 +198,17 @@ impl Root {
         Ok(one.zip(other).is_some_and(|(one, other)| one.identity == other.identity))
     }
 
-    /// Begins to receive a file, or goes on with it where an earlier transfer of
-    /// the same offer ended. The directory that it belongs in is there.
+    /// Starts or resumes receiving a file. Its directory exists.
     ///
     /// # Errors
-    /// Something has the name that is not replaced; another transfer of the offer
-    /// is going on; it is too large; it may not be made.
+    /// Something has the name that is not replaced; another transfer of the offer is in progress;
+    /// it is too large; it cannot be made.
     pub fn begin(&self, path: &RelPath, offer: &Offer) -> Result<Partial, Error> {
         let begin = || Partial::begin(self.parent(path)?, path, offer);
         begin().map_err(|kind| Error::new(path.as_bytes(), "stored", kind))
     }
 
-    /// Stores a file whose whole content is here.
+    /// Stores a file from memory.
     ///
     /// # Errors
     /// As those of [`Self::begin`] and [`Partial::finish`]. Nothing stays.
@@ -221,7 +216,7 @@ impl Root {
         self.store_with(path, content, seal, None)
     }
 
-    /// Stores a file whose whole content is here, with its attributes.
+    /// Stores a file from memory, with attributes.
     ///
     /// # Errors
     /// As those of [`Self::store`].
@@ -241,16 +236,16 @@ impl Root {
         let stored =
             partial.write_at(0, content).and_then(|_| partial.finish_with(seal, attributes));
         if stored.is_err() {
-            // the error that made it fail is the one to tell
+            // the first error is the one to report
             let _ = partial.abandon();
         }
         stored
     }
 
-    /// Removes a file or link, or a directory in which nothing is.
+    /// Removes a file, link or empty directory.
     ///
     /// # Errors
-    /// There is none, or it is not empty, or may not be removed.
+    /// It is missing, not empty, or cannot be removed.
     pub fn remove(&self, path: &RelPath) -> Result<(), Error> {
         let remove = || -> Result<(), ErrorKind> {
             if temporary::is_temporary(path.name()) {
@@ -267,10 +262,10 @@ impl Root {
         remove().map_err(|kind| Error::new(path.as_bytes(), "removed", kind))
     }
 
-    /// Makes a directory that is not there yet. What it belongs in is there.
+    /// Makes a new directory. Its parent exists.
     ///
     /// # Errors
-    /// Something has the name, or it may not be made.
+    /// Something has the name, or it cannot be made.
     pub fn create_directory(&self, path: &RelPath) -> Result<(), Error> {
         let create = || -> Result<(), ErrorKind> {
             if temporary::is_temporary(path.name()) {
@@ -286,12 +281,12 @@ impl Root {
         create().map_err(|kind| Error::new(path.as_bytes(), "made", kind))
     }
 
-    /// Gives what has a name in this directory another name in `there`, in place of a
-    /// file or link only where `replace` says so. A link itself is renamed.
+    /// Renames something in this directory to a name in `there`, replacing a file or link only with
+    /// `replace`. Links themselves are renamed.
     ///
-    /// With `confined`, links stay within the root as [`RelPath::holds_link_to`] has it: a
-    /// link must hold it under its new name too, and a directory, in which links may be,
-    /// moves no higher up, where their `..` would lead out.
+    /// With `confined`, links stay within the root as [`RelPath::holds_link_to`] defines it: a link
+    /// must stay below it under its new name as well, and a directory, which may contain links, is
+    /// not moved to a higher level, where their `..` would lead out.
     ///
     /// # Errors
     /// There is no such name; something has the other one; they are on two file systems;
@@ -333,7 +328,7 @@ impl Root {
                     return Err(ErrorKind::Clash { here: here.file_type });
                 }
                 if here.is_some_and(|here| here.identity == metadata.identity) {
-                    // two names of one file, which the system would leave as they are
+                    // two names of one file, which rename(2) would leave unchanged
                     let places = (Metadata::of(&source)?.identity, Metadata::of(&target)?.identity);
                     if (from.name(), places.0) != (to.name(), places.1) {
                         let flag = UnlinkatFlags::NoRemoveDir;
@@ -349,7 +344,7 @@ impl Root {
             match give(RenameFlags::RENAME_NOREPLACE) {
                 Err(Errno::EEXIST) => Err(clash(&target, to.name())?),
                 Err(Errno::EINVAL) if is_within(from, to) => Err(ErrorKind::IntoItself),
-                // this file system cannot see to that
+                // this file system does not support RENAME_NOREPLACE
                 Err(Errno::EINVAL | Errno::ENOSYS) => match Metadata::at(&target, to.name(), false)
                 {
                     Err(Errno::ENOENT) => Ok(give(RenameFlags::empty())?),
@@ -369,7 +364,7 @@ impl Root {
         })
     }
 
-    /// Octets that may still be written below this directory.
+    /// Returns the free bytes below this directory.
     ///
     /// # Errors
     /// The file system does not say.
@@ -382,13 +377,13 @@ impl Root {
         &self.beneath
     }
 
-    /// The same root on a kernel without `openat2`.
+    /// Resolves paths as on a kernel without `openat2`.
     #[cfg(test)]
     pub(super) fn by_components(self) -> Self {
         Self { beneath: self.beneath.by_components(), ..self }
     }
 
-    /// The directory that a path has its last component in.
+    /// Opens the parent directory of a path.
     pub(super) fn parent(&self, path: &RelPath) -> nix::Result<Arc<OwnedFd>> {
         self.beneath.directory(path.split().0)
     }
@@ -398,7 +393,7 @@ impl Root {
             return Err(ErrorKind::Reserved);
         }
         let directory = self.parent(path)?;
-        // set-group-id and sticky come with the rest, at the end
+        // set-group-id and sticky are set at the end
         let mode = permissions(mode & 0o777 | 0o700);
         let make = || mkdirat(&*directory, path.name(), mode);
         match change(&directory, make) {
@@ -424,7 +419,7 @@ impl Root {
             return Ok(Stored { replaced: true });
         }
         let temporary = temporary::of_link(name, target);
-        // what an earlier attempt left has the same target
+        // one left by an earlier attempt has the same target
         match change(&directory, || symlinkat(target, &*directory, &*temporary)) {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(error) => return Err(error.into()),
@@ -459,7 +454,7 @@ impl Root {
         };
         let made = if here.is_some() { temporary::of_link(name, from) } else { name.to_vec() };
         match link(&made) {
-            // an earlier attempt left it
+            // left by an earlier attempt
             Err(Errno::EEXIST) if here.is_some() => {
                 change(&directory, || unlinkat(&*directory, &*made, UnlinkatFlags::NoRemoveDir))?;
                 link(&made)?;
@@ -478,7 +473,7 @@ impl Root {
         Ok(())
     }
 
-    /// Makes the names in the directory of a path durable.
+    /// Syncs the directory of a path to the disk.
     ///
     /// # Errors
     /// There is no such directory, or the disk refuses.
@@ -488,7 +483,7 @@ impl Root {
     }
 }
 
-/// What is in a directory.
+/// The entries of a directory.
 #[derive(Debug)]
 pub struct Listing {
     directory: Arc<OwnedFd>,
@@ -497,7 +492,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// What a symbolic link of the directory holds, if it still is one.
+    /// Reads the target of a symbolic link in the directory, if it still is one.
     #[must_use]
     pub fn target(&self, name: &RelPath) -> Option<Vec<u8>> {
         readlinkat(&self.directory, name.name()).ok().map(OsStringExt::into_vec)
@@ -505,7 +500,7 @@ impl Listing {
 }
 
 impl Iterator for Listing {
-    /// A name and what it is.
+    /// A name and its metadata.
     type Item = Result<(RelPath, Metadata), Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -531,7 +526,7 @@ impl Iterator for Listing {
     }
 }
 
-/// Why a name cannot be taken: what has it.
+/// Makes the error for a name that is taken.
 fn clash(directory: impl std::os::fd::AsFd, name: &[u8]) -> Result<ErrorKind, ErrorKind> {
     Ok(ErrorKind::Clash { here: Metadata::at(directory, name, false)?.file_type })
 }
@@ -540,7 +535,7 @@ fn depth(path: &RelPath) -> usize {
     path.components().count()
 }
 
-/// Whether a name is another one's own, or below it.
+/// Whether a path is a directory or below it.
 fn is_within(directory: &RelPath, path: &RelPath) -> bool {
     let rest = path.as_bytes().strip_prefix(directory.as_bytes());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
@@ -550,7 +545,7 @@ fn permissions(mode: u32) -> Mode {
     Mode::from_bits_truncate(mode & kept_mode(FileType::Directory))
 }
 
-/// Makes an error of the system's.
+/// Makes an error of the system.
 fn error(path: &RelPath, done: &'static str) -> impl Fn(Errno) -> Error {
     move |error| Error::new(path.as_bytes(), done, error)
 }

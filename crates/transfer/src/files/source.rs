@@ -1,15 +1,13 @@
-//! What is to be sent, found by walking trees.
+//! Walks the trees to send.
 //!
-//! A file or directory that is named is sent under the last component of its
-//! name, a slash at its end or not, as `scp -r` and `cp -r` do: `photos` and
-//! `photos/` are `photos` and all that is in it. Of `photos/.` and `.`, what is
-//! in them is sent, without a name of their own, as `cp` and `rsync` do. A slash
-//! at the end of a link's name makes it the directory that it leads to.
+//! A named file or directory is sent under the last component of its path, with or without a
+//! slash at its end, as with `scp -r` and `cp -r`: `photos` and `photos/` are `photos` and its
+//! content. `photos/.` and `.` are the content without a name, as with `cp` and `rsync`. A
+//! slash at the end of a link's name means the directory that it leads to.
 //!
-//! Directories come before what is in them, and names in the order of their
-//! octets. Pipes, sockets, devices
-//! and what unfinished transfers left are passed over with a remark, and what
-//! cannot be read is an error that does not end the walk.
+//! Directories come before their content, and names in byte order. Pipes, sockets, devices and
+//! partial files are skipped with a remark, and what cannot be read is an error that does not
+//! end the walk.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
@@ -35,38 +33,37 @@ use super::root::Root;
 use super::{attributes, temporary};
 use headroom_transfer_proto::message::{Attributes, Keep, Links};
 
-/// Something to be sent.
+/// Something to send.
 #[derive(Debug)]
 pub struct Found {
-    /// The name that it is sent under.
+    /// The name under which it is sent.
     pub path: RelPath,
     /// What it is.
     pub kind: Kind,
-    /// What is kept of it, if anything is.
+    /// Its attributes, if any are kept.
     pub attributes: Option<Box<Attributes>>,
 }
 
-/// What it is that is to be sent.
+/// What it is.
 #[derive(Debug)]
 pub enum Kind {
-    /// A directory; what is in it follows.
+    /// A directory; its content follows.
     Directory(Metadata),
     /// A symbolic link.
     Symlink {
-        /// What it holds, whatever that leads to.
+        /// Its target.
         target: Vec<u8>,
-        /// What was found.
+        /// Its metadata.
         metadata: Metadata,
     },
     /// A file.
     File(SourceFile),
 }
 
-/// Walks what is to be sent: an iterator of what was found, and of what was
-/// found and cannot be sent, with the reason.
+/// Walks what to send: an iterator of what was found, and of errors for what cannot be sent.
 ///
-/// Memory is bounded: names of one directory at each level, 65 536 at most. Few
-/// files are open, however deep the trees and however many the starts.
+/// Memory is bounded: at most 65 536 names at each level. Few files are open, however deep the
+/// trees.
 #[derive(Debug)]
 pub struct Source {
     links: Links,
@@ -74,38 +71,38 @@ pub struct Source {
     excludes: Arc<Excludes>,
     starts: VecDeque<Start>,
     levels: Vec<Level>,
-    /// Names that starts are sent under.
+    /// Names under which sources are sent.
     given: HashSet<RelPath>,
-    /// Whether the start that is walked has a name that paths begin with.
+    /// Whether paths of the current source begin with its name.
     is_named: bool,
-    /// Where the last start was: the next is often there too.
+    /// The directory of the last source: the next is often in it, too.
     parent: Option<(PathBuf, Beneath)>,
 }
 
-/// Something that is to be sent because it was named.
+/// A named source.
 #[derive(Debug)]
 enum Start {
     /// On this machine.
     Here(PathBuf),
-    /// Below a root, by a peer.
+    /// Below a root, named by a peer.
     Below {
         beneath: Beneath,
-        /// None is the root itself.
+        /// `None` is the root itself.
         place: Option<RelPath>,
-        /// What is in it is sent, without its name.
+        /// Whether to send its content without its name.
         contents: bool,
     },
 }
 
-/// Something that is looked at: a start, or a name in a directory.
+/// A source, or a name in a directory.
 #[derive(Debug)]
 struct SourcePath {
     beneath: Beneath,
-    /// Where it is below that; none is that directory itself.
+    /// Its path below that; `None` is that directory itself.
     place: Option<Box<[u8]>>,
-    /// The name that it is sent under; none if what is in it is sent without.
+    /// The name under which it is sent; `None` if its content is sent without.
     path: Option<RelPath>,
-    /// What error messages call it.
+    /// Its path for error messages.
     shown: Box<[u8]>,
 }
 
@@ -121,21 +118,21 @@ struct Level {
 #[derive(Debug)]
 enum State {
     Open(Arc<OwnedFd>),
-    /// Not yet, or not while a directory in it is walked.
+    /// Not opened yet, or closed while a subdirectory is walked.
     Closed,
     /// It could not be opened.
     Ended,
 }
 
 impl Source {
-    /// Everything that these paths of this machine name.
+    /// Walks these local paths.
     #[must_use]
     pub fn new(paths: impl IntoIterator<Item = PathBuf>, links: Links) -> Self {
         Self::of(paths.into_iter().map(Start::Here).collect(), links)
     }
 
-    /// What a peer names below a root; none is the root itself, of which, as of
-    /// those marked `true`, what is in it is sent. No link is followed.
+    /// Walks what a peer names below a root; `None` is the root itself. Of the root, and of those
+    /// marked `true`, the content is sent. No link is followed.
     #[must_use]
     pub fn below(
         root: &Root,
@@ -156,13 +153,13 @@ impl Source {
         Self { links, keep, excludes, starts, levels, given, is_named: false, parent: None }
     }
 
-    /// The same without what is excluded, of which nothing is said.
+    /// Skips what is excluded, silently.
     #[must_use]
     pub fn without(self, excludes: Arc<Excludes>) -> Self {
         Self { excludes, ..self }
     }
 
-    /// The same with what is to be kept of what is found.
+    /// Sets which attributes to keep.
     #[must_use]
     pub fn keeping(self, keep: Keep) -> Self {
         Self { keep, ..self }
@@ -194,7 +191,7 @@ impl Source {
         self.visit(place, metadata)
     }
 
-    /// Where a path of this machine is, and the name that it is sent under.
+    /// Resolves a local path, and the name under which it is sent.
     fn here(&mut self, path: &Path, shown: Box<[u8]>) -> Result<SourcePath, Error> {
         let error = |kind: ErrorKind| Error::new(&shown, "sent", kind);
         let whole = path.as_os_str().as_bytes();
@@ -207,7 +204,7 @@ impl Source {
                 let name = real.file_name().map(|name| name.as_bytes().to_vec());
                 (path.to_owned(), None, name)
             }
-            // the slash makes a link what it leads to
+            // the slash follows a link
             name if whole.len() > trimmed.len() => (path.to_owned(), None, Some(name.to_vec())),
             name => {
                 let parent = &trimmed[..trimmed.len() - name.len()];
@@ -229,7 +226,7 @@ impl Source {
         Ok(SourcePath { beneath, place: place.map(Box::from), path: name, shown })
     }
 
-    /// Makes something to be sent of what was looked at.
+    /// Decides what to send of a name.
     fn visit(&mut self, place: SourcePath, metadata: Metadata) -> Result<Option<Found>, Error> {
         let is_directory = metadata.file_type == FileType::Directory;
         if place.path.as_ref().is_some_and(|path| self.excludes.matches(path, is_directory)) {
@@ -278,7 +275,7 @@ impl Source {
         Ok(Some(Found { path, kind, attributes }))
     }
 
-    /// Reads what is to be kept of something that was looked at.
+    /// Reads the attributes to keep.
     fn attributes(
         &self,
         place: &SourcePath,
@@ -296,7 +293,7 @@ impl Source {
         read().map(|attributes| Some(Box::new(attributes))).map_err(|kind| place.error(kind))
     }
 
-    /// Begins to walk a directory, and gives it if it has a name.
+    /// Starts walking a directory, and returns it if it has a name.
     fn enter(&mut self, place: SourcePath, metadata: Metadata) -> Result<Option<Found>, Error> {
         let identity = metadata.identity;
         if self.levels.iter().any(|level| level.identity == identity) {
@@ -342,7 +339,7 @@ impl Iterator for Source {
 }
 
 impl Level {
-    /// The next name of the directory, and what it is.
+    /// Returns the next name of the directory and its metadata.
     fn next(&mut self) -> Option<Result<(SourcePath, Metadata), Error>> {
         let directory = match &self.state {
             State::Open(directory) => Arc::clone(directory),
@@ -363,7 +360,7 @@ impl Level {
 
     fn open(&mut self) -> Result<Arc<OwnedFd>, ErrorKind> {
         let directory = self.place.beneath.directory(self.place.place.as_deref())?;
-        // another one could have its name by now
+        // another directory could have its name by now
         if Metadata::of(&directory)?.identity != self.identity {
             return Err(ErrorKind::Replaced);
         }
@@ -392,7 +389,7 @@ impl SourcePath {
         Error::new(&self.shown, "sent", kind).about(self.path.as_ref())
     }
 
-    /// The directory that it is in, and its name there.
+    /// Splits it into its directory and its name there.
     fn split(&self) -> (Option<&[u8]>, &[u8]) {
         let place = self.place.as_deref().unwrap_or(b".");
         match place.iter().rposition(|octet| *octet == b'/') {
@@ -401,7 +398,7 @@ impl SourcePath {
         }
     }
 
-    /// Opens it, if it is still what was looked at.
+    /// Opens it, if it is still the same file.
     fn open(&self, metadata: &Metadata) -> Result<File, ErrorKind> {
         let (directory, name) = self.split();
         let directory = self.beneath.directory(directory)?;
@@ -421,7 +418,7 @@ impl SourcePath {
     }
 }
 
-/// A path without the slashes at its end.
+/// Returns a path without trailing slashes.
 fn trimmed(path: &Path) -> &[u8] {
     let octets = path.as_os_str().as_bytes();
     let end = octets.iter().rposition(|octet| *octet != b'/').map_or(0, |at| at + 1);

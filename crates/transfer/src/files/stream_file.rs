@@ -1,5 +1,5 @@
-//! A file whose length nobody knows before its end: written from its beginning on,
-//! under a temporary name. Nothing stays of it unless it is finished.
+//! Files of unknown length: written from the beginning under a temporary name. Nothing stays
+//! unless they are finished.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,11 +20,10 @@ use super::root::Root;
 use super::temporary;
 use headroom_transfer_proto::message::Time;
 
-/// Permissions of a new file, of which the umask takes some away.
+/// Permissions of a new file, before the umask.
 const MODE: u32 = 0o666;
 
-/// A file of unknown length on its way. It is removed when it is dropped before
-/// [`Self::finish`].
+/// A file of unknown length. It is removed when it is dropped before [`Self::finish`].
 #[derive(Debug)]
 pub struct StreamFile {
     path: RelPath,
@@ -36,15 +35,15 @@ pub struct StreamFile {
 }
 
 impl Root {
-    /// Begins a file of unknown length. The directory that it belongs in is there.
+    /// Creates a file of unknown length. Its directory exists.
     ///
     /// # Errors
-    /// Something has the name that is not replaced; it may not be made.
+    /// Something has the name that is not replaced; it cannot be made.
     pub fn create_stream_file(&self, path: &RelPath) -> Result<StreamFile, Error> {
         let begin = || -> Result<StreamFile, ErrorKind> {
             let directory = self.parent(path)?;
             replaceable(&directory, path.name())?;
-            // no two that begin at different times have the same name
+            // files begun at different times have different names
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
             let began = Time { seconds, nanoseconds: now.subsec_nanos() };
@@ -69,7 +68,7 @@ impl Write for StreamFile {
 }
 
 impl StreamFile {
-    /// What could not be written, as a sentence.
+    /// Makes the error for a failed write.
     #[must_use]
     pub fn error(&self, error: io::Error) -> Error {
         let kind = match ErrorKind::of(error) {
@@ -79,11 +78,11 @@ impl StreamFile {
         Error::new(self.path.as_bytes(), "stored", kind)
     }
 
-    /// Gives it its name, in place of the file or link that has it, and the
-    /// permissions of that file; else those that any program's new files have.
+    /// Renames it, replacing a file or link of that name, and sets the permissions of the replaced
+    /// file, or those of any new file.
     ///
     /// # Errors
-    /// The name was given to something that is not replaced, or the disk refuses.
+    /// The name belongs to something that is not replaced, or the disk refuses.
     pub fn finish(mut self, fsync: bool) -> Result<(), Error> {
         self.rename(fsync).map_err(|kind| Error::new(self.path.as_bytes(), "stored", kind))
     }
@@ -107,8 +106,8 @@ impl StreamFile {
     }
 }
 
-/// The umask of this process. To ask for it by `umask` would set it for a moment, for all
-/// threads. Where the kernel does not tell, nobody but the owner gets permissions.
+/// Returns the umask of this process. umask(2) would change it for a moment, for all threads.
+/// If the kernel does not report it, only the owner gets permissions.
 fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -119,7 +118,8 @@ impl Drop for StreamFile {
     fn drop(&mut self) {
         let is_there = leads_to(&self.directory, &self.temporary, self.identity);
         if !self.is_finished && is_there.unwrap_or(false) {
-            // nobody goes on with it; what cannot be removed is removed as unfinished later
+            // it is never resumed; if it cannot be removed now, the cleanup of partial files does
+            // it
             let _ = change(&self.directory, || {
                 unlinkat(&self.directory, &*self.temporary, UnlinkatFlags::NoRemoveDir)
             });

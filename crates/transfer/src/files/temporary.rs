@@ -1,22 +1,22 @@
-//! Names that files have until they are whole: hidden, beside the name that they
-//! will get, and the same whenever the same file is offered.
+//! Names of partial files: hidden, beside the final name, and the same whenever the same file
+//! is offered.
 
 use headroom_transfer_proto::message::Time;
 
-/// What the names of unfinished files end in.
+/// The suffix of partial files.
 pub(super) const SUFFIX: &str = ".headroom-part";
 
 const MOST_OCTETS: usize = 255;
 const TAG_OCTETS: usize = 16;
 
-/// Whether this is the name of an unfinished file.
+/// Whether this is the name of a partial file.
 pub(super) fn is_temporary(name: &[u8]) -> bool {
     name.starts_with(b".") && name.ends_with(SUFFIX.as_bytes())
 }
 
-/// The name of an unfinished file: `.NAME.TAG.headroom-part`. The tag tells
-/// offers of one name from each other. It is not secret, and where two offers
-/// have the same, hashes say what of the content can be used.
+/// Returns the name of a partial file: `.NAME.TAG.headroom-part`. The tag distinguishes offers
+/// of one name. It is not secret, and if two offers have the same tag, hashes decide what can
+/// be reused.
 pub(super) fn of_file(name: &[u8], size: u64, mtime: Time) -> Vec<u8> {
     let mut offer = Vec::from(size.to_le_bytes());
     offer.extend(mtime.seconds.to_le_bytes());
@@ -24,19 +24,20 @@ pub(super) fn of_file(name: &[u8], size: u64, mtime: Time) -> Vec<u8> {
     temporary(name, &offer)
 }
 
-/// The name of a link that is to replace what has its name.
+/// Returns the temporary name of a link that replaces something.
 pub(super) fn of_link(name: &[u8], target: &[u8]) -> Vec<u8> {
     temporary(name, target)
 }
 
-/// The name of a file in a directory that says that the tree `source` is becoming it.
+/// Returns the name of the file that marks a directory as an incomplete copy of the tree
+/// `source`.
 pub(super) fn of_tree(source: &[u8]) -> Vec<u8> {
     temporary(source, b"a tree")
 }
 
 fn temporary(name: &[u8], offer: &[u8]) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new();
-    // the length keeps name and offer apart
+    // the length separates name and offer
     hasher.update(&(name.len() as u64).to_le_bytes()).update(name).update(offer);
     let tag = hasher.finalize().to_hex();
     let most = MOST_OCTETS - 2 - TAG_OCTETS - SUFFIX.len();
@@ -44,7 +45,7 @@ fn temporary(name: &[u8], offer: &[u8]) -> Vec<u8> {
     [b".", readable, b".", &tag.as_bytes()[..TAG_OCTETS], SUFFIX.as_bytes()].concat()
 }
 
-/// As much of a name as has room, whole characters of it if it is UTF-8.
+/// Shortens a name, at a character boundary if it is UTF-8.
 fn cut(name: &[u8], most: usize) -> &[u8] {
     match std::str::from_utf8(name) {
         Ok(text) => &name[..text.floor_char_boundary(most)],

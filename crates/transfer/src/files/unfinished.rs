@@ -1,5 +1,5 @@
-//! Directories that a tree is becoming: a hidden file in them says so until all of it is
-//! there, so that the same transfer resumes instead of beginning beside what came.
+//! Marks directories that are incomplete copies of a tree, by a hidden file, so that the same
+//! transfer resumes instead of starting beside them.
 
 use headroom_transfer_proto::path::RelPath;
 use nix::errno::Errno;
@@ -15,10 +15,10 @@ use super::root::Root;
 use super::temporary;
 
 impl Root {
-    /// Notes in a directory that the tree `source` is becoming it.
+    /// Marks a directory as an incomplete copy of the tree `source`.
     ///
     /// # Errors
-    /// There is no such directory, or nothing can be made in it.
+    /// It is missing, or nothing can be made in it.
     pub fn begin_tree(&self, path: &RelPath, source: &[u8]) -> Result<(), Error> {
         let begin = || {
             let directory = self.beneath().directory(Some(path.as_bytes()))?;
@@ -30,7 +30,7 @@ impl Root {
         begin().map_err(|errno: Errno| Error::new(path.as_bytes(), "marked as unfinished", errno))
     }
 
-    /// Whether the tree `source` has begun to become a directory, and not become it.
+    /// Whether a directory is an incomplete copy of the tree `source`.
     #[must_use]
     pub fn is_unfinished_tree(&self, path: &RelPath, source: &[u8]) -> bool {
         let look = || {
@@ -42,23 +42,23 @@ impl Root {
         })
     }
 
-    /// Notes that the tree `source` has become a directory.
+    /// Removes the mark: the copy is complete.
     ///
     /// # Errors
-    /// There is no such directory, or nothing can be removed in it.
+    /// It is missing, or nothing can be removed in it.
     pub fn finish_tree(&self, path: &RelPath, source: &[u8]) -> Result<(), Error> {
         let finish = || {
             let directory = self.beneath().directory(Some(path.as_bytes()))?;
             let name = temporary::of_tree(source);
             let remove = || unlinkat(&*directory, &*name, UnlinkatFlags::NoRemoveDir);
             match change(&directory, remove) {
-                // a file or link came, or somebody removed it
+                // a file or link arrived, or it was removed
                 Err(Errno::ENOENT) => Ok(()),
                 outcome => outcome,
             }
         };
         match finish() {
-            // a single file came, and has the name
+            // a single file arrived, and has the name
             Ok(()) | Err(Errno::ENOTDIR | Errno::ELOOP | Errno::ENOENT) => Ok(()),
             Err(errno) => Err(Error::new(path.as_bytes(), "marked as complete", errno)),
         }

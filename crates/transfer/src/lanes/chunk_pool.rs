@@ -1,4 +1,4 @@
-//! Memory for chunks of files, and the thread that writes them.
+//! A pool of buffers for chunks of files, and the thread that writes them.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -7,17 +7,17 @@ use std::time::Duration;
 use super::sink::Target;
 use crate::files::Ranges;
 
-/// Octets of a chunk, at a multiple of it.
+/// Bytes of a chunk, aligned to its size.
 pub(super) const CHUNK: u64 = 256 << 10;
-/// Rooms of one engine.
+/// Buffers of one engine.
 pub(super) const POOL_CHUNKS: usize = 256;
-/// So long an engine waits for the disk; then it drops what comes until the disk has
-/// written something, and its other lanes go on.
+/// How long an engine waits for the disk; then it drops packets until the disk has written
+/// something, so that its other lanes continue.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Rooms for chunks: free, or with a thread that writes what is in them.
+/// Buffers for chunks: free, or with the thread that writes them.
 pub(super) struct ChunkPool {
-    /// The one used last is used first: it is in the cache.
+    /// Last in, first out: the latest is in the cache.
     free: Vec<Vec<u8>>,
     made: usize,
     is_stuck: bool,
@@ -25,7 +25,7 @@ pub(super) struct ChunkPool {
     written: mpsc::Receiver<Vec<u8>>,
 }
 
-/// Octets to be written: `ranges` of `octets`, which begin at `start` of the file.
+/// Data to write: `ranges` of `octets`, which begin at `start` in the file.
 pub(super) struct Job {
     pub(super) target: Arc<dyn Target>,
     pub(super) start: u64,
@@ -45,7 +45,7 @@ impl ChunkPool {
                     let octets = &job.octets[at(range.start)..at(range.end)];
                     job.target.write(job.start + range.start, octets);
                 }
-                // who holds the file sees it closed before its room is used again
+                // the file is released before its buffer is used again
                 drop(job.target);
                 let _ = done.send(job.octets);
             }
@@ -53,13 +53,13 @@ impl ChunkPool {
         Ok(Self { free: Vec::new(), made: 0, is_stuck: false, to_write, written })
     }
 
-    /// How many can be had at once.
+    /// Returns how many buffers are available.
     #[inline]
     pub(super) fn available(&self) -> usize {
         self.free.len() + POOL_CHUNKS.saturating_sub(self.made)
     }
 
-    /// A room; there must be one left.
+    /// Takes a buffer; there must be one available.
     pub(super) fn take(&mut self) -> Vec<u8> {
         self.collect();
         self.free.pop().unwrap_or_else(|| {
@@ -68,7 +68,7 @@ impl ChunkPool {
         })
     }
 
-    /// Waits for one that is with the disk; whether one came.
+    /// Waits for a buffer from the disk; returns whether one arrived.
     pub(super) fn wait(&mut self) -> bool {
         let came = self.written.recv_timeout(PATIENCE).ok();
         self.is_stuck = came.is_none();
@@ -76,36 +76,36 @@ impl ChunkPool {
         !self.is_stuck
     }
 
-    /// Whether the disk was waited for in vain, and has written nothing since.
+    /// Whether waiting for the disk timed out, and it has written nothing since.
     pub(super) fn is_stuck(&self) -> bool {
         self.is_stuck
     }
 
-    /// Has this written. Its room comes back when that is done.
+    /// Queues data to write. Its buffer returns when that is done.
     pub(super) fn write(&mut self, job: Job) {
         if let Err(mpsc::SendError(job)) = self.to_write.send(job) {
             self.free.push(job.octets);
         }
     }
 
-    /// Gives a room back of which nothing is to be written.
+    /// Returns a buffer without writing it.
     pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
         self.free.push(buffer);
     }
 
-    /// Gives the memory of those that are free back to the system.
+    /// Returns the memory of free buffers to the system.
     pub(super) fn release(&mut self) {
         self.collect();
         self.made = self.made.saturating_sub(self.free.len());
         self.free = Vec::new();
     }
 
-    /// Whether there are none.
+    /// Whether there are no buffers.
     pub(super) fn is_empty(&self) -> bool {
         self.made == 0
     }
 
-    /// Takes back what was written; whether anything was.
+    /// Takes back written buffers; returns whether there were any.
     pub(super) fn collect(&mut self) -> bool {
         let before = self.free.len();
         self.free.extend(self.written.try_iter());

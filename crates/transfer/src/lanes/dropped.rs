@@ -2,18 +2,18 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What an engine dropped, and why: nothing of it stops anybody.
+/// Counts of what an engine dropped, by reason.
 #[derive(Debug, Default)]
 pub(crate) struct Dropped {
-    /// Packets of lanes that nobody opened.
+    /// Packets of unknown lanes.
     pub(crate) unknown_lane: AtomicU64,
     /// Packets that were damaged, forged, repeated or late.
     pub(crate) unopened: AtomicU64,
-    /// Packets for which a disk that is stuck left no room.
+    /// Packets without a buffer because a disk is stuck.
     pub(crate) no_buffer: AtomicU64,
-    /// Octets of files that are not taken in, or not any longer.
+    /// Bytes of files that are not being received.
     pub(crate) unknown_file: AtomicU64,
-    /// Octets beyond the end of their file.
+    /// Bytes beyond the end of their file.
     pub(crate) beyond_end: AtomicU64,
 }
 

@@ -1,5 +1,5 @@
-//! A thread that drives the lanes of one socket: trains in, trains out, and sleep
-//! until the next of them, or until something is due.
+//! A thread that drives the lanes of one socket: receives trains, sends trains, and sleeps
+//! until the next train or deadline.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -17,32 +17,31 @@ use super::feed::Feed;
 use super::flow::Flow;
 use super::store::Store;
 
-/// Trains received at once: more do not stay in the cache.
+/// Trains received at once: more do not fit in the cache.
 const TRAINS_IN: usize = 4;
 /// Trains that a lane sends before others have their turn.
 const TRAINS_OUT: usize = 4;
 /// Lanes that have their turn before packets are received again.
 const TURNS: usize = 64;
-/// Octets of a train that is sent.
+/// Bytes of a sent train.
 const TRAIN: usize = 65_000;
-/// How often it is looked for chunks whose rest does not come, and for memory that is
-/// not needed.
+/// The interval of looking for incomplete chunks and unused memory.
 const SWEEP: Duration = Duration::from_millis(250);
-/// ECN-capable transport (RFC 3168): who is congested marks instead of dropping.
+/// ECN-capable transport (RFC 3168): congested routers mark instead of dropping.
 const ECT: u8 = 2;
 
-/// Something for the thread. A lane's name is known to whoever sees its packets: only
-/// who has opened it can say anything of it, and is known by its feed.
+/// A command for the thread. Anybody who sees a lane's packets knows its ID, so its owner is
+/// identified by its feed.
 pub(super) enum Command {
     Open(Box<Flow>),
     Close(LaneId, Arc<Feed>),
-    /// There is something to send where there was nothing.
+    /// There is something to send again.
     Fed(LaneId, Arc<Feed>),
-    /// Nothing more of a file is to be sent.
+    /// Cancel a file.
     Cancel(LaneId, Arc<Feed>, u32),
 }
 
-/// A thread with its socket. It ends when this is dropped.
+/// The thread of a socket. It ends when this is dropped.
 pub(crate) struct Engine {
     shared: Arc<Shared>,
     receive_buffer: usize,
@@ -50,7 +49,7 @@ pub(crate) struct Engine {
 
 struct Shared {
     commands: Mutex<Vec<Command>>,
-    /// Whether there are commands, or the end.
+    /// Whether there are commands, or it is to end.
     has_commands: AtomicBool,
     ended: AtomicBool,
     wake: Wake,
@@ -60,7 +59,7 @@ struct Shared {
 }
 
 impl Engine {
-    /// Drives lanes on this socket.
+    /// Starts a thread for the lanes of this socket.
     pub(super) fn start(socket: UdpSocket) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             commands: Mutex::default(),
@@ -87,7 +86,7 @@ impl Engine {
         Ok(Self { shared, receive_buffer })
     }
 
-    /// Octets that its socket keeps while its thread is busy.
+    /// Returns the size of its socket's receive buffer.
     pub(super) fn receive_buffer(&self) -> usize {
         self.receive_buffer
     }
@@ -99,13 +98,13 @@ impl Engine {
         shared.wake.wake();
     }
 
-    /// Receives nothing from now on.
+    /// Drops everything that is received from now on.
     #[cfg(test)]
     pub(crate) fn block(&self) {
         self.shared.blocked.store(true, Ordering::Relaxed);
     }
 
-    /// What was dropped so far.
+    /// Returns what was dropped so far.
     #[cfg(test)]
     pub(crate) fn dropped(&self) -> &Dropped {
         &self.shared.dropped
@@ -137,7 +136,7 @@ impl Loop {
         let mut inbox = Inbox::new(TRAINS_IN);
         let mut turn = Vec::new();
         loop {
-            // errors are about single datagrams, or will be there again
+            // errors concern single datagrams, or will occur again
             let received = self.socket.receive(&mut inbox).unwrap_or(0);
             #[cfg(test)]
             if self.shared.blocked.load(Ordering::Relaxed) {
@@ -164,7 +163,7 @@ impl Loop {
         }
     }
 
-    /// Takes in what was received.
+    /// Handles received packets.
     fn take(&mut self, now: Duration, inbox: &mut Inbox, turn: &mut Vec<usize>) {
         let Self { flows, slots, store, shared, .. } = self;
         let mut last: Option<(LaneId, usize)> = None;
@@ -201,7 +200,7 @@ impl Loop {
         inbox.clear();
     }
 
-    /// Does what it is told; an error is the end.
+    /// Runs commands; an error is the end.
     fn run_commands(&mut self, turn: &mut Vec<usize>) -> Result<(), ()> {
         self.shared.has_commands.store(false, Ordering::Release);
         let commands = std::mem::take(
@@ -229,14 +228,14 @@ impl Loop {
         if self.shared.ended.load(Ordering::Acquire) { Err(()) } else { Ok(()) }
     }
 
-    /// The lane, if it is whose feed this is.
+    /// Finds a lane by its ID and feed.
     fn slot_of(&self, lane: LaneId, feed: &Arc<Feed>) -> Option<usize> {
         let slot = *self.slots.get(&lane)?;
         self.flows[slot].as_ref().filter(|flow| Arc::ptr_eq(&flow.feed, feed)).map(|_| slot)
     }
 
     fn open(&mut self, flow: Box<Flow>, turn: &mut Vec<usize>) {
-        // lanes have names of 64 random bits: one that is there is somebody's guess
+        // lane IDs are 64 random bits: an existing one was guessed
         if self.slots.contains_key(&flow.id) {
             return;
         }
@@ -259,7 +258,7 @@ impl Loop {
         self.store.forget(lane);
     }
 
-    /// Lanes of which something is due.
+    /// Collects lanes with a deadline that has passed.
     fn collect_due(&mut self, now: Duration, turn: &mut Vec<usize>) {
         while turn.len() < TURNS
             && let Some(Reverse((due, lane))) = self.due.peek().copied()
@@ -278,7 +277,7 @@ impl Loop {
         }
     }
 
-    /// A lane's turn.
+    /// Gives a lane its turn.
     fn serve(&mut self, slot: usize) {
         let Some(flow) = &mut self.flows[slot] else { return };
         let now = self.started.elapsed();
@@ -309,7 +308,7 @@ impl Loop {
         wake.has_waited();
     }
 
-    /// Tells all peers.
+    /// Closes all lanes.
     fn end(mut self) {
         let lanes: Vec<LaneId> = self.slots.keys().copied().collect();
         lanes.into_iter().for_each(|lane| self.close(lane));
@@ -322,7 +321,7 @@ fn send(socket: &UdpSocket, flow: &mut Flow, now: Duration, buffer: &mut [u8], m
         let Some(transmit) = flow.transmit(now, buffer) else { return };
         let path = Path { destination: transmit.to, source: flow.local(), tos: ECT };
         let (segment, octets) = (transmit.segment, &buffer[..transmit.len]);
-        // what does not go, as a probe that is too long, is lost as on the way
+        // what cannot be sent, such as a probe that is too long, counts as lost on the path
         let _ = match flow.whole {
             None => socket.send_segmented(path, segment, octets),
             Some(whole) => socket.send_fragmented(path, segment, octets, whole),

@@ -1,4 +1,4 @@
-//! The keys of lanes: from the TLS exporter of their QUIC connection.
+//! Derives the keys of lanes from the TLS exporter of their QUIC connection.
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
@@ -10,10 +10,10 @@ use quinn::Connection;
 use zeroize::Zeroizing;
 
 const IV_LEN: usize = 12;
-/// Octets of the longest key.
+/// Bytes of the longest key.
 const MOST_KEY: usize = 32;
 
-/// A connection's exporter.
+/// A connection's TLS exporter.
 pub(crate) struct Exporter {
     pub(crate) connection: Connection,
     pub(crate) cipher: Cipher,
@@ -25,7 +25,7 @@ impl Keys for Exporter {
     fn derive(&mut self, context: &Context) -> Result<Derived<Key>, Refused> {
         let making = Making::of(self.cipher);
         let key_len = making.key_len();
-        // AWS-LC erases the copies that it makes when it frees them; this one is ours
+        // AWS-LC erases its copies when it frees them; this one is ours
         let mut secret = Zeroizing::new([0; MOST_KEY + IV_LEN]);
         let secret = &mut secret[..key_len + IV_LEN];
         self.connection
@@ -36,7 +36,7 @@ impl Keys for Exporter {
     }
 }
 
-/// What is made of a secret.
+/// The kind of key to make of a secret.
 enum Making {
     Sealed(&'static Algorithm),
     Clear,
@@ -76,7 +76,7 @@ impl Making {
     }
 }
 
-/// A key of one direction's epoch.
+/// The key of one direction's epoch.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "there are three of them, used for each packet")]
 pub(crate) enum Key {

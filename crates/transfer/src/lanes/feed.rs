@@ -1,24 +1,23 @@
-//! Parts of files on their way from who reads them to the engine that sends them.
+//! Hands parts of files from the thread that reads them to the engine that sends them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use headroom_transfer_proto::lane::Piece;
 
-/// Octets of a part: it stays in the processor's cache while it is read, hashed
-/// and sealed.
+/// Bytes of a part: it stays in the processor's cache while it is read, hashed and sealed.
 pub(crate) const PART: usize = 256 << 10;
-/// Parts of one lane in memory: what bounds it, whatever the file.
+/// Parts of one lane in memory, which bounds it for any file.
 const PARTS: usize = 8;
 
-/// A file whose octets can be read again.
+/// A file that can be read again.
 pub(crate) trait Source: Send + Sync {
-    /// Fills `buffer` with the octets from `offset` on. Where it cannot, it notes that
-    /// and leaves zeros: the file's hash tells the receiver.
+    /// Fills `buffer` from `offset` on. On failure it leaves zeros: the file's hash tells the
+    /// receiver.
     fn read(&self, offset: u64, receive_buffer: &mut [u8]);
 }
 
-/// Octets of a file, to be sent.
+/// A part of a file to send.
 pub(crate) struct Part {
     pub(crate) file: u32,
     pub(crate) offset: u64,
@@ -26,7 +25,7 @@ pub(crate) struct Part {
     pub(crate) source: Arc<dyn Source>,
 }
 
-/// The engine takes nothing more, for now or for good.
+/// The lane accepts nothing, for now or forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Closed;
 
@@ -40,21 +39,20 @@ pub(crate) struct Feed {
 #[derive(Default)]
 struct State {
     ready: VecDeque<Part>,
-    /// The one used last is used first: it is in the cache.
+    /// Last in, first out: the latest is in the cache.
     free: Vec<Vec<u8>>,
     made: usize,
     closed: bool,
-    /// The lane is silent: it takes nothing until it is not.
+    /// Whether the lane is silent, and accepts nothing for now.
     paused: bool,
-    /// The engine found nothing, and wants to be told of the next part.
+    /// Whether the engine found nothing, and needs a notice of the next part.
     wants_notice: bool,
-    /// What was given and is not known to have arrived, when the lane fell silent or
-    /// ended.
+    /// Data that was not acknowledged when the lane fell silent or ended.
     left: Vec<Piece>,
 }
 
 impl Feed {
-    /// Room for a part, of [`PART`] octets; waits until there is some.
+    /// Returns a buffer of [`PART`] bytes; blocks until there is one.
     pub(crate) fn buffer(&self) -> Result<Vec<u8>, Closed> {
         let mut state = self.lock();
         loop {
@@ -72,7 +70,7 @@ impl Feed {
         }
     }
 
-    /// Gives a part to be sent; true if the engine waits for it.
+    /// Queues a part; returns whether the engine needs a notice.
     pub(crate) fn push(&self, part: Part) -> Result<bool, Closed> {
         let mut state = self.lock();
         if state.closed || state.paused {
@@ -83,7 +81,7 @@ impl Feed {
         Ok(std::mem::take(&mut state.wants_notice))
     }
 
-    /// The next part, for the engine, which is told of the next where there is none.
+    /// Takes the next part, for the engine; if there is none, it will get a notice.
     pub(crate) fn take(&self) -> Option<Part> {
         let mut state = self.lock();
         let part = state.ready.pop_front();
@@ -91,13 +89,13 @@ impl Feed {
         part
     }
 
-    /// A part was sent: its room is for another.
+    /// Recycles the buffer of a part that was sent.
     pub(crate) fn recycle(&self, buffer: Vec<u8>) {
         self.lock().free.push(buffer);
         self.free.notify_one();
     }
 
-    /// Takes nothing more. `left` was taken and is not known to have arrived.
+    /// Closes the feed. `left` was taken and is not acknowledged.
     pub(crate) fn close(&self, left: Vec<Piece>) {
         let mut state = self.lock();
         state.closed = true;
@@ -106,8 +104,7 @@ impl Feed {
         self.free.notify_all();
     }
 
-    /// Takes nothing until [`Self::resume`]. `left` was taken and is not known to have
-    /// arrived.
+    /// Pauses until [`Self::resume`]. `left` was taken and is not acknowledged.
     pub(crate) fn pause(&self, left: Vec<Piece>) {
         let mut state = self.lock();
         state.paused = true;
@@ -116,13 +113,13 @@ impl Feed {
         self.free.notify_all();
     }
 
-    /// Takes parts again; the engine is told of the first.
+    /// Accepts parts again; the engine gets a notice of the first.
     pub(crate) fn resume(&self) {
         let mut state = self.lock();
         (state.paused, state.wants_notice) = (false, true);
     }
 
-    /// What was left when it was paused or closed, once.
+    /// Returns what was left when it was paused or closed, once.
     pub(crate) fn undelivered(&self) -> Vec<Piece> {
         std::mem::take(&mut self.lock().left)
     }
@@ -133,7 +130,7 @@ impl Feed {
 }
 
 impl State {
-    /// Notes what is not known to have arrived: `left`, and all that waits here.
+    /// Notes what is not acknowledged: `left`, and everything that waits here.
     fn leave(&mut self, left: Vec<Piece>) {
         self.left.extend(left);
         for part in std::mem::take(&mut self.ready) {

@@ -1,4 +1,4 @@
-//! One lane with what it carries: parts of files out, octets of files in.
+//! One lane with its data: outgoing parts of files, incoming bytes of files.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -17,31 +17,31 @@ use super::feed::{Feed, Part, Source};
 use super::sink::Sink;
 use super::store::Store;
 
-/// Octets that the lane has to send before it is given more.
+/// Bytes queued in the lane below which it gets more.
 const AHEAD: u64 = 128 << 10;
-/// What a lane carries goes another way when nobody has answered for this long. It is
-/// probed on, and carries the rest when somebody answers again.
+/// A lane without an answer for this long hands its data to streams. It is probed, and carries
+/// the rest when it answers again.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// How it is with a lane.
+/// The state of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LaneState {
     /// It was not needed yet.
     Idle,
-    /// Nobody has answered yet.
+    /// The peer has not answered yet.
     Opening,
     /// Data may flow.
     Ready,
-    /// Nobody answers any more; what it carried goes another way until somebody does.
+    /// The peer does not answer; streams carry its data until it does.
     Silent,
-    /// It is of no use any more; what it carried goes another way.
+    /// It has ended; streams carry its data.
     GivenUp,
 }
 
-/// What others see of a lane.
+/// The shared status of a lane.
 pub(super) struct LaneStatus {
     pub(super) state: watch::Sender<LaneState>,
-    /// Octets of packets that were lost.
+    /// Bytes of lost packets.
     pub(super) lost: AtomicU64,
 }
 
@@ -52,17 +52,17 @@ pub(super) struct Flow {
     pub(super) sink: Option<Arc<dyn Sink>>,
     pub(super) status: Arc<LaneStatus>,
     pub(super) feed: Arc<Feed>,
-    /// Parts that were not sent once as a whole.
+    /// Parts that were not sent completely yet, and how much of them was.
     parts: VecDeque<(Part, usize)>,
     sources: HashMap<u32, Arc<dyn Source>>,
-    /// The address of this host that the peer sends to.
+    /// The local address that the peer sends to.
     local: Option<IpAddr>,
     silent_since: Option<Duration>,
     is_paused: bool,
     is_over: bool,
-    /// When it is looked at next, in the engine's queue.
+    /// Its deadline in the engine's queue.
     pub(super) queued: Option<Duration>,
-    /// Where packets may be fragmented: octets of the longest that leaves in one piece.
+    /// With fragmentation: bytes of the longest packet that is not fragmented.
     pub(super) whole: Option<usize>,
 }
 
@@ -90,7 +90,7 @@ impl Flow {
         }
     }
 
-    /// Takes in a packet.
+    /// Handles a packet.
     #[inline]
     pub(super) fn handle(
         &mut self,
@@ -99,7 +99,7 @@ impl Flow {
         packet: &mut [u8],
         (store, dropped): (&mut Store, &Dropped),
     ) {
-        // what was opened has arrived, as its sender will be told
+        // a decrypted packet will be acknowledged, so it needs a buffer first
         if self.sink.is_some() && !store.has_buffer() {
             return Dropped::count(&dropped.no_buffer, 1);
         }
@@ -118,12 +118,12 @@ impl Flow {
         self.local = Some(to);
     }
 
-    /// The address of this host that packets go from.
+    /// Returns the local address to send from.
     pub(super) fn local(&self) -> Option<IpAddr> {
         self.local
     }
 
-    /// Does what is due without a packet.
+    /// Handles deadlines and events, and queues more data.
     pub(super) fn advance(&mut self, now: Duration) {
         self.lane.handle_timeout(now);
         while let Some(event) = self.lane.poll_event() {
@@ -171,7 +171,7 @@ impl Flow {
         Some(transmit)
     }
 
-    /// When it is to be looked at next.
+    /// Returns the next deadline.
     pub(super) fn due(&self, now: Duration) -> Option<Duration> {
         let lane = self.lane.timeout(now);
         match (lane, self.pauses_at()) {
@@ -180,7 +180,7 @@ impl Flow {
         }
     }
 
-    /// Sends nothing more of a file.
+    /// Cancels a file.
     pub(super) fn cancel(&mut self, file: u32) {
         self.lane.cancel(file);
         self.sources.remove(&file);
@@ -190,12 +190,12 @@ impl Flow {
         gone.into_iter().for_each(|(part, _)| self.feed.recycle(part.octets));
     }
 
-    /// When what it carries goes another way, if nobody answers until then.
+    /// Returns when to pause without an answer.
     fn pauses_at(&self) -> Option<Duration> {
         self.silent_since.filter(|_| !(self.is_paused || self.is_over)).map(|since| since + SILENCE)
     }
 
-    /// What is not known to have arrived goes another way, until somebody answers.
+    /// Hands unacknowledged data to streams, until the peer answers.
     fn pause(&mut self) {
         self.is_paused = true;
         self.feed.pause(self.lane.reclaim());
@@ -203,7 +203,7 @@ impl Flow {
         self.status.state.send_replace(LaneState::Silent);
     }
 
-    /// Somebody answers again.
+    /// Continues when the peer answers again.
     fn resume(&mut self) {
         self.silent_since = None;
         if std::mem::take(&mut self.is_paused) && !self.is_over {
@@ -212,7 +212,7 @@ impl Flow {
         }
     }
 
-    /// What is not known to have arrived goes another way, for good.
+    /// Hands unacknowledged data to streams, forever.
     fn give_up(&mut self) {
         if !self.is_over {
             self.is_over = true;
@@ -233,15 +233,14 @@ impl Drop for Flow {
     }
 }
 
-/// Octets that are to be sent: in parts, or to be read again from their files.
+/// The source of bytes to send: parts in memory, or files to read again.
 struct Parts<'a> {
     parts: &'a mut VecDeque<(Part, usize)>,
     sources: &'a HashMap<u32, Arc<dyn Source>>,
 }
 
 impl Parts<'_> {
-    /// What of a piece's octets, `len` of them from `at` on, the first part has that has
-    /// any of them from there on.
+    /// Returns bytes from `at` on, `len` at most, from the first part that has them.
     #[inline]
     fn take(&mut self, file: u32, at: u64, len: usize) -> Option<&[u8]> {
         self.parts.iter_mut().find_map(|(part, sent)| {

@@ -1,5 +1,5 @@
-//! A lane as a delivery sees it: agreed upon, opened when it is needed, fed, and
-//! given up where it leads nowhere.
+//! A lane from a transfer's view: negotiated, opened when it is needed, fed, and given up if it
+//! does not work.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -26,15 +26,15 @@ use super::options::LaneOptions;
 use super::sink::Sink;
 use crate::error::Error;
 
-/// So long a lane may take to open, from when it is needed.
+/// How long a lane may take to open, from when it is needed.
 const OPENING: Duration = Duration::from_secs(1);
-/// The same where nothing goes another way.
+/// The same if there is no fallback to streams.
 const OPENING_ALONE: Duration = Duration::from_secs(10);
-/// Octets of headers ahead of a packet.
+/// Bytes of headers ahead of a packet.
 const IPV4_UDP: usize = 28;
 const IPV6_UDP: usize = 48;
 
-/// What a client proposes.
+/// A client's offer of a lane.
 #[derive(Debug)]
 pub(crate) struct LaneOffer {
     connection: Connection,
@@ -45,7 +45,7 @@ pub(crate) struct LaneOffer {
 }
 
 impl LaneOffer {
-    /// A lane of a random name; none where the system gives no socket.
+    /// Makes an offer with a random lane ID; `None` if there is no socket.
     pub(crate) fn new(connection: &Connection) -> Option<Self> {
         let socket = socket_towards(connection.remote_address()).ok()?;
         let (mut transfer, mut lane) = ([0; 16], [0; 8]);
@@ -56,12 +56,12 @@ impl LaneOffer {
         Some(Self { connection, transfer, lane, socket, lane_options: LaneOptions::default() })
     }
 
-    /// The same, with lanes as somebody wishes them.
+    /// Sets options.
     pub(crate) fn with_options(self, lane_options: LaneOptions) -> Self {
         Self { lane_options, ..self }
     }
 
-    /// The same in a message.
+    /// Returns the offer as a message.
     pub(crate) fn message(&self) -> LanesOffer {
         let suites = self.lane_options.ciphers().iter().map(|cipher| cipher.number()).collect();
         let receive_buffer = Some(self.socket.receive_buffer() as u64);
@@ -75,10 +75,10 @@ impl LaneOffer {
         }
     }
 
-    /// The lane, as the server wants it.
+    /// Makes the lane that the server accepted.
     ///
     /// # Errors
-    /// It answers what was not offered.
+    /// The answer does not match the offer.
     pub(crate) fn accepted(self, answer: &LanesAnswer) -> Result<LaneHandle, Error> {
         let LanesAnswer { suite, receive_buffer: peer_buffer, chunk, port } = *answer;
         let not_offered =
@@ -90,7 +90,7 @@ impl LaneOffer {
             return Err(not_offered("a chunk"));
         }
         if port == Some(0) {
-            return Err(Error::Protocol("it takes lanes at port 0, which is none".to_owned()));
+            return Err(Error::Protocol("it names port 0 for lanes".to_owned()));
         }
         let port = port.unwrap_or(self.connection.remote_address().port());
         let params = LaneParams { cipher, chunk: self.lane_options.chunk, port };
@@ -100,7 +100,7 @@ impl LaneOffer {
     }
 }
 
-/// How a lane is.
+/// The parameters of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LaneParams {
     pub(crate) cipher: Cipher,
@@ -110,19 +110,19 @@ pub(crate) struct LaneParams {
 }
 
 impl LaneParams {
-    /// Whether this is for measurement alone.
+    /// Whether this is for measurement only.
     pub(crate) const fn is_measurement(&self) -> bool {
         !self.cipher.is_secure() || self.chunk.is_some()
     }
 }
 
-/// What both ends have agreed upon.
+/// What both ends have negotiated.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Negotiated {
     pub(super) transfer: TransferId,
     pub(super) lane: LaneId,
     pub(super) params: LaneParams,
-    /// What the peer's socket keeps.
+    /// The size of the peer's receive buffer.
     pub(super) peer_buffer: Option<u64>,
 }
 
@@ -144,15 +144,15 @@ pub(crate) struct LaneHandle {
     feed: Arc<Feed>,
     status: Arc<LaneStatus>,
     state: watch::Receiver<LaneState>,
-    /// Who feeds it: one at a time, so that files come one after the other.
+    /// One task feeds it at a time, so that files are sent one after the other.
     turn: Arc<Semaphore>,
     wanted_since: Mutex<Option<Instant>>,
-    /// Bits of files per second that it sends at most; 0 is no limit.
+    /// The limit in bits of file content per second; 0 is none.
     limit_bps: AtomicU64,
 }
 
 impl LaneHandle {
-    /// A lane that a server drives, or a client whose socket it is.
+    /// Makes a lane, driven by a server's engine or on a client's socket.
     pub(super) fn new(connection: Connection, negotiated: Negotiated, driver: Driver) -> Self {
         let (sender, state) = watch::channel(LaneState::Idle);
         Self {
@@ -170,7 +170,7 @@ impl LaneHandle {
         }
     }
 
-    /// How it is.
+    /// Returns its parameters.
     pub(crate) const fn params(&self) -> LaneParams {
         self.negotiated.params
     }
@@ -181,12 +181,12 @@ impl LaneHandle {
         self.negotiated.lane
     }
 
-    /// Sends files no faster than this, in bits per second, once it has started.
+    /// Limits the rate of file content, in bits per second. Call it before [`Self::start`].
     pub(crate) fn limit(&self, rate_bps: Option<u64>) {
         self.limit_bps.store(rate_bps.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Opens it, once. What comes goes to `sink`.
+    /// Opens it, once. Received data goes to `sink`.
     pub(crate) fn start(&self, sink: Option<Arc<dyn Sink>>) {
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::replace(&mut *started, true) {
@@ -210,10 +210,10 @@ impl LaneHandle {
         aws_lc_rs::rand::fill(&mut seed).map_err(io::Error::other)?;
         let limit = match self.limit_bps.load(Ordering::Relaxed) {
             0 => None,
-            // headers and tags are no octets of files
+            // headers and tags are not file content
             limit_bps => Some(limit_bps as f64 / 8.0 * 1.1),
         };
-        // where a client sends to; a server answers
+        // the destination of a client; a server answers
         peer.set_port(params.port);
         let whole = mtu.saturating_sub(headers);
         let config = LaneConfig {
@@ -243,10 +243,10 @@ impl LaneHandle {
         Ok(())
     }
 
-    /// Whether data may flow. The first that is `patient` waits until it is known,
-    /// or clear that nobody answers.
+    /// Whether data may flow. With `patient`, waits until the lane is open or has failed to open in
+    /// time.
     pub(crate) async fn is_ready(&self, patient: bool) -> bool {
-        // what goes another way is not measured
+        // a measurement has no fallback to streams
         let alone = self.negotiated.params.is_measurement();
         if patient || alone {
             let since = *self
@@ -263,22 +263,22 @@ impl LaneHandle {
         *self.state.borrow() == LaneState::Ready
     }
 
-    /// Waits for one's turn to feed it.
+    /// Waits for permission to feed it.
     pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.turn).acquire_owned().await.ok()
     }
 
-    /// Room for a part; waits for it on a thread of its own.
+    /// Returns a buffer for a part; blocks until there is one.
     pub(crate) fn buffer(&self) -> Result<Vec<u8>, Closed> {
         self.feed.buffer()
     }
 
-    /// Gives back room that was not used.
+    /// Returns an unused buffer.
     pub(crate) fn recycle(&self, buffer: Vec<u8>) {
         self.feed.recycle(buffer);
     }
 
-    /// Gives a part to be sent.
+    /// Queues a part.
     pub(crate) fn push(&self, part: Part) -> Result<(), Closed> {
         if self.feed.push(part)? {
             self.command(Command::Fed(self.negotiated.lane, Arc::clone(&self.feed)));
@@ -286,12 +286,12 @@ impl LaneHandle {
         Ok(())
     }
 
-    /// Sends nothing more of a file.
+    /// Cancels a file.
     pub(crate) fn cancel(&self, file: u32) {
         self.command(Command::Cancel(self.negotiated.lane, Arc::clone(&self.feed), file));
     }
 
-    /// How it is, now and later.
+    /// Watches its state.
     pub(crate) fn states(&self) -> watch::Receiver<LaneState> {
         self.state.clone()
     }
@@ -301,7 +301,7 @@ impl LaneHandle {
         *self.state.borrow() != LaneState::GivenUp
     }
 
-    /// Waits until data may flow; for ever if it is given up.
+    /// Waits until data may flow; forever if the lane is given up.
     pub(crate) async fn ready(&self) {
         let mut state = self.state.clone();
         if state.wait_for(|state| *state == LaneState::Ready).await.is_err() {
@@ -309,7 +309,7 @@ impl LaneHandle {
         }
     }
 
-    /// Waits for what did not arrive when the lane fell silent or ended; none where it
+    /// Waits for data that was not acknowledged when the lane fell silent or ended; `None` if it
     /// has ended and nothing is left.
     pub(crate) async fn undelivered(&self) -> Option<Vec<Piece>> {
         let mut state = self.state.clone();
@@ -325,7 +325,7 @@ impl LaneHandle {
         }
     }
 
-    /// Octets of packets that were lost.
+    /// Returns the bytes of lost packets.
     pub(crate) fn lost(&self) -> u64 {
         self.status.lost.load(Ordering::Relaxed)
     }
@@ -345,7 +345,7 @@ impl Drop for LaneHandle {
     }
 }
 
-/// A client's socket.
+/// Opens a client's socket.
 fn socket_towards(peer: SocketAddr) -> io::Result<UdpSocket> {
     let any: IpAddr = match peer.ip() {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -1,19 +1,18 @@
-//! The engine of lanes: threads that move bulk data in UDP packets of our own,
-//! beside QUIC. The protocol is `headroom_transfer_proto::lane`; here are its
-//! sockets, its clock, and the way from and to files.
+//! The engine of lanes: threads that move bulk data in UDP packets of our own, beside QUIC. The
+//! protocol is `headroom_transfer_proto::lane`; here are its sockets, its clock, and the paths
+//! from and to files.
 //!
-//! What is sent: somebody reads parts of files into a [`Feed`], and hashes them
-//! while they are in the processor's cache; the engine's thread seals them from there
-//! into the packets of a train, which it hands to the kernel at once. A part is given
-//! back when all of it was sent once: what is lost is read from the file again.
+//! Sending: a blocking thread reads parts of files into a `Feed`, and hashes them while they
+//! are in the processor's cache; the engine's thread seals them from there into the packets of
+//! a train, which it hands to the kernel in one call. A part is recycled when all of it was
+//! sent once: lost data is read from the file again.
 //!
-//! What comes: the engine's thread opens packets in place, in the buffers that the
-//! kernel filled with whole trains, and copies their octets into the chunk of the
-//! file that they belong to. A chunk that is whole is written, and hashed, by
-//! another thread. Where the disk is slow, there is no room for chunks: the thread
-//! waits, the socket overflows, and the sender slows down. It does not wait for long:
-//! what needs room is then dropped unopened until the disk has written something, so
-//! that other lanes go on, and a lane whose disk is stuck falls silent.
+//! Receiving: the engine's thread opens packets in place, in the buffers that the kernel filled
+//! with whole trains, and copies their data into the chunk of the file that it belongs to.
+//! Another thread writes and hashes complete chunks. If the disk is slow, the chunk pool is
+//! empty: the engine waits, the socket overflows, and the sender slows down. It does not wait
+//! for long: packets that need a chunk are then dropped undecrypted until the disk has written
+//! something, so that other lanes continue, and a lane whose disk is stuck falls silent.
 
 mod chunk_pool;
 mod dropped;

@@ -1,67 +1,65 @@
-//! On what terms lanes are used: what a client may wish, and what a server takes.
+//! Options of lanes: what a client may choose, and what a server accepts.
 
 use headroom_transfer_proto::lane::{Chunk, Cipher};
 use headroom_transfer_proto::message::LanesOffer;
 
 use crate::error::Error;
 
-/// How lanes are to be, where the usual is not wanted.
+/// Options of lanes, for anything but the default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LaneOptions {
-    /// The cipher; else what both sides do fastest.
+    /// The cipher; `None` is the fastest that both sides have.
     pub cipher: Option<Cipher>,
-    /// Octets of files in each packet; else what the path takes. Longer packets than
-    /// that travel as IP fragments: this is for measurement.
+    /// Bytes of files in each packet, for measurement; `None` is what the path carries. Longer
+    /// packets travel as IP fragments.
     pub chunk: Option<Chunk>,
-    /// Whether what protects nothing, and what is for measurement alone, may be wished
-    /// for. The server must allow it, too.
+    /// Whether to allow what protects nothing or is for measurement only. The server must allow it,
+    /// too.
     pub insecure_measurement: bool,
 }
 
 impl LaneOptions {
-    /// Whether anything but the usual is wanted, which lanes alone can have.
+    /// Whether anything but the default is chosen, which applies to lanes only.
     pub(crate) const fn is_any(&self) -> bool {
         self.cipher.is_some() || self.chunk.is_some()
     }
 
-    /// The ciphers that are offered, the best first.
+    /// Returns the ciphers to offer, the best first.
     pub(super) fn ciphers(&self) -> Vec<Cipher> {
         self.cipher.map_or_else(|| usual(has_aes()), |cipher| vec![cipher])
     }
 
-    /// Whether they may be wished for.
+    /// Checks whether the options are allowed.
     ///
     /// # Errors
-    /// Something is for measurement alone, which was not allowed.
+    /// Something is for measurement only, and that is not allowed.
     pub fn check(&self) -> Result<(), Error> {
-        let allow = "say --insecure-measurement, here and to `headroom serve`";
+        let allow = "use --insecure-measurement, here and with `headroom serve`";
         match *self {
             Self { insecure_measurement: true, .. } => Ok(()),
             Self { cipher: Some(cipher), .. } if !cipher.is_secure() => Err(Error::Usage(format!(
-                "the cipher `{cipher}` encrypts nothing: everybody on the way can read and change the files. To measure \
-                 with it all the same, {allow}"
+                "the cipher `{cipher}` encrypts nothing: anybody on the path can read and change the files. To measure with it anyway, {allow}"
             ))),
             Self { chunk: Some(_), .. } => Err(Error::Usage(format!(
-                "chunks are for measurement: packets of a given length, whatever the path takes, in IP fragments where \
-                 it must be. To measure with them, {allow}"
+                "--chunk is for measurement: it fixes the length of packets, and long ones travel as IP fragments. To measure with it, {allow}"
             ))),
             _ => Ok(()),
         }
     }
 }
 
-/// Why a server that allows no measurement does not do as a client wishes.
+/// Returns why a server that allows no measurement refuses an offer.
 pub(super) fn refusal(offer: &LanesOffer) -> Option<String> {
     let without = "this server was started without --insecure-measurement";
     let mut named = offer.suites.iter().filter_map(|suite| Cipher::numbered(*suite));
     if let Some(cipher) = named.find(|cipher| !cipher.is_secure()) {
-        return Some(format!("{without}: it encrypts always, and `{cipher}` is no encryption"));
+        return Some(format!("{without}: it always encrypts, and `{cipher}` is no encryption"));
     }
-    offer.chunk.map(|_| format!("{without}: its packets are as long as the path takes"))
+    offer.chunk.map(|_| format!("{without}: it does not fix the length of packets"))
 }
 
-/// Of what a client offers, the cipher that is best for both. What protects nothing is
-/// taken only if it may be, and if nothing else is offered.
+/// Chooses the best of the offered ciphers. One that protects nothing is chosen only if that is
+/// allowed and nothing else is offered.
 pub(super) fn choose(offered: &[u32], insecure_measurement: bool) -> Option<Cipher> {
     let secure = if has_aes() {
         [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305]
@@ -72,8 +70,7 @@ pub(super) fn choose(offered: &[u32], insecure_measurement: bool) -> Option<Ciph
     secure.into_iter().chain(bare).find(|cipher| offered.contains(&cipher.number()))
 }
 
-/// What a client offers that wishes nothing: AES only where the processor has
-/// instructions for it.
+/// Returns what a client offers by default: AES only if the processor has instructions for it.
 fn usual(has_aes: bool) -> Vec<Cipher> {
     let aes = has_aes.then_some(Cipher::Aes128Gcm);
     aes.into_iter().chain([Cipher::ChaCha20Poly1305]).collect()

@@ -1,5 +1,5 @@
-//! The server's side: sockets that share QUIC's port, one for each processor; or a
-//! range of ports of their own.
+//! The sockets of a server: they share QUIC's port, one for each processor, or use a range of
+//! ports.
 
 use std::collections::HashSet;
 use std::io;
@@ -20,17 +20,18 @@ use super::options;
 use super::range::Range;
 use crate::error::Error;
 
-/// The first octet of a lane's packet, and where its lane's name ends.
+/// Mask and value of the first byte of a lane's packet, and the offset of the low 32 bits of
+/// its lane ID.
 const MARK: (u8, u8) = (0xf8, 0x08);
 const NAME_AT: u32 = 12;
-/// More threads than this gain nothing on one port.
+/// The most threads: more gain nothing on one port.
 const MOST_SOCKETS: usize = 8;
 
-/// Lanes that one connection may have had; then its files go on streams.
+/// The most lanes that one connection may have had; then its files use streams.
 const MOST_NAMES: usize = 4096;
 
-/// The names of the lanes that a connection has had. Keys follow from them and numbers
-/// begin anew, so a name that came again would seal twice with the same nonces.
+/// The lane IDs that a connection has used. Keys are derived from them and packet numbers start
+/// at 0, so a repeated ID would repeat nonces.
 #[derive(Debug, Default)]
 pub(crate) struct UsedLanes(HashSet<LaneId>);
 
@@ -46,9 +47,9 @@ pub(crate) struct Port {
     insecure_measurement: bool,
 }
 
-/// Where lanes are received.
+/// The sockets that receive lanes.
 enum Sockets {
-    /// At QUIC's port.
+    /// On QUIC's port.
     Shared {
         port: u16,
         engines: Vec<Arc<Engine>>,
@@ -63,11 +64,11 @@ impl std::fmt::Debug for Port {
 }
 
 impl Port {
-    /// Opens sockets beside QUIC's, which was bound to `address` first and lets others
-    /// share it; from then on packets of lanes come to these.
+    /// Opens sockets beside QUIC's, which was bound to `address` first and shares it; from then on
+    /// they receive the packets of lanes.
     ///
     /// # Errors
-    /// The system gives no sockets or threads.
+    /// The system cannot create sockets or threads.
     pub(crate) fn open(quic: &impl AsFd, address: SocketAddr) -> io::Result<Self> {
         let count = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_SOCKETS);
         let options = Options {
@@ -85,7 +86,7 @@ impl Port {
         Ok(Self { sockets, insecure_measurement: false })
     }
 
-    /// Receives lanes at these ports instead, one for each transfer in turn.
+    /// Uses these ports instead, one for each transfer in turn.
     ///
     /// # Errors
     /// None of them can be opened.
@@ -94,15 +95,15 @@ impl Port {
         Ok(Self { sockets, insecure_measurement: false })
     }
 
-    /// The same, where clients may wish for what is for measurement alone.
+    /// Sets whether clients may request what is for measurement only.
     pub(crate) fn allow_measurement(self, insecure_measurement: bool) -> Self {
         Self { insecure_measurement, ..self }
     }
 
-    /// Takes lanes that a client offers; none where it cannot be.
+    /// Accepts a lane that a client offers; `None` if it cannot.
     ///
     /// # Errors
-    /// It is not allowed here as the client wishes it ([`Error::Refused`]).
+    /// The offer is not allowed here ([`Error::Refused`]).
     pub(crate) fn accept(
         &self,
         offer: &LanesOffer,
@@ -114,7 +115,7 @@ impl Port {
         }
         let chunk = offer.chunk.map(|octets| {
             Chunk::new(octets)
-                .ok_or_else(|| Error::Refused(format!("there are no chunks of {octets} octets")))
+                .ok_or_else(|| Error::Refused(format!("there are no chunks of {octets} bytes")))
         });
         let chunk = chunk.transpose()?;
         let Some(cipher) = options::choose(&offer.suites, self.insecure_measurement) else {
@@ -137,11 +138,11 @@ impl Port {
         Ok(Some((answer, LaneHandle::new(connection.clone(), negotiated, Driver::Engine(engine)))))
     }
 
-    /// The port of this lane, and who drives it.
+    /// Returns the port and the engine for a lane.
     fn turn(&self, lane: LaneId) -> Option<(u16, Arc<Engine>)> {
         match &self.sockets {
             Sockets::Shared { port, engines } => {
-                // the low 32 bits, as the kernel's program has it
+                // the low 32 bits, as in the kernel's program
                 let engine = engines.get(lane.0 as u32 as usize % engines.len().max(1))?;
                 Some((*port, Arc::clone(engine)))
             }

@@ -1,6 +1,6 @@
-//! A range of ports for lanes, one for each transfer in turn, so that what of an
-//! earlier transfer comes late comes to no later one. It is the study's way (Tornai et
-//! al., 2020, section 4), where keys and names of lanes do that here anyway.
+//! A range of ports for lanes, one for each transfer in turn, so that late packets of an
+//! earlier transfer do not reach a later one. The scheme is that of a study (Tornai et al.,
+//! 2020, section 4); here keys and lane IDs prevent that anyway.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,15 +12,15 @@ use headroom_netio::udp::Options;
 
 use super::engine::Engine;
 
-/// Ports that are open at once, each with a thread and the memory of an engine: those
-/// that had their turn last.
+/// The most ports that are open at once, each with an engine's thread and memory: the latest
+/// ones.
 const MOST_OPEN: usize = 8;
-/// Ports that are tried before a transfer goes on streams.
+/// The most ports to try before a transfer uses streams.
 const MOST_TRIED: usize = 256;
-/// Where the kernel says which ports it gives to those who ask for none.
+/// The kernel's range of ephemeral ports.
 const EPHEMERAL: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
-/// Ports that have their turn.
+/// A range of ports.
 pub(super) struct Range {
     address: IpAddr,
     ports: RangeInclusive<u16>,
@@ -31,12 +31,12 @@ pub(super) struct Range {
 struct Turns {
     /// Transfers that had a port.
     next: usize,
-    /// The one that was opened first is first.
+    /// In the order of opening.
     open: Vec<(u16, Arc<Engine>)>,
 }
 
 impl Range {
-    /// Ports of this address.
+    /// Uses ports of this address.
     ///
     /// # Errors
     /// None of them can be opened.
@@ -44,8 +44,7 @@ impl Range {
         let free = std::fs::read_to_string(EPHEMERAL).ok().and_then(|text| ephemeral(&text));
         if let Some(free) = free.filter(|free| overlap(free, &ports)) {
             tracing::warn!(
-                "UDP ports {}-{} for lanes are among those that this system gives to programs that ask for none ({}-{}, \
-                 {EPHEMERAL}): one that another program has is passed over. Choose them below {}",
+                "UDP ports {}-{} for lanes overlap the ephemeral ports of this system ({}-{}, {EPHEMERAL}): ports in use are skipped. Choose ports below {}",
                 ports.start(),
                 ports.end(),
                 free.start(),
@@ -64,7 +63,7 @@ impl Range {
         Err(refused)
     }
 
-    /// The port of the next transfer; none where the system opens none.
+    /// Returns the port of the next transfer; `None` if none can be opened.
     pub(super) fn turn(&self) -> Option<(u16, Arc<Engine>)> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..self.ports.len().min(MOST_TRIED) {
@@ -84,7 +83,7 @@ impl Range {
                 return Some(open);
             }
         }
-        // all that are open are in use: lanes share a port as they do without a range
+        // all open ports are in use: lanes share a port, as they do without a range
         turns.open.iter().min_by_key(|(_, engine)| Arc::strong_count(engine)).cloned()
     }
 
@@ -93,7 +92,7 @@ impl Range {
         UdpSocket::bind(SocketAddr::new(self.address, port), &options)
     }
 
-    /// What is open now.
+    /// Returns the open engines.
     #[cfg(test)]
     pub(super) fn engines(&self) -> Vec<Arc<Engine>> {
         let turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,8 +101,8 @@ impl Range {
 }
 
 impl Turns {
-    /// Closes the port that was opened first of those that nobody uses, if there are as
-    /// many as may be.
+    /// Closes the unused port that was opened first, if the limit is reached. Returns whether
+    /// another may be opened.
     fn make_room(&mut self) -> bool {
         if self.open.len() < MOST_OPEN {
             return true;

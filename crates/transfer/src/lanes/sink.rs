@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-/// Who takes in files that come on a lane.
+/// Receives files on a lane.
 pub(crate) trait Sink: Send + Sync {
-    /// Where octets of a file go; none where it is not taken in.
+    /// Returns where bytes of a file go; `None` if it is not being received.
     fn target(&self, file: u32) -> Option<Arc<dyn Target>>;
 }
 
-/// A file that is taken in. It deals with its errors itself.
+/// A file that is being received. It handles its errors itself.
 pub(crate) trait Target: Send + Sync {
-    /// Octets of the whole file.
+    /// Returns the file's size in bytes.
     fn size(&self) -> u64;
-    /// Writes octets, in whatever order they come; some may come again.
+    /// Writes bytes, in any order; some may arrive twice.
     fn write(&self, offset: u64, octets: &[u8]);
 }

@@ -1,4 +1,4 @@
-//! What comes on lanes, gathered into chunks of files, which another thread writes.
+//! Collects received data into chunks of files, which another thread writes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,29 +11,28 @@ use super::dropped::Dropped;
 use super::sink::{Sink, Target};
 use crate::files::Ranges;
 
-/// Chunks of one lane of which a part came.
+/// The most incomplete chunks of one lane.
 const MOST_OPEN: usize = 512;
-/// Ranges of a chunk that do not join: what comes in more is written as it is.
+/// The most separate ranges of a chunk; with more it is written as it is.
 const MOST_RANGES: usize = 256;
-/// Chunks of one lane that are remembered when they are whole: what comes late again is
-/// not taken for a new one.
+/// Complete chunks of one lane that are remembered, so that late duplicates do not start them
+/// again.
 const WHOLE: usize = 256;
-/// Chunks that the octets of one packet may lie in.
+/// Chunks that the data of one packet may touch.
 const OF_PACKET: usize = 2;
-/// What came of a chunk is written when nothing more came for so long: it may be
-/// that the rest of it was written before. Memory that nothing came into for so long is
-/// given back.
+/// A chunk is written incomplete when nothing more arrived for this long: the rest of it may
+/// have been written before. Memory that was not used for this long is returned.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// Chunks that are being filled. One thread has it.
+/// Chunks that are being filled, by one thread.
 pub(super) struct Store {
-    /// The chunk that the last octets belonged to.
+    /// The chunk of the last data.
     current: Option<(Key, Chunk)>,
     /// The others.
     lanes: HashMap<LaneId, OfLane>,
-    /// Those that were given a room, in that order; some have none any more.
+    /// Chunks that got a buffer, in order; some have returned it.
     holders: VecDeque<(Key, u64)>,
-    /// How often a room was given.
+    /// How many buffers were assigned.
     given: u64,
     pool: ChunkPool,
     touched: Duration,
@@ -45,7 +44,7 @@ struct Key {
     chunk: ChunkId,
 }
 
-/// Which chunk of a lane.
+/// The ID of a chunk of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct ChunkId {
     file: u32,
@@ -62,16 +61,16 @@ struct Chunk {
     target: Arc<dyn Target>,
     len: u64,
     touched: Duration,
-    /// What of it is in memory.
+    /// The part of it in memory.
     held: Option<Held>,
-    /// What of it was written before it was whole.
+    /// The part of it that was written before it was complete.
     before: Option<Ranges>,
 }
 
 struct Held {
     buffer: Vec<u8>,
     ranges: Ranges,
-    /// By which it is found among the holders of rooms.
+    /// Its number among the assigned buffers.
     given: u64,
 }
 
@@ -83,16 +82,14 @@ impl Store {
         Ok(Self { current, lanes, holders, given: 0, pool, touched: Duration::ZERO })
     }
 
-    /// Whether a packet's octets have room. What is taken in without it would be told to
-    /// have arrived: who has no room opens no packet, which is then lost like one that
-    /// the socket has no room for. A disk that is slow is waited for, one that is stuck
-    /// is not.
+    /// Whether there are buffers for a packet. Packets are decrypted (and so acknowledged) only
+    /// then. Waits 50 ms for a slow disk, then drops.
     #[inline]
     pub(super) fn has_buffer(&mut self) -> bool {
         self.pool.available() >= OF_PACKET || self.free_buffers()
     }
 
-    /// Takes in octets of a file, those of one packet; there must be room.
+    /// Stores the data of one packet; there must be a buffer.
     #[inline]
     pub(super) fn insert(
         &mut self,
@@ -112,7 +109,7 @@ impl Store {
                 match self.turn_to(now, key, sink) {
                     Ok(true) => {}
                     Ok(false) => {
-                        // what the packet has of the next chunk may be new
+                        // the packet's data for the next chunk may be new
                         at += len as u64;
                         rest = &rest[len..];
                         continue;
@@ -154,7 +151,7 @@ impl Store {
         }
     }
 
-    /// Gives up what a lane has not finished.
+    /// Drops the incomplete chunks of a lane.
     pub(super) fn forget(&mut self, lane: LaneId) {
         let current = self.current.take_if(|(key, _)| key.lane == lane);
         let others = self.lanes.remove(&lane).into_iter().flat_map(|lane| lane.chunks);
@@ -165,8 +162,7 @@ impl Store {
         }
     }
 
-    /// Writes what has waited for the rest of its chunk for long, and gives memory back
-    /// that is not needed.
+    /// Writes chunks that have waited long for the rest, and returns unused memory.
     pub(super) fn sweep(&mut self, now: Duration) {
         self.lay_aside();
         for lane in self.lanes.values_mut() {
@@ -179,7 +175,7 @@ impl Store {
         }
     }
 
-    /// Whether there is nothing to be swept.
+    /// Whether there is nothing to sweep.
     pub(super) fn is_empty(&self) -> bool {
         let is_empty = |lane: &OfLane| lane.chunks.is_empty();
         self.current.is_none() && self.lanes.values().all(is_empty) && self.pool.is_empty()
@@ -191,7 +187,7 @@ impl Store {
         }
     }
 
-    /// Makes a chunk the current one, which is there or may be begun; false if it is whole
+    /// Makes a chunk the current one, and begins it if necessary; returns false if it is complete
     /// already.
     fn turn_to(&mut self, now: Duration, key: Key, sink: &dyn Sink) -> Result<bool, NotTaken> {
         self.lay_aside();
@@ -218,7 +214,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Writes parts of chunks, and waits until what they were in is free.
+    /// Writes incomplete chunks, and waits until their buffers are free.
     fn free_buffers(&mut self) -> bool {
         while self.pool.available() < OF_PACKET {
             if self.pool.collect() {
@@ -235,7 +231,7 @@ impl Store {
         true
     }
 
-    /// Writes what came of the chunk that was given its room first.
+    /// Writes the chunk that got its buffer first.
     fn write_oldest_part(&mut self) {
         self.lay_aside();
         while let Some((key, given)) = self.holders.pop_front() {
@@ -250,7 +246,7 @@ impl Store {
 }
 
 impl OfLane {
-    /// Half of them, so that it is seldom.
+    /// Writes half of them, so that it happens rarely.
     fn write_older_half(&mut self, pool: &mut ChunkPool) {
         let mut touched: Vec<Duration> = self.chunks.values().map(|chunk| chunk.touched).collect();
         let middle = touched.len() / 2;
@@ -267,14 +263,14 @@ impl OfLane {
     }
 }
 
-/// Why octets are not taken in.
+/// Why data is not stored.
 enum NotTaken {
     File,
     BeyondEnd,
 }
 
 impl Chunk {
-    /// Ranges that are kept in mind.
+    /// Returns the number of stored ranges.
     #[inline]
     fn ranges(&self) -> usize {
         self.held.as_ref().map_or(0, |held| held.ranges.len())
@@ -295,7 +291,7 @@ impl Chunk {
     }
 }
 
-/// Has written what is in memory of a chunk.
+/// Queues the part of a chunk in memory for writing.
 fn write(pool: &mut ChunkPool, id: ChunkId, chunk: Chunk) {
     if let Some(Held { buffer, ranges, .. }) = chunk.held {
         let start = id.chunk * CHUNK;
@@ -303,7 +299,7 @@ fn write(pool: &mut ChunkPool, id: ChunkId, chunk: Chunk) {
     }
 }
 
-/// The chunk that still has the room that it was given then.
+/// Returns the chunk, if it still has the buffer of that assignment.
 fn held(lanes: &mut HashMap<LaneId, OfLane>, key: Key, given: u64) -> Option<&mut Chunk> {
     let chunk = lanes.get_mut(&key.lane)?.chunks.get_mut(&key.chunk)?;
     chunk.held.as_ref().is_some_and(|held| held.given == given).then_some(chunk)

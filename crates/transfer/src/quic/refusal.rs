@@ -1,6 +1,6 @@
-//! What the network says at once where nobody can answer. QUIC's socket is not connected,
-//! and the kernel reports ICMP errors (RFC 792, RFC 4443) to connected ones only; so a
-//! socket of our own asks the same port at the same time.
+//! Learns from the network that a server is unreachable. QUIC's socket is not connected, and
+//! the kernel reports ICMP errors (RFC 792, RFC 4443) only to connected ones; so a socket of
+//! our own sends to the same port at the same time.
 
 use std::convert::Infallible;
 use std::io::{self, ErrorKind};
@@ -13,25 +13,25 @@ use tokio::net::UdpSocket;
 
 use super::socket::any_address;
 
-/// A datagram that means nothing: no QUIC packet (its fixed bit is 0, and it is too short)
-/// and none of a lane.
+/// A datagram that servers ignore: neither a QUIC packet (its fixed bit is 0, and it is too
+/// short) nor a lane's.
 const NOTHING: [u8; 1] = [0];
-/// It is sent again so often: the answer may be lost, or come no more than once a second.
+/// The interval of resending: ICMP errors may be lost, and are rate-limited.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Waits until the network says that nothing is reached at an address: a closed port, no
-/// such host, no route. Never ends where it says nothing.
+/// Waits until the network reports that an address is unreachable: a closed port, no such host,
+/// no route. Never returns otherwise.
 pub(super) async fn refusal(address: SocketAddr) -> io::Error {
     match ask(address).await {
         Err(error) if is_refusal(&error) => error,
-        // what this socket cannot do says nothing about the host
+        // other errors of this socket say nothing about the host
         _ => std::future::pending().await,
     }
 }
 
 async fn ask(address: SocketAddr) -> io::Result<Infallible> {
     let socket = std::net::UdpSocket::bind(SocketAddr::new(any_address(address), 0))?;
-    // without it, the kernel keeps `no such host` to itself (ip(7), ipv6(7))
+    // without it, the kernel does not report `no such host` (ip(7), ipv6(7))
     match address {
         SocketAddr::V4(_) => setsockopt(&socket, sockopt::Ipv4RecvErr, &true)?,
         SocketAddr::V6(_) => setsockopt(&socket, sockopt::Ipv6RecvErr, &true)?,

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use quinn::{Endpoint, EndpointConfig, TokioRuntime};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// What the kernel is asked to keep of datagrams that wait, in octets.
+/// The requested size of socket buffers in bytes.
 const SOCKET_BUFFER: usize = 4 << 20;
 
-/// All addresses of this machine, of the same family.
+/// Returns the unspecified address of the same family.
 pub(super) fn any_address(towards: SocketAddr) -> IpAddr {
     match towards {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -25,14 +25,14 @@ pub(super) fn client_endpoint(towards: SocketAddr) -> io::Result<Endpoint> {
     Endpoint::new(config, None, socket, Arc::new(TokioRuntime))
 }
 
-/// A socket with room for bursts; on `[::]` it also hears IPv4. If it is `shared`,
-/// others of this user may be bound to its port.
+/// Opens a socket with large buffers; on `[::]` it also receives IPv4. If it is `shared`, other
+/// sockets of this user may be bound to its port.
 pub(super) fn socket(address: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
         let _ = socket.set_only_v6(false);
     }
-    // the kernel gives as much as it may
+    // the kernel grants as much as it allows
     let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
     let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
     if shared {

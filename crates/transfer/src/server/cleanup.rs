@@ -1,4 +1,4 @@
-//! Unfinished files of transfers that nobody goes on with, removed day by day.
+//! Deletes partial files of transfers that were not resumed, once a day.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::files::CleanupStats;
 const DAY: Duration = Duration::from_hours(24);
 
 impl Server {
-    /// Removes unfinished files to which nothing was written for a time, now and then
-    /// once a day, below the server's root. Files that are being written stay. It must be called within a tokio runtime.
+    /// Deletes partial files below the server's root that were not written to for `age`, now and
+    /// once a day. Files in use stay. Must be called within a tokio runtime.
     pub fn remove_unfinished(&self, age: Duration) {
         let shared = Arc::downgrade(&self.shared);
         tokio::spawn(async move {
             while let Some(shared) = shared.upgrade() {
-                // a server that is in a hurry to end does not wait for this
+                // a server that stops does not wait for this
                 let _ = spawn_blocking(move || shared.clean_up(age)).await;
                 tokio::time::sleep(DAY).await;
             }
@@ -31,7 +31,7 @@ impl Shared {
         let root = &self.root;
         let CleanupStats { removed, octets, left } = root.remove_unfinished(age);
         tracing::debug!(
-            "{}: {removed} unfinished files of {} were removed, {left} stay",
+            "{}: {removed} partial files of {} were deleted, {left} stay",
             root.path().display(),
             size(octets)
         );

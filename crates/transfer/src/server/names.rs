@@ -1,5 +1,5 @@
-//! Names that a client makes, changes and removes, where its key may write. They are looked
-//! up like those of a delivery: below the client's root, and through no link.
+//! Makes, renames and removes names for a client whose key may write. Paths are resolved like
+//! those of a transfer.
 
 use headroom_transfer_proto::message::Message;
 use headroom_transfer_proto::path::RelPath;
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::files::{self, ErrorKind, Excludes, FileType, Removal, Root};
 use crate::path_policy::PathPolicy;
 
-/// Names that were removed and wait to be told.
+/// Removed names that wait to be reported.
 const WAITING: usize = 256;
 
 impl Request<'_> {
@@ -46,7 +46,7 @@ impl Request<'_> {
             let to = target(&root, paths, &from, to)?;
             let (source, from) = paths.name(&root, from)?;
             let (target, to) = paths.name(&root, to)?;
-            // whoever has all rights of the user there is kept from nothing
+            // a client with all rights of the user needs no confinement
             let confined = paths == PathPolicy::BeneathRoot;
             source.rename(&from, (&target, &to), replace, confined)
         };
@@ -73,7 +73,7 @@ impl Request<'_> {
                 let _ = tell.blocking_send(Removal::Removed(path));
                 return Ok(());
             }
-            // nobody hears what becomes of the rest where the connection has ended
+            // the rest is not reported if the connection has ended
             root.remove_tree(&path, &Excludes::none(), false, &mut |removal| {
                 let _ = tell.blocking_send(removal);
             });
@@ -94,8 +94,7 @@ impl Request<'_> {
                 }
                 Removal::Kept(path) => {
                     summary.failed += 1;
-                    let reason =
-                        format!("{path} stays: something is in it that stays, or unfinished");
+                    let reason = format!("{path} stays: something in it stays, or is unfinished");
                     Message::Left { reason, failed: true }
                 }
                 Removal::Failed(error) => {
@@ -114,7 +113,7 @@ impl Request<'_> {
         Ok(summary)
     }
 
-    /// Says that the one thing that was asked for is done.
+    /// Reports success of a request about one name.
     async fn one_done(&mut self) -> Result<Summary, Error> {
         self.writer.queue(&Message::Accepted { lanes: None, keep: None }).await?;
         self.writer.send(&Message::End { stored: 1, failed: 0 }).await?;
@@ -122,7 +121,7 @@ impl Request<'_> {
     }
 }
 
-/// The name that something gets: in a directory, it keeps its own.
+/// Returns the new name of something: in a directory it keeps its own.
 fn target(
     root: &Root,
     paths: PathPolicy,

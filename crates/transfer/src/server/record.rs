@@ -1,4 +1,4 @@
-//! What a server did for a client, for its log.
+//! Records of requests, for a server's log.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::key::Fingerprint;
 
 /// Receives a record of each request when it has ended. Called from several threads.
 pub trait Log: Send + Sync + std::fmt::Debug {
-    /// A request has ended.
+    /// Logs a request that has ended.
     fn ended(&self, record: &Record<'_>);
 }
 
@@ -24,25 +24,25 @@ pub struct Record<'a> {
     pub began: SystemTime,
     /// How long it took.
     pub took: Duration,
-    /// What `authorized_keys` calls the client's key.
+    /// The comment of the client's key in `authorized_keys`.
     pub client: Option<&'a str>,
-    /// The client's key; none of one who showed none.
+    /// The client's key, if it has proven one.
     pub key: Option<Fingerprint>,
-    /// Where the client is.
+    /// The client's address.
     pub address: SocketAddr,
-    /// What was done.
+    /// The operation.
     pub operation: &'static str,
-    /// What the client named, as it names it: below its root, from `/` on.
+    /// The paths in the request, below the client's root, with a leading `/`.
     pub paths: &'a [Vec<u8>],
-    /// Bytes of files that went over the network.
+    /// Bytes of files that were sent or received.
     pub bytes: u64,
     /// Files, directories and links that were stored, on either side.
     pub stored: u64,
-    /// Those that were not.
+    /// Those that failed.
     pub failed: u64,
     /// How it ended.
     pub outcome: Outcome,
-    /// Why it did not end well: a sentence.
+    /// The reason for a failure.
     pub reason: Option<&'a str>,
 }
 
@@ -51,18 +51,18 @@ pub struct Record<'a> {
 pub enum Outcome {
     /// All was done.
     Done,
-    /// Some files failed, or what was named is missing or cannot be read or written.
+    /// Some files failed, or a named file is missing or cannot be read or written.
     Failed,
     /// The client may not do this.
     Refused,
     /// The connection was lost.
     Lost,
-    /// The client broke the protocol.
+    /// The client violated the protocol.
     Protocol,
 }
 
 impl Outcome {
-    /// Names it in one word.
+    /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -86,7 +86,7 @@ impl Outcome {
     }
 }
 
-/// Counts what a request moves, also of one that does not end well.
+/// Counts what a request moves, also if it fails.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) bytes: AtomicU64,
@@ -105,7 +105,7 @@ impl Observer for Tally {
     }
 }
 
-/// Names a request, and the paths in it.
+/// Returns a request's operation and paths.
 pub(super) fn named(request: &Message) -> (&'static str, Vec<Vec<u8>>) {
     let one = |path: Option<&RelPath>| {
         vec![path.map_or_else(|| b"/".to_vec(), |path| [b"/", path.as_bytes()].concat())]

@@ -1,4 +1,4 @@
-//! One file of unknown length: what a client's standard input or output is.
+//! Transfers of one file of unknown length: a client's standard input or output.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::files::{self, Kind, Reader};
 
 impl Request<'_> {
-    /// Stores what comes, if it is what was sent.
+    /// Stores a stream, if its hash is right.
     pub(super) async fn put_stream(&mut self, to: RelPath, fsync: bool) -> Result<Summary, Error> {
         self.may_write()?;
         let (root, paths) = (self.root.clone(), self.paths);
@@ -36,7 +36,7 @@ impl Request<'_> {
             (Ok(came), Some(file)) => Ok((came, file)),
             (Err(PipeError::Local(error)), Some(file)) => Err(file.error(error).to_string()),
             (Err(PipeError::Connection(error)), _) => return Err(error),
-            _ => Err("the client has no more of it".to_owned()),
+            _ => Err("the client stopped sending it".to_owned()),
         };
         let (came, file) = match came {
             Ok(came) => came,
@@ -56,7 +56,8 @@ impl Request<'_> {
                 .await
                 .map_err(|error| Error::task(&error))?,
             false => {
-                Err("what came is not what was sent, and was dropped; send it again".to_owned())
+                Err("what arrived is not what was sent, and was discarded; send it again"
+                    .to_owned())
             }
         };
         let summary = Summary { moved: came.octets, ..Summary::default() };
@@ -72,7 +73,7 @@ impl Request<'_> {
         })
     }
 
-    /// Sends a file from its beginning to its end, and then its hash.
+    /// Sends a file as a stream, and then its hash.
     pub(super) async fn get_stream(
         &mut self,
         from: RelPath,
@@ -107,13 +108,14 @@ impl Request<'_> {
                         return Ok(Summary { stored: 1, moved: bytes, ..Summary::default() });
                     }
                     Ok(_) => {
-                        "it changed while it was read; fetch it again, or with --allow-changing as it is read".to_owned()
+                        "it changed while it was read; fetch it again, or use --allow-changing"
+                            .to_owned()
                     }
                     Err(error) => error.to_string(),
                 }
             }
             Err(PipeError::Local(error)) => error.to_string(),
-            Err(PipeError::Peer) => "it was not wanted any more".to_owned(),
+            Err(PipeError::Peer) => "the client stopped receiving it".to_owned(),
             Err(PipeError::Connection(error)) => return Err(error),
         };
         self.writer.send(&Message::Withdrawn { id: 0, reason: withdrawn }).await?;
@@ -121,7 +123,7 @@ impl Request<'_> {
     }
 }
 
-/// A file from its beginning to its end.
+/// Reads a file from its beginning to its end.
 struct Octets {
     reader: Arc<Reader>,
     at: u64,

@@ -1,9 +1,9 @@
-//! A server for one transfer on a host that ssh reaches. Nothing need be installed
-//! there: where this program is not, it is sent. Each side trusts the key that the
-//! other made for this transfer, because ssh brought it.
+//! Starts a server for one transfer on a host through ssh. If this program is not installed
+//! there, it is sent. Each side trusts the key that the other made for this transfer, because
+//! ssh carried it.
 //!
-//! ssh is the user's own, with its configuration, agent and known hosts, and asks its
-//! own questions. Its connection stays open: when it ends, the server does.
+//! ssh is the user's own, with its configuration, agent, known hosts and prompts. Its
+//! connection stays open: when it ends, the server does.
 
 mod one_shot;
 mod path;
@@ -27,37 +27,37 @@ use crate::key::PublicKey;
 use crate::quic;
 use crate::remote_path::{DEFAULT_PORT, Host};
 
-/// A transfer takes the first of so many ports that is free there, if none was named.
+/// The number of ports to try, if none was given.
 const PORTS: u16 = 20;
-/// A far host says no more than this before it is ready, login messages included.
+/// The most bytes that the host may print before the server is ready, login messages included.
 const MOST_SAID: u64 = 1 << 20;
-/// So long ssh may take to end when all is done.
+/// How long ssh may take to exit.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
-/// `ssh` ends so where it is ssh itself that failed (ssh(1), EXIT STATUS).
+/// ssh's exit code for its own failures (ssh(1), EXIT STATUS).
 const OF_SSH_ITSELF: i32 = 255;
 
-/// How ssh is started.
+/// How to start ssh.
 #[derive(Debug, Clone)]
 pub struct Ssh {
     command: Vec<String>,
 }
 
 impl Default for Ssh {
-    /// `ssh`, as the user has configured it.
+    /// Runs `ssh`, as the user has configured it.
     fn default() -> Self {
         Self { command: vec!["ssh".to_owned()] }
     }
 }
 
 impl Ssh {
-    /// A command with options, such as `ssh -p 2222`: words separated by spaces.
+    /// Runs a command with options, such as `ssh -p 2222`: words separated by spaces.
     ///
     /// # Errors
-    /// There is no word in it.
+    /// It is empty.
     pub fn new(command: &str) -> Result<Self, Error> {
         let command: Vec<_> = command.split_whitespace().map(str::to_owned).collect();
         match command.is_empty() {
-            true => Err(Error::Usage("the command of ssh has no word in it".to_owned())),
+            true => Err(Error::Usage("the ssh command is empty".to_owned())),
             false => Ok(Self { command }),
         }
     }
@@ -65,8 +65,8 @@ impl Ssh {
     /// Starts a server on a host. ssh may ask for a password meanwhile.
     ///
     /// # Errors
-    /// ssh cannot reach it ([`Error::Unreachable`]), or no server can run there
-    /// ([`Error::Refused`]); ssh has said more on standard error.
+    /// ssh cannot reach the host ([`Error::Unreachable`]), or no server can run there
+    /// ([`Error::Refused`]); ssh prints more on standard error.
     pub fn start(&self, host: &Host) -> Result<SshServer, Error> {
         let settings = self.settings(host);
         let identity = Identity::ephemeral()?;
@@ -78,7 +78,7 @@ impl Ssh {
         }
     }
 
-    /// What ssh makes of a host's name.
+    /// Asks ssh for its settings of a host.
     fn settings(&self, host: &Host) -> Settings {
         let mut command = self.command(["-G"], host);
         let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output();
@@ -86,9 +86,9 @@ impl Ssh {
         Settings::parse(&String::from_utf8_lossy(&said), host)
     }
 
-    /// The command that runs the script there.
+    /// Makes the command that runs the script on the host.
     fn session(&self, host: &Host, settings: &Settings) -> Command {
-        // nothing of what an interactive session may be configured to have
+        // without what may be configured for interactive sessions
         let mut options = vec![
             "-T",
             "-x",
@@ -98,7 +98,7 @@ impl Ssh {
             "-oRemoteCommand=none",
         ];
         if !settings.keeps_alive {
-            // nothing is said while files move, and what connects must not forget it
+            // the connection is idle while files move, and must stay open
             options.extend(["-oServerAliveInterval=15", "-oServerAliveCountMax=4"]);
         }
         let mut command = self.command(options, host);
@@ -117,7 +117,7 @@ fn destination(host: &Host) -> String {
     host.user().map_or_else(|| host.name().to_owned(), |user| format!("{user}@{}", host.name()))
 }
 
-/// What is used of ssh's configuration.
+/// The used part of ssh's configuration.
 #[derive(Debug, PartialEq, Eq)]
 struct Settings {
     /// The name or address behind an alias.
@@ -126,7 +126,7 @@ struct Settings {
 }
 
 impl Settings {
-    /// Reads what `ssh -G` prints; of a program that knows no `-G`, nothing is known.
+    /// Parses the output of `ssh -G`; without it, defaults apply.
     fn parse(said: &str, host: &Host) -> Self {
         let value = |key: &str| said.lines().find_map(|line| line.strip_prefix(key));
         Self {
@@ -136,7 +136,7 @@ impl Settings {
     }
 }
 
-/// A server on a host that ssh has reached. It ends when this is dropped.
+/// A server that ssh started. It ends when this is dropped.
 #[derive(Debug)]
 pub struct SshServer {
     identity: Identity,
@@ -146,28 +146,28 @@ pub struct SshServer {
 }
 
 impl SshServer {
-    /// The key that this side made for the transfer.
+    /// Returns the identity that this side made for the transfer.
     pub(crate) const fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// The key that the other side made.
+    /// Returns the key that the other side made.
     pub(crate) const fn key(&self) -> PublicKey {
         self.ready.key
     }
 
-    /// The directory from which paths there are read.
+    /// Returns the home directory there.
     pub(crate) fn home(&self) -> &[u8] {
         &self.ready.home
     }
 
-    /// The host as ssh reaches it, with the server's port.
+    /// Returns the host as ssh reaches it, with the server's port.
     pub(crate) fn host(&self) -> Host {
         Host::new(&self.name, self.ready.port)
     }
 
-    /// Where the server may be. Of a name's addresses, that which ssh came to is
-    /// the first; it is tried where the name has none, behind a jump host perhaps.
+    /// Returns the server's possible addresses. Of a name's addresses, the one that ssh reached
+    /// comes first; it is also used if the name has none, as behind a jump host.
     pub(crate) async fn addresses(&self) -> Result<Vec<SocketAddr>, Error> {
         let paths = quic::addresses(&self.host()).await;
         let Some(reached) = self.ready.address else { return paths };
@@ -184,13 +184,13 @@ impl SshServer {
         Ok(all)
     }
 
-    /// Ends it, and waits until ssh has ended.
+    /// Ends it, and waits until ssh has exited.
     pub(crate) fn close(mut self) {
         self.session.end();
     }
 }
 
-/// What the far end says when it listens.
+/// What the server reports when it listens.
 #[derive(Debug, PartialEq, Eq)]
 struct Ready {
     port: u16,
@@ -200,7 +200,7 @@ struct Ready {
 }
 
 impl Ready {
-    /// Reads what follows `headroom-ssh ready`.
+    /// Parses what follows `headroom-ssh ready`.
     fn parse(words: &str) -> Option<Self> {
         let mut words = words.split(' ');
         let same = words.next()? == offer();
@@ -212,7 +212,7 @@ impl Ready {
     }
 }
 
-/// A conversation with the script there.
+/// The connection to the script on the host.
 #[derive(Debug)]
 struct SshSession {
     host: Host,
@@ -234,13 +234,13 @@ impl SshSession {
         Ok(Self { host: host.clone(), ssh, to: Some(to), from })
     }
 
-    /// From the first word to where the server listens.
+    /// Starts the server, and returns where it listens.
     fn negotiate(&mut self, key: PublicKey) -> Result<Ready, Error> {
         let there = self.recv()?;
         let mut there = there.split(' ');
         let (system, machine) = (there.next().unwrap_or(""), there.next().unwrap_or(""));
         let key = key.to_string();
-        // the key's own word is left out: what is read there are single words
+        // without the key's algorithm: the script reads single words
         let key = key.rsplit(' ').next().unwrap_or_default();
         let ports = ports(self.host.port());
         if there.next() == Some(&offer()) {
@@ -248,7 +248,7 @@ impl SshSession {
         } else {
             if !is_like_this(system, machine) {
                 return Err(self.refused(&format!(
-                    "it is {} on {}, and this program runs on {} on {} only. Install headroom {} there",
+                    "it is {} on {}, and this program is for {} on {}. Install headroom {} there",
                     printable(system),
                     printable(machine),
                     std::env::consts::OS,
@@ -273,25 +273,25 @@ impl SshSession {
         let said = self.recv()?;
         said.strip_prefix("ready ").and_then(Ready::parse).ok_or_else(|| {
             let shown = shown(said.as_bytes()).to_string();
-            self.refused(&format!("the program there says `{shown}`"))
+            self.refused(&format!("the program there answers `{shown}`"))
         })
     }
 
-    /// Says something. Where nobody hears it, the next answer tells why.
+    /// Sends bytes. A failure shows in the next answer.
     fn send(&mut self, octets: &[u8]) {
         if let Some(to) = &mut self.to {
             let _ = to.write_all(octets).and_then(|()| to.flush());
         }
     }
 
-    /// The rest of the next line that is for this program.
+    /// Receives the rest of the next line for this program.
     fn recv(&mut self) -> Result<String, Error> {
         let mut line = Vec::new();
         loop {
             line.clear();
             let read = self.from.read_until(b'\n', &mut line).unwrap_or(0);
             if read == 0 || line.last() != Some(&b'\n') {
-                return Err(self.refused("it says nothing"));
+                return Err(self.refused("it does not answer"));
             }
             let text = String::from_utf8_lossy(&line);
             let Some(said) = text.trim_end().strip_prefix(script::WORD) else { continue };
@@ -307,12 +307,12 @@ impl SshSession {
         Error::Refused(format!("no server can be started on {} through ssh: {why}", self.host))
     }
 
-    /// Ends ssh, whose exit code may tell more than what was not heard.
+    /// Ends ssh, whose exit code may explain an error.
     fn explain(mut self, error: Error) -> Error {
         match self.end().and_then(|status| status.code()) {
             Some(OF_SSH_ITSELF) => Error::Unreachable {
                 host: self.host.to_string(),
-                cause: "ssh cannot; what it says stands above".to_owned(),
+                cause: "ssh failed; its message is above".to_owned(),
             },
             _ => error,
         }
@@ -327,7 +327,7 @@ impl SshSession {
                 ended => return ended.ok().flatten(),
             }
         }
-        // a connection that others share, or one that hangs
+        // a shared connection, or one that hangs
         let _ = self.ssh.kill();
         self.ssh.wait().ok()
     }
@@ -340,13 +340,13 @@ impl Drop for SshSession {
     }
 }
 
-/// The ports that are tried.
+/// Returns the range of ports to try.
 fn ports(port: u16) -> String {
     let last = if port == DEFAULT_PORT { port + PORTS - 1 } else { port };
     format!("{port}-{last}")
 }
 
-/// Whether what `uname` says is what this program runs on.
+/// Whether `uname` reports the platform of this program.
 fn is_like_this(system: &str, machine: &str) -> bool {
     system.eq_ignore_ascii_case(std::env::consts::OS) && machine == std::env::consts::ARCH
 }
@@ -371,8 +371,8 @@ mod tests {
     #[test]
     fn a_host_that_answers_nothing_useful_is_refused() {
         for (said, word) in [
-            ("", "nothing"),
-            ("Welcome!\\n", "nothing"),
+            ("", "not answer"),
+            ("Welcome!\\n", "not answer"),
             ("headroom-ssh cannot: \\033[31m no room\\n", "no room"),
             ("headroom-ssh Plan9 mips\\n", "Plan9 on mips"),
             ("headroom-ssh \\033[31mPlan9 mips\\n", "[31mPlan9 on mips"),

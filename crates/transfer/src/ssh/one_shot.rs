@@ -1,5 +1,5 @@
-//! The far end: a server for one client, started through ssh, whose standard input
-//! and output are the connection.
+//! The server that ssh starts: for one client, with standard input and output as the
+//! connection.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,35 +17,35 @@ use crate::key::PublicKey;
 use crate::server::{Allow, Limits, Options, PathPolicy, Server};
 use crate::trust::{Access, AccessPolicy, AuthorizedKeys};
 
-/// A server to which nobody is connected ends after so long.
+/// How long a server without connections stays.
 const ALONE: Duration = Duration::from_secs(60);
-/// How often that is looked at.
+/// How often to check that.
 const LOOK: Duration = Duration::from_secs(1);
-/// One client needs one connection, and another one where its first is dying.
+/// One client needs one connection, and another while its first one is dying.
 const CONNECTIONS: usize = 4;
 
-/// What is served once, and to whom.
+/// The parameters of such a server.
 #[derive(Debug, Clone)]
 pub struct OneShot {
     /// The client's key.
     pub client: PublicKey,
-    /// UDP ports, of which the first that is free is taken.
+    /// UDP ports to try; the first free one is used.
     pub ports: RangeInclusive<u16>,
-    /// Whether this program was sent for this transfer, and removes itself from the
-    /// disk before it does anything.
+    /// Whether this program was sent for this transfer, and must delete itself before anything
+    /// else.
     pub sent: bool,
 }
 
-/// What an installed program says that it can do: it is used only where that is
-/// what the client says, too.
+/// Returns version and protocol of this program. An installed program is used only if they are
+/// the client's.
 #[must_use]
 pub fn offer() -> String {
     format!("{}/{VERSION}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Serves everything that this user may read and write to one client, until
-/// standard input ends, or nobody is connected for a minute. Where and as whom is
-/// said on standard output.
+/// Serves everything that this user may read and write to one client, until standard input
+/// ends, or without a connection for a minute. Prints where it listens, and its key, on
+/// standard output.
 ///
 /// # Errors
 /// No port is free, or there is no home.
@@ -59,9 +59,10 @@ pub async fn serve_once(once: &OneShot) -> Result<(), Error> {
     let (server, port) = bind(&identity, once)?;
     let line = ready(port, identity.public(), home.as_os_str());
     let mut stdout = io::stdout();
-    stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).map_err(|cause| {
-        Error::System { doing: "tell the other side where this one listens".to_owned(), cause }
-    })?;
+    stdout
+        .write_all(line.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|cause| Error::System { doing: "report the listening port".to_owned(), cause })?;
     tokio::select! {
         () = server.serve() => {}
         _ = ended => {}
@@ -71,11 +72,11 @@ pub async fn serve_once(once: &OneShot) -> Result<(), Error> {
     Ok(())
 }
 
-/// The line by which the client learns where to come, and whom to trust there.
+/// Makes the line that tells the client where to connect, and which key to trust.
 fn ready(port: u16, key: PublicKey, home: &std::ffi::OsStr) -> String {
     use std::os::unix::ffi::OsStrExt;
     let home = BASE64.encode(home.as_bytes());
-    // what sshd says of the connection (ssh(1), ENVIRONMENT): the third is this host
+    // set by sshd (ssh(1), ENVIRONMENT): the third word is this host
     let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
     let address = connection.split(' ').nth(2).unwrap_or_default();
     format!("{WORD} ready {} {port} {home} {key} {address}\n", offer())
@@ -109,10 +110,10 @@ fn bind(identity: &Identity, once: &OneShot) -> Result<(Server, u16), Error> {
             }
         }
     }
-    Err(last.unwrap_or_else(|| Error::Usage("no UDP port was named".to_owned())))
+    Err(last.unwrap_or_else(|| Error::Usage("no UDP port was given".to_owned())))
 }
 
-/// Ends when nobody was connected for a while.
+/// Returns when there was no connection for a while.
 async fn alone(server: &Server) {
     let mut since = tokio::time::Instant::now();
     while since.elapsed() < ALONE {
@@ -123,10 +124,10 @@ async fn alone(server: &Server) {
     }
 }
 
-/// Something that happens when standard input has ended: the client has, or ssh.
+/// Signals the end of standard input: the client or ssh has ended.
 fn end_of_input() -> tokio::sync::oneshot::Receiver<()> {
     let (end, ended) = tokio::sync::oneshot::channel();
-    // nobody waits for this thread, which may never return
+    // this thread is not waited for, and may never return
     std::thread::spawn(move || {
         let mut stdin = io::stdin().lock();
         let mut nothing = [0; 256];
@@ -142,8 +143,8 @@ fn end_of_input() -> tokio::sync::oneshot::Receiver<()> {
     ended
 }
 
-/// The kernel keeps what runs; its name and the directory made for it go at once, so
-/// that they are gone however this ends. Of anything else that lies there, nothing.
+/// Deletes this program and its directory at once, so that they are gone however this ends: the
+/// kernel keeps the running program. Other files in the directory stay.
 fn remove_this_program() {
     if let Ok(program) = std::env::current_exe() {
         let _ = std::fs::remove_file(&program);

@@ -2,9 +2,8 @@
 
 use headroom_transfer_proto::path::{PathError, RelPath};
 
-/// What is written behind `HOST:`, as a path below `/`: one that is not absolute is
-/// taken from the home, and `~` is the home. `..` goes up by name, without a look at
-/// what is there.
+/// Resolves what is written behind `HOST:` to a path below `/`: relative paths begin at the
+/// home, and `~` is the home. `..` removes a component, without a look at the file system.
 pub(crate) fn from_home(home: &[u8], typed: &[u8]) -> Result<Option<RelPath>, PathError> {
     let whole = match typed {
         [b'/', ..] => typed.to_vec(),

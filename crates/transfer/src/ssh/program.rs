@@ -1,4 +1,4 @@
-//! This program, as it is sent to a host that has none: what is run of it.
+//! This program as it is sent to a host: without what is not loaded when it runs.
 
 use std::fs;
 use std::io;
@@ -18,12 +18,12 @@ mod field {
     pub(super) const OCTETS_IN_FILE: Range<usize> = 32..40;
 }
 
-/// The program that runs now, without what only a debugger reads.
+/// Reads the running program, without debug information.
 ///
 /// # Errors
 /// It cannot be read.
 pub(super) fn own() -> io::Result<Vec<u8>> {
-    // also when it was replaced since it was started
+    // works also if the file was replaced since the start
     let mut program = fs::read("/proc/self/exe")?;
     if let Some(end) = end_of_what_is_loaded(&program) {
         program.truncate(end);
@@ -33,8 +33,8 @@ pub(super) fn own() -> io::Result<Vec<u8>> {
     Ok(program)
 }
 
-/// Where the last octet is that the kernel maps; none where this is no 64-bit,
-/// little-endian ELF file. Symbols and lines for debuggers lie behind it.
+/// Returns the end of what the kernel maps; `None` if this is not a 64-bit, little-endian ELF
+/// file. Symbols and debug information follow it.
 fn end_of_what_is_loaded(program: &[u8]) -> Option<usize> {
     if program.len() < field::HEADER || !program.starts_with(b"\x7fELF\x02\x01") {
         return None;

@@ -1,18 +1,18 @@
-//! What ssh runs on the far host: a few lines of shell that need nothing there.
+//! The shell script that ssh runs on the host; it needs nothing else there.
 
-/// What its lines begin with. What a login shell prints before them is passed over.
+/// The beginning of its lines. Other output, such as that of a login shell, is ignored.
 pub(super) const WORD: &str = "headroom-ssh";
 
-/// The script, as the command of ssh. It prints `headroom-ssh SYSTEM MACHINE OFFER`,
-/// where OFFER is what a program that is installed there says of itself, or nothing,
-/// and reads one line: `there KEY PORTS`, and the installed one runs, or `sent KEY
-/// PORTS NAME OCTETS`; then a program of so many octets follows, and that one runs,
-/// from a directory of that name, which it removes itself as soon as it runs.
+/// Returns the script as a command for ssh. It prints `headroom-ssh SYSTEM MACHINE OFFER`,
+/// where OFFER is what an installed program prints for `serve-once --offer`, or nothing. Then
+/// it reads one line. `there KEY PORTS` runs the installed program.
+/// `sent KEY PORTS NAME OCTETS` is followed by a program of that size, which is run from a
+/// directory of that name, and deletes itself when it starts.
 ///
-/// Its input is the connection: when that ends, so does what is done here, and
-/// `head` that waits for the program.
+/// Its standard input is the connection: when that ends, the server ends, and so does `head`
+/// while it receives the program.
 pub(super) fn command() -> String {
-    // a login shell need not be a POSIX shell: all of them know single quotes
+    // a login shell need not be a POSIX shell, but all of them know single quotes
     format!("exec sh -c '{}'", SCRIPT.replace('\n', " "))
 }
 
@@ -36,7 +36,7 @@ rm -rf "$d"; d=;
 done;
 [ -n "$d" ] || fail "no directory was found in which a program can be stored and run";
 head -c "$octets" > "$d/headroom";
-[ "$(wc -c < "$d/headroom")" -eq "$octets" ] || fail "this program did not arrive whole: $t may be full";
+[ "$(wc -c < "$d/headroom")" -eq "$octets" ] || fail "this program did not arrive complete: $t may be full";
 umask "$mask";
 "$d/headroom" serve-once --client "$key" --ports "$ports" --sent;
 status=$?;
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn a_program_that_does_not_arrive_or_run_leaves_nothing() {
         for (sent, word) in [
-            ("sent KEY 1-1 abc 100\nshort", "did not arrive whole"),
+            ("sent KEY 1-1 abc 100\nshort", "did not arrive complete"),
             ("sent KEY 1-1 abc 5\nwrong", "does not run"),
             ("sent KEY 1-1 abc", ""),
             ("", ""),

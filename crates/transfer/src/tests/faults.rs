@@ -433,7 +433,7 @@ async fn fill(ground: &Ground, make_room: impl Fn()) {
     let put = client.put(&paths, b"", false, ballast.clone()).await.expect("the rest is sent");
     client.limit(None);
     assert_eq!((put.stored, put.failed), (1, 1), "{:?}", ballast.notes.0);
-    assert!(ballast.notes.has(&["failed: on the server: file", "disk is full", "goes on"]));
+    assert!(ballast.notes.has(&["failed: on the server: file", "disk is full", "resume"]));
     assert_eq!(std::fs::read(ground.served("file")).expect("a file"), b"what was there before");
     std::fs::remove_file(ground.served("ballast")).expect("it is there");
     let put = client.put(&paths, b"", false, Arc::new(())).await.expect("all is sent");

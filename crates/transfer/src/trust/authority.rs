@@ -1,4 +1,4 @@
-//! A certificate authority: whoever it vouches for need not be listed.
+//! Certificate authorities: peers with their certificates need not be listed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use rustls::{CertificateError, RootCertStore};
 use super::error::Error;
 use super::tls::provider;
 
-/// One authority or several.
+/// One or more authorities.
 #[derive(Debug, Clone)]
 pub struct Authority(Vec<One>);
 
@@ -33,13 +33,13 @@ impl Authority {
             .and_then(Iterator::collect)
             .map_err(|error| wrong(error.to_string()))?;
         if certificates.is_empty() {
-            return Err(wrong("there is none in PEM".to_owned()));
+            return Err(wrong("there is no PEM certificate in it".to_owned()));
         }
         let all = certificates.into_iter().map(One::of).collect::<Result<_, _>>();
         all.map(Self).map_err(wrong)
     }
 
-    /// Whether one of them vouches for this server under this name.
+    /// Verifies a server's certificate for this name.
     pub(super) fn verify_server(
         &self,
         certificate: &CertificateDer<'_>,
@@ -52,7 +52,7 @@ impl Authority {
         })
     }
 
-    /// Whether one of them vouches for this client.
+    /// Verifies a client's certificate.
     pub(super) fn verify_client(
         &self,
         certificate: &CertificateDer<'_>,
@@ -62,7 +62,7 @@ impl Authority {
         self.any(now, |one| one.of_clients.verify_client_cert(certificate, between, now).map(drop))
     }
 
-    /// The first that accepts; else what the last one said.
+    /// Returns the first success, otherwise the last error.
     fn any(
         &self,
         now: UnixTime,
@@ -94,10 +94,9 @@ impl One {
         Ok(Self { certificate, of_servers, of_clients })
     }
 
-    /// A trust anchor has no dates for webpki (RFC 5280, section 6.1.1 d), but an
-    /// authority that has expired should not vouch for anybody. Looked at as if it
-    /// were a server's, its certificate is first held to its dates; that it is none
-    /// of a server comes later and does not matter here.
+    /// Checks the authority's own dates, which webpki ignores for trust anchors (RFC 5280, section
+    /// 6.1.1 d). Verified as if it were a server's, the certificate is checked against its dates
+    /// first; later errors do not matter here.
     fn is_valid(&self, now: UnixTime) -> Result<(), rustls::Error> {
         let any = ServerName::IpAddress(std::net::Ipv4Addr::LOCALHOST.into());
         let looked = self.of_servers.verify_server_cert(&self.certificate, &[], &any, &[], now);

@@ -1,4 +1,4 @@
-//! `authorized_keys`: who is let in, and what for.
+//! `authorized_keys`: which clients are accepted, and what they may do.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,35 +12,35 @@ use super::error::Error;
 use crate::files::Root;
 use crate::key::PublicKey;
 
-/// A file of lines `[OPTIONS] headroom-ed25519 BASE64 [COMMENT]`, whose options are
+/// A file of lines `[OPTIONS] ssh-ed25519 BASE64 [COMMENT]`, whose options are
 /// `read-only`, `root="DIR"` and `rate=RATE`, separated by commas. Empty lines and those that
 /// begin with `#` say nothing.
 #[derive(Debug, Clone, Default)]
 pub struct AuthorizedKeys(HashMap<PublicKey, Line>);
 
-/// What a line says of its key.
+/// The entry of a key.
 #[derive(Debug, Clone, Default)]
 struct Line {
     access: Access,
-    /// From 1; 0 if it is of no file.
+    /// The line, from 1; 0 without a file.
     number: usize,
-    /// What it calls the key.
+    /// The comment.
     comment: Option<String>,
 }
 
-/// What somebody may do.
+/// What a client may do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
-    /// The directory that they see in place of the server's, below that.
+    /// The directory below the server's root that the client sees instead.
     pub root: Option<RelPath>,
-    /// Whether they may only read.
+    /// Whether the client may only read.
     pub read_only: bool,
-    /// What all their connections together may move each way, in bits per second.
+    /// The limit for all connections of the client, each way, in bits per second.
     pub rate_bps: Option<u64>,
 }
 
 impl AuthorizedKeys {
-    /// Reads the file, which only its owner may write, this user or root.
+    /// Reads the file, which must belong to this user or root, and only they may write to it.
     pub fn read(path: &Path) -> Result<Self, Error> {
         Self::parse(&text(path)?).map_err(|(line, cause)| Error::Line {
             path: path.to_owned(),
@@ -49,8 +49,7 @@ impl AuthorizedKeys {
         })
     }
 
-    /// Reads the file, and leaves out lines that say something wrong, or again what
-    /// another says: nobody comes in by them.
+    /// Reads the file, and skips lines that are wrong or repeat a key.
     pub(super) fn read_what_is_right(path: &Path) -> Result<(Self, Vec<Error>), Error> {
         let mut wrong = Vec::new();
         let mut note =
@@ -67,7 +66,7 @@ impl AuthorizedKeys {
         Self::parse_each(text, Err)
     }
 
-    /// Reads it, where `wrong` says what becomes of a wrong line.
+    /// Reads it; `wrong` decides about wrong lines.
     fn parse_each<E>(
         text: &str,
         mut wrong: impl FnMut((usize, String)) -> Result<(), E>,
@@ -94,7 +93,7 @@ impl AuthorizedKeys {
         Ok(Self(keys))
     }
 
-    /// Lets this key in, too.
+    /// Adds a key.
     pub fn insert(&mut self, key: PublicKey, access: Access) {
         self.0.insert(key, Line { access, number: 0, comment: None });
     }
@@ -121,28 +120,28 @@ impl AuthorizedKeys {
         (self, wrong)
     }
 
-    /// What the holder of this key may do, if anything.
+    /// Returns what the holder of this key may do, if it is listed.
     pub fn access(&self, key: &PublicKey) -> Option<&Access> {
         self.0.get(key).map(|line| &line.access)
     }
 
-    /// What the file calls this key.
+    /// Returns the comment of this key.
     pub fn comment(&self, key: &PublicKey) -> Option<&str> {
         self.0.get(key)?.comment.as_deref()
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nobody is let in.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// The text of a file that nobody else can have written.
+/// Reads a file that nobody else can have written.
 fn text(path: &Path) -> Result<String, Error> {
     let system = |cause| Error::System { doing: "read", path: path.to_owned(), cause };
     let mut file = File::open(path).map_err(system)?;
@@ -159,7 +158,7 @@ fn text(path: &Path) -> Result<String, Error> {
 fn parse_line(line: &str) -> Result<(PublicKey, Access), String> {
     let mut access = Access::default();
     let (mut rest, mut given) = (line, Vec::new());
-    if !line.starts_with("headroom-ed25519 ") {
+    if !line.starts_with("ssh-ed25519 ") {
         loop {
             let name = &rest[..rest.find([',', ' ', '\t', '=']).unwrap_or(rest.len())];
             if given.contains(&name) {
@@ -180,13 +179,13 @@ fn parse_line(line: &str) -> Result<(PublicKey, Access), String> {
     Ok((key, access))
 }
 
-/// What follows the key in its line.
+/// Returns what follows the key in its line.
 fn comment(line: &str, key: &PublicKey) -> Option<String> {
     let (_, comment) = line.split_once(&key.to_string())?;
     Some(comment.trim().to_owned()).filter(|comment| !comment.is_empty())
 }
 
-/// Takes what follows an option's name from the beginning of the text, and returns the rest.
+/// Parses what follows an option's name, and returns the rest of the text.
 fn option<'t>(name: &str, rest: &'t str, access: &mut Access) -> Result<&'t str, String> {
     match name {
         "read-only" if !rest.starts_with('=') => {
@@ -215,8 +214,8 @@ fn option<'t>(name: &str, rest: &'t str, access: &mut Access) -> Result<&'t str,
             Ok(rest)
         }
         _ => Err(format!(
-            "`{name}` is neither an option (read-only, root=\"DIR\", rate=RATE) nor `headroom-ed25519`: a line is `[OPTIONS] \
-             headroom-ed25519 KEY [COMMENT]`"
+            "`{name}` is neither an option (read-only, root=\"DIR\", rate=RATE) nor `ssh-ed25519`: a line is `[OPTIONS] \
+             ssh-ed25519 KEY [COMMENT]`"
         )),
     }
 }
@@ -270,10 +269,10 @@ mod tests {
             (format!("read-only,read-only {key}"), 1, "given twice"),
             (format!("rate {key}"), 1, "a rate such as"),
             (format!("rate=fast,read-only {key}"), 1, "fast"),
-            ("headroom-ed25519".to_owned(), 1, "headroom-ed25519"),
-            ("headroom-ed25519 AAAA".to_owned(), 1, "no key"),
-            ("read-only".to_owned(), 1, "no key"),
-            (format!("read-only,{key}"), 1, "headroom-ed25519"),
+            ("ssh-ed25519".to_owned(), 1, "ssh-ed25519"),
+            ("ssh-ed25519 AAAA".to_owned(), 1, "not an Ed25519 public key"),
+            ("read-only".to_owned(), 1, "not an Ed25519 public key"),
+            (format!("read-only,{key}"), 1, "ssh-ed25519"),
         ] {
             let (found, cause) = AuthorizedKeys::parse(&text).expect_err(&text);
             assert_eq!(found, line, "{text}");

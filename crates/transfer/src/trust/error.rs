@@ -28,8 +28,7 @@ pub enum Error {
     },
     /// Others could have written it.
     #[error(
-        "{} can be written by others than you (mode {mode:o}), who could let themselves in: look at what is in it, then \
-         `chmod go-w` it, and see that it is yours",
+        "{} can be written by others (mode {mode:o}), who could add their keys: check its content, then `chmod go-w` it and make sure that it is yours",
         path.display()
     )]
     Writable {
@@ -39,7 +38,7 @@ pub enum Error {
         mode: u32,
     },
     /// The file is no certificate of an authority.
-    #[error("{} holds no certificate of an authority: {cause}", path.display())]
+    #[error("{} is not a certificate of an authority: {cause}", path.display())]
     Authority {
         /// The file.
         path: PathBuf,

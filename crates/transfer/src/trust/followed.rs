@@ -1,4 +1,4 @@
-//! `authorized_keys` while a server runs: it is read again when it has changed.
+//! Follows `authorized_keys` while a server runs, and reads it again when it has changed.
 
 use std::fs;
 use std::io;
@@ -12,22 +12,22 @@ use super::error::Error;
 #[derive(Debug)]
 pub struct Followed {
     path: PathBuf,
-    /// As it was when it was read, and when it was last looked at.
+    /// Its state when it was read, and when it was last checked.
     read: Stamp,
     looked_at: Stamp,
 }
 
-/// What tells one state of a file from another.
+/// A state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stamp {
     Missing,
     Unreadable(io::ErrorKind),
-    /// Device and inode, octets, seconds and nanoseconds of its last two changes.
+    /// Device, inode and size; modification and change time in seconds and nanoseconds.
     File([u64; 3], [i64; 4]),
 }
 
 impl Followed {
-    /// Follows a file from its state of now on: it is to be read after this.
+    /// Follows a file from its current state on. Read the file after this call.
     #[must_use]
     pub fn new(path: &Path) -> Self {
         let stamp = Stamp::of(path);
@@ -39,13 +39,12 @@ impl Followed {
         &self.path
     }
 
-    /// What the file says, if that has changed, and lines that are left out because
-    /// they say something wrong. A change counts when the file was in one state for
-    /// two looks: it may be just being written. A file that is gone lets nobody in.
+    /// Returns the keys, if the file has changed, and errors for skipped lines. A change counts
+    /// when two checks find the same state: the file may just be being written. A missing file has
+    /// no keys.
     ///
     /// # Errors
-    /// It cannot be read, or others could have written it: whom it lets in is not
-    /// known.
+    /// It cannot be read, or others could have written it.
     pub fn look(&mut self) -> Option<Result<(AuthorizedKeys, Vec<Error>), Error>> {
         let now = Stamp::of(&self.path);
         let is_settled = std::mem::replace(&mut self.looked_at, now) == now;

@@ -1,4 +1,4 @@
-//! `known_hosts`: the keys that hosts had when they were first met.
+//! `known_hosts`: the keys of known hosts.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use super::error::Error;
 use crate::identity::make_directory;
 use crate::key::PublicKey;
 
-/// A file of lines `HOST headroom-ed25519 BASE64`, where HOST is a name or address,
+/// A file of lines `HOST ssh-ed25519 BASE64`, where HOST is a name or address,
 /// or `[HOST]:PORT`. Empty lines and those that begin with `#` say nothing.
 #[derive(Debug)]
 pub struct KnownHosts {
@@ -25,10 +25,10 @@ struct Known {
     key: PublicKey,
 }
 
-/// How a host stands.
+/// Whether a host is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostStatus {
-    /// It has not been met.
+    /// It is unknown.
     Unknown,
     /// It has one of these keys.
     Known {
@@ -40,7 +40,7 @@ pub enum HostStatus {
 }
 
 impl KnownHosts {
-    /// Reads the file; one that is missing knows nobody.
+    /// Reads the file; a missing one is empty.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = match fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -61,16 +61,26 @@ impl KnownHosts {
                 continue;
             }
             let wrong = |cause: String| Error::Line { path: path.to_owned(), line, cause };
-            let (host, key) = content
-                .split_once(' ')
-                .ok_or_else(|| wrong("a line is `HOST headroom-ed25519 KEY`".to_owned()))?;
-            let key = key.trim().parse().map_err(|error| wrong(format!("{error}")))?;
+            let mut words = content.split_whitespace();
+            let (Some(host), Some(algorithm), Some(key)) =
+                (words.next(), words.next(), words.next())
+            else {
+                return Err(wrong("a line is `HOST ssh-ed25519 KEY [COMMENT]`".to_owned()));
+            };
+            if !is_plain_host(host) {
+                return Err(wrong(format!(
+                    "`{host}` is not the name or address of one host: markers (@), hashed names, lists and patterns of \
+                     ssh's known_hosts are not read here"
+                )));
+            }
+            let key = format!("{algorithm} {key}").parse();
+            let key = key.map_err(|error| wrong(format!("{error}")))?;
             known.push(Known { line, host: host.to_owned(), key });
         }
         Ok(Self { path: path.to_owned(), text, known })
     }
 
-    /// How this host stands, which is written as [`crate::Host::known_as`] says.
+    /// Looks up a host, written as [`crate::Host::known_as`] returns it.
     pub fn status(&self, host: &str) -> HostStatus {
         let mut of_host = self.known.iter().filter(|known| known.host == host).peekable();
         match of_host.peek() {
@@ -104,10 +114,16 @@ impl KnownHosts {
         Ok(())
     }
 
-    /// The file.
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Whether ssh would take this for one host, and not for a marker, a list, a pattern or a hash:
+/// what revokes a key there must not make it known here.
+fn is_plain_host(host: &str) -> bool {
+    !host.starts_with(['@', '|', '!']) && !host.contains([',', '*', '?'])
 }
 
 #[cfg(test)]
@@ -136,6 +152,14 @@ mod tests {
     }
 
     #[test]
+    fn a_comment_may_follow_the_key() {
+        let one = key();
+        let text = format!("a {one} added by hand\n");
+        let hosts = KnownHosts::parse(Path::new("known_hosts"), text).expect("the text");
+        assert_eq!(hosts.status("a"), HostStatus::Known { keys: vec![one], line: 1 });
+    }
+
+    #[test]
     fn a_last_line_without_an_end_stays_a_line() {
         let ground = tempfile::tempdir().expect("a folder");
         let path = ground.path().join("known_hosts");
@@ -152,9 +176,13 @@ mod tests {
     fn a_wrong_line_is_named() {
         let ground = tempfile::tempdir().expect("a folder");
         let path = ground.path().join("known_hosts");
-        for wrong in ["a", "a headroom-ed25519 AAAA", "a ssh-ed25519 AAAA"] {
+        let key = key();
+        let lines = ["@revoked a", "a,b", "*.example.com", "!a", "|1|c2FsdA==|aGFzaA=="];
+        let lines = lines.map(|host| format!("{host} {key}"));
+        let short = ["a", "a ssh-ed25519 AAAA", "a ssh-rsa AAAA"].map(str::to_owned);
+        for wrong in lines.iter().chain(&short) {
             fs::write(&path, format!("# mine\n{wrong}\n")).expect("a file");
-            let error = KnownHosts::read(&path).expect_err(wrong).to_string();
+            let error = KnownHosts::read(&path).expect_err(wrong.as_str()).to_string();
             assert!(error.contains("known_hosts:2: "), "{error}");
         }
     }

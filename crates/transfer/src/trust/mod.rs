@@ -1,4 +1,4 @@
-//! Who is trusted: hosts that are known, keys that are let in, authorities that vouch.
+//! Trust: known hosts, authorized keys, certificate authorities.
 
 mod authority;
 mod authorized_keys;

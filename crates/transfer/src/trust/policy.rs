@@ -1,4 +1,4 @@
-//! Who comes in to a server, and what for.
+//! Which clients a server accepts, and what they may do.
 
 use rustls::pki_types::{CertificateDer, UnixTime};
 
@@ -6,20 +6,20 @@ use super::authority::Authority;
 use super::authorized_keys::{Access, AuthorizedKeys};
 use crate::key::PublicKey;
 
-/// Who comes in to a server, and what for.
+/// Which clients a server accepts, and what they may do.
 #[derive(Debug, Clone, Default)]
 pub struct AccessPolicy {
-    /// Keys that are let in.
+    /// Accepted keys.
     pub keys: AuthorizedKeys,
-    /// Whoever it vouches for is let in, for everything.
+    /// An authority whose clients may do everything.
     pub authority: Option<Authority>,
-    /// Whether anybody else may read.
+    /// Whether all other clients may read.
     pub anonymous_read: bool,
 }
 
 impl AccessPolicy {
-    /// What somebody with these certificates, their own first, may do. That they hold
-    /// the key is for the handshake to see to.
+    /// Returns what a client with these certificates, its own first, may do. The handshake proves
+    /// that it holds the key.
     pub(crate) fn access(&self, certificates: &[CertificateDer<'_>]) -> Option<Access> {
         let anonymous =
             self.anonymous_read.then(|| Access { read_only: true, ..Access::default() });
@@ -33,7 +33,7 @@ impl AccessPolicy {
         listed.or_else(vouched).or(anonymous)
     }
 
-    /// What somebody who has proven that they hold this key may do.
+    /// Returns what a client that has proven this key may do.
     pub(crate) fn access_of_key(&self, key: &PublicKey) -> Option<Access> {
         self.keys.access(key).cloned().or_else(|| self.access(&[]))
     }

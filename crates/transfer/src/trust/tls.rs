@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
-/// The one cryptographic library, with AES-128-GCM first: on machines with AES
-/// instructions it costs least, and nothing here needs more.
+/// Returns the cryptographic library, with AES-128-GCM preferred: with AES instructions it
+/// costs least, and it is sufficient here.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
         let cipher_suites = vec![
@@ -19,9 +19,8 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::clone(&PROVIDER)
 }
 
-/// The half of rustls' verifiers that is the same for servers and clients: that a peer
-/// holds the key of the certificate that it shows is proven by its signature, as TLS 1.3
-/// has it and nothing older.
+/// The part of rustls' verifiers that is the same for servers and clients: the peer proves by
+/// its signature that it holds the certificate's key, in TLS 1.3 and nothing older.
 macro_rules! by_signature_of_tls13 {
     () => {
         fn verify_tls12_signature(

@@ -1,5 +1,5 @@
-//! What rustls asks during a handshake: is this the peer? A pinned key or an
-//! authority answers; that the peer holds the key is always proven by its signature.
+//! Verifies a server's certificate in the handshake: by a known key or an authority. Its
+//! signature always proves that it holds the key.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use super::authority::Authority;
 use super::tls::by_signature_of_tls13;
 use crate::key::{Fingerprint, PublicKey};
 
-/// Which keys a server may have.
+/// The keys that a server may have.
 #[derive(Debug, Clone)]
 pub enum HostKeys {
     /// One of these.
@@ -21,7 +21,7 @@ pub enum HostKeys {
 }
 
 impl HostKeys {
-    /// No key is right: whoever answers is only looked at.
+    /// Accepts no key: only to learn the key of a server.
     pub const fn none() -> Self {
         Self::Keys(Vec::new())
     }
@@ -42,12 +42,12 @@ pub(crate) struct ServerVerifier {
     refused_server: Mutex<Option<RefusedServer>>,
 }
 
-/// What a server showed, when it was refused.
+/// A certificate that was refused.
 #[derive(Debug, Clone)]
 pub(crate) struct RefusedServer {
-    /// Its key, if it is one of ours. That it holds the private half is not proven.
+    /// Its key, if it is an Ed25519 key. That the server holds it is not proven.
     pub(crate) key: Option<PublicKey>,
-    /// Why no authority vouches for it.
+    /// Why no authority accepts it.
     pub(crate) authority: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl ServerVerifier {
         Self { host_keys, authority, refused_server: Mutex::new(None) }
     }
 
-    /// What was refused, if anything was.
+    /// Returns the certificate that was refused, if one was.
     pub(crate) fn refused(&self) -> Option<RefusedServer> {
         self.refused_server.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -102,13 +102,13 @@ impl Destination {
             Some(source) if source == first => {}
             Some(_) => {
                 return Err(format!(
-                    "{path} is not stored: only one file or directory can be called {name}"
+                    "{path} cannot be stored: only one file or directory can have the name {name}"
                 ));
             }
         }
         match rest {
             Some(rest) => {
-                name.join(&rest).map_err(|error| format!("{path} is not stored: {error}"))
+                name.join(&rest).map_err(|error| format!("{path} cannot be stored: {error}"))
             }
             None => Ok(name.clone()),
         }

@@ -86,7 +86,7 @@ async fn take_piece(
             spawn_blocking(write).await.map_err(|error| Error::task(&error))?;
         (buffer, frame) = (used, frame_used);
         let Some(written) = written else {
-            return Err(Error::Protocol("a span does not come out of its frame".to_owned()));
+            return Err(Error::Protocol("a span cannot be decompressed".to_owned()));
         };
         // what arrived on a lane before is not counted again
         let moved = match written {
@@ -124,7 +124,7 @@ async fn frame_len(stream: &mut RecvStream, span: usize) -> Result<Option<usize>
     }
     match u32::from_be_bytes(head) as usize {
         len if (1..=span).contains(&len) => Ok(Some(len)),
-        len => Err(Error::Protocol(format!("it compresses {span} octets to {len}"))),
+        len => Err(Error::Protocol(format!("it compresses {span} bytes to {len}"))),
     }
 }
 
@@ -145,7 +145,7 @@ async fn fill(
                 buffer.extend_from_slice(&chunk.bytes);
                 pace.take(chunk.bytes.len()).await;
             }
-            Ok(None) => return Err(Error::Protocol("a piece of a file has no end".to_owned())),
+            Ok(None) => return Err(Error::Protocol("a piece of a file is incomplete".to_owned())),
             Err(quinn::ReadError::Reset(_)) => return Ok(false),
             Err(error) => return Err(error.into()),
         }

@@ -91,7 +91,10 @@ impl Worker {
         if let Status::TypeDiffers(here) = status
             && !self.clear_way(path, here, &kind)
         {
-            self.failed(id, &format!("{path} cannot be stored: {here} is here under that name; remove or rename it first"));
+            let reason = format!(
+                "{path} cannot be stored: {here} is here under that name; remove or rename it first"
+            );
+            self.failed(id, &reason);
             return Ok(None);
         }
         if dry_run {
@@ -112,7 +115,9 @@ impl Worker {
     pub(super) fn content(&mut self, id: u64, inline: &Inline) -> Result<(), Error> {
         let wanted = self.sync.as_mut().and_then(|sync| sync.wanted.remove(&id));
         let Some(Small { path, size, mode, mtime, attributes }) = wanted else {
-            return Err(Error::Protocol("it sends the content of a file unasked".to_owned()));
+            return Err(Error::Protocol(
+                "it sends the content of a file that was not requested".to_owned(),
+            ));
         };
         if inline.content.len() as u64 != size {
             return Err(Error::Protocol(format!(
@@ -129,7 +134,7 @@ impl Worker {
     /// Notes a name that the sender has and does not send.
     pub(super) fn passed(&mut self, path: &RelPath) -> Result<(), Error> {
         if self.sync.is_none() {
-            return Err(Error::Protocol("it names what it does not send".to_owned()));
+            return Err(Error::Protocol("it names something that it does not send".to_owned()));
         }
         self.matched(path, false)
     }
@@ -277,7 +282,7 @@ impl Worker {
                 self.send(Message::Removed { path });
             }
             Removal::Kept(path) => {
-                let reason = format!("{path} stays: something excluded or unfinished is in it");
+                let reason = format!("{path} stays: it contains something excluded or unfinished");
                 self.not_removed(&reason, false);
             }
             Removal::Failed(error) => self.not_removed(&error.to_string(), true),

@@ -410,7 +410,7 @@ impl Worker {
     /// Handles a hole, which is not sent.
     fn hole(&mut self, id: u64, offset: u64, len: u64) -> Result<(), Error> {
         if len > MOST_HOLE {
-            return Err(Error::Protocol(format!("it names a hole of {len} octets at once")));
+            return Err(Error::Protocol(format!("it announces a hole of {len} bytes at once")));
         }
         // the sender also sends holes of files that failed here
         let Some(file) = self.files.get_mut(&id) else { return Ok(()) };

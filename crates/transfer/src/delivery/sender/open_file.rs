@@ -200,7 +200,7 @@ impl lanes::Source for OpenFile {
 /// Explains that a file changed.
 pub(super) fn changed(path: &RelPath) -> String {
     format!(
-        "{path} was not sent: it changed while it was read; send it again, or with --allow-changing as it is read"
+        "{path} cannot be sent: it changed while it was read; send it again, or use --allow-changing"
     )
 }
 

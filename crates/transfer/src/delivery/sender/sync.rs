@@ -47,7 +47,9 @@ impl Shared {
                 let mut offered = self.offered();
                 let entry = offered.get_mut(&id).filter(|entry| entry.octets <= MOST_INLINE as u64);
                 let Some(file) = entry.and_then(|entry| entry.file.take()) else {
-                    return Err(Error::Protocol("it wants what is not offered so".to_owned()));
+                    return Err(Error::Protocol(
+                        "it requests the content of something that was not offered".to_owned(),
+                    ));
                 };
                 // the reading thread ends only with the transfer
                 let _ = wanted.send((id, file));

@@ -207,7 +207,7 @@ impl Walk {
         if let Some((count, first)) = self.by_policy.take() {
             text = match count {
                 1 => first,
-                more => format!("{first}; {} more are left out by --links, too", more - 1),
+                more => format!("{first}; --links leaves out {} more", more - 1),
             };
             self.shared.observer.event(Event::LeftOut { reason: &text });
         }
@@ -276,7 +276,7 @@ pub(super) fn content(
     match is_unchanged || changing {
         false => Err(changed(file.path())),
         true if !is_whole => Err(format!(
-            "{} was not sent: it has other bytes than its size of {} says; send what can be read from it with `put -`",
+            "{} cannot be sent: its content does not have its size of {} bytes; pipe it to `put -`",
             file.path(),
             file.metadata().size
         )),

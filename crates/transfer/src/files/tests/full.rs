@@ -43,8 +43,7 @@ fn fill(folder: &Path, make_room: impl Fn()) {
     let error = partial.write_at(0, &content).expect_err("written");
     assert_eq!(
         error.to_string(),
-        "file cannot be written: the disk is full; make room and start it again: it goes on \
-         where this ended",
+        "file cannot be written: the disk is full; make room and repeat the command to resume",
     );
     let error = partial.finish(&seal(&content)).expect_err("finished");
     assert!(matches!(error.kind(), ErrorKind::Incomplete { .. }), "{error}");

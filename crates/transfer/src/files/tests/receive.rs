@@ -44,7 +44,7 @@ fn until_it_is_whole_the_name_has_what_it_had() {
         assert_eq!(fs::read(folder.path().join("file")).expect("a file"), b"old");
     }
     let error = partial.finish(&seal(&content)).expect_err("finished");
-    assert_eq!(error.to_string(), "file cannot be stored: 1 of its 3 spans did not come");
+    assert_eq!(error.to_string(), "file cannot be stored: 1 of its 3 spans did not arrive");
     write_span(&partial, 1, &content);
     assert_eq!(partial.whole_spans(), 3);
     assert!(partial.finish(&seal(&content)).expect("finished").replaced);

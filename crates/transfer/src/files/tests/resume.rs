@@ -97,7 +97,7 @@ fn one_transfer_of_a_file_at_a_time() {
     assert!(matches!(error.kind(), ErrorKind::Busy), "{error}");
     assert_eq!(
         error.to_string(),
-        "file cannot be stored: another transfer of the same file is going on; wait until it has \
+        "file cannot be stored: another transfer of the same file is in progress; wait until it has \
          ended",
     );
     first.write_at(0, b"after").expect("written");
