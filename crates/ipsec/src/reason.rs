@@ -39,7 +39,7 @@ reasons! {
     Expired "expired" "the association's lifetime is over",
     SequenceExhausted "sequence-exhausted" "the association has no more sequence numbers",
     LedgerBehind "ledger-behind" "the ledger has not yet reserved further sequence numbers",
-    NotSealed "not-sealed" "the cryptographic library refused to encrypt, or there are no random numbers",
+    NotSealed "not-sealed" "the cryptographic library refused to encrypt, or the system returned no random bytes",
     Replay "replay" "a packet with this sequence number was accepted before",
     Stale "stale" "its sequence number is left of the anti-replay window",
     Truncated "truncated" "it is shorter than its headers and check value",

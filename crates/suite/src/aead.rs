@@ -21,7 +21,7 @@ pub(crate) struct AeadTransform {
 }
 
 impl AeadTransform {
-    /// Prepares `key`, whose last octets are the salt.
+    /// Prepares `key`, whose last bytes are the salt.
     pub(crate) fn new(aead: Aead, key: &Key) -> Result<Self, KeyError> {
         let algorithm = match aead {
             Aead::Aes128Gcm => &AES_128_GCM,
@@ -34,7 +34,7 @@ impl AeadTransform {
         Ok(Self { aead, key: LessSafeKey::new(key), salt: Zeroizing::new(*salt) })
     }
 
-    /// The nonce: salt, then the IV on the wire (RFC 4106 §4, RFC 7634 §2).
+    /// Returns the nonce: the salt, then the packet's IV (RFC 4106 §4, RFC 7634 §2).
     #[inline]
     fn nonce(&self, iv: [u8; IV_LEN]) -> [u8; NONCE_LEN] {
         let mut nonce = [0; NONCE_LEN];
@@ -117,8 +117,8 @@ impl Transform for AeadTransform {
         let Some(end) = rest.len().checked_sub(icv_len) else { return false };
         let (text, icv) = rest.split_at(end);
         let (mut text, mut tag) = (Zeroizing::new(text.to_vec()), [0; ICV_LEN]);
-        // both ciphers add a key stream: sealing what was sealed decrypts it, and
-        // sealing that again gives the whole tag. Nothing of it leaves this function
+        // Both ciphers add a key stream: sealing the ciphertext decrypts it, and sealing the result
+        // again gives the whole tag. The plaintext does not leave this function
         let mut seal =
             || self.seal_raw(self.nonce(*iv), additional.as_ref(), &mut text, &mut tag).is_ok();
         seal() && seal() && icv_len > 0 && tag.starts_with(icv)
@@ -131,7 +131,7 @@ impl fmt::Debug for AeadTransform {
     }
 }
 
-/// IV, text and tag of a body.
+/// The IV, the text and the tag of a body.
 #[inline]
 fn parts(body: &mut [u8]) -> Option<(&mut [u8; IV_LEN], &mut [u8], &mut [u8; ICV_LEN])> {
     let (iv, rest) = body.split_first_chunk_mut()?;

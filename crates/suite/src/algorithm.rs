@@ -1,6 +1,6 @@
-//! The algorithms that suites are made of, and their lengths.
+//! The algorithms of suites, and their lengths.
 
-/// Authenticated encryption with a 16-octet ICV and an 8-octet IV.
+/// Authenticated encryption with a 16-byte ICV and an 8-byte IV.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Aead {
     /// AES-GCM with a 128-bit key (RFC 4106).
@@ -13,10 +13,10 @@ pub enum Aead {
     ChaCha20Poly1305,
 }
 
-/// Encryption alone.
+/// A cipher without integrity.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Cipher {
-    /// None (RFC 2410).
+    /// No encryption (RFC 2410).
     Null,
     /// DES in CBC mode (RFC 2405).
     DesCbc,
@@ -30,7 +30,7 @@ pub enum Cipher {
     Aes256Cbc,
 }
 
-/// Integrity alone: an HMAC cut to a part of its length.
+/// An integrity algorithm: a truncated HMAC.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Mac {
     /// HMAC-MD5-96 (RFC 2403).
@@ -45,19 +45,20 @@ pub enum Mac {
     HmacSha512,
 }
 
-/// Octets of salt at the end of an AEAD's key (RFC 4106 §8.1, RFC 7634 §2).
+/// Bytes of salt at the end of an AEAD's key (RFC 4106 §8.1, RFC 7634 §2).
 pub(crate) const SALT_LEN: usize = 4;
-/// Octets of an AEAD's IV on the wire: the part of the nonce that changes (RFC 4106 §3.1, RFC 7634 §2).
+/// Bytes of an AEAD's IV in a packet: the part of the nonce that changes (RFC 4106 §3.1, RFC 7634
+/// §2).
 pub(crate) const AEAD_IV_LEN: usize = 8;
-/// Octets of an AEAD's ICV: the whole tag.
+/// Bytes of an AEAD's ICV: the whole tag.
 pub(crate) const AEAD_ICV_LEN: usize = 16;
 
 impl Aead {
-    /// Every one.
+    /// All AEADs.
     pub const ALL: [Self; 4] =
         [Self::Aes128Gcm, Self::Aes192Gcm, Self::Aes256Gcm, Self::ChaCha20Poly1305];
 
-    /// Octets of the key with its salt.
+    /// Returns the length of the key with its salt, in bytes.
     #[must_use]
     pub const fn key_len(self) -> usize {
         SALT_LEN
@@ -70,7 +71,7 @@ impl Aead {
 }
 
 impl Cipher {
-    /// Every one.
+    /// All ciphers.
     pub const ALL: [Self; 6] = [
         Self::Null,
         Self::DesCbc,
@@ -80,7 +81,8 @@ impl Cipher {
         Self::Aes256Cbc,
     ];
 
-    /// Octets of the key: 8 for each DES key, its parity bits included (RFC 2451 §2.2).
+    /// Returns the length of the key in bytes: 8 for each DES key, including its parity bits (RFC
+    /// 2451 §2.2).
     #[must_use]
     pub const fn key_len(self) -> usize {
         match self {
@@ -92,7 +94,7 @@ impl Cipher {
         }
     }
 
-    /// Octets of the IV: a block of the cipher.
+    /// Returns the length of the IV in bytes: one block of the cipher.
     #[must_use]
     pub const fn iv_len(self) -> usize {
         match self {
@@ -102,7 +104,8 @@ impl Cipher {
         }
     }
 
-    /// What the text is padded to, in octets: a block, at least 4 (RFC 4303 §2.4).
+    /// Returns the number to whose multiples the text is padded: a block, at least 4 bytes (RFC
+    /// 4303 §2.4).
     #[must_use]
     pub const fn block_len(self) -> usize {
         match self {
@@ -111,9 +114,9 @@ impl Cipher {
         }
     }
 
-    /// Whether it may be used without asking. RFC 8221 §5: AES-CBC MUST be
-    /// supported, DES MUST NOT and 3DES SHOULD NOT. It wants NULL, but whoever
-    /// configures encryption has to know that there is none.
+    /// Checks whether the cipher may be used without `allow_insecure`. RFC 8221 §5: AES-CBC MUST be
+    /// supported, DES MUST NOT and 3DES SHOULD NOT. The RFC requires NULL, but an administrator who
+    /// configures encryption must know that NULL does not encrypt.
     #[must_use]
     pub const fn is_secure(self) -> bool {
         !matches!(self, Self::Null | Self::DesCbc | Self::TripleDesCbc)
@@ -121,11 +124,12 @@ impl Cipher {
 }
 
 impl Mac {
-    /// Every one.
+    /// All integrity algorithms.
     pub const ALL: [Self; 5] =
         [Self::HmacMd5, Self::HmacSha1, Self::HmacSha256, Self::HmacSha384, Self::HmacSha512];
 
-    /// Octets of the key: as many as the hash has (RFC 2403 §3, RFC 2404 §3, RFC 4868 §2.1.1).
+    /// Returns the length of the key in bytes: the hash's length (RFC 2403 §3, RFC 2404 §3, RFC
+    /// 4868 §2.1.1).
     #[must_use]
     pub const fn key_len(self) -> usize {
         match self {
@@ -137,7 +141,8 @@ impl Mac {
         }
     }
 
-    /// Octets of the ICV: the first of the HMAC (RFC 2403 §2, RFC 2404 §2, RFC 4868 §2.3).
+    /// Returns the length of the ICV in bytes: the first part of the HMAC (RFC 2403 §2, RFC 2404
+    /// §2, RFC 4868 §2.3).
     #[must_use]
     pub const fn icv_len(self) -> usize {
         match self {
@@ -148,8 +153,8 @@ impl Mac {
         }
     }
 
-    /// Whether it may be used without asking. RFC 8221 §6: HMAC-MD5 MUST NOT be
-    /// supported; HMAC-SHA1 still MUST ("MUST-"), SHA-2 MUST or SHOULD.
+    /// Checks whether the algorithm may be used without `allow_insecure`. RFC 8221 §6: HMAC-MD5
+    /// MUST NOT be supported, HMAC-SHA1 still MUST ("MUST-"), SHA-2 MUST or SHOULD.
     #[must_use]
     pub const fn is_secure(self) -> bool {
         !matches!(self, Self::HmacMd5)

@@ -1,4 +1,4 @@
-//! Binding a suite to its keys.
+//! Binds a suite to its keys.
 
 use crate::aead::AeadTransform;
 use crate::separate::Separate;
@@ -8,7 +8,7 @@ impl Suite {
     /// Prepares the suite with its keys, for one direction.
     ///
     /// # Errors
-    /// When a key is missing, superfluous, of the wrong length, or weak.
+    /// A key is missing, superfluous, of the wrong length, or weak.
     pub fn bind(&self, key: &Key, mac_key: Option<&Key>) -> Result<Box<dyn Transform>, KeyError> {
         if key.len() != self.key_len() {
             return Err(KeyError::Length { suite: *self, found: key.len() });
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_the_wrong_length_or_number_are_sentences() {
+    fn explains_keys_of_the_wrong_length_or_number() {
         let bind = |suite: &str, key: usize, mac_key: Option<usize>| {
             let suite: Suite = suite.parse().expect("a suite");
             let [key, mac_key] = [Some(key), mac_key]
@@ -38,23 +38,23 @@ mod tests {
         };
         assert_eq!(
             bind("aes-128-gcm", 16, None),
-            "aes-128-gcm takes a key of 20 octets, the last 4 of them its salt, not 16"
+            "aes-128-gcm takes a key of 20 bytes (the last 4 are the salt), not 16"
         );
         assert_eq!(
             bind("aes-128-gcm", 20, Some(20)),
-            "aes-128-gcm encrypts and authenticates with one key: give it no integrity key"
+            "aes-128-gcm has one key for encryption and integrity: remove the integrity key"
         );
         assert_eq!(
             bind("aes-128-cbc+hmac-sha1", 20, Some(20)),
-            "aes-128-cbc+hmac-sha1 takes a key of 16 octets, not 20"
+            "aes-128-cbc+hmac-sha1 takes a key of 16 bytes, not 20"
         );
         assert_eq!(
             bind("aes-128-cbc+hmac-sha1", 16, Some(16)),
-            "hmac-sha1 takes a key of 20 octets, not 16"
+            "hmac-sha1 takes a key of 20 bytes, not 16"
         );
         assert_eq!(
             bind("aes-128-cbc+hmac-sha1", 16, None),
-            "aes-128-cbc+hmac-sha1 needs an integrity key of 20 octets beside its encryption key"
+            "aes-128-cbc+hmac-sha1 needs an integrity key of 20 bytes in addition to its encryption key"
         );
     }
 }

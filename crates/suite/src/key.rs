@@ -8,32 +8,32 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::KeyError;
 
-/// The octets of a secret key. Erased when dropped; `Debug` prints none of them.
+/// The bytes of a secret key. Erased when dropped; `Debug` does not print them.
 pub struct Key(Zeroizing<Vec<u8>>);
 
 impl Key {
-    /// The empty key, for suites that take none (NULL encryption).
+    /// Returns the empty key, for suites without a key (NULL encryption).
     #[must_use]
     pub fn empty() -> Self {
         Self(Zeroizing::new(Vec::new()))
     }
 
-    /// A copy of `octets`, whose original stays the caller's to erase.
+    /// Copies `bytes`; the caller must erase the original.
     #[must_use]
-    pub fn from_bytes(octets: &[u8]) -> Self {
-        Self(Zeroizing::new(octets.to_vec()))
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self(Zeroizing::new(bytes.to_vec()))
     }
 
-    /// Reads hexadecimal digits, two an octet, after an optional `0x`.
+    /// Parses hexadecimal digits, two per byte, after an optional `0x`.
     ///
     /// # Errors
-    /// When a character is no digit, or digits do not pair. The message names the
-    /// place and nothing of the key.
+    /// A character is no digit, or a digit is missing. The message contains the position, but no
+    /// part of the key.
     pub fn from_hex(text: &str) -> Result<Self, KeyError> {
         let skipped = if text.starts_with("0x") { 2 } else { 0 };
         let digits = &text.as_bytes()[skipped..];
-        // Exact capacity: growing would leave a copy behind.
-        let mut octets = Zeroizing::new(Vec::with_capacity(digits.len() / 2));
+        // Exact capacity: a reallocation would leave a copy in memory.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(digits.len() / 2));
         let mut high = None;
         for (position, &byte) in digits.iter().enumerate() {
             let digit = (byte as char)
@@ -42,71 +42,70 @@ impl Key {
                 as u8;
             match high.take() {
                 None => high = Some(digit << 4),
-                Some(high) => octets.push(high | digit),
+                Some(high) => bytes.push(high | digit),
             }
         }
         if high.is_some() {
             return Err(KeyError::OddDigits { found: digits.len() });
         }
-        Ok(Self(octets))
+        Ok(Self(bytes))
     }
 
-    /// Draws a key of `len` octets from the system's random numbers.
+    /// Generates a key of `len` random bytes.
     ///
     /// # Errors
-    /// When the system gives none.
+    /// The system returned no random bytes.
     pub fn generate(len: usize) -> Result<Self, KeyError> {
-        let mut octets = Zeroizing::new(vec![0; len]);
-        aws_lc_rs::rand::fill(&mut octets).map_err(|_| KeyError::Random)?;
-        Ok(Self(octets))
+        let mut bytes = Zeroizing::new(vec![0; len]);
+        aws_lc_rs::rand::fill(&mut bytes).map_err(|_| KeyError::Random)?;
+        Ok(Self(bytes))
     }
 
-    /// The octets. Whoever copies them erases the copy.
+    /// Returns the bytes. A caller that copies them must erase the copy.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The octets as hexadecimal digits, as [`Key::from_hex`] reads them, in a text
-    /// that is erased when it is dropped.
+    /// Returns the key as hexadecimal digits for [`Key::from_hex`], in a text that is erased when
+    /// dropped.
     #[must_use]
     pub fn to_hex(&self) -> Zeroizing<String> {
         // Exact capacity, as above.
         let mut text = Zeroizing::new(String::with_capacity(2 * self.len()));
-        for octet in self.0.iter() {
-            for digit in [octet >> 4, octet & 0x0f] {
+        for byte in self.0.iter() {
+            for digit in [byte >> 4, byte & 0x0f] {
                 text.push(char::from_digit(digit.into(), 16).unwrap_or_default());
             }
         }
         text
     }
 
-    /// Octets of the key.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether this is the empty key.
+    /// Checks whether this is the empty key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// A public name of this key: equal for equal keys, and of no use to find one
-    /// with full entropy. (A DES key's 56 bits can be searched from it, as they
-    /// can from any packet.)
+    /// Returns a public name of the key: the same for equal keys, and useless for finding a key
+    /// with full entropy. (The 56 bits of a DES key can be searched with it, as with any packet.)
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let mut hasher = blake3::Hasher::new_derive_key("headroom 2026 IPsec key fingerprint");
         hasher.update(&self.0);
-        let mut octets = [0; 16];
+        let mut bytes = [0; 16];
         let mut output = hasher.finalize_xof();
-        output.fill(&mut octets);
-        // Both hold the key, which is shorter than their block.
+        output.fill(&mut bytes);
+        // Both contain the key, which is shorter than a block.
         hasher.zeroize();
         output.zeroize();
-        Fingerprint(octets)
+        Fingerprint(bytes)
     }
 }
 
@@ -116,18 +115,18 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The public name of a key: 16 octets, printed as 32 hexadecimal digits.
+/// The public name of a key: 16 bytes, printed as 32 hexadecimal digits.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Fingerprint([u8; 16]);
 
 impl Fingerprint {
-    /// Makes a fingerprint of bytes that were read from somewhere.
+    /// Makes a fingerprint of bytes read from elsewhere.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The octets.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0
@@ -136,7 +135,7 @@ impl Fingerprint {
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -158,7 +157,7 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// A text that is no fingerprint.
+/// The text is no fingerprint.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error("a key's fingerprint is 32 hexadecimal digits")]
 pub struct NotAFingerprint;

@@ -1,4 +1,4 @@
-//! Why a key cannot be read, generated or used.
+//! Why a key cannot be parsed, generated or used.
 
 use thiserror::Error;
 
@@ -7,67 +7,65 @@ use crate::{Mac, Suite};
 /// Why a key cannot be parsed, generated or used. No variant holds a byte of a key.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum KeyError {
-    /// A character that is no hexadecimal digit.
-    #[error("the key's character {position} is not a hexadecimal digit")]
+    /// A character is no hexadecimal digit.
+    #[error("character {position} of the key is not a hexadecimal digit")]
     Digit {
-        /// Its place in the text, the first being 1.
+        /// The position in the text, from 1.
         position: usize,
     },
-    /// Digits that do not pair.
-    #[error(
-        "the key has {found} hexadecimal digits: an octet takes two, so one is missing or too many"
-    )]
+    /// A digit is missing.
+    #[error("the key has an odd number of hexadecimal digits ({found})")]
     OddDigits {
-        /// How many there are.
+        /// The number of digits.
         found: usize,
     },
-    /// The key is not as long as the suite needs.
-    #[error("{suite} takes a key of {} octets{}, not {found}", .suite.key_len(), salt(.suite))]
+    /// The key has the wrong length.
+    #[error("{suite} takes a key of {} bytes{}, not {found}", .suite.key_len(), salt(.suite))]
     Length {
         /// The suite.
         suite: Suite,
-        /// Octets given.
+        /// The length of the key.
         found: usize,
     },
-    /// The integrity key is not as long as the algorithm needs.
-    #[error("{mac} takes a key of {} octets, not {found}", .mac.key_len())]
+    /// The integrity key has the wrong length.
+    #[error("{mac} takes a key of {} bytes, not {found}", .mac.key_len())]
     MacLength {
         /// The integrity algorithm.
         mac: Mac,
-        /// Octets given.
+        /// The length of the key.
         found: usize,
     },
-    /// A suite with separate integrity has no integrity key.
-    #[error("{suite} needs an integrity key of {} octets beside its encryption key", .suite.mac_key_len())]
+    /// The integrity key is missing.
+    #[error("{suite} needs an integrity key of {} bytes in addition to its encryption key", .suite.mac_key_len())]
     MacKeyMissing {
         /// The suite.
         suite: Suite,
     },
-    /// An AEAD was given an integrity key.
-    #[error("{suite} encrypts and authenticates with one key: give it no integrity key")]
+    /// An AEAD has an integrity key.
+    #[error("{suite} has one key for encryption and integrity: remove the integrity key")]
     MacKeySurplus {
         /// The suite.
         suite: Suite,
     },
-    /// A DES key that encrypts weakly.
-    #[error("the key holds a weak or semi-weak DES key: draw another")]
+    /// A weak DES key.
+    #[error("the key contains a weak or semi-weak DES key: generate another")]
     WeakDes,
-    /// A 3DES key that is worth less than three.
+    /// A 3DES key with equal parts.
     #[error(
-        "two of the three DES keys within the 3DES key are equal, which weakens it: draw another"
+        "two of the three DES keys in the 3DES key are equal, which weakens it: generate another"
     )]
     EqualParts,
-    /// The system gave no random numbers.
-    #[error("cannot generate a key: the system gave no random numbers")]
+    /// The system returned no random bytes.
+    #[error("cannot generate a key: the system returned no random bytes")]
     Random,
-    /// The library did not accept the key.
-    #[error("the cryptographic library did not accept the key")]
+    /// The library rejected the key.
+    #[error("the cryptographic library rejected the key")]
     Refused,
 }
 
 fn salt(suite: &Suite) -> &'static str {
     match suite {
-        Suite::Aead(_) => ", the last 4 of them its salt",
+        Suite::Aead(_) => " (the last 4 are the salt)",
         Suite::Separate(..) => "",
     }
 }

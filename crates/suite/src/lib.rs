@@ -1,23 +1,19 @@
-//! Cipher suites behind one trait: seal and open in place.
+//! Cipher suites with one interface: seal and open in place.
 //!
-//! A [`Suite`] is a name with fixed lengths. Bound to its keys it becomes a
-//! [`Transform`], which seals and opens the bodies of ESP and Q-ESP packets; a
-//! [`Mac`] alone becomes an [`Authenticator`], for AH. All schedules and inner
-//! states are prepared when the keys are bound, and nothing is allocated for a
-//! packet.
+//! A [`Suite`] has a name and fixed lengths. With its keys it becomes a [`Transform`], which seals
+//! and opens the bodies of ESP and Q-ESP packets. A [`Mac`] alone becomes an [`Authenticator`], for
+//! AH. Binding the keys prepares all schedules and inner states; a packet causes no allocation.
 //!
-//! Which suites may be used is the configuration's to decide:
-//! [`Suite::is_secure`] says what to ask about.
+//! The configuration decides which suites are allowed; [`Suite::is_secure`] tells which need
+//! `allow_insecure`.
 //!
 //! # Secrets in memory
 //!
-//! A [`Key`] is erased when it is dropped, and so is what a bound suite keeps:
-//! AWS-LC erases its AES and DES schedules and HMAC states itself, and an AEAD's
-//! state with all memory it frees; the state of HMAC-MD5 and the salts are erased
-//! by `zeroize`. Not erased are copies that binding leaves on the stack, where the
-//! compiler moves a schedule or RustCrypto's HMAC pads a key. Nothing here prints
-//! a key, in `Debug` or in an error. ICVs are compared in constant time, by
-//! AWS-LC's `CRYPTO_memcmp` or within its AEADs.
+//! A [`Key`] is erased when it is dropped, and so is the state of a suite with keys: AWS-LC erases
+//! its AES and DES schedules, HMAC states and AEAD states; `zeroize` erases the state of HMAC-MD5
+//! and the salts. Not erased are copies on the stack, where the compiler moves a schedule or
+//! RustCrypto's HMAC pads a key. Neither `Debug` nor an error prints a key. ICVs are compared in
+//! constant time, by AWS-LC's `CRYPTO_memcmp` or inside its AEADs.
 
 mod aead;
 mod algorithm;

@@ -1,4 +1,4 @@
-//! Integrity algorithms with their keys: HMAC, cut to the ICV's length.
+//! Integrity algorithms with their keys: truncated HMACs.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use md5::Md5;
 
 use crate::{Forged, Key, KeyError, Mac};
 
-/// An integrity algorithm with its key, the HMAC's inner and outer states prepared.
+/// An integrity algorithm with its key and the HMAC's inner and outer states.
 pub struct Authenticator {
     mac: Mac,
     state: State,
@@ -17,12 +17,12 @@ pub struct Authenticator {
 
 enum State {
     Sha(Box<hmac::Key>),
-    /// AWS-LC has no HMAC-MD5 in its public interface.
+    /// AWS-LC's public interface has no HMAC-MD5.
     Md5(Hmac<Md5>),
 }
 
-/// AWS-LC erases its states when they are dropped. An `Hmac<Md5>` is two of MD5's,
-/// of which the compiler shall know the same.
+/// AWS-LC erases its states when they are dropped. An `Hmac<Md5>` has two states of MD5; this
+/// checks that they erase themselves.
 const _: () = {
     const fn erased<T: zeroize::ZeroizeOnDrop>() {}
     erased::<Md5>();
@@ -32,7 +32,7 @@ impl Mac {
     /// Prepares the algorithm with its key.
     ///
     /// # Errors
-    /// When the key is of the wrong length.
+    /// The key has the wrong length.
     pub fn bind(self, key: &Key) -> Result<Authenticator, KeyError> {
         if key.len() != self.key_len() {
             return Err(KeyError::MacLength { mac: self, found: key.len() });
@@ -42,7 +42,7 @@ impl Mac {
 }
 
 impl Authenticator {
-    /// Prepares `key`, of any length.
+    /// Prepares a key of any length.
     pub(crate) fn new(mac: Mac, key: &[u8]) -> Result<Self, KeyError> {
         let sha = |algorithm| State::Sha(Box::new(hmac::Key::new(algorithm, key)));
         let state = match mac {
@@ -55,33 +55,33 @@ impl Authenticator {
         Ok(Self { mac, state })
     }
 
-    /// Octets of an ICV.
+    /// Returns the length of an ICV in bytes.
     #[must_use]
     pub fn icv_len(&self) -> usize {
         self.mac.icv_len()
     }
 
-    /// Writes the ICV of `parts`, one behind the other.
+    /// Writes the ICV of the concatenated `parts`.
     ///
     /// # Panics
-    /// When `icv` is not of the ICV's length.
+    /// `icv` does not have the ICV's length.
     pub fn sign(&self, parts: &[&[u8]], icv: &mut [u8]) {
         self.digest(parts, |digest| icv.copy_from_slice(&digest[..self.icv_len()]));
     }
 
-    /// Whether `icv` is the ICV of `parts`, one behind the other. The time taken
-    /// does not depend on where they differ.
+    /// Checks whether `icv` is the ICV of the concatenated `parts`. The time does not depend on the
+    /// first difference.
     ///
     /// # Errors
-    /// When it is not, one of another length included.
+    /// `icv` is wrong, or has another length.
     pub fn verify(&self, parts: &[&[u8]], icv: &[u8]) -> Result<(), Forged> {
         self.digest(parts, |digest| {
             verify_slices_are_equal(&digest[..self.icv_len()], icv).map_err(|_| Forged)
         })
     }
 
-    /// Hands the whole HMAC of `parts` to `then`: for looking at packets whose ICV
-    /// was cut at another length.
+    /// Passes the whole HMAC of `parts` to `then`, to examine packets whose ICV was truncated to
+    /// another length.
     #[inline]
     pub fn digest<T>(&self, parts: &[&[u8]], then: impl FnOnce(&[u8]) -> T) -> T {
         match &self.state {

@@ -7,9 +7,9 @@ use thiserror::Error;
 
 use crate::{Aead, Cipher, Mac, Suite};
 
-/// A name that is no suite's.
+/// The name of no suite.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("\"{name}\" is no {kind}: there is {known}")]
+#[error("\"{name}\" is no {kind}. Known: {known}")]
 pub struct UnknownSuite {
     name: String,
     kind: &'static str,
@@ -17,7 +17,7 @@ pub struct UnknownSuite {
 }
 
 impl Aead {
-    /// The name in configurations.
+    /// Returns the name in configurations.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -30,7 +30,7 @@ impl Aead {
 }
 
 impl Cipher {
-    /// The name in configurations.
+    /// Returns the name in configurations.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl Cipher {
 }
 
 impl Mac {
-    /// The name in configurations.
+    /// Returns the name in configurations.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ impl FromStr for Aead {
     type Err = UnknownSuite;
 
     fn from_str(text: &str) -> Result<Self, UnknownSuite> {
-        let joined = "a cipher joined to an integrity algorithm, such as aes-128-cbc+hmac-sha256";
+        let joined = "or a cipher and an integrity algorithm, such as aes-128-cbc+hmac-sha256";
         let names = Self::ALL.map(Self::name);
         let found = Self::ALL.into_iter().find(|one| one.name() == text);
         found.ok_or_else(|| unknown(text, "suite", &[&names[..], &[joined]].concat()))
@@ -119,7 +119,7 @@ impl FromStr for Cipher {
 impl FromStr for Mac {
     type Err = UnknownSuite;
 
-    /// The length of the ICV may be said, and then must be right: hmac-sha256-128.
+    /// A name may contain the length of the ICV, which must then be correct: hmac-sha256-128.
     fn from_str(text: &str) -> Result<Self, UnknownSuite> {
         let found = Self::ALL.into_iter().find(|one| {
             let rest = text.strip_prefix(one.name());
@@ -130,7 +130,7 @@ impl FromStr for Mac {
 }
 
 fn unknown(text: &str, kind: &'static str, known: &[&str]) -> UnknownSuite {
-    // What is far too long for a name may be a key in the wrong place.
+    // A text too long for a name may be a misplaced key.
     let shown = if text.len() > 24 { 8 } else { 24 };
     UnknownSuite { name: text.chars().take(shown).collect(), kind, known: known.join(", ") }
 }
@@ -168,11 +168,11 @@ mod tests {
     #[test]
     fn unknown_names_are_answered_with_the_known_ones() {
         let error = "aes-127-gcm".parse::<Suite>().expect_err("unknown").to_string();
-        assert!(error.starts_with("\"aes-127-gcm\" is no suite: there is aes-128-gcm, "));
+        assert!(error.starts_with("\"aes-127-gcm\" is no suite. Known: aes-128-gcm, "));
         let error = "rot13+hmac-md5".parse::<Suite>().expect_err("unknown").to_string();
         assert_eq!(
             error,
-            "\"rot13\" is no cipher: there is null, des-cbc, 3des-cbc, aes-128-cbc, aes-192-cbc, aes-256-cbc"
+            "\"rot13\" is no cipher. Known: null, des-cbc, 3des-cbc, aes-128-cbc, aes-192-cbc, aes-256-cbc"
         );
     }
 

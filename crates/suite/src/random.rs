@@ -1,10 +1,9 @@
-//! Random bytes for IVs, generated a page ahead.
+//! Random bytes for IVs, generated a page at a time.
 //!
-//! AWS-LC takes 350 ns for 16 octets, as long as to seal a short packet, but only
-//! 880 ns for 4096 (measured as in `cbc`). So each thread draws a page at a time.
-//! What waits there is sent in clear in any case, and nothing is handed out twice.
-//! A process that forks would share what the forking thread has left: start other
-//! programs, or fork before anything is sealed.
+//! AWS-LC needs 350 ns for 16 bytes, as long as sealing a short packet, but only 880 ns for 4096
+//! (measured as in `cbc`). Each thread therefore generates a page at a time. The bytes are sent in
+//! clear anyway, and none is used twice. After a fork both processes would have the same page:
+//! start other programs, or fork before sealing anything.
 
 use std::cell::RefCell;
 
@@ -13,15 +12,15 @@ use crate::SealError;
 const PAGE: usize = 4096;
 
 struct RandomPage {
-    octets: [u8; PAGE],
+    bytes: [u8; PAGE],
     used: usize,
 }
 
 thread_local! {
-    static RANDOM_PAGE: RefCell<RandomPage> = const { RefCell::new(RandomPage { octets: [0; PAGE], used: PAGE }) };
+    static RANDOM_PAGE: RefCell<RandomPage> = const { RefCell::new(RandomPage { bytes: [0; PAGE], used: PAGE }) };
 }
 
-/// Fills an IV, of at most a page.
+/// Fills an IV of at most a page.
 #[inline]
 pub(crate) fn fill(iv: &mut [u8]) -> Result<(), SealError> {
     RANDOM_PAGE.with_borrow_mut(|page| page.take(iv))
@@ -33,11 +32,11 @@ impl RandomPage {
         if PAGE - self.used < iv.len() {
             // Nothing is left if this fails, whatever has been written.
             self.used = PAGE;
-            aws_lc_rs::rand::fill(&mut self.octets).map_err(|_| SealError::Random)?;
+            aws_lc_rs::rand::fill(&mut self.bytes).map_err(|_| SealError::Random)?;
             self.used = 0;
         }
         let end = self.used + iv.len();
-        iv.copy_from_slice(&self.octets[self.used..end]);
+        iv.copy_from_slice(&self.bytes[self.used..end]);
         self.used = end;
         Ok(())
     }

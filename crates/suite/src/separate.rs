@@ -1,4 +1,4 @@
-//! A cipher and an integrity algorithm, one after the other (RFC 4303 §3.3.2.1).
+//! A cipher and an integrity algorithm in sequence (RFC 4303 §3.3.2.1).
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ impl Separate {
         Ok(Self { cipher, cbc: Cbc::new(cipher, key)?, mac })
     }
 
-    /// IV, text and ICV of a body, unless its length cannot be.
+    /// Splits a body into IV, text and ICV; None if its length is impossible.
     #[inline]
     fn parts<'a>(&self, body: &'a mut [u8], unit: usize) -> Option<[&'a mut [u8]; 3]> {
         let (iv, rest) = body.split_at_mut_checked(self.iv_len())?;
@@ -27,8 +27,8 @@ impl Separate {
         text_len.is_multiple_of(unit).then_some([iv, text, icv])
     }
 
-    /// Hands what the ICV covers to `then`: header, IV and ciphertext, the high
-    /// half of an extended sequence number (RFC 4303 §2.2.1), addresses.
+    /// Passes the bytes that the ICV covers to `then`: header, IV and ciphertext, the high half of
+    /// an extended sequence number (RFC 4303 §2.2.1), addresses.
     #[inline]
     fn covered<T>(
         aad: &AadInput<'_>,
@@ -72,7 +72,7 @@ impl Transform for Separate {
 
     fn open(&self, aad: &AadInput<'_>, body: &mut [u8]) -> Result<(), Forged> {
         aad.split().map_err(|_| Forged)?;
-        // Whole blocks of the cipher, not of ESP's alignment.
+        // Whole blocks of the cipher, regardless of ESP's alignment.
         let unit = self.cipher.iv_len().max(1);
         let [iv, text, icv] = self.parts(body, unit).ok_or(Forged)?;
         Self::covered(aad, iv, text, |parts| self.mac.verify(parts, icv))?;

@@ -3,20 +3,21 @@
 use crate::algorithm::{AEAD_ICV_LEN, AEAD_IV_LEN};
 use crate::{Aead, Cipher, Mac};
 
-/// How packets of one security association are encrypted and authenticated.
+/// The algorithms that encrypt and authenticate the packets of an SA.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Suite {
-    /// Both in one.
+    /// One algorithm for both.
     Aead(Aead),
     /// A cipher, then an integrity algorithm over its result.
     Separate(Cipher, Mac),
 }
 
 impl Suite {
-    /// Every suite there is.
+    /// Returns all suites.
     pub const ALL: [Self; COUNT] = all();
 
-    /// Octets of the key: an AEAD's with its salt of 4 at the end (RFC 4106 §8.1, RFC 7634 §2).
+    /// Returns the length of the key in bytes; an AEAD's ends with 4 bytes of salt (RFC 4106 §8.1,
+    /// RFC 7634 §2).
     #[must_use]
     pub const fn key_len(&self) -> usize {
         match self {
@@ -25,7 +26,7 @@ impl Suite {
         }
     }
 
-    /// Octets of the integrity key: none for an AEAD.
+    /// Returns the length of the integrity key in bytes; 0 for an AEAD.
     #[must_use]
     pub const fn mac_key_len(&self) -> usize {
         match self {
@@ -34,7 +35,7 @@ impl Suite {
         }
     }
 
-    /// Octets of the IV that goes ahead of the text.
+    /// Returns the length of the IV before the text, in bytes.
     #[must_use]
     pub const fn iv_len(&self) -> usize {
         match self {
@@ -43,7 +44,8 @@ impl Suite {
         }
     }
 
-    /// What the text is padded to, in octets: the cipher's block, at least 4 (RFC 4303 §2.4).
+    /// Returns the number to whose multiples the text is padded: the cipher's block, at least 4
+    /// bytes (RFC 4303 §2.4).
     #[must_use]
     pub const fn block_len(&self) -> usize {
         match self {
@@ -52,7 +54,7 @@ impl Suite {
         }
     }
 
-    /// Octets of the ICV behind the text.
+    /// Returns the length of the ICV after the text, in bytes.
     #[must_use]
     pub const fn icv_len(&self) -> usize {
         match self {
@@ -61,19 +63,20 @@ impl Suite {
         }
     }
 
-    /// Octets that IV and ICV add to the padded text.
+    /// Returns the bytes that IV and ICV add to the padded text.
     #[must_use]
     pub const fn overhead(&self) -> usize {
         self.iv_len() + self.icv_len()
     }
 
-    /// Whether the text is encrypted at all.
+    /// Checks whether the suite encrypts.
     #[must_use]
     pub const fn encrypts(&self) -> bool {
         !matches!(self, Self::Separate(Cipher::Null, _))
     }
 
-    /// Whether the suite may be used without asking. See [`Cipher::is_secure`] and [`Mac::is_secure`].
+    /// Checks whether the suite may be used without `allow_insecure`: [`Cipher::is_secure`] and
+    /// [`Mac::is_secure`].
     #[must_use]
     pub const fn is_secure(&self) -> bool {
         match self {

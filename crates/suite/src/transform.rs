@@ -1,22 +1,22 @@
-//! What every bound suite can do: seal and open the body of a packet in place.
+//! The interface of a suite with its keys: seal and open the body of a packet in place.
 
 use std::fmt::Debug;
 
 use thiserror::Error;
 
-/// The longest header that is authenticated: Q-ESP's.
+/// The longest authenticated header: that of Q-ESP.
 const HEADER_MAX: usize = 16;
 /// The longest pair of addresses: two of IPv6.
 const ADDRESSES_MAX: usize = 32;
 /// The longest additional data: header, high half of the sequence number, addresses.
 const ADDITIONAL_MAX: usize = HEADER_MAX + 4 + ADDRESSES_MAX;
 
-/// What is authenticated beside the text.
+/// The authenticated data besides the text.
 #[derive(Clone, Copy, Debug)]
 pub struct AadInput<'a> {
-    /// ESP's 8 or Q-ESP's 16 octets as on the wire, the 32-bit sequence number last.
+    /// The 8 bytes of ESP's header or the 16 of Q-ESP's; the 32-bit sequence number is last.
     pub header: &'a [u8],
-    /// The whole sequence number, of which the header carries the low 32 bits.
+    /// The full sequence number; the header has its low 32 bits.
     pub sequence: u64,
     /// Whether the high 32 bits are authenticated (extended sequence numbers, RFC 4303 §2.2.1).
     pub extended: bool,
@@ -24,99 +24,95 @@ pub struct AadInput<'a> {
     pub addresses: &'a [u8],
 }
 
-/// One direction of a security association: a suite with its keys.
+/// One direction of an SA: a suite with its keys.
 ///
-/// A `body` is IV ‖ text ‖ ICV. Sealing and opening are safe from several
-/// threads at once; that no sequence number is sealed twice under one key is the
-/// caller's duty, for with AES-GCM and ChaCha20-Poly1305 it is the nonce.
+/// A `body` is IV ‖ text ‖ ICV. Several threads may seal and open at once. The caller must never
+/// seal a sequence number twice under one key, since AES-GCM and ChaCha20-Poly1305 make their nonce
+/// from it.
 pub trait Transform: Send + Sync + Debug {
-    /// Octets of the IV at the start of a body.
+    /// Returns the length of the IV at the start of a body, in bytes.
     fn iv_len(&self) -> usize;
 
-    /// What the text is padded to, in octets: the cipher's block, at least 4.
+    /// Returns the number to whose multiples the text is padded: the cipher's block, at least 4 bytes.
     fn block_len(&self) -> usize;
 
-    /// Octets of the ICV at the end of a body.
+    /// Returns the length of the ICV at the end of a body, in bytes.
     fn icv_len(&self) -> usize;
 
-    /// Encrypts the text, which is already padded, and writes IV and ICV around it.
+    /// Encrypts the text, which is already padded, and writes the IV before and the ICV after it.
     ///
     /// An AEAD's IV is the 64-bit sequence number (RFC 4106 §3.1, RFC 7634 §2), a
     /// CBC cipher's is random (RFC 3602 §3).
     ///
     /// # Errors
-    /// When lengths or sequence number cannot be right, or the system has no
-    /// random numbers. The body's content is then unspecified and must not be sent.
+    /// A length or the sequence number is invalid, or the system returned no random bytes. The
+    /// content of the body is then undefined and must not be sent.
     fn seal(&self, aad: &AadInput<'_>, body: &mut [u8]) -> Result<(), SealError>;
 
     /// Verifies the ICV, then decrypts the text.
     ///
-    /// The text's length need not be a multiple of 4 for suites without blocks:
-    /// ESP's alignment (RFC 4303 §2.4) is the caller's to check.
+    /// For suites without blocks the length of the text may be any; the caller checks the alignment
+    /// of ESP (RFC 4303 §2.4).
     ///
     /// # Errors
-    /// When anything of body or `aad` is not what was sealed, a body too short
-    /// included. The body's content is then unspecified and must not be used.
+    /// The body or `aad` differs from what was sealed, or the body is too short. The content of the
+    /// body is then undefined and must not be used.
     fn open(&self, aad: &AadInput<'_>, body: &mut [u8]) -> Result<(), Forged>;
 
-    /// Tells whether a body would verify if its ICV were cut to `icv_len` bytes,
-    /// to find out why a peer's packets do not open. Suites without an answer say
-    /// no.
+    /// Checks whether a body would verify if its ICV were truncated to `icv_len` bytes, to diagnose
+    /// a peer's packets. False for suites that cannot tell.
     fn verifies_truncated(&self, _aad: &AadInput<'_>, _body: &[u8], _icv_len: usize) -> bool {
         false
     }
 }
 
-/// Why a packet was not sealed. Each is a fault of the caller or of the system,
-/// none of the traffic.
+/// Why a packet was not sealed: an error of the caller or of the system, never of the traffic.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum SealError {
-    /// The body cannot hold IV and ICV, or the text between them is not padded.
+    /// The body has no place for IV and ICV, or the text between them is not padded.
     #[error(
-        "a body of {found} octets cannot be sealed: between an IV of {iv_len} and an ICV of {icv_len} the text must be a multiple of {block_len}"
+        "a body of {found} bytes cannot be sealed: the text between an IV of {iv_len} and an ICV of {icv_len} bytes must be a multiple of {block_len}"
     )]
     Length {
-        /// Octets of the body given.
+        /// The length of the body.
         found: usize,
-        /// Octets of the suite's IV.
+        /// The length of the suite's IV.
         iv_len: usize,
-        /// What the text must be a multiple of, in octets.
+        /// The number of which the length of the text must be a multiple.
         block_len: usize,
-        /// Octets of the suite's ICV.
+        /// The length of the suite's ICV.
         icv_len: usize,
     },
-    /// The header is shorter than 4 or longer than 16 octets, or the addresses longer than 32.
-    #[error(
-        "a header of {header} octets with {addresses} octets of addresses is of no protocol sealed here"
-    )]
+    /// The header is shorter than 4 or longer than 16 bytes, or the addresses are longer than 32.
+    #[error("no protocol has a header of {header} bytes with {addresses} bytes of addresses")]
     Header {
-        /// Octets of the header given.
+        /// The length of the header.
         header: usize,
-        /// Octets of the addresses given.
+        /// The length of the addresses.
         addresses: usize,
     },
-    /// The number is 0, which follows a wrap, or beyond 32 bits without extended
-    /// sequence numbers, or not the one in the header (RFC 4303 §3.3.3).
+    /// The sequence number is 0 (after a wrap), longer than 32 bits without extended sequence
+    /// numbers, or not that of the header (RFC 4303 §3.3.3).
     #[error(
         "sequence number {0} cannot be sealed: it is 0, longer than the association's numbers, or not the one in the header"
     )]
     Sequence(u64),
-    /// The system gave no random numbers for an IV.
-    #[error("cannot generate an IV: the system gave no random numbers")]
+    /// The system returned no random bytes for an IV.
+    #[error("cannot generate an IV: the system returned no random bytes")]
     Random,
     /// The library refused to encrypt.
     #[error("the cryptographic library refused to encrypt")]
     Refused,
 }
 
-/// A packet that is not what the peer sealed: damaged, cut short or forged. More
-/// is deliberately not said.
+/// The packet is not what the peer sealed: damaged, truncated or forged. The error deliberately
+/// does not tell which.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error("the packet does not verify: it was damaged, forged, or sealed with other keys")]
 pub struct Forged;
 
 impl AadInput<'_> {
-    /// Whether this can be sealed at all.
+    /// Checks whether this can be sealed.
     #[inline]
     pub(crate) fn check_seal(&self) -> Result<(), SealError> {
         let (_, low) = self.split()?;
@@ -127,7 +123,7 @@ impl AadInput<'_> {
         Ok(())
     }
 
-    /// The header ahead of its sequence number, and the sequence number.
+    /// Returns the header without its sequence number, and the sequence number.
     #[inline]
     pub(crate) fn split(&self) -> Result<(&[u8], &[u8; 4]), SealError> {
         let (header, addresses) = (self.header.len(), self.addresses.len());
@@ -137,18 +133,18 @@ impl AadInput<'_> {
         }
     }
 
-    /// The high 32 bits of an extended sequence number, as they are authenticated.
+    /// Returns the authenticated high 32 bits of an extended sequence number.
     #[inline]
     pub(crate) fn high(&self) -> [u8; 4] {
         ((self.sequence >> 32) as u32).to_be_bytes()
     }
 
-    /// The additional data of an AEAD: header, with the 64-bit sequence number in
-    /// place of the 32-bit one where that is extended (RFC 4106 §5), then addresses.
+    /// Returns the additional data of an AEAD: the header, with a 64-bit sequence number if it is
+    /// extended (RFC 4106 §5), then the addresses.
     #[inline]
     pub(crate) fn additional(&self) -> Result<Additional, SealError> {
         let (ahead, low) = self.split()?;
-        let mut additional = Additional { octets: [0; ADDITIONAL_MAX], len: 0 };
+        let mut additional = Additional { bytes: [0; ADDITIONAL_MAX], len: 0 };
         additional.push(ahead);
         if self.extended {
             additional.push(&self.high());
@@ -161,14 +157,14 @@ impl AadInput<'_> {
 
 /// An AEAD's additional data, on the stack.
 pub(crate) struct Additional {
-    octets: [u8; ADDITIONAL_MAX],
+    bytes: [u8; ADDITIONAL_MAX],
     len: usize,
 }
 
 impl Additional {
     #[inline]
     fn push(&mut self, part: &[u8]) {
-        self.octets[self.len..self.len + part.len()].copy_from_slice(part);
+        self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
         self.len += part.len();
     }
 }
@@ -176,7 +172,7 @@ impl Additional {
 impl AsRef<[u8]> for Additional {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        &self.octets[..self.len]
+        &self.bytes[..self.len]
     }
 }
 

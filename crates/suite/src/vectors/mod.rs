@@ -9,7 +9,7 @@ use crate::Key;
 use crate::cbc::Cbc;
 
 /// Octets from hexadecimal digits with white space between.
-fn octets(hex: &str) -> Vec<u8> {
+fn bytes(hex: &str) -> Vec<u8> {
     let digits: String = hex.split_whitespace().collect();
     Key::from_hex(&digits).expect("hexadecimal").as_bytes().to_vec()
 }

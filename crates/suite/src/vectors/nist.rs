@@ -2,7 +2,7 @@
 //! Program (csrc.nist.gov: aesmmt, KAT_AES, tdesmmt, KAT_TDES; a work of the US
 //! government, not under copyright), and those of SP 800-38A and SP 800-67.
 
-use super::{check_cbc, octets};
+use super::{bytes, check_cbc};
 use crate::{Cipher, Key, KeyError};
 
 /// The cases of a response file: each the values of these fields.
@@ -15,7 +15,7 @@ fn cases<const N: usize>(file: &str, fields: [&str; N]) -> Vec<[Vec<u8>; N]> {
                     .lines()
                     .filter_map(|line| line.split_once(" = "))
                     .find_map(|(name, value)| (name == field).then_some(value));
-                octets(value.expect("the field"))
+                bytes(value.expect("the field"))
             })
         })
         .collect()
@@ -57,9 +57,9 @@ fn triple_des_cbc() {
 /// SP 800-67 Rev. 1, Appendix B.1: electronic code book, so a block at a time.
 #[test]
 fn triple_des_blocks() {
-    let key = octets("0123456789abcdef 23456789abcdef01 456789abcdef0123");
+    let key = bytes("0123456789abcdef 23456789abcdef01 456789abcdef0123");
     let plain = b"The qufck brown fox jump";
-    let secret = octets("a826fd8ce53b855f cce21c8112256fe6 68d5c05dd9b6b900");
+    let secret = bytes("a826fd8ce53b855f cce21c8112256fe6 68d5c05dd9b6b900");
     for (plain, secret) in plain.chunks(8).zip(secret.chunks(8)) {
         check_cbc(Cipher::TripleDesCbc, &key, &[0; 8], plain, secret);
     }
@@ -88,8 +88,8 @@ fn des_cbc() {
 /// FIPS 81, Table C1: three blocks chained.
 #[test]
 fn des_cbc_chained() {
-    let key = octets("0123456789abcdef");
-    let iv = octets("1234567890abcdef");
-    let secret = octets("e5c7cdde872bf27c 43e934008c389c0f 683788499a7c05f6");
+    let key = bytes("0123456789abcdef");
+    let iv = bytes("1234567890abcdef");
+    let secret = bytes("e5c7cdde872bf27c 43e934008c389c0f 683788499a7c05f6");
     check_cbc(Cipher::DesCbc, &key, &iv, b"Now is the time for all ", &secret);
 }

@@ -1,6 +1,6 @@
 //! The examples of the RFCs that the suites implement.
 
-use super::{check_cbc, octets};
+use super::{bytes, check_cbc};
 use crate::{AadInput, Aead, Authenticator, Cipher, Forged, Key, Mac, Suite};
 
 /// RFC 3602 §4, cases 1 to 4.
@@ -37,7 +37,7 @@ fn aes_cbc() {
         ),
     ];
     for (key, iv, plain, secret) in cases {
-        check_cbc(Cipher::Aes128Cbc, &octets(key), &octets(iv), plain, &octets(secret));
+        check_cbc(Cipher::Aes128Cbc, &bytes(key), &bytes(iv), plain, &bytes(secret));
     }
 }
 
@@ -45,12 +45,12 @@ fn aes_cbc() {
 #[test]
 fn chacha20_poly1305() {
     let key: Vec<u8> = (0x80..=0xa3).collect();
-    let plain = octets(
+    let plain = bytes(
         "45000054a6f20000 4001e778c6336405 c000020508005b7a 3a080000553bec10
          0007362708090a0b 0c0d0e0f10111213 1415161718191a1b 1c1d1e1f20212223
          2425262728292a2b 2c2d2e2f30313233 3435363701020204",
     );
-    let mut body = octets(
+    let mut body = bytes(
         "1011121314151617
          24039428b97f417e 3c13753a4f05087b 67c352e6a7fab1b9 82d466ef407ae5c6
          14ee8099d52844eb 61aa95dfab4c02f7 2aa71e7c4c4f64c9 befe2facc638e8f3
@@ -70,18 +70,18 @@ fn chacha20_poly1305() {
 /// number, whose high half stands ahead of the low one, and without.
 #[test]
 fn aes_gcm() {
-    let extended = octets(
+    let extended = bytes(
         "4956ed7e3b244cfe
          fecf537e729d5b07 dc30df528dd22b76 8d1b98736696a6fd 348509fa13ceac34
          cfa2436f14a3f3cf 65925bf1f4a13c5d 15b21e1884f5ff62 47aeabb786b93bce
          61bc17d768fd9732 459018148f6cbe72 2fd04796562dfdb4",
     );
-    let plain = octets(
+    let plain = bytes(
         "45000048699a0000 80114db7c0a80102 c0a801010a9bf156 38d3010000010000
          00000000045f7369 70045f7564700373 6970096379626572 6369747902646b00
          0021000101020201",
     );
-    let short = octets(
+    let short = bytes(
         "facedbaddecaf888
          deb22cd9b07c72c1 6e3a65beeb8df304 a5a5897d33ae530f 1ba76d5d114d2a5c
          3de81827c10e9a4f 51330d0eec416642 cfbb85a5b47e48a4 ec3b9ba95d918bd1
@@ -89,9 +89,9 @@ fn aes_gcm() {
     );
     let open = |key: &str, header: &str, sequence, extended, body: &mut [u8]| {
         let transform = Suite::Aead(Aead::Aes128Gcm)
-            .bind(&Key::from_bytes(&octets(key)), None)
+            .bind(&Key::from_bytes(&bytes(key)), None)
             .expect("a key of the right length");
-        let header = octets(header);
+        let header = bytes(header);
         transform.open(&AadInput { header: &header, sequence, extended, addresses: &[] }, body)
     };
     let key = "4c80cdefbb5d10da906ac73c3613a634 2e443b68";
@@ -101,7 +101,7 @@ fn aes_gcm() {
     let mut body = short.clone();
     let key = "feffe9928665731c6d6a8f9467308308 cafebabe";
     assert_eq!(open(key, "0000a5f8 0000000a", 10, false, &mut body), Ok(()));
-    assert_eq!(body[8..][..4], octets("4500003e"));
+    assert_eq!(body[8..][..4], bytes("4500003e"));
 }
 
 /// RFC 2202 for HMAC-MD5 and HMAC-SHA1, RFC 4231 for HMAC-SHA-2.
@@ -191,7 +191,7 @@ fn hmac() {
 
 /// `digest` may be cut: RFC 4231's case 5 is.
 fn check_hmac(mac: Mac, key: &[u8], text: &[u8], digest: &str) {
-    let digest = octets(digest);
+    let digest = bytes(digest);
     let authenticator = Authenticator::new(mac, key).expect("any length is taken");
     // In parts of several lengths, as a packet comes.
     let middle = text.len() / 3;
