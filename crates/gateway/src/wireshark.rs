@@ -1,4 +1,4 @@
-//! Keys as Wireshark reads them: lines of its table `esp_sa`.
+//! Writes keys as lines of Wireshark's table `esp_sa`.
 
 use std::net::IpAddr;
 
@@ -9,8 +9,8 @@ use zeroize::Zeroizing;
 
 use crate::config::Config;
 
-/// Gives a line for each association of ESP and Q-ESP, erased when dropped, and
-/// sentences about those that Wireshark cannot open.
+/// Returns a line for each SA of ESP and Q-ESP, erased when dropped, and notes about the SAs that
+/// Wireshark cannot open.
 pub fn esp_keys(config: &Config) -> (Zeroizing<String>, Vec<String>) {
     let mut lines = Zeroizing::new(String::new());
     let mut notes = Vec::new();
@@ -32,7 +32,7 @@ pub fn esp_keys(config: &Config) -> (Zeroizing<String>, Vec<String>) {
 fn line(spec: &SaSpec, secrets: &Secrets) -> Zeroizing<String> {
     let Secrets { suite, key, mac_key } = secrets;
     let family = if spec.source.is_ipv4() { "IPv4" } else { "IPv6" };
-    // a peer that is followed may send from anywhere
+    // A followed peer may send from any address.
     let any = spec.follow_peer && spec.direction == Direction::In;
     let address = |address: IpAddr, any: bool| if any { "*".into() } else { address.to_string() };
     let (cipher, mac) = match suite {

@@ -120,7 +120,7 @@ fn a_tunnel_from_keygen_to_down() {
     let foreign = keygen(&others, &["--protocol", "qesp"]);
     let (code, said) = decode(&captured, &foreign[0], &["--failures"]);
     assert!(
-        code == Some(1) && said.contains("unknown-spi") && said.contains("known for Q-ESP"),
+        code == Some(1) && said.contains("unknown-spi") && said.contains("SPIs configured for Q-ESP"),
         "{said}"
     );
 
@@ -178,7 +178,7 @@ fn a_tunnel_from_keygen_to_down() {
 /// A site whose all traffic goes to the other still reaches its own networks, and
 /// the other site does.
 #[test]
-fn a_tunnel_to_any_leaves_this_sides_networks_out() {
+fn a_tunnel_to_any_excludes_local_networks() {
     if !privileged() {
         return;
     }
@@ -230,7 +230,7 @@ fn a_tunnel_to_any_leaves_this_sides_networks_out() {
 }
 
 #[test]
-fn a_refused_configuration_ends_with_2_in_background_too() {
+fn a_refused_configuration_exits_with_2_also_in_background() {
     let ground = Ground::new("refused");
     let files = keygen(&ground, &[]);
     let before = std::fs::read_to_string(&files[0]).expect("a configuration");
@@ -246,7 +246,7 @@ fn a_refused_configuration_ends_with_2_in_background_too() {
 }
 
 #[test]
-fn a_check_says_what_can_be_known() {
+fn check_reports_what_it_finds() {
     if !privileged() {
         return;
     }
@@ -267,13 +267,13 @@ fn a_check_says_what_can_be_known() {
     let rules = hosts[0].ip("rule");
     let (code, said) = check(0, &files[0]);
     assert_eq!(code, Some(0), "{said}");
-    has(&said, "ok", "192.0.2.1 is this host's");
+    has(&said, "ok", "this host has 192.0.2.1");
     has(&said, "ok", "4500 is free");
-    has(&said, "ok", "knows the keys");
+    has(&said, "ok", "contains the keys");
     has(&said, "ok", "192.0.2.2: 1500 bytes");
-    has(&said, "ok", "bytes pass to 192.0.2.2");
-    has(&said, "warning", "nobody listens there");
-    has(&said, "not known", "whether the peer has these keys");
+    has(&said, "ok", "bytes fit one packet to 192.0.2.2");
+    has(&said, "warning", "is closed");
+    has(&said, "not known", "whether the peer has the same keys");
     assert_eq!(hosts[0].ip("rule"), rules, "it changes nothing");
 
     // the file of the other end, a port that is held, a ledger that is gone
@@ -282,7 +282,7 @@ fn a_check_says_what_can_be_known() {
     let held = hosts[0].socket("192.0.2.1:4500");
     let (code, said) = check(0, &files[0]);
     assert_eq!(code, Some(1), "{said}");
-    has(&said, "FAILURE", "4500 is held by another program");
+    has(&said, "FAILURE", "4500 is in use by another program");
     drop(held);
     let before = std::fs::read_to_string(&files[0]).expect("a configuration");
     std::fs::write(
@@ -292,7 +292,7 @@ fn a_check_says_what_can_be_known() {
     .expect("written");
     let (code, said) = check(0, &files[0]);
     assert_eq!(code, Some(1), "{said}");
-    has(&said, "FAILURE", "there is no ledger");
+    has(&said, "FAILURE", "no.ledger is missing");
     has(&said, "warning", "`mtu` is 1500");
     std::fs::write(&files[0], before.replace("action", "acton")).expect("written");
     assert_eq!(check(0, &files[0]).0, Some(2));
@@ -302,7 +302,7 @@ fn a_check_says_what_can_be_known() {
     hosts[0].ip("link add hr0 type veth peer name other0");
     let (code, said) = check(0, &files[0]);
     assert_eq!(code, Some(1), "{said}");
-    has(&said, "FAILURE", "there is an interface hr0 already");
+    has(&said, "FAILURE", "the interface hr0 exists");
     let refused = hosts[0].tunnel(&["up", text(&files[0]), "--background"]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("give the tunnel another"), "{said}");
@@ -324,7 +324,7 @@ fn a_check_says_what_can_be_known() {
         disable(value);
         let (found, said) = check(0, &six[0]);
         assert!(
-            found == code && said.contains("a new interface has none") == (value == "1"),
+            found == code && said.contains("is disabled on new interfaces") == (value == "1"),
             "{said}"
         );
     }
@@ -342,7 +342,7 @@ table ip6 other {
     let forward = ground.write("forward.nft", forward);
     hosts[0].run(move || nft(&["-f", text(&forward)]));
     let (_, said) = check(0, &files[0]);
-    has(&said, "warning", "`ip docker FORWARD` drops what it does not accept");
+    has(&said, "warning", "`ip docker FORWARD` drops packets by default");
     assert!(!said.contains("`ip6 other in`"), "{said}");
     hosts[0].run(|| nft(&["flush", "ruleset"]));
 
@@ -352,23 +352,23 @@ table ip6 other {
     }
     let (code, said) = check(0, &files[0]);
     assert_eq!(code, Some(0), "{said}");
-    has(&said, "ok", "4500 is held by the gateway");
-    has(&said, "warning", "no packet of the peer has verified yet");
-    has(&said, "ok", "it runs this file");
+    has(&said, "ok", "4500 is in use by the gateway");
+    has(&said, "warning", "no packet of the peer was authenticated yet");
+    has(&said, "ok", "running with this file");
 
     // a file of other keys, and of the same name, is another tunnel
     let others = Ground::new("check-others");
     let foreign = keygen(&others, &words);
     let (code, said) = check(0, &foreign[0]);
     assert_eq!(code, Some(1), "{said}");
-    has(&said, "FAILURE", "a tunnel `hr0` is up already, of ");
-    has(&said, "FAILURE", "4500 is held by another program");
+    has(&said, "FAILURE", "another tunnel `hr0` is up, with ");
+    has(&said, "FAILURE", "4500 is in use by another program");
     assert!(!said.contains("no packet of the peer"), "{said}");
     // and so are other keys in the same file, until they are loaded
     let before = std::fs::read_to_string(&files[0]).expect("a configuration");
     let spi = before.lines().find(|line| line.starts_with("spi = ")).expect("an SPI");
     std::fs::write(&files[0], before.replacen(spi, "spi = 0x77777", 1)).expect("written");
-    has(&check(0, &files[0]).1, "warning", "other SAs than this file");
+    has(&check(0, &files[0]).1, "warning", "with other SAs than this file");
     std::fs::write(&files[0], before).expect("written");
     for host in &hosts {
         host.must(&["down"]);

@@ -1,4 +1,4 @@
-//! One `[[sa]]`: from what is written to an association that can be loaded.
+//! Converts one `[[sa]]` of the file to an SA that can be loaded.
 
 use std::net::IpAddr;
 
@@ -94,7 +94,7 @@ impl Reader<'_> {
         if let Some(number) = &file.protocol_number
             && protocol != ProtocolFile::Qesp
         {
-            let message = "`protocol_number` is Q-ESP's; ESP and AH have theirs (50 and 51)";
+            let message = "`protocol_number` is for Q-ESP only; ESP is 50 and AH is 51";
             return Err(problem(number, message));
         }
         let mac = self.key(
@@ -106,7 +106,10 @@ impl Reader<'_> {
         let (protection, secure) = match protocol {
             ProtocolFile::Ah => {
                 let algorithm: Mac = file.suite.get_ref().parse().map_err(|error| {
-                    problem(&file.suite, format!("AH takes an integrity algorithm alone: {error}"))
+                    problem(
+                        &file.suite,
+                        format!("AH needs an integrity algorithm without a cipher: {error}"),
+                    )
                 })?;
                 if let Some((_, place)) = mac {
                     return Err(Problem {
@@ -128,7 +131,7 @@ impl Reader<'_> {
                 let number = qesp_number(file.protocol_number.as_ref())?;
                 let secrets = secrets(file, key, mac)?;
                 if !secrets.suite.encrypts() {
-                    let message = "Q-ESP always encrypts: the null cipher is not for it (docs/qesp.md); choose another \
+                    let message = "Q-ESP always encrypts, so it has no null cipher (docs/qesp.md): choose another \
                                    suite, such as aes-128-gcm";
                     return Err(problem(&file.suite, message));
                 }
@@ -140,18 +143,17 @@ impl Reader<'_> {
             let (name, suite) = (excerpt(file.name.get_ref()), file.suite.get_ref());
             if !tunnel.insecure && self.purpose == Purpose::Tunnel {
                 let message = format!(
-                    "the suite `{suite}` is not secure (RFC 8221): choose another, such as aes-128-gcm, or, for a \
+                    "the suite `{suite}` is not secure (RFC 8221): choose another, such as aes-128-gcm. For a \
                      measurement, write `allow_insecure = true` at the top of the file"
                 );
                 return Err(problem(&file.suite, message));
             }
-            warnings
-                .push(format!("`{name}` uses `{suite}`, which protects nothing today (RFC 8221)"));
+            warnings.push(format!("`{name}` uses `{suite}`, which is not secure (RFC 8221)"));
         }
         Ok(protection)
     }
 
-    /// The key that is written or is in a file, and its place.
+    /// Returns the key from the file or from its key file, and its position.
     fn key(
         &self,
         written: Option<&Spanned<SecretText>>,
@@ -161,7 +163,7 @@ impl Reader<'_> {
         let (text, place) = match (written, file) {
             (None, None) => return Ok(None),
             (Some(_), Some(file)) => {
-                let message = format!("there are both `{what}` and `{what}_file`: remove one");
+                let message = format!("`{what}` and `{what}_file` are both present: remove one");
                 return Err(problem(file, message));
             }
             (Some(key), None) => (key.get_ref().0.clone(), key.span().start),
@@ -180,27 +182,26 @@ impl Reader<'_> {
         let (source, destination) = (address(&file.source)?, address(&file.destination)?);
         if source.is_ipv4() != destination.is_ipv4() {
             let message = format!(
-                "`{destination}` is of another family than the source `{source}`: the outer addresses of an SA are \
-                 both IPv4 or both IPv6 (what it protects may be either)"
+                "the destination `{destination}` and the source `{source}` have different IP versions: the outer addresses of an \
+                 SA must both be IPv4 or both IPv6 (the inner packets may be either)"
             );
             return Err(problem(&file.destination, message));
         }
         if source == destination {
-            let message =
-                format!("`{destination}` is the source as well: an SA is between two hosts");
+            let message = format!("`{destination}` is also the source: an SA connects two hosts");
             return Err(problem(&file.destination, message));
         }
         Ok((source, destination))
     }
 }
 
-/// A name of an SA or a policy.
+/// Checks the name of an SA or a policy.
 pub(super) fn parse_name(name: &Spanned<String>) -> Result<String, Problem> {
     let text = name.get_ref();
     let plain = |c: u8| c.is_ascii_alphanumeric() || b"_-.".contains(&c);
     if !(1..=64).contains(&text.len()) || !text.bytes().all(plain) {
         let message = format!(
-            "a name has 1 to 64 letters, digits, `_`, `-` and `.`, which `{}` does not",
+            "`{}` is not a name of 1 to 64 letters, digits, `_`, `-` and `.`",
             excerpt(text)
         );
         return Err(problem(name, message));
@@ -208,7 +209,7 @@ pub(super) fn parse_name(name: &Spanned<String>) -> Result<String, Problem> {
     Ok(text.clone())
 }
 
-/// RFC 4303, section 2.1: 1 to 255 are reserved, 0 is never sent.
+/// The SPIs 1 to 255 are reserved, and 0 is never sent (RFC 4303, section 2.1).
 fn spi(spi: &Spanned<u64>) -> Result<u32, Problem> {
     let number = *spi.get_ref();
     if number < 256 {
@@ -227,7 +228,7 @@ fn address(text: &Spanned<String>) -> Result<IpAddr, Problem> {
     let broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
     if address.is_unspecified() || address.is_multicast() || broadcast {
         let message =
-            format!("`{address}` is not the address of one host; an SA is between two hosts");
+            format!("`{address}` is not the address of one host: an SA connects two hosts");
         return Err(problem(text, message));
     }
     Ok(address)
@@ -242,7 +243,7 @@ fn secrets(
     if text.parse::<Mac>().is_ok() {
         let message = format!(
             "`{}` does not encrypt: write `null+{text}` (insecure), or a suite with a cipher, such as \
-             aes-128-cbc+{text}; AH takes it alone",
+             aes-128-cbc+{text}. Only AH uses it without a cipher",
             excerpt(text)
         );
         return Err(problem(&file.suite, message));
@@ -257,7 +258,7 @@ fn secrets(
         Some(key) => key,
     };
     let (mac_key, mac_place) = mac.map_or((None, None), |(key, place)| (Some(key), Some(place)));
-    // the error is of one of the two; whose is told by trying the integrity key alone
+    // The error concerns one of two keys; binding the integrity key alone shows which.
     if let (Suite::Separate(_, algorithm), Some(mac_key), Some(place)) =
         (suite, &mac_key, mac_place)
     {
@@ -275,17 +276,17 @@ fn bindable<T>(place: usize, bound: Result<T, headroom_suite::KeyError>) -> Resu
     bound.map(|_| ()).map_err(|error| Problem { offset: place, message: error.to_string() })
 }
 
-/// Never one that the kernel takes for something else.
+/// Rejects numbers that the kernel uses for other protocols.
 fn qesp_number(number: Option<&Spanned<u64>>) -> Result<u8, Problem> {
-    /// The first that IANA has not assigned, with room for what it assigns next.
+    /// The first number that IANA has not assigned, with a margin for future assignments.
     const FIRST: u64 = 160;
     let Some(number) = number else { return Ok(headroom_ipsec::spec::QESP) };
     match u8::try_from(*number.get_ref()) {
         Ok(value) if (FIRST..255).contains(&u64::from(value)) => Ok(value),
         _ => {
             let message = format!(
-                "the protocol number {} may mean something else to hosts on the way: 253 and 254 are for experiments \
-                 (RFC 3692), {FIRST} to 252 are not assigned",
+                "the protocol number {} may have another meaning for hosts in the path: use 253 or 254, which are for \
+                 experiments (RFC 3692), or {FIRST} to 252, which are not assigned",
                 number.get_ref()
             );
             Err(problem(number, message))

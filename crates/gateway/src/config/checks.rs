@@ -1,4 +1,4 @@
-//! What is wrong with associations only when they are looked at together.
+//! Checks that concern several SAs together.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ pub(super) fn associations(
     let mut found = Vec::new();
     keys(files, associations, reader, &mut found);
     if reader.purpose == Purpose::Decode {
-        // whose packets these are cannot be helped any more
+        // An ambiguous SPI is allowed for decoding.
         warnings.extend(found.into_iter().map(|found: Problem| found.message));
         return Ok(());
     }
@@ -51,7 +51,7 @@ fn names(files: &[SaFile], reader: &Reader<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// An SA is found by SPI, destination and protocol (RFC 4301, section 4.1).
+/// SPI, destination and protocol identify an SA (RFC 4301, section 4.1).
 fn spis(
     files: &[SaFile],
     associations: &[Association],
@@ -64,7 +64,7 @@ fn spis(
         let key = (spec.spi, spec.destination, protocol.number());
         if let Some(earlier) = seen.insert(key, file) {
             let message = format!(
-                "the SPI {:#x} is already that of `{}` (line {}) for {protocol} to {}: choose another, at both ends",
+                "`{1}` (line {2}) already has the SPI {0:#x} for {protocol} to {3}: choose another SPI at both ends",
                 spec.spi,
                 earlier.name.get_ref(),
                 reader.line(&earlier.name),
@@ -76,24 +76,24 @@ fn spis(
     Ok(())
 }
 
-/// One number is one raw socket, and one thing for routers to look for.
+/// Q-ESP has one protocol number: the gateway has one raw socket for it.
 fn one_qesp_number(files: &[SaFile], associations: &[Association]) -> Result<(), Problem> {
     let mut first = None;
     for (file, association) in files.iter().zip(associations) {
         let Protection::QEsp { number, .. } = association.spec.protection else { continue };
         let first = *first.get_or_insert(number);
         if first != number {
-            let message =
-                format!("Q-ESP has the protocol number {first} above and {number} here: use one");
+            let message = format!(
+                "Q-ESP has the protocol number {first} above and {number} here: use the same"
+            );
             return Err(problem(&file.protocol, message));
         }
     }
     Ok(())
 }
 
-/// No key has two uses: with GCM and ChaCha20-Poly1305 two counters under one
-/// key repeat each other's nonces, and with any suite what one SA sent can be
-/// played to another.
+/// Every key has one use. Two counters under one key of GCM or ChaCha20-Poly1305 repeat nonces, and
+/// with any suite an attacker can replay the packets of one SA to the other.
 fn keys(
     files: &[SaFile],
     associations: &[Association],
@@ -109,21 +109,21 @@ fn keys(
             let place = place.map_or(file.name.span().start, |key| key.span().start);
             let name = file.name.get_ref();
             let whose = if std::ptr::eq(earlier, file) {
-                format!("`{name}` encrypts and authenticates with the same key")
+                format!("`{name}` has the same key for encryption and integrity")
             } else {
                 let both = if direction == other { "" } else { ", in the other direction," };
                 let (earlier, line) = (earlier.name.get_ref(), reader.line(&earlier.name));
                 format!("the `{what}` of `{name}` is also{both} that of `{earlier}` (line {line})")
             };
             let message = format!(
-                "{whose}: every key has one use. `headroom tunnel keygen` makes fresh ones"
+                "{whose}: a key must have one use only. `headroom tunnel keygen` makes new keys"
             );
             found.push(Problem { offset: place, message });
         }
     }
 }
 
-/// The keys of an SA without their salts: a salt does not make a key another.
+/// Returns the keys of an SA without salts: keys that differ only in the salt are the same key.
 fn parts(protection: &Protection) -> Vec<(Fingerprint, &'static str)> {
     match protection {
         Protection::Ah { key, .. } => vec![(key.fingerprint(), "key")],
@@ -140,7 +140,7 @@ fn parts(protection: &Protection) -> Vec<(Fingerprint, &'static str)> {
     }
 }
 
-/// What leaves comes from this side, what arrives goes to it.
+/// The source of an outbound SA and the destination of an inbound one are addresses of this host.
 fn sides(
     files: &[SaFile],
     associations: &[Association],
@@ -158,8 +158,8 @@ fn sides(
             if there != here {
                 let words = |here| if here { "this host's" } else { "the peer's" };
                 let message = format!(
-                    "`{address}` is {} address by this, and {} by `{}` (line {}): an SA of direction \"out\" has this \
-                     host's address as its source, one of direction \"in\" as its destination",
+                    "`{address}` is {} address here and {} in `{}` (line {}): an SA of direction \"out\" has this \
+                     host's address as its source, an SA of direction \"in\" as its destination",
                     words(here),
                     words(there),
                     earlier.name.get_ref(),
@@ -172,8 +172,8 @@ fn sides(
     Ok(())
 }
 
-/// A peer that is followed is answered, from the port that it sends to: its NAT
-/// lets nothing else in.
+/// The gateway answers a followed peer from the port to which the peer sends: a NAT lets nothing
+/// else in.
 fn answers_followed_peers(files: &[SaFile], associations: &[Association]) -> Result<(), Problem> {
     let specs = associations.iter().map(|association| &association.spec);
     let answers = specs.filter(|out| (out.direction, out.mode) == (Direction::Out, Mode::Tunnel));
@@ -188,7 +188,7 @@ fn answers_followed_peers(files: &[SaFile], associations: &[Association]) -> Res
         let back = ((spec.destination, ports.destination), (spec.source, ports.source));
         if spec.follow_peer && !answers.contains(&back) {
             let message = format!(
-                "there is nothing to send after the peer: `follow_peer` needs an SA of direction \"out\" in tunnel mode \
+                "`follow_peer` needs an SA of direction \"out\" in tunnel mode \
                  from {} to {}, `udp = {{ source = {}, destination = {} }}`",
                 spec.destination, spec.source, ports.destination, ports.source
             );
@@ -198,7 +198,7 @@ fn answers_followed_peers(files: &[SaFile], associations: &[Association]) -> Res
     Ok(())
 }
 
-/// IPv6 vanishes from an interface of less than 1280 octets (RFC 8200, section 5).
+/// Linux disables IPv6 on an interface with an MTU below 1280 (RFC 8200, section 5).
 pub(super) fn ipv6_mtu(
     file: &ConfigFile,
     mtu: Option<u64>,
@@ -219,13 +219,13 @@ pub(super) fn ipv6_mtu(
     if v6 {
         return Err(problem(
             place,
-            "IPv6 needs an MTU of at least 1280 octets (RFC 8200, section 5)",
+            "IPv6 needs an MTU of at least 1280 bytes (RFC 8200, section 5)",
         ));
     }
     Ok(())
 }
 
-/// Warns of a file with which nothing is protected.
+/// Warns of a configuration that protects nothing.
 pub(super) fn warn_if_idle(
     associations: &[Association],
     policies: &[PolicySpec],
@@ -242,6 +242,6 @@ pub(super) fn warn_if_idle(
         return;
     };
     warnings.push(format!(
-        "{missing}: nothing is protected, and packets leave in clear unless a policy discards them"
+        "{missing}: no packet is protected, and packets leave in clear unless a policy discards them"
     ));
 }

@@ -1,5 +1,4 @@
-//! The configuration as it is written in TOML, before anything of it is
-//! believed.
+//! The TOML file of a configuration, before any check.
 
 use std::path::PathBuf;
 

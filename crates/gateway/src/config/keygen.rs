@@ -1,5 +1,5 @@
-//! A fresh pair of configurations with their ledgers: random keys and SPIs that
-//! nobody has used, so that the first `up` needs no promise.
+//! Makes a pair of configurations with their ledgers. Keys and SPIs are random and unused, so the
+//! first `up` needs no `--new-keys`.
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -14,31 +14,31 @@ use zeroize::Zeroizing;
 use super::model::Config;
 use crate::ledger::{self, Ledger};
 
-/// What the pair is to be.
+/// The settings of a new pair.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Tunnel and interface at both ends.
+    /// The name of the tunnel and its interface, at both ends.
     pub name: String,
-    /// Outer address of the first end.
+    /// The outer address of the first end.
     pub left: IpAddr,
-    /// Outer address of the other.
+    /// The outer address of the other end.
     pub right: IpAddr,
-    /// What protects.
+    /// The IPsec protocol.
     pub protocol: Protocol,
-    /// Tunnel mode between these networks, the first end's and the other's;
-    /// none: transport mode between the two hosts.
+    /// Tunnel mode between these networks of the first and the other end; None: transport mode
+    /// between the two hosts.
     pub networks: Option<(String, String)>,
     /// The suite of ESP and Q-ESP.
     pub suite: Suite,
     /// The integrity algorithm of AH.
     pub mac: Mac,
-    /// The port of ESP in UDP.
+    /// The port of ESP in UDP; None: without UDP.
     pub udp: Option<u16>,
-    /// Where the files go.
+    /// The folder for the files.
     pub folder: PathBuf,
 }
 
-/// What protects.
+/// The IPsec protocol of a new pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// RFC 4303.
@@ -51,13 +51,13 @@ pub enum Protocol {
     QEsp,
 }
 
-/// Why there is no pair.
+/// Why no pair was made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What was asked for cannot be.
-    #[error("this cannot be configured: {0}")]
+    /// The settings are invalid.
+    #[error("these options are invalid: {0}")]
     Refused(String),
-    /// The system gave no random numbers.
+    /// The system returned no random bytes.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// A file cannot be written.
@@ -65,7 +65,7 @@ pub enum Error {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
     /// A ledger cannot be written.
@@ -74,13 +74,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// The exit code of a process that ends with this error.
+    /// Returns the exit code for this error.
     pub fn exit_code(&self) -> u8 {
         if matches!(self, Self::Refused(_)) { 2 } else { 1 }
     }
 }
 
-/// Which end a file is for.
+/// The end of the tunnel that a file is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Left,
@@ -96,34 +96,33 @@ impl End {
     }
 }
 
-/// Keys of one security association, which both ends have.
+/// The keys of one SA, the same at both ends.
 struct Secret {
     spi: u32,
     key: Key,
     mac_key: Option<Key>,
 }
 
-/// One step of protection: what the SAs of both directions have in common.
+/// One layer of protection: what the SAs of both directions share.
 struct Layer {
-    /// In the names of its SAs.
+    /// The tag in the names of its SAs.
     tag: &'static str,
     protocol: &'static str,
     suite: String,
-    /// Left to right, and back.
+    /// The keys from left to right, and from right to left.
     secrets: [Secret; 2],
 }
 
 impl Request {
-    /// Writes `left.toml`, `right.toml` and their ledgers, for their owner alone,
-    /// and returns the two configurations' paths. Nothing is overwritten.
+    /// Writes `left.toml`, `right.toml` and their ledgers, readable only by their owner, and
+    /// returns the paths of the two configurations. Never overwrites a file.
     ///
     /// # Errors
-    /// What was asked for cannot be, or a file is there already or cannot be
-    /// written.
+    /// The settings are invalid, or a file exists or cannot be written.
     pub fn write(&self) -> Result<[PathBuf; 2], Error> {
         let layers = self.layers()?;
         let ends = [End::Left, End::Right].map(|end| (end, self.file(&layers, end)));
-        // what is written can be read: all refusals are those of a configuration
+        // Parsing the new configurations finds every contradiction.
         let mut made = Vec::new();
         for (end, text) in &ends {
             let path = self.folder.join(format!("{}.toml", end.name()));
@@ -178,7 +177,7 @@ impl Request {
     }
 
     fn file(&self, layers: &[Layer], end: End) -> Zeroizing<String> {
-        // room for all of it: growing would leave parts of keys behind
+        // Capacity for the whole text: a reallocation would leave parts of keys in memory.
         let mut text = Zeroizing::new(String::with_capacity(16 << 10));
         let (here, there) = match end {
             End::Left => (self.left, self.right),
@@ -198,7 +197,7 @@ impl Request {
         );
         let mut names = [Vec::new(), Vec::new()];
         for (place, layer) in layers.iter().enumerate() {
-            // seen from the left: out is left to right
+            // Directions as seen from the left end.
             let directions = match end {
                 End::Left => ["out", "in"],
                 End::Right => ["in", "out"],
@@ -221,7 +220,7 @@ impl Request {
                     let _ = writeln!(text, "udp = {{ source = {port}, destination = {port} }}");
                     if direction == "in" && mode == "tunnel" {
                         text.push_str(
-                            "# If the other end is behind a NAT, or moves, and this end is not, remove the mark:\n\
+                            "# If the other end is behind a NAT or changes its address, remove the `#`:\n\
                              # follow_peer = true\n",
                         );
                     }
@@ -236,7 +235,7 @@ impl Request {
         };
         if self.networks.is_none() {
             text.push_str(
-                "\n# All traffic between the two hosts is protected: while only one end is up they cannot talk.\n\
+                "\n# The tunnel protects all traffic between the two hosts. While only one end is up, they cannot\n# communicate.\n\
                  # To leave SSH out, remove the marks from these lines, at both ends:\n\
                  # [[policy]]\n# name = \"ssh-in\"\n# action = \"bypass\"\n# protocol = \"tcp\"\n# local_port = 22\n\
                  # [[policy]]\n# name = \"ssh-out\"\n# action = \"bypass\"\n# protocol = \"tcp\"\n# remote_port = 22\n",
@@ -263,7 +262,7 @@ fn secret(key: usize, mac_key: usize) -> Result<Secret, Error> {
         let drawn = Key::generate(4)?;
         let number =
             drawn.as_bytes().iter().fold(0, |number, octet| number << 8 | u32::from(*octet));
-        // those below are reserved (RFC 4303, section 2.1)
+        // Lower SPIs are reserved (RFC 4303, section 2.1).
         if number >= 256 {
             break number;
         }
@@ -281,7 +280,7 @@ fn write_key(text: &mut Zeroizing<String>, field: &str, key: Option<&Key>) {
 fn remedy(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::AlreadyExists => {
-            ". Nothing is overwritten: name another folder with --out, or move the files away"
+            ". keygen overwrites no file: choose another folder with --out, or move the files"
         }
         _ => "",
     }
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_can_be_loaded_and_fit() {
+    fn both_ends_can_be_loaded_and_match() {
         let gcm = request("x").suite;
         let cbc: Suite = "aes-256-cbc+hmac-sha512".parse().expect("a suite");
         let des: Suite = "3des-cbc+hmac-md5".parse().expect("a suite");
@@ -376,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pair_is_another_and_none_is_overwritten() {
+    fn makes_a_new_pair_each_time_and_overwrites_none() {
         let (one, two) = (request("one"), request("two"));
         let paths = one.write().expect("a pair");
         let other = two.write().expect("a pair");
@@ -388,7 +387,7 @@ mod tests {
             one.write()
                 .expect_err("it is there")
                 .to_string()
-                .contains("name another folder with --out")
+                .contains("choose another folder with --out")
         );
         std::fs::remove_file(&paths[0]).expect("removed");
         let error = one.write().expect_err("its ledger is there").to_string();
@@ -399,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_and_leaves_nothing() {
+    fn refuses_invalid_options_and_writes_nothing() {
         let wrong = [
             Request { udp: Some(4500), protocol: Protocol::QEsp, ..request("udp") },
             Request {
@@ -416,7 +415,7 @@ mod tests {
         ];
         for request in wrong {
             let error = request.write().expect_err("refused").to_string();
-            assert!(error.starts_with("this cannot be configured"), "{error}");
+            assert!(error.starts_with("these options are invalid"), "{error}");
             assert!(!request.folder.exists());
         }
     }

@@ -1,6 +1,5 @@
-//! A tunnel as it is configured. A [`Config`] that exists can be loaded; every
-//! mistake is told with file, line and what to do about it. docs/tunnel.md is
-//! the reference.
+//! The configuration of a tunnel. A [`Config`] can always be loaded. An error names the file, the
+//! line and the remedy. docs/tunnel.md is the reference.
 
 mod associations;
 mod checks;

@@ -1,4 +1,4 @@
-//! A tunnel as it is configured.
+//! The configuration of a tunnel, after its checks.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -8,62 +8,59 @@ use headroom_ipsec::{PolicySpec, Protocol};
 
 use crate::ledger::{self, KeyId};
 
-/// Everything a gateway needs to know, checked.
+/// The configuration of a tunnel, after its checks.
 #[derive(Debug)]
 pub struct Config {
-    /// The tunnel's name, and that of its TUN interface.
+    /// The name of the tunnel and of its TUN interface.
     pub name: String,
-    /// Addresses of the TUN interface, each with its prefix length.
+    /// Addresses of the TUN interface with their prefix lengths.
     pub addresses: Vec<(IpAddr, u8)>,
-    /// MTU of the TUN interface, in octets; none: computed.
+    /// MTU of the TUN interface in bytes; None: computed.
     pub mtu: Option<u32>,
-    /// MTU of the path between the gateways, in octets; none: learned.
+    /// MTU of the path between the gateways in bytes; None: learned.
     pub path_mtu: Option<u32>,
-    /// Queues, each served by one thread out and one in.
+    /// The number of queues; two threads serve each, one per direction.
     pub queues: usize,
     /// Seconds between keepalives on ESP in UDP; 0: none (RFC 3948, section 4).
     pub keepalive_seconds: u64,
-    /// Whether the segment size that TCP announces through a tunnel is lowered to
-    /// what passes.
+    /// Whether to lower the MSS that TCP announces through the tunnel.
     pub clamp_mss: bool,
-    /// Where the ledger is.
+    /// The paths of the ledger and its second copy.
     pub ledger: ledger::LedgerPaths,
     /// Security associations.
     pub associations: Vec<Association>,
     /// Policies, in order.
     pub policies: Vec<PolicySpec>,
-    /// What is allowed, but should be known: sentences.
+    /// Warnings about settings that are allowed.
     pub warnings: Vec<String>,
-    /// Files that keys were read from.
+    /// The files from which keys were read.
     pub key_files: Vec<PathBuf>,
 }
 
-/// A security association and what the gateway does with it.
+/// A security association and the gateway's settings for it.
 #[derive(Debug)]
 pub struct Association {
-    /// What the engine is built of.
+    /// The description from which the engine builds the SA.
     pub spec: SaSpec,
-    /// Dummy packets a second while there is nothing to send; 0: none.
+    /// Dummy packets per second while there is no traffic; 0: none.
     pub dummies_per_second: u32,
-    /// Whether the outer packet is to be padded to the path's MTU, whatever it
-    /// turns out to be.
+    /// Whether to pad outer packets to the path's current MTU.
     pub pad_to_path_mtu: bool,
-    /// The line of the configuration that it begins with.
+    /// The line of the configuration where it begins.
     pub line: usize,
 }
 
-/// What a configuration is read for.
+/// The purpose of reading a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To send and receive: whatever is unsafe is refused.
+    /// To send and receive: unsafe settings are errors.
     Tunnel,
-    /// To open captured packets, of whatever makes them: what is unsafe is
-    /// loaded with a warning.
+    /// To open captured packets of any sender: unsafe settings are warnings.
     Decode,
 }
 
 impl Config {
-    /// The IP protocol number of its Q-ESP associations, if it has any.
+    /// Returns the IP protocol number of the Q-ESP SAs, if there are any.
     pub fn qesp_number(&self) -> Option<u8> {
         self.associations.iter().find_map(|association| {
             match association.spec.protection.protocol() {
@@ -73,7 +70,7 @@ impl Config {
         })
     }
 
-    /// The accounts that the ledger must have, each with its SA's name.
+    /// Returns the keys that the ledger must contain, each with its SA's name.
     pub fn key_ids(&self) -> Vec<(KeyId, &str)> {
         let key_ids = self.associations.iter().map(|a| (KeyId::of(&a.spec), a.spec.name.as_str()));
         key_ids.collect()

@@ -1,4 +1,4 @@
-//! What one may say of a `[[sa]]`, beside what it must have.
+//! Reads the optional fields of a `[[sa]]`.
 
 use std::net::IpAddr;
 
@@ -12,22 +12,22 @@ use super::model::Purpose;
 use super::problem::{Problem, excerpt, in_range, problem};
 use super::scalar::{DscpFile, Scalar};
 
-/// What the rest of the file says about all associations.
+/// Settings of the file that concern all SAs.
 pub(super) struct TunnelOptions {
     pub(super) path_mtu: Option<u64>,
     pub(super) insecure: bool,
 }
 
-/// What the outer packet is padded to where nobody says how long it may be.
+/// The length of padded outer packets if no path MTU is configured.
 const USUAL_MTU: u16 = 1500;
-/// What a window is where nobody says (docs/qesp.md: a classifier reorders).
+/// The default window (docs/qesp.md: a classifier reorders packets).
 const USUAL_WINDOW: u32 = 4096;
 
 pub(super) fn window(file: &SaFile) -> Result<u32, Problem> {
     let Some(window) = &file.window else { return Ok(USUAL_WINDOW) };
     if !(64..=8192).contains(window.get_ref()) {
         let message = format!(
-            "the anti-replay window is from 64 to 8192 packets, not {}, and is never off",
+            "the anti-replay window must have 64 to 8192 packets, not {}; it cannot be disabled",
             window.get_ref()
         );
         return Err(problem(window, message));
@@ -35,7 +35,7 @@ pub(super) fn window(file: &SaFile) -> Result<u32, Problem> {
     Ok(*window.get_ref() as u32)
 }
 
-/// The first port that needs no capability, which the gateway gives up.
+/// The first port that a process may bind without a capability; the gateway drops its capabilities.
 const UNPRIVILEGED: u16 = 1024;
 
 pub(super) fn udp(file: &SaFile, purpose: Purpose) -> Result<Option<UdpPorts>, Problem> {
@@ -43,13 +43,12 @@ pub(super) fn udp(file: &SaFile, purpose: Purpose) -> Result<Option<UdpPorts>, P
     match file.protocol.get_ref() {
         ProtocolFile::Esp => {}
         ProtocolFile::Ah => {
-            let message = "AH in UDP does not exist (RFC 3948): AH covers the addresses that a NAT changes. Remove \
+            let message = "AH cannot be in UDP (RFC 3948), because AH covers the addresses that a NAT changes: remove \
                            `udp`, or use ESP";
             return Err(problem(udp, message));
         }
         ProtocolFile::Qesp => {
-            let message = "Q-ESP in UDP does not exist: routers would read the UDP ports in place of the flow's, which \
-                           is what Q-ESP is for. Remove `udp`, or use ESP";
+            let message = "Q-ESP cannot be in UDP, because routers would read the UDP ports in place of the flow's: remove `udp`, or use ESP";
             return Err(problem(udp, message));
         }
     }
@@ -62,35 +61,32 @@ pub(super) fn udp(file: &SaFile, purpose: Purpose) -> Result<Option<UdpPorts>, P
     };
     if own < UNPRIVILEGED && purpose == Purpose::Tunnel {
         let message = format!(
-            "this host's UDP port is {own}, and ports below {UNPRIVILEGED} need CAP_NET_BIND_SERVICE, which the gateway \
-             gives up: use 4500, or another from {UNPRIVILEGED} up, at both ends"
+            "this host's UDP port is {own}, but ports below {UNPRIVILEGED} need CAP_NET_BIND_SERVICE, which the gateway \
+             drops: use 4500, or another port from {UNPRIVILEGED}, at both ends"
         );
         return Err(problem(place, message));
     }
     Ok(Some(UdpPorts { source, destination }))
 }
 
-/// Only what a NAT may give another address, and only who hears it.
+/// Accepts `follow_peer` only where a NAT can change the peer's address, and only inbound.
 pub(super) fn follow_peer(file: &SaFile) -> Result<bool, Problem> {
     let Some(follow) = file.follow_peer.as_ref().filter(|follow| *follow.get_ref()) else {
         return Ok(false);
     };
     let message = match (file.protocol.get_ref(), file.mode.get_ref(), file.direction.get_ref()) {
         (ProtocolFile::Ah | ProtocolFile::Qesp, ..) => {
-            "`follow_peer` is ESP's: AH and Q-ESP authenticate the outer addresses, and accept no packet from another. \
-             Remove it, or use ESP in UDP"
+            "`follow_peer` is for ESP only: AH and Q-ESP authenticate the outer addresses. Remove it, or use ESP in UDP"
         }
         (_, ModeFile::Transport, _) => {
-            "`follow_peer` is for tunnel mode: in transport mode the outer addresses are those of the packets inside, \
-             and of the policy. Remove it, or use tunnel mode"
+            "`follow_peer` is for tunnel mode only: in transport mode the outer addresses are also those of the inner \
+             packets and of the policy. Remove it, or use tunnel mode"
         }
         _ if file.udp.is_none() => {
-            "`follow_peer` is for ESP in UDP: a NAT tells hosts behind it apart by their ports, which ESP alone has \
-             not. Add `udp`, or remove it"
+            "`follow_peer` is for ESP in UDP only: a NAT distinguishes hosts by UDP ports. Add `udp`, or remove it"
         }
         (.., DirectionFile::Out) => {
-            "`follow_peer` is for the SA of direction \"in\", by which the peer is heard; what is sent follows by itself. \
-             Move it there"
+            "`follow_peer` is for the SA of direction \"in\"; the SA of direction \"out\" follows it. Move it there"
         }
         _ => return Ok(true),
     };
@@ -126,7 +122,7 @@ pub(super) fn lifetime(file: &LifetimeFile) -> Result<Lifetime, Problem> {
             && soft >= hard
         {
             let message = format!(
-                "`soft_{what}` ({soft}) is not below `hard_{what}` ({hard}): there would be no time for new keys"
+                "`soft_{what}` ({soft}) must be below `hard_{what}` ({hard}), to leave time for new keys"
             );
             return Err(problem(place, message));
         }
@@ -146,7 +142,7 @@ fn amount(
     if amount == 0 {
         return Err(problem(
             value,
-            "a lifetime of 0 protects nothing; leave the field out for no limit",
+            "a lifetime of 0 allows no packet; omit the field for no limit",
         ));
     }
     Ok(Some(amount))
@@ -155,7 +151,8 @@ fn amount(
 pub(super) fn dscp(file: &SaFile) -> Result<Dscp, Problem> {
     let outbound = *file.direction.get_ref() == DirectionFile::Out;
     let Some(dscp) = &file.dscp else {
-        // RFC 4301, section 5.1.2.1: out it is copied; in the inner header stays
+        // Outbound, the default is to copy the DSCP; inbound, to keep that of the inner header (RFC
+        // 4301, section 5.1.2.1).
         return Ok(if outbound { Dscp::Copy } else { Dscp::Keep });
     };
     if *file.mode.get_ref() == ModeFile::Transport {
@@ -165,7 +162,7 @@ pub(super) fn dscp(file: &SaFile) -> Result<Dscp, Problem> {
         u8::try_from(number)
             .ok()
             .filter(|value| *value < 64)
-            .ok_or_else(|| problem(dscp, format!("a DSCP is from 0 to 63, not {number}")))
+            .ok_or_else(|| problem(dscp, format!("a DSCP is 0 to 63, not {number}")))
     };
     match dscp.get_ref() {
         DscpFile::Word(word) if word == "copy" => Ok(Dscp::Copy),
@@ -179,7 +176,7 @@ pub(super) fn dscp(file: &SaFile) -> Result<Dscp, Problem> {
             Err(problem(dscp, message))
         }
         DscpFile::Number(_) | DscpFile::Map(_) if !outbound => {
-            let message = "for what arrives `dscp` is \"keep\" (the inner packet's own) or \"copy\" (the outer one's)";
+            let message = "inbound, `dscp` is \"keep\" (that of the inner packet) or \"copy\" (that of the outer packet)";
             Err(problem(dscp, message))
         }
         DscpFile::Number(number) => value(*number).map(Dscp::Set),
@@ -214,7 +211,7 @@ pub(super) fn dont_fragment(file: &SaFile) -> Result<DontFragment, Problem> {
     }
 }
 
-/// The padding, and whether it is to the path's MTU, whatever that is.
+/// Returns the padding, and whether to pad to the path's current MTU.
 pub(super) fn padding(file: &SaFile, tunnel: &TunnelOptions) -> Result<(Padding, bool), Problem> {
     let Some(padding) = &file.padding else { return Ok((Padding::None, false)) };
     if *padding.get_ref() == Scalar::Word("none".into()) {
@@ -228,13 +225,13 @@ pub(super) fn padding(file: &SaFile, tunnel: &TunnelOptions) -> Result<(Padding,
         }
         Scalar::Number(multiple @ 2..=9000) => Ok((Padding::Multiple(*multiple as u16), false)),
         _ => {
-            let message = "`padding` is \"none\", \"mtu\", or the multiple, from 2 to 9000 octets, that packets are padded to";
+            let message = "`padding` is \"none\", \"mtu\", or the multiple, from 2 to 9000 bytes, to which packets are padded";
             Err(problem(padding, message))
         }
     }
 }
 
-/// RFC 4303, section 2.7: only an inner IP header says where padding begins.
+/// Only an inner IP header shows where the padding begins (RFC 4303, section 2.7).
 fn require_tunnel_encryption<T>(
     file: &SaFile,
     place: &Spanned<T>,
@@ -242,14 +239,14 @@ fn require_tunnel_encryption<T>(
 ) -> Result<(), Problem> {
     if *file.mode.get_ref() == ModeFile::Transport {
         let message = format!(
-            "`{what}` is for tunnel mode, where the inner packet says its length (RFC 4303, section 2.7)"
+            "`{what}` is for tunnel mode only, where the inner header has the packet's length (RFC 4303, section 2.7)"
         );
         return Err(problem(place, message));
     }
     if *file.protocol.get_ref() == ProtocolFile::Ah {
         return Err(problem(
             place,
-            format!("AH hides nothing, so `{what}` would hide nothing: remove it"),
+            format!("`{what}` has no use with AH, which does not encrypt: remove it"),
         ));
     }
     Ok(())
@@ -260,7 +257,7 @@ pub(super) fn dummies(file: &SaFile, spec: &SaSpec) -> Result<u32, Problem> {
     if spec.direction == Direction::In {
         return Err(problem(
             dummy,
-            "`dummy` is for an SA of direction \"out\"; what arrives is discarded by itself",
+            "`dummy` is for an SA of direction \"out\"; the receiver discards dummy packets without it",
         ));
     }
     require_tunnel_encryption(file, dummy, "dummy")?;
@@ -274,23 +271,24 @@ pub(super) fn dummies(file: &SaFile, spec: &SaSpec) -> Result<u32, Problem> {
     })
 }
 
-/// One bit for each DSCP that the SA serves.
+/// Returns a bit for each DSCP that the SA serves.
 pub(super) fn classes(file: &SaFile) -> Result<u64, Problem> {
     let Some(classes) = &file.traffic_class else { return Ok(u64::MAX) };
     let mut bits = 0;
     for class in classes.get_ref() {
         if *class > 63 {
-            return Err(problem(classes, format!("a DSCP is from 0 to 63, not {class}")));
+            return Err(problem(classes, format!("a DSCP is 0 to 63, not {class}")));
         }
         bits |= 1 << class;
     }
     if bits == 0 {
-        return Err(problem(classes, "`traffic_class` names no DSCP; leave it out for all"));
+        return Err(problem(classes, "`traffic_class` is empty; omit it for all DSCPs"));
     }
     Ok(bits)
 }
 
-/// RFC 4302, section 2.6; Linux pads IPv4's AH to 8 unless told `align4`.
+/// The header is a multiple of 8 bytes in IPv6 (RFC 4302, section 2.6); Linux also pads IPv4's to 8
+/// without `align4`.
 pub(super) fn ah_alignment(
     file: &SaFile,
     protocol: Protocol,
@@ -299,14 +297,14 @@ pub(super) fn ah_alignment(
     let usual = if source.is_ipv4() { 4 } else { 8 };
     let Some(align) = &file.ah_align else { return Ok(usual) };
     if protocol != Protocol::Ah {
-        return Err(problem(align, "`ah_align` is AH's: remove it"));
+        return Err(problem(align, "`ah_align` is for AH only: remove it"));
     }
     match (align.get_ref(), source.is_ipv4()) {
         (8, _) => Ok(8),
         (4, true) => Ok(4),
         _ => Err(problem(
             align,
-            "`ah_align` is 4, or 8 for a Linux peer without `align4`; over IPv6 always 8",
+            "`ah_align` is 4, or 8 for a Linux peer without `align4`; with IPv6 it is always 8",
         )),
     }
 }

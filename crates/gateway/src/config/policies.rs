@@ -1,4 +1,4 @@
-//! The `[[policy]]`: selectors, and the associations that protect.
+//! Reads the `[[policy]]`: selectors, and the SAs that protect.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,10 @@ use super::model::Association;
 use super::problem::{Problem, excerpt, problem};
 use super::selectors::{contains, covers, selector};
 
-/// Associations that one policy may name for one direction.
+/// The most SAs of one policy in one direction.
 const MAX_NAMED: usize = 256;
 
-/// Reads all policies; `files` and `associations` are of the same order.
+/// Reads all policies; `files` and `associations` have the same order.
 pub(super) fn read(
     policies: &[PolicyFile],
     files: &[SaFile],
@@ -29,12 +29,15 @@ pub(super) fn read(
     for (index, file) in policies.iter().enumerate() {
         let name = parse_name(&file.name)?;
         if names.insert(name.clone(), index).is_some() {
-            return Err(problem(&file.name, format!("a policy named `{name}` is already above")));
+            return Err(problem(
+                &file.name,
+                format!("there is already a policy named `{name}` above"),
+            ));
         }
         let selector = selector(file)?;
         if let Some(earlier) = specs.iter().find(|earlier| covers(&earlier.selector, &selector)) {
             let message = format!(
-                "`{name}` would never decide anything: `{}` above matches all its packets. Put it before that, or \
+                "`{name}` has no effect, because `{}` above matches all its packets. Move it up, or \
                  remove it",
                 earlier.name
             );
@@ -58,22 +61,21 @@ fn action(
         (ActionFile::Bypass, None) => Ok(Action::Bypass),
         (ActionFile::Discard, None) => Ok(Action::Discard),
         (ActionFile::Protect, None) => {
-            let message =
-                "a policy that protects names SAs: `out` for what leaves, `in` for what arrives";
+            let message = "a policy with the action \"protect\" needs SAs: `out` for outbound, `in` for inbound packets";
             Err(problem(&file.name, message))
         }
         (_, Some(named)) if *file.action.get_ref() != ActionFile::Protect => {
-            Err(problem(named, "only a policy with the action \"protect\" names SAs"))
+            Err(problem(named, "only a policy with the action \"protect\" has SAs"))
         }
         _ => {
             let out = bundles(&file.out, Direction::Out, selector, known)?;
             let inbound = bundles(&file.inbound, Direction::In, selector, known)?;
             require_opposite_directions(&out, &inbound)?;
             let name = file.name.get_ref();
-            for (bundles, what) in [(&out, "leaves"), (&inbound, "arrives")] {
+            for (bundles, what) in [(&out, "outbound"), (&inbound, "inbound")] {
                 if bundles.is_empty() {
                     warnings.push(format!(
-                        "`{name}` has no SA for what {what}: such packets are dropped"
+                        "`{name}` has no SA for {what} packets, which are therefore dropped"
                     ));
                 }
             }
@@ -84,8 +86,7 @@ fn action(
     }
 }
 
-/// What is applied together to one packet: ESP or Q-ESP, AH, or AH over one of
-/// them.
+/// The SAs applied to one packet: ESP or Q-ESP, AH, or AH over one of them.
 struct NamedBundle<'a> {
     inner: &'a Association,
     over: Option<&'a Association>,
@@ -108,7 +109,7 @@ fn bundles<'a>(
     if let Some(surplus) = names.get(MAX_NAMED) {
         return Err(problem(
             surplus,
-            format!("a policy names at most {MAX_NAMED} SAs for a direction"),
+            format!("a policy has at most {MAX_NAMED} SAs per direction"),
         ));
     }
     let mut bundles: Vec<NamedBundle<'a>> = Vec::new();
@@ -122,12 +123,11 @@ fn bundles<'a>(
                 Direction::Out => ("in", "out"),
                 Direction::In => ("out", "in"),
             };
-            let message =
-                format!("`{text}` has the direction \"{is}\": it cannot stand in `{list}`");
+            let message = format!("`{text}` has the direction \"{is}\" and cannot be in `{list}`");
             return Err(problem(name, message));
         }
         if names[..index].iter().any(|earlier| earlier.get_ref() == text) {
-            return Err(problem(name, format!("`{text}` is named twice")));
+            return Err(problem(name, format!("`{text}` is listed twice")));
         }
         let is_ah = association.spec.protection.protocol() == Protocol::Ah;
         match bundles.last_mut() {
@@ -141,8 +141,8 @@ fn bundles<'a>(
         let first = &bundles[0];
         if bundle.kind() != first.kind() {
             let message = format!(
-                "`{}` is not protected as `{}` is: name SAs from the inside to the outside ([\"esp\", \"ah\"] is AH over \
-                 ESP), and alternatives of the same protocol and mode only",
+                "`{}` and `{}` cannot be combined: list SAs from the inside to the outside ([\"esp\", \"ah\"] is AH over \
+                 ESP), and only alternatives of the same protocol and mode",
                 bundle.place.get_ref(),
                 first.place.get_ref()
             );
@@ -160,7 +160,7 @@ fn is_lone_ah(bundle: &NamedBundle<'_>) -> bool {
     bundle.inner.spec.protection.protocol() == Protocol::Ah
 }
 
-/// AH over ESP or Q-ESP covers the header that the inner one made.
+/// AH over ESP or Q-ESP covers the IP header that the inner SA built.
 fn ah_over<'a>(
     inner: &Association,
     ah: &'a Association,
@@ -169,17 +169,17 @@ fn ah_over<'a>(
     let (under, over) = (&inner.spec, &ah.spec);
     let message = if over.mode != Mode::Transport {
         format!(
-            "`{}` goes over `{}`, which makes the outer header: its `mode` is \"transport\"",
+            "`{}` is applied over `{}`, which builds the outer header, so its `mode` must be \"transport\"",
             over.name, under.name
         )
     } else if (over.source, over.destination) != (under.source, under.destination) {
         format!(
-            "`{}` goes over `{}`: both have the same source and destination",
+            "`{}` is applied over `{}`, so both need the same source and destination",
             over.name, under.name
         )
     } else if under.udp.is_some() {
         format!(
-            "`{}` covers addresses and ports, which a NAT changes: it does not go over `{}`, which is in UDP",
+            "`{}` covers addresses and ports, which a NAT changes, so it cannot be applied over `{}`, which is in UDP",
             over.name, under.name
         )
     } else {
@@ -188,7 +188,7 @@ fn ah_over<'a>(
     Err(problem(place, message))
 }
 
-/// The first alternative that serves a packet takes it.
+/// The first alternative that serves a packet protects it.
 fn require_reachable(earlier: &[NamedBundle<'_>], bundle: &NamedBundle<'_>) -> Result<(), Problem> {
     let own = &bundle.inner.spec;
     let same_packets = |other: &&NamedBundle<'_>| {
@@ -199,7 +199,7 @@ fn require_reachable(earlier: &[NamedBundle<'_>], bundle: &NamedBundle<'_>) -> R
     let served = earlier.iter().filter(same_packets).fold(0, |bits, b| bits | b.inner.spec.classes);
     if own.classes & !served == 0 {
         let message = format!(
-            "`{}` would never be used: those before it serve all its classes of traffic. Give each its own \
+            "`{}` has no effect, because the SAs before it serve all its traffic classes. Give each its own \
              `traffic_class`",
             own.name
         );
@@ -227,7 +227,7 @@ fn require_sa_addresses(
     {
         if !contains(addresses, address) {
             let message = format!(
-                "`{}` is in transport mode and protects packets between {local} and {remote} alone; `{field}` does not \
+                "`{}` is in transport mode and protects only packets between {local} and {remote}, but `{field}` does not \
                  include {address}",
                 spec.name
             );
@@ -237,7 +237,7 @@ fn require_sa_addresses(
     Ok(())
 }
 
-/// What leaves and what arrives go between the same two hosts, in one mode.
+/// Both directions connect the same two hosts, in the same mode.
 fn require_opposite_directions(
     out: &[NamedBundle<'_>],
     inbound: &[NamedBundle<'_>],
@@ -246,7 +246,7 @@ fn require_opposite_directions(
     let (out_mode, in_mode) = (first_out.inner.spec.mode, first_in.inner.spec.mode);
     if out_mode != in_mode {
         let message = format!(
-            "`{}` and `{}` are of different modes; a policy protects in one mode, tunnel or transport",
+            "`{}` and `{}` have different modes; a policy protects in one mode, tunnel or transport",
             first_out.place.get_ref(),
             first_in.place.get_ref()
         );
@@ -257,8 +257,8 @@ fn require_opposite_directions(
         let answers = out.iter().map(|out| &out.inner.spec);
         if !answers.clone().any(|o| (o.source, o.destination) == (spec.destination, spec.source)) {
             let message = format!(
-                "`{}` comes from {} to {}, but nothing of `out` goes the other way: are source and destination of one of \
-                 them the wrong way round?",
+                "`{}` goes from {} to {}, but no SA of `out` goes back: are source and destination of one SA \
+                 exchanged?",
                 spec.name, spec.source, spec.destination
             );
             return Err(problem(bundle.place, message));
@@ -277,13 +277,13 @@ fn unused(specs: &[PolicySpec], associations: &[Association], warnings: &mut Vec
         .flatten()
         .collect();
     if named.is_empty() {
-        // a file for `ipsec decode` has no policies
+        // A file for `ipsec decode` needs no policies.
         return;
     }
     for association in associations {
         let name = &association.spec.name;
         if !named.contains(name) {
-            warnings.push(format!("no policy names the SA `{name}`"));
+            warnings.push(format!("no policy uses the SA `{name}`"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is wrong in a configuration, and where.
+//! The errors of a configuration, with their lines.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -8,22 +8,22 @@ use toml::Spanned;
 /// Why a configuration was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Something in it cannot be.
+    /// A setting is invalid.
     #[error("{}:{line}: {message}", origin.display())]
     Invalid {
         /// The file.
         origin: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong and what to do.
+        /// The problem and its remedy.
         message: String,
     },
-    /// It cannot be read at all, or should not be.
+    /// The file cannot be read, or others can read it.
     #[error("{0}")]
     Unreadable(String),
 }
 
-/// A message and the place in the text that it is about.
+/// A message and its position in the text.
 pub(super) struct Problem {
     pub(super) offset: usize,
     pub(super) message: String,
@@ -47,10 +47,10 @@ pub(super) fn in_range(
         return Ok(value);
     }
     let Range { start, end } = range;
-    Err(problem(number, format!("`{what}` is from {start} to {}, not {value}", end - 1)))
+    Err(problem(number, format!("`{what}` must be {start} to {}, not {value}", end - 1)))
 }
 
-/// Something from a file in a message: not all of a file.
+/// Returns the first characters of a text from the file, for a message.
 pub(super) fn excerpt(text: &str) -> String {
     const SHOWN: usize = 60;
     let shown: String = text.chars().filter(|c| !c.is_control()).take(SHOWN).collect();

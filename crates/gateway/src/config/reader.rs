@@ -1,4 +1,4 @@
-//! What all parts of the reading need.
+//! The state that all parts of the reader share.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::model::Purpose;
 use super::problem::line_of;
 
-/// What all parts of the reading need.
+/// The state that all parts of the reader share.
 pub(super) struct Reader<'a> {
     pub(super) text: &'a str,
     pub(super) purpose: Purpose,

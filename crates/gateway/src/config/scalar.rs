@@ -1,5 +1,5 @@
-//! Values that can be written in more than one way, read without serde's
-//! untagged enumerations, which lose the place in the file.
+//! Values with more than one notation. serde's untagged enumerations would lose the position in the
+//! file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -42,7 +42,7 @@ impl<'de> Deserialize<'de> for Scalar {
     }
 }
 
-/// What `dscp` may be.
+/// The value of `dscp`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DscpFile {
     Word(String),
@@ -86,7 +86,7 @@ impl<'de> Deserialize<'de> for DscpFile {
     }
 }
 
-/// The text of a key: erased when dropped, never shown.
+/// The text of a key: erased when dropped, never printed.
 #[derive(Clone)]
 pub(super) struct SecretText(pub(super) Zeroizing<String>);
 
@@ -115,7 +115,7 @@ impl<'de> Deserialize<'de> for SecretText {
                 Ok(SecretText(Zeroizing::new(text)))
             }
 
-            // serde's own message would show the number
+            // serde's own message would contain the number.
             fn visit_i64<E: Error>(self, _: i64) -> Result<SecretText, E> {
                 Err(E::custom(EXPECTED))
             }

@@ -1,4 +1,4 @@
-//! Which packets a `[[policy]]` is for.
+//! Reads the selectors of a `[[policy]]`.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -19,13 +19,13 @@ pub(super) fn selector(file: &PolicyFile) -> Result<Selector, Problem> {
     {
         return Err(problem(
             place,
-            "`local` and `remote` are of different families: no packet matches both",
+            "`local` and `remote` have different IP versions: no packet matches both",
         ));
     }
     let protocol = file.protocol.as_ref().map_or(Ok(None), protocol)?;
     let local_port = file.local_port.as_ref().map_or(Ok(Ports::Any), ports)?;
     let remote_port = file.remote_port.as_ref().map_or(Ok(Ports::Any), ports)?;
-    /// TCP, UDP, DCCP, SCTP, UDP-Lite.
+    /// The protocols with ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
     const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
     for (ports, place) in [(&local_port, &file.local_port), (&remote_port, &file.remote_port)] {
         if let (Ports::Range(_), Some(number), Some(place)) = (ports, protocol, place)
@@ -40,13 +40,13 @@ pub(super) fn selector(file: &PolicyFile) -> Result<Selector, Problem> {
     {
         return Err(problem(
             place,
-            "`icmp` goes with `protocol = \"icmp\"` or `protocol = \"icmpv6\"`",
+            "`icmp` needs `protocol = \"icmp\"` or `protocol = \"icmpv6\"`",
         ));
     }
     Ok(Selector { local, remote, protocol, local_port, remote_port, icmp })
 }
 
-/// `any`, an address, a prefix, or a range `a-b`.
+/// Parses `any`, an address, a prefix, or a range `a-b`.
 fn addresses(text: Option<&Spanned<String>>) -> Result<Addresses, Problem> {
     let Some(text) = text else { return Ok(Addresses::Any) };
     let written = text.get_ref().trim();
@@ -63,7 +63,7 @@ fn addresses(text: Option<&Spanned<String>>) -> Result<Addresses, Problem> {
     };
     range.map(|(first, last)| Addresses::Range(first, last)).ok_or_else(|| {
         let message = format!(
-            "`{}` is not \"any\", an address, a prefix such as \"10.1.0.0/16\" (the bits behind it zero) or a range \
+            "`{}` is not \"any\", an address, a prefix such as \"10.1.0.0/16\" (with zero bits after the prefix) or a range \
              such as \"10.0.0.5-10.0.0.9\"",
             excerpt(written)
         );
@@ -71,7 +71,7 @@ fn addresses(text: Option<&Spanned<String>>) -> Result<Addresses, Problem> {
     })
 }
 
-/// First and last address of a prefix; none where bits behind it are set.
+/// Returns the first and last address of a prefix; None if bits after the prefix are set.
 fn prefix(address: IpAddr, length: u32) -> Option<(IpAddr, IpAddr)> {
     match address {
         IpAddr::V4(address) => {
@@ -127,7 +127,7 @@ fn ports(value: &Spanned<Scalar>) -> Result<Ports, Problem> {
         Scalar::Number(number) => u16::try_from(*number).ok().map(|port| port..=port),
     };
     range.map(Ports::Range).ok_or_else(|| {
-        problem(value, "ports are \"any\", a number, a range such as \"1000-2000\", or \"opaque\" (packets that show none)")
+        problem(value, "ports are \"any\", a number, a range such as \"1000-2000\", or \"opaque\" (packets without ports)")
     })
 }
 
@@ -137,7 +137,7 @@ fn range(text: &str) -> Option<RangeInclusive<u16>> {
     (first <= last).then_some(first..=last)
 }
 
-/// A type, types `a-b`, or a type and code `3/1`, as `type << 8 | code`.
+/// Parses a type, types `a-b`, or a type and code `3/1`, as `type << 8 | code`.
 fn icmp(value: &Spanned<Scalar>) -> Result<RangeInclusive<u16>, Problem> {
     let read = || match value.get_ref() {
         Scalar::Number(kind) => {
@@ -173,7 +173,7 @@ pub(super) fn contains(addresses: &Addresses, address: IpAddr) -> bool {
     }
 }
 
-/// Whether every packet that `other` matches is matched by `selector`.
+/// Checks whether `selector` matches every packet that `other` matches.
 pub(super) fn covers(selector: &Selector, other: &Selector) -> bool {
     let addresses = |own: &Addresses, other: &Addresses| match (own, other) {
         (Addresses::Any, _) => true,

@@ -1,4 +1,4 @@
-//! From the text of a configuration to a [`Config`], or to what is wrong in it.
+//! Reads a configuration file and builds a [`Config`].
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -17,17 +17,17 @@ use super::reader::Reader;
 use super::{checks, options, policies, toml_message};
 use crate::ledger;
 
-/// Octets that a configuration may have.
+/// The longest configuration file in bytes.
 const MAX_FILE_LEN: u64 = 64 << 20;
-/// Security associations that a configuration may have.
+/// The most SAs of a configuration.
 pub const MAX_ASSOCIATIONS: usize = 100_000;
-/// Policies that a configuration may have.
+/// The most policies of a configuration.
 pub const MAX_POLICIES: usize = 10_000;
-/// Octets that a file with a key may have.
+/// The longest key file in bytes.
 const MAX_KEY_FILE_LEN: u64 = 4096;
 
-/// The text of a configuration. It can be parsed more than once: keys are not
-/// copied, and who makes an engine of a configuration gives its keys away.
+/// The text of a configuration. It can be parsed again: an engine takes the keys out of a
+/// [`Config`], and keys are not copied.
 pub struct Source {
     path: PathBuf,
     text: Zeroizing<String>,
@@ -37,16 +37,15 @@ impl Source {
     /// Reads the file.
     ///
     /// # Errors
-    /// It cannot be read, or others can read it.
+    /// The file cannot be read, or others can read it.
     pub fn read(path: &Path) -> Result<Self, Error> {
         Ok(Self { path: path.to_owned(), text: read_secret(path, MAX_FILE_LEN)? })
     }
 
-    /// Parses it, and reads the key files that it names.
+    /// Parses the text, and reads the key files it names.
     ///
     /// # Errors
-    /// It asks for something that cannot be, or a key file cannot be read, or
-    /// can be by others.
+    /// A setting is invalid, or a key file cannot be read, or others can read it.
     pub fn parse(&self, purpose: Purpose) -> Result<Config, Error> {
         let folder = self.path.parent().unwrap_or(Path::new(""));
         let key_files = RefCell::new(Vec::new());
@@ -69,21 +68,21 @@ impl Config {
         Source::read(path)?.parse(purpose)
     }
 
-    /// Parses a configuration for a tunnel that names no key files, without
-    /// touching a disk. `origin` is what errors call it.
+    /// Parses a configuration without key files, for a tunnel, without disk access. Errors call the
+    /// file `origin`.
     ///
     /// # Errors
-    /// It asks for something that cannot be.
+    /// A setting is invalid.
     pub fn parse(text: &str, origin: &Path) -> Result<Self, Error> {
         Self::parse_with(text, origin, Purpose::Tunnel, |_| {
-            Err("key files are not read here; write `key`".into())
+            Err("key files are not supported here: use `key`".into())
         })
     }
 
-    /// Parses a configuration; `read_key` gives the content of a key file.
+    /// Parses a configuration; `read_key` returns the content of a key file.
     ///
     /// # Errors
-    /// It asks for something that cannot be, or `read_key` fails.
+    /// A setting is invalid, or `read_key` fails.
     pub fn parse_with(
         text: &str,
         origin: &Path,
@@ -95,7 +94,7 @@ impl Config {
             line: line_of(text, at),
             message,
         };
-        // the whole error would quote the line, and with it a key
+        // The whole error would quote the line, which may contain a key.
         let file: ConfigFile = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             refused(at, toml_message::message(text, at, error.message()))
@@ -105,13 +104,13 @@ impl Config {
     }
 }
 
-/// Reads a file that nobody else may read.
+/// Reads a file that only its owner may read.
 fn read_secret(path: &Path, most: u64) -> Result<Zeroizing<String>, Error> {
     let shown = path.display();
     let cannot = |why: String| Error::Unreadable(format!("cannot read {shown}: {why}"));
     let file = File::open(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::PermissionDenied => cannot(format!(
-            "{error}. The gateway gives up root's right to pass over permissions: the file must belong to root"
+            "{error}. The gateway drops root's override of permissions: the file must belong to root"
         )),
         _ => cannot(error.to_string()),
     })?;
@@ -122,13 +121,13 @@ fn read_secret(path: &Path, most: u64) -> Result<Zeroizing<String>, Error> {
     let mode = about.permissions().mode() & 0o7777;
     if mode & 0o077 != 0 {
         return Err(Error::Unreadable(format!(
-            "{shown} holds keys and can be used by others (mode {mode:04o}): run `chmod 600 {shown}`"
+            "{shown} contains keys, but other users can access it (mode {mode:04o}): run `chmod 600 {shown}`"
         )));
     }
     if about.len() > most {
-        return Err(cannot(format!("it has {} octets; at most {most} are read", about.len())));
+        return Err(cannot(format!("it has {} bytes, more than {most}", about.len())));
     }
-    // room for all of it: growing would leave parts of keys behind
+    // Capacity for the whole file: a reallocation would leave parts of keys in memory.
     let mut text = Zeroizing::new(String::with_capacity(about.len() as usize + 1));
     file.take(most).read_to_string(&mut text).map_err(|error| cannot(error.to_string()))?;
     Ok(text)
@@ -190,7 +189,7 @@ impl Reader<'_> {
     }
 }
 
-/// The kernel's names of interfaces have at most 15 octets.
+/// An interface's name has at most 15 bytes (IFNAMSIZ).
 fn tunnel_name(name: &Spanned<String>) -> Result<String, Problem> {
     let text = name.get_ref();
     let fits = (1..=15).contains(&text.len())
@@ -199,7 +198,7 @@ fn tunnel_name(name: &Spanned<String>) -> Result<String, Problem> {
         && !text.starts_with(['-', '.']);
     if !fits {
         let message = format!(
-            "the tunnel's name is also that of an interface: 1 to 15 letters, digits, `_`, `-` and `.`, not `{}`",
+            "the tunnel's name must be an interface name of 1 to 15 letters, digits, `_`, `-` and `.`, not `{}`",
             excerpt(text)
         );
         return Err(problem(name, message));

@@ -96,7 +96,7 @@ fn refused_with(from: &str, to: &str, words: &str) {
 }
 
 #[test]
-fn a_whole_file_is_read() {
+fn reads_a_whole_file() {
     let config = parse(WHOLE).expect("a configuration");
     assert_eq!(config.addresses.len(), 2);
     assert_eq!((config.mtu, config.queues, config.qesp_number()), (Some(1400), 2, None));
@@ -131,7 +131,7 @@ fn a_whole_file_is_read() {
 }
 
 #[test]
-fn the_ledger_counts_under_the_key_that_authenticates() {
+fn the_ledger_identifies_an_sa_by_its_integrity_key() {
     let config = parse(WHOLE).expect("a configuration");
     let key_ids = config.key_ids();
     let mac = headroom_suite::Key::from_bytes(&(0x20..0x40).collect::<Vec<u8>>());
@@ -140,7 +140,7 @@ fn the_ledger_counts_under_the_key_that_authenticates() {
 }
 
 #[test]
-fn what_is_not_known_is_told_with_its_line() {
+fn reports_unknown_names_with_their_line() {
     refused_with("queues = 2", "queue = 2", "unknown field `queue`");
     refused_with("window = 64", "windows = 64", "unknown field `windows`");
     refused_with("mode = \"tunnel\"", "mode = \"tunel\"", "unknown variant `tunel`");
@@ -148,11 +148,11 @@ fn what_is_not_known_is_told_with_its_line() {
     refused_with("name = \"hr0\"", "name = \"hr0", "");
     refused_with("name = \"hr0\"", "name = \"a/b\"", "the tunnel's name");
     refused_with("suite = \"aes-128-gcm\"", "suite = \"aes-127-gcm\"", "is no suite");
-    refused_with("mtu = 1400", "mtu = 70000", "from 576 to 65535");
+    refused_with("mtu = 1400", "mtu = 70000", "must be 576 to 65535");
 }
 
 #[test]
-fn keys_are_never_in_a_message() {
+fn messages_never_contain_keys() {
     let secret = "000102030405060708090a0b0c0d0e0f10111213";
     for broken in [
         format!("key = \"{secret}"),
@@ -170,15 +170,19 @@ fn keys_are_never_in_a_message() {
 }
 
 #[test]
-fn unsafe_keys_are_refused() {
+fn refuses_unsafe_keys() {
     refused_with(
         "key = \"0001",
         "key = \"",
-        "takes a key of 20 octets, the last 4 of them its salt, not 18",
+        "takes a key of 20 bytes (the last 4 are the salt), not 18",
     );
-    refused_with("integrity_key = \"20", "integrity_key = \"", "takes a key of 32 octets, not 31");
+    refused_with("integrity_key = \"20", "integrity_key = \"", "takes a key of 32 bytes, not 31");
     refused(&WHOLE.replacen("integrity_key", "#", 1), 31, "needs an integrity key");
-    refused_with("key = \"0001", "key_file = \"k\"\nkey = \"0001", "both `key` and `key_file`");
+    refused_with(
+        "key = \"0001",
+        "key_file = \"k\"\nkey = \"0001",
+        "`key` and `key_file` are both present",
+    );
     // the salt does not make it another key
     let both = pair("esp", "aes-128-gcm", "").replace(
         "2222222222222222222222222222222222222222",
@@ -192,66 +196,66 @@ fn unsafe_keys_are_refused() {
                     source = \"192.0.2.1\"\ndestination = \"192.0.2.2\"\nsuite = \"aes-256-cbc+hmac-sha256\"\n";
     let same = "11".repeat(32);
     let text = format!("name = \"hr0\"\n{separate}key = \"{same}\"\nintegrity_key = \"{same}\"\n");
-    refused(&text, 12, "encrypts and authenticates with the same key");
+    refused(&text, 12, "has the same key for encryption and integrity");
 }
 
 #[test]
-fn spis_and_addresses_are_checked() {
+fn checks_spis_and_addresses() {
     refused_with("spi = 0x1001", "spi = 255", "is reserved");
     refused_with("spi = 0x1001", "spi = 0x100000000", "more than 32 bits");
     refused_with("source = \"192.0.2.1\"", "source = \"224.0.0.1\"", "not the address of one host");
     refused_with(
         "destination = \"192.0.2.2\"",
         "destination = \"2001:db8::2\"",
-        "of another family",
+        "have different IP versions",
     );
     refused_with(
         "destination = \"192.0.2.2\"",
         "destination = \"192.0.2.1\"",
-        "is the source as well",
+        "is also the source",
     );
     let turned = WHOLE.replacen(
         "source = \"192.0.2.2\"\ndestination = \"192.0.2.1\"",
         "source = \"192.0.2.1\"\ndestination = \"192.0.2.2\"",
         1,
     );
-    refused(&turned, 28, "this host's by `out-1` (line 7)");
+    refused(&turned, 28, "this host's in `out-1` (line 7)");
     let twice = pair("esp", "aes-128-gcm", "")
         + &pair("esp", "aes-128-gcm", "").replace("name = \"hr0\"\n", "").replace("-1\"", "-2\"");
-    refused(&twice, 27, "the SPI 0x12c is already that of `out-1` (line 3) for ESP to 192.0.2.2");
+    refused(&twice, 27, "`out-1` (line 3) already has the SPI 0x12c for ESP to 192.0.2.2");
     refused(&twice.replace("-2\"", "-1\""), 23, "an SA named `out-1` is already in line 3");
 }
 
 #[test]
-fn windows_lifetimes_and_encapsulation_are_checked() {
+fn checks_windows_lifetimes_and_encapsulation() {
     for window in ["0", "63", "8193"] {
-        refused_with("window = 64", &format!("window = {window}"), "never off");
+        refused_with("window = 64", &format!("window = {window}"), "cannot be disabled");
     }
-    refused_with("soft_bytes = \"1GiB\"", "soft_bytes = \"2GiB\"", "not below `hard_bytes`");
+    refused_with("soft_bytes = \"1GiB\"", "soft_bytes = \"2GiB\"", "must be below `hard_bytes`");
     refused_with("hard_seconds = 3600", "hard_seconds = 0", "lifetime of 0");
     refused_with("hard_seconds = 3600", "hard_hours = 1", "unknown field `hard_hours`");
-    refused_with("udp = { source = 4500", "udp = { source = 0", "from 1 to 65535");
+    refused_with("udp = { source = 4500", "udp = { source = 0", "must be 1 to 65535");
     let udp = "udp = { source = 4500, destination = 4500 }\n";
-    refused(&pair("ah", "hmac-sha1", udp), 12, "AH in UDP does not exist");
-    refused(&pair("qesp", "aes-128-gcm", udp), 12, "Q-ESP in UDP does not exist");
+    refused(&pair("ah", "hmac-sha1", udp), 12, "AH cannot be in UDP");
+    refused(&pair("qesp", "aes-128-gcm", udp), 12, "Q-ESP cannot be in UDP");
     refused(&pair("esp", "aes-128-gcm", "padding = 64\n"), 12, "is for tunnel mode");
     refused(&pair("esp", "aes-128-gcm", "dummy = \"1/s\"\n"), 12, "is for tunnel mode");
     refused(&pair("esp", "aes-128-gcm", "dscp = 3\n"), 12, "keeps its DSCP");
     refused_with("dummy = \"10/s\"", "dummy = \"10\"", "is not a rate");
     refused_with("dscp = { map", "dscp = { maps", "unknown field `maps`");
-    refused_with("\"46\" = 46", "\"64\" = 46", "from 0 to 63");
-    refused_with("traffic_class = [0, 46]", "traffic_class = []", "names no DSCP");
+    refused_with("\"46\" = 46", "\"64\" = 46", "0 to 63");
+    refused_with("traffic_class = [0, 46]", "traffic_class = []", "is empty");
     refused_with("mtu = 1400", "mtu = 1279", "IPv6 needs");
-    refused(&pair("esp", "aes-128-gcm", "ah_align = 8\n"), 12, "is AH's");
+    refused(&pair("esp", "aes-128-gcm", "ah_align = 8\n"), 12, "is for AH only");
 }
 
 #[test]
-fn values_of_the_wrong_form_are_told_by_their_field() {
+fn names_the_field_of_a_malformed_value() {
     for (from, to, words) in [
         ("mode = \"tunnel\"", "mode = tunnel", "`mode` needs quotes"),
         ("spi = 0x1001", "spi = \"0x1001\"", "`spi` is a number: write it without quotes"),
         ("queues = 2", "queues = -2", "`queues` is a whole number, 0 or more"),
-        ("hard_seconds = 3600", "hard_seconds = -5", "`hard_seconds` is below zero"),
+        ("hard_seconds = 3600", "hard_seconds = -5", "`hard_seconds` must not be negative"),
     ] {
         refused_with(from, to, words);
     }
@@ -260,16 +264,16 @@ fn values_of_the_wrong_form_are_told_by_their_field() {
 }
 
 #[test]
-fn what_protects_nothing_or_has_no_effect_is_told() {
-    let told = |text: &str| parse(text).expect("a configuration").warnings.join("; ");
-    assert!(told("name = \"hr0\"\n").contains("there is no [[sa]]: nothing is protected"));
+fn warns_of_settings_without_effect() {
+    let warnings = |text: &str| parse(text).expect("a configuration").warnings.join("; ");
+    assert!(warnings("name = \"hr0\"\n").contains("there is no [[sa]]: no packet is protected"));
     let pair = pair("esp", "aes-128-gcm", "window = 128\n");
-    let alone = told(&pair);
+    let alone = warnings(&pair);
     assert!(alone.contains("there is no [[policy]]"), "{alone}");
     assert!(alone.contains("`window` of `out-1` has no effect"), "{alone}");
     assert!(!alone.contains("`in-1`"), "{alone}");
     let of_out = "padding = 256\ndont_fragment = \"set\"\ntraffic_class = [46]\n";
-    let alone = told(&self::pair("esp", "aes-128-gcm", of_out).replace("transport", "tunnel"));
+    let alone = warnings(&self::pair("esp", "aes-128-gcm", of_out).replace("transport", "tunnel"));
     for field in ["padding", "dont_fragment", "traffic_class"] {
         assert!(alone.contains(&format!("`{field}` of `in-1` has no effect")), "{alone}");
         assert!(!alone.contains(&format!("`{field}` of `out-1`")), "{alone}");
@@ -277,7 +281,7 @@ fn what_protects_nothing_or_has_no_effect_is_told() {
 }
 
 #[test]
-fn only_a_peer_that_can_be_followed_is() {
+fn follow_peer_needs_esp_in_udp_in_tunnel_mode() {
     let follow = "follow_peer = true\n";
     let udp = "udp = { source = 4500, destination = 4500 }\n";
     let both = pair("esp", "aes-128-gcm", udp).replace("transport", "tunnel");
@@ -291,16 +295,20 @@ fn only_a_peer_that_can_be_followed_is() {
     refused(&pair("ah", "hmac-sha1", follow), 12, "authenticate the outer addresses");
     refused(&pair("qesp", "aes-128-gcm", follow), 12, "authenticate the outer addresses");
     refused(&pair("esp", "aes-128-gcm", follow), 12, "is for tunnel mode");
-    refused(&with(out, &inbound.replace(udp, "")), 23, "is for ESP in UDP");
+    refused(&with(out, &inbound.replace(udp, "")), 23, "is for ESP in UDP only");
     refused(&format!("{out}{follow}"), 13, "direction \"in\"");
     // nothing goes back, or not to the port that it sends from
-    refused(&with("name = \"hr0\"\n", inbound), 13, "nothing to send after the peer");
+    refused(
+        &with("name = \"hr0\"\n", inbound),
+        13,
+        "`follow_peer` needs an SA of direction \"out\"",
+    );
     let another = out.replace("destination = 4500", "destination = 4501");
     refused(&with(&another, inbound), 24, "from 192.0.2.1 to 192.0.2.2, `udp = { source = 4500,");
 }
 
 #[test]
-fn insecure_suites_need_the_word_for_it() {
+fn insecure_suites_need_allow_insecure() {
     let text = WHOLE.replacen(
         "suite = \"aes-128-cbc+hmac-sha256\"\n",
         "suite = \"null+hmac-sha256\"\n",
@@ -309,10 +317,7 @@ fn insecure_suites_need_the_word_for_it() {
     let text = text.replacen("key = \"101112131415161718191a1b1c1d1e1f\"\n", "", 1);
     refused(&text, 30, "`allow_insecure = true`");
     let config = parse(&format!("allow_insecure = true\n{text}")).expect("allowed");
-    assert_eq!(
-        config.warnings,
-        ["`in-1` uses `null+hmac-sha256`, which protects nothing today (RFC 8221)"]
-    );
+    assert_eq!(config.warnings, ["`in-1` uses `null+hmac-sha256`, which is not secure (RFC 8221)"]);
     // Q-ESP never, whatever is allowed
     let qesp = text.replace("protocol = \"esp\"", "protocol = \"qesp\"").replace("udp = ", "#");
     refused(&format!("allow_insecure = true\n{qesp}"), 31, "Q-ESP always encrypts");
@@ -321,25 +326,25 @@ fn insecure_suites_need_the_word_for_it() {
         "suite = \"hmac-sha256\"",
         "does not encrypt: write `null+hmac-sha256`",
     );
-    refused(&pair("ah", "aes-128-gcm", ""), 10, "AH takes an integrity algorithm alone");
+    refused(&pair("ah", "aes-128-gcm", ""), 10, "AH needs an integrity algorithm without a cipher");
     let decode = Config::parse_with(&text, Path::new("x"), Purpose::Decode, |_| Err(String::new()));
     assert_eq!(decode.expect("loaded to look at packets").warnings.len(), 1);
 }
 
 #[test]
-fn numbers_of_qesp_are_those_of_no_one_else() {
+fn refuses_protocol_numbers_of_other_protocols() {
     let qesp = |number| pair("qesp", "aes-128-gcm", &format!("protocol_number = {number}\n"));
     assert_eq!(parse(&qesp("254")).expect("for experiments").qesp_number(), Some(254));
     for number in ["6", "50", "255", "300"] {
-        refused(&qesp(number), 12, "may mean something else");
+        refused(&qesp(number), 12, "may have another meaning");
     }
     let two = qesp("253").replacen("protocol_number = 253\n", "protocol_number = 254\n", 1);
-    refused(&two, 16, "use one");
-    refused(&pair("esp", "aes-128-gcm", "protocol_number = 253\n"), 12, "is Q-ESP's");
+    refused(&two, 16, "use the same");
+    refused(&pair("esp", "aes-128-gcm", "protocol_number = 253\n"), 12, "is for Q-ESP only");
 }
 
 #[test]
-fn policies_are_checked() {
+fn checks_policies() {
     let protect = |out: &str, inbound: &str| {
         policy(&format!(
             "action = \"protect\"\nremote = \"any\"\nout = [{out}]\nin = [{inbound}]\n"
@@ -348,14 +353,14 @@ fn policies_are_checked() {
     assert!(parse(&protect("\"out-1\"", "\"in-1\"")).expect("a policy").warnings.is_empty());
     refused(&protect("\"out-9\"", "\"in-1\""), 26, "there is no [[sa]] named `out-9`");
     refused(&protect("\"in-1\"", "\"in-1\""), 26, "`in-1` has the direction \"in\"");
-    refused(&protect("\"out-1\", \"out-1\"", ""), 26, "named twice");
-    refused(&protect("", ""), 23, "names SAs");
+    refused(&protect("\"out-1\", \"out-1\"", ""), 26, "is listed twice");
+    refused(&protect("", ""), 23, "needs SAs");
     let one_way = parse(&protect("\"out-1\"", "")).expect("one way").warnings;
     assert_eq!(
         one_way,
         [
-            "`p` has no SA for what arrives: such packets are dropped",
-            "no policy names the SA `in-1`"
+            "`p` has no SA for inbound packets, which are therefore dropped",
+            "no policy uses the SA `in-1`"
         ]
     );
     refused(
@@ -369,22 +374,22 @@ fn policies_are_checked() {
         "`remote` does not include 192.0.2.2",
     );
     for (line, words) in [
-        ("local = \"10.0.0.1/8\"", "the bits behind it zero"),
+        ("local = \"10.0.0.1/8\"", "zero bits after the prefix"),
         ("local = \"10.0.0.9-10.0.0.5\"", "is not"),
         ("local = \"10.0.0.0/33\"", "is not"),
         ("local = \"2001:db8::/129\"", "is not"),
         ("protocol = \"tpc\"", "`protocol` is"),
         ("protocol = 256", "`protocol` is"),
         ("local_port = \"9-5\"", "ports are"),
-        ("local_port = -1", "below zero"),
-        ("icmp = 8", "goes with"),
+        ("local_port = -1", "must not be negative"),
+        ("icmp = 8", "needs `protocol"),
     ] {
         refused(&policy(&format!("action = \"discard\"\n{line}\n")), 25, words);
     }
     refused(
         &policy("action = \"discard\"\nlocal = \"10.0.0.1\"\nremote = \"::1\"\n"),
         26,
-        "different families",
+        "have different IP versions",
     );
     refused(
         &policy("action = \"discard\"\nprotocol = \"gre\"\nlocal_port = 1\n"),
@@ -397,7 +402,7 @@ fn policies_are_checked() {
 }
 
 #[test]
-fn a_shadowed_policy_is_refused() {
+fn refuses_a_shadowed_policy() {
     let two = |first: &str, second: &str| {
         policy(&format!(
             "action = \"discard\"\n{first}\n[[policy]]\nname = \"q\"\naction = \"bypass\"\n{second}\n"
@@ -424,7 +429,7 @@ fn a_shadowed_policy_is_refused() {
 }
 
 #[test]
-fn bundles_are_from_the_inside_to_the_outside() {
+fn bundles_are_listed_from_the_inside_to_the_outside() {
     let ah = pair("ah", "hmac-sha1", "")
         .replace("name = \"hr0\"\n", "")
         .replace("-1\"", "-ah\"")
@@ -440,9 +445,9 @@ fn bundles_are_from_the_inside_to_the_outside() {
     assert!(parse(&with(&ah, out, inbound)).is_ok());
     refused(&with(&ah, "\"out-ah\", \"out-1\"", inbound), 45, "from the inside to the outside");
     let tunnel = ah.replace("transport", "tunnel");
-    refused(&with(&tunnel, out, inbound), 45, "its `mode` is \"transport\"");
+    refused(&with(&tunnel, out, inbound), 45, "its `mode` must be \"transport\"");
     let elsewhere = ah.replace("192.0.2.2", "192.0.2.3");
-    refused(&with(&elsewhere, out, inbound), 45, "the same source and destination");
+    refused(&with(&elsewhere, out, inbound), 45, "need the same source and destination");
     // two alternatives of one class of traffic
     let second = pair("esp", "aes-128-gcm", "")
         .replace("name = \"hr0\"\n", "")
@@ -452,7 +457,7 @@ fn bundles_are_from_the_inside_to_the_outside() {
         .replace("= 300", "= 302")
         .replace("= 301", "= 303");
     let (out, inbound) = ("\"out-1\", \"out-2\"", "\"in-1\", \"in-2\"");
-    refused(&with(&second, out, inbound), 45, "`out-2` would never be used");
+    refused(&with(&second, out, inbound), 45, "`out-2` has no effect");
     let classes = with(&second, out, inbound);
     let classes = classes.replacen(
         "mode = \"transport\"\n",
@@ -463,15 +468,15 @@ fn bundles_are_from_the_inside_to_the_outside() {
 }
 
 #[test]
-fn decoding_takes_what_others_configured() {
+fn decoding_accepts_unsafe_settings() {
     let same = pair("esp", "aes-128-gcm", "").replace("22222222", "11111111");
-    refused(&same, 21, "every key has one use");
+    refused(&same, 21, "a key must have one use only");
     let decode = Config::parse_with(&same, Path::new("x"), Purpose::Decode, |_| Err(String::new()));
     assert_eq!(decode.expect("loaded to look at packets").warnings.len(), 1);
 }
 
 #[test]
-fn files_that_others_can_read_are_refused() {
+fn refuses_files_that_others_can_read() {
     use std::os::unix::fs::PermissionsExt;
     let folder = std::env::temp_dir().join(format!("config-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");

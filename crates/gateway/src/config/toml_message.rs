@@ -1,7 +1,7 @@
-//! What the TOML reader says of a value, in words that name the field and say what
-//! to write. The value itself is not repeated: it may be a key.
+//! Rewrites messages of the TOML parser: they name the field and the correct notation, but not the
+//! value, which may be a key.
 
-/// Gives the message for an error that stands at byte `at` of `text`.
+/// Returns the message for an error at byte `at` of `text`.
 pub(super) fn message(text: &str, at: usize, said: &str) -> String {
     let Some((field, value)) = field(text, at) else { return joined(said) };
     let bare = value.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -17,7 +17,7 @@ pub(super) fn message(text: &str, at: usize, said: &str) -> String {
         };
     }
     if said.contains("below zero") {
-        return format!("`{field}` is below zero, which no number here is");
+        return format!("`{field}` must not be negative");
     }
     if said.contains("expected a string") {
         return format!("`{field}` is text: write it in quotes");
@@ -32,12 +32,11 @@ fn joined(said: &str) -> String {
     said.trim().replace('\n', "; ")
 }
 
-/// The field whose value stands at `at` or contains it, and the text from its value
-/// on.
+/// Returns the field whose value is at `at` or contains it, and the text from that value.
 fn field(text: &str, at: usize) -> Option<(&str, &str)> {
     let start = text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
     let line = text[start..].lines().next()?;
-    // in an inline table the last `name =` before the place
+    // In an inline table: the last `name =` before the position.
     let before = line.get(..at - start).and_then(|before| before.rfind('='));
     let equals = before.or_else(|| line.find('='))?;
     let before = line[..equals].trim_end();
@@ -64,7 +63,7 @@ mod tests {
                 "x = { hard_packets = -5 }",
                 21,
                 "a number below zero",
-                "`hard_packets` is below zero",
+                "`hard_packets` must not be negative",
             ),
             ("mtu = -5", 6, "invalid value: integer `-5`, expected u64", "`mtu` is a whole number"),
             ("name = 5", 7, "invalid type: integer `5`, expected a string", "`name` is text"),

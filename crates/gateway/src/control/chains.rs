@@ -1,7 +1,6 @@
-//! Chains of other tables that drop what they do not accept, in what
-//! `nft list ruleset` prints.
+//! Finds chains that drop packets by default in the output of `nft list ruleset`.
 
-/// Where packets meet a chain.
+/// The hook of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hook {
     Prerouting,
@@ -9,7 +8,7 @@ pub(super) enum Hook {
     Forward,
 }
 
-/// A chain that drops what none of its rules has accepted.
+/// A chain that drops packets that no rule accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Dropping {
     /// Table and chain, as nft names them.
@@ -20,14 +19,13 @@ pub(super) struct Dropping {
 }
 
 impl Dropping {
-    /// Whether packets of a family meet it.
+    /// Whether the chain sees packets of a family.
     pub(super) fn sees(&self, v6: bool) -> bool {
         if v6 { self.v6 } else { self.v4 }
     }
 }
 
-/// Finds those with the policy to drop, and those whose last rule drops or
-/// rejects whatever reaches it.
+/// Finds chains with the policy `drop`, and chains whose last rule drops or rejects all packets.
 pub(super) fn dropping(listed: &str) -> Vec<Dropping> {
     let (mut table, mut chain, mut found) = ("", "", Vec::new());
     let mut base: Option<(Hook, bool)> = None;
@@ -66,7 +64,7 @@ fn hook(line: &str) -> Option<Hook> {
     }
 }
 
-/// A rule that drops and matches nothing before.
+/// Whether a rule drops all packets.
 fn is_bare_drop(rule: &str) -> bool {
     let mut words = rule.split(' ').peekable();
     if words.next_if_eq(&"counter").is_some() {
@@ -83,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chains_that_drop_what_they_do_not_accept_are_found() {
+    fn finds_chains_that_drop_by_default() {
         let chain = |table: &str, name: &str, base: &str, rules: &str| {
             format!(
                 "table {table} {{\n\tchain {name} {{\n\t\ttype filter hook {base};\n{rules}\t}}\n}}\n"

@@ -1,5 +1,4 @@
-//! What can be known about a tunnel before it is up, or while it does not work:
-//! `headroom tunnel check`.
+//! Checks whether a tunnel can work on this host: `headroom tunnel check`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,31 +22,31 @@ use crate::datapath::DEFAULT_MARK;
 use crate::datapath::paths::IPV6_MIN_MTU;
 use crate::{host, ledger};
 
-/// How something is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// Nobody can tell from here.
+    /// It cannot be checked from here.
     Unknown,
-    /// It may be meant so.
+    /// A possible problem.
     Warning,
-    /// The tunnel cannot work so.
+    /// The tunnel cannot work.
     Failure,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How it is.
+    /// Its severity.
     pub severity: Severity,
-    /// What was looked at, in a word or two.
+    /// What was checked, in a word or two.
     pub topic: &'static str,
-    /// What was found, and what to do.
+    /// What was found, and the remedy.
     pub message: String,
 }
 
-/// Looks at a configuration and at this host; changes nothing on it.
+/// Checks a configuration and this host. Changes nothing.
 ///
 /// # Errors
 /// The configuration is refused.
@@ -92,13 +91,13 @@ impl Findings {
         }
     }
 
-    /// Looks at the gateway that runs under this name; false if it is another's.
+    /// Checks the gateway that runs under this name. Returns false if it has another configuration.
     fn running(&mut self, file: &Path, config: &Config, status: &Status) -> bool {
         let (name, shown, pid) = (&config.name, status.config.display(), status.pid);
         let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if whole(file) != whole(&status.config) {
             let words = format!(
-                "a tunnel `{name}` is up already, of {shown} (process {pid}): take it down (`headroom tunnel down \
+                "another tunnel `{name}` is up, with {shown} (process {pid}): take it down (`headroom tunnel down \
                  {name}`), or give this one another `name`"
             );
             self.add(Severity::Failure, "gateway", words);
@@ -115,10 +114,10 @@ impl Findings {
             .map(|one| (one.name.as_str(), one.direction.clone(), one.spi, one.destination))
             .collect();
         if written == loaded {
-            self.add(Severity::Ok, "gateway", format!("it runs this file (process {pid})"));
+            self.add(Severity::Ok, "gateway", format!("running with this file (process {pid})"));
         } else {
             let words = format!(
-                "it runs (process {pid}) with other SAs than this file now has: `headroom tunnel reload {name}`"
+                "running (process {pid}) with other SAs than this file: `headroom tunnel reload {name}`"
             );
             self.add(Severity::Warning, "gateway", words);
         }
@@ -136,7 +135,7 @@ impl Findings {
             }
         }
         if !Path::new("/dev/net/tun").exists() {
-            let words = "there is no /dev/net/tun: `modprobe tun`, or give it to the container";
+            let words = "/dev/net/tun is missing: `modprobe tun`, or pass it to the container";
             self.add(Severity::Failure, "programs", words);
         }
     }
@@ -156,14 +155,13 @@ impl Findings {
         if (own || config.policies.iter().any(captured))
             && disabled.is_ok_and(|value| value.trim() == "1")
         {
-            let words = "IPv6 goes through the tunnel, and a new interface has none: `sysctl -w \
+            let words = "IPv6 passes the tunnel, but is disabled on new interfaces: `sysctl -w \
                          net.ipv6.conf.default.disable_ipv6=0`, or name IPv4 networks only";
             self.add(Severity::Failure, "interface", words);
         }
     }
 
-    /// Looks whether the gateway can use the files without root's right to pass
-    /// over permissions.
+    /// Checks whether the gateway can use the files without root's override of permissions.
     fn owners(&mut self, file: &Path, config: &Config) {
         const READ: u32 = 0o4;
         const WRITE: u32 = 0o2;
@@ -180,8 +178,8 @@ impl Findings {
             };
             if granted & needed != needed {
                 let words = format!(
-                    "{} belongs to another user (uid {}), and the gateway gives up root's right to pass over \
-                     permissions: `chown root` it, or put the files into /etc/headroom",
+                    "{} belongs to another user (uid {}), and the gateway gives up root's override of permissions: \
+                     `chown root` it, or put the files into /etc/headroom",
                     path.display(),
                     about.uid()
                 );
@@ -193,11 +191,11 @@ impl Findings {
     fn addresses(&mut self, config: &Config) {
         for address in own_addresses(config) {
             if host::is_local(address) {
-                self.add(Severity::Ok, "own address", format!("{address} is this host's"));
+                self.add(Severity::Ok, "own address", format!("this host has {address}"));
             } else {
                 let words = format!(
                     "this host does not have {address}: correct `source` of \"out\" and `destination` of \"in\", or \
-                     add it (`ip addr add`). One that floats between hosts may be elsewhere now"
+                     add it (`ip addr add`). A floating address may be on another host now"
                 );
                 self.add(Severity::Warning, "own address", words);
             }
@@ -210,17 +208,17 @@ impl Findings {
         for (address, port) in ports.collect::<BTreeSet<_>>() {
             match (UdpSocket::bind((address, port)), status) {
                 (Err(error), Some(status)) if error.kind() == ErrorKind::AddrInUse => {
-                    let words = format!("{port} is held by the gateway (process {})", status.pid);
+                    let words = format!("{port} is in use by the gateway (process {})", status.pid);
                     self.add(Severity::Ok, "UDP port", words);
                 }
                 (Err(error), None) if error.kind() == ErrorKind::AddrInUse => {
                     let words = format!(
-                        "{port} is held by another program, an IKE daemon or a tunnel: stop it (`ss -ulnp 'sport = \
-                         :{port}'` names it), or use another port at both ends"
+                        "{port} is in use by another program, such as an IKE daemon: stop it (`ss -ulnp 'sport = :{port}'` \
+                         names it), or use another port at both ends"
                     );
                     self.add(Severity::Failure, "UDP port", words);
                 }
-                // an address that is not here has its own line
+                // a missing address has its own line
                 (Err(error), _) if error.kind() == ErrorKind::AddrNotAvailable => {}
                 (Err(error), _) => {
                     self.add(
@@ -237,7 +235,7 @@ impl Findings {
     fn ledger(&mut self, config: &Config) {
         let shown = config.ledger.ledger.display();
         match ledger::Ledger::check(&config.ledger, &config.key_ids()) {
-            Ok(()) => self.add(Severity::Ok, "ledger", format!("{shown} knows the keys")),
+            Ok(()) => self.add(Severity::Ok, "ledger", format!("{shown} contains the keys")),
             Err(error) => self.add(Severity::Failure, "ledger", error.to_string()),
         }
     }
@@ -253,7 +251,7 @@ impl Findings {
             let mtu = match path_mtu(peer) {
                 Ok(mtu) => mtu,
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                    let words = format!("the route to {peer} cannot be asked, which needs root");
+                    let words = format!("the route to {peer} cannot be queried without root");
                     self.add(Severity::Unknown, "path", words);
                     continue;
                 }
@@ -267,7 +265,7 @@ impl Findings {
             let known = match config.path_mtu {
                 Some(_) => "by `path_mtu`",
                 None => {
-                    "as far as this host knows; a narrower link further on shows when packets pass"
+                    "as far as this host knows; a narrower link further on shows only when packets pass"
                 }
             };
             self.add(Severity::Ok, "path", format!("{peer}: {mtu} bytes, {known}"));
@@ -281,39 +279,44 @@ impl Findings {
         for spec in specs(config).filter(|spec| spec.padding != Padding::None) {
             let words = match spec.padding {
                 Padding::Multiple(of) => {
-                    format!("`{}` fills to multiples of {of} bytes", spec.name)
+                    format!("`{}` pads to multiples of {of} bytes", spec.name)
                 }
-                _ => format!("`{}` fills to the path's MTU", spec.name),
+                _ => format!("`{}` pads to the path MTU", spec.name),
             };
-            self.add(Severity::Ok, "padding", format!("{words}, never beyond what the path takes"));
+            self.add(Severity::Ok, "padding", format!("{words}, never beyond the path MTU"));
         }
     }
 
-    /// `passes`: bytes of the longest packet through a tunnel in one piece.
+    /// Checks the MTU; `passes` is the longest packet through the tunnel without fragments.
     fn mtu(&mut self, config: &Config, peer: IpAddr, passes: usize) {
         match config.mtu {
             Some(mtu) if mtu as usize > passes => {
                 let words = format!(
-                    "`mtu` is {mtu}, and {passes} bytes pass to {peer} in one packet: longer ones are answered \"too \
-                     big\" or fragmented. Leave `mtu` out, or set {passes}"
+                    "`mtu` is {mtu}, but only {passes} bytes fit one packet to {peer}: longer packets are fragmented or \
+                     answered \"too big\". Remove `mtu`, or set it to {passes}"
                 );
                 self.add(Severity::Warning, "mtu", words);
             }
             Some(mtu) => {
-                self.add(Severity::Ok, "mtu", format!("{mtu} of {passes} bytes to {peer}"));
+                self.add(
+                    Severity::Ok,
+                    "mtu",
+                    format!("`mtu` is {mtu}, and {passes} bytes fit one packet to {peer}"),
+                );
             }
-            None => self.add(Severity::Ok, "mtu", format!("{passes} bytes pass to {peer}")),
+            None => {
+                self.add(Severity::Ok, "mtu", format!("{passes} bytes fit one packet to {peer}"))
+            }
         }
         if passes < IPV6_MIN_MTU {
             let words = format!(
-                "IPv6 needs {IPV6_MIN_MTU} bytes, of which {passes} pass to {peer}: IPv6 through this tunnel leaves in outer \
-                 fragments"
+                "IPv6 needs {IPV6_MIN_MTU} bytes, but only {passes} fit one packet to {peer}: IPv6 leaves in outer fragments"
             );
             self.add(Severity::Warning, "mtu", words);
         }
         if !config.clamp_mss {
             let words =
-                "`clamp_mss = false`: TCP depends on \"too big\" answers that reach the hosts";
+                "`clamp_mss = false`: TCP depends on \"too big\" messages that reach the hosts";
             self.add(Severity::Warning, "mtu", words);
         }
     }
@@ -337,7 +340,7 @@ impl Findings {
             if inside(v6) && value.is_ok_and(|value| value.trim() == "0") {
                 let key = name.replace('/', ".");
                 let words = format!(
-                    "this host does not forward, so a network behind it does not reach the tunnel: `sysctl -w {key}=1`"
+                    "this host does not forward packets, so networks behind it cannot use the tunnel: `sysctl -w {key}=1`"
                 );
                 self.add(Severity::Warning, "forwarding", words);
             }
@@ -348,7 +351,7 @@ impl Findings {
         let rules = match host::Command::words("nft list ruleset").output() {
             Ok(rules) => rules,
             Err(error) => {
-                let words = format!("other tables cannot be read, which needs root: {error}");
+                let words = format!("other tables cannot be read without root: {error}");
                 return self.add(Severity::Unknown, "firewall", words);
             }
         };
@@ -374,14 +377,14 @@ impl Findings {
         if !forwarding.is_empty() {
             let name = &config.name;
             let words = format!(
-                "{forwarding} drops what it does not accept, and whether it accepts this is not read: networks behind \
-                 this host need `iifname {name} accept; oifname {name} accept`"
+                "{forwarding} drops packets by default, and this check does not read its rules: networks behind this \
+                 host need `iifname {name} accept; oifname {name} accept`"
             );
             self.add(Severity::Warning, "firewall", words);
         }
         if dropping.is_empty() {
             if forwarding.is_empty() {
-                let words = "no table of nftables drops all that arrives; rules that drop some are not read";
+                let words = "no nftables chain drops packets by default; this check does not read single rules";
                 self.add(Severity::Ok, "firewall", words);
             }
             return;
@@ -402,7 +405,7 @@ impl Findings {
             .collect();
         let opens = opens.into_iter().collect::<Vec<_>>().join("; ");
         let words = format!(
-            "{dropping} drops what it does not accept, and whether it accepts this is not read: it needs `{opens}`"
+            "{dropping} drops packets by default, and this check does not read its rules: it needs `{opens}`"
         );
         self.add(Severity::Warning, "firewall", words);
     }
@@ -412,32 +415,33 @@ impl Findings {
             for (own, peer) in udp_peers(config) {
                 self.probe_port(own, peer);
             }
-            let words = "whether the peer has these keys shows only when both ends are up: `headroom tunnel status`";
+            let words = "whether the peer has the same keys shows only when both ends are up: `headroom tunnel status`";
             return self.add(Severity::Unknown, "peer", words);
         };
         for one in status.associations.iter().filter(|one| one.direction == "in") {
             let (name, packets) = (&one.name, one.packets);
             if packets > 0 {
-                let words = format!("`{name}`: {packets} packets of the peer have verified");
+                let words = format!("`{name}`: {packets} packets of the peer were authenticated");
                 self.add(Severity::Ok, "peer", words);
             } else {
                 let failures: Vec<String> =
                     one.failures.iter().map(|(why, times)| format!("{times} {why}")).collect();
                 let failed = match failures.is_empty() {
                     true => {
-                        "and none has failed: it sends nothing, or a firewall on the way drops it"
+                        "and none has failed: the peer sends nothing, or a firewall on the path drops it"
                             .into()
                     }
                     false => format!("and these have failed: {}", failures.join(", ")),
                 };
-                let words = format!("`{name}`: no packet of the peer has verified yet, {failed}");
+                let words =
+                    format!("`{name}`: no packet of the peer was authenticated yet, {failed}");
                 self.add(Severity::Warning, "peer", words);
             }
         }
     }
 
-    /// Sends a keepalive (RFC 3948, section 2.3), which no peer answers, to see
-    /// whether a host answers that nobody listens.
+    /// Sends a keepalive (RFC 3948, section 2.3), which a peer does not answer, to find out whether
+    /// its host reports a closed port.
     fn probe_port(&mut self, own: IpAddr, peer: SocketAddr) {
         const TIMEOUT: Duration = Duration::from_millis(700);
         let answer = UdpSocket::bind((own, 0)).and_then(|socket| {
@@ -449,16 +453,16 @@ impl Findings {
         let Err(error) = answer else { return };
         let words = match error.kind() {
             ErrorKind::ConnectionRefused => format!(
-                "{peer} answers that nobody listens there: bring the tunnel up at the other end, or correct the port"
+                "{peer} is closed: bring the tunnel up at the other end, or correct the port"
             ),
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                let words = format!("{peer} does not say that it is closed, as an open port does");
+                let words = format!("{peer} did not report a closed port: it is open or filtered");
                 return self.add(Severity::Unknown, "peer", words);
             }
             ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
                 format!("{peer} cannot be reached: {error}")
             }
-            // an address that is not here has its own line
+            // a missing address has its own line
             _ => return,
         };
         self.add(Severity::Warning, "peer", words);
@@ -477,7 +481,7 @@ fn own_addresses(config: &Config) -> BTreeSet<IpAddr> {
     specs(config).map(own).collect()
 }
 
-/// Own address, and address and port of the peer, of ESP in UDP.
+/// Returns own address, and address and port of the peer, of each ESP in UDP.
 fn udp_peers(config: &Config) -> BTreeSet<(IpAddr, SocketAddr)> {
     let out = specs(config).filter(|spec| spec.direction == Direction::Out);
     out.filter_map(|spec| {

@@ -1,4 +1,4 @@
-//! Asks a running gateway.
+//! Controls a running gateway through its socket.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
@@ -12,10 +12,10 @@ use super::run_folder::RunFolder;
 use super::status::Status;
 use super::tunnel::clean_up;
 
-/// Longer than a gateway takes to go down, or to read a large configuration.
+/// The time limit of a request: a gateway takes less to go down, or to read a large configuration.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running gateway.
+/// A client of a gateway.
 #[derive(Debug)]
 pub struct Client {
     run: RunFolder,
@@ -23,23 +23,23 @@ pub struct Client {
 }
 
 impl Client {
-    /// The gateway of a tunnel; without a name that of the only one.
+    /// Makes a client of a tunnel's gateway; without a name, of the only tunnel.
     ///
     /// # Errors
-    /// There is none, or more than one.
+    /// There is no tunnel, or more than one.
     pub fn of(run: &RunFolder, name: Option<&str>) -> Result<Self, Error> {
         Ok(Self { run: run.clone(), name: run.choose(name)? })
     }
 
-    /// The tunnel's name.
+    /// Returns the tunnel's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How it stands.
+    /// Returns the status.
     ///
     /// # Errors
-    /// It does not run, or does not answer.
+    /// The gateway does not run or does not respond.
     pub fn status(&self) -> Result<Status, Error> {
         match self.ask(Request::Status)? {
             Response::Status { status } => Ok(*status),
@@ -47,7 +47,7 @@ impl Client {
         }
     }
 
-    /// Has it read its configuration again; sentences that should be known.
+    /// Makes the gateway read its configuration again. Returns warnings.
     ///
     /// # Errors
     /// The configuration is refused: the former one is still in force.
@@ -55,16 +55,16 @@ impl Client {
         self.ask(Request::Reload { new_keys }).and_then(done)
     }
 
-    /// Takes it down. What a gateway left that lives no more is undone as well.
+    /// Takes the tunnel down. Cleans up after a dead gateway.
     ///
     /// # Errors
-    /// There is nothing to take down, or the host refuses.
+    /// There is nothing to take down, or a command failed.
     pub fn down(&self) -> Result<Vec<String>, Error> {
         if let Some(stream) = self.connect()? {
             match self.exchange(&stream, Request::Down) {
                 Ok(answer) => return done(answer),
                 Err(error @ (Error::Refused(_) | Error::Answered { .. })) => return Err(error),
-                // it died with the question in hand, unless it can be asked again
+                // it died during the request, unless it accepts another one
                 Err(error) if self.answers() => return Err(error),
                 Err(_) => {}
             }
@@ -72,7 +72,7 @@ impl Client {
         clean_up(&self.run, &self.name).map(|()| Vec::new())
     }
 
-    /// Whether a gateway still listens when one that is dying would be dead.
+    /// Whether the gateway still listens after the time that a dying one takes.
     fn answers(&self) -> bool {
         const TRIES: u32 = 40;
         (0..TRIES).all(|_| {
@@ -81,11 +81,11 @@ impl Client {
         })
     }
 
-    /// Hands each record of a trace to `each`, until it says false or there were
-    /// `count`; sentences that should be known.
+    /// Passes each record of a trace to `each`, until it returns false or after `count` records.
+    /// Returns warnings.
     ///
     /// # Errors
-    /// It does not run, or ends.
+    /// The gateway does not run, or ends.
     pub fn trace(
         &self,
         count: Option<u64>,
@@ -93,7 +93,7 @@ impl Client {
     ) -> Result<Vec<String>, Error> {
         let stream = self.connect()?.ok_or_else(|| self.not_running())?;
         self.send(&stream, Request::Trace { count })?;
-        // between two packets may be any time
+        // the time between two packets is unlimited
         let _ = stream.set_read_timeout(None);
         let mut reader = BufReader::new(&stream);
         loop {
@@ -118,10 +118,10 @@ impl Client {
     fn send(&self, mut stream: &UnixStream, request: Request) -> Result<(), Error> {
         let line = serde_json::to_string(&request).map_err(std::io::Error::from);
         let sent = line.and_then(|line| stream.write_all((line + "\n").as_bytes()));
-        sent.doing(|| format!("ask the gateway of {}", self.name))
+        sent.doing(|| format!("write to the gateway of {}", self.name))
     }
 
-    /// The next answer, if it is no refusal.
+    /// Reads the next response. Turns a refusal into an error.
     fn receive(&self, from: &mut impl BufRead) -> Result<Response, Error> {
         match Response::read(from) {
             Ok(Some(Response::Error { error, code })) => Err(Error::Answered { error, code }),
@@ -130,11 +130,11 @@ impl Client {
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 Err(Error::Refused(error.to_string()))
             }
-            Err(error) => Err(error).doing(|| format!("hear the gateway of {}", self.name)),
+            Err(error) => Err(error).doing(|| format!("read from the gateway of {}", self.name)),
         }
     }
 
-    /// None: nobody listens.
+    /// Connects to the gateway; returns none if there is none.
     fn connect(&self) -> Result<Option<UnixStream>, Error> {
         let socket = self.run.socket(&self.name);
         match UnixStream::connect(&socket) {
@@ -155,7 +155,7 @@ impl Client {
     fn not_running(&self) -> Error {
         let name = &self.name;
         Error::NotRunning(format!(
-            "no gateway runs for `{name}`. If it was killed, what it protected is blocked until `headroom tunnel up` or \
+            "no gateway runs for `{name}`. If it was killed, its traffic is blocked until `headroom tunnel up` or \
              `headroom tunnel down {name}`"
         ))
     }
@@ -169,5 +169,5 @@ fn done(answer: Response) -> Result<Vec<String>, Error> {
 }
 
 fn unexpected(answer: &Response) -> Error {
-    Error::Refused(format!("the gateway gave another answer than was asked for: {answer:?}"))
+    Error::Refused(format!("the gateway sent an unexpected response: {answer:?}"))
 }

@@ -1,20 +1,20 @@
-//! Why a tunnel could not be brought up, asked or taken down.
+//! Errors of bringing up, controlling or taking down a tunnel.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::{config, host, ledger};
 
-/// Each a sentence: what was being done, what was found, what to do.
+/// An error of a tunnel. Each message says what failed, why, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The configuration asks for something that cannot be.
+    /// The configuration is refused.
     #[error(transparent)]
     Config(#[from] config::Error),
-    /// The ledger does not allow it.
+    /// The ledger refuses it.
     #[error(transparent)]
     Ledger(#[from] ledger::Error),
-    /// Associations and policies do not go together.
+    /// Associations or policies do not fit together.
     #[error("{}: {cause}", origin.display())]
     Engine {
         /// The configuration.
@@ -22,10 +22,10 @@ pub enum Error {
         /// What is wrong.
         cause: headroom_ipsec::SpecError,
     },
-    /// The host refused a change.
+    /// A command that changes the host failed.
     #[error(transparent)]
     Host(#[from] host::Error),
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot {doing}: {cause}")]
     System {
         /// What was being done.
@@ -33,10 +33,9 @@ pub enum Error {
         /// What the system said.
         cause: io::Error,
     },
-    /// The host was changed, and then something failed.
+    /// A step failed after the host was changed.
     #[error(
-        "{cause}. What `{name}` is to protect is blocked until `headroom tunnel up` succeeds or `headroom tunnel down \
-         {name}`"
+        "{cause}. The traffic of `{name}` is blocked until `headroom tunnel up` succeeds or `headroom tunnel down {name}`"
     )]
     HalfUp {
         /// The tunnel.
@@ -44,24 +43,24 @@ pub enum Error {
         /// What failed.
         cause: Box<Error>,
     },
-    /// A running gateway cannot change this.
+    /// A reload cannot make this change.
     #[error(
-        "`{0}` has changed, which a reload cannot: take the tunnel down and up again. The former configuration is \
-         still in force"
+        "a reload cannot change `{0}`: take the tunnel down and up again. The former configuration is still in \
+         force"
     )]
     Fixed(&'static str),
     /// There is no such gateway.
     #[error("{0}")]
     NotRunning(String),
-    /// What a running gateway answered.
+    /// A running gateway responded with an error.
     #[error("{error}")]
     Answered {
-        /// Its sentence.
+        /// Its message.
         error: String,
         /// Its exit code.
         code: u8,
     },
-    /// Something that cannot be done now.
+    /// The request is refused.
     #[error("{0}")]
     Refused(String),
 }
@@ -79,7 +78,7 @@ impl Error {
     }
 }
 
-/// Turns what the system said into a sentence that says what was being done.
+/// Adds what was being done to an I/O error.
 pub(super) trait Doing<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
 }

@@ -1,11 +1,10 @@
-//! How a tunnel stands, in the text format that Prometheus reads (its exposition
-//! format, version 0.0.4).
+//! The counters of a tunnel in Prometheus' text format (exposition format 0.0.4).
 
 use std::fmt::{Display, Write};
 
 use super::status::{Association, Status};
 
-/// Gives all counters of a tunnel as metrics.
+/// Returns all counters of a tunnel as metrics.
 pub fn prometheus(status: &Status) -> String {
     let mut text = Metrics { text: String::new(), tunnel: &status.name };
     text.metric("uptime_seconds", "gauge", "Seconds since the tunnel came up.");
@@ -16,11 +15,14 @@ pub fn prometheus(status: &Status) -> String {
     let all = &status.associations;
     let values: [(&str, &str, &str, Value); 4] = [
         ("sa_packets_total", "counter", "Packets protected or authenticated.", |sa| sa.packets),
-        ("sa_bytes_total", "counter", "Bytes of these, without what protection adds.", |sa| {
-            sa.bytes
-        }),
+        (
+            "sa_bytes_total",
+            "counter",
+            "Bytes of these, without the overhead of protection.",
+            |sa| sa.bytes,
+        ),
         ("sa_sequence", "gauge", "Highest sequence number sent or accepted.", |sa| sa.sequence),
-        ("sa_stage", "gauge", "0 young, 1 new keys are due, 2 expired.", |sa| {
+        ("sa_stage", "gauge", "0 active, 1 new keys are due, 2 expired.", |sa| {
             match sa.stage.as_str() {
                 "expired" => 2,
                 "soft" => 1,
@@ -42,15 +44,11 @@ pub fn prometheus(status: &Status) -> String {
             text.sample("sa_failures_total", &[("sa", &sa.name), ("reason", reason)], times);
         }
     }
-    text.metric("drops_total", "counter", "Packets not passed on, by reason.");
+    text.metric("drops_total", "counter", "Packets dropped, by reason.");
     for (reason, times) in &status.drops {
         text.sample("drops_total", &[("reason", reason)], times);
     }
-    text.metric(
-        "policy_hits_total",
-        "counter",
-        "Decisions of a policy: one for each packet or train.",
-    );
+    text.metric("policy_hits_total", "counter", "Decisions of a policy: one per packet or train.");
     for policy in &status.policies {
         let labels = [("policy", &policy.name), ("action", &policy.action)];
         text.sample("policy_hits_total", &labels, policy.hits);
@@ -58,7 +56,7 @@ pub fn prometheus(status: &Status) -> String {
     text.text
 }
 
-/// A number of an association.
+/// Reads a value of an association.
 type Value = fn(&Association) -> u64;
 
 struct Metrics<'a> {
@@ -93,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_counter_is_a_line() {
+    fn prints_every_counter_as_a_line() {
         let status: Status = serde_json::from_value(serde_json::json!({
             "name": "hr0", "version": "0", "pid": 1, "config": "f", "uptime_seconds": 7, "queues": 1,
             "associations": [{

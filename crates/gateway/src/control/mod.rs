@@ -1,5 +1,4 @@
-//! A tunnel's process and how it is talked to: up, status, trace, reload, down; and
-//! what can be known before it is up.
+//! Controls a tunnel: up, status, trace, reload, down, and checks before it is up.
 
 mod chains;
 pub mod check;

@@ -1,5 +1,5 @@
-//! What is said over the control socket: a line of JSON a request, a line of
-//! JSON an answer (docs/tunnel.md).
+//! The protocol of the control socket: a line of JSON per request and per response
+//! (docs/tunnel.md).
 
 use std::io::{self, BufRead, ErrorKind, Read};
 
@@ -8,26 +8,26 @@ use serde_json::Value;
 
 use super::status::Status;
 
-/// Octets that a request may have.
+/// The longest request in bytes.
 pub(super) const MAX_REQUEST: usize = 4096;
-/// Octets of an answer: a hundred thousand associations.
+/// The longest response in bytes: the status of a hundred thousand associations.
 const MAX_RESPONSE: usize = 256 << 20;
 
 /// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// How does it stand?
+    /// Return the status.
     Status,
-    /// What is decided about packets? Records follow, one a line.
+    /// Send a record per packet, one per line.
     Trace {
-        /// After how many it ends; none: when the asker goes.
+        /// The number of records; none: until the client disconnects.
         #[serde(default)]
         count: Option<u64>,
     },
     /// Read the configuration again.
     Reload {
-        /// Keys that the ledger does not know are new.
+        /// Accept keys that are missing from the ledger as new.
         #[serde(default)]
         new_keys: bool,
     },
@@ -36,88 +36,87 @@ pub enum Request {
 }
 
 impl Request {
-    /// Reads the next request of an asker; none: they have gone.
+    /// Reads the next request of a client, at most 4096 bytes; none if it has disconnected.
     ///
     /// # Errors
-    /// `InvalidData`, with a sentence for the asker, where it is no request; else
-    /// what the connection answered. At most 4096 octets are read of a request.
+    /// `InvalidData`, with a message for the client, if it is no request; else the connection's
+    /// error.
     pub fn read(from: &mut impl BufRead) -> io::Result<Option<Self>> {
         let line = read_line(from, MAX_REQUEST)?;
         if line.is_empty() {
             return Ok(None);
         }
         if line.last() != Some(&b'\n') {
-            return Err(no("a request is one line of JSON, of at most 4096 octets".into()));
+            return Err(invalid("a request is one line of JSON of at most 4096 bytes".into()));
         }
         let request = serde_json::from_slice(&line);
-        request.map(Some).map_err(|error| no(format!("the request is not understood: {error}")))
+        request.map(Some).map_err(|error| invalid(format!("the request is invalid: {error}")))
     }
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Response {
-    /// It was refused, or failed.
+    /// The request was refused or failed.
     Error {
-        /// Why.
+        /// The message.
         error: String,
-        /// The exit code of a command that failed of it.
+        /// The exit code of a command that fails with this error.
         #[serde(default = "failed")]
         code: u8,
     },
     /// To [`Request::Status`].
     Status {
-        /// How it stands.
+        /// The status.
         status: Box<Status>,
     },
     /// To [`Request::Reload`] and [`Request::Down`], and the end of a trace.
     Done {
-        /// What should be known: sentences.
+        /// Messages for the user.
         done: Vec<String>,
     },
-    /// To [`Request::Trace`], again and again.
+    /// To [`Request::Trace`], repeatedly.
     Record {
-        /// What was decided about a packet.
+        /// The record of a packet.
         record: Value,
     },
 }
 
-/// The code of a gateway that does not say one.
+/// The exit code if a gateway sends none.
 fn failed() -> u8 {
     1
 }
 
 impl Response {
-    /// Reads the next answer of a gateway; none: it has ended, with the answer
-    /// unsaid or half said.
+    /// Reads the next response of a gateway, at most 256 MiB; none if the gateway ended before it
+    /// sent a whole line.
     ///
     /// # Errors
-    /// `InvalidData`, with a sentence, where it is no answer; else what the
-    /// connection answered. Memory is that of an answer of 256 MiB at most.
+    /// `InvalidData`, with a message, if it is no response; else the connection's error.
     pub fn read(from: &mut impl BufRead) -> io::Result<Option<Self>> {
         let line = read_line(from, MAX_RESPONSE)?;
         if line.last() != Some(&b'\n') {
-            let longer = no(format!("the gateway's answer has more than {MAX_RESPONSE} octets"));
+            let longer = invalid(format!("the gateway's response exceeds {MAX_RESPONSE} bytes"));
             return if line.len() < MAX_RESPONSE { Ok(None) } else { Err(longer) };
         }
         let answer = serde_json::from_slice(&line);
         answer
             .map(Some)
-            .map_err(|error| no(format!("the gateway's answer is not understood: {error}")))
+            .map_err(|error| invalid(format!("the gateway's response is invalid: {error}")))
     }
 }
 
-/// A line of at most `most` octets, its end among them. Without an end, the peer
-/// has gone, or there are `most` octets and the line is longer.
+/// Reads a line of at most `most` bytes, including its end. A line without an end was truncated by
+/// a disconnect, or is longer.
 fn read_line(from: &mut impl BufRead, most: usize) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     from.by_ref().take(most as u64).read_until(b'\n', &mut line)?;
     Ok(line)
 }
 
-fn no(sentence: String) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, sentence)
+fn invalid(message: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, message)
 }
 
 #[cfg(test)]
@@ -125,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_read_one_by_one_and_half_of_one_is_none() {
+    fn reads_responses_one_by_one_and_ignores_a_truncated_one() {
         let text = "{\"record\":{\"direction\":\"out\"}}\n{\"done\":[\"one\"]}\n{\"done\":[\"tw";
         let mut from = text.as_bytes();
         let mut next = || Response::read(&mut from).expect("readable");
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_request_no_more_is_read_than_it_may_have() {
+    fn reads_no_more_of_a_request_than_its_limit() {
         let long = [b'a'; 3 * MAX_REQUEST];
         let mut from = &long[..];
         let error = Request::read(&mut from).expect_err("too long");

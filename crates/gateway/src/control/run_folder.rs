@@ -1,4 +1,4 @@
-//! `/run/headroom`: sockets, state files and locks of the tunnels of this host.
+//! The run folder, `/run/headroom`: sockets, state files and locks of this host's tunnels.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 use super::error::{Doing, Error, path};
 use crate::host::Step;
 
-/// Where it is unless said otherwise.
+/// The default folder.
 const DEFAULT_FOLDER: &str = "/run/headroom";
-/// The variable that says otherwise.
+/// The environment variable that names another folder.
 pub const RUN_DIR_VARIABLE: &str = "HEADROOM_RUN_DIR";
-/// Octets that a state file may have.
+/// The longest state file in bytes.
 const MAX_STATE: u64 = 64 << 20;
 
-/// The folder.
+/// The run folder.
 #[derive(Debug, Clone)]
 pub struct RunFolder(PathBuf);
 
-/// What a tunnel has changed on the host, so that somebody else can undo it.
+/// The changes that a tunnel made on the host, so that another process can undo them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct State {
     /// The gateway's process.
@@ -29,7 +29,7 @@ pub(super) struct State {
     pub(super) config: PathBuf,
     /// Changes that outlive the gateway.
     pub(super) before: Vec<Step>,
-    /// Changes that go with the interface.
+    /// Changes that vanish with the interface.
     pub(super) after: Vec<Step>,
 }
 
@@ -41,22 +41,22 @@ impl Default for RunFolder {
 }
 
 impl RunFolder {
-    /// Another folder.
+    /// Uses another folder.
     pub fn at(path: PathBuf) -> Self {
         Self(path)
     }
 
-    /// The control socket of a tunnel.
+    /// Returns the path of a tunnel's control socket.
     pub fn socket(&self, name: &str) -> PathBuf {
         self.0.join(format!("{name}.sock"))
     }
 
-    /// What a gateway in the background says.
+    /// Returns the path of the log of a gateway in the background.
     pub fn log(&self, name: &str) -> PathBuf {
         self.0.join(format!("{name}.log"))
     }
 
-    /// Makes the folder, for its owner alone.
+    /// Creates the folder, accessible to its owner only.
     ///
     /// # Errors
     /// It cannot be made.
@@ -66,7 +66,7 @@ impl RunFolder {
             .doing(|| path("make the folder", &self.0))
     }
 
-    /// Tunnels that have a socket or a state here.
+    /// Lists the tunnels with a socket or a state file.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries
@@ -81,34 +81,31 @@ impl RunFolder {
         names
     }
 
-    /// The name, or the only one there is.
+    /// Returns the name, or that of the only tunnel.
     ///
     /// # Errors
-    /// There is none, or more than one.
+    /// There is no tunnel, or more than one.
     pub fn choose(&self, name: Option<&str>) -> Result<String, Error> {
         if let Some(name) = name {
-            // a name is part of a path here
+            // the name becomes part of a path
             let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
             if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
-                return Err(Error::NotRunning(format!("`{name}` is not the name of a tunnel")));
+                return Err(Error::NotRunning(format!("`{name}` is not a valid name of a tunnel")));
             }
             return Ok(name.to_owned());
         }
         let mut names = self.names();
         match names.len() {
             1 => Ok(names.remove(0)),
-            0 => Err(Error::NotRunning(format!(
-                "no tunnel is up (nothing is in {})",
-                self.0.display()
-            ))),
+            0 => Err(Error::NotRunning(format!("no tunnel is up ({} is empty)", self.0.display()))),
             _ => Err(Error::NotRunning(format!(
-                "more than one tunnel is up, name one: {}",
+                "more than one tunnel is up; choose one of {}",
                 names.join(", ")
             ))),
         }
     }
 
-    /// The lock of a tunnel, held as long as its gateway lives.
+    /// Takes the lock of a tunnel, which its gateway holds as long as it lives.
     ///
     /// # Errors
     /// Another gateway holds it.
@@ -121,7 +118,7 @@ impl RunFolder {
             Ok(()) => Ok(file),
             Err(std::fs::TryLockError::WouldBlock) => {
                 let advice = format!(
-                    "`headroom tunnel down {name}` takes it down, `reload {name}` has it read its file"
+                    "`headroom tunnel down {name}` takes it down, `headroom tunnel reload {name}` reloads its configuration"
                 );
                 Err(Error::Refused(format!("the tunnel `{name}` is up already: {advice}")))
             }
@@ -135,7 +132,7 @@ impl RunFolder {
         self.0.join(format!("{name}.json"))
     }
 
-    /// What an earlier gateway left; none where it left nothing.
+    /// Reads the state that an earlier gateway left; none if there is none.
     pub(super) fn read_state(&self, name: &str) -> Result<Option<State>, Error> {
         let file = self.state(name);
         let text = match std::fs::metadata(&file) {
@@ -147,14 +144,14 @@ impl RunFolder {
         let text = text.doing(|| path("read", &file))?;
         serde_json::from_str(&text).map(Some).map_err(|error| {
             Error::Refused(format!(
-                "the state file {} is damaged ({error}): see what is left with `ip rule`, `ip route show table all` and \
-                 `nft list tables`, undo it by hand, then remove the file",
+                "the state file {} is damaged ({error}): inspect `ip rule`, `ip route show table all` and `nft list \
+                 tables`, undo the tunnel's changes by hand, then remove the file",
                 file.display()
             ))
         })
     }
 
-    /// Notes what there is to undo.
+    /// Writes the changes that must be undone.
     pub(super) fn write_state(&self, name: &str, state: &State) -> Result<(), Error> {
         let file = self.state(name);
         let new = file.with_extension("json.new");
@@ -164,7 +161,7 @@ impl RunFolder {
             .doing(|| path("write", &file))
     }
 
-    /// Forgets a tunnel.
+    /// Removes a tunnel's socket and state file.
     pub(super) fn forget(&self, name: &str) {
         for file in [self.socket(name), self.state(name)] {
             let _ = std::fs::remove_file(file);
@@ -185,7 +182,7 @@ mod tests {
     use crate::host::Command;
 
     #[test]
-    fn one_tunnel_needs_no_name_and_no_name_leaves_the_folder() {
+    fn chooses_the_only_tunnel_and_rejects_names_that_are_paths() {
         let folder = std::env::temp_dir().join(format!("run-folder-{}", std::process::id()));
         let run = RunFolder::at(folder.clone());
         assert!(run.choose(None).is_err());
@@ -212,7 +209,7 @@ mod tests {
         }
         std::fs::write(run.state("hr1"), "{").expect("damaged");
         let error = run.read_state("hr1").expect_err("damaged").to_string();
-        assert!(error.contains("undo it by hand"), "{error}");
+        assert!(error.contains("by hand"), "{error}");
         run.forget("hr0");
         run.forget("hr1");
         assert!(run.names().is_empty());
@@ -220,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_has_one_gateway() {
+    fn only_one_gateway_holds_the_lock() {
         let folder = std::env::temp_dir().join(format!("run-lock-{}", std::process::id()));
         let run = RunFolder::at(folder.clone());
         run.make().expect("a folder");

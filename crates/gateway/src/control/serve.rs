@@ -1,5 +1,4 @@
-//! The gateway's process: brings a tunnel up, answers those who ask, and takes
-//! it down on request.
+//! The gateway's process: brings a tunnel up, serves requests, and takes it down on request.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -13,10 +12,10 @@ use super::protocol::{Request, Response};
 use super::server::{PendingRequest, Reply, Server};
 use super::tunnel::{Options, Tunnel};
 
-/// How often counters are looked at.
+/// The interval of checks.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What the gateway waits for.
+/// An event that the gateway waits for.
 enum GatewayEvent {
     Request(PendingRequest),
     Signal(Signal),
@@ -31,8 +30,7 @@ enum GatewayEvent {
 /// that are waited for belong to threads.
 ///
 /// # Errors
-/// It cannot be brought up, or could not go on. Then what it was to protect is
-/// blocked.
+/// The tunnel cannot be brought up, or has failed. Then its traffic is blocked.
 pub fn run(
     options: &Options,
     mut log: impl FnMut(&str),
@@ -62,7 +60,7 @@ pub fn run(
                 tunnel.tick()?;
                 continue;
             }
-            // SIGTERM, or nobody could log anything any more
+            // SIGTERM, or no sender is left.
             Err(RecvTimeoutError::Disconnected) => None,
             Ok(GatewayEvent::Signal(Signal::SIGHUP)) => {
                 match reload(&mut tunnel, false) {
@@ -83,7 +81,7 @@ pub fn run(
                 Some(reply)
             }
             Ok(GatewayEvent::Request(PendingRequest { request, reply })) => {
-                // who asked may have gone
+                // the client may have disconnected
                 let _ = reply.send(answer(&mut tunnel, request, &mut log));
                 continue;
             }
@@ -141,7 +139,7 @@ fn down(
     outcome
 }
 
-/// The signals that are waited for reach no thread.
+/// Blocks the signals that the gateway waits for.
 fn catch_signals() -> Result<SigSet, Error> {
     let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
     let blocked = signals.thread_block().map_err(std::io::Error::from);
@@ -149,7 +147,7 @@ fn catch_signals() -> Result<SigSet, Error> {
     Ok(signals)
 }
 
-/// Passes signals and the datapath's events on.
+/// Forwards signals and the datapath's events.
 fn forward(
     signals: SigSet,
     events: std::sync::mpsc::Receiver<Event>,
@@ -189,8 +187,8 @@ fn describe(event: &Event) -> String {
         Event::Lifetime { sa, stage: Stage::Soft } => {
             format!("`{sa}` has reached a soft limit: new keys are due")
         }
-        Event::Lifetime { sa, stage: Stage::Expired } => format!(
-            "`{sa}` has reached a hard limit and protects nothing any more: it needs new keys"
-        ),
+        Event::Lifetime { sa, stage: Stage::Expired } => {
+            format!("`{sa}` has reached a hard limit and is out of use: it needs new keys")
+        }
     }
 }

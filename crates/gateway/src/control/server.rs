@@ -1,4 +1,4 @@
-//! The control socket: who may ask, how many at once, how long a line is.
+//! Serves the control socket, with limits on clients, their number, and the length of lines.
 
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -15,36 +15,36 @@ use serde::Serialize;
 use super::protocol::{Request, Response};
 use crate::datapath::tracer::Trace;
 
-/// Askers at once.
+/// The most clients at once.
 const MAX_CLIENTS: usize = 16;
-/// How long an asker may take for a line, or to take one.
+/// The time limit for a client to send or to accept a line.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a trace without packets looks whether anyone still reads.
+/// How often an idle trace checks whether its client is still connected.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A request, and who waits for the answer.
+/// A request, and the channel for its response.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
     pub(super) request: Request,
     pub(super) reply: Sender<Reply>,
 }
 
-/// What the gateway says to a request.
+/// The gateway's reply to a request.
 #[derive(Debug)]
 pub(super) enum Reply {
     Answer(Response),
-    /// Records are to be passed on.
+    /// Records to forward.
     Trace(Trace),
 }
 
-/// The socket and those who ask.
+/// The control socket's server.
 #[derive(Debug)]
 pub(super) struct Server {
     clients: Arc<AtomicUsize>,
 }
 
 impl Server {
-    /// Listens; each request goes to `submit`.
+    /// Starts listening. Passes each request to `submit`.
     pub(super) fn start(
         path: &Path,
         submit: impl Fn(PendingRequest) -> bool + Send + Sync + 'static,
@@ -62,7 +62,7 @@ impl Server {
             for stream in listener.incoming() {
                 match stream {
                     Ok(stream) => accept(stream, &counted, &submit),
-                    // no more descriptors, for now
+                    // no descriptors at the moment
                     Err(_) => std::thread::sleep(POLL_INTERVAL),
                 }
             }
@@ -70,7 +70,7 @@ impl Server {
         Ok(Self { clients })
     }
 
-    /// Waits until everybody has their answer, but not for long.
+    /// Waits until all clients have their responses, at most 2 s.
     pub(super) fn finish(&self) {
         let end = Instant::now() + Duration::from_secs(2);
         while self.clients.load(Ordering::Acquire) > 0 && Instant::now() < end {
@@ -88,20 +88,20 @@ fn accept<F: Fn(PendingRequest) -> bool + Send + Sync + 'static>(
     let _ = stream.set_read_timeout(Some(TIMEOUT));
     let _ = stream.set_write_timeout(Some(TIMEOUT));
     if !is_authorized(&stream) {
-        return refuse(&stream, "only root and the gateway's own user may ask");
+        return refuse(&stream, "only root and the gateway's user may use this socket");
     }
     if slot.number > MAX_CLIENTS {
-        return refuse(&stream, "too many are asking; try again");
+        return refuse(&stream, "too many clients; try again");
     }
     let submit = Arc::clone(submit);
-    // where no thread can be started the connection is closed
+    // if no thread can be started, the connection is closed
     let _ = std::thread::Builder::new().name("request".into()).spawn(move || {
         let _slot = slot;
         let _ = serve(&stream, submit.as_ref());
     });
 }
 
-/// A slot among the askers, given back when dropped.
+/// A slot for a client, released when dropped.
 struct ConnectionSlot {
     clients: Arc<AtomicUsize>,
     number: usize,
@@ -120,7 +120,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// The socket's mode says the same; this holds whoever changed it.
+/// Checks the client's user. The socket's mode does as well, but might have been changed.
 fn is_authorized(stream: &UnixStream) -> bool {
     let own = nix::unistd::geteuid().as_raw();
     getsockopt(stream, sockopt::PeerCredentials)
@@ -137,7 +137,7 @@ fn send_line(mut stream: &UnixStream, what: &impl Serialize) -> io::Result<()> {
     stream.write_all(&line)
 }
 
-/// Answers one asker until they go.
+/// Serves one client until it disconnects.
 fn serve(stream: &UnixStream, submit: &dyn Fn(PendingRequest) -> bool) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     loop {
@@ -165,7 +165,7 @@ fn serve(stream: &UnixStream, submit: &dyn Fn(PendingRequest) -> bool) -> io::Re
     }
 }
 
-/// Passes records on until there were enough, the asker goes or the gateway ends.
+/// Forwards records until `count` is reached, the client disconnects or the gateway ends.
 fn forward_trace(stream: &UnixStream, trace: &Trace, count: Option<u64>) -> io::Result<()> {
     #[derive(Serialize)]
     struct Line<'a> {
@@ -186,14 +186,14 @@ fn forward_trace(stream: &UnixStream, trace: &Trace, count: Option<u64>) -> io::
         missed += trace.dropped();
     }
     let done = if missed > 0 {
-        vec![format!("{missed} packets went by too fast to be shown")]
+        vec![format!("{missed} packets are not shown: the reader was too slow")]
     } else {
         Vec::new()
     };
     send_line(stream, &Response::Done { done })
 }
 
-/// Whether the asker has closed the connection.
+/// Whether the client has closed the connection.
 fn is_closed(mut stream: &UnixStream) -> bool {
     let _ = stream.set_nonblocking(true);
     let read = headroom_netio::retried(|| stream.read(&mut [0; 64]));

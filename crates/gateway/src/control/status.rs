@@ -1,4 +1,4 @@
-//! How a tunnel stands, for people and as JSON (docs/tunnel.md).
+//! The status of a tunnel, as text and as JSON (docs/tunnel.md).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -11,7 +11,7 @@ use headroom_ipsec::{Counters, Engine, Reason, Sa, Stage};
 use headroom_units as units;
 use serde::{Deserialize, Serialize};
 
-/// Everything about a tunnel at one moment.
+/// The status of a tunnel at one moment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Status {
     /// The tunnel's name, and that of its interface.
@@ -30,9 +30,9 @@ pub struct Status {
     pub associations: Vec<Association>,
     /// Policies, in order.
     pub policies: Vec<Policy>,
-    /// Packets not passed on, by the reason's name.
+    /// Packets dropped, by the reason's name.
     pub drops: BTreeMap<String, u64>,
-    /// What should be known: sentences.
+    /// Warnings.
     pub warnings: Vec<String>,
 }
 
@@ -65,26 +65,26 @@ pub struct Association {
     pub sequence: u64,
     /// Packets protected or opened.
     pub packets: u64,
-    /// Octets of those, without what protection adds.
+    /// Bytes of those, without the overhead of protection.
     pub bytes: u64,
-    /// Packets a second, lately.
+    /// Current packets per second.
     pub packets_per_second: f64,
-    /// Bits a second, lately.
+    /// Current bits per second.
     pub bits_per_second: f64,
     /// Seconds since it was loaded.
     pub age_seconds: u64,
-    /// `young`, `soft` (a replacement is due) or `expired`.
+    /// `active`, `soft` (new keys are due) or `expired`.
     pub stage: String,
-    /// What is left of its life.
+    /// What is left of its lifetime.
     pub left: Left,
     /// Packets that failed, by the reason's name; inbound.
     pub failures: BTreeMap<String, u64>,
 }
 
-/// Where a peer is whose address is followed.
+/// The address of a followed peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
-    /// Address of its newest packet; as configured before the first.
+    /// The source of its newest packet; before the first, the configured address.
     pub address: IpAddr,
     /// Its port.
     pub port: u16,
@@ -92,10 +92,10 @@ pub struct Peer {
     pub changes: u64,
 }
 
-/// What is left until the hard limits; none: no limit.
+/// What is left until the hard limits; none: unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
-    /// Octets.
+    /// Bytes.
     pub bytes: Option<u64>,
     /// Packets.
     pub packets: Option<u64>,
@@ -110,16 +110,16 @@ pub struct Policy {
     pub name: String,
     /// `protect`, `bypass` or `discard`.
     pub action: String,
-    /// Decisions that it made for what leaves: one for each packet or train.
+    /// Its outbound decisions: one per packet or train.
     pub hits: u64,
-    /// Associations for what leaves.
+    /// Outbound associations.
     pub out: Vec<String>,
-    /// Associations for what arrives.
+    /// Inbound associations.
     #[serde(rename = "in")]
     pub inbound: Vec<String>,
 }
 
-/// How fast associations are, from two looks at their counters.
+/// Computes the rates of associations from two readings of their counters.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     looked: Duration,
@@ -127,11 +127,11 @@ pub(super) struct Rates {
     per_second: HashMap<String, (f64, f64)>,
 }
 
-/// Time between two looks.
+/// The least time between two readings.
 const BETWEEN: Duration = Duration::from_secs(1);
 
 impl Rates {
-    /// Looks at the counters, unless that was just done.
+    /// Reads the counters, unless that was just done.
     pub(super) fn update(&mut self, engine: &Engine, now: Duration) {
         let passed = now.saturating_sub(self.looked);
         if passed < BETWEEN && !self.counted.is_empty() {
@@ -269,7 +269,7 @@ impl fmt::Display for Status {
         writeln!(f, "\nPolicies, in order")?;
         table(f, &["name", "action", "hits", "out", "in"], self.policies.iter().map(Policy::row))?;
         if !self.drops.is_empty() {
-            writeln!(f, "\nPackets not passed on")?;
+            writeln!(f, "\nPackets dropped")?;
             let rows = self.drops.iter().map(|(name, times)| {
                 let reason = Reason::ALL.iter().find(|reason| reason.name() == name);
                 vec![
@@ -285,7 +285,7 @@ impl fmt::Display for Status {
 }
 
 impl Association {
-    /// Its ends: the peer where it is now, if that is not where it is configured.
+    /// Returns its two addresses, with the peer's current one if it has moved.
     fn ends(&self) -> String {
         let moved = self.peer.filter(|peer| peer.changes > 0);
         let now = moved.map(|peer| SocketAddr::new(peer.address, peer.port).to_string());
@@ -342,7 +342,7 @@ impl Policy {
     }
 }
 
-/// Columns as wide as their widest cell.
+/// Writes a table with columns as wide as their widest cell.
 fn table(
     f: &mut fmt::Formatter<'_>,
     head: &[&str],
@@ -362,7 +362,7 @@ fn table(
     Ok(())
 }
 
-/// `3 s`, `5 min`, `2 h 5 min`, `3 d 2 h`.
+/// Formats a time: `3 s`, `5 min`, `2 h 5 min`, `3 d 2 h`.
 fn span(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -377,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_that_moved_is_shown_where_it_is() {
+    fn shows_the_current_address_of_a_moved_peer() {
         let status = |direction: &str, changes: u64| -> Association {
             let (here, there) = ("192.0.2.1", "192.0.2.2");
             let (source, destination) =

@@ -1,5 +1,4 @@
-//! A tunnel from up to down: configuration, ledger, host and datapath put
-//! together in the order that is safe.
+//! A tunnel from up to down: starts and stops ledger, host setup and datapath in a safe order.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -18,18 +17,18 @@ use crate::datapath::{DEFAULT_MARK, Datapath, Settings};
 use crate::host::{self, Host, Setup};
 use crate::ledger::{LedgerPaths, LedgerWriter};
 
-/// What a tunnel is made of.
+/// The options of a tunnel.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The configuration's file.
+    /// The configuration file.
     pub file: PathBuf,
-    /// Keys that the ledger does not know have never been used.
+    /// Accept keys that are missing from the ledger as new.
     pub new_keys: bool,
-    /// Where socket and state file are.
+    /// The folder of socket and state file.
     pub run: RunFolder,
 }
 
-/// A configuration with the engine and the setup made of it.
+/// A configuration with its engine and its host setup.
 struct Planned {
     config: Config,
     engine: Engine,
@@ -37,10 +36,10 @@ struct Planned {
 }
 
 impl Planned {
-    /// `previous` is the engine that is in force, and the time of its clock.
+    /// Reads the configuration. `previous` is the engine in force and the time of its clock.
     fn read(options: &Options, previous: Option<(&Engine, Duration)>) -> Result<Self, Error> {
         let source = Source::read(&options.file)?;
-        // once for what is kept, once for the engine, which the keys go to
+        // parsed twice: the engine takes the keys of one, the other is kept
         let config = source.parse(Purpose::Tunnel)?;
         let given = source.parse(Purpose::Tunnel)?;
         let specs = given.associations.into_iter().map(|association| association.spec).collect();
@@ -55,7 +54,7 @@ impl Planned {
     }
 }
 
-/// What `up` would do, as commands; and what should be known before.
+/// Returns the commands that `up` would run, and warnings.
 ///
 /// # Errors
 /// The configuration is refused.
@@ -66,8 +65,8 @@ pub fn dry_run(options: &Options) -> Result<(String, Vec<String>), Error> {
     Ok((setup.printed(&config.name, config.queues), warnings))
 }
 
-/// A tunnel that is up. Dropped without [`Tunnel::down`] it stops passing
-/// packets, and what it was to protect is blocked.
+/// A tunnel that is up. Dropped without [`Tunnel::down`], it stops passing packets, and the traffic
+/// that it protects is blocked.
 pub(super) struct Tunnel {
     options: Options,
     name: String,
@@ -82,19 +81,19 @@ pub(super) struct Tunnel {
     ledger_writer: LedgerWriter,
     rates: Rates,
     started: Instant,
-    /// Given up last: nobody else may bring this tunnel up before.
+    /// Released last, so that no other gateway starts before.
     _lock: File,
 }
 
 impl Tunnel {
-    /// Brings it up. `events` is told of lifetimes that end, and of peers that move.
+    /// Brings the tunnel up. Sends ended lifetimes and moved peers to `events`.
     pub(super) fn up(options: Options, events: Sender<Event>) -> Result<Self, Error> {
         let Planned { config, engine, setup } = Planned::read(&options, None)?;
         options.run.make()?;
         let name = config.name.clone();
         let lock = options.run.lock(&name)?;
         let left = options.run.read_state(&name)?;
-        // before anything is blocked
+        // before any route blocks traffic
         if let Some(words) = host::name_conflict(&name) {
             return Err(Error::Refused(words));
         }
@@ -105,7 +104,7 @@ impl Tunnel {
         let datapath = match started {
             Ok(datapath) => datapath,
             Err(error) => {
-                // nothing was sent: the numbers are given back
+                // nothing was sent: releases the reserved numbers
                 let _ = ledger_writer.stop();
                 return Err(Error::HalfUp { name, cause: Box::new(error) });
             }
@@ -132,15 +131,15 @@ impl Tunnel {
         &self.name
     }
 
-    /// What should be known of the configuration in force, on this host now.
+    /// Returns the warnings about the configuration in force, on this host now.
     pub(super) fn warnings(&self) -> Vec<String> {
         let engine = self.datapath.engine();
         let absent = host::missing_addresses(engine.associations().map(|sa| sa.spec()));
         self.warnings.iter().cloned().chain(absent).collect()
     }
 
-    /// Puts the configuration, as it is now, in force. No packet is lost of what
-    /// is the same before and after. On an error everything is as it was.
+    /// Puts the current configuration file in force. What stays the same loses no packet. After an
+    /// error the former configuration stays in force.
     pub(super) fn reload(&mut self, new_keys: bool) -> Result<Vec<String>, Error> {
         let present = self.datapath.engine();
         let previous = Some((present.as_ref(), self.datapath.now()));
@@ -154,7 +153,7 @@ impl Tunnel {
             self.datapath.reload(engine).doing(|| "open the sockets of the new associations".into())
         });
         if let Err(error) = reloaded {
-            // the engine in force goes on: its numbers are still being kept
+            // the present engine continues: the ledger must track it again
             self.ledger_writer.adopt(&present, false)?;
             self.setup.replace(&setup)?;
             return Err(error);
@@ -169,8 +168,8 @@ impl Tunnel {
         let settings = settings_of(&config);
         if format!("{settings:?}") != format!("{:?}", self.settings) {
             said.push(
-                "keepalive, path_mtu, clamp_mss (also what it takes of mtu) and dummy packets change when the tunnel is \
-                 brought up anew"
+                "`keepalive`, `path_mtu`, `clamp_mss` (with the `mtu` it uses) and `dummy` take effect only after `down` \
+                 and `up`"
                     .into(),
             );
         }
@@ -178,7 +177,7 @@ impl Tunnel {
         Ok(said)
     }
 
-    /// What a reload cannot change: it would lose packets or numbers.
+    /// Refuses changes that a reload cannot make without losing packets or numbers.
     fn require_same(&self, config: &Config) -> Result<(), Error> {
         let changed = [
             ("name", config.name != self.name),
@@ -212,15 +211,15 @@ impl Tunnel {
         }
     }
 
-    /// To be called about once a second: an error if packets pass no more.
+    /// To be called about once per second. Fails if a thread of the datapath has ended.
     pub(super) fn tick(&mut self) -> Result<(), Error> {
         self.rates.update(&self.datapath.engine(), self.datapath.now());
         match self.datapath.failure() {
             None => Ok(()),
             Some(cause) => Err(Error::System {
                 doing: format!(
-                    "go on passing packets; what `{0}` was to protect is blocked until `headroom tunnel up` or \
-                     `headroom tunnel down {0}`",
+                    "pass packets any more; the traffic of `{0}` is blocked until `headroom tunnel up` or `headroom \
+                     tunnel down {0}`",
                     self.name
                 ),
                 cause,
@@ -232,11 +231,10 @@ impl Tunnel {
         self.datapath.trace()
     }
 
-    /// Takes it down: nothing is left, and packets take their way as if it had
-    /// never been.
+    /// Takes the tunnel down, and undoes all changes to the host.
     pub(super) fn down(self) -> Result<(), Error> {
         let Self { options, name, setup, datapath, ledger_writer, .. } = self;
-        // threads end, the interface vanishes; the prohibiting routes are in force
+        // threads end and the interface vanishes; the `prohibit` routes remain
         drop(datapath);
         let settled = ledger_writer.stop();
         undo(&setup.undo())?;
@@ -274,26 +272,26 @@ fn start(
     events: Sender<Event>,
 ) -> Result<Datapath, Error> {
     let datapath = Datapath::start(tuns, engine, settings, move |event| {
-        // nobody listens any more: it goes down
+        // fails only while the tunnel goes down
         let _ = events.send(event);
     });
     datapath.doing(|| format!("start the threads and sockets of {name}"))
 }
 
-/// How long a process may take to end that was killed.
+/// How long a killed process may take to end.
 const DYING: Duration = Duration::from_secs(5);
 
-/// Undoes what a gateway left that is no more.
+/// Undoes what a dead gateway left on the host.
 ///
 /// # Errors
-/// It left nothing, it lives, or the host refuses.
+/// It left nothing, it is alive, or a command failed.
 pub(super) fn clean_up(run: &RunFolder, name: &str) -> Result<(), Error> {
     let Some(state) = run.read_state(name)? else {
         return Err(Error::NotRunning(format!(
-            "no tunnel `{name}` is up, and none has left anything"
+            "the tunnel `{name}` is not up, and nothing is left of it"
         )));
     };
-    // one that was killed a moment ago still closes its sockets
+    // a process that was just killed may still close its sockets
     let end = Instant::now() + DYING;
     let _lock = loop {
         match run.lock(name) {
@@ -303,8 +301,8 @@ pub(super) fn clean_up(run: &RunFolder, name: &str) -> Result<(), Error> {
             Err(Error::Refused(_)) => {
                 let pid = state.pid;
                 return Err(Error::Refused(format!(
-                    "the gateway of `{name}` (process {pid}) lives but does not answer: stop it with `kill {pid}`, then \
-                     take it down again"
+                    "the gateway of `{name}` (process {pid}) is alive but does not respond: stop it with `kill {pid}`, then \
+                     repeat `down`"
                 )));
             }
             held => break held?,
@@ -315,7 +313,7 @@ pub(super) fn clean_up(run: &RunFolder, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs all of it, whatever fails; what is gone already is no failure.
+/// Runs all commands, even if some fail. Ignores errors about objects that are gone already.
 fn undo(commands: &[host::Command]) -> Result<(), Error> {
     let gone = |error: &host::Error| {
         let said = error.to_string();
@@ -335,7 +333,7 @@ fn settings_of(config: &Config) -> Settings {
     Settings {
         path_mtu: config.path_mtu.map(|mtu| mtu as usize),
         keepalive: Duration::from_secs(config.keepalive_seconds),
-        // the interface takes no longer packet than `mtu`, where that is given
+        // the interface carries no packet longer than `mtu`, if that is given
         clamp_mss: config.clamp_mss.then(|| config.mtu.map_or(usize::MAX, |mtu| mtu as usize)),
         dummies_per_second: config
             .associations
@@ -347,7 +345,7 @@ fn settings_of(config: &Config) -> Settings {
     }
 }
 
-/// What there is to undo of all these.
+/// Returns the state file's content, with everything that must be undone.
 fn state_of(options: &Options, setups: &[&Setup]) -> State {
     let mut before = Vec::new();
     for step in setups.iter().flat_map(|setup| &setup.before) {

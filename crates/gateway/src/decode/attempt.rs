@@ -1,5 +1,5 @@
-//! One attempt to open one IPsec header with one set of keys and one set of assumptions about
-//! everything that is not on the wire.
+//! One attempt to open one IPsec header, with one set of keys and one set of assumptions about
+//! values that are not on the wire.
 
 use std::net::IpAddr;
 
@@ -7,27 +7,27 @@ use headroom_ipsec::{Protocol, Reason, SaSpec, SaTransform, ah, esp, qesp};
 use headroom_packet::Ip;
 use headroom_suite::{AadInput, Authenticator, Transform};
 
-/// An IPsec header with what it protects, and what stands before it.
+/// An IPsec header with its protected bytes and the IP header before it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sealed<'a> {
     pub(super) protocol: Protocol,
-    /// The IP header, extension headers included.
+    /// The IP header with its extension headers.
     pub(super) header: &'a [u8],
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,
     pub(super) udp: Option<(u16, u16)>,
-    /// From the IPsec header to the packet's end.
+    /// From the IPsec header to the end of the packet.
     pub(super) body: &'a [u8],
 }
 
-/// What is not on the wire.
+/// Values that the packet does not carry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Assumptions {
-    /// The whole sequence number.
+    /// The full sequence number.
     pub(super) number: u64,
-    /// Whether its high half is covered.
+    /// Whether the ICV covers the high half of the sequence number.
     pub(super) extended: bool,
-    /// Addresses that Q-ESP and AH cover.
+    /// The addresses that Q-ESP and AH cover.
     pub(super) addresses: Addresses,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Addresses {
 }
 
 impl<'a> Sealed<'a> {
-    /// The IPsec header of `packet`, which `ip` is a view of.
+    /// Returns the IPsec header of `packet`; `ip` is a view of `packet`.
     pub(super) fn new(
         packet: &'a [u8],
         ip: &Ip<'a>,
@@ -51,7 +51,7 @@ impl<'a> Sealed<'a> {
         Self { protocol, header, source, destination, udp, body: ip.payload() }
     }
 
-    /// SPI and the lower half of the sequence number.
+    /// Returns the SPI and the lower half of the sequence number.
     pub(super) fn numbers(&self) -> Result<(u32, u32), Reason> {
         match self.protocol {
             Protocol::Ah => ah::Header::read(self.body).map(|header| (header.spi, header.sequence)),
@@ -63,7 +63,7 @@ impl<'a> Sealed<'a> {
         }
     }
 
-    /// Octets of ESP's or Q-ESP's header.
+    /// Returns the length of ESP's or Q-ESP's header.
     pub(super) fn header_len(&self) -> usize {
         match self.protocol {
             Protocol::QEsp(_) => qesp::HEADER_LEN,
@@ -71,7 +71,7 @@ impl<'a> Sealed<'a> {
         }
     }
 
-    /// What Q-ESP shows to routers.
+    /// Returns the clear fields of Q-ESP.
     pub(super) fn clear(&self) -> Result<Option<qesp::Clear>, Reason> {
         match self.protocol {
             Protocol::QEsp(_) => qesp::Clear::read(self.body).map(Some),
@@ -79,7 +79,7 @@ impl<'a> Sealed<'a> {
         }
     }
 
-    /// Whether its lengths allow these algorithms at all.
+    /// Checks whether the lengths are possible with these algorithms.
     pub(super) fn fits(&self, transform: &SaTransform) -> Result<(), Reason> {
         match transform {
             SaTransform::Mac(mac) => {
@@ -101,8 +101,7 @@ impl<'a> Sealed<'a> {
         }
     }
 
-    /// The text, trailer and all, or what stands behind AH, where the check
-    /// value is right.
+    /// Returns the plaintext with its trailer, or the bytes after AH, if the ICV is correct.
     pub(super) fn open(&self, transform: &SaTransform, assumed: Assumptions) -> Option<Vec<u8>> {
         match transform {
             SaTransform::Cipher(transform) => self.decrypt(transform.as_ref(), assumed),
@@ -110,7 +109,7 @@ impl<'a> Sealed<'a> {
         }
     }
 
-    /// Whether the check value is the first `icv_len` bytes of the right one.
+    /// Checks whether the ICV is the first `icv_len` bytes of the correct one.
     pub(super) fn verifies_truncated(
         &self,
         transform: &dyn Transform,
@@ -130,7 +129,7 @@ impl<'a> Sealed<'a> {
         )
     }
 
-    /// The addresses that Q-ESP covers.
+    /// Returns the addresses that Q-ESP covers.
     fn covered_addresses<'r>(
         &self,
         assumed: Assumptions,
@@ -171,8 +170,8 @@ impl<'a> Sealed<'a> {
         Some(self.body[len..].to_vec())
     }
 
-    /// Octets of AH's header, its check value of `icv_len` octets, and what is
-    /// covered (RFC 4302, section 3.3.3).
+    /// Returns the length of the AH header, its ICV of `icv_len` bytes, and the bytes that the ICV
+    /// covers (RFC 4302, section 3.3.3).
     pub(super) fn covered(&self, icv_len: usize, assumed: Assumptions) -> Option<Covered> {
         let header = ah::Header::read(self.body).ok()?;
         let end = ah::FIXED_LEN + icv_len;
@@ -192,8 +191,8 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// Length of the header, check value, zeroed IP header, AH and what is behind,
-/// high half of the number.
+/// The length of the AH header, the ICV, the IP header with mutable fields zeroed, the bytes from
+/// AH on, and the high half of the sequence number.
 pub(super) type Covered = (usize, Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
 
 fn put_addresses(header: &mut [u8], source: IpAddr, destination: IpAddr) -> Option<()> {
@@ -211,7 +210,7 @@ fn put_addresses(header: &mut [u8], source: IpAddr, destination: IpAddr) -> Opti
     Some(())
 }
 
-/// The IP packet that a transport-mode payload makes with its header.
+/// Joins a transport-mode payload and its IP header to a packet.
 pub(super) fn rebuild(header: &[u8], next_header: u8, payload: &[u8]) -> Option<Vec<u8>> {
     let field = last_field(header)?;
     let mut packet = [header, payload].concat();
@@ -220,7 +219,7 @@ pub(super) fn rebuild(header: &[u8], next_header: u8, payload: &[u8]) -> Option<
     Some(packet)
 }
 
-/// The octet of a header that names what follows it.
+/// Returns the offset of the field that names the next header.
 fn last_field(header: &[u8]) -> Option<usize> {
     match header.first()? >> 4 {
         4 => return Some(9),
@@ -237,7 +236,7 @@ fn last_field(header: &[u8]) -> Option<usize> {
     (at == header.len()).then_some(field)
 }
 
-/// Assumes what is the association's own.
+/// Returns the assumptions that match the SA's configuration.
 pub(super) fn configured(spec: &SaSpec, number: u64) -> Assumptions {
     Assumptions { number, extended: spec.extended_sequence, addresses: Addresses::AsReceived }
 }

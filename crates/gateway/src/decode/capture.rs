@@ -1,48 +1,47 @@
-//! Captures as libpcap and Wireshark write them (pcap, and pcapng as of
-//! draft-ietf-opsawg-pcapng), frame by frame. Nothing in a file is believed: what
-//! it says of lengths bounds no memory.
+//! Reads captures of libpcap and Wireshark frame by frame: pcap, and pcapng as of
+//! draft-ietf-opsawg-pcapng. No length field of a file makes the reader allocate memory.
 
 use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Octets that a frame may have.
+/// The most bytes of a frame.
 const MAX_FRAME: usize = 1 << 20;
-/// Octets of a block with a frame: options go with it.
+/// The most bytes of a block with a frame and its options.
 const MAX_BLOCK: usize = MAX_FRAME + (64 << 10);
-/// Interfaces that a section may describe.
+/// The most interfaces of a section.
 const MAX_INTERFACES: usize = 1 << 16;
-/// Link types have 16 bits; those above are about frame check sequences.
+/// Link types have 16 bits; the bits above describe frame check sequences.
 const LINK_TYPE: u32 = 0xffff;
 
 /// A frame of a capture.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
-    /// Its place in the capture, from 1.
+    /// The position of the frame in the capture, from 1.
     pub number: u64,
-    /// When it was captured, since 1970.
+    /// The time of the capture, since 1970.
     pub time: Duration,
-    /// The type of its link (tcpdump.org/linktypes.html).
+    /// The link type (tcpdump.org/linktypes.html).
     pub link: u32,
-    /// What was captured of it.
+    /// The captured bytes.
     pub data: &'a [u8],
-    /// How long it was.
+    /// The original length of the frame.
     pub original_len: usize,
 }
 
-/// Why a capture cannot be read, or not further.
+/// Why a capture cannot be read further.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It does not begin as a capture does.
+    /// The file does not begin like a capture.
     #[error("this is not a pcap or pcapng file")]
     NotACapture,
-    /// It ends in the middle, as after a crash.
-    #[error("the capture ends inside frame {0}: it was cut")]
+    /// The file ends inside a frame, as after a crash.
+    #[error("the capture is truncated: it ends inside frame {0}")]
     Cut(u64),
-    /// A field has a value that cannot be.
+    /// A field has an impossible value.
     #[error("the capture is damaged at frame {0}: {1}")]
     Damaged(u64, &'static str),
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the capture: {0}")]
     Io(io::Error),
 }
@@ -53,7 +52,7 @@ impl From<io::Error> for Error {
     }
 }
 
-/// A capture that is being read.
+/// An open capture.
 #[derive(Debug)]
 pub struct Capture<R> {
     input: R,
@@ -76,7 +75,7 @@ struct Interface {
     offset_seconds: i64,
 }
 
-/// A frame whose octets stand in the buffer.
+/// A frame whose bytes are in the buffer.
 struct Head {
     time: Duration,
     link: u32,
@@ -95,7 +94,7 @@ impl<R: Read> Capture<R> {
     /// Reads the beginning of a capture. `input` should be buffered.
     ///
     /// # Errors
-    /// It is not a capture.
+    /// The input is not a capture.
     pub fn new(mut input: R) -> Result<Self, Error> {
         let mut magic = [0; 4];
         input.read_exact(&mut magic).map_err(|_| Error::NotACapture)?;
@@ -118,11 +117,10 @@ impl<R: Read> Capture<R> {
         Ok(Self { input, format, number: 0, buffer: Vec::new() })
     }
 
-    /// The next frame; none at the end.
+    /// Reads the next frame; None at the end.
     ///
     /// # Errors
-    /// The capture is cut or damaged, or cannot be read; there is no further
-    /// frame then.
+    /// The capture is truncated or damaged, or cannot be read. No further frame can be read then.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Error> {
         self.number += 1;
         let number = self.number;
@@ -163,7 +161,7 @@ fn next_record(
     Ok(Some(Head { time, link, range: 0..len, original_len }))
 }
 
-/// Reads blocks up to the next with a frame.
+/// Reads blocks up to the next one with a frame.
 fn next_block(
     input: &mut impl Read,
     format: &mut Format,
@@ -220,7 +218,7 @@ fn frame(kind: u32, block: &[u8], big_endian: bool, interfaces: &[Interface]) ->
         return Some(Head { time: Duration::ZERO, link, range: 4..4 + len, original_len });
     }
     let index = match kind {
-        // the older block has 16 bits of it, then a count of drops
+        // The older block has 16 bits of interface, then a count of drops.
         PACKET if big_endian => word(0)? >> 16,
         PACKET => word(0)? & 0xffff,
         _ => word(0)?,
@@ -267,7 +265,7 @@ impl Interface {
         Some(interface)
     }
 
-    /// Since 1970; 0 for what no clock says.
+    /// Returns the time since 1970; 0 if the timestamp is out of range.
     fn time(&self, ticks: u64) -> Duration {
         let exponent = u32::from(self.resolution & 0x7f);
         let units = if self.resolution & 0x80 == 0 {
@@ -290,8 +288,7 @@ impl Interface {
     }
 }
 
-/// Reads a section header behind its type; a section has an order of octets and
-/// interfaces of its own.
+/// Reads a section header after its type. A section has its own byte order and interfaces.
 fn section(input: &mut impl Read, number: u64) -> Result<Format, Error> {
     let mut head = [0; 8];
     read_whole(input, &mut head, number)?;
@@ -300,14 +297,14 @@ fn section(input: &mut impl Read, number: u64) -> Result<Format, Error> {
         word if word.swap_bytes() == BYTE_ORDER => false,
         _ => return Err(Error::NotACapture),
     };
-    // type, length and order of octets are read
+    // Type, length and byte order were read before.
     let rest = word_at(&head, 0, big_endian).checked_sub(12).filter(|rest| *rest >= 16);
     let rest = rest.ok_or(Error::Damaged(number, "a section header is too short"))?;
     skip(input, rest.into(), number)?;
     Ok(Format::Ng { big_endian, interfaces: Vec::new() })
 }
 
-/// Reads the length of a block and says what it is without type and lengths.
+/// Reads a block's length and returns the length of its body.
 fn body_len(input: &mut impl Read, big_endian: bool, number: u64) -> Result<usize, Error> {
     let mut len = [0; 4];
     read_whole(input, &mut len, number)?;
@@ -327,7 +324,7 @@ fn read_whole(input: &mut impl Read, buffer: &mut [u8], number: u64) -> Result<(
     })
 }
 
-/// False at the end of the file.
+/// Fills the buffer; false at the end of the file.
 fn read_or_end(input: &mut impl Read, buffer: &mut [u8], number: u64) -> Result<bool, Error> {
     let read = loop {
         match input.read(&mut buffer[..1]) {
@@ -372,7 +369,7 @@ impl<W: io::Write> Writer<W> {
     /// # Errors
     /// The file cannot be written.
     pub fn write(&mut self, time: Duration, packet: &[u8]) -> io::Result<()> {
-        // the format's seconds have 32 bits
+        // The format's seconds have 32 bits.
         let len = packet.len() as u32;
         for word in [time.as_secs() as u32, time.subsec_nanos(), len, len] {
             self.0.write_all(&word.to_le_bytes())?;
@@ -380,7 +377,7 @@ impl<W: io::Write> Writer<W> {
         self.0.write_all(packet)
     }
 
-    /// Writes what is buffered.
+    /// Writes the buffered bytes.
     ///
     /// # Errors
     /// The file cannot be written.

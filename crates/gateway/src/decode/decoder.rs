@@ -1,4 +1,4 @@
-//! Opens captured packets, whatever carries them: frames, fragments, UDP, trains.
+//! Opens captured packets in frames, fragments, UDP and segment trains.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -17,9 +17,9 @@ use super::report::{Inner, Outcome, Packet, Summary, protocol_name};
 use super::sa_decoder::{SaDecoder, Search};
 use crate::config::Config;
 
-/// Fragments that are kept until the others have come.
+/// The most fragments kept until their datagram is complete.
 const FRAGMENTS: Limits = Limits { datagrams: 4096, octets: 64 << 20 };
-/// Tunnels without encryption, one in the other, that are followed.
+/// The most unencrypted tunnels followed, one inside the other.
 const MAX_ENCAPSULATIONS: u32 = 4;
 /// The port of ESP in UDP (RFC 3948).
 const NAT_TRAVERSAL: u16 = 4500;
@@ -41,22 +41,22 @@ impl<F: FnMut(&Packet, Option<&[u8]>)> PacketSink for F {
 pub struct Decoder {
     pub(super) known: Vec<SaDecoder>,
     pub(super) search: Search,
-    /// By SPI and protocol number; several differ in their destination.
+    /// By SPI and protocol number; several SAs differ in their destination.
     pub(super) by_spi: HashMap<(u32, u8), Vec<usize>>,
     qesp: Vec<u8>,
-    /// Ports of ESP in UDP.
+    /// UDP ports that carry ESP.
     ports: Vec<u16>,
     fragments: Reassembler,
-    /// The latest time of a frame: the clock of the fragments.
+    /// The latest time of a frame; fragments expire by it.
     now: Duration,
     pub(super) summary: Summary,
 }
 
 impl Decoder {
-    /// Makes the keys of a configuration ready.
+    /// Prepares the keys of a configuration.
     ///
     /// # Errors
-    /// A key that its suite refuses, with the association's name.
+    /// A key that its suite refuses; the text begins with the SA's name.
     pub fn new(config: Config, search: Search) -> Result<Self, String> {
         let mut decoder = Self {
             known: Vec::new(),
@@ -89,7 +89,7 @@ impl Decoder {
         Ok(decoder)
     }
 
-    /// Reads a capture to its end.
+    /// Decodes a capture to its end.
     pub fn capture(
         mut self,
         mut capture: Capture<impl Read>,
@@ -107,7 +107,7 @@ impl Decoder {
         }
     }
 
-    /// Takes one frame.
+    /// Decodes one frame.
     pub fn frame(&mut self, frame: &Frame<'_>, sink: &mut impl PacketSink) {
         self.summary.frames += 1;
         let (number, time) = (frame.number, frame.time);
@@ -118,7 +118,7 @@ impl Decoder {
                 Ok(ip) => return self.outer(&ip, &mut context, sink),
                 Err(_) => match Ip::parse_train(packet) {
                     Ok(ip) => return self.truncated(&ip, frame, &mut context, sink),
-                    Err(_) if frame.data.len() < frame.original_len => "a frame that is cut short",
+                    Err(_) if frame.data.len() < frame.original_len => "a truncated frame",
                     Err(_) => "an IP packet with a malformed header",
                 },
             },
@@ -126,7 +126,7 @@ impl Decoder {
         self.emit(&context, PacketReport::new(Outcome::NotIpsec { what: what.into() }), sink);
     }
 
-    /// What became of all packets so far.
+    /// Returns the counts so far.
     pub fn finish(mut self) -> Summary {
         let lost = self.fragments.given_up().saturating_add(self.fragments.datagrams() as u64);
         self.summary.fragments_left = lost;
@@ -136,7 +136,7 @@ impl Decoder {
         self.summary
     }
 
-    /// The security protocol of this number, as the configuration has it.
+    /// Returns the security protocol with this number in the configuration.
     pub(super) fn protocol(&self, number: u8) -> Option<Protocol> {
         match number {
             protocol::ESP => Some(Protocol::Esp),
@@ -145,12 +145,12 @@ impl Decoder {
         }
     }
 
-    /// A packet as it was captured.
+    /// Decodes an IP packet as it was captured.
     fn outer(&mut self, ip: &Ip<'_>, context: &mut FrameContext, sink: &mut impl PacketSink) {
         context.ends = Some((ip.source(), ip.destination()));
         let security = self.protocol(ip.upper());
-        // extension headers may stand in the part that is cut (RFC 8200, section
-        // 4.5): what is behind them only the whole datagram shows
+        // Extension headers may continue in a later fragment (RFC 8200, section 4.5): only the
+        // whole datagram shows what follows them.
         let hidden = protocol::is_extension(ip.upper());
         let carries = [protocol::UDP, GRE].contains(&ip.upper());
         if ip.fragment().is_some() && (security.is_some() || hidden || carries) {
@@ -183,15 +183,15 @@ impl Decoder {
         }
     }
 
-    /// Whether this is ESP of an association to `destination`, as far as its SPI
-    /// says, on ports that the configuration does not name.
+    /// Checks whether the SPI is that of an ESP SA to `destination`, on ports that the
+    /// configuration does not name.
     fn begins_with_an_spi(&self, body: &[u8], destination: IpAddr) -> bool {
         let Ok(header) = esp::Header::read(body) else { return false };
         let found = self.by_spi.get(&(header.spi, protocol::ESP)).into_iter().flatten();
         found.map(|index| &self.known[*index].spec).any(|spec| spec.destination == destination)
     }
 
-    /// A fragment of what may be IPsec (RFC 4303, section 3.4.1).
+    /// Adds a fragment of a datagram that may be IPsec (RFC 4303, section 3.4.1).
     fn fragment(&mut self, ip: &Ip<'_>, context: &mut FrameContext, sink: &mut impl PacketSink) {
         self.now = self.now.max(context.time);
         let note = match self.fragments.push(ip, self.now) {
@@ -200,13 +200,13 @@ impl Decoder {
                 return whole.map_or((), |whole| self.outer(&whole, context, sink));
             }
             Ok(None) => None,
-            Err(rejected) => Some(format!("it is dropped: {rejected}")),
+            Err(rejected) => Some(format!("the fragment is dropped: {rejected}")),
         };
         let notes = note.into_iter().collect();
         self.emit(context, PacketReport { notes, ..PacketReport::new(Outcome::Fragment) }, sink);
     }
 
-    /// ESP in UDP (RFC 3948).
+    /// Decodes ESP in UDP (RFC 3948).
     fn datagram(
         &mut self,
         ip: &Ip<'_>,
@@ -223,7 +223,7 @@ impl Decoder {
         if body.starts_with(&NON_ESP_MARKER) {
             return self.emit(context, PacketReport::new(Outcome::Ike), sink);
         }
-        // as it would be without UDP
+        // The packet as it would be without UDP.
         let header = &ip.bytes()[..ip.upper_offset()];
         let packet = |body: &[u8]| rebuild(header, protocol::ESP, body);
         for segment in body.chunks(train_segment(body).unwrap_or(body.len()).max(1)) {
@@ -232,14 +232,16 @@ impl Decoder {
                 None => PacketReport::new(Outcome::failed(Reason::Malformed, Vec::new())),
             };
             if segment.len() < body.len() {
-                let octets = body.len();
-                report.notes.push(format!("one of a train of {octets} octets, as a host captures what it sends with UDP GSO"));
+                let len = body.len();
+                report.notes.push(format!(
+                    "part of a UDP GSO train of {len} bytes, captured on the sending host"
+                ));
             }
             self.emit(context, report, sink);
         }
     }
 
-    /// A packet of which the capture has a part.
+    /// Reports a packet of which the capture has only a part.
     fn truncated(
         &mut self,
         ip: &Ip<'_>,
@@ -250,14 +252,14 @@ impl Decoder {
         context.ends = Some((ip.source(), ip.destination()));
         let outcome = match self.protocol(ip.upper()) {
             Some(_) if frame.data.len() >= frame.original_len => {
-                let words = "the frame was captured whole, and the IP header says another length";
+                let words = "the whole frame was captured, but the IP header has another length";
                 Outcome::failed(Reason::Malformed, vec![words.into()])
             }
             Some(_) => {
                 Outcome::Truncated { captured: frame.data.len(), original: frame.original_len }
             }
             None => Outcome::NotIpsec {
-                what: format!("{}, cut by the capture", protocol_name(ip.upper())),
+                what: format!("{}, truncated by the capture", protocol_name(ip.upper())),
             },
         };
         let layers = self.protocol(ip.upper()).and_then(|protocol| {
@@ -294,19 +296,19 @@ impl Decoder {
     }
 }
 
-/// What is said of every packet of a frame.
+/// What the reports of all packets of a frame share.
 struct FrameContext {
     frame: u64,
     time: Duration,
     ends: Option<(IpAddr, IpAddr)>,
-    /// Tunnels without encryption around it.
+    /// The unencrypted tunnels around the packet.
     encapsulations: u32,
 }
 
-/// Octets of each segment, where a UDP payload is a train of ESP packets: the
-/// next one begins with the same SPI and the next number.
+/// Returns the length of each segment, if a UDP payload is a train of ESP packets: the next segment
+/// begins with the same SPI and the next sequence number.
 fn train_segment(body: &[u8]) -> Option<usize> {
-    /// Below this nobody makes a train.
+    /// Hosts make no trains of shorter segments.
     const SHORTEST: usize = 64;
     let header = esp::Header::read(body).ok()?;
     let mut next = [0; esp::HEADER_LEN];

@@ -1,4 +1,4 @@
-//! Why a check value is wrong: what would have made it right?
+//! Finds the reason for a wrong ICV: which change makes it correct?
 
 use headroom_ipsec::spec::{Protection, Secrets};
 use headroom_ipsec::{Protocol, SaSpec, SaTransform, ah};
@@ -9,11 +9,10 @@ use zeroize::Zeroizing;
 use super::attempt::{Addresses, Assumptions, Sealed, configured};
 use super::sa_decoder::SaDecoder;
 
-/// Other associations that are tried.
+/// The most other SAs tried.
 const MAX_TRIED: usize = 256;
 
-/// Sentences about a packet that `known[index]` does not open; `number` is what
-/// was inferred.
+/// Describes why `known[index]` does not open a packet; `number` is the inferred sequence number.
 pub(super) fn forged(
     sealed: &Sealed<'_>,
     known: &[SaDecoder],
@@ -36,7 +35,7 @@ pub(super) fn forged(
     note(opens(&own.transform, other), &|| {
         let (now, then) = (spec.extended_sequence, !spec.extended_sequence);
         format!(
-            "it verifies with `esn = {then}`: the sender's numbers are {} bits long (here: `esn = {now}`)",
+            "the check value is correct with `esn = {then}`: the sender has {}-bit sequence numbers (this file has `esn = {now}`)",
             if then { 64 } else { 32 }
         )
     });
@@ -47,7 +46,7 @@ pub(super) fn forged(
         let Some(number) = high.filter(|_| assumed.extended) else { continue };
         note(opens(&own.transform, Assumptions { number, ..assumed }), &|| {
             format!(
-                "it verifies with the high half of the sequence number {words} ({})",
+                "the check value is correct if the high half of the sequence number is {words} ({})",
                 number >> 32
             )
         });
@@ -58,19 +57,19 @@ pub(super) fn forged(
     if covers_addresses {
         note(opens(&own.transform, Assumptions { addresses: meant, ..assumed }), &|| {
             format!(
-                "it verifies with the SA's addresses ({} → {}): a NAT on the way changed one, which {} does not survive",
+                "the check value is correct with the SA's addresses ({} → {}): a NAT changed an address, and {} covers addresses",
                 spec.source, spec.destination, sealed.protocol
             )
         });
         note(opens(&own.transform, Assumptions { addresses: turned, ..assumed }), &|| {
-            "it verifies with source and destination exchanged: the sender covers them in the wrong order".into()
+            "the check value is correct with source and destination exchanged: the sender covers the addresses in the wrong order".into()
         });
     }
     if matches!(sealed.protocol, Protocol::QEsp(_)) {
         note(
             opens(&own.transform, Assumptions { addresses: Addresses::NotCovered, ..assumed }),
             &|| {
-                "it verifies without the addresses: the sender does not cover them (docs/qesp.md)"
+                "the check value is correct without the addresses: the sender does not cover them (docs/qesp.md)"
                     .into()
             },
         );
@@ -84,35 +83,37 @@ pub(super) fn forged(
         }
         for extended in [true, false] {
             note(opens(&candidate.transform, Assumptions { extended, ..assumed }), &|| {
-                format!("it verifies with the suite and key of `{}`", candidate.spec.name)
+                format!(
+                    "the check value is correct with the suite and key of `{}`",
+                    candidate.spec.name
+                )
             });
         }
     }
     for (transform, words) in changed_keys(spec) {
-        note(opens_rightly(sealed, &transform, assumed), &|| words.into());
+        note(opens_correctly(sealed, &transform, assumed), &|| words.into());
     }
     truncations(sealed, own, assumed, &mut findings);
-    shorter_tags(sealed, own, assumed, &mut findings);
+    truncated_tags(sealed, own, assumed, &mut findings);
     if let Some(icv_len) = in_clear(sealed) {
         findings.push(format!(
-            "it is not encrypted: behind the header stands a packet in clear, with {icv_len} octets of check value (the \
-             null cipher)"
+            "the packet is not encrypted: an IP packet in clear follows the header, then a check value of {icv_len} bytes \
+             (the null cipher)"
         ));
     }
     findings
 }
 
-/// Whether it verifies, and a cipher whose key is another than the integrity
-/// algorithm's finds padding as it must be.
-fn opens_rightly(sealed: &Sealed<'_>, transform: &SaTransform, assumed: Assumptions) -> bool {
+/// Checks whether the ICV is correct with this transform and, if it encrypts, the padding too.
+fn opens_correctly(sealed: &Sealed<'_>, transform: &SaTransform, assumed: Assumptions) -> bool {
     let opened = sealed.open(transform, assumed);
     opened.is_some_and(|text| {
         matches!(transform, SaTransform::Mac(_)) || headroom_ipsec::esp::read_trailer(&text).is_ok()
     })
 }
 
-/// AEADs whose tag was cut, which RFC 4106, section 6, allows.
-fn shorter_tags(
+/// Tries AEADs with a truncated tag, which RFC 4106, section 6, allows.
+fn truncated_tags(
     sealed: &Sealed<'_>,
     own: &SaDecoder,
     assumed: Assumptions,
@@ -122,15 +123,15 @@ fn shorter_tags(
     for icv_len in [8, 12] {
         if sealed.verifies_truncated(transform.as_ref(), icv_len, assumed) {
             findings.push(format!(
-                "it verifies with a check value of {icv_len} bytes, where {} are used here: choose the peer's suite with \
-                 16 (strongSwan: `…gcm16`; Linux: `icv_len 128`)",
+                "the check value is correct with {icv_len} bytes instead of {}: choose the peer's suite with 16 \
+                 (strongSwan: `…gcm16`; Linux: `icv_len 128`)",
                 transform.icv_len()
             ));
         }
     }
 }
 
-/// Guards of what people mix up.
+/// Returns transforms with frequent configuration errors undone.
 fn changed_keys(spec: &SaSpec) -> Vec<(SaTransform, &'static str)> {
     let mut transforms = Vec::new();
     let mut add = |suite: Suite, key: &Key, mac_key: Option<&Key>, words| {
@@ -151,7 +152,7 @@ fn changed_keys(spec: &SaSpec) -> Vec<(SaTransform, &'static str)> {
                 *suite,
                 &turned,
                 None,
-                "it verifies with the salt moved to the key's other end: the last 4 octets of `key` are the salt (RFC 4106)",
+                "the check value is correct with the salt moved to the other end of the key: the last 4 bytes of `key` are the salt (RFC 4106)",
             );
             if let Some((salt, rest)) = key.as_bytes().split_at_checked(SALT_LEN) {
                 let turned = Key::from_bytes(&[rest, salt].concat());
@@ -159,7 +160,7 @@ fn changed_keys(spec: &SaSpec) -> Vec<(SaTransform, &'static str)> {
                     *suite,
                     &turned,
                     None,
-                    "it verifies with the first 4 octets of `key` as the salt: they belong at its end (RFC 4106)",
+                    "the check value is correct with the first 4 bytes of `key` as the salt: move them to its end (RFC 4106)",
                 );
             }
             let mut reversed = Zeroizing::new(key.as_bytes().to_vec());
@@ -168,25 +169,31 @@ fn changed_keys(spec: &SaSpec) -> Vec<(SaTransform, &'static str)> {
                 *suite,
                 &Key::from_bytes(&reversed),
                 None,
-                "it verifies with the octets of the salt reversed",
+                "the check value is correct with the bytes of the salt reversed",
             );
             for aead in Aead::ALL.into_iter().filter(|aead| aead != own) {
                 let words = match aead {
                     Aead::ChaCha20Poly1305 => {
-                        "it verifies as chacha20-poly1305 with the same key: the suites differ"
+                        "the check value is correct for chacha20-poly1305 with the same key: the suites differ"
                     }
-                    _ => "it verifies as AES-GCM with the same key: the suites differ",
+                    _ => {
+                        "the check value is correct for AES-GCM with the same key: the suites differ"
+                    }
                 };
                 add(Suite::Aead(aead), key, None, words);
             }
         }
         (Suite::Separate(cipher, mac), Some(mac_key)) => {
-            add(*suite, mac_key, Some(key), "it verifies with `key` and `integrity_key` exchanged");
-            let words =
-                "it verifies with `key` as the integrity key too: the sender uses one key for both";
+            add(
+                *suite,
+                mac_key,
+                Some(key),
+                "the check value is correct with `key` and `integrity_key` exchanged",
+            );
+            let words = "the check value is correct with `key` as the integrity key too: the sender uses one key for both";
             add(Suite::Separate(*cipher, *mac), key, Some(key), words);
             for other in Mac::ALL.into_iter().filter(|other| other != mac) {
-                let words = "it verifies with another integrity algorithm and the same keys: the suites differ";
+                let words = "the check value is correct with another integrity algorithm and the same keys: the suites differ";
                 add(Suite::Separate(*cipher, other), key, Some(mac_key), words);
             }
         }
@@ -195,9 +202,9 @@ fn changed_keys(spec: &SaSpec) -> Vec<(SaTransform, &'static str)> {
     transforms
 }
 
-/// Lengths at which implementations have cut an HMAC; Linux cut SHA-256 to 96
-/// bits before it followed RFC 4868.
-const CUTS: [usize; 8] = [8, 10, 12, 16, 20, 24, 32, 64];
+/// Lengths to which implementations have truncated an HMAC; Linux truncated SHA-256 to 96 bits
+/// before it followed RFC 4868.
+const TRUNCATED_LENS: [usize; 8] = [8, 10, 12, 16, 20, 24, 32, 64];
 
 fn truncations(
     sealed: &Sealed<'_>,
@@ -215,7 +222,7 @@ fn truncations(
         _ => return,
     };
     let Ok(authenticator) = mac.bind(key) else { return };
-    for cut in CUTS.into_iter().filter(|cut| *cut != mac.icv_len()) {
+    for cut in TRUNCATED_LENS.into_iter().filter(|cut| *cut != mac.icv_len()) {
         let right = match sealed.protocol {
             Protocol::Ah => {
                 sealed.covered(cut, assumed).is_some_and(|(_, icv, zeroed, body, high)| {
@@ -246,7 +253,7 @@ fn truncations(
         };
         if right {
             findings.push(format!(
-                "it verifies with {mac} cut to {} bits: the sender does not cut it to {} (RFC 4868, RFC 2404)",
+                "the check value is correct with {mac} truncated to {} bits: the sender does not truncate it to {} (RFC 4868, RFC 2404)",
                 cut * 8,
                 mac.icv_len() * 8
             ));
@@ -254,7 +261,7 @@ fn truncations(
     }
 }
 
-/// Octets of check value, where what follows the header is a packet in clear.
+/// Returns the length of the ICV, if a packet in clear follows the header.
 fn in_clear(sealed: &Sealed<'_>) -> Option<usize> {
     if sealed.protocol == Protocol::Ah {
         return None;
@@ -268,7 +275,7 @@ fn in_clear(sealed: &Sealed<'_>) -> Option<usize> {
         match next_header {
             4 | 41 => Ip::parse(&text[..len])
                 .is_ok_and(|ip| ip.version().protocol() == next_header && ip.total_len() == len),
-            // a length field that is right is no chance
+            // A matching length field is not a coincidence.
             17 => text
                 .get(4..6)
                 .is_some_and(|field| usize::from(u16::from_be_bytes([field[0], field[1]])) == len),
@@ -282,13 +289,13 @@ fn in_clear(sealed: &Sealed<'_>) -> Option<usize> {
     })
 }
 
-/// Why the padding is wrong though the check value is right.
+/// Describes why the padding is wrong although the ICV is correct.
 pub(super) fn bad_padding(sealed: &Sealed<'_>, own: &SaDecoder, number: u64) -> Vec<String> {
     let (Protection::Esp(secrets) | Protection::QEsp { secrets, .. }) = &own.spec.protection else {
         return Vec::new();
     };
     let (Suite::Separate(cipher, mac), Some(mac_key)) = (secrets.suite, &secrets.mac_key) else {
-        return vec!["the sender pads in its own way (RFC 4303, section 2.4: 1, 2, 3, …)".into()];
+        return vec!["the padding is not 1, 2, 3, … (RFC 4303, section 2.4)".into()];
     };
     let assumed = configured(&own.spec, number);
     for other in Cipher::ALL.into_iter().filter(|other| *other != cipher) {
@@ -297,14 +304,14 @@ pub(super) fn bad_padding(sealed: &Sealed<'_>, own: &SaDecoder, number: u64) -> 
         let text = sealed.open(&SaTransform::Cipher(transform), assumed);
         if text.is_some_and(|text| headroom_ipsec::esp::read_trailer(&text).is_ok()) {
             return vec![format!(
-                "the padding is right with the cipher {other}: the suites differ"
+                "the padding is correct with the cipher {other}: the suites differ"
             )];
         }
     }
-    vec![format!("the integrity key is right: `key` or the cipher ({cipher}) is not the sender's")]
+    vec![format!("the integrity key is correct; `key` or the cipher ({cipher}) is not")]
 }
 
-/// AH headers longer than the check value needs, as Linux makes them.
+/// Detects AH headers longer than the ICV needs, which Linux sends.
 pub(super) fn ah_padding(sealed: &Sealed<'_>, own: &SaDecoder) -> Option<String> {
     let (Protocol::Ah, SaTransform::Mac(mac)) = (sealed.protocol, &own.transform) else {
         return None;
@@ -316,6 +323,6 @@ pub(super) fn ah_padding(sealed: &Sealed<'_>, own: &SaDecoder) -> Option<String>
         8
     });
     (header.len > shortest).then(|| {
-        format!("the AH header has {} octets where {shortest} would do: a peer such as Linux without `align4`", header.len)
+        format!("the AH header has {} bytes where {shortest} are enough: the peer pads it, as Linux does without `align4`", header.len)
     })
 }

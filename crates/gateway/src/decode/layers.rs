@@ -1,4 +1,4 @@
-//! One security header after the other, from the outside to the packet inside.
+//! Opens one security header after the other, from the outside to the packet inside.
 
 use headroom_ipsec::{Headers, Mode, Reason, SaSpec, qesp};
 use headroom_packet::{Ip, protocol};
@@ -10,19 +10,19 @@ use super::packet_report::{PacketReport, layer};
 use super::report::{Inner, Layer, Outcome, protocol_name};
 use super::sa_decoder::{Decrypted, Failure};
 
-/// SPIs of nobody that are counted one by one.
+/// The most unknown SPIs counted one by one.
 const MAX_UNKNOWN: usize = 1000;
 
-/// IPsec headers that are opened one inside the other.
+/// The most IPsec headers opened one inside the other.
 const MAX_LAYERS: usize = 4;
 
 impl Decoder {
-    /// Opens an IP packet whose upper protocol is a security protocol, and what
-    /// is inside, as long as that is one too.
+    /// Opens an IP packet whose upper protocol is a security protocol, then the packet inside, as
+    /// long as that is one too.
     pub(super) fn layers(&mut self, packet: &[u8], udp: Option<(u16, u16)>) -> PacketReport {
         let mut report = PacketReport::new(Outcome::Dummy);
         let mut packet = packet.to_vec();
-        // whether `packet` is one that came out of a tunnel, with a header of its own
+        // Whether `packet` came out of a tunnel and has its own IP header.
         let mut out_of_tunnel = false;
         loop {
             let Ok(ip) = Ip::parse(&packet) else {
@@ -44,7 +44,7 @@ impl Decoder {
                 Ok(None) => return report,
                 Err((reason, findings)) => {
                     let foreign = report.layers.get(layers).is_none_or(|layer| layer.sa.is_none());
-                    // somebody else's IPsec through this tunnel, which was opened
+                    // Another host's IPsec inside this tunnel; the tunnel was opened.
                     report.outcome = if out_of_tunnel && foreign {
                         report.notes.extend(findings);
                         Outcome::Opened { inner: Inner::of(&ip), nested: Some(reason.name()) }
@@ -58,7 +58,7 @@ impl Decoder {
         }
     }
 
-    /// Removes one header; none: a dummy packet.
+    /// Removes one header; None: a dummy packet.
     fn remove_header(
         &mut self,
         sealed: &Sealed<'_>,
@@ -93,7 +93,7 @@ impl Decoder {
         opened
     }
 
-    /// The association of an SPI, best the one with the packet's destination.
+    /// Finds the SA of an SPI, preferring the one with the packet's destination.
     fn find(&self, sealed: &Sealed<'_>, spi: u32, notes: &mut Vec<String>) -> Option<usize> {
         let candidates = self.by_spi.get(&(spi, sealed.protocol.number()))?;
         let exact = candidates
@@ -103,7 +103,7 @@ impl Decoder {
         let spec = &self.known[index].spec;
         if exact.is_none() {
             notes.push(format!(
-                "the SPI is that of `{}`, whose destination is {}: a receiver would not find it",
+                "`{}` has this SPI, but its destination is {}: a receiver would not find the SA",
                 spec.name, spec.destination
             ));
         }
@@ -112,15 +112,15 @@ impl Decoder {
             && ports.destination != to
         {
             notes.push(format!(
-                "it came to UDP port {to}, and `{}` has {}: a receiver would not get it",
+                "the packet has UDP destination port {to}, but `{}` has {}: a receiver would not get it",
                 spec.name, ports.destination
             ));
         }
         if configured != sealed.udp.is_some() {
             let words = if configured {
-                "has `udp`, and this came without"
+                "has `udp`, but the packet is not in UDP"
             } else {
-                "has no `udp`, and this came in UDP"
+                "has no `udp`, but the packet is in UDP"
             };
             notes.push(format!(
                 "`{}` {words}: a receiver would drop it (wrong-encapsulation)",
@@ -152,7 +152,7 @@ impl Decoder {
             )
         }));
         if known.iter().any(|known| known.spec.spi == spi.swap_bytes()) {
-            findings.push("with its octets reversed it would be known: the SPI was written in the wrong order".into());
+            findings.push("an SA has this SPI with its bytes reversed: the SPI was written in the wrong byte order".into());
         }
         let same = known.iter().filter(|known| known.spec.protection.protocol() == sealed.protocol);
         let total = same.clone().count();
@@ -161,28 +161,28 @@ impl Decoder {
             .map(|known| format!("{:#x} ({})", known.spec.spi, known.spec.name))
             .collect();
         findings.push(match total {
-            0 => format!("the configuration has no association of {}", sealed.protocol),
+            0 => format!("the configuration has no SA for {}", sealed.protocol),
             _ => {
                 let more = if total > SHOWN {
                     format!(" and {} more", total - SHOWN)
                 } else {
                     String::new()
                 };
-                format!("known for {}: {}{more}", sealed.protocol, listed.join(", "))
+                format!("SPIs configured for {}: {}{more}", sealed.protocol, listed.join(", "))
             }
         });
         findings
     }
 }
 
-/// A packet that was protected.
+/// A decrypted packet.
 struct Inside {
     packet: Vec<u8>,
-    /// Its header is its own, as in tunnel mode.
+    /// Whether it has its own IP header, as in tunnel mode.
     has_header: bool,
 }
 
-/// The IP packet that was protected.
+/// Builds the inner IP packet.
 fn inside(
     sealed: &Sealed<'_>,
     spec: &SaSpec,
@@ -193,10 +193,10 @@ fn inside(
     let tunnel = matches!(next_header, protocol::IPV4 | protocol::IPV6);
     let words = match (tunnel, spec.mode) {
         (true, Mode::Transport) => {
-            Some("in it is a whole packet, as of tunnel mode; the SA says transport")
+            Some("the payload is an IP packet, as in tunnel mode, but the SA has transport mode")
         }
         (false, Mode::Tunnel) => {
-            Some("in it is no whole packet, as of transport mode; the SA says tunnel")
+            Some("the payload is no IP packet, as in transport mode, but the SA has tunnel mode")
         }
         _ => None,
     };
@@ -206,17 +206,17 @@ fn inside(
         let packet = packet.ok_or((Reason::BadInner, Vec::new()))?;
         return Ok(Inside { packet, has_header: false });
     }
-    let version = payload.first().map(|octet| octet >> 4);
+    let version = payload.first().map(|byte| byte >> 4);
     let stated = if next_header == protocol::IPV4 { 4 } else { 6 };
     if version != Some(stated) {
         let found = version.map_or("nothing".into(), |version| format!("version {version}"));
-        let finding = format!("the trailer says IPv{stated}; the packet begins as {found}");
+        let finding = format!("the trailer says IPv{stated}, but the packet begins with {found}");
         return Err((Reason::BadInner, vec![finding]));
     }
     Ok(Inside { packet: payload, has_header: true })
 }
 
-/// Compares the clear fields with the packet (docs/qesp.md, "Receiving", step 11).
+/// Compares the clear fields with the inner packet (docs/qesp.md, "Receiving", step 11).
 fn require_true_ports(sealed: &Sealed<'_>, ip: &Ip<'_>) -> Result<(), Failure> {
     let Ok(Some(shown)) = sealed.clear() else { return Ok(()) };
     let real = qesp::Clear::of(&Headers::read(ip));
@@ -233,6 +233,6 @@ fn require_true_ports(sealed: &Sealed<'_>, ip: &Ip<'_>) -> Result<(), Failure> {
     };
     Err((
         Reason::PortsMismatch,
-        vec![format!("it shows {}; the packet is {}", words(shown), words(real))],
+        vec![format!("the clear fields say {}, but the packet is {}", words(shown), words(real))],
     ))
 }

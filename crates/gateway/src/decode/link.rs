@@ -1,45 +1,45 @@
-//! From a frame to the IP packet in it (tcpdump.org/linktypes.html), and from a
-//! packet of a tunnel that encrypts nothing to the one inside.
+//! Finds the IP packet in a frame (tcpdump.org/linktypes.html) and in a packet of an unencrypted
+//! tunnel.
 
 use headroom_packet::{Ip, protocol, udp};
 
-/// What a frame carries.
+/// The payload of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FramePayload<'a> {
     Ip(&'a [u8]),
-    /// Something else, in words.
+    /// Something else, as a description.
     Other(&'static str),
 }
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const ARP: u16 = 0x0806;
-/// 802.1Q, 802.1ad, and what came before that.
+/// 802.1Q, 802.1ad, and the type used before 802.1ad.
 const VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 /// PPPoE's session stage (RFC 2516).
 const PPPOE: u16 = 0x8864;
 const PPPOE_LEN: usize = 6;
-/// MPLS, unicast and multicast (RFC 5332).
+/// MPLS unicast and multicast (RFC 5332).
 const MPLS: [u16; 2] = [0x8847, 0x8848];
-/// Ethernet in something else.
+/// Ethernet in another protocol.
 const BRIDGED: u16 = 0x6558;
 pub(super) const GRE: u8 = 47;
-/// The port of VXLAN (RFC 7348).
+/// The UDP port of VXLAN (RFC 7348).
 const VXLAN_PORT: u16 = 4789;
 const VXLAN_LEN: usize = 8;
-/// Tags or labels that are followed.
+/// The most tags or labels followed.
 const MAX_TAGS: usize = 4;
 
-/// The IP packet in a frame of a link type.
+/// Returns the payload of a frame of a link type.
 pub(super) fn frame_payload(link: u32, frame: &[u8]) -> FramePayload<'_> {
-    const CUT: FramePayload<'static> = FramePayload::Other("a frame that is cut short");
+    const TRUNCATED: FramePayload<'static> = FramePayload::Other("a truncated frame");
     let ip = |at: usize| match frame.get(at).map(|octet| octet >> 4) {
         Some(4 | 6) => FramePayload::Ip(&frame[at..]),
         Some(_) => FramePayload::Other("not IP"),
-        None => CUT,
+        None => TRUNCATED,
     };
-    // what the type at `kind_at` names begins at `at`; a tag is of two bytes, then
-    // the type of what it tags
+    // `kind_at` is the offset of the type, `at` that of what the type names. A tag has two bytes,
+    // then the type of what it tags.
     let typed = |mut kind_at: usize, mut at: usize| {
         for _ in 0..MAX_TAGS {
             if short(frame, kind_at).is_some_and(|kind| VLAN.contains(&kind)) {
@@ -48,39 +48,38 @@ pub(super) fn frame_payload(link: u32, frame: &[u8]) -> FramePayload<'_> {
         }
         match short(frame, kind_at) {
             Some(IPV4 | IPV6) => ip(at),
-            // PPP's numbers for IP (RFC 1332, RFC 5072)
+            // PPP's numbers for IP (RFC 1332, RFC 5072).
             Some(PPPOE) => match short(frame, at + PPPOE_LEN) {
                 Some(0x0021 | 0x0057) => ip(at + PPPOE_LEN + 2),
                 Some(_) => FramePayload::Other("PPPoE without IP"),
-                None => CUT,
+                None => TRUNCATED,
             },
-            // the last label has its lowest bit of the third byte set (RFC 3032)
+            // The last label has the lowest bit of its third byte set (RFC 3032).
             Some(kind) if MPLS.contains(&kind) => {
                 let labels = (0..MAX_TAGS).map(|label| at + 4 * label);
                 let last = labels.take_while(|label| label + 2 < frame.len());
                 let last = last.into_iter().find(|label| frame[label + 2] & 1 == 1);
-                last.map_or(CUT, |label| ip(label + 4))
+                last.map_or(TRUNCATED, |label| ip(label + 4))
             }
             Some(ARP) => FramePayload::Other("ARP"),
             Some(_) => FramePayload::Other("not IP"),
-            None => CUT,
+            None => TRUNCATED,
         }
     };
     match link {
-        // NULL and LOOP begin with an address family whose numbers differ
+        // NULL and LOOP begin with an address family, whose numbers differ between systems.
         0 | 108 => ip(4),
         1 => typed(12, 14),
-        // RAW (12 and 14 where systems wrote their own), IPV4, IPV6
+        // RAW (12 and 14 on some systems), IPV4, IPV6.
         12 | 14 | 101 | 228 | 229 => ip(0),
-        // LINUX_SLL and LINUX_SLL2, with tags behind their headers as libpcap
-        // leaves them
+        // LINUX_SLL and LINUX_SLL2, whose headers libpcap leaves before the tags.
         113 => typed(14, 16),
         276 => typed(0, 20),
-        _ => FramePayload::Other("a link type that is not read here"),
+        _ => FramePayload::Other("unsupported link type"),
     }
 }
 
-/// The IP packet in a packet of GRE (RFC 2784, RFC 2890) or VXLAN (RFC 7348).
+/// Returns the IP packet in a packet of GRE (RFC 2784, RFC 2890) or VXLAN (RFC 7348).
 pub(super) fn encapsulated<'a>(ip: &Ip<'a>) -> Option<&'a [u8]> {
     let (kind, inner) = match ip.upper() {
         GRE => {
@@ -123,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_link_gives_the_same_packet() {
+    fn finds_the_packet_in_every_link_type() {
         let packet = [0x45, 1, 2, 3];
         let frame = |head: &[u8]| [head, &packet].concat();
         let addresses = [0; 12];
@@ -163,13 +162,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ip_is_named() {
+    fn names_frames_without_ip() {
         let arp = [&[0; 12][..], &[8, 6], &[0; 28]].concat();
         assert_eq!(frame_payload(1, &arp), FramePayload::Other("ARP"));
         assert_eq!(frame_payload(101, &[0x75]), FramePayload::Other("not IP"));
-        assert_eq!(
-            frame_payload(105, &[0; 100]),
-            FramePayload::Other("a link type that is not read here")
-        );
+        assert_eq!(frame_payload(105, &[0; 100]), FramePayload::Other("unsupported link type"));
     }
 }

@@ -1,6 +1,6 @@
-//! Opens captured packets with given keys and says what each is, or why it
-//! fails. Unlike a gateway it opens replays and stale packets too, takes packets
-//! of both directions, tries what else might have been meant, and drops nothing.
+//! Opens captured packets with given keys, and reports the content of each or why it cannot be
+//! opened. Unlike a gateway, the decoder also opens replayed and stale packets, opens packets of
+//! both directions, tries other assumptions, and drops nothing.
 
 mod attempt;
 pub mod capture;

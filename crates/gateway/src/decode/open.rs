@@ -1,4 +1,4 @@
-//! Opening one IPsec header with what may be its keys and number.
+//! Opens one IPsec header with the possible sequence numbers of an SA.
 
 use headroom_ipsec::{Protocol, Reason, esp};
 
@@ -6,11 +6,11 @@ use super::attempt::{Sealed, configured};
 use super::diagnose;
 use super::sa_decoder::{Decrypted, Failure, HIGH_HALVES, SaDecoder, Search};
 
-/// Those that are tried for the first packets that fail (SEARCHES of each
-/// association): at a million packets a second the last is reached in nine years.
+/// High halves tried for the first packets that fail (SEARCHES of each SA). A sender of a million
+/// packets a second needs nine years to reach the last.
 const MAX_HIGH_HALVES: u64 = 1 << 16;
 
-/// Opens what `all[index]` should be able to open.
+/// Opens a packet of the SA `all[index]`.
 pub(super) fn open(
     all: &mut [SaDecoder],
     index: usize,
@@ -48,8 +48,8 @@ pub(super) fn open(
         };
         if findings.is_empty() && all[index].searches() && reason == Reason::Forged {
             findings.push(format!(
-                "if the key is right, the high half of its sequence number is {tried} or more, or the packet was \
-                 altered: `--esn-high N` tries N"
+                "if the key is correct, the packet was altered or the high half of its sequence number is {tried} or \
+                 more: `--esn-high N` tries N"
             ));
         }
         all[index].diagnoses_left = all[index].diagnoses_left.saturating_sub(1);

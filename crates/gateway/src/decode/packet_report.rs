@@ -1,14 +1,14 @@
-//! What is said of one packet while it is opened.
+//! The report on one packet while it is opened.
 
 use super::attempt::Sealed;
 use super::report::{Clear, Layer, Outcome};
 
-/// What is said of one packet.
+/// The report on one packet.
 pub(super) struct PacketReport {
     pub(super) layers: Vec<Layer>,
     pub(super) outcome: Outcome,
     pub(super) notes: Vec<String>,
-    /// The packet inside.
+    /// The inner packet.
     pub(super) clear: Option<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! What is said of a packet, and of all of them.
+//! The report on one packet, and the summary of all packets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,14 +8,14 @@ use headroom_ipsec::{Headers, Reason};
 use headroom_packet::Ip;
 use serde::Serialize;
 
-/// One packet of a capture. (A frame that holds a train of segments is several.)
+/// One packet of a capture. A frame with a train of segments has several.
 #[derive(Debug, Clone, Serialize)]
 pub struct Packet {
-    /// The frame's place in the capture, from 1.
+    /// The position of the frame in the capture, from 1.
     pub frame: u64,
-    /// When it was captured, in seconds since 1970.
+    /// The time of the capture, in seconds since 1970.
     pub time: f64,
-    /// The same, exactly.
+    /// The exact time of the capture.
     #[serde(skip)]
     pub captured: std::time::Duration,
     /// Source address of the outermost IP header.
@@ -24,10 +24,10 @@ pub struct Packet {
     pub destination: Option<IpAddr>,
     /// The IPsec headers, the outermost first.
     pub layers: Vec<Layer>,
-    /// What it is.
+    /// What the packet is.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// What is remarkable about it, in sentences.
+    /// Remarks about the packet.
     pub notes: Vec<String>,
 }
 
@@ -38,17 +38,17 @@ pub struct Layer {
     pub protocol: String,
     /// Security parameters index.
     pub spi: u32,
-    /// The whole sequence number where it is known, else its lower half.
+    /// The full sequence number if known, otherwise its lower half.
     pub sequence: u64,
-    /// Ports of ESP in UDP.
+    /// UDP ports of ESP in UDP.
     pub udp: Option<(u16, u16)>,
-    /// What Q-ESP shows to routers.
+    /// The clear fields of Q-ESP.
     pub clear: Option<Clear>,
-    /// The security association that it is of.
+    /// The name of the SA.
     pub sa: Option<String>,
 }
 
-/// What Q-ESP shows to routers.
+/// The clear fields of Q-ESP, which routers can read.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Clear {
     /// Source port.
@@ -63,61 +63,61 @@ pub struct Clear {
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "result", rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Opened: this is inside.
+    /// The packet was opened.
     Opened {
-        /// The packet inside.
+        /// The inner packet.
         inner: Inner,
-        /// Why the IPsec in that packet stays closed, by the reason's name: it is
-        /// of no association here.
+        /// The reason why the IPsec in the inner packet was not opened: no SA of the
+        /// configuration has it.
         #[serde(skip_serializing_if = "Option::is_none")]
         nested: Option<&'static str>,
     },
     /// A dummy packet (RFC 4303, section 2.6).
     Dummy,
-    /// It cannot be opened.
+    /// The packet cannot be opened.
     Failed {
         /// The reason's name.
         reason: &'static str,
-        /// The reason as a sentence.
-        sentence: &'static str,
-        /// What would have made it right, in sentences.
+        /// The reason in words.
+        description: &'static str,
+        /// Changes that would make the packet valid.
         findings: Vec<String>,
     },
-    /// The capture does not hold all of it.
+    /// The capture has only a part of the packet.
     Truncated {
-        /// Octets that are there.
+        /// Captured bytes.
         captured: usize,
-        /// Octets that it had.
+        /// Bytes of the whole packet.
         original: usize,
     },
-    /// A fragment that is kept until the others have come.
+    /// A fragment, kept until its datagram is complete.
     Fragment,
     /// IKE on the port of ESP in UDP (RFC 3948, section 2.2).
     Ike,
-    /// A keepalive of a NAT (RFC 3948, section 2.3).
+    /// A NAT keepalive (RFC 3948, section 2.3).
     Keepalive,
     /// Something else.
     NotIpsec {
-        /// What, in words.
+        /// A description.
         what: String,
     },
 }
 
-/// A packet that was protected.
+/// An inner packet.
 #[derive(Debug, Clone, Serialize)]
 pub struct Inner {
     /// Source address.
     pub source: IpAddr,
     /// Destination address.
     pub destination: IpAddr,
-    /// Protocol number, behind extension headers.
+    /// Protocol number after extension headers.
     pub protocol: u8,
-    /// Source port, where the packet shows one.
+    /// Source port, if the protocol has ports.
     pub source_port: Option<u16>,
-    /// Destination port, where the packet shows one.
+    /// Destination port, if the protocol has ports.
     pub destination_port: Option<u16>,
-    /// Octets of the packet.
-    pub octets: usize,
+    /// Length of the packet in bytes.
+    pub bytes: usize,
 }
 
 impl Inner {
@@ -130,74 +130,74 @@ impl Inner {
             protocol: headers.protocol,
             source_port,
             destination_port,
-            octets: ip.total_len(),
+            bytes: ip.total_len(),
         }
     }
 }
 
 impl Outcome {
     pub(super) fn failed(reason: Reason, findings: Vec<String>) -> Self {
-        Self::Failed { reason: reason.name(), sentence: reason.description(), findings }
+        Self::Failed { reason: reason.name(), description: reason.description(), findings }
     }
 }
 
-/// What became of all packets.
+/// Counts of all packets.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Summary {
     /// Frames read.
     pub frames: u64,
     /// Packets opened.
     pub opened: u64,
-    /// Those of them in which there is somebody else's IPsec, which stays closed.
+    /// Opened packets with IPsec inside that no SA of the configuration can open.
     pub nested: u64,
     /// Packets that failed.
     pub failed: u64,
-    /// Packets that the capture does not hold whole.
+    /// Packets of which the capture has only a part.
     pub truncated: u64,
-    /// Fragments that did not complete their datagram.
+    /// Fragments that did not complete a datagram.
     pub fragments: u64,
-    /// Datagrams of which fragments never came.
+    /// Datagrams with missing fragments.
     pub fragments_left: u64,
-    /// Packets that are not IPsec, keepalives and IKE included.
+    /// Packets that are not IPsec, including keepalives and IKE.
     pub others: u64,
-    /// Each association of the configuration that had packets.
+    /// Counts by SA, for SAs with packets.
     pub associations: Vec<Tally>,
-    /// SPIs that no association has, with their packets.
+    /// Packets by SPI, for SPIs that no SA has.
     pub unknown: BTreeMap<String, u64>,
-    /// Why the capture could not be read to its end.
+    /// Why the capture was not read to its end.
     pub ended_by: Option<String>,
 }
 
-/// What became of the packets of one association.
+/// Counts of one SA's packets.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Tally {
-    /// Its name.
+    /// The name of the SA.
     pub name: String,
-    /// Packets with its SPI.
+    /// Packets with the SPI.
     pub packets: u64,
-    /// Those that could be opened.
+    /// Opened packets.
     pub opened: u64,
-    /// Those that could not, by reason.
+    /// Packets not opened, by reason.
     pub failed: BTreeMap<&'static str, u64>,
-    /// The lowest number opened.
+    /// The lowest sequence number opened.
     pub first: Option<u64>,
-    /// The highest number opened.
+    /// The highest sequence number opened.
     pub last: Option<u64>,
-    /// Numbers between them that never came.
+    /// Sequence numbers between `first` and `last` without a packet.
     pub missing: u64,
-    /// Opened after one with a higher number.
+    /// Packets opened after one with a higher number.
     pub reordered: u64,
-    /// How far behind the highest such a packet was, at most.
+    /// The largest distance of a reordered packet behind the highest number.
     pub furthest_behind: u64,
-    /// Opened, with a number that was opened before.
+    /// Opened packets whose number was opened before.
     pub replayed: u64,
-    /// Opened, left of the anti-replay window: a receiver drops it.
+    /// Opened packets left of the anti-replay window, which a receiver drops.
     pub stale: u64,
 }
 
 impl Summary {
-    /// Whether there were IPsec packets, every one was opened, and the capture was
-    /// read to its end.
+    /// Checks that there were IPsec packets, that all were opened, and that the capture was read to
+    /// its end.
     pub fn all_opened(&self) -> bool {
         self.opened > 0
             && self.failed == 0
@@ -242,19 +242,21 @@ impl fmt::Display for Outcome {
         match self {
             Self::Opened { inner, nested: None } => write!(f, "{inner}"),
             Self::Opened { inner, nested: Some(reason) } => {
-                write!(f, "{inner}; the IPsec in it is somebody else's and stays closed ({reason})")
+                write!(f, "{inner}, with IPsec inside that no SA can open ({reason})")
             }
-            Self::Dummy => write!(f, "a dummy packet"),
-            Self::Failed { reason, sentence, .. } => write!(f, "FAILED {reason}: {sentence}"),
+            Self::Dummy => write!(f, "dummy packet"),
+            Self::Failed { reason, description, .. } => {
+                write!(f, "FAILED {reason}: {description}")
+            }
             Self::Truncated { captured, original } => {
                 write!(
                     f,
-                    "CUT by the capture: {captured} of {original} octets are there (capture with -s 0)"
+                    "TRUNCATED by the capture: {captured} of {original} bytes (capture with -s 0)"
                 )
             }
-            Self::Fragment => write!(f, "a fragment"),
+            Self::Fragment => write!(f, "fragment"),
             Self::Ike => write!(f, "IKE (non-ESP marker)"),
-            Self::Keepalive => write!(f, "a keepalive of a NAT"),
+            Self::Keepalive => write!(f, "NAT keepalive"),
             Self::NotIpsec { what } => write!(f, "not IPsec: {what}"),
         }
     }
@@ -262,14 +264,14 @@ impl fmt::Display for Outcome {
 
 impl fmt::Display for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { source, destination, protocol, octets, .. } = self;
+        let Self { source, destination, protocol, bytes, .. } = self;
         let end = |address: &IpAddr, port: Option<u16>| match (address, port) {
             (address, None) => address.to_string(),
             (IpAddr::V4(address), Some(port)) => format!("{address}:{port}"),
             (IpAddr::V6(address), Some(port)) => format!("[{address}]:{port}"),
         };
         let (from, to) = (end(source, self.source_port), end(destination, self.destination_port));
-        write!(f, "{} {from} → {to}, {octets} octets", protocol_name(*protocol))
+        write!(f, "{} {from} → {to}, {bytes} bytes", protocol_name(*protocol))
     }
 }
 
@@ -278,9 +280,9 @@ impl fmt::Display for Summary {
         let Self { frames, opened, nested, failed, truncated, fragments_left, others, .. } = self;
         write!(f, "{frames} frames: {opened} opened, {failed} failed, {others} not IPsec")?;
         for (count, what) in [
-            (nested, "with somebody else's IPsec inside"),
+            (nested, "with IPsec inside that no SA can open"),
             (truncated, "truncated by the capture"),
-            (fragments_left, "datagrams with fragments missing"),
+            (fragments_left, "datagrams with missing fragments"),
         ] {
             if *count > 0 {
                 write!(f, ", {count} {what}")?;
@@ -290,10 +292,10 @@ impl fmt::Display for Summary {
             write!(f, "\n  {tally}")?;
         }
         for (spi, packets) in &self.unknown {
-            write!(f, "\n  {spi}: {packets} packets of no association")?;
+            write!(f, "\n  {spi}: {packets} packets, no such SA")?;
         }
         if *opened == 0 && *failed == 0 && *truncated == 0 && *fragments_left == 0 {
-            write!(f, "\n  there is no IPsec packet in the capture")?;
+            write!(f, "\n  the capture has no IPsec packet")?;
         }
         self.ended_by.as_ref().map_or(Ok(()), |why| write!(f, "\n  {why}"))
     }
@@ -306,7 +308,7 @@ impl fmt::Display for Tally {
             write!(f, ", {packets} {reason}")?;
         }
         if let (Some(first), Some(last)) = (self.first, self.last) {
-            write!(f, "; numbers {first} to {last}")?;
+            write!(f, "; sequence numbers {first} to {last}")?;
         }
         for (count, what) in [
             (self.missing, "missing"),
@@ -325,7 +327,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// `TCP`, or the number.
+/// Returns the name of a protocol, such as `TCP`, or its number.
 pub(super) fn protocol_name(number: u8) -> String {
     let name = match number {
         1 => "ICMP",
@@ -338,7 +340,7 @@ pub(super) fn protocol_name(number: u8) -> String {
         50 => "ESP",
         51 => "AH",
         58 => "ICMPv6",
-        59 => "nothing",
+        59 => "no next header",
         132 => "SCTP",
         136 => "UDP-Lite",
         other => return format!("protocol {other}"),

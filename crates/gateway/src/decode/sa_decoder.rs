@@ -1,4 +1,4 @@
-//! An association of the configuration and what was seen of it.
+//! An SA of the configuration, and the packets of it seen so far.
 
 use headroom_ipsec::replay::Window;
 use headroom_ipsec::{Reason, SaSpec, SaTransform};
@@ -6,25 +6,24 @@ use headroom_suite::KeyError;
 
 use super::report::Tally;
 
-/// Packets of one association that fail and are looked into.
+/// The most failing packets of one SA that are diagnosed.
 const MAX_DIAGNOSES: u32 = 100;
-/// High halves of the number that are tried for each packet before anything was
-/// opened: the capture may begin in the middle.
+/// High halves of the sequence number tried for each packet before one was opened: the capture may
+/// begin in the middle.
 pub(super) const HIGH_HALVES: u64 = 64;
-/// Packets of each association for which all halves are tried.
+/// Packets of each SA for which all high halves are tried.
 const SEARCHES: u32 = 3;
 
-/// Why a packet was not opened, and what was found out about it.
+/// Why a packet was not opened, and the findings.
 pub(super) type Failure = (Reason, Vec<String>);
 
-/// Which high halves of extended sequence numbers are tried for an association of
-/// which nothing was opened yet: the capture may begin in the middle.
+/// The high halves of extended sequence numbers tried for an SA before one of its packets was
+/// opened: the capture may begin in the middle.
 #[derive(Debug, Clone)]
 pub struct Search {
-    /// Halves that are likely, and those next to them.
+    /// High halves that are likely; their neighbours are tried too.
     pub likely: Vec<u32>,
-    /// Packets for which all halves up to 65 535 are tried, of all associations
-    /// together.
+    /// Packets for which all high halves up to 65,535 are tried, over all SAs.
     pub thorough: u32,
 }
 
@@ -34,21 +33,21 @@ impl Default for Search {
     }
 }
 
-/// An association with its keys ready.
+/// An SA with its keys ready.
 #[derive(Debug)]
 pub(super) struct SaDecoder {
     pub(super) spec: SaSpec,
     pub(super) transform: SaTransform,
     pub(super) tally: Tally,
     window: Window,
-    /// Packets opened, of different numbers.
+    /// Packets opened, without replays.
     distinct: u64,
     pub(super) diagnoses_left: u32,
     pub(super) searches_left: u32,
     pub(super) padding_reported: bool,
 }
 
-/// What was protected.
+/// The decrypted payload of a packet.
 pub(super) struct Decrypted {
     pub(super) next_header: u8,
     pub(super) payload: Vec<u8>,
@@ -77,7 +76,7 @@ impl SaDecoder {
         tally
     }
 
-    /// Notes a packet whose check value is right.
+    /// Records a packet with a correct ICV.
     pub(super) fn arrived(&mut self, number: u64, notes: &mut Vec<String>) {
         let tally = &mut self.tally;
         let before_all = self.spec.extended_sequence
@@ -86,8 +85,8 @@ impl SaDecoder {
         if before_all {
             tally.stale += 1;
             notes.push(
-                "stale: to a receiver its low half stands before the first number of the SA, left of the window; it \
-                 drops it"
+                "stale: a receiver places the low half before the first number of the SA, left of the window, and drops \
+                 the packet"
                     .into(),
             );
             return;
@@ -108,7 +107,7 @@ impl SaDecoder {
             Err(Reason::Replay) => {
                 tally.replayed += 1;
                 notes.push(
-                    "replayed: a packet of this number was seen before; a receiver drops it".into(),
+                    "replayed: an earlier packet has this number; a receiver drops this one".into(),
                 );
             }
             Err(_) => {
@@ -116,7 +115,7 @@ impl SaDecoder {
                 let behind = last.saturating_sub(number);
                 notes.push(format!(
                     "stale: {behind} behind the highest number so far, left of the window of {} packets; a receiver \
-                     drops it",
+                     drops the packet",
                     self.spec.window
                 ));
             }
@@ -125,12 +124,12 @@ impl SaDecoder {
         tally.first = Some(tally.first.map_or(number, |first| first.min(number)));
     }
 
-    /// Whether the high half of its numbers has yet to be found.
+    /// Checks whether the high half of the sequence number is still unknown.
     pub(super) fn searches(&self) -> bool {
         self.spec.extended_sequence && self.tally.last.is_none()
     }
 
-    /// Whole numbers that a packet may have, the likeliest first.
+    /// Returns the possible sequence numbers of a packet, the most likely first.
     pub(super) fn numbers(&self, low: u32, search: &Search) -> Vec<u64> {
         let extended = self.spec.extended_sequence;
         let likely = self.window.infer(low, extended).unwrap_or(low.into());
@@ -142,7 +141,7 @@ impl SaDecoder {
             let halves = given.map(u64::from).chain(1..HIGH_HALVES);
             numbers.extend(halves.map(|high| high << 32 | u64::from(low)));
         } else if extended {
-            // one left of the window looks like one of the next half
+            // A packet left of the window looks like one with the next high half.
             numbers.extend(likely.checked_sub(1 << 32));
         }
         numbers

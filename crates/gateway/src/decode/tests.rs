@@ -126,7 +126,7 @@ fn failure(sender_sas: &str, sas: &str) -> (String, String) {
 fn failure_of(packet: &[u8], sas: &str) -> (String, String) {
     let (report, _, summary) = decode(sas, &[packet.to_vec()]);
     let Outcome::Failed { reason, findings, .. } = &report[0].outcome else {
-        panic!("it was opened: {}", report[0]);
+        panic!("the packet was opened: {}", report[0]);
     };
     assert_eq!((summary.failed, summary.opened, summary.all_opened()), (1, 0, false));
     ((*reason).to_owned(), findings.join("\n"))
@@ -136,7 +136,7 @@ const GCM: &str = "aes-128-gcm";
 const CBC: &str = "aes-128-cbc+hmac-sha256";
 
 #[test]
-fn everything_is_opened() {
+fn opens_every_protocol_and_mode() {
     let over = sa("ah", "ah", "transport", "hmac-sha384", "").replace("0x1000", "0x2000");
     for (sas, layers) in [
         (sa("a", "esp", "tunnel", GCM, ""), 1),
@@ -169,7 +169,7 @@ fn everything_is_opened() {
 }
 
 #[test]
-fn what_differs_between_the_ends_is_named() {
+fn names_the_difference_between_the_ends() {
     let other_key = |text: &str| text.replacen("key = \"1f", "key = \"2f", 1);
     let swapped = |text: &str| {
         let (key, mac) =
@@ -197,12 +197,12 @@ fn what_differs_between_the_ends_is_named() {
         (
             sa("a", "esp", "tunnel", "aes-256-gcm", ""),
             sa("a", "esp", "tunnel", "chacha20-poly1305", ""),
-            "as AES-GCM with the same key",
+            "for AES-GCM with the same key",
         ),
         (
             sa("a", "esp", "tunnel", "chacha20-poly1305", ""),
             sa("a", "esp", "tunnel", "aes-256-gcm", ""),
-            "as chacha20-poly1305 with the same key",
+            "for chacha20-poly1305 with the same key",
         ),
         (
             sa("a", "esp", "tunnel", "aes-256-cbc+hmac-sha256", ""),
@@ -235,11 +235,11 @@ fn what_differs_between_the_ends_is_named() {
         &without(sa("a", "esp", "tunnel", GCM, "")),
         &without(other_key(&sa("a", "esp", "tunnel", GCM, ""))),
     );
-    assert_eq!(findings, "", "nothing is made up");
+    assert_eq!(findings, "", "no findings without a reason");
 }
 
 #[test]
-fn a_salt_in_the_wrong_place_is_seen() {
+fn detects_a_misplaced_salt() {
     let right = sa("a", "esp", "tunnel", GCM, "");
     let digits = right
         .split("key = \"")
@@ -249,7 +249,7 @@ fn a_salt_in_the_wrong_place_is_seen() {
         .to_owned();
     let (key, salt) = digits.split_at(32);
     let first = right.replace(&digits, &format!("{salt}{key}"));
-    assert!(failure(&right, &first).1.contains("the first 4 octets of `key` as the salt"));
+    assert!(failure(&right, &first).1.contains("the first 4 bytes of `key` as the salt"));
     let reversed: String = salt
         .as_bytes()
         .chunks(2)
@@ -261,7 +261,7 @@ fn a_salt_in_the_wrong_place_is_seen() {
 }
 
 #[test]
-fn a_check_value_of_another_length_is_seen() {
+fn detects_an_hmac_of_another_length() {
     let sas = sa("a", "esp", "tunnel", CBC, "esn = false\n");
     // as Linux did before RFC 4868: SHA-256 cut to 96 bits
     let mut short = seal(&sender(&sas), &packet(false, 100));
@@ -269,12 +269,12 @@ fn a_check_value_of_another_length_is_seen() {
     let len = short.len();
     headroom_packet::header::set_total_len(&mut short, len).expect("a header");
     let (reason, findings) = failure_of(&short, &sas);
-    assert!(findings.contains("hmac-sha256 cut to 96 bits"), "{reason}: {findings}");
+    assert!(findings.contains("hmac-sha256 truncated to 96 bits"), "{reason}: {findings}");
 }
 
 /// RFC 4106, section 6: 8 and 12 bytes are allowed too.
 #[test]
-fn a_shorter_tag_of_an_aead_is_seen() {
+fn detects_a_truncated_aead_tag() {
     for suite in [GCM, "aes-256-gcm", "chacha20-poly1305"] {
         for (icv_len, more) in [(8, ""), (12, "esn = false\n")] {
             let sas = sa("a", "esp", "tunnel", suite, more);
@@ -283,28 +283,28 @@ fn a_shorter_tag_of_an_aead_is_seen() {
             let len = short.len();
             headroom_packet::header::set_total_len(&mut short, len).expect("a header");
             let (_, findings) = failure_of(&short, &sas);
-            let words = format!("a check value of {icv_len} bytes");
+            let words = format!("correct with {icv_len} bytes");
             assert!(findings.contains(&words), "{suite}: {findings}");
         }
     }
 }
 
 #[test]
-fn exchanged_keys_are_one_finding_and_one_key_for_both_is_another() {
+fn distinguishes_exchanged_keys_from_one_key_for_both() {
     let right = sa("a", "esp", "tunnel", "aes-256-cbc+hmac-sha256", "esn = false\n");
     let key = right.split("key = \"").nth(1).and_then(|rest| rest.split('"').next());
     let mac = right.split("integrity_key = \"").nth(1).and_then(|rest| rest.split('"').next());
     let (key, mac) = (key.expect("digits").to_owned(), mac.expect("digits").to_owned());
     let swapped = right.replace(&key, "#").replace(&mac, &key).replace('#', &mac);
     let findings = failure(&right, &swapped).1;
-    assert_eq!(findings, "it verifies with `key` and `integrity_key` exchanged");
+    assert_eq!(findings, "the check value is correct with `key` and `integrity_key` exchanged");
     let findings = failure(&right.replace(&mac, &key), &right).1;
     assert!(findings.contains("one key for both") && !findings.contains("exchanged"), "{findings}");
 }
 
 /// A VPN through a VPN: the outer one was opened, whatever becomes of the inner.
 #[test]
-fn ipsec_of_somebody_else_inside_a_tunnel_does_not_hide_the_tunnels_packet() {
+fn reports_the_tunnel_packet_around_foreign_ipsec() {
     let foreign = [&[0, 0, 0x99, 0x99, 0, 0, 0, 7][..], &[0xab; 64]].concat();
     for (protocol, inner) in [("esp", 50), ("esp", 51), ("qesp", 50), ("qesp", 253)] {
         let sas = sa("a", protocol, "tunnel", GCM, "");
@@ -315,7 +315,7 @@ fn ipsec_of_somebody_else_inside_a_tunnel_does_not_hide_the_tunnels_packet() {
             let Outcome::Opened { nested: Some(_), .. } = &report[0].outcome else {
                 panic!("{}", report[0]);
             };
-            assert!(report[0].to_string().contains("stays closed"), "{}", report[0]);
+            assert!(report[0].to_string().contains("no SA can open"), "{}", report[0]);
             assert!(summary.all_opened() && summary.nested == 1, "{summary}");
         }
     }
@@ -339,17 +339,17 @@ fn ipsec_of_somebody_else_inside_a_tunnel_does_not_hide_the_tunnels_packet() {
 }
 
 #[test]
-fn esp_in_udp_on_other_ports_is_opened_and_told() {
+fn opens_esp_in_udp_on_other_ports_with_a_note() {
     let sas = sa("a", "esp", "tunnel", GCM, "udp = { source = 4500, destination = 4500 }\n");
     let mut sealed = seal(&sender(&sas), &packet(false, 100));
     sealed[20..24].copy_from_slice(&[0x17, 0x70, 0x17, 0x71]);
     let (report, inside, _) = decode(&sas, std::slice::from_ref(&sealed));
     assert_eq!(inside[0], Some(packet(false, 100)), "{}", report[0]);
-    assert!(report[0].notes[0].contains("it came to UDP port 6001"), "{:?}", report[0].notes);
+    assert!(report[0].notes[0].contains("UDP destination port 6001"), "{:?}", report[0].notes);
     let none = sa("a", "esp", "tunnel", GCM, "");
     let (report, ..) = decode(&none, std::slice::from_ref(&sealed));
     assert!(
-        report[0].notes[0].contains("has no `udp`, and this came in UDP"),
+        report[0].notes[0].contains("has no `udp`, but the packet is in UDP"),
         "{:?}",
         report[0].notes
     );
@@ -360,7 +360,7 @@ fn esp_in_udp_on_other_ports_is_opened_and_told() {
 }
 
 #[test]
-fn esp_inside_gre_and_vxlan_is_opened() {
+fn opens_esp_inside_gre_and_vxlan() {
     let sas = sa("a", "esp", "tunnel", GCM, "");
     let sealed = seal(&sender(&sas), &packet(false, 100));
     let header = &packet(false, 0)[..20];
@@ -400,17 +400,17 @@ fn esp_inside_gre_and_vxlan_is_opened() {
 }
 
 #[test]
-fn a_capture_without_ipsec_is_not_all_opened() {
+fn a_capture_without_ipsec_does_not_count_as_all_opened() {
     let sas = sa("a", "esp", "tunnel", GCM, "");
     for packets in [vec![], vec![packet(false, 10)]] {
         let summary = decode(&sas, &packets).2;
         assert!(!summary.all_opened());
-        assert!(summary.to_string().contains("no IPsec packet in the capture"), "{summary}");
+        assert!(summary.to_string().contains("the capture has no IPsec packet"), "{summary}");
     }
 }
 
 #[test]
-fn wrong_padding_is_looked_into() {
+fn diagnoses_wrong_padding() {
     let sender_sas = sa("a", "esp", "tunnel", "3des-cbc+hmac-sha1", "");
     let aes = sa("a", "esp", "tunnel", "aes-192-cbc+hmac-sha1", "");
     let engine = sender(&sender_sas);
@@ -424,41 +424,41 @@ fn wrong_padding_is_looked_into() {
     });
     assert_eq!(
         found.as_deref(),
-        Some("the padding is right with the cipher 3des-cbc: the suites differ")
+        Some("the padding is correct with the cipher 3des-cbc: the suites differ")
     );
 }
 
 #[test]
-fn a_nat_on_the_way_is_seen() {
+fn detects_a_nat_in_the_path() {
     for sas in [sa("a", "ah", "transport", "hmac-sha256", ""), sa("a", "qesp", "tunnel", GCM, "")] {
         let mut sealed = seal(&sender(&sas), &packet(false, 100));
         sealed[12..16].copy_from_slice(&[198, 51, 100, 7]);
         headroom_packet::header::refresh_checksum(&mut sealed).expect("a header");
         let (reason, findings) = failure_of(&sealed, &sas);
         assert!(
-            reason == "forged" && findings.contains("a NAT on the way"),
+            reason == "forged" && findings.contains("a NAT changed an address"),
             "{reason}: {findings}"
         );
     }
 }
 
 #[test]
-fn an_unknown_spi_is_answered_with_the_known_ones() {
+fn lists_the_configured_spis_for_an_unknown_one() {
     let sas = sa("a", "esp", "tunnel", GCM, "");
     let other = sas.replace("0x1000", "0x00100000").replace("\"a\"", "\"b\"");
     let (reason, findings) = failure(&sas, &other);
     assert_eq!(reason, "unknown-spi");
     assert_eq!(
         findings,
-        "with its octets reversed it would be known: the SPI was written in the wrong order\nknown for ESP: 0x100000 (b)"
+        "an SA has this SPI with its bytes reversed: the SPI was written in the wrong byte order\nSPIs configured for ESP: 0x100000 (b)"
     );
     let (_, findings) = failure(&sas, &sa("c", "ah", "tunnel", "hmac-sha1", ""));
     assert!(findings.contains("`c` has this SPI, but is AH to 192.0.2.2"), "{findings}");
-    assert!(findings.contains("no association of ESP"), "{findings}");
+    assert!(findings.contains("no SA for ESP"), "{findings}");
 }
 
 #[test]
-fn replays_reordering_and_gaps_are_counted() {
+fn counts_replays_reordering_and_gaps() {
     let sas = sa("a", "esp", "tunnel", GCM, "window = 64\n");
     let engine = sender(&sas);
     let sealed: Vec<_> = (0..200).map(|_| seal(&engine, &packet(false, 10))).collect();
@@ -476,7 +476,7 @@ fn replays_reordering_and_gaps_are_counted() {
 }
 
 #[test]
-fn a_number_before_the_first_is_stale_as_to_a_receiver() {
+fn a_sequence_number_before_the_first_is_stale() {
     let sas = sa("a", "esp", "tunnel", GCM, "");
     let engine = sender(&sas);
     let sequence = engine.associations().next().expect("one").sequence();
@@ -494,17 +494,17 @@ fn a_number_before_the_first_is_stale_as_to_a_receiver() {
 }
 
 #[test]
-fn a_frame_captured_whole_is_not_cut() {
+fn a_wholly_captured_frame_is_not_truncated() {
     let sas = sa("a", "esp", "tunnel", GCM, "");
     let mut sealed = seal(&sender(&sas), &packet(false, 10));
     sealed[2..4].fill(0xff);
     let (report, _, summary) = decode(&sas, &[sealed]);
     assert_eq!((summary.failed, summary.truncated), (1, 0));
-    assert!(report[0].to_string().contains("captured whole"), "{}", report[0]);
+    assert!(report[0].to_string().contains("the whole frame was captured"), "{}", report[0]);
 }
 
 #[test]
-fn extended_numbers_are_followed() {
+fn follows_extended_sequence_numbers() {
     let sas = sa("a", "esp", "tunnel", GCM, "");
     let engine = sender(&sas);
     let sequence = engine.associations().next().expect("one").sequence();
@@ -523,7 +523,7 @@ fn extended_numbers_are_followed() {
 }
 
 #[test]
-fn a_high_half_beyond_the_first_ones_is_found_or_can_be_given() {
+fn finds_a_large_high_half_or_takes_it_as_an_argument() {
     for suite in [GCM, CBC] {
         let sas = sa("a", "esp", "tunnel", suite, "");
         let at = |high: u64| {
@@ -549,7 +549,7 @@ fn a_high_half_beyond_the_first_ones_is_found_or_can_be_given() {
 }
 
 #[test]
-fn what_q_esp_shows_must_be_true() {
+fn rejects_clear_fields_that_differ_from_the_packet() {
     let sas = sa("a", "qesp", "transport", GCM, "");
     let plain = packet(false, 100);
     let engine = sender(&sas);
@@ -579,12 +579,12 @@ fn what_q_esp_shows_must_be_true() {
     let (reason, findings) = failure_of(&lying, &sas);
     assert_eq!(
         (reason.as_str(), findings.as_str()),
-        ("ports-mismatch", "it shows UDP 1→2; the packet is UDP 5000→80")
+        ("ports-mismatch", "the clear fields say UDP 1→2, but the packet is UDP 5000→80")
     );
 }
 
 #[test]
-fn trains_fragments_keepalives_and_ike_are_recognised() {
+fn recognises_trains_fragments_keepalives_and_ike() {
     let sas = sa("a", "esp", "tunnel", GCM, "udp = { source = 4500, destination = 4500 }\n");
     let engine = sender(&sas);
     let sealed: Vec<_> = (0..3).map(|_| seal(&engine, &packet(false, 400))).collect();
@@ -640,7 +640,7 @@ fn fragments(packet: &[u8]) -> Vec<Vec<u8>> {
 /// RFC 8200, section 4.5: destination options may stand in the part that is cut, and
 /// the fragment header then names them.
 #[test]
-fn fragments_that_begin_with_destination_options_are_joined() {
+fn reassembles_fragments_that_begin_with_destination_options() {
     let sas = sa("a", "esp", "tunnel", GCM, "");
     let sas = sas.replace("192.0.2.1", "fd00::1").replace("192.0.2.2", "fd00::2");
     let sealed = seal(&sender(&sas), &packet(false, 1500));
@@ -655,7 +655,7 @@ fn fragments_that_begin_with_destination_options_are_joined() {
 }
 
 #[test]
-fn the_df_bit_of_fragments_is_that_of_the_datagram() {
+fn reassembled_datagrams_keep_the_df_bit() {
     let sas = sa("a", "esp", "transport", GCM, "");
     let mut pieces = fragments(&seal(&sender(&sas), &packet(false, 1500)));
     for piece in &mut pieces {
@@ -668,7 +668,7 @@ fn the_df_bit_of_fragments_is_that_of_the_datagram() {
 }
 
 #[test]
-fn what_the_capture_cut_is_not_called_forged() {
+fn a_truncated_capture_is_not_reported_as_forged() {
     let sas = sa("a", "esp", "tunnel", GCM, "");
     let sealed = seal(&sender(&sas), &packet(false, 400));
     let mut decoder = Decoder::new(config(&sas), Search::default()).expect("keys");
@@ -682,14 +682,14 @@ fn what_the_capture_cut_is_not_called_forged() {
     let mut words = String::new();
     decoder.frame(&frame, &mut |packet: &Packet, _: Option<&[u8]>| words = packet.to_string());
     assert!(
-        words.contains("ESP 0x1000 #1") && words.contains("CUT by the capture: 96 of "),
+        words.contains("ESP 0x1000 #1") && words.contains("TRUNCATED by the capture: 96 of "),
         "{words}"
     );
     assert!(!decoder.finish().all_opened());
 }
 
 #[test]
-fn everything_is_json() {
+fn every_report_is_json() {
     let sas = sa("a", "qesp", "tunnel", GCM, "");
     let (report, _, summary) = decode(&sas, &[seal(&sender(&sas), &packet(true, 40))]);
     let packet = serde_json::to_value(&report[0]).expect("JSON");

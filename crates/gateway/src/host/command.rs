@@ -1,5 +1,5 @@
-//! A program and its arguments: printed as one would type it, run as printed,
-//! kept in a file for whoever has to undo it later.
+//! An external program with its arguments: printed in shell syntax, run, and stored in a file to be
+//! undone later.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -9,55 +9,55 @@ use std::process::{Command as Process, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-/// What to run.
+/// An external command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
-    /// The program's name and the arguments.
+    /// The name of the program and its arguments.
     pub argv: Vec<String>,
-    /// What it reads from standard input; empty for most.
+    /// Its standard input, usually empty.
     #[serde(default)]
     pub input: String,
 }
 
-/// Why a command did not do what it should.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such program.
+    /// The program is not installed.
     #[error("the program {0} is missing: install the package {1}, or run scripts/fetch-parts {0}")]
     Missing(String, &'static str),
-    /// It could not be started, or talked to.
+    /// The program could not be started or fed.
     #[error("cannot run `{0}`: {1}")]
     Start(String, std::io::Error),
-    /// It failed.
+    /// The program failed.
     #[error("`{command}` failed ({status}): {said}")]
     Failed {
-        /// What was run.
+        /// The command.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: std::process::ExitStatus,
-        /// What it wrote to standard error.
+        /// Its standard error.
         said: String,
     },
 }
 
 impl Command {
-    /// A command of words separated by spaces.
+    /// Makes a command of words separated by spaces.
     pub fn words(line: &str) -> Self {
         Self { argv: line.split_whitespace().map(str::to_owned).collect(), input: String::new() }
     }
 
-    /// Runs it to its end.
+    /// Runs the command and waits.
     ///
     /// # Errors
-    /// It is missing, or failed.
+    /// The program is missing, or failed.
     pub fn run(&self) -> Result<(), Error> {
         self.output().map(drop)
     }
 
-    /// Runs it to its end and gives what it printed.
+    /// Runs the command and returns its output.
     ///
     /// # Errors
-    /// It is missing, or failed.
+    /// The program is missing, or failed.
     pub fn output(&self) -> Result<String, Error> {
         let name = self.argv.first().map_or("", String::as_str);
         let found = locate(name);
@@ -72,7 +72,8 @@ impl Command {
         }
         let mut child = process.spawn().map_err(start)?;
         if let Some(mut input) = child.stdin.take() {
-            // one that does not read its input says by its status what it thinks
+            // The exit status of a program that does not read its input tells more than the error
+            // here.
             let _ = input.write_all(self.input.as_bytes());
         }
         let output = child.wait_with_output().map_err(start)?;
@@ -80,29 +81,29 @@ impl Command {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         let mut said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        // nft's words for what the kernel has not
+        // nft's message if the kernel lacks a feature.
         if name == "nft" && said.contains("No such file or directory") {
-            said += ". Has this kernel nf_tables with named counters? Load the modules nf_tables and nft_objref, or \
+            said += ". The kernel may lack nf_tables with named counters: load the modules nf_tables and nft_objref, or \
                      use a kernel that has them";
         }
         Err(Error::Failed { command: self.line(), status: output.status, said })
     }
 
-    /// The command without its input, as one would type it.
+    /// Returns the command without its input, in shell syntax.
     fn line(&self) -> String {
         self.argv.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
     }
 }
 
 impl Error {
-    /// Whether it failed because what it was to make is there.
+    /// Checks whether the command failed because the object exists.
     pub(super) fn is_there_already(&self) -> bool {
         matches!(self, Self::Failed { said, .. } if said.contains("File exists"))
     }
 }
 
 impl fmt::Display for Command {
-    /// As one would type it into a POSIX shell.
+    /// Prints POSIX shell syntax.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.line())?;
         if self.input.is_empty() {
@@ -112,7 +113,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// A word as a POSIX shell reads it back.
+/// Quotes a word for a POSIX shell.
 fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -130,8 +131,8 @@ fn package_of(program: &str) -> &'static str {
     }
 }
 
-/// Finds a program on the system, or in the private cache that
-/// `scripts/fetch-parts` fills, there with the folder of its libraries.
+/// Finds a program on the system or in the private cache of `scripts/fetch-parts`, there with the
+/// folder of its libraries.
 fn locate(program: &str) -> Option<(PathBuf, Option<OsString>)> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let path = variable("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
@@ -172,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_can_be_pasted_into_a_shell() {
+    fn prints_commands_that_a_shell_can_run() {
         let input = "table inet a {\n}\n".to_owned();
         let command = Command { argv: vec!["cat".into(), "-".into(), "/dev/null".into()], input };
         let output =
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_what_was_run_and_what_it_said() {
+    fn a_failure_names_the_command_and_its_output() {
         let argv = ["sh", "-c", "echo no luck >&2; exit 3"].map(str::to_owned).to_vec();
         let error = Command { argv, input: String::new() }.run().expect_err("exit 3").to_string();
         assert!(error.contains("no luck") && error.contains("exit status: 3"), "{error}");

@@ -1,6 +1,5 @@
-//! What lies on this side of the tunnel although a policy's `remote` contains it,
-//! as with a tunnel to `any`: a packet between two addresses of this side does not
-//! cross the boundary that policies are about (RFC 4301, section 3.1).
+//! Local addresses that a policy's `remote` contains, for example with a tunnel to `any`. A packet
+//! between two local addresses does not cross the IPsec boundary (RFC 4301, section 3.1).
 
 use std::net::IpAddr;
 
@@ -9,8 +8,8 @@ use headroom_ipsec::spec::{Action, Addresses, Mode, SaSpec, Selector};
 
 use super::prefix::{Prefix, prefixes};
 
-/// The addresses of this side that `policy` would lead into the tunnel: its
-/// `local`, if `remote` is more than that. Transport mode is about this host alone.
+/// Returns the local addresses that `policy` would route into the tunnel: its `local`, if `remote`
+/// contains more than that. Transport mode concerns only this host.
 pub(super) fn excluded<'a>(
     policy: &PolicySpec,
     mut specs: impl Iterator<Item = &'a SaSpec>,
@@ -22,7 +21,7 @@ pub(super) fn excluded<'a>(
     (tunnel && is_part(local, remote)).then(|| local.clone())
 }
 
-/// All such addresses of these policies.
+/// Returns the local addresses for all policies.
 pub(super) fn excluded_prefixes<'a, S>(
     policies: &[PolicySpec],
     specs: impl Fn() -> S,
@@ -41,7 +40,7 @@ where
     found
 }
 
-/// Whether `remote` contains `local` and more.
+/// Checks whether `remote` contains `local` and more.
 fn is_part(local: &Addresses, remote: &Addresses) -> bool {
     let Addresses::Range(first, last) = *local else { return false };
     let (from, to) = match *remote {

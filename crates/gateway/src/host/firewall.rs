@@ -10,17 +10,16 @@ use headroom_ipsec::spec::{Action, Addresses, Direction, Ports, SaSpec, Selector
 
 use super::excluded::excluded;
 
-/// Upper-layer protocols that have ports (nft's `th`): TCP, UDP, DCCP, SCTP,
-/// UDP-Lite.
+/// Upper-layer protocols with ports (nft's `th`): TCP, UDP, DCCP, SCTP, UDP-Lite.
 const WITH_PORTS: &str = "{ 6, 17, 33, 132, 136 }";
 
-/// The table's name.
+/// Returns the table's name.
 pub(super) fn table(tunnel: &str) -> String {
-    // nft's names have no dots and hyphens
+    // nft allows no dots and hyphens in names.
     format!("headroom_{}", tunnel.replace(|c: char| !c.is_ascii_alphanumeric(), "_"))
 }
 
-/// What `nft -f -` reads; it replaces an earlier table of that name in one step.
+/// Returns the input of `nft -f -`, which replaces an earlier table of that name atomically.
 pub(super) fn rules<'a, S>(
     tunnel: &str,
     mark: u32,
@@ -60,7 +59,7 @@ where
             };
             for found in matches(&policy.selector, direction) {
                 let space = if found.is_empty() { "" } else { " " };
-                let _ = writeln!(rules, "\t\t{found}{space}{verdict}"); // a string takes all
+                let _ = writeln!(rules, "\t\t{found}{space}{verdict}"); // writing to a String cannot fail
             }
         }
         rules
@@ -99,7 +98,7 @@ fn outer(spec: &SaSpec, mark: u32) -> String {
     let to = format!("{family} daddr {}", spec.destination);
     let pass = format!("meta mark set {mark:#x} return");
     match spec.udp {
-        // behind a NAT its source is anyone; later fragments show no port
+        // Behind a NAT the source is unknown; later fragments have no ports.
         Some(ports) => {
             let later = match spec.source.is_ipv4() {
                 true => "ip frag-off & 0x1fff != 0",
@@ -117,8 +116,8 @@ fn outer(spec: &SaSpec, mark: u32) -> String {
     }
 }
 
-/// What in nft's language matches the packets of a selector: one match for each
-/// family where they differ.
+/// Returns the nft expressions that match the packets of a selector: one for each IP version if
+/// they differ.
 fn matches(selector: &Selector, direction: Direction) -> Vec<String> {
     let Selector { local, remote, protocol, local_port, remote_port, icmp } = selector;
     let (source, destination, source_port, destination_port) = match direction {
@@ -134,7 +133,7 @@ fn matches(selector: &Selector, direction: Direction) -> Vec<String> {
                 Addresses::Any => None,
                 Addresses::Range(first, _) => Some(first.is_ipv4()),
             };
-            // of two families it matches nothing
+            // Addresses of two IP versions match nothing.
             match (first.is_ipv4(), last.is_ipv4(), of(other)) {
                 (true, true, None | Some(true)) => &[Some("ip")],
                 (false, false, None | Some(false)) => &[Some("ip6")],
@@ -171,7 +170,7 @@ fn matches(selector: &Selector, direction: Direction) -> Vec<String> {
                 _ => {}
             }
             if let Some(icmp) = icmp {
-                // type and code are the first two octets in both families
+                // Type and code are the first two bytes in both IP versions.
                 words.push(format!("@th,0,16 {}", span(icmp)));
             }
             words.join(" ")

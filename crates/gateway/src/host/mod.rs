@@ -29,34 +29,34 @@ use self::prefix::{Prefix, prefixes};
 use crate::config::Config;
 use crate::datapath::paths::IPV6_MIN_MTU;
 
-/// Prohibiting routes stand behind all others.
+/// The metric of `prohibit` routes, which come after all others.
 const LAST_METRIC: u32 = u32::MAX - 1;
-/// The preference of the rule for marked packets, and of the rules that capture:
-/// the former comes first. A number of the tunnel's own is added.
+/// The preferences of the rule for marked packets and of the capture rules, in this order. The
+/// number of the tunnel is added.
 const MARKED: u32 = 20_000;
 const CAPTURE: u32 = 25_000;
-/// Routing tables, likewise.
+/// Routing tables; the number of the tunnel is added.
 const TABLES: u32 = 0x7165_0000;
-/// Numbers that tunnels may have.
+/// The number of tunnel numbers.
 const NUMBERS: u32 = 4096;
 /// The interface's MTU in transport mode: whole datagrams must come through, and must still fit in
 /// a packet when they are protected (docs/datapath.md, "Packets longer than the path").
 const WHOLE_DATAGRAMS: usize = 65_280;
-/// Octets of the longest train of segments: protected, it fits in one UDP train.
+/// Bytes of the longest segment train: after protection it fits in one UDP train.
 const LONGEST_TRAIN: usize = 60_000;
-/// Bytes that every IPv4 host takes (RFC 791).
+/// Bytes that every IPv4 host accepts (RFC 791).
 const IPV4_MIN_MTU: usize = 576;
 const IPV4_AND_TCP: usize = 40;
 const IPV6_AND_TCP: usize = 60;
 
-/// One change, and how it is undone.
+/// One change, and the command that undoes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// The change.
     pub make: Command,
-    /// What undoes it; none where it goes with the interface.
+    /// Undoes the change; None if the change disappears with the interface.
     pub undo: Option<Command>,
-    /// The tunnel works without it where the system cannot do it.
+    /// The tunnel also works without the change.
     #[serde(default)]
     pub optional: bool,
 }
@@ -64,25 +64,25 @@ pub struct Step {
 /// All changes for one tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
-    /// Before the interface is made. These stay in force when the gateway dies.
+    /// Changes before the interface is made. They remain if the gateway dies.
     pub before: Vec<Step>,
-    /// When it is there.
+    /// Changes after the interface is made.
     pub after: Vec<Step>,
 }
 
-/// What a setup is made of, beside the configuration.
+/// Facts about the host that a setup depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Host {
     /// The mark of the gateway's own packets.
     pub mark: u32,
-    /// Whether this host speaks IPv6.
+    /// Whether the host supports IPv6.
     pub has_v6: bool,
-    /// Whether the reverse path filter looks at marks already.
+    /// Whether the reverse path filter already uses marks.
     pub marks_are_valid: bool,
 }
 
 impl Host {
-    /// Asks the host.
+    /// Reads the facts from the kernel.
     #[must_use]
     pub fn probe(mark: u32) -> Self {
         let marks = std::fs::read_to_string("/proc/sys/net/ipv4/conf/all/src_valid_mark");
@@ -95,8 +95,8 @@ impl Host {
 }
 
 impl Setup {
-    /// What `config`, of which `engine` was made, needs on `host`. `path_mtu`
-    /// says how long a packet the path to an address takes.
+    /// Returns the changes that `config` and its `engine` need on `host`. `path_mtu` returns the
+    /// MTU of the path to an address.
     pub fn plan(
         config: &Config,
         engine: &Engine,
@@ -129,7 +129,7 @@ impl Setup {
             ));
         }
         before.push(firewall(tunnel, &config.policies, specs, host));
-        // the rules that capture find these first, and the search goes on as without a tunnel
+        // The capture rules find these first; the lookup then continues as without a tunnel.
         let captured = |prefix| captures.iter().any(|capture| capture.prefix == prefix);
         for prefix in left_out.into_iter().filter(|prefix| !captured(*prefix)) {
             let (family, route) = (prefix.family(), format!("throw {prefix} table {table}"));
@@ -187,7 +187,7 @@ impl Setup {
         Self { before, after }
     }
 
-    /// Everything, as one would type it, the interface included.
+    /// Returns all commands in shell syntax, including the one for the interface.
     #[must_use]
     pub fn printed(&self, tunnel: &str, queues: usize) -> String {
         let queues = if queues > 1 { " multi_queue" } else { "" };
@@ -197,17 +197,17 @@ impl Setup {
         lines.chain([made]).chain(after).map(|line| line + "\n").collect()
     }
 
-    /// What undoes it, in order, when the interface is gone.
+    /// Returns the commands that undo the changes, in order, after the interface is gone.
     #[must_use]
     pub fn undo(&self) -> Vec<Command> {
         self.before.iter().rev().filter_map(|step| step.undo.clone()).collect()
     }
 
-    /// Makes what `self` has and `present` has not, then undoes what only
-    /// `present` has: a captured packet is captured throughout.
+    /// Applies the changes of `self` that `present` lacks, then undoes those that only `present`
+    /// has. A captured packet stays captured throughout.
     ///
     /// # Errors
-    /// The first step that failed.
+    /// The first change that failed.
     pub fn replace(&self, present: &Self) -> Result<(), Error> {
         let new = |steps: &[Step], old: &[Step]| {
             steps.iter().filter(|step| !old.contains(step)).try_for_each(Step::apply)
@@ -225,8 +225,7 @@ impl Setup {
 }
 
 impl Step {
-    /// Makes the change. That it is made already is no error: an earlier gateway
-    /// may have left it.
+    /// Applies the change. An existing object is no error: an earlier gateway may have left it.
     ///
     /// # Errors
     /// The command failed.
@@ -238,25 +237,25 @@ impl Step {
     }
 }
 
-/// Runs all steps.
+/// Applies all changes.
 ///
 /// # Errors
-/// The first that failed.
+/// The first change that failed.
 pub fn apply(steps: &[Step]) -> Result<(), Error> {
     steps.iter().try_for_each(Step::apply)
 }
 
-/// Addresses whose packets go into the tunnel.
+/// Addresses whose packets are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Capture {
     prefix: Prefix,
-    /// The address that packets of this host have there.
+    /// This host's source address for them.
     source: Option<IpAddr>,
     transport: bool,
 }
 
-/// What the policies that protect or discard are about. Packets that others
-/// leave in clear come along where addresses are the same, and are sent on.
+/// Returns the addresses of policies that protect or discard. Packets to these addresses that other
+/// policies bypass are captured too, and forwarded.
 fn captures<'a, S>(policies: &[PolicySpec], specs: impl Fn() -> S, host: Host) -> Vec<Capture>
 where
     S: Iterator<Item = &'a SaSpec>,
@@ -284,7 +283,7 @@ where
     captures
 }
 
-/// An address of the interface, of the family of what is captured.
+/// Returns an address of the interface, of the IP version of the captured addresses.
 fn inner_source(config: &Config, prefix: Prefix) -> Option<IpAddr> {
     config
         .addresses
@@ -293,13 +292,13 @@ fn inner_source(config: &Config, prefix: Prefix) -> Option<IpAddr> {
         .find(|address| address.is_ipv6() == prefix.is_v6())
 }
 
-/// Octets of packets that pass.
+/// Packet sizes in bytes.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     interface: usize,
-    /// In tunnel mode.
+    /// The largest inner packet in tunnel mode.
     tunnel: usize,
-    /// In transport mode, with a header of either family.
+    /// The largest inner packet in transport mode.
     transport_v4: usize,
     transport_v6: usize,
 }
@@ -315,8 +314,8 @@ impl Sizes {
         };
         let tunnel = passes(Mode::Tunnel, 0).unwrap_or(usize::MAX);
         let transport = [20, 40].map(|front| passes(Mode::Transport, front));
-        // Linux takes IPv6 off an interface with less than it needs; what is
-        // longer than the path then leaves in outer fragments
+        // Linux disables IPv6 on an interface below its minimum MTU; packets longer than the path
+        // then leave in outer fragments.
         let least = if needs_v6 { IPV6_MIN_MTU } else { IPV4_MIN_MTU };
         let interface = match transport[0] {
             Some(_) => WHOLE_DATAGRAMS,
@@ -327,7 +326,7 @@ impl Sizes {
     }
 }
 
-/// Octets of a packet that every link takes (RFC 791, RFC 8200).
+/// The bytes that every link transports (RFC 791, RFC 8200).
 fn min_mtu(prefix: Prefix) -> usize {
     if prefix.is_v6() { IPV6_MIN_MTU } else { IPV4_MIN_MTU }
 }
@@ -354,7 +353,7 @@ fn optional(make: &str) -> Step {
     Step { optional: true, ..irreversible(make) }
 }
 
-/// A number of the tunnel's own (FNV-1a), the same each time it is started.
+/// Returns the tunnel's number (FNV-1a of its name), the same at each start.
 fn tunnel_number(tunnel: &str) -> u32 {
     let hash = tunnel
         .bytes()
@@ -362,8 +361,8 @@ fn tunnel_number(tunnel: &str) -> u32 {
     hash % NUMBERS
 }
 
-/// Tells which addresses that associations take for this host's own it has not
-/// got now: sentences. Such a one may float between hosts, so it is no error.
+/// Returns a warning for each local address of the SAs that the host lacks. It is no error, since
+/// an address may float between hosts.
 pub fn missing_addresses<'a>(specs: impl Iterator<Item = &'a SaSpec>) -> Vec<String> {
     let own = |spec: &SaSpec| match spec.direction {
         Direction::Out => spec.source,
@@ -374,32 +373,31 @@ pub fn missing_addresses<'a>(specs: impl Iterator<Item = &'a SaSpec>) -> Vec<Str
     absent
         .map(|address| {
             format!(
-                "{address} is this host's address by the configuration, and the host does not have it: nothing \
-                 arrives there, and what is sent from it is not answered"
+                "the configuration uses the address {address} for this host, but the host does not have it: no packets \
+                 arrive until it does"
             )
         })
         .collect()
 }
 
-/// Tells of an interface of the tunnel's name that is no TUN device: a sentence.
+/// Returns an error if an interface with the tunnel's name is no TUN device.
 pub fn name_conflict(name: &str) -> Option<String> {
     let shown = Command::words(&format!("ip -d link show dev {name}")).output().ok()?;
-    // a TUN device may have been made beforehand, or be a gateway's
+    // An administrator or a gateway may have made a TUN device before.
     (!shown.contains(" tun type tun")).then(|| {
         format!(
-            "there is an interface {name} already, which is no TUN device: give the tunnel another `name`, or remove \
+            "the interface {name} exists and is no TUN device: give the tunnel another `name`, or remove \
              the interface (`ip link del {name}`)"
         )
     })
 }
 
-/// Whether a socket can be bound to an address, which needs one of the host's.
+/// Checks whether an address belongs to this host: a socket can be bound to it.
 pub fn is_local(address: IpAddr) -> bool {
     !matches!(UdpSocket::bind((address, 0)), Err(error) if error.kind() == ErrorKind::AddrNotAvailable)
 }
 
-/// How long a packet the path to `destination` takes, as the kernel has it; what
-/// IPv6 needs at least where there is no route now.
+/// Returns the kernel's MTU of the path to `destination`, or IPv6's minimum if there is no route.
 #[must_use]
 pub fn path_mtu(destination: IpAddr, mark: u32) -> usize {
     let asked = route::path_mtu(destination, Some(mark));

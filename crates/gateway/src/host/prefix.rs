@@ -1,11 +1,11 @@
-//! Ranges of addresses as prefixes, which is how routes have them.
+//! Converts address ranges to prefixes for routes.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use headroom_ipsec::spec::Addresses;
 
-/// All addresses that begin with the same bits.
+/// All addresses with the same first bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Prefix {
     pub(super) address: IpAddr,
@@ -17,7 +17,7 @@ impl Prefix {
         self.address.is_ipv6()
     }
 
-    /// The option of `ip` for its family.
+    /// Returns the option of `ip` for the prefix's IP version.
     pub(super) fn family(&self) -> &'static str {
         if self.is_v6() { "-6" } else { "-4" }
     }
@@ -29,7 +29,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// The fewest prefixes that are exactly these addresses.
+/// Returns the fewest prefixes that cover exactly these addresses.
 pub(super) fn prefixes(addresses: &Addresses) -> Vec<Prefix> {
     match *addresses {
         Addresses::Any => vec![
@@ -45,12 +45,12 @@ pub(super) fn prefixes(addresses: &Addresses) -> Vec<Prefix> {
             let blocks = blocks(first.into(), last.into(), 128);
             blocks.map(|(bits, len)| Prefix { address: Ipv6Addr::from(bits).into(), len }).collect()
         }
-        // of two families: it contains nothing
+        // A range of two IP versions is empty.
         Addresses::Range(..) => Vec::new(),
     }
 }
 
-/// Aligned blocks from `first` to `last`, with the lengths of their prefixes.
+/// Returns aligned blocks from `first` to `last`, with their prefix lengths.
 fn blocks(first: u128, last: u128, width: u32) -> impl Iterator<Item = (u128, u8)> {
     let mut next = Some(first).filter(|first| *first <= last);
     std::iter::from_fn(move || {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_the_fewest_prefixes() {
+    fn converts_a_range_to_the_fewest_prefixes() {
         assert_eq!(shown("10.1.0.0", "10.1.255.255"), ["10.1.0.0/16"]);
         assert_eq!(shown("0.0.0.0", "255.255.255.255"), ["0.0.0.0/0"]);
         assert_eq!(shown("192.0.2.7", "192.0.2.7"), ["192.0.2.7/32"]);

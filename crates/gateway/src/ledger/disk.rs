@@ -1,31 +1,30 @@
-//! What a ledger asks of a disk, so that a test can pull the plug between any
-//! two steps.
+//! The disk operations of a ledger, as a trait: tests simulate a power failure between any two.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The few operations whose order makes a ledger safe.
+/// The disk operations whose order makes a ledger safe.
 pub trait Disk {
-    /// The whole file; none where there is no such file.
+    /// Reads the whole file; None if it does not exist.
     ///
     /// # Errors
-    /// The file cannot be read, or has more than `most` octets.
+    /// The file cannot be read, or has more than `most` bytes.
     fn read(&self, path: &Path, most: u64) -> io::Result<Option<Vec<u8>>>;
-    /// Makes the file, or makes it anew, readable by its owner alone. Nothing
-    /// of it is durable yet.
+    /// Creates or truncates the file, readable only by its owner, and writes it. The content is not
+    /// durable yet.
     ///
     /// # Errors
-    /// The file cannot be written; what is there then is anything.
+    /// The file cannot be written; its content is undefined.
     fn write(&self, path: &Path, content: &[u8]) -> io::Result<()>;
     /// Makes the file's content durable.
     ///
     /// # Errors
-    /// The disk refused; nothing is known of the content.
+    /// The disk refused; the content may be lost.
     fn sync(&self, path: &Path) -> io::Result<()>;
-    /// Gives the file another name, in place of what has it. The content under
-    /// the name is the old or the new one at any time, after a crash as well.
+    /// Renames the file and replaces an existing one. At any time, also after a crash, the name
+    /// refers to the old or the new content.
     ///
     /// # Errors
     /// Nothing was renamed.
@@ -33,21 +32,21 @@ pub trait Disk {
     /// Makes the names in a folder durable.
     ///
     /// # Errors
-    /// The disk refused; nothing is known of the names.
+    /// The disk refused; the renames may be lost.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
-    /// Makes a folder, for its owner alone, where there is none.
+    /// Creates a folder for its owner only, if it does not exist.
     ///
     /// # Errors
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     fn make_folder(&self, folder: &Path) -> io::Result<()>;
-    /// The files of a folder; none where there is no such folder.
+    /// Lists the files of a folder; empty if it does not exist.
     ///
     /// # Errors
     /// The folder cannot be read.
     fn files(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
 }
 
-/// The disk of this machine.
+/// The disk of this host.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealDisk;
 
@@ -61,7 +60,7 @@ impl Disk for RealDisk {
         let mut content = Vec::new();
         file.take(most.saturating_add(1)).read_to_end(&mut content)?;
         if content.len() as u64 > most {
-            return Err(io::Error::other(format!("it has more than {most} octets")));
+            return Err(io::Error::other(format!("it has more than {most} bytes")));
         }
         Ok(Some(content))
     }

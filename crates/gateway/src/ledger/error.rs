@@ -8,11 +8,11 @@ pub enum Error {
     /// A file or folder could not be read or written.
     #[error("cannot {doing} {}: {cause}; no sequence number is used before it is recorded{}", path.display(), remedy(cause))]
     Disk {
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
-        /// To which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         cause: std::io::Error,
     },
     /// There is no ledger.
@@ -45,7 +45,7 @@ pub enum Error {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         what: String,
     },
     /// One copy is outdated.
@@ -57,7 +57,7 @@ pub enum Error {
     Diverged {
         /// The ledger.
         ledger: PathBuf,
-        /// Its copy.
+        /// The second copy.
         copy: PathBuf,
         /// How often the ledger was written.
         main: u64,
@@ -97,11 +97,11 @@ pub enum Error {
     },
 }
 
-/// Adds what to do where the gateway lacks the permission.
+/// Returns the remedy if the gateway lacks the permission.
 fn remedy(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
-            ". The gateway gives up root's right to pass over permissions: the ledger's folder must belong to root"
+            ". The gateway drops root's override of permissions: the ledger's folder must belong to root"
         }
         _ => "",
     }

@@ -1,4 +1,4 @@
-//! One gateway a ledger: a lock that ends with the process.
+//! Locks a ledger for one gateway. The lock ends with the process.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,11 +7,11 @@ use std::path::Path;
 use super::error::{Error, failed};
 use super::paths::with_suffix;
 
-/// Locks `path` by a file beside it, since `path` itself is replaced with each
-/// write. The lock is held as long as the file is open.
+/// Locks `path` through a file beside it, since each write replaces `path` itself. The lock is held
+/// while the returned file is open.
 ///
 /// # Errors
-/// Another process holds it, or the file cannot be made.
+/// Another process holds the lock, or the file cannot be made.
 pub(super) fn take(path: &Path) -> Result<File, Error> {
     let beside = with_suffix(path, ".lock");
     let file = OpenOptions::new()

@@ -23,14 +23,13 @@ pub struct Ledger<D: Disk = RealDisk> {
 }
 
 impl Ledger<RealDisk> {
-    /// Opens the ledger of a tunnel, locks it and its copy, and sees that it
-    /// has each of `needed`: key_ids, each with the name of its SA.
+    /// Opens and locks the ledger of a tunnel and its second copy, and checks that it contains
+    /// every key of `needed`; each comes with the name of its SA.
     ///
-    /// `new_keys`: absent key_ids are added, beginning at 0.
+    /// `new_keys`: adds missing keys, starting at 0.
     ///
     /// # Errors
-    /// The ledger is in use, missing, damaged, an old copy, or does not know a
-    /// key.
+    /// The ledger is in use, missing, damaged or outdated, or lacks a key.
     pub fn open(
         paths: &LedgerPaths,
         needed: &[(KeyId, &str)],
@@ -59,8 +58,7 @@ impl Ledger<RealDisk> {
         Err(Error::UnknownKeys { path: ledger.ledger, sas })
     }
 
-    /// Writes the ledger of keys that were made just now: the first
-    /// [`Ledger::open`] makes its copy.
+    /// Writes the first ledger of new keys. The first [`Ledger::open`] makes its second copy.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -94,11 +92,10 @@ impl<D: Disk> Ledger<D> {
         self.write(numbers, |_, used| used)
     }
 
-    /// Adds accounts that came with a reload.
+    /// Adds the keys that a reload brings.
     ///
     /// # Errors
-    /// As [`Ledger::open`]: keys that the ledger does not know, without
-    /// `new_keys`, or that another ledger does.
+    /// As [`Ledger::open`]: a key is missing without `new_keys`, or another ledger contains it.
     pub fn add_keys(&mut self, needed: &[(KeyId, &str)], new_keys: bool) -> Result<(), Error> {
         let absent: Vec<_> = needed.iter().filter(|(a, _)| self.number(*a).is_none()).collect();
         if !absent.is_empty() && !new_keys {
@@ -150,7 +147,7 @@ impl<D: Disk> Ledger<D> {
                 return Err(Error::Corrupt { path: copy, what });
             }
             Some(second) if second == main => (main, false),
-            // a crash between the two writes
+            // The gateway crashed between the two writes.
             Some(second) if main.generation.checked_add(1) == Some(second.generation) => {
                 (second, true)
             }
@@ -196,7 +193,7 @@ impl<D: Disk> Ledger<D> {
         Ok(())
     }
 
-    /// Refuses a key, said to be new, that another tunnel of this host has used.
+    /// Rejects a key declared as new that another tunnel of this host has used.
     fn require_unused_elsewhere(&self, key_ids: &[(KeyId, &str)]) -> Result<(), Error> {
         let folder = &self.copy_folder;
         let files = self.disk.files(folder).map_err(|cause| failed("read", folder, cause))?;
@@ -204,7 +201,7 @@ impl<D: Disk> Ledger<D> {
             if !is_ledger(&path) || path == self.copy {
                 continue;
             }
-            // another tunnel's damaged ledger does not concern this one
+            // Another tunnel's damaged ledger does not concern this tunnel.
             let Ok(Some(other)) = read_state(&self.disk, &path) else { continue };
             let used = |key_id| other.numbers.get(key_id).is_some_and(|number| *number > 0);
             if let Some((_, sa)) = key_ids.iter().find(|(key_id, _)| used(key_id)) {
@@ -222,7 +219,7 @@ fn read_state(disk: &impl Disk, path: &Path) -> Result<Option<LedgerState>, Erro
     state.map(Some).map_err(|what| Error::Corrupt { path: path.to_owned(), what })
 }
 
-/// Replaces a file by a new one, durably.
+/// Replaces a file durably.
 fn write_durably(disk: &impl Disk, path: &Path, state: &LedgerState) -> Result<(), Error> {
     let new = with_suffix(path, ".new");
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -245,7 +242,7 @@ pub fn random_id() -> u128 {
     u128::from_be_bytes(id)
 }
 
-/// `a`, `b` and 7 more.
+/// Returns a list such as: `a`, `b` and 7 more.
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     const SHOWN: usize = 5;
     let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();

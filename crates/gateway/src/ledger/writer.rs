@@ -245,7 +245,7 @@ impl WriterState {
     }
 
     fn adopt(&mut self, engine: &Engine, now: Instant) -> Result<(), Error> {
-        // what the previous engine has accepted, under whatever name
+        // The numbers that the previous engine accepted, by key.
         let windows = self.changed_windows();
         let associations: Vec<TrackedSa> = engine
             .associations()
@@ -272,7 +272,7 @@ impl WriterState {
             let number = self.ledger.number(tracked.key_id).unwrap_or(0);
             match tracked.sa.spec().direction {
                 Direction::In => tracked.sa.accepted_up_to(number),
-                // one that continues still owns the rest of its block
+                // An SA that continues still has the rest of its block.
                 Direction::Out if tracked.sa.sequence().granted() > 0 => {}
                 Direction::Out => {
                     tracked.sa.sequence().skip_to(number.saturating_add(1));

@@ -58,7 +58,7 @@ fn write(reader: &mut BufReader<UnixStream>, text: &[u8]) {
 }
 
 #[test]
-fn requests_are_answered_in_order() {
+fn answers_requests_in_order() {
     let ground = Ground::new("order");
     let mut client = ground.connect();
     write(&mut client, b"{\"request\":\"reload\",\"new_keys\":true}\n{\"request\":\"down\"}\n");
@@ -74,7 +74,7 @@ fn requests_are_answered_in_order() {
 }
 
 #[test]
-fn what_is_not_understood_is_refused_and_not_asked() {
+fn rejects_unknown_requests_without_forwarding_them() {
     let ground = Ground::new("nonsense");
     let long = [b"{\"request\":\"", &[b'a'; MAX_REQUEST][..]].concat();
     let unknown = &b"{\"request\":\"format\"}\n"[..];
@@ -84,19 +84,19 @@ fn what_is_not_understood_is_refused_and_not_asked() {
         write(&mut client, text);
         let answer = line(&mut client);
         assert!(answer.starts_with("{\"error\":\""), "{answer}");
-        // closed, with or without a reset for what was not read
+        // Closed, with or without a reset for the unread bytes.
         let mut rest = String::new();
-        assert!(client.read_line(&mut rest).map_or(true, |octets| octets == 0), "{rest}");
+        assert!(client.read_line(&mut rest).map_or(true, |len| len == 0), "{rest}");
     }
     assert!(ground.submit.try_recv().is_err());
 }
 
 #[test]
-fn only_so_many_ask_at_once() {
+fn limits_simultaneous_clients() {
     let ground = Ground::new("many");
     let held: Vec<_> = (0..MAX_CLIENTS).map(|_| ground.connect()).collect();
     let mut refused = ground.connect();
-    assert!(line(&mut refused).contains("too many are asking"));
+    assert!(line(&mut refused).contains("too many clients"));
     drop(held);
     ground.server.finish();
     let mut client = ground.connect();
@@ -106,7 +106,7 @@ fn only_so_many_ask_at_once() {
 }
 
 #[test]
-fn only_the_owner_reaches_the_socket() {
+fn only_the_owner_can_open_the_socket() {
     let ground = Ground::new("mode");
     let mode = std::fs::metadata(ground.folder.join("s")).expect("a socket").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);

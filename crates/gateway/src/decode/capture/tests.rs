@@ -67,7 +67,7 @@ fn ng(big_endian: bool) -> Vec<u8> {
 }
 
 #[test]
-fn pcap_is_read() {
+fn reads_pcap() {
     for big_endian in [false, true] {
         for (magic, nanoseconds) in [(0xa1b2_c3d4, 500_000), (0xa1b2_3c4d, 500)] {
             let (frames, error) = read_all(&pcap(big_endian, magic));
@@ -80,7 +80,7 @@ fn pcap_is_read() {
 }
 
 #[test]
-fn pcapng_is_read() {
+fn reads_pcapng() {
     for big_endian in [false, true] {
         let (frames, error) = read_all(&ng(big_endian));
         assert_eq!(error, None);
@@ -95,21 +95,21 @@ fn pcapng_is_read() {
 }
 
 #[test]
-fn every_cut_is_told_and_keeps_what_is_whole() {
+fn reports_truncation_at_every_byte_and_keeps_whole_frames() {
     for file in [pcap(true, 0xa1b2_c3d4), ng(false)] {
         let whole = read_all(&file).0.len();
         for end in 0..file.len() {
             let (frames, error) = read_all(&file[..end]);
             assert!(frames.len() <= whole);
             if let Some(error) = error {
-                assert!(error.contains("cut") || error.contains("not a pcap"), "{error}");
+                assert!(error.contains("truncated") || error.contains("not a pcap"), "{error}");
             }
         }
     }
 }
 
 #[test]
-fn damage_is_an_error_and_no_reason_to_use_memory() {
+fn damage_is_an_error_and_allocates_no_memory() {
     for file in [pcap(false, 0xa1b2_c3d4), ng(true)] {
         for at in 0..file.len() {
             for value in [0, 1, 0x7f, 0xff] {
@@ -131,7 +131,7 @@ fn damage_is_an_error_and_no_reason_to_use_memory() {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn reads_what_it_writes() {
     let mut file = Vec::new();
     let mut writer = Writer::new(&mut file).expect("memory");
     writer.write(Duration::new(12, 345), b"packet").expect("memory");
