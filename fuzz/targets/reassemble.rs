@@ -8,8 +8,8 @@ use headroom_packet::fragment::{Limits, Reassembler};
 use headroom_packet::ip::Ip;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|octets: &[u8]| {
-    let limits = Limits { datagrams: 4, octets: 100_000 };
+fuzz_target!(|bytes: &[u8]| {
+    let limits = Limits { datagrams: 4, bytes: 100_000 };
     let mut reassembler = Reassembler::new(limits);
     let mut rest = octets;
     let mut now = Duration::ZERO;
@@ -23,6 +23,6 @@ fuzz_target!(|octets: &[u8]| {
             let ip = Ip::parse(&whole).expect("a packet");
             assert!(ip.fragment().is_none());
         }
-        assert!(reassembler.datagrams() <= 4 && reassembler.octets() <= 100_000);
+        assert!(reassembler.datagrams() <= 4 && reassembler.bytes() <= 100_000);
     }
 });

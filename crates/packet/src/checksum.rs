@@ -1,26 +1,25 @@
-//! The Internet checksum (RFC 1071), and finishing one that a sender left to
-//! its network card.
+//! The Internet checksum (RFC 1071), and checksums that a sender left to its network card.
 
 use std::ops::Range;
 
 use crate::Error;
 
-/// Octets of SCTP's header before its checksum, which is a CRC-32C (RFC 9260)
-/// and not an Internet checksum.
+/// Bytes of SCTP's header before its checksum, which is a CRC-32C (RFC 9260) instead of an Internet
+/// checksum.
 const SCTP_OFFSET: usize = 8;
 
-/// Where a sender left a checksum unfinished (`csum_start`, `csum_offset` of a
-/// `virtio_net_hdr`): the field holds the sum of the pseudo header only.
+/// The position of an unfinished checksum (`csum_start`, `csum_offset` of a `virtio_net_hdr`): the
+/// field contains only the sum of the pseudo header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unfinished {
-    /// Octet of the frame at which the sum begins: the transport header.
+    /// The offset in the frame where the sum begins: the transport header.
     pub start: usize,
-    /// Octet of the transport header at which the checksum stands.
+    /// The offset of the checksum in the transport header.
     pub offset: usize,
 }
 
 impl Unfinished {
-    /// Where the field stands in a frame of `len` octets.
+    /// Returns the offset of the field in a frame of `len` bytes.
     pub(crate) fn check(self, len: usize) -> Result<Range<usize>, Error> {
         if self.offset == SCTP_OFFSET {
             return Err(Error::Unsupported);
@@ -31,11 +30,10 @@ impl Unfinished {
     }
 }
 
-/// Finishes the checksum in `frame`.
+/// Completes the checksum in `frame`.
 ///
 /// # Errors
-/// [`Error::Truncated`] where the field lies outside the frame,
-/// [`Error::Unsupported`] for SCTP's.
+/// [`Error::Truncated`] if the field is outside the frame, [`Error::Unsupported`] for that of SCTP.
 pub fn finish(frame: &mut [u8], at: Unfinished) -> Result<(), Error> {
     let field = at.check(frame.len())?;
     let checksum = finished(frame, at);
@@ -43,24 +41,24 @@ pub fn finish(frame: &mut [u8], at: Unfinished) -> Result<(), Error> {
     Ok(())
 }
 
-/// The checksum that belongs in the field, which lies in the frame.
+/// Returns the checksum for the field, which must be inside the frame.
 pub(crate) fn finished(frame: &[u8], at: Unfinished) -> u16 {
     not_zero(!fold(sum(&frame[at.start..], 0)))
 }
 
-/// Adds octets, taken as big-endian 16-bit words with a zero behind an odd one,
-/// to a sum that is to be folded.
+/// Adds bytes to a sum without folding it. The bytes are big-endian 16-bit words; an odd last byte
+/// is followed by a zero.
 pub(crate) fn sum(bytes: &[u8], initial: u64) -> u64 {
-    // Words of 32 bits, as 2^16 ≡ 1 modulo 2^16 - 1 (RFC 1071, section 2 (C)):
-    // 2^32 of them fit. In the machine's order, in which compilers make vectors
-    // of them, and turned at the end (section 2 (B)).
+    // Adds 32-bit words, since 2^16 ≡ 1 modulo 2^16 - 1 (RFC 1071, section 2 (C)); 2^32 of them
+    // fit. The machine's byte order lets the compiler use vectors; the result is swapped at the end
+    // (section 2 (B)).
     let (words, rest) = bytes.as_chunks();
     let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
     initial + in_order(sum + last(rest))
 }
 
-/// Copies `bytes` to the front of `out`, which is no shorter, and gives what
-/// [`sum`] would, in one pass.
+/// Copies `bytes` to the start of `out`, which must not be shorter, and returns their [`sum`], in
+/// one pass.
 pub(crate) fn copy_and_sum(bytes: &[u8], out: &mut [u8], initial: u64) -> u64 {
     let mut lanes = [0_u64; 16];
     let (blocks, rest) = bytes.as_chunks::<64>();
@@ -76,26 +74,26 @@ pub(crate) fn copy_and_sum(bytes: &[u8], out: &mut [u8], initial: u64) -> u64 {
     sum(rest, initial + in_order(lanes.iter().sum()))
 }
 
-/// The sum of an addition in the machine's order, as one in network order.
+/// Converts a sum in the machine's byte order to network byte order.
 fn in_order(native: u64) -> u64 {
     u64::from(u16::from_be(fold(native)))
 }
 
-/// The octets behind the last whole word, zeros behind them.
+/// Returns the bytes after the last whole word, padded with zeros.
 fn last(rest: &[u8]) -> u64 {
     let mut word = [0; 4];
     word[..rest.len()].copy_from_slice(rest);
     u64::from(u32::from_ne_bytes(word))
 }
 
-/// The sum of a pseudo header (RFC 9293, section 3.1; RFC 8200, section 8.1):
-/// `addresses` are source and destination as they stand on the wire, `len` is
-/// that of the transport header and what it carries.
+/// Returns the sum of a pseudo header (RFC 9293, section 3.1; RFC 8200, section 8.1): `addresses`
+/// are the bytes of source and destination, `len` is the length of the transport header and its
+/// payload.
 pub(crate) fn pseudo_header(addresses: &[u8], protocol: u8, len: usize) -> u64 {
     sum(addresses, len as u64 + u64::from(protocol))
 }
 
-/// Folds a sum to 16 bits, carries added.
+/// Folds a sum to 16 bits with end-around carries.
 pub(crate) fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -103,8 +101,7 @@ pub(crate) fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// UDP writes 0 as 0xffff, for 0 means "no checksum" (RFC 768); for TCP the two
-/// are the same number.
+/// Returns 0 as 0xffff, since 0 means "no checksum" in UDP (RFC 768); for TCP both are equal.
 pub(crate) fn not_zero(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
@@ -142,7 +139,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_finished_is_what_etherparse_computes(payload in proptest::collection::vec(any::<u8>(), 0..200), udp: bool, v6: bool) {
+        fn completes_checksums_like_etherparse(payload in proptest::collection::vec(any::<u8>(), 0..200), udp: bool, v6: bool) {
             let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
             let ip = if v6 { ethernet.ipv6([0xfd; 16], [0xfc; 16], 64) } else { ethernet.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64) };
             let mut good = Vec::new();
@@ -153,7 +150,7 @@ mod tests {
             }.expect("etherparse writes to a vector");
             let start = if v6 { 54 } else { 34 };
             let (protocol, offset) = if udp { (17, 6) } else { (6, 16) };
-            // what a kernel leaves: the folded sum of the pseudo header
+            // What a kernel leaves: the folded sum of the pseudo header.
             let addresses = if v6 { 22..54 } else { 26..34 };
             let pseudo = sum(&good[addresses], (good.len() - start) as u64 + protocol);
             let mut frame = good.clone();

@@ -1,9 +1,9 @@
-//! Joining received packets of one flow into a train, as the kernel's generic
-//! receive offload does, so that a TUN device takes them in one write.
+//! Joins received packets of one flow to a train, like the kernel's generic receive offload, for
+//! one write to a TUN device.
 //!
-//! Nothing is repaired: a train's checksum is left unfinished, which says to the
-//! kernel that all was right, so each packet's checksums are verified before it
-//! is joined. What is not joined passes octet for octet.
+//! The checksum of a train is left unfinished, which tells the kernel that it was verified. The
+//! checksums of each packet are therefore verified before it is joined. Other packets pass
+//! unchanged.
 
 use std::io::IoSlice;
 
@@ -14,38 +14,38 @@ mod train_head;
 
 use plain::{Plain, Seen};
 
-/// Flows that are joined at a time.
+/// The most flows joined at a time.
 const MAX_FLOWS: usize = 16;
-/// Packets in one train: as many as Linux takes of UDP.
+/// The most packets of a train: Linux's limit for UDP.
 const MAX_PACKETS: usize = 64;
-/// Octets of a train that its length field can say in both versions of IP.
+/// The most bytes of a train that the length fields of both IP versions can hold.
 const MAX_TRAIN_LEN: usize = 65_535;
 
-/// Joins the packets of one batch. Each is a head, of which nothing is kept, and
-/// a payload, which stays where it is until the batch is finished; the headers
-/// may end in either. Order within a flow is kept.
+/// Joins the packets of one batch. Each consists of a head, which is copied, and a payload, which
+/// must stay in place until the batch is finished. The headers may continue into the payload. The
+/// order within a flow is kept.
 ///
-/// `sink` gets a train or a single packet at a time: what is to be said of it to
-/// the kernel, and its octets.
+/// `sink` receives one train or packet at a time: its offload settings for the kernel, and its
+/// bytes.
 #[derive(Debug)]
 #[must_use = "packets are held back until `finish`"]
 pub struct Coalescer<'a, S> {
     sink: S,
     joins_udp: bool,
     flows: Vec<Flow<'a>>,
-    /// Payloads of all flows, each flow's a list.
+    /// The payloads of all flows, one list per flow.
     parts: Vec<Part<'a>>,
 }
 
-/// The packets of one flow that were joined so far.
+/// The joined packets of one flow.
 #[derive(Debug)]
 struct Flow<'a> {
     first: Plain<'a>,
-    /// Whether the first packet's checksums were found right.
+    /// Whether the first packet's checksums were verified.
     is_verified: bool,
     packets: usize,
     data_len: usize,
-    /// Of the last packet.
+    /// The headers of the last packet.
     push: bool,
     first_part: usize,
     last_part: usize,
@@ -58,13 +58,13 @@ struct Part<'a> {
 }
 
 impl<'a, S: FnMut(Offload, &[IoSlice<'_>])> Coalescer<'a, S> {
-    /// Joins UDP datagrams as well as TCP segments where `joins_udp`: only for a
-    /// kernel that cuts them again (a TUN device with USO, Linux 6.2).
+    /// Joins UDP datagrams besides TCP segments if `joins_udp`: only for a kernel that segments
+    /// them again (a TUN device with USO, Linux 6.2).
     pub fn new(joins_udp: bool, sink: S) -> Self {
         Self { sink, joins_udp, flows: Vec::new(), parts: Vec::new() }
     }
 
-    /// Takes the IP packet `head ++ payload`.
+    /// Adds the IP packet `head ++ payload`.
     pub fn push(&mut self, head: &[u8], payload: &'a [u8]) {
         match Plain::read(head, payload, self.joins_udp) {
             Seen::Joinable(packet) => self.join(head, payload, packet),
@@ -79,7 +79,7 @@ impl<'a, S: FnMut(Offload, &[IoSlice<'_>])> Coalescer<'a, S> {
         }
     }
 
-    /// Hands over what is still held back.
+    /// Passes all remaining packets to `sink`.
     pub fn finish(mut self) {
         self.flush();
     }
@@ -112,7 +112,7 @@ impl<'a, S: FnMut(Offload, &[IoSlice<'_>])> Coalescer<'a, S> {
         }
     }
 
-    /// Begins a flow with `packet`, or passes it where nothing may follow it.
+    /// Begins a flow with `packet`, or passes it on if no packet can be joined to it.
     fn begin(&mut self, head: &[u8], payload: &'a [u8], packet: Plain<'a>, is_verified: bool) {
         if packet.push {
             return self.pass(head, payload);
@@ -149,7 +149,7 @@ impl<'a, S: FnMut(Offload, &[IoSlice<'_>])> Coalescer<'a, S> {
         (self.sink)(Offload::default(), &[IoSlice::new(head), IoSlice::new(payload)]);
     }
 
-    /// Hands over flow `index`.
+    /// Passes flow `index` to `sink`.
     fn emit(&mut self, index: usize) {
         let mut flow = self.flows.remove(index);
         let offload = match flow.packets {
@@ -172,7 +172,7 @@ impl<'a, S: FnMut(Offload, &[IoSlice<'_>])> Coalescer<'a, S> {
 }
 
 impl<'a> Flow<'a> {
-    /// Whether `packet` of the same flow can be joined to what there is.
+    /// Checks whether `packet` of the same flow can be joined.
     fn takes(&self, packet: &Plain<'a>) -> bool {
         let first = &self.first;
         packet.data.len() <= first.data.len()
@@ -191,8 +191,7 @@ impl<'a> Flow<'a> {
         self.last_part = part;
     }
 
-    /// True where nothing may follow: behind a PSH or a shorter segment, or when
-    /// there is no room.
+    /// Whether the train is complete: after a PSH or a shorter segment, or when it is full.
     fn is_complete(&self) -> bool {
         self.push
             || self.packets == MAX_PACKETS

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::bytes::be16;
 use crate::{Error, ipv4, ipv6};
 
-/// Octets of the header.
+/// Bytes of the header.
 pub const HEADER_LEN: usize = 14;
 /// Octets of framing on the wire that no socket shows: preamble (8), frame check sequence
 /// (4), gap between frames (12).
@@ -17,10 +17,10 @@ pub const IPV6: u16 = 0x86dd;
 
 /// EtherTypes of a VLAN tag (IEEE 802.1Q, 802.1ad).
 const TAGS: [u16; 2] = [0x8100, 0x88a8];
-/// Octets of a VLAN tag.
+/// Bytes of a VLAN tag.
 pub const TAG_LEN: usize = 4;
 
-/// Octets before the network header: the Ethernet header and VLAN tags.
+/// Returns the bytes before the network header: Ethernet header and VLAN tags.
 pub fn network_offset(frame: &[u8]) -> usize {
     let mut at = HEADER_LEN;
     while at + TAG_LEN <= frame.len() && TAGS.contains(&be16(frame, at - 2)) {
@@ -29,13 +29,13 @@ pub fn network_offset(frame: &[u8]) -> usize {
     at
 }
 
-/// A frame whose header is known to be whole.
+/// A frame with a complete header.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a>(&'a [u8]);
 
 impl<'a> Frame<'a> {
     /// # Errors
-    /// [`Error::Truncated`] below 14 octets.
+    /// [`Error::Truncated`] below 14 bytes.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
         if bytes.len() < HEADER_LEN {
             return Err(Error::Truncated("Ethernet"));
@@ -43,12 +43,12 @@ impl<'a> Frame<'a> {
         Ok(Self(bytes))
     }
 
-    /// The EtherType.
+    /// Returns the EtherType.
     pub fn ethertype(&self) -> u16 {
         be16(self.0, 12)
     }
 
-    /// Where the IP packet in it comes from; none for anything but IP.
+    /// Returns the source address of the IP packet; None for other protocols.
     pub fn ip_source(&self) -> Option<IpAddr> {
         match self.ethertype() {
             IPV4 => ipv4::Packet::new(self.payload()).ok().map(|ip| ip.source().into()),
@@ -57,7 +57,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// What was captured behind the header.
+    /// Returns the captured bytes after the header.
     pub fn payload(&self) -> &'a [u8] {
         &self.0[HEADER_LEN..]
     }

@@ -1,5 +1,5 @@
-//! Cutting a packet into fragments (RFC 791, section 3.2; RFC 8200, section
-//! 4.5). Joining them again is the [`Reassembler`]'s.
+//! Fragments a packet (RFC 791, section 3.2; RFC 8200, section 4.5). The [`Reassembler`] does the
+//! reverse.
 
 use crate::bytes::put16;
 use crate::ipv4::MAX_OPTIONS_LEN;
@@ -11,102 +11,100 @@ pub use reassembler::{Limits, Reassembler, Rejected};
 
 const MORE: u16 = 0x2000;
 
-/// Why a packet is not cut.
+/// Why a packet cannot be fragmented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CutError {
-    /// IPv4's DF is set.
+pub enum FragmentError {
+    /// The DF bit of IPv4 is set.
     #[error("the packet is longer than the MTU and says that it must not be cut")]
     DontFragment,
-    /// The MTU has no room for headers and eight octets.
-    #[error("an MTU of {0} octets has no room for a fragment of this packet")]
+    /// The MTU is too small for the headers and 8 bytes.
+    #[error("an MTU of {0} bytes is too small for a fragment of this packet")]
     MtuTooSmall(usize),
-    /// Offsets cannot say where its end is: a train, or a fragment that reaches
-    /// beyond the longest datagram.
+    /// The offset field cannot hold the end: a train, or a fragment beyond the longest datagram.
     #[error("the packet reaches beyond the longest datagram")]
     TooLong,
-    /// IPv6 packets are cut once, by their source.
+    /// Only the source fragments an IPv6 packet, once.
     #[error("the packet has a fragment header already")]
     HasFragmentHeader,
 }
 
-/// A packet and how it is to be cut. Every fragment is a head and a payload,
-/// which stays where it is.
+/// A packet and its fragmentation. Each fragment consists of a new head and a payload, which stays
+/// in place.
 #[derive(Debug, Clone, Copy)]
 pub struct Fragmenter<'a> {
     ip: Ip<'a>,
-    /// Octets of the packet before what is cut.
+    /// Bytes of the packet before the fragmented part.
     first_len: usize,
-    /// Octets of payload in each fragment but the last, whole words of eight.
+    /// Bytes of payload in each fragment but the last, a multiple of 8.
     piece_len: usize,
-    /// The head is written anew: the packet did not fit.
-    is_cut: bool,
-    /// IPv6's identification.
+    /// Whether the packet is fragmented; otherwise its head is copied unchanged.
+    is_fragmented: bool,
+    /// The identification of IPv6 fragments.
     id: u32,
-    /// IPv4's options in later fragments.
+    /// The IPv4 options of later fragments.
     options: ([u8; MAX_OPTIONS_LEN], usize),
 }
 
 impl<'a> Fragmenter<'a> {
-    /// Cuts `ip` into fragments of at most `mtu` octets; one that fits stays as
-    /// it is. IPv6, where only the source may cut, takes `id`, which the source
-    /// must not use again soon; IPv4's stands in the packet. A fragment of IPv4
-    /// may be cut further.
+    /// Fragments `ip` for an MTU of `mtu` bytes; a packet that fits stays unchanged. IPv6 needs
+    /// `id`, which the source must not use again soon; IPv4 has it in the packet. An IPv4 fragment
+    /// can be fragmented further.
     ///
     /// # Errors
-    /// Why the packet is not cut.
-    pub fn new(ip: Ip<'a>, mtu: usize, id: u32) -> Result<Self, CutError> {
+    /// The packet cannot be fragmented.
+    pub fn new(ip: Ip<'a>, mtu: usize, id: u32) -> Result<Self, FragmentError> {
         let first_len = ip.security_offset();
         let mut cut = Self {
             ip,
             first_len,
             piece_len: ip.total_len(),
-            is_cut: false,
+            is_fragmented: false,
             id,
             options: ([0; MAX_OPTIONS_LEN], 0),
         };
         if ip.total_len() <= mtu {
             return Ok(cut);
         }
-        cut.is_cut = true;
+        cut.is_fragmented = true;
         let head_len = match ip.version() {
-            Version::V4 if ip.dont_fragment() => return Err(CutError::DontFragment),
+            Version::V4 if ip.dont_fragment() => return Err(FragmentError::DontFragment),
             Version::V4 => {
                 cut.options.1 =
                     ipv4::Packet::trusted(ip.bytes()).copied_options(&mut cut.options.0);
                 first_len
             }
             Version::V6 if ip.fragment_header().is_some() => {
-                return Err(CutError::HasFragmentHeader);
+                return Err(FragmentError::HasFragmentHeader);
             }
             Version::V6 => first_len + ipv6::FRAGMENT_HEADER_LEN,
         };
         let before = ip.fragment().map_or(0, |before| before.offset);
         if before + ip.total_len() - first_len > ip::MAX_PAYLOAD_LEN {
-            return Err(CutError::TooLong);
+            return Err(FragmentError::TooLong);
         }
         cut.piece_len = mtu.saturating_sub(head_len) & !7;
-        if cut.piece_len == 0 { Err(CutError::MtuTooSmall(mtu)) } else { Ok(cut) }
+        if cut.piece_len == 0 { Err(FragmentError::MtuTooSmall(mtu)) } else { Ok(cut) }
     }
 
-    /// Fragments in it; one where the packet fits.
+    /// Returns the number of fragments; 1 if the packet fits.
     pub fn fragments(&self) -> usize {
         (self.ip.total_len() - self.first_len).div_ceil(self.piece_len).max(1)
     }
 
-    /// Octets of the head of fragment `index`.
+    /// Returns the length of the head of fragment `index`.
     pub fn head_len(&self, index: usize) -> usize {
         match self.ip.version() {
-            _ if !self.is_cut => self.first_len,
+            _ if !self.is_fragmented => self.first_len,
             Version::V4 if index > 0 => ipv4::MIN_HEADER_LEN + self.options.1,
             Version::V4 => self.first_len,
             Version::V6 => self.first_len + ipv6::FRAGMENT_HEADER_LEN,
         }
     }
 
-    /// The payload of fragment `index`.
+    /// Returns the payload of fragment `index`.
     ///
     /// # Panics
-    /// Where `index` is not below [`fragments`](Self::fragments).
+    /// `index` is not below [`fragments`](Self::fragments).
     pub fn payload(&self, index: usize) -> &'a [u8] {
         assert!(index < self.fragments(), "the packet has {} fragments", self.fragments());
         let payload = &self.ip.bytes()[self.first_len..];
@@ -114,21 +112,19 @@ impl<'a> Fragmenter<'a> {
         &payload[start..payload.len().min(start + self.piece_len)]
     }
 
-    /// Writes the head of fragment `index` to the front of `out` and says how
-    /// many octets it took.
+    /// Writes the head of fragment `index` to the start of `out` and returns its length.
     ///
     /// # Errors
-    /// [`Error::Truncated`] where `out` is shorter than
-    /// [`head_len`](Self::head_len).
+    /// [`Error::Truncated`] if `out` is shorter than [`head_len`](Self::head_len).
     ///
     /// # Panics
-    /// Where `index` is not below [`fragments`](Self::fragments).
+    /// `index` is not below [`fragments`](Self::fragments).
     pub fn write_head(&self, index: usize, out: &mut [u8]) -> Result<usize, Error> {
         let head_len = self.head_len(index);
         let payload_len = self.payload(index).len();
         let head = out.get_mut(..head_len).ok_or(Error::Truncated("fragment"))?;
         let bytes = self.ip.bytes();
-        if !self.is_cut {
+        if !self.is_fragmented {
             head.copy_from_slice(&bytes[..head_len]);
             return Ok(head_len);
         }
@@ -165,14 +161,13 @@ impl<'a> Fragmenter<'a> {
         Ok(head_len)
     }
 
-    /// Writes the whole fragment `index` to the front of `out` and says how many
-    /// octets it took.
+    /// Writes the whole fragment `index` to the start of `out` and returns its length.
     ///
     /// # Errors
-    /// [`Error::Truncated`] where `out` is too short.
+    /// [`Error::Truncated`] if `out` is too short.
     ///
     /// # Panics
-    /// Where `index` is not below [`fragments`](Self::fragments).
+    /// `index` is not below [`fragments`](Self::fragments).
     pub fn copy(&self, index: usize, out: &mut [u8]) -> Result<usize, Error> {
         let head_len = self.write_head(index, out)?;
         let payload = self.payload(index);

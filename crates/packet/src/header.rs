@@ -1,4 +1,4 @@
-//! Writing IP headers, and changing a field of one.
+//! Writes IP headers, and changes single fields.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,15 +9,15 @@ use crate::{Error, ipv4, ipv6};
 /// A new IP header, without options or extension headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpHeader {
-    /// The sender.
+    /// The source address.
     pub source: IpAddr,
-    /// The receiver, of the same family.
+    /// The destination address, of the same IP version.
     pub destination: IpAddr,
     /// Type of Service or Traffic Class: DSCP and ECN.
     pub tos: u8,
     /// Time to Live or Hop Limit.
     pub hop_limit: u8,
-    /// What follows the header.
+    /// The protocol after the header.
     pub protocol: u8,
     /// Identification (IPv4).
     pub id: u16,
@@ -28,7 +28,7 @@ pub struct IpHeader {
 }
 
 impl IpHeader {
-    /// Octets that [`write`](Self::write) writes.
+    /// Returns the length that [`write`](Self::write) writes.
     pub fn header_len(&self) -> usize {
         match self.source {
             IpAddr::V4(_) => ipv4::MIN_HEADER_LEN,
@@ -36,13 +36,12 @@ impl IpHeader {
         }
     }
 
-    /// Writes the header of a packet with `payload_len` octets behind it to the
-    /// front of `out`, checksum included, and says how many octets it took.
+    /// Writes the header of a packet with `payload_len` bytes of payload, including its checksum,
+    /// to the start of `out` and returns its length.
     ///
     /// # Errors
-    /// [`Error::Malformed`] for addresses of two families, [`Error::TooLong`]
-    /// for a payload that the length field cannot say, [`Error::Truncated`]
-    /// where `out` is too short.
+    /// [`Error::Malformed`] for addresses of two IP versions, [`Error::TooLong`] for a payload too
+    /// long for the length field, [`Error::Truncated`] if `out` is too short.
     pub fn write(&self, payload_len: usize, out: &mut [u8]) -> Result<usize, Error> {
         let out = out.get_mut(..self.header_len()).ok_or(Error::Truncated("IP"))?;
         match (self.source, self.destination) {
@@ -86,12 +85,12 @@ impl IpHeader {
     }
 }
 
-/// Sets the length field of the packet that begins `packet` to a packet of
-/// `total_len` octets, headers and all, and refreshes IPv4's checksum.
+/// Sets the length field of the packet to `total_len` bytes, including headers, and updates the
+/// checksum of IPv4.
 ///
 /// # Errors
-/// [`Error::TooLong`] for a length that the field cannot say, [`Error::Malformed`]
-/// for one below the header's, else what is wrong with the header.
+/// [`Error::TooLong`] for a length too large for the field, [`Error::Malformed`] for one below the
+/// header's, or the error of the header.
 pub fn set_total_len(packet: &mut [u8], total_len: usize) -> Result<(), Error> {
     match header_len(packet)? {
         (false, header_len) => {
@@ -109,10 +108,10 @@ pub fn set_total_len(packet: &mut [u8], total_len: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Computes the header checksum of an IPv4 packet anew; IPv6 has none.
+/// Recomputes the header checksum of an IPv4 packet; IPv6 has none.
 ///
 /// # Errors
-/// What is wrong with the header.
+/// The error of the header.
 pub fn refresh_checksum(packet: &mut [u8]) -> Result<(), Error> {
     if let (false, header_len) = header_len(packet)? {
         write_checksum(&mut packet[..header_len]);
@@ -120,12 +119,11 @@ pub fn refresh_checksum(packet: &mut [u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sets the octet `field` of the packet, which names what follows a header
-/// ([`Ip::security_field`](crate::Ip::security_field)), to `protocol`.
+/// Sets the byte `field` of the packet ([`Ip::security_field`](crate::Ip::security_field)), which
+/// names the next header, to `protocol`.
 ///
 /// # Errors
-/// [`Error::Truncated`] where the packet ends before `field`, else what is
-/// wrong with the header.
+/// [`Error::Truncated`] if the packet ends before `field`, or the error of the header.
 pub fn set_protocol(packet: &mut [u8], field: usize, protocol: u8) -> Result<(), Error> {
     let (v6, header_len) = header_len(packet)?;
     *packet.get_mut(field).ok_or(Error::Truncated("IP"))? = protocol;
@@ -135,10 +133,10 @@ pub fn set_protocol(packet: &mut [u8], field: usize, protocol: u8) -> Result<(),
     Ok(())
 }
 
-/// Sets Type of Service or Traffic Class, DSCP and ECN.
+/// Sets Type of Service or Traffic Class (DSCP and ECN).
 ///
 /// # Errors
-/// What is wrong with the header.
+/// The error of the header.
 pub fn set_tos(packet: &mut [u8], tos: u8) -> Result<(), Error> {
     match header_len(packet)? {
         (false, _) => change_v4(packet, 0, u16::from_be_bytes([packet[0], tos])),
@@ -150,11 +148,11 @@ pub fn set_tos(packet: &mut [u8], tos: u8) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes one off Time to Live or Hop Limit and says what is left; none, and
-/// nothing changed, where it was used up: at most 1 (RFC 1812, section 5.3.1).
+/// Decrements Time to Live or Hop Limit and returns the result; None without a change if it is at
+/// most 1 (RFC 1812, section 5.3.1).
 ///
 /// # Errors
-/// What is wrong with the header.
+/// The error of the header.
 pub fn decrement_hop_limit(packet: &mut [u8]) -> Result<Option<u8>, Error> {
     let (v6, _) = header_len(packet)?;
     let at = if v6 { 7 } else { 8 };
@@ -170,9 +168,9 @@ pub fn decrement_hop_limit(packet: &mut [u8]) -> Result<Option<u8>, Error> {
     Ok(Some(left))
 }
 
-/// Whether it is IPv6, and the octets of the fixed header with IPv4's options.
+/// Returns the IP version, and the length of the fixed header with the options of IPv4.
 fn header_len(packet: &[u8]) -> Result<(bool, usize), Error> {
-    match packet.first().map(|octet| octet >> 4) {
+    match packet.first().map(|byte| byte >> 4) {
         Some(4) => Ok((false, ipv4::Packet::new(packet)?.header_len())),
         Some(6) => ipv6::Packet::new(packet).map(|_| (true, ipv6::HEADER_LEN)),
         Some(_) => Err(Error::Unsupported),
@@ -180,11 +178,11 @@ fn header_len(packet: &[u8]) -> Result<(bool, usize), Error> {
     }
 }
 
-fn length(octets: usize) -> Result<u16, Error> {
-    u16::try_from(octets).map_err(|_| Error::TooLong("IP"))
+fn length(bytes: usize) -> Result<u16, Error> {
+    u16::try_from(bytes).map_err(|_| Error::TooLong("IP"))
 }
 
-/// Changes one 16-bit word of an IPv4 header and its checksum with it
+/// Changes one 16-bit word of an IPv4 header and updates its checksum (RFC 1624, equation 3).
 /// (RFC 1624, equation 3).
 fn change_v4(packet: &mut [u8], at: usize, word: u16) {
     let (old, checksum) = (be16(packet, at), be16(packet, 10));
@@ -231,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn etherparse_reads_what_is_written() {
+    fn etherparse_parses_written_headers() {
         let mut bytes = [7; 60];
         assert_eq!(fresh(false).write(40, &mut bytes), Ok(20));
         let header = v4(&bytes);
@@ -253,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_refused() {
+    fn refuses_impossible_headers() {
         let mut out = [0; 60];
         let mixed = IpHeader { source: fresh(true).source, ..fresh(false) };
         assert_eq!(mixed.write(0, &mut out), Err(Error::Malformed("IP")));

@@ -1,5 +1,5 @@
-//! "Packet too big" answers: ICMP type 3 code 4 with the MTU of the next hop (RFC
-//! 792, RFC 1191) and ICMPv6 type 2 (RFC 4443, section 3.2).
+//! "Packet too big" messages: ICMP type 3 code 4 with the MTU of the next hop (RFC 792, RFC 1191)
+//! and ICMPv6 type 2 (RFC 4443, section 3.2).
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,30 +8,29 @@ use crate::checksum::{fold, pseudo_header, sum};
 use crate::header::IpHeader;
 use crate::{Ip, Version, ipv6, protocol};
 
-/// Octets of the longest answer: the least MTU of IPv6.
+/// The longest message in bytes: IPv6's minimum MTU.
 pub const MAX_LEN: usize = 1280;
-/// Octets of the longest answer in IPv4 (RFC 1812, section 4.3.2.3).
+/// The longest message in IPv4 (RFC 1812, section 4.3.2.3).
 const MAX_V4_LEN: usize = 576;
 
-/// Octets of the header before what is quoted.
+/// Bytes of the ICMP header before the quoted packet.
 const HEADER_LEN: usize = 8;
 const UNREACHABLE: u8 = 3;
 const FRAGMENTATION_NEEDED: u8 = 4;
 const TOO_BIG: u8 = 2;
 const REDIRECT_V6: u8 = 137;
 const HOP_LIMIT: u8 = 64;
-/// What answers of routers carry (RFC 1812, section 4.3.2.5): CS6.
+/// The DSCP of messages from routers (RFC 1812, section 4.3.2.5): CS6.
 const TOS: u8 = 0xc0;
 
-/// Writes the answer to `packet`, which is longer than `mtu`, the octets of a
-/// packet that would pass, into `out`, which has room for [`MAX_LEN`] octets,
-/// and says how many it took. `from` is an address of whoever answers. The caller
-/// limits the rate.
+/// Writes the message about `packet`, which is longer than `mtu` bytes, to `out`, which must have
+/// [`MAX_LEN`] bytes, and returns its length. `from` is an address of the router. The caller limits
+/// the rate.
 ///
-/// None where there must be no answer: to an ICMP error, to a later fragment, to
-/// a packet whose source is not one host or whose destination is many (RFC 1122,
-/// section 3.2.2; RFC 4443, section 2.4 (e), which lets the destination be); or
-/// where `from` is of the other family or `out` too short.
+/// None if there must be no message: about an ICMP error, a later fragment, or a packet with a
+/// source that is not one host or with a multicast destination (RFC 1122, section 3.2.2; RFC 4443,
+/// section 2.4 (e), allows a multicast destination); or if `from` has the other IP version or `out`
+/// is too short.
 pub fn too_big(packet: &Ip<'_>, mtu: u32, from: IpAddr, out: &mut [u8]) -> Option<usize> {
     if !may_be_answered(packet) {
         return None;
@@ -87,21 +86,22 @@ fn is_one_host(address: IpAddr) -> bool {
         && !matches!(address, IpAddr::V4(v4) if is_class_e(v4))
 }
 
-/// Multicast or broadcast in IPv4; IPv6 answers there, to learn the path's MTU.
+/// Checks for an IPv4 multicast or broadcast destination; in IPv6 a message is allowed, for path
+/// MTU discovery.
 fn is_many_v4(address: IpAddr) -> bool {
     matches!(address, IpAddr::V4(v4) if v4.is_multicast() || v4.is_broadcast())
 }
 
-/// Reserved addresses and limited broadcast (RFC 1112, section 4).
+/// Checks for reserved addresses and limited broadcast (RFC 1112, section 4).
 fn is_class_e(address: Ipv4Addr) -> bool {
     address.octets()[0] >= 240
 }
 
-/// Whether the packet is an ICMP error or redirect, or may be one.
+/// Checks whether the packet is an ICMP error or redirect, or may be one.
 fn is_error(packet: &Ip<'_>) -> bool {
     let kind = packet.payload().first().copied();
     match packet.upper() {
-        // all but the queries of RFC 792, RFC 950, RFC 1256 and RFC 8335
+        // All types but the queries of RFC 792, RFC 950, RFC 1256 and RFC 8335.
         protocol::ICMP => {
             kind.is_none_or(|kind| !matches!(kind, 0 | 8 | 9 | 10 | 13..=18 | 42 | 43))
         }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_answered_is_not() {
+    fn sends_no_message_where_standards_forbid_it() {
         let good = Recipe::TCP.build(&[5; 100]);
         assert!(answer(&good, 100).is_some());
         let change = |at: usize, octets: &[u8]| {
@@ -153,7 +153,7 @@ mod tests {
             assert_eq!(answer(&bytes, 100), None, "{what}");
         }
         let mut v6 = Recipe { v6: true, ..Recipe::TCP }.build(&[5; 100]);
-        v6[24] = 0xff; // a destination that is many learns the path's MTU
+        v6[24] = 0xff; // a multicast destination learns the path MTU
         assert!(answer(&v6, 100).is_some());
         v6[8] = 0xff;
         assert_eq!(answer(&v6, 100), None);
@@ -174,7 +174,7 @@ mod tests {
             ip.icmpv6_raw(kind, 0, [0; 4]).write(&mut bytes, &[5; 100]).expect("a vector");
             assert_eq!(answer(&bytes, 100).is_some(), is_answered, "{kind}");
         }
-        // its type is missing
+        // the type is missing
         let mut bytes = Recipe::TCP.build(&[])[..20].to_vec();
         bytes[9] = protocol::ICMP;
         header::set_total_len(&mut bytes, 20).expect("a header");

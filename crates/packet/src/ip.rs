@@ -1,18 +1,18 @@
-//! A whole IP packet of either version, as a gateway looks at it: addresses,
-//! upper-layer protocol, ports, fragment, and where a security header goes.
+//! A complete IP packet of either version: addresses, upper-layer protocol, ports, fragment, and
+//! the position of a security header.
 
 use std::net::IpAddr;
 
 use crate::bytes::{be16, be32};
 use crate::{Error, ipv4, ipv6, protocol};
 
-/// Extension headers that are followed in one packet.
+/// The most extension headers of one packet.
 const MAX_EXTENSIONS: usize = 16;
-/// The octet of an IPv4 header that names what follows it.
+/// The offset of the protocol field in an IPv4 header.
 const V4_PROTOCOL: usize = 9;
-/// The octet of an IPv6 header that names what follows it.
+/// The offset of the next header field in an IPv6 header.
 const V6_NEXT_HEADER: usize = 6;
-/// Octets of the longest datagram's payload.
+/// Bytes of the longest datagram's payload.
 pub(crate) const MAX_PAYLOAD_LEN: usize = 65_535;
 
 /// The version of an IP packet.
@@ -25,7 +25,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// The protocol number of such a packet inside another one: 4 or 41.
+    /// Returns the protocol number of such a packet inside another one: 4 or 41.
     #[inline]
     pub fn protocol(self) -> u8 {
         match self {
@@ -35,19 +35,19 @@ impl Version {
     }
 }
 
-/// Which part of a datagram a packet carries.
+/// The part of a datagram that a packet carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fragment {
     /// Identification: 16 bits in IPv4, 32 in IPv6.
     pub id: u32,
-    /// Octets of the datagram before this part.
+    /// Bytes of the datagram before this part.
     pub offset: usize,
-    /// More fragments follow.
+    /// Whether more fragments follow.
     pub more: bool,
 }
 
-/// An IPv4 or IPv6 packet whose headers are whole, options and extension
-/// headers included, and which is as long as its length field says.
+/// An IPv4 or IPv6 packet with complete headers, including options and extension headers, whose
+/// length is that of its length field.
 #[derive(Debug, Clone, Copy)]
 pub struct Ip<'a> {
     bytes: &'a [u8],
@@ -57,21 +57,19 @@ pub struct Ip<'a> {
     security_offset: usize,
     security_field: usize,
     fragment: Option<Fragment>,
-    /// The octet that names the fragment header, and where that one stands
-    /// (IPv6).
+    /// The offset of the field that names the fragment header, and of the fragment header (IPv6).
     fragment_header: Option<(usize, usize)>,
-    /// There is a routing header (IPv6).
+    /// Whether there is a routing header (IPv6).
     routing: bool,
 }
 
 impl<'a> Ip<'a> {
-    /// Reads a packet. A buffer longer than the packet is cut to it.
+    /// Parses a packet; bytes after its length are ignored.
     ///
     /// # Errors
-    /// [`Error::Truncated`] where a header or the packet is not whole,
-    /// [`Error::Malformed`] for a field that the standard does not allow or
-    /// more than 16 extension headers, [`Error::Unsupported`] for another
-    /// version.
+    /// [`Error::Truncated`] if a header or the packet is not complete, [`Error::Malformed`] for a
+    /// field that the standard does not allow or more than 16 extension headers,
+    /// [`Error::Unsupported`] for another version.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
         let total_len = match version(bytes)? {
@@ -81,8 +79,8 @@ impl<'a> Ip<'a> {
         Self::parse_train(bytes.get(..total_len).ok_or(Error::Truncated("IP"))?)
     }
 
-    /// Reads an offloaded train: the packet ends where `bytes` end and its
-    /// length field is not believed, which is 0 or too small in a long train.
+    /// Parses an offloaded train: the packet ends with `bytes`. Its length field is ignored; it is
+    /// 0 or too small in a long train.
     ///
     /// # Errors
     /// As [`Ip::parse`].
@@ -126,14 +124,14 @@ impl<'a> Ip<'a> {
             fragment_header: None,
             routing: false,
         };
-        // The headers to skip are those of RFC 4301, section 4.4.1.1: AH and
-        // ESP count as upper-layer protocols.
+        // The skipped headers are those of RFC 4301, section 4.4.1.1: AH and ESP count as
+        // upper-layer protocols.
         let (mut extensions, mut field) = (0, V6_NEXT_HEADER);
         while protocol::is_extension(ip.upper) {
             if extensions == MAX_EXTENSIONS {
                 return Err(Error::Malformed("IPv6 extension"));
             }
-            // only directly behind the IPv6 header (RFC 8200, section 4.1)
+            // Allowed only directly after the IPv6 header (RFC 8200, section 4.1).
             if ip.upper == protocol::HOP_BY_HOP && extensions > 0 {
                 return Err(Error::Malformed("IPv6 hop-by-hop"));
             }
@@ -146,8 +144,8 @@ impl<'a> Ip<'a> {
         Ok(ip)
     }
 
-    /// Passes the extension header at `upper_offset`, which is named in octet
-    /// `field`, and gives the octet that names the next one.
+    /// Skips the extension header at `upper_offset`, which the byte `field` names, and returns the
+    /// offset of the byte that names the next one.
     fn step(&mut self, field: usize) -> Result<usize, Error> {
         let (kind, at) = (self.upper, self.upper_offset);
         let header = self.bytes.get(at..at + 8).ok_or(Error::Truncated("IPv6 extension"))?;
@@ -166,7 +164,7 @@ impl<'a> Ip<'a> {
                 let word = be16(header, 2);
                 let (offset, more) = (usize::from(word & 0xfff8), word & 1 != 0);
                 self.fragment_header = Some((field, at));
-                // one of a datagram that was never cut is whole (RFC 6946)
+                // A fragment header of an unfragmented datagram (RFC 6946).
                 if more || offset > 0 {
                     self.fragment = Some(Fragment { id: be32(header, 4), offset, more });
                 }
@@ -176,7 +174,7 @@ impl<'a> Ip<'a> {
         }
         self.upper = header[0];
         self.upper_offset = at + len;
-        // destination options before a routing header stay before it
+        // Destination options before a routing header stay before it.
         if kind != protocol::DESTINATION_OPTIONS {
             self.security_offset = self.upper_offset;
             self.security_field = at;
@@ -184,19 +182,19 @@ impl<'a> Ip<'a> {
         Ok(at)
     }
 
-    /// The packet's octets, headers and all.
+    /// Returns the bytes of the packet, including headers.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// IPv4 or IPv6.
+    /// Returns the IP version.
     #[inline]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The source address.
+    /// Returns the source address.
     #[inline]
     pub fn source(&self) -> IpAddr {
         match self.version {
@@ -205,7 +203,7 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// Source and destination as they stand in the packet, one behind the other.
+    /// Returns the bytes of the source and destination addresses.
     pub fn addresses(&self) -> &'a [u8] {
         match self.version {
             Version::V4 => &self.bytes[12..20],
@@ -213,7 +211,7 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// The destination field.
+    /// Returns the destination address.
     #[inline]
     pub fn destination(&self) -> IpAddr {
         match self.version {
@@ -222,13 +220,13 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// True with an IPv6 routing header, which may mean that a checksum covers
-    /// another address than the destination field's (RFC 8200, section 8.1).
+    /// Checks for an IPv6 routing header, with which a checksum may cover another address than the
+    /// destination field (RFC 8200, section 8.1).
     pub(crate) fn has_routing_header(&self) -> bool {
         self.routing
     }
 
-    /// Type of Service (IPv4) or Traffic Class (IPv6): DSCP and ECN.
+    /// Returns Type of Service (IPv4) or Traffic Class (IPv6): DSCP and ECN.
     #[inline]
     pub fn tos(&self) -> u8 {
         match self.version {
@@ -237,7 +235,7 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// Time to Live or Hop Limit.
+    /// Returns Time to Live or Hop Limit.
     pub fn hop_limit(&self) -> u8 {
         match self.version {
             Version::V4 => self.bytes[8],
@@ -245,7 +243,7 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// The Flow Label; 0 in IPv4.
+    /// Returns the Flow Label; 0 in IPv4.
     pub fn flow_label(&self) -> u32 {
         match self.version {
             Version::V4 => 0,
@@ -253,34 +251,34 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// Octets of the packet, headers and all.
+    /// Returns the length of the packet, including headers.
     #[inline]
     pub fn total_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The protocol behind all extension headers. AH, ESP, "no next header"
-    /// and what this crate does not know count as one. In a later fragment the
-    /// one that its header names, which may be an extension header.
+    /// Returns the protocol after all extension headers. AH, ESP, "no next header" and unknown
+    /// protocols count as upper-layer protocols. In a later fragment it is the protocol that the
+    /// fragment header names, which may be an extension header.
     #[inline]
     pub fn upper(&self) -> u8 {
         self.upper
     }
 
-    /// Where [`upper`](Self::upper) begins in the packet.
+    /// Returns the offset of [`upper`](Self::upper) in the packet.
     #[inline]
     pub fn upper_offset(&self) -> usize {
         self.upper_offset
     }
 
-    /// What stands behind all extension headers.
+    /// Returns the bytes after all extension headers.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[self.upper_offset..]
     }
 
-    /// Source and destination port of TCP, UDP, UDP-Lite, DCCP and SCTP; none
-    /// in a later fragment or where the packet ends before them.
+    /// Returns source and destination port of TCP, UDP, UDP-Lite, DCCP and SCTP; None in a later
+    /// fragment or if the packet ends before them.
     #[inline]
     pub fn ports(&self) -> Option<(u16, u16)> {
         if !protocol::has_ports(self.upper) || self.is_later_fragment() {
@@ -290,41 +288,41 @@ impl<'a> Ip<'a> {
         Some((be16(ports, 0), be16(ports, 2)))
     }
 
-    /// The part of a datagram that this packet carries; none where it is a
-    /// whole one, also with a fragment header (RFC 6946).
+    /// Returns the part of a datagram that this packet carries; None for a whole datagram, also
+    /// with a fragment header (RFC 6946).
     #[inline]
     pub fn fragment(&self) -> Option<Fragment> {
         self.fragment
     }
 
-    /// The octet that names IPv6's fragment header, and where that one stands.
+    /// Returns the offset of the field that names the IPv6 fragment header, and of the fragment
+    /// header.
     pub(crate) fn fragment_header(&self) -> Option<(usize, usize)> {
         self.fragment_header
     }
 
-    /// True for a fragment other than the first: it has no transport header.
+    /// Checks whether the packet is a later fragment, without a transport header.
     #[inline]
     pub fn is_later_fragment(&self) -> bool {
         self.fragment.is_some_and(|fragment| fragment.offset > 0)
     }
 
-    /// Where a security header goes in transport mode: behind IPv4's options;
-    /// behind IPv6's hop-by-hop, routing and fragment headers and before
-    /// destination options for the last node (RFC 4302 and 4303, section
-    /// 3.1.1).
+    /// Returns the offset of a security header in transport mode: after the options of IPv4; after
+    /// the hop-by-hop, routing and fragment headers of IPv6 and before the destination options for
+    /// the last node (RFC 4302 and 4303, section 3.1.1).
     #[inline]
     pub fn security_offset(&self) -> usize {
         self.security_offset
     }
 
-    /// The octet of the packet that names what stands at
+    /// Returns the offset of the field that names the header at
     /// [`security_offset`](Self::security_offset).
     #[inline]
     pub fn security_field(&self) -> usize {
         self.security_field
     }
 
-    /// True where no router may cut the packet: with DF set, and in IPv6.
+    /// Checks whether routers must not fragment the packet: with DF set, and in IPv6.
     #[inline]
     pub fn dont_fragment(&self) -> bool {
         match self.version {
@@ -335,7 +333,7 @@ impl<'a> Ip<'a> {
 }
 
 fn version(bytes: &[u8]) -> Result<Version, Error> {
-    match bytes.first().map(|octet| octet >> 4) {
+    match bytes.first().map(|byte| byte >> 4) {
         Some(4) => Ok(Version::V4),
         Some(6) => Ok(Version::V6),
         Some(_) => Err(Error::Unsupported),

@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 use crate::Error;
 use crate::bytes::be16;
 
-/// Octets of the header without options.
+/// Bytes of the header without options.
 pub const MIN_HEADER_LEN: usize = 20;
-/// Octets of the longest options.
+/// Bytes of the longest options.
 pub(crate) const MAX_OPTIONS_LEN: usize = 40;
 
 /// Kinds of options (RFC 791, section 3.1).
@@ -18,14 +18,14 @@ mod option {
     pub(super) const COPIED: u8 = 0x80;
 }
 
-/// A packet whose header, options included, is known to be whole.
+/// A packet with a complete header, including options.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a>(&'a [u8]);
 
 impl<'a> Packet<'a> {
     /// # Errors
-    /// [`Error::Truncated`] where the header is not whole, [`Error::Malformed`]
-    /// for another version or a header length below five words.
+    /// [`Error::Truncated`] if the header is not complete, [`Error::Malformed`] for another version
+    /// or a header length below 5 words.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
         if bytes.len() < MIN_HEADER_LEN {
             return Err(Error::Truncated("IPv4"));
@@ -40,55 +40,55 @@ impl<'a> Packet<'a> {
         Ok(packet)
     }
 
-    /// Octets of which it is known already that they begin with a whole header.
+    /// Bytes that are known to begin with a complete header.
     #[inline]
     pub(crate) fn trusted(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Octets of the header, options included (IHL × 4).
+    /// Returns the length of the header with options (IHL × 4).
     #[inline]
     pub fn header_len(&self) -> usize {
         usize::from(self.0[0] & 0x0f) * 4
     }
 
-    /// The Total Length field; 0 in a train too long for it.
+    /// Returns the Total Length field; 0 in a train too long for it.
     #[inline]
     pub fn total_len(&self) -> usize {
         usize::from(be16(self.0, 2))
     }
 
-    /// True for a fragment other than the first.
+    /// Checks whether the packet is a later fragment.
     #[inline]
     pub fn is_later_fragment(&self) -> bool {
         be16(self.0, 6) & 0x1fff != 0
     }
 
-    /// The protocol number of the payload.
+    /// Returns the protocol number of the payload.
     #[inline]
     pub fn protocol(&self) -> u8 {
         self.0[9]
     }
 
-    /// The source address.
+    /// Returns the source address.
     #[inline]
     pub fn source(&self) -> Ipv4Addr {
         Ipv4Addr::new(self.0[12], self.0[13], self.0[14], self.0[15])
     }
 
-    /// The destination address.
+    /// Returns the destination address.
     #[inline]
     pub fn destination(&self) -> Ipv4Addr {
         Ipv4Addr::new(self.0[16], self.0[17], self.0[18], self.0[19])
     }
 
-    /// The options, padding included.
+    /// Returns the options with padding.
     pub fn options(&self) -> &'a [u8] {
         &self.0[MIN_HEADER_LEN..self.header_len()]
     }
 
-    /// Writes the options that later fragments carry as well to the front of
-    /// `out`, padded to whole words, and says how many octets they take.
+    /// Writes the options that later fragments also carry to the start of `out`, padded to whole
+    /// words, and returns their length.
     pub(crate) fn copied_options(&self, out: &mut [u8; MAX_OPTIONS_LEN]) -> usize {
         let (mut options, mut len) = (self.options(), 0);
         loop {
@@ -110,7 +110,7 @@ impl<'a> Packet<'a> {
         padded
     }
 
-    /// What was captured behind the header.
+    /// Returns the captured bytes after the header.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         &self.0[self.header_len()..]

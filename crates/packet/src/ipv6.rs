@@ -5,19 +5,18 @@ use std::net::Ipv6Addr;
 use crate::Error;
 use crate::bytes::be16;
 
-/// Octets of the fixed header.
+/// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;
-/// Octets of a fragment header (RFC 8200, section 4.5).
+/// Bytes of a fragment header (RFC 8200, section 4.5).
 pub(crate) const FRAGMENT_HEADER_LEN: usize = 8;
 
-/// A packet whose fixed header is known to be whole.
+/// A packet with a complete fixed header.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a>(&'a [u8]);
 
 impl<'a> Packet<'a> {
     /// # Errors
-    /// [`Error::Truncated`] below 40 octets, [`Error::Malformed`] for another
-    /// version.
+    /// [`Error::Truncated`] below 40 bytes, [`Error::Malformed`] for another version.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
         if bytes.len() < HEADER_LEN {
             return Err(Error::Truncated("IPv6"));
@@ -28,35 +27,35 @@ impl<'a> Packet<'a> {
         Ok(Self(bytes))
     }
 
-    /// Octets of which it is known already that they begin with a fixed header.
+    /// Bytes that are known to begin with a fixed header.
     #[inline]
     pub(crate) fn trusted(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// The Payload Length field; 0 in a jumbogram or a train too long for it.
+    /// Returns the Payload Length field; 0 in a jumbogram or a train too long for it.
     pub fn payload_len(&self) -> usize {
         usize::from(be16(self.0, 4))
     }
 
-    /// The Next Header field.
+    /// Returns the Next Header field.
     pub fn next_header(&self) -> u8 {
         self.0[6]
     }
 
-    /// The source address.
+    /// Returns the source address.
     #[inline]
     pub fn source(&self) -> Ipv6Addr {
         address(self.0, 8)
     }
 
-    /// The destination address.
+    /// Returns the destination address.
     #[inline]
     pub fn destination(&self) -> Ipv6Addr {
         address(self.0, 24)
     }
 
-    /// What was captured behind the header.
+    /// Returns the captured bytes after the header.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         &self.0[HEADER_LEN..]

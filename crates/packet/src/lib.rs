@@ -1,9 +1,8 @@
-//! IP packets over borrowed bytes: reading, writing, cutting and joining them.
-//! No I/O.
+//! IP packets over borrowed bytes: reads, writes, segments, fragments and coalesces them. No I/O.
 //!
-//! The views of one header ([`ethernet`], [`ipv4`], [`ipv6`], [`tcp`]) are made
-//! for captured *heads* of frames: they check that the header is whole, never
-//! that the payload behind it is there. [`Ip`] is a whole packet.
+//! The views of one header ([`ethernet`], [`ipv4`], [`ipv6`], [`tcp`]) are for captured *heads* of
+//! frames: they check that the header is complete, but not the payload. [`Ip`] is a complete
+//! packet.
 
 mod bytes;
 pub mod checksum;

@@ -1,5 +1,5 @@
-//! Lowering the maximum segment size that a TCP SYN announces (RFC 9293, section
-//! 3.7.1), for paths on which "too big" answers are lost.
+//! Lowers the maximum segment size in a TCP SYN (RFC 9293, section 3.7.1), for paths that lose
+//! "packet too big" messages.
 
 use crate::bytes::{be16, put16};
 use crate::checksum::fold;
@@ -16,11 +16,11 @@ mod option {
 /// Byte of a TCP header with the flags, and the flag of a connection's first segment.
 const FLAGS: usize = 13;
 const SYN: u8 = 0x02;
-/// No segment is asked to be shorter, however short a path is.
+/// The smallest segment size that is set, however short the path MTU is.
 const LEAST: usize = 64;
 
-/// Tells whether `transport`, the bytes behind an IP header, would be a SYN if they
-/// were TCP's. Says yes too often rather than too seldom: [`clamp`] looks closely.
+/// Checks whether `transport`, the bytes after an IP header, may be a TCP SYN. False positives are
+/// possible: [`clamp`] checks in full.
 #[inline]
 pub fn may_be_syn(transport: &[u8]) -> bool {
     transport.get(FLAGS).is_some_and(|flags| flags & SYN != 0)
@@ -36,16 +36,16 @@ pub fn of_mtu(version: Version, mtu: usize) -> u16 {
     u16::try_from(size).unwrap_or(u16::MAX)
 }
 
-/// Lowers what a SYN announces to `most`, the checksum with it (RFC 1624), and tells
-/// whether it did. Leaves alone what is no whole TCP SYN, announces no more, or
-/// authenticates its options (TCP-AO).
+/// Lowers the segment size of a SYN to `most`, updates the checksum (RFC 1624), and returns whether
+/// it changed. Leaves packets unchanged that are no complete TCP SYN, announce no larger segments,
+/// or authenticate their options (TCP-AO).
 pub fn clamp(packet: &mut [u8], most: u16) -> bool {
     let Some((tcp, at)) = find(packet).filter(|(_, at)| be16(packet, *at) > most) else {
         return false;
     };
     let before = be16(packet, at);
     put16(packet, at, most);
-    // at an odd place the two bytes are halves of two words, and so exchanged
+    // At an odd offset the two bytes are halves of two words, and therefore exchanged.
     let turned = |size: u16| if (at - tcp).is_multiple_of(2) { size } else { size.swap_bytes() };
     let checksum = be16(packet, tcp + tcp::CHECKSUM_OFFSET);
     let sum = u64::from(!checksum) + u64::from(!turned(before)) + u64::from(turned(most));
@@ -53,7 +53,7 @@ pub fn clamp(packet: &mut [u8], most: u16) -> bool {
     true
 }
 
-/// Where the TCP header of a SYN begins, and where the size that it announces stands.
+/// Returns the offset of the TCP header of a SYN, and of its segment size.
 fn find(packet: &[u8]) -> Option<(usize, usize)> {
     let ip = Ip::parse(packet).ok()?;
     if ip.upper() != protocol::TCP || ip.fragment().is_some() {

@@ -1,27 +1,26 @@
-//! What a sender left to its network card, as a `virtio_net_hdr` before the
-//! packet says it (linux/virtio_net.h; OASIS virtio 1.2, section 5.1.6).
+//! Work that a sender leaves to its network card, as a `virtio_net_hdr` describes it
+//! (linux/virtio_net.h; OASIS virtio 1.2, section 5.1.6).
 
 use crate::Error;
 
-/// Octets that [`Offload::decode`] reads: a header without the number of
-/// buffers.
+/// Bytes that [`Offload::decode`] reads: a header without the number of buffers.
 pub const SHORT_LEN: usize = 10;
-/// Octets that [`Offload::encode`] writes: with the number of buffers.
+/// Bytes that [`Offload::encode`] writes: with the number of buffers.
 pub const LEN: usize = 12;
 
 /// Flag: the checksum is unfinished.
 const NEEDS_CHECKSUM: u8 = 1;
-/// Kinds of train; the flag says that a CWR is in it.
+/// Kinds of trains; the flag says that the train contains a CWR.
 const NONE: u8 = 0;
 const TCP_V4: u8 = 1;
 const TCP_V6: u8 = 4;
 const UDP: u8 = 5;
 const ECN_FLAG: u8 = 0x80;
 
-/// Which kind of train a packet is.
+/// The kind of a train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Kind {
-    /// One packet, as it is.
+    /// A single packet.
     #[default]
     None,
     /// TCP segments over IPv4 (TSO).
@@ -32,28 +31,25 @@ pub enum Kind {
     Udp,
 }
 
-/// What is left to do with a packet before it can go on a wire, or what the
-/// kernel that gets it may leave undone.
+/// The unfinished work of a packet: before it is sent, or what a receiving kernel may skip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Offload {
-    /// Where the checksum is unfinished: the octet of the packet at which the
-    /// sum begins, and the octet of the field behind that one. The field holds
-    /// the sum of the pseudo header.
+    /// The position of an unfinished checksum: the offset in the packet where the sum begins, and
+    /// the offset of the field from there. The field contains the sum of the pseudo header.
     pub checksum: Option<(u16, u16)>,
-    /// What kind of train the packet is.
+    /// The kind of train.
     pub kind: Kind,
-    /// Octets of payload in each segment of a train but the last.
+    /// Bytes of payload in each segment of a train but the last.
     pub segment_len: u16,
-    /// Octets of all headers of a train: a hint.
+    /// Bytes of all headers of a train: a hint.
     pub header_len: u16,
 }
 
 impl Offload {
-    /// Reads the header at the front of `bytes`.
+    /// Parses the header at the start of `bytes`.
     ///
     /// # Errors
-    /// [`Error::Truncated`] below 10 octets, [`Error::Unsupported`] for a kind
-    /// of train that is none of [`Kind`].
+    /// [`Error::Truncated`] below 10 bytes, [`Error::Unsupported`] for an unknown kind of train.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let header = bytes.first_chunk::<SHORT_LEN>().ok_or(Error::Truncated("offload"))?;
         let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
@@ -73,7 +69,7 @@ impl Offload {
         })
     }
 
-    /// The header, for one buffer; its first 10 octets are the short one.
+    /// Returns the header for one buffer; its first 10 bytes are the short form.
     pub fn encode(&self) -> [u8; LEN] {
         let (start, offset) = self.checksum.unwrap_or_default();
         let mut header = [0; LEN];

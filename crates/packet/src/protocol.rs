@@ -24,7 +24,7 @@ pub const ESP: u8 = 50;
 pub const AH: u8 = 51;
 /// ICMP for IPv6.
 pub const ICMPV6: u8 = 58;
-/// Nothing follows.
+/// No next header.
 pub const NO_NEXT_HEADER: u8 = 59;
 /// IPv6 destination options.
 pub const DESTINATION_OPTIONS: u8 = 60;
@@ -33,8 +33,7 @@ pub const SCTP: u8 = 132;
 /// UDP-Lite.
 pub const UDP_LITE: u8 = 136;
 
-/// IPv6 extension headers that stand before an upper-layer protocol, as RFC
-/// 4301, section 4.4.1.1, counts them.
+/// IPv6 extension headers before an upper-layer protocol, as in RFC 4301, section 4.4.1.1.
 pub fn is_extension(number: u8) -> bool {
     matches!(number, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS)
 }

@@ -1,39 +1,39 @@
-//! One TCP segment or UDP datagram, or one offloaded train of them, as read from the
-//! head of a captured frame.
+//! One TCP segment or UDP datagram, or one offloaded train, parsed from the head of a captured
+//! frame.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::bytes::be16;
 use crate::{Error, ethernet, ipv4, ipv6, protocol, tcp, udp};
 
-/// What a measurement wants to know of a segment.
+/// The measured properties of a segment.
 #[derive(Debug, Clone, Copy)]
 pub struct Segment<'a> {
-    /// Sender, address and port.
+    /// Source address and port.
     pub source: SocketAddr,
-    /// Receiver, address and port.
+    /// Destination address and port.
     pub destination: SocketAddr,
     /// The TCP header.
     pub tcp: tcp::Packet<'a>,
-    /// Octets of TCP payload in the whole frame, captured or not.
+    /// Bytes of TCP payload in the whole frame, captured or not.
     pub payload_len: usize,
-    /// The payload's head, as far as it was captured.
+    /// The captured start of the payload.
     pub payload: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
-    /// Reads the head of an Ethernet frame that was `wire_len` octets long.
+    /// Parses the head of an Ethernet frame of `wire_len` bytes.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for anything but unfragmented TCP over IPv4 or
-    /// IPv6; else what is wrong with the header.
+    /// [`Error::Unsupported`] for anything but unfragmented TCP over IPv4 or IPv6, or the error of
+    /// a header.
     pub fn parse(head: &'a [u8], wire_len: usize) -> Result<Self, Error> {
         let (head, wire_len) = behind_ethernet(head, wire_len)?;
         Self::parse_ip(head, wire_len)
     }
 
-    /// Reads the head of an IP packet that was `wire_len` octets long, as an
-    /// interface without Ethernet headers shows it (a tunnel's).
+    /// Parses the head of an IP packet of `wire_len` bytes, from an interface without Ethernet
+    /// headers.
     ///
     /// # Errors
     /// As [`Segment::parse`].
@@ -52,31 +52,31 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// What a measurement wants to know of a datagram.
+/// The measured properties of a datagram.
 #[derive(Debug, Clone, Copy)]
 pub struct Datagram<'a> {
-    /// Sender, address and port.
+    /// Source address and port.
     pub source: SocketAddr,
-    /// Receiver, address and port.
+    /// Destination address and port.
     pub destination: SocketAddr,
-    /// Octets of UDP payload in the whole frame, captured or not.
+    /// Bytes of UDP payload in the whole frame, captured or not.
     pub payload_len: usize,
-    /// The payload's head, as far as it was captured.
+    /// The captured start of the payload.
     pub payload: &'a [u8],
 }
 
 impl<'a> Datagram<'a> {
-    /// Reads the head of an Ethernet frame that was `wire_len` octets long.
+    /// Parses the head of an Ethernet frame of `wire_len` bytes.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for anything but UDP over IPv4 or IPv6, and for a
-    /// fragment that is not the first; else what is wrong with the header.
+    /// [`Error::Unsupported`] for anything but UDP over IPv4 or IPv6 and for a later fragment, or
+    /// the error of a header.
     pub fn parse(head: &'a [u8], wire_len: usize) -> Result<Self, Error> {
         let (head, wire_len) = behind_ethernet(head, wire_len)?;
         Self::parse_ip(head, wire_len)
     }
 
-    /// Reads the head of an IP packet that was `wire_len` octets long.
+    /// Parses the head of an IP packet of `wire_len` bytes.
     ///
     /// # Errors
     /// As [`Datagram::parse`].
@@ -94,7 +94,7 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// What is behind an Ethernet header, and how long it was.
+/// The bytes after an Ethernet header, and their original length.
 fn behind_ethernet(head: &[u8], wire_len: usize) -> Result<(&[u8], usize), Error> {
     let frame = ethernet::Frame::new(head)?;
     if !matches!(frame.ethertype(), ethernet::IPV4 | ethernet::IPV6) {
@@ -103,17 +103,17 @@ fn behind_ethernet(head: &[u8], wire_len: usize) -> Result<(&[u8], usize), Error
     Ok((frame.payload(), wire_len.saturating_sub(ethernet::HEADER_LEN)))
 }
 
-/// What is behind an IP header.
+/// The bytes after an IP header.
 struct Behind<'a> {
     source: IpAddr,
     destination: IpAddr,
     bytes: &'a [u8],
-    /// Octets of it in the whole packet.
+    /// Their length in the whole packet.
     len: usize,
 }
 
 impl<'a> Behind<'a> {
-    /// Of a packet that was `wire_len` octets long and carries `protocol`.
+    /// Parses a packet of `wire_len` bytes that carries `protocol`.
     fn ip(head: &'a [u8], wire_len: usize, protocol: u8) -> Result<Self, Error> {
         match head.first().map(|b| b >> 4) {
             Some(4) => {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_etherparse_writes() {
+    fn parses_packets_of_etherparse() {
         for v6 in [false, true] {
             let bytes = frame(v6, b"hello");
             let segment = Segment::parse(&bytes, bytes.len()).expect("a good frame");

@@ -1,5 +1,5 @@
-//! Cutting a packet that a sender left to its network card into single, finished
-//! ones (TCP and UDP segmentation offload, TSO and USO).
+//! Segments a packet that a sender left to its network card (TCP and UDP segmentation offload, TSO
+//! and USO).
 
 use crate::bytes::put16;
 use crate::bytes::{be16, be32};
@@ -8,53 +8,52 @@ use crate::offload::Kind;
 use crate::{Error, Ip, Offload, Version, ipv4, ipv6, protocol};
 use crate::{tcp, udp};
 
-/// FIN and PSH belong to the last segment, CWR to the first (RFC 3168, 6.1.2).
+/// FIN and PSH belong to the last segment, CWR to the first (RFC 3168, section 6.1.2).
 const FIN_PSH: u8 = 0x01 | 0x08;
 const CWR: u8 = 0x80;
-/// Octets of the longest front of a transport header of which more is not known
-/// here: the ports, and what RFC 792 quotes.
+/// The longest part of an unknown transport header that is read: the ports, and the bytes that RFC
+/// 792 quotes.
 const UNKNOWN_HEADER_LEN: usize = 8;
 
-/// A packet and how it is to be cut. Every segment is a head, which is all its
-/// headers, and a payload, which stays where it is.
+/// A packet and its segmentation. Each segment consists of a new head (all headers) and a payload,
+/// which stays in place.
 #[derive(Debug, Clone, Copy)]
 pub struct Segmenter<'a> {
     ip: Ip<'a>,
     work: Work,
     head_len: usize,
-    /// Octets of payload in each segment but the last.
+    /// Bytes of payload in each segment but the last.
     segment_len: usize,
     segments: usize,
 }
 
-/// What is to be done.
+/// The work for each packet.
 #[derive(Debug, Clone, Copy)]
 enum Work {
     Nothing,
     Checksum(Unfinished),
-    /// Each segment gets headers of its own.
+    /// Each segment gets its own headers.
     Train(Same),
 }
 
-/// Sums of what is the same in the headers of all segments of a train.
+/// The sums over the parts that all headers of a train share.
 #[derive(Debug, Clone, Copy)]
 struct Same {
     /// The IPv4 header without length, identification and checksum.
     ip: u64,
-    /// The pseudo header without length, and the transport header without
-    /// sequence number, flags, length and checksum.
+    /// The pseudo header without length, and the transport header without sequence number, flags,
+    /// length and checksum.
     upper: u64,
 }
 
 impl<'a> Segmenter<'a> {
-    /// Reads a packet as a TUN device hands it over. A train is as long as
-    /// `packet`: its length fields are not believed.
+    /// Parses a packet from a TUN device. The length of a train is that of `packet`; its length
+    /// fields are ignored.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for a train that is not TCP or UDP as `offload`
-    /// has it, is a fragment or has a routing header; [`Error::TooLong`] for
-    /// segments that their length fields could not say; else what is wrong with
-    /// a header.
+    /// [`Error::Unsupported`] for a train that is not TCP or UDP as in `offload`, is a fragment or
+    /// has a routing header; [`Error::TooLong`] for segments too long for their length fields; or
+    /// the error of a header.
     pub fn new(packet: &'a [u8], offload: Offload) -> Result<Self, Error> {
         let segment_len = usize::from(offload.segment_len);
         let expected = match offload.kind {
@@ -82,7 +81,7 @@ impl<'a> Segmenter<'a> {
         Ok(Self { ip, work, head_len, segment_len: ip.total_len(), segments: 1 })
     }
 
-    /// A train of whatever kind, to be cut into `segment_len` octets of payload.
+    /// Prepares a train of either kind for segments of `segment_len` bytes of payload.
     pub(crate) fn train(packet: &'a [u8], segment_len: usize) -> Result<Self, Error> {
         if segment_len == 0 {
             return Err(Error::Malformed("segmentation"));
@@ -109,25 +108,25 @@ impl<'a> Segmenter<'a> {
         Ok(Self { ip, work, head_len, segment_len, segments })
     }
 
-    /// The packet that is cut.
+    /// Returns the packet.
     pub fn ip(&self) -> &Ip<'a> {
         &self.ip
     }
 
-    /// Segments in it; one where there is no payload.
+    /// Returns the number of segments; 1 without payload.
     pub fn segments(&self) -> usize {
         self.segments
     }
 
-    /// Octets of the head of each segment: all its headers.
+    /// Returns the length of the head of each segment: all its headers.
     pub fn head_len(&self) -> usize {
         self.head_len
     }
 
-    /// The payload of segment `index`.
+    /// Returns the payload of segment `index`.
     ///
     /// # Panics
-    /// Where `index` is not below [`segments`](Self::segments).
+    /// `index` is not below [`segments`](Self::segments).
     pub fn payload(&self, index: usize) -> &'a [u8] {
         assert!(index < self.segments, "the packet has {} segments", self.segments);
         let payload = &self.ip.bytes()[self.head_len..];
@@ -135,16 +134,14 @@ impl<'a> Segmenter<'a> {
         &payload[start..payload.len().min(start + self.segment_len)]
     }
 
-    /// Writes the head of segment `index` to the front of `out`, lengths,
-    /// sequence number, flags and checksums its own, and says how many octets
-    /// it took.
+    /// Writes the head of segment `index` with its own lengths, sequence number, flags and
+    /// checksums to the start of `out`, and returns its length.
     ///
     /// # Errors
-    /// [`Error::Truncated`] where `out` is shorter than
-    /// [`head_len`](Self::head_len).
+    /// [`Error::Truncated`] if `out` is shorter than [`head_len`](Self::head_len).
     ///
     /// # Panics
-    /// Where `index` is not below [`segments`](Self::segments).
+    /// `index` is not below [`segments`](Self::segments).
     pub fn write_head(&self, index: usize, out: &mut [u8]) -> Result<usize, Error> {
         let payload = self.payload(index);
         let head = self.raw_head(out)?;
@@ -158,14 +155,14 @@ impl<'a> Segmenter<'a> {
         Ok(self.head_len)
     }
 
-    /// Writes the whole segment `index` to the front of `out`, reading its
-    /// payload once, and says how many octets it took.
+    /// Writes the whole segment `index` to the start of `out`, reading its payload once, and
+    /// returns its length.
     ///
     /// # Errors
-    /// [`Error::Truncated`] where `out` is too short.
+    /// [`Error::Truncated`] if `out` is too short.
     ///
     /// # Panics
-    /// Where `index` is not below [`segments`](Self::segments).
+    /// `index` is not below [`segments`](Self::segments).
     pub fn copy(&self, index: usize, out: &mut [u8]) -> Result<usize, Error> {
         let payload = self.payload(index);
         let len = self.head_len + payload.len();
@@ -184,15 +181,15 @@ impl<'a> Segmenter<'a> {
         Ok(len)
     }
 
-    /// The head as it stands in the packet.
+    /// Returns the head as it is in the packet.
     fn raw_head<'o>(&self, out: &'o mut [u8]) -> Result<&'o mut [u8], Error> {
         let head = out.get_mut(..self.head_len).ok_or(Error::Truncated("segment"))?;
         head.copy_from_slice(&self.ip.bytes()[..self.head_len]);
         Ok(head)
     }
 
-    /// Makes the head of a train that of one segment with `payload_len` octets,
-    /// which add up to `sum`. The lengths fit: the train was checked.
+    /// Changes the head of a train to that of one segment with `payload_len` bytes, whose sum is
+    /// `sum`. The lengths fit: the train was checked.
     fn renew(&self, same: Same, index: usize, head: &mut [u8], payload_len: usize, sum: u64) {
         let total_len = (head.len() + payload_len) as u16;
         match self.ip.version() {
@@ -216,7 +213,7 @@ impl<'a> Segmenter<'a> {
         }
     }
 
-    /// Gives the sum of what it wrote.
+    /// Returns the sum of the written bytes.
     fn renew_tcp(&self, index: usize, tcp: &mut [u8]) -> u64 {
         let sequence = be32(tcp, 4).wrapping_add((index * self.segment_len) as u32);
         tcp[4..8].copy_from_slice(&sequence.to_be_bytes());
@@ -232,7 +229,7 @@ impl<'a> Segmenter<'a> {
 
 impl Same {
     fn new(ip: &Ip<'_>, transport_header: &[u8]) -> Self {
-        // a word is taken out by adding its complement (RFC 1624)
+        // A word is subtracted by adding its complement (RFC 1624).
         let without = |bytes: &[u8], initial: u64, fields: &[usize]| {
             let out: u64 = fields.iter().map(|at| u64::from(!be16(bytes, *at))).sum();
             sum(bytes, initial + out)
@@ -253,7 +250,7 @@ impl Same {
     }
 }
 
-/// Octets of the transport header, as far as the packet has it whole.
+/// Returns the length of the transport header, or of its part in the packet.
 fn upper_header_len(ip: &Ip<'_>) -> usize {
     if ip.ports().is_none() {
         return 0;

@@ -5,9 +5,9 @@ use crate::bytes::{be16, be32};
 
 /// The protocol number of TCP.
 pub const PROTOCOL: u8 = 6;
-/// Octets of the header without options.
+/// Bytes of the header without options.
 pub const MIN_HEADER_LEN: usize = 20;
-/// Octet of the header at which the checksum stands.
+/// The offset of the checksum in the header.
 pub const CHECKSUM_OFFSET: usize = 16;
 
 const FIN: u8 = 0x01;
@@ -27,19 +27,18 @@ mod option {
 pub struct Timestamps {
     /// TSval: the sender's clock.
     pub value: u32,
-    /// TSecr: the other side's clock, as it was last heard; of meaning only
-    /// with the ACK flag.
+    /// TSecr: the last clock value received from the peer; valid only with the ACK flag.
     pub echo: u32,
 }
 
-/// A header, options included, that is known to be whole.
+/// A complete header with its options.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a>(&'a [u8]);
 
 impl<'a> Packet<'a> {
     /// # Errors
-    /// [`Error::Truncated`] where the header is not whole, [`Error::Malformed`]
-    /// for a data offset below five words.
+    /// [`Error::Truncated`] if the header is not complete, [`Error::Malformed`] for a data offset
+    /// below 5 words.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
         if bytes.len() < MIN_HEADER_LEN {
             return Err(Error::Truncated("TCP"));
@@ -54,47 +53,47 @@ impl<'a> Packet<'a> {
         Ok(packet)
     }
 
-    /// The source port.
+    /// Returns the source port.
     pub fn source_port(&self) -> u16 {
         be16(self.0, 0)
     }
 
-    /// The destination port.
+    /// Returns the destination port.
     pub fn destination_port(&self) -> u16 {
         be16(self.0, 2)
     }
 
-    /// The sequence number.
+    /// Returns the sequence number.
     pub fn sequence(&self) -> u32 {
         be32(self.0, 4)
     }
 
-    /// Octets of the header, options included (data offset × 4).
+    /// Returns the length of the header with options in bytes (data offset × 4).
     pub fn header_len(&self) -> usize {
         usize::from(self.0[12] >> 4) * 4
     }
 
-    /// SYN flag.
+    /// Returns the SYN flag.
     pub fn syn(&self) -> bool {
         self.0[13] & SYN != 0
     }
 
-    /// ACK flag.
+    /// Returns the ACK flag.
     pub fn ack(&self) -> bool {
         self.0[13] & ACK != 0
     }
 
-    /// FIN flag.
+    /// Returns the FIN flag.
     pub fn fin(&self) -> bool {
         self.0[13] & FIN != 0
     }
 
-    /// RST flag.
+    /// Returns the RST flag.
     pub fn rst(&self) -> bool {
         self.0[13] & RST != 0
     }
 
-    /// The Timestamps option, if there is a whole one.
+    /// Returns the Timestamps option, if it is complete.
     pub fn timestamps(&self) -> Option<Timestamps> {
         let mut options = &self.0[MIN_HEADER_LEN..self.header_len()];
         loop {
@@ -104,14 +103,14 @@ impl<'a> Packet<'a> {
                 [option::TIMESTAMPS, 10, ..] if options.len() >= 10 => {
                     return Some(Timestamps { value: be32(options, 2), echo: be32(options, 6) });
                 }
-                // kind and length are two octets themselves: each round consumes some
+                // Kind and length are two bytes: each round consumes some.
                 [_, len, ..] if len >= 2 => options = options.get(usize::from(len)..)?,
                 _ => return None,
             }
         }
     }
 
-    /// What was captured behind the header.
+    /// Returns the captured bytes after the header.
     pub fn payload(&self) -> &'a [u8] {
         &self.0[self.header_len()..]
     }
@@ -153,7 +152,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_octets_as_options_end_and_never_panic(
+        fn arbitrary_options_never_panic(
             mut options in proptest::collection::vec(prop_oneof![0u8..12, any::<u8>()], 0..=40),
         ) {
             options.resize(options.len() / 4 * 4, 0);
@@ -162,7 +161,7 @@ mod tests {
             bytes.extend(&options);
             let found = Packet::new(&bytes).map(|tcp| tcp.timestamps());
             prop_assert!(found.is_ok());
-            // what is found stands there, octet for octet
+            // The result equals the bytes in the packet.
             if let Ok(Some(Timestamps { value, echo })) = found {
                 let mut option = vec![option::TIMESTAMPS, 10];
                 option.extend(value.to_be_bytes());

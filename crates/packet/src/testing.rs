@@ -1,9 +1,9 @@
-//! Packets for tests, and etherparse as the judge of ours.
+//! Packets for tests, checked with etherparse.
 
 use crate::checksum::not_zero;
 use etherparse::{NetHeaders, PacketBuilder, PacketHeaders, TcpOptionElement, TransportHeader};
 
-/// What a test packet is made of.
+/// The settings of a test packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recipe {
     pub(crate) v6: bool,
@@ -17,7 +17,7 @@ impl Recipe {
     pub(crate) const TCP: Self =
         Self { v6: false, udp: false, timestamps: false, sequence: 7, push: false };
 
-    /// A finished IP packet from 10.0.0.1 (or fdfd:…) port 40000 to port 53.
+    /// Returns a complete IP packet from 10.0.0.1 (or fdfd:…) port 40000 to port 53.
     pub(crate) fn build(self, payload: &[u8]) -> Vec<u8> {
         let ip = if self.v6 {
             PacketBuilder::ipv6([0xfd; 16], [0xfc; 16], 64)
@@ -42,8 +42,8 @@ impl Recipe {
     }
 }
 
-/// Asserts that the checksums of an IP packet are those that etherparse computes, with
-/// ones for a zero as we write it.
+/// Asserts that the checksums of an IP packet are those that etherparse computes, with 0xffff for
+/// 0.
 pub(crate) fn assert_checksums(packet: &[u8]) {
     let packet = PacketHeaders::from_ip_slice(packet).expect("a whole packet");
     let payload = packet.payload.slice();

@@ -1,9 +1,9 @@
-//! Offloaded trains in link frames: one large frame that a sender leaves to its
-//! network card to cut into single ones.
+//! Offloaded trains in link frames: one large frame that a sender leaves to its network card to
+//! segment.
 
 use crate::{Error, Segmenter};
 
-/// A train whose headers are known to be whole.
+/// A train whose headers are complete.
 #[derive(Debug, Clone)]
 pub struct Train<'a> {
     link_header: &'a [u8],
@@ -11,30 +11,29 @@ pub struct Train<'a> {
 }
 
 impl<'a> Train<'a> {
-    /// Reads a train whose IP header begins at octet `network` of `bytes`
-    /// (0 where there is no link header), and which is to be cut into segments
-    /// of `segment_len` octets of payload (`gso_size` of a `virtio_net_hdr`).
-    /// Its length is that of `bytes`: the length fields are not believed.
+    /// Parses a train whose IP header begins at byte `network` of `bytes` (0 without a link
+    /// header), for segments of `segment_len` bytes of payload (`gso_size` of a `virtio_net_hdr`).
+    /// Its length is that of `bytes`; the length fields are ignored.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for anything but TCP or UDP directly in one IP
-    /// packet (not a tunnel's), else what is wrong with a header.
+    /// [`Error::Unsupported`] for anything but TCP or UDP directly in one IP packet (not in a
+    /// tunnel), or the error of a header.
     pub fn new(bytes: &'a [u8], network: usize, segment_len: usize) -> Result<Self, Error> {
         let (link_header, packet) =
             bytes.split_at_checked(network).ok_or(Error::Truncated("IP"))?;
         Ok(Self { link_header, segmenter: Segmenter::train(packet, segment_len)? })
     }
 
-    /// Single frames in it; one where there is no payload.
+    /// Returns the number of single frames; 1 without payload.
     pub fn frames(&self) -> usize {
         self.segmenter.segments()
     }
 
-    /// Writes frame `index` into `frame`, replacing what is there: link header
-    /// and all, lengths, sequence number, flags and checksums its own.
+    /// Writes frame `index` with its link header and its own lengths, sequence number, flags and
+    /// checksums to `frame`, whose content is replaced.
     ///
     /// # Panics
-    /// Where `index` is not below [`frames`](Self::frames).
+    /// `index` is not below [`frames`](Self::frames).
     pub fn write(&self, index: usize, frame: &mut Vec<u8>) {
         let link_len = self.link_header.len();
         let payload_len = self.segmenter.payload(index).len();
@@ -87,7 +86,7 @@ mod tests {
         let train = Train::new(bytes, 14, segment_len).expect("a good train");
         (0..train.frames())
             .map(|index| {
-                let mut frame = vec![7; 3]; // what was there is replaced
+                let mut frame = vec![7; 3]; // earlier content is replaced
                 train.write(index, &mut frame);
                 frame
             })
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_cut_is_refused() {
+    fn refuses_trains_it_cannot_segment() {
         let good = build(false, false, &[5; 100]);
         assert_eq!(Train::new(&good, 14, 0).err(), Some(Error::Malformed("segmentation")));
         assert_eq!(Train::new(&good, 999, 10).err(), Some(Error::Truncated("IP")));

@@ -4,21 +4,21 @@ use crate::bytes::{be16, put16};
 use crate::checksum::{fold, not_zero, pseudo_header, sum};
 use crate::{Error, protocol};
 
-/// Octets of the header.
+/// Bytes of the header.
 pub const HEADER_LEN: usize = 8;
-/// Octet of the header at which the checksum stands.
+/// The offset of the checksum in the header.
 pub const CHECKSUM_OFFSET: usize = 6;
 
-/// A datagram that is known to be whole.
+/// A complete datagram.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a>(&'a [u8]);
 
 impl<'a> Packet<'a> {
-    /// Reads a datagram. A buffer longer than it is cut to it.
+    /// Parses a datagram; bytes after its length are ignored.
     ///
     /// # Errors
-    /// [`Error::Truncated`] where the datagram is not whole,
-    /// [`Error::Malformed`] for a length below eight octets.
+    /// [`Error::Truncated`] if the datagram is not complete, [`Error::Malformed`] for a length
+    /// below 8 bytes.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
         if bytes.len() < HEADER_LEN {
             return Err(Error::Truncated("UDP"));
@@ -30,25 +30,23 @@ impl<'a> Packet<'a> {
         bytes.get(..len).map(Self).ok_or(Error::Truncated("UDP"))
     }
 
-    /// The source port.
+    /// Returns the source port.
     pub fn source_port(&self) -> u16 {
         be16(self.0, 0)
     }
 
-    /// The destination port.
+    /// Returns the destination port.
     pub fn destination_port(&self) -> u16 {
         be16(self.0, 2)
     }
 
-    /// The checksum; 0 where the sender computed none.
+    /// Returns the checksum; 0 if the sender computed none.
     pub fn checksum(&self) -> u16 {
         be16(self.0, CHECKSUM_OFFSET)
     }
 
-    /// True where the checksum is right between these addresses, source and
-    /// destination as they stand on the wire
-    /// ([`Ip::addresses`](crate::Ip::addresses)), or where there is none, which
-    /// only IPv4 allows.
+    /// Checks the checksum with these addresses, source and destination in network byte order
+    /// ([`Ip::addresses`](crate::Ip::addresses)). True without a checksum, which only IPv4 allows.
     pub fn is_checksum_right(&self, addresses: &[u8]) -> bool {
         if self.checksum() == 0 {
             return addresses.len() == 8;
@@ -56,18 +54,18 @@ impl<'a> Packet<'a> {
         fold(sum(self.0, pseudo_header(addresses, protocol::UDP, self.0.len()))) == 0xffff
     }
 
-    /// What it carries.
+    /// Returns the payload.
     pub fn payload(&self) -> &'a [u8] {
         &self.0[HEADER_LEN..]
     }
 }
 
-/// Writes the header of a datagram with `payload_len` octets, without a
-/// checksum, to the front of `out`, and says how many octets it took: 8.
+/// Writes the header of a datagram with `payload_len` bytes of payload, without a checksum, to the
+/// start of `out` and returns its length, 8.
 ///
 /// # Errors
-/// [`Error::TooLong`] for a payload that the length field cannot say,
-/// [`Error::Truncated`] where `out` is too short.
+/// [`Error::TooLong`] for a payload too long for the length field, [`Error::Truncated`] if `out` is
+/// too short.
 pub fn write(
     source_port: u16,
     destination_port: u16,
@@ -83,11 +81,11 @@ pub fn write(
     Ok(HEADER_LEN)
 }
 
-/// Computes the checksum of a whole datagram between these addresses, source
-/// and destination as they stand on the wire.
+/// Computes the checksum of a whole datagram with these addresses, source and destination in
+/// network byte order.
 ///
 /// # Errors
-/// [`Error::Truncated`] below eight octets.
+/// [`Error::Truncated`] below 8 bytes.
 pub fn write_checksum(addresses: &[u8], datagram: &mut [u8]) -> Result<(), Error> {
     if datagram.len() < HEADER_LEN {
         return Err(Error::Truncated("UDP"));
@@ -106,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_etherparse_writes(payload in proptest::collection::vec(any::<u8>(), 0..300), v6: bool, source: u16, destination: u16) {
+        fn writes_the_same_as_etherparse(payload in proptest::collection::vec(any::<u8>(), 0..300), v6: bool, source: u16, destination: u16) {
             let ip = if v6 { PacketBuilder::ipv6([0xfd; 16], [0xfc; 16], 64) } else { PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64) };
             let mut good = Vec::new();
             ip.udp(source, destination).write(&mut good, &payload).expect("etherparse writes to a vector");
@@ -118,7 +116,7 @@ mod tests {
             write_checksum(addresses, &mut written).expect("a header");
             prop_assert_eq!(&written, datagram);
 
-            written.push(7); // a longer buffer is cut
+            written.push(7); // bytes after the datagram are ignored
             let packet = Packet::new(&written).expect("a datagram");
             prop_assert!(packet.is_checksum_right(addresses));
             prop_assert_eq!((packet.source_port(), packet.destination_port(), packet.payload()), (source, destination, &payload[..]));
@@ -137,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_datagram_is_an_error() {
+    fn refuses_malformed_datagrams() {
         assert_eq!(Packet::new(&[0; 7]).err(), Some(Error::Truncated("UDP")));
         assert_eq!(Packet::new(&[0; 8]).err(), Some(Error::Malformed("UDP")));
         assert_eq!(Packet::new(&[0, 1, 0, 2, 0, 9, 0, 0]).err(), Some(Error::Truncated("UDP")));

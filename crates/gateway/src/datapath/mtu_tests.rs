@@ -179,7 +179,7 @@ impl Case {
 
     /// Takes the packets from one gateway to the other, fragments put together.
     fn carry(&self, here: &Gateway, there: &mut Gateway) {
-        let mut reassembler = Reassembler::new(Limits { datagrams: 8, octets: 1 << 20 });
+        let mut reassembler = Reassembler::new(Limits { datagrams: 8, bytes: 1 << 20 });
         for sent in here.wire.sent() {
             let whole = match sent {
                 Sent::Packet(packet) => {

@@ -15,7 +15,7 @@ use headroom_ipsec::spec::Direction;
 const ESP_IN_UDP: Between =
     Between { mode: Mode::Tunnel, protocol: Protocol::Esp, udp: true, follow: false };
 
-const LIMITS: Limits = Limits { datagrams: 8, octets: 1 << 20 };
+const LIMITS: Limits = Limits { datagrams: 8, bytes: 1 << 20 };
 
 /// All that works between the two addresses, IPv4.
 fn all() -> impl Iterator<Item = Between> {

@@ -18,7 +18,7 @@ use super::sa_decoder::{SaDecoder, Search};
 use crate::config::Config;
 
 /// The most fragments kept until their datagram is complete.
-const FRAGMENTS: Limits = Limits { datagrams: 4096, octets: 64 << 20 };
+const FRAGMENTS: Limits = Limits { datagrams: 4096, bytes: 64 << 20 };
 /// The most unencrypted tunnels followed, one inside the other.
 const MAX_ENCAPSULATIONS: u32 = 4;
 /// The port of ESP in UDP (RFC 3948).

@@ -1,23 +1,23 @@
-//! The packets that may be joined: TCP with ACK and data, or UDP, directly
-//! behind an IPv4 header without options or an IPv6 header.
+//! Packets that may be joined: TCP with ACK and data, or UDP, directly after an IPv4 header without
+//! options or an IPv6 header.
 
 use crate::bytes::{be16, be32};
 use crate::checksum::{fold, pseudo_header, sum};
 use crate::{ipv4, ipv6, protocol, tcp, udp};
 
-/// Octets of the longest headers: IPv6 and TCP with all options.
+/// The longest headers in bytes: IPv6 and TCP with all options.
 const MAX_HEADER_LEN: usize = ipv6::HEADER_LEN + 60;
 const ACK: u8 = 0x10;
 const PUSH: u8 = 0x08;
 
-/// What is in a packet, as far as joining goes.
+/// A packet, as far as joining is concerned.
 #[derive(Debug)]
 pub(super) enum Seen<'a> {
-    /// It may be joined to others of its flow.
+    /// The packet may be joined to others of its flow.
     Joinable(Plain<'a>),
-    /// It may not, and its flow is known.
+    /// The packet must not be joined; its flow is known.
     Single(Plain<'a>),
-    /// Something else, of whatever flow.
+    /// Another packet; its flow is unknown.
     Unknown,
 }
 
@@ -28,14 +28,14 @@ pub(super) struct Plain<'a> {
     pub(super) header_len: usize,
     pub(super) ip_len: usize,
     pub(super) protocol: u8,
-    /// What TCP or UDP carries.
+    /// The payload of TCP or UDP.
     pub(super) data: &'a [u8],
     /// The PSH flag.
     pub(super) push: bool,
 }
 
 impl<'a> Plain<'a> {
-    /// Reads the packet `head ++ payload`.
+    /// Parses the packet `head ++ payload`.
     pub(super) fn read(head: &[u8], payload: &'a [u8], joins_udp: bool) -> Seen<'a> {
         let mut bytes = [0; MAX_HEADER_LEN];
         let in_head = head.len().min(MAX_HEADER_LEN);
@@ -43,7 +43,7 @@ impl<'a> Plain<'a> {
         bytes[..in_head].copy_from_slice(&head[..in_head]);
         bytes[in_head..in_head + in_payload].copy_from_slice(&payload[..in_payload]);
 
-        // zeros stand for what is missing; the length is compared first
+        // Zeros replace missing bytes; the length is compared first.
         let len = head.len() + payload.len();
         let (ip_len, said_len, protocol) = match bytes[0] {
             0x45 => (ipv4::MIN_HEADER_LEN, be16(&bytes, 2).into(), bytes[9]),
@@ -83,7 +83,7 @@ impl<'a> Plain<'a> {
         }
     }
 
-    /// All headers.
+    /// Returns all headers.
     pub(super) fn header(&self) -> &[u8] {
         &self.bytes[..self.header_len]
     }
@@ -96,17 +96,17 @@ impl<'a> Plain<'a> {
         self.ip_len == ipv4::MIN_HEADER_LEN
     }
 
-    /// Source and destination as they stand in the packet.
+    /// Returns the bytes of the source and destination addresses.
     pub(super) fn addresses(&self) -> &[u8] {
         if self.is_v4() { &self.bytes[12..20] } else { &self.bytes[8..40] }
     }
 
-    /// The sequence number of TCP.
+    /// Returns the sequence number of TCP.
     pub(super) fn sequence(&self) -> Option<u32> {
         (self.protocol == protocol::TCP).then(|| be32(self.upper(), 4))
     }
 
-    /// Addresses, protocol and ports.
+    /// Returns addresses, protocol and ports.
     pub(super) fn is_same_flow(&self, other: &Self) -> bool {
         self.ip_len == other.ip_len
             && self.protocol == other.protocol
@@ -114,9 +114,9 @@ impl<'a> Plain<'a> {
             && self.addresses() == other.addresses()
     }
 
-    /// Of two packets of one flow: whether their headers differ only in what
-    /// says which part of the stream each is, and in PSH. TOS, flow label, TTL
-    /// and DF are the same, acknowledgement, window and options of TCP.
+    /// Compares the headers of two packets of one flow: all fields must be equal (TOS, flow label,
+    /// TTL, DF; acknowledgement, window and options of TCP) except the position in the stream and
+    /// PSH.
     pub(super) fn is_same_but_position(&self, other: &Self) -> bool {
         let (a, b) = (&self.bytes, &other.bytes);
         let ip = if self.is_v4() {
@@ -133,19 +133,19 @@ impl<'a> Plain<'a> {
         ip && upper
     }
 
-    /// Whether cutting the train would give `other`, number `index` of it, the
-    /// identification that it has. With DF it means nothing (RFC 6864).
+    /// Checks whether segmenting the train would give `other`, its packet `index`, the same
+    /// identification. With DF the identification has no meaning (RFC 6864).
     pub(super) fn is_followed_by_id(&self, other: &Self, index: usize) -> bool {
         !self.is_v4()
             || self.bytes[6] & 0x40 != 0
             || be16(&other.bytes, 4) == be16(&self.bytes, 4).wrapping_add(index as u16)
     }
 
-    /// Whether the checksums of IPv4 and of TCP or UDP are right.
+    /// Verifies the checksums of IPv4 and of TCP or UDP.
     pub(super) fn is_checksum_right(&self) -> bool {
         let len = self.upper().len() + self.data.len();
         let pseudo = pseudo_header(self.addresses(), self.protocol, len);
-        // the headers are an even number of octets
+        // The headers have an even number of bytes.
         (!self.is_v4() || fold(sum(&self.bytes[..self.ip_len], 0)) == 0xffff)
             && fold(sum(self.data, sum(self.upper(), pseudo))) == 0xffff
     }

@@ -56,7 +56,7 @@ fn stream(recipe: Recipe, segments: usize) -> Vec<(Vec<u8>, usize)> {
 }
 
 #[test]
-fn a_stream_becomes_one_train_that_a_kernel_can_cut() {
+fn joins_a_stream_to_one_train_that_a_kernel_can_segment() {
     for v6 in [false, true] {
         for udp in [false, true] {
             for timestamps in [false, true] {
@@ -124,7 +124,7 @@ fn mend(bytes: &mut [u8]) {
 }
 
 #[test]
-fn whatever_differs_is_not_joined() {
+fn does_not_join_packets_with_different_headers() {
     // octet, the bits to change in it; each ends the train before and after it
     for (what, at, bits) in [
         ("TOS", 1, 0x02),
@@ -196,7 +196,7 @@ fn the_number_of_a_datagram_that_may_be_cut_must_go_up() {
 }
 
 #[test]
-fn a_train_holds_at_most_what_its_length_field_can_say() {
+fn limits_a_train_to_its_length_field() {
     for v6 in [false, true] {
         let payload = [1; 1400];
         let packets: Vec<_> = (0..100)
@@ -291,7 +291,7 @@ fn batch(events: &[Event]) -> Vec<(usize, Vec<u8>, usize)> {
 
 proptest! {
     #[test]
-    fn cutting_what_was_joined_gives_every_flow_as_it_was(events in proptest::collection::vec(event(), 0..60), joins_udp: bool) {
+    fn segmenting_joined_trains_restores_every_flow(events in proptest::collection::vec(event(), 0..60), joins_udp: bool) {
         let packets = batch(&events);
         let input: Vec<(Vec<u8>, usize)> = packets.iter().map(|(_, bytes, split)| (bytes.clone(), *split)).collect();
         let out = cut(&join(&input, joins_udp));
@@ -306,7 +306,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic_and_none_are_lost(batch in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..130), 0usize..130, proptest::sample::select(vec![0x45u8, 0x60, 0x46]), proptest::sample::select(vec![6u8, 17])), 0..20)) {
+    fn arbitrary_bytes_neither_panic_nor_get_lost(batch in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..130), 0usize..130, proptest::sample::select(vec![0x45u8, 0x60, 0x46]), proptest::sample::select(vec![6u8, 17])), 0..20)) {
         let packets: Vec<(Vec<u8>, usize)> = batch.into_iter().map(|(mut bytes, split, first, protocol)| {
             if bytes.len() > 40 {
                 let v6 = first == 0x60;

@@ -1,4 +1,4 @@
-//! Turning the headers of a train's first packet into those of the train.
+//! Converts the headers of a train's first packet to those of the train.
 
 use super::plain::Plain;
 use crate::bytes::put16;
@@ -9,8 +9,8 @@ use crate::{Offload, header, protocol, tcp, udp};
 const PUSH: u8 = 0x08;
 
 impl Plain<'_> {
-    /// Makes its headers those of a train with `data_len` octets of payload and
-    /// leaves the checksum to whoever cuts it. The lengths were checked.
+    /// Changes the headers to those of a train with `data_len` bytes of payload, and leaves the
+    /// checksum unfinished. The lengths were checked.
     pub(super) fn make_train(&mut self, data_len: usize, push: bool) -> Offload {
         let upper_len = self.header_len - self.ip_len + data_len;
         let pseudo = fold(pseudo_header(self.addresses(), self.protocol, upper_len));

@@ -1,5 +1,5 @@
-//! Joining the fragments of a datagram (RFC 791, section 3.2; RFC 815; RFC 8200,
-//! section 4.5), in bounded memory and without a clock.
+//! Reassembles fragmented datagrams (RFC 791, section 3.2; RFC 815; RFC 8200, section 4.5) in
+//! bounded memory. The caller provides the time.
 
 use std::collections::btree_map::BTreeMap;
 use std::collections::hash_map::HashMap;
@@ -9,71 +9,70 @@ use std::time::Duration;
 use crate::bytes::put16;
 use crate::{Fragment, Ip, Version, header, ipv6, protocol, tcp};
 
-/// How long the first fragment to arrive waits for the others: 60 s in IPv6 (RFC
-/// 8200, section 4.5), 30 s in IPv4, as Linux has it (RFC 791 proposes 15 s, RFC
-/// 1122, section 3.3.2, at least 60 s).
-const PATIENCE_V4: Duration = Duration::from_secs(30);
-const PATIENCE_V6: Duration = Duration::from_secs(60);
-/// What a fragment and a datagram are counted for beside their octets.
+/// How long the first fragment waits for the others: 60 s in IPv6 (RFC 8200, section 4.5), 30 s in
+/// IPv4 as in Linux (RFC 791 proposes 15 s, RFC 1122, section 3.3.2, at least 60 s).
+const TIMEOUT_V4: Duration = Duration::from_secs(30);
+const TIMEOUT_V6: Duration = Duration::from_secs(60);
+/// Bytes counted for each fragment and datagram besides their content.
 const FRAGMENT_COST: usize = 96;
 const DATAGRAM_COST: usize = 1024;
-/// IPv4's DF.
+/// The DF bit of IPv4.
 const DONT_FRAGMENT: u16 = 0x4000;
 
-/// Codepoints of ECN (RFC 3168, section 5) as bits of a set.
+/// ECN codepoints (RFC 3168, section 5) as bits of a set.
 const NOT_ECT: u8 = 1;
 const CE: u8 = 1 << 3;
 
-/// What a reassembler may hold.
+/// The limits of a reassembler.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Datagrams that are not whole yet.
+    /// The most incomplete datagrams.
     pub datagrams: usize,
-    /// Octets of their fragments, housekeeping included.
-    pub octets: usize,
+    /// The most bytes of their fragments, including overhead.
+    pub bytes: usize,
 }
 
 /// Why a fragment was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Rejected {
-    /// One that is not the last has no whole words of eight octets.
-    #[error("a fragment's length is no multiple of eight octets and others follow it")]
+    /// The length of a fragment before the last is no multiple of 8.
+    #[error("the length of a fragment before the last is not a multiple of 8")]
     Unaligned,
-    /// It has no octets, or is the first and does not hold the transport header
+    /// The fragment is empty, or it is the first and does not contain the transport header
     /// (RFC 1858, section 3.1; RFC 8200, section 4.5).
-    #[error("a fragment is too short for what it must carry")]
+    #[error("a fragment is too short for the headers it must contain")]
     Tiny,
-    /// The datagram would be longer than 65 535 octets.
+    /// The datagram would be longer than 65,535 bytes.
     #[error("a fragment reaches beyond the longest datagram")]
     TooLong,
-    /// It overlaps another, or they disagree where the datagram ends: all are
-    /// dropped, also those yet to come (RFC 5722, section 4).
+    /// The fragment overlaps another, or they disagree on the end of the datagram. All fragments
+    /// are dropped, also later ones (RFC 5722, section 4).
     #[error("fragments of a datagram overlap")]
     Overlap,
-    /// One fragment came marked "congestion experienced" and another without
-    /// ECN (RFC 3168, section 5.3).
+    /// One fragment is marked "congestion experienced" and another is without ECN (RFC 3168,
+    /// section 5.3).
     #[error("fragments of a datagram disagree on ECN")]
     Ecn,
-    /// There is no room for it.
-    #[error("there is no room for another fragment")]
-    NoRoom,
+    /// The fragment exceeds the limits.
+    #[error("a fragment exceeds the memory limit")]
+    LimitExceeded,
 }
 
-/// Datagrams that are not whole yet.
+/// Reassembles datagrams.
 #[derive(Debug)]
 pub struct Reassembler {
     limits: Limits,
     datagrams: HashMap<Key, Datagram>,
-    /// By deadline, then in order of arrival.
+    /// By deadline, then by arrival.
     deadlines: BTreeMap<Turn, Key>,
     begun: u64,
-    octets: usize,
+    bytes: usize,
     given_up: u64,
 }
 
 type Turn = (Duration, u64);
 
-/// What the fragments of one datagram have in common.
+/// The fields that all fragments of one datagram share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     source: IpAddr,
@@ -86,61 +85,60 @@ struct Key {
 #[derive(Debug)]
 struct Datagram {
     turn: Turn,
-    /// What came so far, by offset; nothing overlaps.
+    /// The fragments so far, by offset; none overlap.
     pieces: BTreeMap<usize, Vec<u8>>,
-    /// Octets in them.
+    /// Their bytes.
     have: usize,
-    /// What it is counted for.
+    /// The bytes counted for the datagram.
     cost: usize,
-    /// The headers before the payload, once the first fragment is there.
+    /// The headers before the payload, from the first fragment.
     head: Option<Vec<u8>>,
-    /// Octets of the payload, once the last fragment is there.
+    /// The length of the payload, from the last fragment.
     len: Option<usize>,
     /// Type of Service or Traffic Class of the first fragment.
     tos: u8,
-    /// Codepoints of ECN that were seen.
+    /// The ECN codepoints of the fragments.
     ecn: u8,
-    /// Why what else comes of it is dropped.
-    spoilt: Option<Rejected>,
+    /// Why later fragments are dropped.
+    rejected: Option<Rejected>,
 }
 
 impl Reassembler {
-    /// Holds nothing yet.
+    /// Makes an empty reassembler.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
             datagrams: HashMap::new(),
             deadlines: BTreeMap::new(),
             begun: 0,
-            octets: 0,
+            bytes: 0,
             given_up: 0,
         }
     }
 
-    /// Takes a fragment and gives the datagram where it is the last one missing.
-    /// A packet that is no fragment comes back as it is. Where there is no room,
-    /// the datagram that would wait least longer makes way. `now` is any clock
-    /// that does not go back.
+    /// Adds a fragment and returns the datagram if it is complete. Returns a packet that is no
+    /// fragment unchanged. If a limit is reached, the datagram with the earliest deadline is
+    /// dropped. `now` is any monotonic clock.
     ///
     /// # Errors
-    /// Why the fragment was dropped.
+    /// The fragment was dropped.
     pub fn push(&mut self, ip: &Ip<'_>, now: Duration) -> Result<Option<Vec<u8>>, Rejected> {
         let Some(fragment) = ip.fragment() else { return Ok(Some(ip.bytes().to_vec())) };
         self.expire(now);
         let (key, head_len, payload) = parts(ip, fragment);
         check(ip, fragment, head_len, payload)?;
         let cost = payload.len() + FRAGMENT_COST + if fragment.offset == 0 { head_len } else { 0 };
-        if DATAGRAM_COST + cost > self.limits.octets {
-            return Err(Rejected::NoRoom);
+        if DATAGRAM_COST + cost > self.limits.bytes {
+            return Err(Rejected::LimitExceeded);
         }
         self.begin(key, ip.version(), now);
         self.make_room(cost);
-        let datagram = self.datagrams.get_mut(&key).ok_or(Rejected::NoRoom)?;
+        let datagram = self.datagrams.get_mut(&key).ok_or(Rejected::LimitExceeded)?;
         match datagram.add(ip, fragment, payload) {
             Ok(false) => Ok(None),
             Ok(true) => {
                 datagram.cost += cost;
-                self.octets += cost;
+                self.bytes += cost;
                 if datagram.len != Some(datagram.have) {
                     return Ok(None);
                 }
@@ -148,14 +146,14 @@ impl Reassembler {
                 whole.transpose()
             }
             Err(why) => {
-                // kept without octets, to know what else comes of it
-                self.octets -= datagram.spoil(why);
+                // Kept without its bytes, to reject later fragments.
+                self.bytes -= datagram.reject(why);
                 Err(why)
             }
         }
     }
 
-    /// Gives up what has waited too long.
+    /// Drops datagrams whose deadline has passed.
     pub fn expire(&mut self, now: Duration) {
         while let Some(((deadline, _), key)) = self.deadlines.first_key_value() {
             if *deadline > now {
@@ -166,27 +164,27 @@ impl Reassembler {
         }
     }
 
-    /// Datagrams that were given up, for their time or for room.
+    /// Returns the number of datagrams dropped at a deadline or a limit.
     pub fn given_up(&self) -> u64 {
         self.given_up
     }
 
-    /// Datagrams that are not whole yet.
+    /// Returns the number of incomplete datagrams.
     pub fn datagrams(&self) -> usize {
         self.datagrams.len()
     }
 
-    /// Octets held, counted as for [`Limits::octets`].
-    pub fn octets(&self) -> usize {
-        self.octets
+    /// Returns the bytes held, counted as for [`Limits::bytes`].
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     #[cfg(test)]
-    pub(super) fn assert_books(&self) {
+    pub(super) fn assert_counts(&self) {
         assert_eq!(self.datagrams.len(), self.deadlines.len());
         let counted: usize = self.datagrams.values().map(|datagram| datagram.cost).sum();
-        assert_eq!(self.octets, counted);
-        assert!(self.octets <= self.limits.octets);
+        assert_eq!(self.bytes, counted);
+        assert!(self.bytes <= self.limits.bytes);
         assert!(self.datagrams.len() <= self.limits.datagrams);
     }
 
@@ -199,20 +197,20 @@ impl Reassembler {
             self.give_up(&first);
         }
         self.make_room(DATAGRAM_COST);
-        let patience = match version {
-            Version::V4 => PATIENCE_V4,
-            Version::V6 => PATIENCE_V6,
+        let timeout = match version {
+            Version::V4 => TIMEOUT_V4,
+            Version::V6 => TIMEOUT_V6,
         };
-        let turn = (now.saturating_add(patience), self.begun);
+        let turn = (now.saturating_add(timeout), self.begun);
         self.begun += 1;
-        self.octets += DATAGRAM_COST;
+        self.bytes += DATAGRAM_COST;
         self.deadlines.insert(turn, key);
         self.datagrams.insert(key, Datagram::new(turn));
     }
 
-    /// Gives up datagrams until `cost` fits, the last of all the one it is for.
+    /// Drops datagrams until `cost` fits; the fragment's own datagram comes last.
     fn make_room(&mut self, cost: usize) {
-        while self.octets + cost > self.limits.octets {
+        while self.bytes + cost > self.limits.bytes {
             let Some(first) = self.deadlines.first_key_value().map(|(_, key)| *key) else { break };
             self.give_up(&first);
         }
@@ -226,13 +224,13 @@ impl Reassembler {
     fn remove(&mut self, key: &Key) -> Option<Datagram> {
         let datagram = self.datagrams.remove(key)?;
         self.deadlines.remove(&datagram.turn);
-        self.octets -= datagram.cost;
+        self.bytes -= datagram.cost;
         Some(datagram)
     }
 }
 
-/// The datagram a fragment is of, the octets of its headers that do not go into
-/// the payload, and the payload.
+/// Returns the datagram of a fragment, the length of the headers before the payload, and the
+/// payload.
 fn parts<'a>(ip: &Ip<'a>, fragment: Fragment) -> (Key, usize, &'a [u8]) {
     let (head_len, payload) = match ip.fragment_header() {
         Some((_, at)) => (at, at + ipv6::FRAGMENT_HEADER_LEN),
@@ -262,8 +260,8 @@ fn check(ip: &Ip<'_>, part: Fragment, head_len: usize, payload: &[u8]) -> Result
     Ok(())
 }
 
-/// Octets of an upper-layer protocol that the first fragment must hold: the
-/// header, or what RFC 792 has of one for reading.
+/// Returns the bytes of an upper-layer protocol that the first fragment must contain: the header, or
+/// the bytes of it that RFC 792 quotes.
 fn least(upper: u8) -> usize {
     match upper {
         protocol::TCP => tcp::MIN_HEADER_LEN,
@@ -283,13 +281,13 @@ impl Datagram {
             len: None,
             tos: 0,
             ecn: 0,
-            spoilt: None,
+            rejected: None,
         }
     }
 
-    /// Takes a fragment; false for one that came before, octet for octet.
+    /// Adds a fragment; false for an exact duplicate.
     fn add(&mut self, ip: &Ip<'_>, fragment: Fragment, payload: &[u8]) -> Result<bool, Rejected> {
-        if let Some(why) = self.spoilt {
+        if let Some(why) = self.rejected {
             return Err(why);
         }
         let (start, end) = (fragment.offset, fragment.offset + payload.len());
@@ -324,15 +322,15 @@ impl Datagram {
         Ok(true)
     }
 
-    /// Drops its octets, and says for how many they were counted.
-    fn spoil(&mut self, why: Rejected) -> usize {
+    /// Drops the content and returns the bytes counted for it.
+    fn reject(&mut self, why: Rejected) -> usize {
         let freed = self.cost - DATAGRAM_COST;
         let turn = self.turn;
-        *self = Self { spoilt: Some(why), ..Self::new(turn) };
+        *self = Self { rejected: Some(why), ..Self::new(turn) };
         freed
     }
 
-    /// The whole datagram, all fragments of which are there.
+    /// Joins all fragments to the datagram.
     fn join(self) -> Result<Vec<u8>, Rejected> {
         let mut bytes = self.head.unwrap_or_default();
         if self.ecn & CE != 0 {

@@ -6,7 +6,7 @@ use etherparse::defrag::IpDefragPool;
 use proptest::prelude::*;
 use std::time::Duration;
 
-const LIMITS: Limits = Limits { datagrams: 4, octets: 200_000 };
+const LIMITS: Limits = Limits { datagrams: 4, bytes: 200_000 };
 const NOW: Duration = Duration::from_secs(1000);
 
 fn ip(bytes: &[u8]) -> Ip<'_> {
@@ -46,7 +46,7 @@ fn cut(bytes: &[u8], mtu: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The fragment of an IPv4 datagram with these octets of its payload.
+/// The fragment of an IPv4 datagram with these bytes of its payload.
 fn fragment(offset: usize, payload: &[u8], more: bool) -> Vec<u8> {
     let mut bytes = packet(false, false, &[])[..20].to_vec();
     bytes[9] = 99;
@@ -58,7 +58,7 @@ fn fragment(offset: usize, payload: &[u8], more: bool) -> Vec<u8> {
 }
 
 #[test]
-fn what_fits_stays_as_it_is() {
+fn a_packet_that_fits_is_unchanged() {
     for v6 in [false, true] {
         let bytes = packet(v6, true, &[5; 100]);
         assert_eq!(cut(&bytes, bytes.len()), std::slice::from_ref(&bytes));
@@ -67,23 +67,23 @@ fn what_fits_stays_as_it_is() {
 }
 
 #[test]
-fn what_must_not_be_cut_is_refused() {
+fn refuses_to_fragment_where_standards_forbid_it() {
     let mut bytes = packet(false, false, &[5; 100]);
     bytes[6] = 0x40;
-    assert_eq!(Fragmenter::new(ip(&bytes), 100, 0).err(), Some(CutError::DontFragment));
+    assert_eq!(Fragmenter::new(ip(&bytes), 100, 0).err(), Some(FragmentError::DontFragment));
     assert!(Fragmenter::new(ip(&bytes), 128, 0).is_ok());
     let far = fragment(65_000, &[1; 600], true);
-    assert_eq!(Fragmenter::new(ip(&far), 500, 0).err(), Some(CutError::TooLong));
+    assert_eq!(Fragmenter::new(ip(&far), 500, 0).err(), Some(FragmentError::TooLong));
     for v6 in [false, true] {
         let mut train = packet(v6, false, &[]);
         train.resize(70_000, 1);
         let train = Ip::parse_train(&train).expect("a train");
-        assert_eq!(Fragmenter::new(train, 500, 0).err(), Some(CutError::TooLong));
+        assert_eq!(Fragmenter::new(train, 500, 0).err(), Some(FragmentError::TooLong));
     }
     let bytes = packet(true, false, &[5; 100]);
-    assert_eq!(Fragmenter::new(ip(&bytes), 55, 0).err(), Some(CutError::MtuTooSmall(55)));
+    assert_eq!(Fragmenter::new(ip(&bytes), 55, 0).err(), Some(FragmentError::MtuTooSmall(55)));
     let again = &cut(&bytes, 100)[0];
-    assert_eq!(Fragmenter::new(ip(again), 80, 0).err(), Some(CutError::HasFragmentHeader));
+    assert_eq!(Fragmenter::new(ip(again), 80, 0).err(), Some(FragmentError::HasFragmentHeader));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn ecn_of_the_fragments_is_not_lost() {
 }
 
 #[test]
-fn an_overlap_drops_the_datagram_and_what_else_comes_of_it() {
+fn an_overlap_drops_the_datagram_and_later_fragments() {
     for (second, more) in [((0, 24), true), ((8, 8), true), ((16, 8), true), ((8, 24), false)] {
         let mut reassembler = Reassembler::new(LIMITS);
         let mut push = |bytes: Vec<u8>| reassembler.push(&ip(&bytes), NOW);
@@ -165,7 +165,7 @@ fn a_fragment_that_came_before_does_no_harm() {
 }
 
 #[test]
-fn fragments_that_make_no_sense_are_rejected_one_by_one() {
+fn rejects_malformed_fragments() {
     let tcp = |len: usize| {
         let mut bytes = fragment(0, &vec![1; len], true);
         bytes[9] = 6;
@@ -183,7 +183,7 @@ fn fragments_that_make_no_sense_are_rejected_one_by_one() {
         assert_eq!(Reassembler::new(LIMITS).push(&ip(&bytes), NOW), expected);
     }
     // options of the first fragment that make the whole too long
-    let mut reassembler = Reassembler::new(Limits { datagrams: 1, octets: 1_000_000 });
+    let mut reassembler = Reassembler::new(Limits { datagrams: 1, bytes: 1_000_000 });
     let fragments = cut(&packet(false, false, &vec![1; 65_507]), 1500);
     let mut first = fragments[0].clone();
     first[0] = 0x46;
@@ -194,7 +194,7 @@ fn fragments_that_make_no_sense_are_rejected_one_by_one() {
         assert_eq!(reassembler.push(&ip(bytes), NOW), Ok(None));
     }
     assert_eq!(reassembler.push(&ip(&first), NOW), Err(Rejected::TooLong));
-    assert_eq!(reassembler.octets(), 0);
+    assert_eq!(reassembler.bytes(), 0);
 }
 
 #[test]
@@ -218,19 +218,19 @@ fn time_and_room_are_bounded() {
     let mut bytes = last;
     with_id(1, &mut bytes);
     assert!(reassembler.push(&ip(&bytes), NOW).is_ok_and(|whole| whole.is_some()));
-    // by octets
-    let mut reassembler = Reassembler::new(Limits { datagrams: 100, octets: 5000 });
+    // by bytes
+    let mut reassembler = Reassembler::new(Limits { datagrams: 100, bytes: 5000 });
     for id in 0..100 {
         for offset in (0..8).map(|index| index * 1000) {
             let mut bytes = fragment(offset, &[1; 1000], true);
             with_id(id, &mut bytes);
             let _ = reassembler.push(&ip(&bytes), NOW);
-            reassembler.assert_books();
+            reassembler.assert_counts();
         }
     }
     assert!(reassembler.given_up() >= 99);
     let huge = fragment(0, &[1; 6000], true);
-    assert_eq!(reassembler.push(&ip(&huge), NOW), Err(Rejected::NoRoom));
+    assert_eq!(reassembler.push(&ip(&huge), NOW), Err(Rejected::LimitExceeded));
 }
 
 #[test]
@@ -270,8 +270,8 @@ proptest! {
             prop_assert_eq!(reassembler.push(&ip(fragment), NOW), Ok(None));
         }
         prop_assert_eq!(reassembler.push(&ip(&last), NOW), Ok(Some(bytes)));
-        prop_assert_eq!(reassembler.octets(), 0);
-        reassembler.assert_books();
+        prop_assert_eq!(reassembler.bytes(), 0);
+        reassembler.assert_counts();
     }
 
     #[test]
@@ -294,7 +294,7 @@ proptest! {
 
     #[test]
     fn no_fragments_make_it_panic_or_grow(batch in proptest::collection::vec((0usize..12, 0usize..40, any::<bool>(), 0u16..3, 0u64..20, any::<bool>()), 0..60)) {
-        let limits = Limits { datagrams: 3, octets: 3200 };
+        let limits = Limits { datagrams: 3, bytes: 3200 };
         let mut reassembler = Reassembler::new(limits);
         let mut now = NOW;
         for (offset, len, more, id, seconds, v6) in batch {
@@ -315,7 +315,7 @@ proptest! {
             if let Ok(Some(whole)) = reassembler.push(&ip(&bytes), now) {
                 prop_assert!(Ip::parse(&whole).is_ok_and(|ip| ip.fragment().is_none()));
             }
-            reassembler.assert_books();
+            reassembler.assert_counts();
         }
     }
 }

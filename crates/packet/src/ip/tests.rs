@@ -32,7 +32,7 @@ const OPTIONS: &[u8] = &[0, 1, 4, 0, 0, 0, 0];
 const PORTS: &[u8] = &[0x0f, 0xa0, 0, 53, 0, 8, 0, 0];
 
 #[test]
-fn reads_what_etherparse_writes() {
+fn parses_packets_of_etherparse() {
     for v6 in [false, true] {
         let mut bytes = build(v6, b"hello");
         let len = bytes.len();
@@ -129,7 +129,7 @@ fn fragments_are_read_in_both_versions() {
 }
 
 #[test]
-fn what_is_not_a_packet_is_an_error() {
+fn refuses_malformed_packets() {
     assert_eq!(Ip::parse(&[]).err(), Some(Error::Truncated("IP")));
     assert_eq!(Ip::parse(&[0x50; 60]).err(), Some(Error::Unsupported));
     let mut bytes = build(false, b"hello");

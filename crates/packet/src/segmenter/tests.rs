@@ -67,7 +67,7 @@ fn a_packet_without_work_passes_as_it_is() {
 
 proptest! {
     #[test]
-    fn head_and_payload_are_what_copy_gives_and_etherparse_likes_it(recipe in recipe(), payload in proptest::collection::vec(any::<u8>(), 0..3000), segment_len in 1u16..1500) {
+    fn head_and_payload_equal_the_copy_and_etherparse_accepts_it(recipe in recipe(), payload in proptest::collection::vec(any::<u8>(), 0..3000), segment_len in 1u16..1500) {
         let packet = recipe.build(&payload);
         let segmenter = Segmenter::new(&packet, train(kind(recipe), segment_len)).expect("a train");
         let mut carried = Vec::new();
