@@ -34,7 +34,7 @@ reasons! {
     NoPolicy "no-policy" "no policy matches the packet",
     Discarded "discarded" "a policy discards the packet",
     NoAssociation "no-association" "the policy has no association for this class of traffic or address family",
-    UnknownSpi "unknown-spi" "no association has this SPI, protocol and destination",
+    UnknownSpi "unknown-spi" "no SA has this SPI, protocol and destination",
     WrongEncapsulation "wrong-encapsulation" "it arrived in UDP but the association has no `udp`, or the reverse",
     Expired "expired" "the association's lifetime is over",
     SequenceExhausted "sequence-exhausted" "the association has no more sequence numbers",

@@ -186,8 +186,8 @@ impl Request {
         let insecure = if self.is_secure() { "" } else { "allow_insecure = true\n" };
         let _ = write!(
             text,
-            "# The {} end of a tunnel between {} and {} (docs/tunnel.md). The keys in it are used\n\
-             # by these two ends and nobody else; the ledger beside it belongs to it.\n\
+            "# The {} end of a tunnel between {} and {} (docs/tunnel.md). It contains keys, so\n\
+             # keep it secret. Use the keys only for these two ends, together with the ledger.\n\
              name = \"{}\"\nledger = \"{}.ledger\"\n{insecure}",
             end.name(),
             self.left,

@@ -84,7 +84,7 @@ impl Findings {
 
     fn configuration(&mut self, file: &Path, config: &Config) {
         let (sas, policies) = (config.associations.len(), config.policies.len());
-        let words = format!("{}: {sas} SAs, {policies} policies", file.display());
+        let words = format!("{} (SAs: {sas}, policies: {policies})", file.display());
         self.add(Severity::Ok, "configuration", words);
         for warning in &config.warnings {
             self.add(Severity::Warning, "configuration", warning);

@@ -373,8 +373,43 @@ fn span(seconds: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// Returns a status with every field set.
+    pub(in crate::control) fn example() -> Status {
+        let association = serde_json::json!({
+            "name": "in\"esp", "direction": "in", "protocol": "ESP", "mode": "tunnel", "spi": 256,
+            "source": "192.0.2.2", "destination": "192.0.2.1", "udp": [4500, 4500],
+            "peer": { "address": "198.51.100.7", "port": 40001, "changes": 1 },
+            "suite": "aes-128-gcm", "extended_sequence": true, "sequence": 9, "packets": 8,
+            "bytes": 8000, "packets_per_second": 2.5, "bits_per_second": 1.25e6,
+            "age_seconds": 100, "stage": "soft",
+            "left": { "bytes": 5_000_000, "packets": 7, "seconds": 3700 },
+            "failures": { "replay": 3, "forged": 1 }
+        });
+        let mut out = association.clone();
+        for (field, value) in [("name", "out-esp"), ("direction", "out"), ("stage", "active")] {
+            out[field] = value.into();
+        }
+        out["left"] = serde_json::json!({ "bytes": null, "packets": null, "seconds": null });
+        out["failures"] = serde_json::json!({});
+        serde_json::from_value(serde_json::json!({
+            "name": "hr0", "version": "0.1.0", "pid": 7, "config": "/etc/hr0.toml",
+            "uptime_seconds": 90_061, "queues": 2, "associations": [association, out],
+            "policies": [
+                { "name": "p", "action": "protect", "hits": 5, "out": ["out-esp"], "in": ["in"] },
+                { "name": "q", "action": "bypass", "hits": 0, "out": [], "in": [] }
+            ],
+            "drops": { "too-big": 2, "unknown-spi": 1 }, "warnings": ["a warning"]
+        }))
+        .expect("a status")
+    }
+
+    #[test]
+    fn prints_every_field() {
+        insta::assert_snapshot!(example());
+    }
 
     #[test]
     fn shows_the_current_address_of_a_moved_peer() {
