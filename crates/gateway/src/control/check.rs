@@ -305,7 +305,7 @@ impl Findings {
                 );
             }
             None => {
-                self.add(Severity::Ok, "mtu", format!("{passes} bytes fit one packet to {peer}"))
+                self.add(Severity::Ok, "mtu", format!("{passes} bytes fit one packet to {peer}"));
             }
         }
         if passes < IPV6_MIN_MTU {

@@ -54,7 +54,7 @@ pub(crate) enum Tunnel {
     Keygen(Keygen),
     /// Check whether a tunnel can work here: addresses, ports, path, ledger, firewall, peer
     #[command(
-        after_help = "Changes nothing. Each line is ok, not known (it cannot be checked from here), a warning, or a FAILURE\nwith its remedy. Sends one keepalive packet to each peer of ESP in UDP, to find out whether its port\nis closed.\n\nExit codes: 0 no failure, 1 the tunnel cannot work, 2 the configuration was refused"
+        after_help = "Changes nothing. Each line is ok, not known (it cannot be checked from here), a warning, or a\nFAILURE with its remedy. Sends one keepalive packet to each peer of ESP in UDP, to find out whether\nits port is closed.\n\nExit codes: 0 no failure, 1 the tunnel cannot work, 2 the configuration was refused"
     )]
     Check {
         /// The configuration
