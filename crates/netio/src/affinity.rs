@@ -1,23 +1,23 @@
-//! Which CPU a thread runs on.
+//! Pins threads to CPUs.
 
 use std::io;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-/// The CPUs that the calling thread may run on, ascending.
+/// Returns the CPUs that the calling thread may use, in ascending order.
 ///
 /// # Errors
-/// What the kernel answered.
+/// The error of the kernel.
 pub fn allowed() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(Pid::from_raw(0))?;
     Ok((0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect())
 }
 
-/// Keeps the calling thread on one CPU.
+/// Pins the calling thread to one CPU.
 ///
 /// # Errors
-/// `EINVAL` where there is no such CPU, or this process may not use it.
+/// `EINVAL` if the CPU does not exist or this process may not use it.
 pub fn pin_to(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu)?;

@@ -1,10 +1,9 @@
-//! Giving up privileges (capabilities(7)): what is left is what a gateway
-//! needs, for this thread, the threads it starts later and the programs they run.
+//! Drops privileges (capabilities(7)) except those that a gateway needs, for this thread, its later
+//! threads and the programs they run.
 
 use std::io;
 
-/// What is kept: interfaces, routes, marks; raw and packet sockets
-/// (linux/capability.h).
+/// The kept capabilities: interfaces, routes, marks; raw and packet sockets (linux/capability.h).
 const KEPT: [u32; 2] = [12 /* CAP_NET_ADMIN */, 13 /* CAP_NET_RAW */];
 const VERSION_3: u32 = 0x2008_0522;
 
@@ -22,13 +21,12 @@ struct Sets {
     inheritable: u32,
 }
 
-/// Gives up every capability but `CAP_NET_ADMIN` and `CAP_NET_RAW`, for good,
-/// in all sets of the calling thread, the bounding set included; no program
-/// run later gets one back. Capabilities belong to threads: call this before
-/// the first is started.
+/// Drops every capability but `CAP_NET_ADMIN` and `CAP_NET_RAW` from all sets of the calling
+/// thread, including the bounding set; no later program gets one back. Capabilities belong to
+/// threads: call this before the first thread starts.
 ///
 /// # Errors
-/// What the kernel answered: `EPERM` where this thread does not have both.
+/// `EPERM` if this thread does not have both; or another error of the kernel.
 pub fn keep_network_only() -> io::Result<()> {
     for capability in (0..64).filter(|capability| !KEPT.contains(capability)) {
         // SAFETY: numbers only.
@@ -36,7 +34,7 @@ pub fn keep_network_only() -> io::Result<()> {
         if dropped != 0 {
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
-                Some(libc::EINVAL) => break, // beyond the last that this kernel knows
+                Some(libc::EINVAL) => break, // after the last capability of this kernel
                 _ => return Err(error),
             }
         }
@@ -52,7 +50,7 @@ pub fn keep_network_only() -> io::Result<()> {
     if set != 0 {
         return Err(io::Error::last_os_error());
     }
-    // Programs run by a user who is not root keep the two by the ambient set.
+    // The ambient set keeps both for programs run by a user other than root.
     for capability in KEPT {
         let raise = libc::PR_CAP_AMBIENT_RAISE;
         // SAFETY: numbers only.
@@ -81,12 +79,12 @@ mod tests {
     }
 
     #[test]
-    fn two_are_left_to_the_thread_and_to_what_it_runs() {
+    fn keeps_two_capabilities_for_the_thread_and_its_programs() {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("skipped: this test gives up capabilities, which needs root");
             return;
         }
-        // a thread of its own: the others of this process keep theirs
+        // A separate thread: the other threads of this process keep theirs.
         let thread = std::thread::spawn(|| {
             keep_network_only().expect("capabilities given up");
             let own = std::fs::read_to_string("/proc/thread-self/status").expect("a status");

@@ -1,9 +1,8 @@
 //! Headers-only packet capture through a memory-mapped ring (`AF_PACKET`,
 //! `TPACKET_V2`, Linux Documentation/networking/packet_mmap.rst).
 //!
-//! The kernel copies the first bytes of each frame into the ring and wakes
-//! nobody; the reader drains it when it likes. A measured transfer therefore
-//! pays one short copy a frame, and no wake-up.
+//! The kernel copies the first bytes of each frame into the ring and wakes no thread; the reader
+//! empties it later. A measured transfer therefore pays one short copy per frame.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,57 +12,55 @@ use std::time::Duration;
 
 use crate::packet_socket;
 
-/// What the kernel puts before an Ethernet frame in its slot: `tpacket2_hdr`
-/// and `sockaddr_ll`, aligned so that what follows the Ethernet header is.
+/// The bytes before an Ethernet frame in its slot: `tpacket2_hdr` and `sockaddr_ll`, aligned so
+/// that the bytes after the Ethernet header are.
 const BEFORE_FRAME: usize = 66;
-/// Octets of one block, the unit in which the kernel allocates the ring; slots
-/// are powers of two, so that blocks leave no gap between them.
+/// Bytes of one block, the unit in which the kernel allocates the ring. Slots are powers of two, so
+/// blocks leave no gaps.
 const BLOCK: usize = 256 * 1024;
 
-/// Octets of the head of each frame that fit in the smallest slot: enough for
-/// all headers and the beginning of the payload.
+/// Bytes of each frame that fit in the smallest slot: all headers and the start of the payload.
 pub const HEAD: usize = 256 - BEFORE_FRAME;
 
-/// One captured frame; `bytes` is its head, cut to what was asked for.
+/// A captured frame; `bytes` are its first bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
-    /// Time since the epoch (`CLOCK_REALTIME`) at which the kernel saw the frame.
+    /// The time (`CLOCK_REALTIME`, since the epoch) at which the kernel captured the frame.
     pub time: Duration,
-    /// Length of the whole frame, Ethernet header included, FCS excluded.
-    /// Above the MTU for an offloaded train.
+    /// Length of the whole frame with Ethernet header, without FCS. Above the MTU for an offloaded
+    /// train.
     pub wire_len: u32,
-    /// The first octets of the frame, starting with the Ethernet header.
+    /// The first bytes of the frame, from the Ethernet header on.
     pub bytes: &'a [u8],
 }
 
-/// A capture of all frames that enter or leave one interface.
+/// Captures all frames that enter or leave one interface.
 #[derive(Debug)]
 pub struct Capture {
     socket: OwnedFd,
     ring: NonNull<u8>,
     slots: usize,
-    /// Octets of one slot; divides [`BLOCK`].
+    /// Bytes of one slot; a divisor of [`BLOCK`].
     slot: usize,
     snaplen: usize,
     next: usize,
 }
 
-// SAFETY: the ring is owned by this value alone and is reached only through
-// `&mut self`; the mapping belongs to the process, not to a thread.
+// SAFETY: this value alone owns the ring, which is reached only through `&mut self`; the mapping
+// belongs to the process, not to a thread.
 unsafe impl Send for Capture {}
 
 impl Capture {
-    /// Opens a capture on `interface`, in the network namespace of the calling
-    /// thread, of the first `snaplen` octets of each, with room for at least
-    /// `frames` undrained ones. Needs `CAP_NET_RAW`.
+    /// Captures the first `snaplen` bytes of each frame on `interface`, in the network namespace of
+    /// the calling thread, with space for at least `frames` unread frames. Needs `CAP_NET_RAW`.
     ///
     /// # Errors
-    /// What the kernel answered: no such interface, no privilege, no memory;
-    /// `InvalidInput` for more octets than any frame has.
+    /// The error of the kernel: no such interface, no privilege, no memory; `InvalidInput` for a
+    /// `snaplen` longer than any frame.
     pub fn open(interface: &str, frames: usize, snaplen: usize) -> io::Result<Self> {
         let slot = (snaplen + BEFORE_FRAME).next_power_of_two().max(256);
         if slot > BLOCK {
-            let sentence = format!("no frame has the {snaplen} octets that are to be captured");
+            let sentence = format!("no frame has {snaplen} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, sentence));
         }
         let slots_per_block = BLOCK / slot;
@@ -103,11 +100,11 @@ impl Capture {
         Ok(capture)
     }
 
-    /// Makes the kernel pass over all frames from now on, or no longer: at some
-    /// hundred thousand small packets a second even a short copy is felt.
+    /// Makes the kernel ignore all frames, or capture them again: at some hundred thousand small
+    /// packets per second even a short copy is noticeable.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The error of the kernel.
     pub fn pause(&self, paused: bool) -> io::Result<()> {
         if paused {
             packet_socket::refuse_all(&self.socket)
@@ -116,11 +113,11 @@ impl Capture {
         }
     }
 
-    /// Hands every frame captured so far to `take`, oldest first, and gives
-    /// the slots back to the kernel. Returns how many there were.
+    /// Passes every captured frame to `take`, the oldest first, returns the slots to the kernel,
+    /// and returns the number of frames.
     pub fn drain(&mut self, mut take: impl FnMut(Frame<'_>)) -> usize {
         let mut taken = 0;
-        // At most one round, so that a flood cannot hold the caller here.
+        // At most one round, so that a flood cannot keep the caller here.
         while taken < self.slots {
             // SAFETY: `next < slots`, so the slot lies inside the mapping,
             // which lives as long as `self`.
@@ -131,8 +128,8 @@ impl Capture {
             if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
                 break;
             }
-            // SAFETY: the status says that the slot is ours; the kernel has
-            // written the header and will not touch it until we give it back.
+            // SAFETY: the status says that the slot belongs to this process; the kernel has written
+            // the header and does not change it until the slot is returned.
             let header = unsafe { slot.cast::<libc::tpacket2_hdr>().as_ptr().read() };
             let start = usize::from(header.tp_mac).min(self.slot);
             let len = (header.tp_snaplen as usize).min(self.slot - start).min(self.snaplen);
@@ -151,11 +148,10 @@ impl Capture {
         taken
     }
 
-    /// Frames that the kernel had to drop for want of a free slot, since the
-    /// last call.
+    /// Returns the frames that the kernel dropped without a free slot since the last call.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The error of the kernel.
     pub fn dropped(&self) -> io::Result<u32> {
         packet_socket::dropped(&self.socket)
     }
@@ -163,8 +159,7 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `open`; no reference into it
-        // outlives `drain`.
+        // SAFETY: exactly the mapping made in `open`; no reference to it outlives `drain`.
         unsafe { libc::munmap(self.ring.as_ptr().cast(), self.slots * self.slot) };
     }
 }
@@ -180,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn more_octets_than_a_frame_has_are_refused() {
+    fn refuses_a_snaplen_longer_than_any_frame() {
         let error = Capture::open("lo", 1, 1 << 20).expect_err("opened");
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
@@ -198,19 +193,19 @@ mod tests {
             capture.drain(|frame| ours += usize::from(frame.wire_len == 14 + 20 + 8 + 777));
             ours
         };
-        // loopback shows a frame when it leaves and when it arrives
+        // The loopback interface shows a frame twice, when it leaves and when it arrives.
         assert_eq!([seen(true), seen(false), seen(true)], [0, 2, 0]);
     }
 
     #[test]
     fn the_loopback_interface_in_slots_of_any_size() {
         for snaplen in [0, 60, HEAD, HEAD + 1, 2000, 9014, 65_600] {
-            // without the privilege there is nothing to see
+            // Without the privilege nothing is captured.
             let Ok(mut capture) = Capture::open("lo", 64, snaplen) else { return };
             let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
             let address = socket.local_addr().expect("its address");
             let marker = [snaplen as u8 ^ 0x5a; 1234];
-            // more than the ring has slots
+            // More frames than the ring has slots.
             let (mut seen, mut whole) = (0, 0);
             for _ in 0..20 {
                 for _ in 0..10 {
@@ -223,7 +218,7 @@ mod tests {
                     whole += usize::from(ours && frame.bytes.ends_with(&marker));
                 });
             }
-            // other tests may send over the loopback interface too
+            // Other tests may use the loopback interface too.
             assert!(seen >= 200, "{seen} with {snaplen}");
             assert!(snaplen < 2000 || whole >= 200, "{whole} with {snaplen}");
         }

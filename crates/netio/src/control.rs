@@ -1,12 +1,11 @@
-//! Control messages (cmsg(3)): written into and read out of an aligned buffer,
-//! without following a pointer or a length that is not checked.
+//! Control messages (cmsg(3)), written to and read from an aligned buffer; every length is checked.
 
 use std::mem::{offset_of, size_of};
 
 const HEADER: usize = size_of::<libc::cmsghdr>();
 const ALIGN: usize = size_of::<usize>();
 
-/// A buffer of `WORDS` × 8 octets for the control messages of one packet.
+/// A buffer of `WORDS` × 8 bytes for the control messages of one packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Control<const WORDS: usize> {
     words: [u64; WORDS],
@@ -14,7 +13,7 @@ pub(crate) struct Control<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> Control<WORDS> {
-    /// The octets that fit.
+    /// The capacity in bytes.
     pub(crate) const CAPACITY: usize = WORDS * size_of::<u64>();
 
     /// An empty buffer.
@@ -22,27 +21,27 @@ impl<const WORDS: usize> Control<WORDS> {
         Self { words: [0; WORDS], len: 0 }
     }
 
-    /// Where the kernel is to read, or write, the messages.
+    /// Returns the address where the kernel reads or writes the messages.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut libc::c_void {
         self.words.as_mut_ptr().cast()
     }
 
-    /// Octets of messages in the buffer.
+    /// Returns the bytes of messages in the buffer.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Says how many octets the kernel has written.
+    /// Sets the number of bytes that the kernel has written.
     pub(crate) fn set_len(&mut self, len: usize) {
         self.len = len.min(Self::CAPACITY);
     }
 
-    /// Adds a message. The caller knows what it adds, and makes `WORDS` large
-    /// enough for it: what does not fit is a mistake in this crate.
+    /// Adds a message. `WORDS` must be large enough for all messages: a message that does not fit
+    /// is an error in this crate.
     pub(crate) fn push(&mut self, level: libc::c_int, kind: libc::c_int, data: &[u8]) {
         let (at, total) = (self.len, HEADER + data.len());
-        let octets = self.octets_mut();
-        let message = &mut octets[at..][..total];
+        let bytes = self.bytes_mut();
+        let message = &mut bytes[at..][..total];
         message[..HEADER].fill(0);
         message[offset_of!(libc::cmsghdr, cmsg_len)..][..size_of::<usize>()]
             .copy_from_slice(&total.to_ne_bytes());
@@ -52,10 +51,9 @@ impl<const WORDS: usize> Control<WORDS> {
         self.len = (at + total).next_multiple_of(ALIGN).min(Self::CAPACITY);
     }
 
-    /// The messages as (level, type, data), up to the first that lies about its
-    /// length.
+    /// Returns the messages as (level, type, data), up to the first with an invalid length.
     pub(crate) fn messages(&self) -> impl Iterator<Item = (libc::c_int, libc::c_int, &[u8])> {
-        let mut rest = &self.octets()[..self.len];
+        let mut rest = &self.bytes()[..self.len];
         std::iter::from_fn(move || {
             let total = usize::from_ne_bytes(field(rest, offset_of!(libc::cmsghdr, cmsg_len))?);
             if total < HEADER || total > rest.len() {
@@ -69,29 +67,29 @@ impl<const WORDS: usize> Control<WORDS> {
         })
     }
 
-    /// The messages that are in these octets.
-    pub(crate) fn of(octets: &[u8]) -> Self {
+    /// Returns the messages in these bytes.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
         let mut control = Self::new();
-        let len = octets.len().min(Self::CAPACITY);
-        control.octets_mut()[..len].copy_from_slice(&octets[..len]);
+        let len = bytes.len().min(Self::CAPACITY);
+        control.bytes_mut()[..len].copy_from_slice(&bytes[..len]);
         control.set_len(len);
         control
     }
 
-    fn octets(&self) -> &[u8] {
-        // SAFETY: an array of u64 is as many initialised octets, and u8 needs
-        // no alignment; the borrow of `self` covers the result's life.
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: an array of u64 consists of initialised bytes, and u8 needs no alignment; the
+        // borrow of `self` covers the lifetime of the result.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), Self::CAPACITY) }
     }
 
-    fn octets_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; any octets are a valid u64, and the mutable borrow
-        // of `self` makes this the only reference.
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; any bytes are a valid u64, and the mutable borrow of `self` makes this
+        // the only reference.
         unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), Self::CAPACITY) }
     }
 }
 
-/// `N` octets at `at`, if they are there.
+/// Returns `N` bytes at `at`, if they exist.
 pub(crate) fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }
@@ -101,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_pushed_is_read_back() {
+    fn reads_back_pushed_messages() {
         let mut control = Control::<16>::new();
         control.push(1, 2, &[3; 4]);
         control.push(5, 6, &[7; 12]);

@@ -1,5 +1,5 @@
-//! What routers and peers answered to packets sent earlier (`IP_RECVERR`,
-//! ip(7)): above all, how long a packet the path takes.
+//! Errors that routers and peers reported for earlier packets (`IP_RECVERR`, ip(7)), above all the
+//! path MTU.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,28 +8,27 @@ use std::os::fd::{AsFd, AsRawFd};
 use crate::control::{Control, field};
 use crate::socket;
 
-/// One answer.
+/// An error report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketError {
-    /// Where the packet was going.
+    /// The destination of the packet.
     pub destination: SocketAddr,
-    /// The kernel's number for it: `EMSGSIZE`, `ECONNREFUSED`, `EHOSTUNREACH`.
+    /// The error number: `EMSGSIZE`, `ECONNREFUSED`, `EHOSTUNREACH`.
     pub errno: i32,
-    /// With `EMSGSIZE`, octets of the longest IP packet the path takes.
+    /// With `EMSGSIZE`: the path MTU in bytes.
     pub mtu: Option<u32>,
-    /// It came by ICMP, from anyone who could guess the packet; else this
-    /// host's own kernel said it.
+    /// Whether the report came by ICMP, which any host that guesses the packet can send; otherwise
+    /// it is of this host's kernel.
     pub by_icmp: bool,
 }
 
-/// Takes one answer out of a socket's error queue; none where it is empty. A
-/// socket that is readable only because of an answer stays so until all are
-/// taken.
+/// Removes one report from a socket's error queue; None if it is empty. A socket that is readable
+/// because of a report stays readable until all are removed.
 ///
 /// # Errors
-/// What the kernel answered.
+/// The error of the kernel.
 pub fn read(from: &impl AsFd) -> io::Result<Option<SocketError>> {
-    // SAFETY: all-zero octets are a valid `sockaddr_storage`.
+    // SAFETY: all-zero bytes are a valid `sockaddr_storage`.
     let mut name: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     let mut control = Control::<64>::new();
     let mut head = [0u8; 64];
@@ -41,8 +40,8 @@ pub fn read(from: &impl AsFd) -> io::Result<Option<SocketError>> {
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr();
     message.msg_controllen = Control::<64>::CAPACITY as _;
-    // SAFETY: name, vector and control buffer have the stated sizes and live
-    // over the call, and nothing else refers to them meanwhile.
+    // SAFETY: name, vector and control buffer have the given sizes and live until the call returns,
+    // and nothing else refers to them meanwhile.
     let got = unsafe {
         libc::recvmsg(
             from.as_fd().as_raw_fd(),
@@ -83,7 +82,7 @@ mod tests {
     use std::io::IoSlice;
 
     #[test]
-    fn a_closed_port_is_told_with_its_address() {
+    fn reports_a_closed_port_with_its_address() {
         let bind = || UdpSocket::bind(([127, 0, 0, 1], 0).into(), &Options::default());
         let (socket, closed) = (bind().expect("a socket"), bind().expect("a socket").local());
         let datagrams = [IoSlice::new(b"anyone?")];

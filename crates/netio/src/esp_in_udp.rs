@@ -1,4 +1,4 @@
-//! Telling the kernel that a UDP port carries ESP (RFC 3948), for its own IPsec.
+//! Makes the kernel's IPsec take the ESP packets of a UDP port (RFC 3948).
 
 use std::io;
 use std::mem::size_of_val;
@@ -9,14 +9,14 @@ use std::os::fd::AsRawFd;
 const UDP_ENCAP: libc::c_int = 100;
 const UDP_ENCAP_ESPINUDP: libc::c_int = 2;
 
-/// From now on the kernel's IPsec takes the ESP that arrives at this socket, and
-/// the socket is left IKE and keepalives. Over IPv6 it needs Linux 5.8.
+/// Makes the kernel's IPsec take the ESP packets of this socket; IKE and keepalives remain. Over
+/// IPv6 it needs Linux 5.8.
 ///
 /// # Errors
-/// Where the kernel has none.
+/// The kernel lacks this.
 pub fn give_to_kernel(socket: &UdpSocket) -> io::Result<()> {
     let value = UDP_ENCAP_ESPINUDP;
-    // SAFETY: pointer and length describe `value`, which lives over the call.
+    // SAFETY: pointer and length describe `value`, which lives until the call returns.
     let set = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -1,5 +1,4 @@
-//! What the kernel hands over with packets and answers about routes, out of any
-//! octets: for the fuzzer alone.
+//! Parses arbitrary bytes as control messages and answers about routes, for fuzzing only.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -9,8 +8,8 @@ use crate::link_socket::{CONTROL, VNET_HEADER, read_control, read_offload};
 use crate::route::{Hop, Route, body_of};
 use crate::{errors, raw};
 
-/// A packet of a raw socket with its control messages, IPv4 and IPv6: header and
-/// body of what was made of it, where it was not refused.
+/// Parses a packet of a raw socket with its control messages, IPv4 and IPv6. Returns header and
+/// body of the result, unless it is refused.
 pub fn raw(v6: bool, packet: &[u8], control: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let packet = &packet[..packet.len().min(MAX_PACKET)];
     let mut slot = vec![0; HEADER_SPACE + packet.len()];
@@ -41,16 +40,16 @@ pub fn raw(v6: bool, packet: &[u8], control: &[u8]) -> Option<(Vec<u8>, Vec<u8>)
     whole.then(|| (header, slot[arrival.body..arrival.end].to_vec()))
 }
 
-/// What comes with a frame of a link.
+/// Parses the control messages of a link frame.
 pub fn link(header: &[u8; VNET_HEADER], control: &[u8; CONTROL], len: usize) {
     let mut words = [0; CONTROL / 8];
-    for (word, octets) in words.iter_mut().zip(control.as_chunks().0) {
-        *word = u64::from_ne_bytes(*octets);
+    for (word, bytes) in words.iter_mut().zip(control.as_chunks().0) {
+        *word = u64::from_ne_bytes(*bytes);
     }
     let _ = (read_offload(header), read_control(&words, len.min(CONTROL)));
 }
 
-/// An answer of rtnetlink's; octets of the neighbour's address, if it has one.
+/// Parses an answer of rtnetlink; returns the length of the neighbour's address, if there is one.
 pub fn route(answer: &[u8], sequence: u32) -> Option<u8> {
     let body = body_of(answer.to_vec(), sequence).ok()??;
     let _ = Route::read(&body);

@@ -1,5 +1,4 @@
-//! Where packets that arrive are put: buffers for one batch of them, and what
-//! is known about each.
+//! Buffers for one batch of received packets, and the metadata of each packet.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,16 +7,16 @@ use std::os::fd::{AsFd, AsRawFd};
 use crate::control::{Control, field};
 use crate::socket;
 
-/// Packets of one system call.
+/// The most packets of one system call.
 pub const MAX_SLOTS: usize = 64;
-/// Octets before a packet's buffer in which its headers are put together where
-/// the kernel gives them apart (IPv6).
+/// Bytes before the buffer of a packet, in which its headers are assembled if the kernel returns
+/// them separately (IPv6).
 pub(crate) const HEADER_SPACE: usize = 1024;
 pub(crate) const MAX_PACKET: usize = 65_535;
-/// From one buffer to the next; not a multiple of the page, or the beginnings
-/// of all packets would share a few lines of the cache.
+/// The distance between buffers; not a multiple of a page, since otherwise the starts of all
+/// packets would share a few cache lines.
 const STRIDE: usize = HEADER_SPACE + 65_536 + 192;
-/// Words of control messages: IPv6 extension headers are among them.
+/// Words of control messages, which include IPv6 extension headers.
 pub(crate) const CONTROL_WORDS: usize = 160;
 
 /// Buffers for a batch of packets.
@@ -35,48 +34,47 @@ impl std::fmt::Debug for Inbox {
     }
 }
 
-/// What is known about one packet of the batch.
+/// The metadata of one packet of the batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
     pub(crate) source: SocketAddr,
     pub(crate) destination: IpAddr,
     pub(crate) tos: u8,
     pub(crate) segment_len: usize,
-    /// Where its header begins, its body begins, and its body ends, in the slot.
+    /// The offsets of its header, its body and its end in the slot.
     pub(crate) header: usize,
     pub(crate) body: usize,
     pub(crate) end: usize,
     pub(crate) truncated: bool,
 }
 
-/// A packet, or a train of datagrams, that arrived.
+/// A received packet or train of datagrams.
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// Who sent it; the port is 0 where it has none.
+    /// The source; its port is 0 for protocols without ports.
     pub source: SocketAddr,
-    /// The address of this host that it was sent to.
+    /// The destination, an address of this host.
     pub destination: IpAddr,
-    /// DSCP and ECN of its IP header.
+    /// DSCP and ECN of the IP header.
     pub tos: u8,
-    /// Octets of each datagram of a train (the last may be shorter); the length
-    /// of `body` where it is none.
+    /// The length of each datagram of a train (the last may be shorter); for a single packet the
+    /// length of `body`.
     pub segment_len: usize,
     /// The IP header with its options or extension headers, for raw sockets.
     pub header: &'a [u8],
-    /// What follows the header: for UDP, the payload.
+    /// The bytes after the header; for UDP the payload.
     pub body: &'a mut [u8],
-    /// It, or what came with it, was longer than the kernel could say, and is
-    /// cut: to be counted and dropped.
+    /// Whether the packet or its control messages were truncated: count and drop it.
     pub truncated: bool,
 }
 
 impl Inbox {
-    /// Buffers for batches of `slots` packets, at most [`MAX_SLOTS`]. Memory is
-    /// taken as packets need it.
+    /// Makes buffers for batches of `slots` packets, at most [`MAX_SLOTS`]. The kernel allocates
+    /// their memory at the first use.
     #[must_use]
     pub fn new(slots: usize) -> Self {
         let slots = slots.clamp(1, MAX_SLOTS);
-        // SAFETY: all-zero octets are a valid `sockaddr_storage`.
+        // SAFETY: all-zero bytes are a valid `sockaddr_storage`.
         let name: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
         Self {
             slots: vec![0; slots * STRIDE],
@@ -87,7 +85,7 @@ impl Inbox {
         }
     }
 
-    /// The packets of the batch, oldest first.
+    /// Returns the packets of the batch, the oldest first.
     pub fn packets(&mut self) -> impl Iterator<Item = Received<'_>> {
         self.arrivals.iter().zip(self.slots.chunks_exact_mut(STRIDE)).map(|(arrival, slot)| {
             let (before, rest) = slot.split_at_mut(arrival.body);
@@ -103,27 +101,26 @@ impl Inbox {
         })
     }
 
-    /// Whether the batch has as many packets as there are buffers: there may be
-    /// more to receive.
+    /// Checks whether all buffers are in use: there may be more packets.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.arrivals.len() == self.names.len()
     }
 
-    /// Packets that the kernel dropped, since its socket was opened, because
-    /// nobody had room for them; as told with the newest packet.
+    /// Returns the packets that the kernel dropped since the socket was opened because its buffer
+    /// was full, as reported with the newest packet.
     #[must_use]
     pub fn overflowed(&self) -> u32 {
         self.overflowed
     }
 
-    /// Forgets the batch.
+    /// Empties the batch.
     pub fn clear(&mut self) {
         self.arrivals.clear();
     }
 
-    /// Adds a packet to the batch by hand: for tests and for packets that come
-    /// out of files. Returns whether there was room.
+    /// Adds a packet to the batch without a socket, for tests and for packets from files. Returns
+    /// false if the batch is full.
     pub fn put(&mut self, packet: &Received<'_>) -> bool {
         let (header, body) = (packet.header, &*packet.body);
         let n = self.arrivals.len();
@@ -147,9 +144,9 @@ impl Inbox {
         true
     }
 
-    /// Fills the batch from a socket, without waiting. `finish` reads what is
-    /// particular to this kind of socket out of the control messages and the
-    /// packet, given its slot; a packet it refuses is marked truncated.
+    /// Receives a batch from a socket, without waiting. `finish` reads what is specific to this
+    /// kind of socket from the control messages and the packet in its slot; if it refuses a packet,
+    /// the packet is marked as truncated.
     pub(crate) fn fill(
         &mut self,
         from: &impl AsFd,
@@ -174,10 +171,9 @@ impl Inbox {
             header.msg_control = control.as_mut_ptr();
             header.msg_controllen = Control::<CONTROL_WORDS>::CAPACITY as _;
         }
-        // SAFETY: the first `count` messages each have one vector of MAX_PACKET
-        // octets inside their own slot, a name and a control buffer of the
-        // stated sizes; all of them live over the call, and nothing else refers
-        // to them meanwhile.
+        // SAFETY: the first `count` messages each have one vector of MAX_PACKET bytes inside their
+        // own slot, a name and a control buffer of the given sizes; all of them live until the call
+        // returns, and nothing else refers to them meanwhile.
         let got = unsafe {
             libc::recvmmsg(
                 from.as_fd().as_raw_fd(),
@@ -221,7 +217,7 @@ impl Inbox {
     }
 }
 
-/// What all sockets say alike.
+/// Reads the control messages that all kinds of sockets have.
 pub(crate) fn read_common(
     arrival: &mut Arrival,
     overflowed: &mut u32,
@@ -230,19 +226,19 @@ pub(crate) fn read_common(
 ) {
     match kind {
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-            // struct in_pktinfo: interface, local address, header's destination
-            if let Some(octets) = field::<4>(data, 8) {
-                arrival.destination = Ipv4Addr::from(octets).into();
+            // struct in_pktinfo: interface, local address, the header's destination
+            if let Some(bytes) = field::<4>(data, 8) {
+                arrival.destination = Ipv4Addr::from(bytes).into();
             }
         }
         (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-            if let Some(octets) = field::<16>(data, 0) {
-                arrival.destination = Ipv6Addr::from(octets).into();
+            if let Some(bytes) = field::<16>(data, 0) {
+                arrival.destination = Ipv6Addr::from(bytes).into();
             }
         }
         (libc::IPPROTO_IP, libc::IP_TOS) => arrival.tos = data.first().copied().unwrap_or(0),
         (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-            arrival.tos = field(data, 0).map_or(0, |octets| i32::from_ne_bytes(octets) as u8);
+            arrival.tos = field(data, 0).map_or(0, |bytes| i32::from_ne_bytes(bytes) as u8);
         }
         (libc::SOL_UDP, libc::UDP_GRO) => {
             let len = field(data, 0).map_or(0, i32::from_ne_bytes);

@@ -1,5 +1,5 @@
-//! Packets in and out of the kernel, in batches. The one room, beside the four
-//! lines of `fetch::option`, where `unsafe` is allowed; each use has its proof.
+//! Sends and receives packets in batches. Besides `fetch::option`, only this crate may use
+//! `unsafe`; each use explains why it is sound.
 #![allow(unsafe_code)]
 
 pub mod affinity;

@@ -13,14 +13,13 @@ use crate::raw::{RawSender, SendPackets, destination_of, malformed, send_all, so
 use crate::route::{Hop, Router};
 use crate::socket;
 
-/// How long an answer about a neighbour is taken for true. The batch that finds
-/// it older goes by the kernel, which thereby keeps the neighbour's address
-/// confirmed (RFC 4861, section 7.3) and follows routes that changed.
+/// How long the address of a neighbour is used. The first batch after that goes through the kernel,
+/// which thereby confirms the address (RFC 4861, section 7.3) and follows changed routes.
 const HOP_LIFETIME: Duration = Duration::from_secs(1);
-/// Destinations that are remembered; more are forgotten together.
+/// The most remembered destinations; at the limit all are forgotten.
 const MAX_DESTINATIONS: usize = 1024;
 
-/// Sends straight to the neighbour's link address.
+/// Sends directly to the neighbour's link address.
 #[derive(Debug)]
 pub struct LinkSender {
     socket: OwnedFd,
@@ -31,12 +30,11 @@ pub struct LinkSender {
 }
 
 impl LinkSender {
-    /// Opens the sockets, in the network namespace of the calling thread;
-    /// packets are routed as those with this mark. Needs `CAP_NET_RAW`, and
-    /// `CAP_NET_ADMIN` for a mark.
+    /// Opens the sockets in the network namespace of the calling thread; packets are routed with
+    /// this mark. Needs `CAP_NET_RAW`, and `CAP_NET_ADMIN` for a mark.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The error of the kernel.
     pub fn open(mark: Option<u32>) -> io::Result<Self> {
         let socket = socket::open(libc::AF_PACKET, libc::SOCK_DGRAM, 0)?;
         if let Some(mark) = mark {
@@ -52,7 +50,7 @@ impl LinkSender {
         })
     }
 
-    /// The neighbour, where its address was learned lately.
+    /// Returns the neighbour, if its address was looked up recently.
     fn known_hop(&mut self, source: IpAddr, destination: IpAddr) -> Option<Hop> {
         let now = Instant::now();
         if let Some((asked, hop)) = self.hops.get(&(source, destination))
@@ -63,7 +61,7 @@ impl LinkSender {
         if self.hops.len() >= MAX_DESTINATIONS {
             self.hops.clear();
         }
-        // no route: the raw socket will say so in its own words
+        // No route: the raw socket returns the kernel's error.
         let hop = self.router.next_hop(source, destination).unwrap_or(None);
         self.hops.insert((source, destination), (now, hop));
         None
@@ -78,21 +76,21 @@ impl SendPackets for LinkSender {
         };
         let Some(hop) = self.known_hop(source, destination) else { return self.raw.send(packets) };
         let ethertype = if destination.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
-        // SAFETY: all-zero octets are a valid `sockaddr_ll`.
+        // SAFETY: all-zero bytes are a valid `sockaddr_ll`.
         let mut name: libc::sockaddr_ll = unsafe { zeroed() };
         name.sll_family = libc::AF_PACKET as u16;
         name.sll_protocol = (ethertype as u16).to_be();
         name.sll_ifindex = hop.interface;
         name.sll_halen = hop.address_len;
         name.sll_addr = hop.address;
-        // SAFETY: a `sockaddr_ll` is plain numbers without padding, and lives
-        // over the call.
-        let octets = unsafe {
+        // SAFETY: a `sockaddr_ll` consists of numbers without padding and lives until the call
+        // returns.
+        let bytes = unsafe {
             std::slice::from_raw_parts((&raw const name).cast::<u8>(), size_of_val(&name))
         };
-        send_all(&self.socket, octets, packets).or_else(|(sent, error)| {
+        send_all(&self.socket, bytes, packets).or_else(|(sent, error)| {
             match error.raw_os_error() {
-                // the interface is gone or down: the kernel may know another way
+                // The interface is gone or down: the kernel may have another route.
                 Some(libc::ENXIO | libc::ENODEV | libc::ENETDOWN) => {
                     self.hops.remove(&(source, destination));
                     self.raw.send(&packets[sent..]).map_err(|(more, error)| (sent + more, error))
@@ -113,7 +111,7 @@ mod tests {
     use nix::sched::{CloneFlags, setns};
     use std::fs::File;
 
-    /// A packet from 192.0.2.1 to 192.0.2.2, with its checksum, of 120 octets.
+    /// Returns a packet of 120 bytes from 192.0.2.1 to 192.0.2.2, with its checksum.
     fn packet() -> Vec<u8> {
         let mut packet = vec![0x45, 0, 0, 120, 0, 1, 0x40, 0, 64, 253, 0, 0];
         packet.extend([192, 0, 2, 1, 192, 0, 2, 2]);
@@ -130,7 +128,7 @@ mod tests {
         let peer = File::open("/proc/thread-self/ns/net").expect("the peer's namespace");
         run("ip link add hr-b type veth peer name hr-a");
         let receiver = RawReceiver::open(253, false, None).expect("a socket of the peer");
-        // the other end goes to a namespace of its own
+        // The other end moves to its own namespace.
         let (tell, told) = std::sync::mpsc::channel();
         let (done, end) = std::sync::mpsc::channel::<()>();
         let holder = std::thread::spawn(move || {
@@ -166,13 +164,13 @@ mod tests {
         };
         let ends = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
         let ends = (ends[0], ends[1]);
-        arrived(&mut sender); // by the kernel, which asks who has the address
+        arrived(&mut sender); // by the kernel, which asks for the address
         assert_eq!(sender.hops[&ends].1, None);
         sender.hops.clear();
-        arrived(&mut sender); // by the kernel again, and the answer is there now
+        arrived(&mut sender); // by the kernel again, which has the answer now
         let hop = sender.hops[&ends].1.expect("the neighbour is known");
         assert_eq!(hop.address[..6], [2, 0, 0, 0, 0, 0x22]);
-        arrived(&mut sender); // straight
+        arrived(&mut sender); // directly
         setns(&peer, CloneFlags::CLONE_NEWNET).expect("in the peer");
         run("ip link set hr-b address 02:00:00:00:00:33");
         setns(&host, CloneFlags::CLONE_NEWNET).expect("in the host");

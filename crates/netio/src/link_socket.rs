@@ -1,5 +1,5 @@
-//! Whole frames in and out of one interface, in batches (packet(7)), offloaded
-//! trains and unfinished checksums included (`PACKET_VNET_HDR`).
+//! Sends and receives whole frames of one interface in batches (packet(7)), including offloaded
+//! trains and unfinished checksums (`PACKET_VNET_HDR`).
 
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
@@ -8,51 +8,51 @@ use std::time::Duration;
 
 use crate::packet_socket;
 
-/// Frames of one system call.
+/// The most frames of one system call.
 pub const BATCH: usize = 64;
-/// Octets of `struct virtio_net_hdr` (linux/virtio_net.h).
+/// Bytes of `struct virtio_net_hdr` (linux/virtio_net.h).
 pub(crate) const VNET_HEADER: usize = 10;
-/// The longest frame: an IP packet of 65535 octets, Ethernet header, two tags.
+/// The longest frame: an IP packet of 65,535 bytes, Ethernet header, two tags.
 const MAX_FRAME: usize = 65_535 + 14 + 8;
-const SLOT: usize = VNET_HEADER + MAX_FRAME + 7; // a multiple of 8 octets
-/// Octets of control messages: a `timespec` and a `tpacket_auxdata`, rounded up.
+const SLOT: usize = VNET_HEADER + MAX_FRAME + 7; // a multiple of 8 bytes
+/// Bytes of control messages: a `timespec` and a `tpacket_auxdata`, rounded up.
 pub(crate) const CONTROL: usize = 128;
-/// Octets that the kernel may queue each way; the sender's bursts wait here
-/// while this process does not run.
+/// Bytes that the kernel may queue in each direction; bursts wait there while this process does not
+/// run.
 const BUFFER: libc::c_int = 64 << 20;
 /// linux/if_packet.h
 const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
 const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 
-/// What a sender left to its network card (`struct virtio_net_hdr`).
+/// Work that a sender left to its network card (`struct virtio_net_hdr`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// `csum_start` and `csum_offset`, where the checksum is unfinished.
+    /// `csum_start` and `csum_offset`, if the checksum is unfinished.
     pub checksum: Option<(u16, u16)>,
     /// `gso_type`; 0: a single frame.
     pub train_kind: u8,
-    /// Octets of payload in each frame of a train (`gso_size`).
+    /// Bytes of payload in each frame of a train (`gso_size`).
     pub segment_len: u16,
 }
 
-/// A frame that arrived.
+/// A received frame.
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// Time since the epoch (`CLOCK_REALTIME`) at which the kernel saw it; none
-    /// where it did not say.
+    /// The time (`CLOCK_REALTIME`, since the epoch) at which the kernel received it; None if the
+    /// kernel did not report it.
     pub time: Option<Duration>,
     /// The frame from its Ethernet header on, without the tag in `vlan`.
     pub bytes: &'a mut [u8],
-    /// What is left to do to it.
+    /// The unfinished work.
     pub offload: Offload,
-    /// EtherType and TCI of the VLAN tag that the kernel took out of the frame.
+    /// EtherType and TCI of the VLAN tag that the kernel removed from the frame.
     pub vlan: Option<(u16, u16)>,
-    /// It was longer than any frame, and is cut.
+    /// Whether the frame was longer than any valid one and is truncated.
     pub truncated: bool,
 }
 
-/// A raw socket on one interface, which is in promiscuous mode as long as this
-/// value lives. It does not see what is sent on the interface.
+/// A raw socket on one interface, which is in promiscuous mode while the socket is open. It does
+/// not receive frames sent on the interface.
 #[derive(Debug)]
 pub struct LinkSocket {
     socket: OwnedFd,
@@ -61,12 +61,11 @@ pub struct LinkSocket {
 }
 
 impl LinkSocket {
-    /// Opens a socket on `interface`, in the network namespace of the calling
-    /// thread. Needs `CAP_NET_RAW`; with `CAP_NET_ADMIN` its buffers are as
-    /// large as it likes.
+    /// Opens a socket on `interface` in the network namespace of the calling thread. Needs
+    /// `CAP_NET_RAW`; with `CAP_NET_ADMIN` its buffers exceed the system limit.
     ///
     /// # Errors
-    /// What the kernel answered: no such interface, no privilege.
+    /// The error of the kernel: no such interface, no privilege.
     pub fn open(interface: &str) -> io::Result<Self> {
         let socket = packet_socket::open()?;
         let index = packet_socket::index_of(interface)?;
@@ -82,7 +81,7 @@ impl LinkSocket {
                 packet_socket::set_option(&socket, libc::SOL_SOCKET, plain, &BUFFER)
             })?;
         }
-        // SAFETY: all-zero octets are a valid `packet_mreq`.
+        // SAFETY: all-zero bytes are a valid `packet_mreq`.
         let mut promiscuous: libc::packet_mreq = unsafe { zeroed() };
         promiscuous.mr_ifindex = index;
         promiscuous.mr_type = libc::PACKET_MR_PROMISC as libc::c_ushort;
@@ -92,13 +91,12 @@ impl LinkSocket {
         Ok(Self { socket, slots: vec![0; BATCH * SLOT], control: vec![[0; CONTROL / 8]; BATCH] })
     }
 
-    /// Hands what has arrived, at most [`BATCH`] frames, to `take`, oldest
-    /// first, and returns how many there were. Does not wait.
+    /// Passes at most [`BATCH`] received frames to `take`, the oldest first, and returns their
+    /// number. Does not wait.
     ///
     /// # Errors
-    /// What the kernel answered: `ENETDOWN` or `ENXIO` where the interface went
-    /// down or away, `EINVAL` for one frame that it cannot describe (and has
-    /// thrown away).
+    /// The error of the kernel: `ENETDOWN` or `ENXIO` if the interface is down or gone, `EINVAL`
+    /// for a frame that the kernel cannot describe (and has dropped).
     pub fn receive(&mut self, mut take: impl FnMut(Received<'_>)) -> io::Result<usize> {
         let slots = self.slots.as_mut_ptr();
         let mut vectors: [libc::iovec; BATCH] = std::array::from_fn(|n| libc::iovec {
@@ -111,10 +109,9 @@ impl LinkSocket {
             message.msg_hdr.msg_controllen = CONTROL as _;
             message
         });
-        // SAFETY: BATCH messages, each with one vector of VNET_HEADER +
-        // MAX_FRAME octets inside its own slot and a control buffer of CONTROL
-        // octets; slots, vectors and buffers live over the call and nothing
-        // else refers to them meanwhile.
+        // SAFETY: BATCH messages, each with one vector of VNET_HEADER + MAX_FRAME bytes inside its
+        // own slot and a control buffer of CONTROL bytes; slots, vectors and buffers live until the
+        // call returns and nothing else refers to them meanwhile.
         let got = unsafe {
             libc::recvmmsg(
                 self.socket.as_raw_fd(),
@@ -144,13 +141,13 @@ impl LinkSocket {
         Ok(got)
     }
 
-    /// Sends frames, at most [`BATCH`] of them, and returns how many went.
-    /// Fewer than given: try the rest again. Does not wait.
+    /// Sends at most [`BATCH`] frames and returns the number of sent ones. If it is lower than
+    /// given, send the rest again. Does not wait.
     ///
     /// # Errors
-    /// What the kernel answered about the first frame, which was not sent.
+    /// The error of the kernel about the first frame, which was not sent.
     pub fn send(&self, frames: &[impl AsRef<[u8]>]) -> io::Result<usize> {
-        let finished = [0u8; VNET_HEADER]; // nothing is left to do to these frames
+        let finished = [0u8; VNET_HEADER]; // these frames are finished
         let count = frames.len().min(BATCH);
         let mut vectors = [const { MaybeUninit::<[libc::iovec; 2]>::uninit() }; BATCH];
         let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
@@ -162,9 +159,9 @@ impl LinkSocket {
             ]);
             message.write(empty_message(vector.as_mut_ptr(), 2));
         }
-        // SAFETY: the first `count` messages and vectors are written above; they
-        // point to `finished` and to the frames, which live over the call and
-        // which sendmmsg only reads.
+        // SAFETY: the first `count` messages and vectors are written above; they point to
+        // `finished` and to the frames, which live until the call returns and which sendmmsg only
+        // reads.
         let sent = unsafe {
             libc::sendmmsg(
                 self.socket.as_raw_fd(),
@@ -176,11 +173,11 @@ impl LinkSocket {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
     }
 
-    /// Frames that the kernel had to drop because its buffer for this socket
-    /// was full, since the last call.
+    /// Returns the frames that the kernel dropped since the last call because the socket's buffer
+    /// was full.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The error of the kernel.
     pub fn dropped(&self) -> io::Result<u32> {
         packet_socket::dropped(&self.socket)
     }
@@ -192,16 +189,16 @@ impl AsFd for LinkSocket {
     }
 }
 
-/// A message of `count` vectors, without address and control data.
+/// Returns a message of `count` vectors, without address and control data.
 fn empty_message(vectors: *mut libc::iovec, count: usize) -> libc::mmsghdr {
-    // SAFETY: all-zero octets are a valid `mmsghdr`: null pointers, lengths 0.
+    // SAFETY: all-zero bytes are a valid `mmsghdr`: null pointers, lengths 0.
     let mut message: libc::mmsghdr = unsafe { zeroed() };
     message.msg_hdr.msg_iov = vectors;
     message.msg_hdr.msg_iovlen = count as _;
     message
 }
 
-/// Reads a `virtio_net_hdr` in the machine's byte order.
+/// Parses a `virtio_net_hdr` in the machine's byte order.
 pub(crate) fn read_offload(header: &[u8]) -> Offload {
     const NEEDS_CSUM: u8 = 1;
     let field = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
@@ -212,23 +209,23 @@ pub(crate) fn read_offload(header: &[u8]) -> Offload {
     }
 }
 
-/// Reads time stamp and VLAN tag out of control messages (cmsg(3)).
+/// Reads time stamp and VLAN tag from control messages (cmsg(3)).
 pub(crate) fn read_control(
     control: &[u64; CONTROL / 8],
     len: usize,
 ) -> (Option<Duration>, Option<(u16, u16)>) {
     const HEADER: usize = size_of::<libc::cmsghdr>();
     const ALIGN: usize = size_of::<usize>();
-    let mut octets = [0u8; CONTROL];
-    for (octets, word) in octets.chunks_exact_mut(8).zip(control) {
-        octets.copy_from_slice(&word.to_ne_bytes());
+    let mut bytes = [0u8; CONTROL];
+    for (bytes, word) in bytes.chunks_exact_mut(8).zip(control) {
+        bytes.copy_from_slice(&word.to_ne_bytes());
     }
     let (mut time, mut vlan) = (None, None);
-    let mut rest = &octets[..len];
+    let mut rest = &bytes[..len];
     while rest.len() >= HEADER {
         let u32_at = |at: usize| {
             rest.get(at..at + 4)
-                .and_then(|octets| octets.try_into().ok())
+                .and_then(|bytes| bytes.try_into().ok())
                 .map_or(0, u32::from_ne_bytes)
         };
         let total = usize::from_ne_bytes(rest[..ALIGN].try_into().unwrap_or_default());
@@ -240,7 +237,7 @@ pub(crate) fn read_control(
         if (level, kind) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
             time = read_timespec(data);
         } else if (level, kind) == (libc::SOL_PACKET, libc::PACKET_AUXDATA) && data.len() >= 20 {
-            // struct tpacket_auxdata: the tag stands behind three u32 and two u16
+            // struct tpacket_auxdata: the tag follows three u32 and two u16
             let status = u32_at(HEADER);
             let u16_at = |at: usize| u16::from_ne_bytes([data[at], data[at + 1]]);
             if status & TP_STATUS_VLAN_VALID != 0 {
@@ -267,18 +264,18 @@ mod tests {
     use super::*;
 
     fn control(messages: &[(i32, i32, &[u8])]) -> ([u64; CONTROL / 8], usize) {
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         for (level, kind, data) in messages {
-            octets.extend((size_of::<libc::cmsghdr>() + data.len()).to_ne_bytes());
-            octets.extend(level.to_ne_bytes());
-            octets.extend(kind.to_ne_bytes());
-            octets.extend_from_slice(data);
-            octets.resize(octets.len().next_multiple_of(size_of::<usize>()), 0);
+            bytes.extend((size_of::<libc::cmsghdr>() + data.len()).to_ne_bytes());
+            bytes.extend(level.to_ne_bytes());
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend_from_slice(data);
+            bytes.resize(bytes.len().next_multiple_of(size_of::<usize>()), 0);
         }
-        let len = octets.len();
-        octets.resize(CONTROL, 0);
+        let len = bytes.len();
+        bytes.resize(CONTROL, 0);
         let words = std::array::from_fn(|n| {
-            u64::from_ne_bytes(octets[n * 8..n * 8 + 8].try_into().expect("eight octets"))
+            u64::from_ne_bytes(bytes[n * 8..n * 8 + 8].try_into().expect("eight bytes"))
         });
         (words, len)
     }

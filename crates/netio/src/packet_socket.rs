@@ -1,32 +1,32 @@
-//! What the capture and the link socket share: an `AF_PACKET` socket (packet(7))
-//! that is deaf until it is bound to one interface.
+//! The `AF_PACKET` socket (packet(7)) of the capture and the link socket. It receives nothing until
+//! it is bound to an interface.
 
 use std::ffi::CString;
 use std::io;
 use std::mem::{size_of, size_of_val, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Opens a socket that hears nothing yet. Needs `CAP_NET_RAW`.
+/// Opens a socket that receives nothing yet. Needs `CAP_NET_RAW`.
 pub(crate) fn open() -> io::Result<OwnedFd> {
     // SAFETY: no pointers; the result is checked below.
     let fd = unsafe {
         libc::socket(
             libc::AF_PACKET,
             libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-            0, // deaf until bound: no frame of another interface gets in
+            0, // no protocol until bound: no frame of another interface arrives
         )
     };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: `fd` was just opened, is valid and owned by nobody else.
+    // SAFETY: `fd` was just opened, is valid and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The number of an interface in the network namespace of the calling thread.
+/// Returns the index of an interface in the network namespace of the calling thread.
 pub(crate) fn index_of(interface: &str) -> io::Result<i32> {
     let name = CString::new(interface)?;
-    // SAFETY: `name` is a NUL-terminated string that lives over the call.
+    // SAFETY: `name` is a NUL-terminated string that lives until the call returns.
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {
         0 => Err(io::Error::last_os_error()),
         index => Ok(index as i32),
@@ -35,12 +35,12 @@ pub(crate) fn index_of(interface: &str) -> io::Result<i32> {
 
 /// Binds the socket to all frames of one interface.
 pub(crate) fn bind(socket: &OwnedFd, index: i32) -> io::Result<()> {
-    // SAFETY: all-zero octets are a valid `sockaddr_ll`.
+    // SAFETY: all-zero bytes are a valid `sockaddr_ll`.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
     address.sll_ifindex = index;
-    // SAFETY: the address and its true length are passed; both live over the call.
+    // SAFETY: the address and its true length are passed; both live until the call returns.
     let bound = unsafe {
         libc::bind(
             socket.as_raw_fd(),
@@ -51,12 +51,12 @@ pub(crate) fn bind(socket: &OwnedFd, index: i32) -> io::Result<()> {
     if bound == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Frames that the kernel had to drop for want of room, since the last call.
+/// Returns the frames that the kernel dropped since the last call because the buffer was full.
 pub(crate) fn dropped(socket: &OwnedFd) -> io::Result<u32> {
-    // SAFETY: all-zero octets are a valid `tpacket_stats`.
+    // SAFETY: all-zero bytes are a valid `tpacket_stats`.
     let mut stats: libc::tpacket_stats = unsafe { zeroed() };
     let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` octets into `stats`.
+    // SAFETY: the kernel writes at most `len` bytes into `stats`.
     let got = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -69,23 +69,23 @@ pub(crate) fn dropped(socket: &OwnedFd) -> io::Result<u32> {
     if got == 0 { Ok(stats.tp_drops) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Attaches a filter that takes no octet of any frame (socket(7), `SO_ATTACH_FILTER`).
+/// Attaches a filter that rejects every frame (socket(7), `SO_ATTACH_FILTER`).
 pub(crate) fn refuse_all(socket: &OwnedFd) -> io::Result<()> {
     let code = (libc::BPF_RET | libc::BPF_K) as u16;
     let mut program = [libc::sock_filter { code, jt: 0, jf: 0, k: 0 }];
-    // the kernel copies the program, which lives over the call
+    // The kernel copies the program, which lives until the call returns.
     let program = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
     set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// Sets an option whose value is what the kernel expects at this level.
+/// Sets an option; its value must have the type that the kernel expects.
 pub(crate) fn set_option<T: Copy>(
     socket: &OwnedFd,
     level: libc::c_int,
     option: libc::c_int,
     value: &T,
 ) -> io::Result<()> {
-    // SAFETY: pointer and length describe `value`, which lives over the call.
+    // SAFETY: pointer and length describe `value`, which lives until the call returns.
     let set = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

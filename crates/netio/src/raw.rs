@@ -1,4 +1,4 @@
-//! IP packets of one protocol in (raw(7), ipv6(7)), whole IP packets out.
+//! Receives IP packets of one protocol (raw(7), ipv6(7)), and sends whole IP packets.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,15 +8,13 @@ use crate::control::{Control, field};
 use crate::inbox::{Arrival, CONTROL_WORDS, HEADER_SPACE, Inbox};
 use crate::socket;
 
-/// Packets of one system call.
+/// The most packets of one system call.
 pub const BATCH: usize = 64;
 const IPV6_HEADER_LEN: usize = 40;
 
-/// Takes all packets of one IP protocol that are addressed to this host, whole:
-/// the kernel has put fragments together.
+/// Receives all packets of one IP protocol to this host; the kernel has reassembled fragments.
 ///
-/// As long as it is open, the kernel does not answer such packets with
-/// "protocol unreachable".
+/// While it is open, the kernel does not answer such packets with "protocol unreachable".
 #[derive(Debug)]
 pub struct RawReceiver {
     socket: OwnedFd,
@@ -24,24 +22,23 @@ pub struct RawReceiver {
     protocol: u8,
 }
 
-/// Which packets one of several receivers takes.
+/// The share of packets that one of several receivers takes.
 #[derive(Debug, Clone, Copy)]
 pub struct Share {
-    /// Octets from the end of the IP header to the 32-bit number that is shared
-    /// out, the SPI.
+    /// Bytes from the end of the IP header to the 32-bit number that selects the receiver, the SPI.
     pub offset: u32,
-    /// How many receivers there are.
+    /// The number of receivers.
     pub of: u32,
-    /// Which one this is, from 0.
+    /// The index of this receiver, from 0.
     pub index: u32,
 }
 
 impl RawReceiver {
-    /// Opens a socket for `protocol` over IPv4 or IPv6 in the network namespace
-    /// of the calling thread. Needs `CAP_NET_RAW`.
+    /// Opens a socket for `protocol` over IPv4 or IPv6 in the network namespace of the calling
+    /// thread. Needs `CAP_NET_RAW`.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The error of the kernel.
     pub fn open(protocol: u8, v6: bool, share: Option<Share>) -> io::Result<Self> {
         let family = if v6 { libc::AF_INET6 } else { libc::AF_INET };
         let socket = socket::open(family, libc::SOCK_RAW, protocol.into())?;
@@ -69,12 +66,11 @@ impl RawReceiver {
         Ok(Self { socket, v6, protocol })
     }
 
-    /// Fills `inbox` with what has arrived, and returns how many packets it
-    /// holds. Does not wait.
+    /// Receives a batch into `inbox` and returns its number of packets. Does not wait.
     ///
     /// # Errors
-    /// What the kernel answered: among others, once, what was said about a
-    /// packet sent earlier, which [`crate::errors::read`] tells in full.
+    /// The error of the kernel; among others, once, the report about an earlier packet, which
+    /// [`crate::errors::read`] returns in full.
     pub fn receive(&self, inbox: &mut Inbox) -> io::Result<usize> {
         inbox.fill(&self.socket, |arrival, slot, control| {
             if self.v6 {
@@ -94,17 +90,16 @@ impl AsFd for RawReceiver {
 
 /// Sends whole IP packets.
 pub trait SendPackets: Send + std::fmt::Debug {
-    /// Sends packets that go from one address to one other and are complete: addresses,
-    /// lengths, checksums, an IPv4 ID that is not 0 where it matters. Waits a
-    /// moment where the kernel's buffer is full.
+    /// Sends complete packets with the same source and destination: lengths, checksums, and an IPv4
+    /// ID other than 0 where it matters. Waits briefly if the buffer of the kernel is full.
     ///
     /// # Errors
-    /// How many packets went, and what the kernel answered about the next:
-    /// `EMSGSIZE` where it is longer than the interface takes.
+    /// The number of sent packets, and the error of the kernel about the next: `EMSGSIZE` if it
+    /// exceeds the MTU of the interface.
     fn send(&mut self, packets: &[IoSlice<'_>]) -> Result<(), (usize, io::Error)>;
 }
 
-/// Sends by the kernel's own routing and neighbour tables.
+/// Sends by the kernel's routing and neighbour tables.
 #[derive(Debug)]
 pub struct RawSender {
     v4: OwnedFd,
@@ -112,11 +107,11 @@ pub struct RawSender {
 }
 
 impl RawSender {
-    /// Opens sockets whose packets carry a mark, in the network namespace of
-    /// the calling thread. Needs `CAP_NET_RAW`, and `CAP_NET_ADMIN` for a mark.
+    /// Opens sockets whose packets carry a mark, in the network namespace of the calling thread.
+    /// Needs `CAP_NET_RAW`, and `CAP_NET_ADMIN` for a mark.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The error of the kernel.
     pub fn open(mark: Option<u32>) -> io::Result<Self> {
         let open = |family| -> io::Result<OwnedFd> {
             let socket = socket::open(family, libc::SOCK_RAW, libc::IPPROTO_RAW)?;
@@ -128,8 +123,8 @@ impl RawSender {
             Ok(socket)
         };
         let v4 = open(libc::AF_INET)?;
-        // what fits the path is the gateway's business; a route's smaller MTU
-        // must not make the kernel refuse what the gateway has fragmented
+        // The gateway fragments for the path MTU itself; a smaller MTU of a route must not make the
+        // kernel refuse the fragments.
         let probe = libc::IP_PMTUDISC_PROBE;
         socket::set_number(&v4, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe)?;
         let v6 = match open(libc::AF_INET6) {
@@ -138,7 +133,7 @@ impl RawSender {
                 socket::set_number(&v6, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
                 Some(v6)
             }
-            // a kernel without IPv6
+            // A kernel without IPv6.
             Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => None,
             Err(error) => return Err(error),
         };
@@ -159,14 +154,13 @@ impl SendPackets for RawSender {
                 .ok_or_else(|| (0, io::Error::from_raw_os_error(libc::EAFNOSUPPORT)))?,
         };
         let (name, len) = socket::to_storage(&SocketAddr::new(destination, 0));
-        // SAFETY: the address has `len` octets at the beginning of `name`.
+        // SAFETY: the address has `len` bytes at the start of `name`.
         let name = unsafe { std::slice::from_raw_parts((&raw const name).cast(), len as usize) };
         send_all(socket, name, packets)
     }
 }
 
-/// Sends packets to one address (in the kernel's form), in as few system calls
-/// as it takes.
+/// Sends packets to one address (in the kernel's format) with as few system calls as possible.
 pub(crate) fn send_all(
     socket: &OwnedFd,
     name: &[u8],
@@ -183,9 +177,8 @@ pub(crate) fn send_all(
             message.msg_iov = (&raw const *packet).cast_mut().cast();
             message.msg_iovlen = 1;
         }
-        // SAFETY: `IoSlice` has the layout of `iovec`; as many messages as
-        // `rest` has packets are written above; packets and address live over
-        // the call, which only reads them.
+        // SAFETY: `IoSlice` has the layout of `iovec`; a message for each packet of `rest` is
+        // written above; packets and address live until the call returns, which only reads them.
         let went = unsafe {
             libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), rest.len() as libc::c_uint, 0)
         };
@@ -202,7 +195,7 @@ pub(crate) fn send_all(
     Ok(())
 }
 
-/// Where a packet is going.
+/// Returns the destination of a packet.
 pub(crate) fn destination_of(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => Some(Ipv4Addr::from(field::<4>(packet, 16)?).into()),
@@ -211,7 +204,7 @@ pub(crate) fn destination_of(packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Where a packet comes from.
+/// Returns the source of a packet.
 pub(crate) fn source_of(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => Some(Ipv4Addr::from(field::<4>(packet, 12)?).into()),
@@ -224,7 +217,7 @@ pub(crate) fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "this is no IP packet")
 }
 
-/// An IPv4 raw socket gives the header with the packet.
+/// An IPv4 raw socket returns the header with the packet.
 pub(crate) fn split_v4(arrival: &mut Arrival, slot: &mut [u8]) -> bool {
     let packet = &slot[arrival.body..arrival.end];
     let Some(destination) = destination_of(packet) else { return false };
@@ -241,8 +234,8 @@ pub(crate) fn split_v4(arrival: &mut Arrival, slot: &mut [u8]) -> bool {
     true
 }
 
-/// An IPv6 raw socket gives what is behind the headers, and the headers, in
-/// their order, as control messages (RFC 3542, sections 6 to 9).
+/// An IPv6 raw socket returns the bytes after the headers, and the headers in their order as
+/// control messages (RFC 3542, sections 6 to 9).
 pub(crate) fn rebuild_v6(
     arrival: &mut Arrival,
     slot: &mut [u8],
@@ -251,10 +244,10 @@ pub(crate) fn rebuild_v6(
 ) -> bool {
     let SocketAddr::V6(source) = arrival.source else { return false };
     let IpAddr::V6(destination) = arrival.destination else { return false };
-    arrival.source.set_port(0); // the kernel puts the protocol there
+    arrival.source.set_port(0); // the kernel sets the protocol there
     let (mut flow, mut hop_limit) = ([0x60, 0, 0, 0], 0);
     let (mut first, mut len) = (None, 0);
-    // extension headers first, to know how long they are together
+    // Extension headers first, for their total length.
     for (level, kind, data) in control.messages() {
         if level != libc::IPPROTO_IPV6 {
             continue;
@@ -262,7 +255,7 @@ pub(crate) fn rebuild_v6(
         match kind {
             libc::IPV6_FLOWINFO => flow = field(data, 0).unwrap_or(flow),
             libc::IPV6_HOPLIMIT => {
-                hop_limit = field(data, 0).map_or(0, |octets| i32::from_ne_bytes(octets) as u8);
+                hop_limit = field(data, 0).map_or(0, |bytes| i32::from_ne_bytes(bytes) as u8);
             }
             kind => {
                 if let Some(number) = extension(kind) {
@@ -276,7 +269,7 @@ pub(crate) fn rebuild_v6(
     let Ok(payload_len) = u16::try_from(len + arrival.end - arrival.body) else { return false };
     let (header, mut rest) = slot[begin..HEADER_SPACE].split_at_mut(IPV6_HEADER_LEN);
     header[..4].copy_from_slice(&flow);
-    // the traffic class is the kernel's word apart; the flow's may come without
+    // The kernel returns the traffic class in its own message; the flow information may lack it.
     header[0] = 0x60 | arrival.tos >> 4;
     header[1] = arrival.tos << 4 | flow[1] & 0x0f;
     header[4..6].copy_from_slice(&payload_len.to_be_bytes());
@@ -295,7 +288,7 @@ pub(crate) fn rebuild_v6(
     true
 }
 
-/// The number of the extension header that a control message holds.
+/// Returns the number of the extension header in a control message.
 fn extension(kind: libc::c_int) -> Option<u8> {
     match kind {
         libc::IPV6_HOPOPTS => Some(0),
@@ -305,12 +298,12 @@ fn extension(kind: libc::c_int) -> Option<u8> {
     }
 }
 
-/// Lets a socket take its share of packets only.
+/// Attaches a filter for the share of this receiver.
 fn attach(socket: &OwnedFd, v6: bool, share: Share) -> io::Result<()> {
     let instruction =
         |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
-    // IPv4's filter begins at the IP header, IPv6's behind it (raw_rcv,
-    // rawv6_rcv in the kernel)
+    // The filter of IPv4 begins at the IP header, that of IPv6 after it (raw_rcv, rawv6_rcv in the
+    // kernel).
     let (skip, load) = if v6 {
         (instruction(libc::BPF_LDX | libc::BPF_IMM, 0, 0, 0), libc::BPF_IND)
     } else {
@@ -325,7 +318,7 @@ fn attach(socket: &OwnedFd, v6: bool, share: Share) -> io::Result<()> {
         instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
     ];
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // The kernel copies the program out of the array, which lives over the call.
+    // The kernel copies the program from the array, which lives until the call returns.
     socket::set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
@@ -399,7 +392,7 @@ mod tests {
         let Some(_namespace) = own_namespace() else { return };
         let mut sender = RawSender::open(None).expect("sockets that send");
         let receiver = RawReceiver::open(EXPERIMENT, true, None).expect("a socket");
-        // destination options: eight octets, of which six are one padding option
+        // Destination options: 8 bytes, with a padding option of 6.
         let extension = [EXPERIMENT, 0, 1, 4, 0, 0, 0, 0];
         let sent = packet(true, &extension, 9, 40);
         sender.send(&[IoSlice::new(&sent)]).expect("a packet");
@@ -409,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn each_receiver_takes_its_share() {
+    fn receivers_share_packets_by_spi() {
         let Some(_namespace) = own_namespace() else { return };
         let mut sender = RawSender::open(None).expect("sockets that send");
         for v6 in [false, true] {
@@ -429,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ip_packet_is_not_sent() {
+    fn refuses_to_send_malformed_packets() {
         let Some(_namespace) = own_namespace() else { return };
         let mut sender = RawSender::open(None).expect("sockets that send");
         for bad in [&[][..], &[0x45; 10], &[0x60; 39], &[0x20; 60]] {

@@ -1,5 +1,5 @@
-//! Where a packet goes next: the kernel's route and the neighbour's address on
-//! the link (rtnetlink(7)), and how long a packet the path takes.
+//! Looks up the kernel's route and the neighbour's link address of a destination (rtnetlink(7)),
+//! and the path MTU.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,27 +11,27 @@ use crate::socket;
 const HEADER: usize = 16; // struct nlmsghdr
 const ROUTE: usize = 12; // struct rtmsg
 const NEIGHBOUR: usize = 12; // struct ndmsg
-/// Octets of an answer: one route or one neighbour with all its attributes.
+/// Bytes of an answer: one route or one neighbour with all attributes.
 const ANSWER: usize = 4096;
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
 const RTA_MARK: u16 = 16;
-/// Neighbours whose address is known (linux/neighbour.h).
+/// States of neighbours with a known address (linux/neighbour.h).
 const KNOWN: u16 =
     libc::NUD_REACHABLE | libc::NUD_STALE | libc::NUD_DELAY | libc::NUD_PROBE | libc::NUD_PERMANENT;
 
-/// The next host on the way.
+/// The next hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hop {
-    /// The number of the interface it is reached by.
+    /// The index of its interface.
     pub interface: i32,
-    /// Its address on the link, of which the first `address_len` octets count.
+    /// Its link address: the first `address_len` bytes.
     pub address: [u8; 8],
     /// See `address`.
     pub address_len: u8,
 }
 
-/// Asks the kernel about routes and neighbours.
+/// Queries routes and neighbours.
 #[derive(Debug)]
 pub struct Router {
     socket: OwnedFd,
@@ -40,11 +40,11 @@ pub struct Router {
 }
 
 impl Router {
-    /// Opens a netlink socket in the network namespace of the calling thread;
-    /// routes are looked up for packets with this mark.
+    /// Opens a netlink socket in the network namespace of the calling thread; routes are looked up
+    /// with this mark.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The error of the kernel.
     pub fn open(mark: Option<u32>) -> io::Result<Self> {
         let socket = socket::open(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
         let limit = libc::timeval { tv_sec: 1, tv_usec: 0 };
@@ -52,12 +52,12 @@ impl Router {
         Ok(Self { socket, mark: mark.unwrap_or(0), sequence: 0 })
     }
 
-    /// The next hop of packets from `source` to `destination`, if they leave by
-    /// an interface with link addresses and the neighbour's is known now.
+    /// Returns the next hop from `source` to `destination`, if the interface has link addresses and
+    /// the neighbour's is known.
     ///
     /// # Errors
-    /// What the kernel answered: `ENETUNREACH` where there is no route, or where
-    /// the source is none of this host's addresses.
+    /// The error of the kernel: `ENETUNREACH` if there is no route or the source is not an address
+    /// of this host.
     pub fn next_hop(&mut self, source: IpAddr, destination: IpAddr) -> io::Result<Option<Hop>> {
         let route = self.route(source, destination)?;
         let (Some(interface), libc::RTN_UNICAST) = (route.interface, route.kind) else {
@@ -68,10 +68,10 @@ impl Router {
         let mut body = vec![0; NEIGHBOUR];
         body[0] = family;
         body[4..8].copy_from_slice(&interface.to_ne_bytes());
-        attribute(&mut body, NDA_DST, &octets_of(neighbour));
+        attribute(&mut body, NDA_DST, &address_bytes(neighbour));
         let answer = match self.ask(libc::RTM_GETNEIGH, &body) {
             Ok(answer) => answer,
-            // not known, or a kernel (before 5.0) that cannot be asked for one
+            // The address is unknown, or the kernel (before 5.0) does not support the request.
             Err(error) => {
                 return match error.raw_os_error() {
                     Some(libc::ENOENT | libc::EOPNOTSUPP | libc::EINVAL) => Ok(None),
@@ -83,18 +83,18 @@ impl Router {
     }
 
     fn route(&mut self, source: IpAddr, destination: IpAddr) -> io::Result<Route> {
-        let (octets, from) = (octets_of(destination), octets_of(source));
+        let (bytes, from) = (address_bytes(destination), address_bytes(source));
         let mut body = vec![0; ROUTE];
         body[0] = socket::family_of(&destination) as u8;
-        body[1] = (octets.len() * 8) as u8;
+        body[1] = (bytes.len() * 8) as u8;
         body[2] = (from.len() * 8) as u8;
-        attribute(&mut body, libc::RTA_DST, &octets);
+        attribute(&mut body, libc::RTA_DST, &bytes);
         attribute(&mut body, libc::RTA_SRC, &from);
         attribute(&mut body, RTA_MARK, &self.mark.to_ne_bytes());
         self.ask(libc::RTM_GETROUTE, &body).map(|answer| Route::read(&answer))
     }
 
-    /// One question, one answer: what follows the answer's header.
+    /// Sends a request and returns the answer without its header.
     fn ask(&mut self, kind: u16, body: &[u8]) -> io::Result<Vec<u8>> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut message = Vec::with_capacity(HEADER + body.len());
@@ -105,7 +105,7 @@ impl Router {
         message.extend(0u32.to_ne_bytes());
         message.extend(body);
         socket::retried(|| {
-            // SAFETY: pointer and length describe `message`, which lives over the call.
+            // SAFETY: pointer and length describe `message`, which lives until the call returns.
             let sent = unsafe {
                 libc::send(self.socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0)
             };
@@ -114,7 +114,7 @@ impl Router {
         loop {
             let mut answer = vec![0u8; ANSWER];
             let got = socket::retried(|| {
-                // SAFETY: pointer and length describe `answer`, which lives over the call.
+                // SAFETY: pointer and length describe `answer`, which lives until the call returns.
                 let got = unsafe {
                     libc::recv(self.socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0)
                 };
@@ -128,8 +128,7 @@ impl Router {
     }
 }
 
-/// What follows the header of an answer; none where it is to a question that was
-/// given up.
+/// Returns the bytes after the header of an answer; None for an answer to an abandoned request.
 pub(crate) fn body_of(mut answer: Vec<u8>, sequence: u32) -> io::Result<Option<Vec<u8>>> {
     let malformed = || io::Error::from(io::ErrorKind::InvalidData);
     let kind = field(&answer, 4).map(u16::from_ne_bytes).ok_or_else(malformed)?;
@@ -143,7 +142,7 @@ pub(crate) fn body_of(mut answer: Vec<u8>, sequence: u32) -> io::Result<Option<V
     Ok(Some(answer.split_off(HEADER.min(answer.len()))))
 }
 
-/// What the kernel says of a route.
+/// Parses an answer about a route.
 #[derive(Debug)]
 pub(crate) struct Route {
     kind: u8,
@@ -168,7 +167,7 @@ impl Route {
 }
 
 impl Hop {
-    /// What the kernel says of a neighbour; none where its address is not known.
+    /// Parses an answer about a neighbour; None if its address is unknown.
     pub(crate) fn read(answer: &[u8], interface: i32) -> Option<Self> {
         let state = field(answer, 8).map_or(0, u16::from_ne_bytes);
         let link_address = attributes(answer.get(NEIGHBOUR..).unwrap_or_default())
@@ -180,19 +179,18 @@ impl Hop {
     }
 }
 
-/// Octets of the longest IP packet that the path to `destination` takes, as far
-/// as the kernel knows: the interface's or the route's MTU, or what a router
-/// said since.
+/// Returns the kernel's MTU of the path to `destination` in bytes: that of the interface or the
+/// route, or one that a router reported.
 ///
 /// # Errors
-/// What the kernel answered: `ENETUNREACH` where there is no route.
+/// The error of the kernel: `ENETUNREACH` if there is no route.
 pub fn path_mtu(destination: IpAddr, mark: Option<u32>) -> io::Result<usize> {
     let socket = socket::open(socket::family_of(&destination), libc::SOCK_DGRAM, 0)?;
     if let Some(mark) = mark {
         socket::set_mark(&socket, mark)?;
     }
     let (name, len) = socket::to_storage(&SocketAddr::new(destination, 9));
-    // SAFETY: `name` holds an address of `len` octets and lives over the call.
+    // SAFETY: `name` contains an address of `len` bytes and lives until the call returns.
     if unsafe { libc::connect(socket.as_raw_fd(), (&raw const name).cast(), len) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -202,7 +200,7 @@ pub fn path_mtu(destination: IpAddr, mark: Option<u32>) -> io::Result<usize> {
     };
     let mut mtu: libc::c_int = 0;
     let mut len = size_of_val(&mtu) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` octets into `mtu`.
+    // SAFETY: the kernel writes at most `len` bytes into `mtu`.
     let got = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -218,17 +216,17 @@ pub fn path_mtu(destination: IpAddr, mark: Option<u32>) -> io::Result<usize> {
     }
 }
 
-fn octets_of(address: IpAddr) -> Vec<u8> {
+fn address_bytes(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),
         IpAddr::V6(v6) => v6.octets().to_vec(),
     }
 }
 
-fn address_of(octets: &[u8]) -> Option<IpAddr> {
-    match octets.len() {
-        4 => Some(Ipv4Addr::from(field::<4>(octets, 0)?).into()),
-        16 => Some(Ipv6Addr::from(field::<16>(octets, 0)?).into()),
+fn address_of(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => Some(Ipv4Addr::from(field::<4>(bytes, 0)?).into()),
+        16 => Some(Ipv6Addr::from(field::<16>(bytes, 0)?).into()),
         _ => None,
     }
 }
@@ -241,7 +239,7 @@ fn attribute(message: &mut Vec<u8>, kind: u16, data: &[u8]) {
     message.resize(message.len().next_multiple_of(4), 0);
 }
 
-/// The attributes of an answer, up to the first that lies about its length.
+/// Returns the attributes of an answer, up to the first with an invalid length.
 fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16::from_ne_bytes(field(rest, 0)?));
@@ -297,7 +295,7 @@ mod tests {
         let own = Router::open(None).expect("a netlink socket").next_hop(here, here);
         assert_eq!(own.expect("a local route"), None);
         assert!(router.next_hop(far, near).is_err(), "a source elsewhere");
-        // a source has a way of its own
+        // A source with its own route.
         run("ip link add hr-c type veth peer name hr-d");
         run("ip addr add 203.0.113.5/32 dev hr-c");
         run("ip link set hr-c up");

@@ -1,5 +1,4 @@
-//! What ends a thread's wait: a flag that is set once, and a bell that rings again
-//! and again.
+//! Two signals that end the wait of a thread: a stop flag, and a repeatable wake-up.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Tells threads to stop. A busy thread asks [`Stop::is_set`], which costs no
-/// system call; a waiting one has [`Stop::as_fd`] among what it waits for.
+/// Tells threads to stop. A busy thread checks [`Stop::is_set`], which needs no system call; a
+/// waiting one waits for [`Stop::as_fd`] too.
 #[derive(Debug, Clone)]
 pub struct Stop {
     shared: Arc<Shared>,
@@ -22,23 +21,23 @@ struct Shared {
 }
 
 impl Stop {
-    /// A flag that is not set.
+    /// Makes a flag that is not set.
     ///
     /// # Errors
-    /// What the kernel answered: no more descriptors.
+    /// The error of the kernel: no more descriptors.
     pub fn new() -> io::Result<Self> {
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(Self { shared: Arc::new(Shared { set: AtomicBool::new(false), event }) })
     }
 
-    /// Sets the flag, for good.
+    /// Sets the flag permanently.
     pub fn set(&self) {
         self.shared.set.store(true, Ordering::Release);
-        // Fails only where the count is full, and then the event is readable too.
+        // Fails only if the counter is full; the event is then readable too.
         let _ = self.shared.event.write(1);
     }
 
-    /// Whether it is set.
+    /// Checks whether the flag is set.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.shared.set.load(Ordering::Acquire)
@@ -51,8 +50,8 @@ impl AsFd for Stop {
     }
 }
 
-/// Wakes a waiting thread, again and again. The thread has it among what it
-/// waits for; who wakes one that does not wait makes no system call.
+/// Wakes a waiting thread repeatedly. The thread includes it in its wait; waking a thread that does
+/// not wait needs no system call.
 #[derive(Debug)]
 pub struct Wake {
     waits: AtomicBool,
@@ -60,33 +59,32 @@ pub struct Wake {
 }
 
 impl Wake {
-    /// A new one.
+    /// Makes a new signal.
     ///
     /// # Errors
-    /// What the kernel answered: no more descriptors.
+    /// The error of the kernel: no more descriptors.
     pub fn new() -> io::Result<Self> {
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(Self { waits: AtomicBool::new(false), event })
     }
 
-    /// Wakes the thread, after that which it is woken for is there to be seen.
+    /// Wakes the thread. Call this after publishing the data for the thread.
     pub fn wake(&self) {
         if self.waits.swap(false, Ordering::SeqCst) {
-            // Fails only where the count is full, and then the event is readable too.
+            // Fails only if the counter is full; the event is then readable too.
             let _ = self.event.write(1);
         }
     }
 
-    /// The thread is about to wait: it looks once more for what it is woken for,
-    /// then waits.
+    /// Announces that the thread is about to wait. It must check for data once more before waiting.
     pub fn will_wait(&self) {
         self.waits.store(true, Ordering::SeqCst);
     }
 
-    /// The thread has waited, or does not wait after all.
+    /// Announces that the thread no longer waits.
     pub fn has_waited(&self) {
         if !self.waits.swap(false, Ordering::SeqCst) {
-            // empty if whoever woke it has not come so far: one wait is then short
+            // Empty if the waking thread has not written yet: the next wait is then short.
             let _ = self.event.read();
         }
     }

@@ -1,5 +1,4 @@
-//! What the sockets here share: opening, options, addresses as the kernel
-//! writes them, waiting for them.
+//! What all sockets share: opening, options, address conversion, waiting.
 
 use std::io;
 use std::mem::{size_of, size_of_val, zeroed};
@@ -7,11 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Octets that the kernel may queue each way for one socket of the data path:
-/// some milliseconds of ten gigabits a second.
+/// Bytes that the kernel may queue in each direction for a datapath socket: some milliseconds at 10
+/// Gbit/s.
 const BUFFER: libc::c_int = 8 << 20;
 
-/// Opens a socket that does not survive `exec`.
+/// Opens a socket with close-on-exec.
 pub(crate) fn open(
     family: libc::c_int,
     kind: libc::c_int,
@@ -22,18 +21,18 @@ pub(crate) fn open(
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: `fd` was just opened, is valid and owned by nobody else.
+    // SAFETY: `fd` was just opened, is valid and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Sets an option whose value is what the kernel expects at this level.
+/// Sets an option; its value must have the type that the kernel expects.
 pub(crate) fn set_option<T: Copy>(
     socket: &impl AsFd,
     level: libc::c_int,
     option: libc::c_int,
     value: &T,
 ) -> io::Result<()> {
-    // SAFETY: pointer and length describe `value`, which lives over the call.
+    // SAFETY: pointer and length describe `value`, which lives until the call returns.
     let set = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
@@ -46,7 +45,7 @@ pub(crate) fn set_option<T: Copy>(
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sets an option that is a number.
+/// Sets a numeric option.
 pub(crate) fn set_number(
     socket: &impl AsFd,
     level: libc::c_int,
@@ -56,7 +55,7 @@ pub(crate) fn set_number(
     set_option(socket, level, option, &value)
 }
 
-/// Asks for an option that is a number.
+/// Returns a numeric option.
 pub(crate) fn get_number(
     socket: &impl AsFd,
     level: libc::c_int,
@@ -64,8 +63,8 @@ pub(crate) fn get_number(
 ) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut len = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` octets into `value`, which lives
-    // over the call.
+    // SAFETY: the kernel writes at most `len` bytes into `value`, which lives until the call
+    // returns.
     let got = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),
@@ -78,8 +77,7 @@ pub(crate) fn get_number(
     if got == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Makes both buffers large: beyond the system's limit where privileged
-/// (`CAP_NET_ADMIN`), else up to it.
+/// Enlarges both buffers: beyond the system limit with `CAP_NET_ADMIN`, otherwise up to it.
 pub(crate) fn enlarge_buffers(socket: &impl AsFd) -> io::Result<()> {
     for (force, plain) in
         [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
@@ -90,14 +88,13 @@ pub(crate) fn enlarge_buffers(socket: &impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets a send that finds the buffer full wait for room, but not for ever: a
-/// link that is gone would hold its thread.
+/// Makes a send wait if the buffer is full, with a time limit: a dead link would block the thread.
 pub(crate) fn limit_wait(socket: &impl AsFd) -> io::Result<()> {
     let quarter = libc::timeval { tv_sec: 0, tv_usec: 250_000 };
     set_option(socket, libc::SOL_SOCKET, libc::SO_SNDTIMEO, &quarter)
 }
 
-/// Marks what this socket sends, for `ip rule fwmark`.
+/// Marks the packets of this socket, for `ip rule fwmark`.
 pub(crate) fn set_mark(socket: &impl AsFd, mark: u32) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_MARK, &mark)
 }
@@ -105,17 +102,17 @@ pub(crate) fn set_mark(socket: &impl AsFd, mark: u32) -> io::Result<()> {
 /// Binds a socket to an address.
 pub(crate) fn bind(socket: &impl AsFd, address: &SocketAddr) -> io::Result<()> {
     let (storage, len) = to_storage(address);
-    // SAFETY: `storage` holds an address of `len` octets and lives over the call.
+    // SAFETY: `storage` contains an address of `len` bytes and lives until the call returns.
     let bound = unsafe { libc::bind(socket.as_fd().as_raw_fd(), (&raw const storage).cast(), len) };
     if bound == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The address that a socket is bound to.
+/// Returns the address of a socket.
 pub(crate) fn local_address(socket: &impl AsFd) -> io::Result<SocketAddr> {
-    // SAFETY: all-zero octets are a valid `sockaddr_storage`.
+    // SAFETY: all-zero bytes are a valid `sockaddr_storage`.
     let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
     let mut len = size_of_val(&storage) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` octets into `storage`.
+    // SAFETY: the kernel writes at most `len` bytes into `storage`.
     let got = unsafe {
         libc::getsockname(
             socket.as_fd().as_raw_fd(),
@@ -129,24 +126,24 @@ pub(crate) fn local_address(socket: &impl AsFd) -> io::Result<SocketAddr> {
     from_storage(&storage).ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
 }
 
-/// An address as the kernel reads it, with its length.
+/// Converts an address to the kernel's format, and returns it with its length.
 pub(crate) fn to_storage(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
-    // SAFETY: all-zero octets are a valid `sockaddr_storage`.
+    // SAFETY: all-zero bytes are a valid `sockaddr_storage`.
     let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
     let len = match address {
         SocketAddr::V4(v4) => {
-            let octets = libc::sockaddr_in {
+            let name = libc::sockaddr_in {
                 sin_family: libc::AF_INET as libc::sa_family_t,
                 sin_port: v4.port().to_be(),
                 sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
                 sin_zero: [0; 8],
             };
             // SAFETY: `sockaddr_storage` is as large and as aligned as any address.
-            unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(octets) };
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(name) };
             size_of::<libc::sockaddr_in>()
         }
         SocketAddr::V6(v6) => {
-            let octets = libc::sockaddr_in6 {
+            let name = libc::sockaddr_in6 {
                 sin6_family: libc::AF_INET6 as libc::sa_family_t,
                 sin6_port: v6.port().to_be(),
                 sin6_flowinfo: v6.flowinfo(),
@@ -154,19 +151,19 @@ pub(crate) fn to_storage(address: &SocketAddr) -> (libc::sockaddr_storage, libc:
                 sin6_scope_id: v6.scope_id(),
             };
             // SAFETY: as above.
-            unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(octets) };
+            unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(name) };
             size_of::<libc::sockaddr_in6>()
         }
     };
     (storage, len as libc::socklen_t)
 }
 
-/// Reads an address that the kernel wrote; none where it wrote none.
+/// Converts an address from the kernel; None if it wrote none.
 pub(crate) fn from_storage(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match libc::c_int::from(storage.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says what it is, and `sockaddr_storage` is as
-            // large and as aligned as any address.
+            // SAFETY: the family determines the type, and `sockaddr_storage` is as large and as
+            // aligned as any address.
             let v4 = unsafe { (&raw const *storage).cast::<libc::sockaddr_in>().read() };
             let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(v4.sin_port))))
@@ -182,26 +179,25 @@ pub(crate) fn from_storage(storage: &libc::sockaddr_storage) -> Option<SocketAdd
     }
 }
 
-/// The address family's number.
+/// Returns the number of the address family.
 pub(crate) fn family_of(address: &IpAddr) -> libc::c_int {
     if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }
 }
 
-/// A message of nothing: no address, no data, no control messages.
+/// Returns an empty message: no address, no data, no control messages.
 pub(crate) fn empty_message() -> libc::mmsghdr {
-    // SAFETY: all-zero octets are a valid `mmsghdr`: null pointers, lengths 0.
+    // SAFETY: all-zero bytes are a valid `mmsghdr`: null pointers, lengths 0.
     unsafe { zeroed() }
 }
 
-/// Sockets that can be waited for together.
+/// The most sockets of one wait.
 pub const MAX_WAIT: usize = 64;
 
-/// Waits until one of `sockets`, at most [`MAX_WAIT`], has something to read, or
-/// an error, or until `timeout` has passed (none: for ever). Bit `n` of the
-/// answer says that there is something with socket `n`.
+/// Waits until one of `sockets`, at most [`MAX_WAIT`], is readable or has an error, or until
+/// `timeout` passes (None: no limit). Bit `n` of the result stands for socket `n`.
 ///
 /// # Errors
-/// What the kernel answered; a signal is no error.
+/// The error of the kernel; a signal is no error.
 pub fn wait_readable(sockets: &[&dyn AsFd], timeout: Option<Duration>) -> io::Result<u64> {
     let mut fds = [libc::pollfd { fd: -1, events: 0, revents: 0 }; MAX_WAIT];
     let count = sockets.len();
@@ -216,8 +212,8 @@ pub fn wait_readable(sockets: &[&dyn AsFd], timeout: Option<Duration>) -> io::Re
         tv_nsec: timeout.subsec_nanos().into(),
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: `count` entries of `fds` are valid, of descriptors that live over
-    // the call; so does the timeout where there is one.
+    // SAFETY: `count` entries of `fds` are valid, of descriptors that live until the call returns;
+    // so does the timeout.
     let ready =
         unsafe { libc::ppoll(fds.as_mut_ptr(), count as libc::nfds_t, timeout, std::ptr::null()) };
     if ready < 0 {
@@ -228,12 +224,12 @@ pub fn wait_readable(sockets: &[&dyn AsFd], timeout: Option<Duration>) -> io::Re
     Ok(bits.fold(0, |bits, (n, fd)| bits | u64::from(fd.revents != 0) << n))
 }
 
-/// Makes a call again as long as it is interrupted. One with a time limit is, even
-/// where no signal is handled, by a machine that was frozen for a moment
-/// (`SO_RCVTIMEO` in signal(7)); the limit starts again then.
+/// Repeats a call while it is interrupted. A call with a time limit is interrupted when a machine
+/// was suspended, even without a signal handler (`SO_RCVTIMEO` in signal(7)); its limit then starts
+/// again.
 ///
 /// # Errors
-/// What the call answered otherwise.
+/// Any other error of the call.
 pub fn retried<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {

@@ -1,12 +1,12 @@
-//! What the tests here share: a network namespace of the test's own.
+//! A network namespace for each test.
 
 use std::process::Command;
 
-/// Ends the namespace: nothing to do, it ends with its thread.
+/// Ends the namespace; nothing to do, since it ends with its thread.
 pub(crate) struct Namespace;
 
-/// Puts the calling thread into a new network namespace whose loopback is up.
-/// None, politely, where that needs privileges this process does not have.
+/// Moves the calling thread to a new network namespace with the loopback interface up. None, with a
+/// message, without the privilege.
 pub(crate) fn own_namespace() -> Option<Namespace> {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: this test makes a network namespace, which needs root");
@@ -17,7 +17,7 @@ pub(crate) fn own_namespace() -> Option<Namespace> {
     Some(Namespace)
 }
 
-/// Runs a command of words that must succeed.
+/// Runs a command of words separated by spaces, which must succeed.
 pub(crate) fn run(line: &str) {
     let mut words = line.split_whitespace();
     let status = Command::new(words.next().expect("a program")).args(words).status();

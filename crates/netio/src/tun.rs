@@ -1,6 +1,5 @@
-//! A TUN interface (Linux Documentation/networking/tuntap.rst) whose packets
-//! come and go with a `virtio_net_hdr`: unfinished checksums and whole trains
-//! of segments cross in one system call.
+//! A TUN interface (Linux Documentation/networking/tuntap.rst) with a `virtio_net_hdr` before each
+//! packet: one system call transfers a whole segment train, with an unfinished checksum.
 
 use std::ffi::c_char;
 use std::fs::OpenOptions;
@@ -9,18 +8,17 @@ use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Octets of the `virtio_net_hdr` before each packet (linux/virtio_net.h), its
-/// fields in the machine's byte order.
+/// Bytes of the `virtio_net_hdr` before each packet (linux/virtio_net.h), in the machine's byte
+/// order.
 pub const VNET_HEADER_LEN: usize = 10;
-/// Octets that hold any packet with its header.
+/// Bytes that hold any packet with its header.
 pub const MAX_READ: usize = VNET_HEADER_LEN + 65_535;
-/// The parts of one write: the header, then what the packet is made of.
+/// The most slices of one write: the header, then the packet.
 pub const MAX_PARTS: usize = 1024; // UIO_MAXIOV
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// One queue of a TUN interface. The interface lives as long as one of its
-/// queues.
+/// One queue of a TUN interface. The interface exists as long as one of its queues.
 #[derive(Debug)]
 pub struct Tun {
     file: OwnedFd,
@@ -29,18 +27,18 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Makes the interface `name`, which must not exist, with so many queues,
-    /// in the network namespace of the calling thread. Needs `CAP_NET_ADMIN`.
+    /// Creates the interface `name`, which must not exist, with this number of queues, in the
+    /// network namespace of the calling thread. Needs `CAP_NET_ADMIN`.
     ///
     /// # Errors
-    /// What the kernel answered: `EBUSY` where the interface exists, `EPERM`,
-    /// `ENOENT` where there is no `/dev/net/tun`.
+    /// The error of the kernel: `EBUSY` if the interface exists, `EPERM`, `ENOENT` without
+    /// `/dev/net/tun`.
     pub fn create(name: &str, queues: usize) -> io::Result<Vec<Self>> {
         let kind = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
         let several = if queues > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
         let mut tuns = Vec::with_capacity(queues);
         for queue in 0..queues.max(1) {
-            // the first makes the interface, and finds out if it is somebody else's
+            // The first open creates the interface, and fails if it exists.
             let exclusive = if queue == 0 { libc::IFF_TUN_EXCL } else { 0 };
             tuns.push(Self::attach(name, kind | several | exclusive)?);
         }
@@ -54,22 +52,22 @@ impl Tun {
             .custom_flags(libc::O_NONBLOCK)
             .open(DEVICE)?
             .into();
-        // SAFETY: all-zero octets are a valid `ifreq`.
+        // SAFETY: all-zero bytes are a valid `ifreq`.
         let mut request: libc::ifreq = unsafe { zeroed() };
         if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains('\0') {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("`{name}` cannot be an interface's name: it must have 1 to 15 octets"),
+                format!("`{name}` cannot be an interface's name: it must have 1 to 15 bytes"),
             ));
         }
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = from as c_char;
         }
         request.ifr_ifru.ifru_flags = flags as libc::c_short;
-        // SAFETY: TUNSETIFF reads and writes one `ifreq`, which lives over the call.
+        // SAFETY: TUNSETIFF reads and writes one `ifreq`, which lives until the call returns.
         check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })?;
         let len = VNET_HEADER_LEN as libc::c_int;
-        // SAFETY: TUNSETVNETHDRSZ reads one int, which lives over the call.
+        // SAFETY: TUNSETVNETHDRSZ reads one int, which lives until the call returns.
         check(unsafe {
             libc::ioctl(file.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const len)
         })?;
@@ -85,27 +83,25 @@ impl Tun {
         Ok(Self { file, name: name.to_owned(), udp_trains })
     }
 
-    /// The interface's name.
+    /// Returns the interface's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether the kernel also hands over, and takes, trains of UDP datagrams.
+    /// Checks whether the kernel also passes trains of UDP datagrams.
     #[must_use]
     pub fn has_udp_trains(&self) -> bool {
         self.udp_trains
     }
 
-    /// Reads one `virtio_net_hdr` with its packet into `buffer`, of [`MAX_READ`]
-    /// octets, and returns how many octets they have. Does not wait: 0 where
-    /// there is none.
+    /// Reads one `virtio_net_hdr` with its packet into `buffer` of [`MAX_READ`] bytes and returns
+    /// their length. Does not wait: 0 without a packet.
     ///
     /// # Errors
-    /// What the kernel answered: `EBADFD` where the interface is gone, `EIO`
-    /// where it is down.
+    /// The error of the kernel: `EBADFD` if the interface is gone, `EIO` if it is down.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        // SAFETY: pointer and length describe `buffer`, which lives over the call.
+        // SAFETY: pointer and length describe `buffer`, which lives until the call returns.
         let got =
             unsafe { libc::read(self.file.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
         if got >= 0 {
@@ -118,16 +114,16 @@ impl Tun {
         }
     }
 
-    /// Writes one packet: a `virtio_net_hdr` of [`VNET_HEADER_LEN`] octets and
-    /// what the packet is made of, at most [`MAX_PARTS`] slices in all. Small
-    /// slices cost less at the head: the kernel copies each.
+    /// Writes one packet: a `virtio_net_hdr` of [`VNET_HEADER_LEN`] bytes and the slices of the
+    /// packet, at most [`MAX_PARTS`] in all. Small slices are cheaper at the start, which the
+    /// kernel copies.
     ///
     /// # Errors
-    /// What the kernel answered: `EINVAL` for a header that does not fit its
-    /// packet, `EIO` where the interface is down, `ENOMEM`.
+    /// The error of the kernel: `EINVAL` for a header that does not match its packet, `EIO` if the
+    /// interface is down, `ENOMEM`.
     pub fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        // SAFETY: `IoSlice` has the layout of `iovec`; the slices live over the
-        // call, which only reads them.
+        // SAFETY: `IoSlice` has the layout of `iovec`; the slices live until the call returns,
+        // which only reads them.
         let wrote = unsafe {
             libc::writev(
                 self.file.as_raw_fd(),
@@ -162,7 +158,7 @@ mod tests {
     use std::net::UdpSocket;
 
     #[test]
-    fn a_datagram_goes_out_by_the_interface_and_one_comes_in() {
+    fn reads_and_writes_datagrams() {
         let Some(_namespace) = own_namespace() else { return };
         let tun = Tun::create("hr-test", 1).expect("a TUN").remove(0);
         run("ip addr add 10.99.0.1/24 dev hr-test");
@@ -172,13 +168,13 @@ mod tests {
         let mut buffer = vec![0; MAX_READ];
         let packet = loop {
             let len = tun.read(&mut buffer).expect("a packet");
-            // router solicitations are the interface's own
+            // The interface sends router solicitations itself.
             if buffer[..len].ends_with(b"there") {
                 break buffer[VNET_HEADER_LEN..len].to_vec();
             }
         };
         assert_eq!((packet[0], packet.len()), (0x45, 20 + 8 + 5));
-        // the same datagram on its way back, without a UDP checksum
+        // The same datagram in the other direction, without a UDP checksum.
         let mut back = packet;
         back[12..20].copy_from_slice(&[10, 99, 0, 2, 10, 99, 0, 1]);
         back[20..24].copy_from_slice(&[0x1b, 0x59, 0x1b, 0x58]); // 7001 to 7000
@@ -196,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_exists_is_not_taken_over() {
+    fn refuses_an_existing_interface() {
         let Some(_namespace) = own_namespace() else { return };
         let tuns = Tun::create("hr-test", 2).expect("a TUN of two queues");
         assert_eq!(tuns.len(), 2);
@@ -206,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_too_long_is_refused_in_words() {
-        let error = Tun::create("sixteen-octets-x", 1).expect_err("a name of 16 octets");
-        assert!(error.to_string().contains("1 to 15 octets"), "{error}");
+        let error = Tun::create("sixteen-bytes-xx", 1).expect_err("a name of 16 bytes");
+        assert!(error.to_string().contains("1 to 15 bytes"), "{error}");
     }
 }

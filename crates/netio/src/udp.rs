@@ -1,5 +1,5 @@
-//! A UDP socket that sends and receives trains: many datagrams of one length in
-//! one system call and one walk through the kernel (`UDP_SEGMENT`, `UDP_GRO`).
+//! A UDP socket that sends and receives trains: many datagrams of one length in one system call and
+//! one pass through the kernel (`UDP_SEGMENT`, `UDP_GRO`).
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -10,75 +10,70 @@ use crate::control::Control;
 use crate::inbox::Inbox;
 use crate::socket;
 
-/// Datagrams of one train (`UDP_MAX_SEGMENTS` of the older kernels).
+/// The most datagrams of one train (`UDP_MAX_SEGMENTS` of older kernels).
 pub const MAX_SEGMENTS: usize = 64;
-/// Octets of one train: with headers it must fit in 65 535.
+/// The most bytes of one train: with headers at most 65,535.
 pub const MAX_TRAIN: usize = 65_000;
-/// Words of what is said about one send: segment length, TOS, source address.
+/// Words of control messages of one send: segment length, TOS, source address.
 const CONTROL_WORDS: usize = 16;
 
-/// How a socket is to be opened.
+/// The options of a new socket.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// The mark of what it sends, for `ip rule fwmark`. Needs `CAP_NET_ADMIN`.
+    /// The mark of its packets, for `ip rule fwmark`. Needs `CAP_NET_ADMIN`.
     pub mark: Option<u32>,
-    /// Other sockets of this process share the port.
+    /// Whether other sockets of this process share the port.
     pub reuse_port: bool,
-    /// On an address of IPv6, it also hears and speaks IPv4, whose addresses are
-    /// then written `::ffff:a.b.c.d`.
+    /// Whether an IPv6 socket also sends and receives IPv4, with addresses as `::ffff:a.b.c.d`.
     pub dual_stack: bool,
-    /// What routers and peers say about datagrams (ICMP) is not to be read.
+    /// Whether to ignore reports of routers and peers about datagrams (ICMP).
     pub ignore_errors: bool,
 }
 
-/// Datagrams for one destination, all of one length but the last, which may be
-/// shorter.
+/// Datagrams to one destination, all of one length except the last, which may be shorter.
 #[derive(Debug, Clone, Copy)]
 pub struct Train<'a> {
-    /// Where they go.
+    /// The destination.
     pub destination: SocketAddr,
-    /// The address they come from; the kernel chooses where there is none.
+    /// The source address; None: chosen by the kernel.
     pub source: Option<IpAddr>,
     /// DSCP and ECN of the IP header.
     pub tos: u8,
-    /// Whether routers may not fragment them (IPv4's DF; nobody fragments IPv6
-    /// on the way, where false lets this host do it).
+    /// Whether routers must not fragment the datagrams (DF of IPv4; in IPv6 false lets this host
+    /// fragment them).
     pub dont_fragment: bool,
-    /// The datagrams' payloads, one slice each, at most [`MAX_SEGMENTS`] of them
-    /// and [`MAX_TRAIN`] octets.
+    /// The payloads, one slice per datagram, at most [`MAX_SEGMENTS`] with [`MAX_TRAIN`] bytes.
     pub datagrams: &'a [IoSlice<'a>],
 }
 
-/// The addresses of a train, and what its IP headers say.
+/// The addresses of a train, and settings of its IP headers.
 #[derive(Debug, Clone, Copy)]
 pub struct Path {
-    /// Where the datagrams go.
+    /// The destination.
     pub destination: SocketAddr,
-    /// The address they come from; the kernel chooses where there is none.
+    /// The source address; None: chosen by the kernel.
     pub source: Option<IpAddr>,
     /// DSCP and ECN of the IP header.
     pub tos: u8,
 }
 
-/// A socket of one address family. Only one thread may send, and one receive.
+/// A socket of one address family. One thread may send, and one may receive.
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: OwnedFd,
     local: SocketAddr,
     dual_stack: bool,
-    /// Whether the kernel cuts trains; found out by trying.
+    /// Whether the kernel segments trains; set after a failed attempt.
     has_gso: AtomicBool,
-    /// The path MTU discovery that is set now.
+    /// The current setting of path MTU discovery.
     discovery: AtomicU8,
 }
 
 impl UdpSocket {
-    /// Opens a socket on `address` (port 0: any) in the network namespace of the
-    /// calling thread.
+    /// Opens a socket on `address` (port 0: any) in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// What the kernel answered: `EADDRINUSE`, `EADDRNOTAVAIL`, `EPERM` for the
-    /// mark.
+    /// The error of the kernel: `EADDRINUSE`, `EADDRNOTAVAIL`, `EPERM` for the mark.
     pub fn bind(address: SocketAddr, options: &Options) -> io::Result<Self> {
         let family = socket::family_of(&address.ip());
         let socket = socket::open(family, libc::SOCK_DGRAM, libc::IPPROTO_UDP)?;
@@ -118,42 +113,40 @@ impl UdpSocket {
         })
     }
 
-    /// The address it is bound to.
+    /// Returns the address of the socket.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Octets that the kernel keeps of what has arrived, with what it needs to keep
-    /// it.
+    /// Returns the bytes of received datagrams that the kernel can queue, including its overhead.
     #[must_use]
     pub fn receive_buffer(&self) -> usize {
         let size = socket::get_number(&self.socket, libc::SOL_SOCKET, libc::SO_RCVBUF);
         size.map_or(0, |size| size.max(0) as usize)
     }
 
-    /// Whether a train goes out in one piece, as far as is known.
+    /// Checks whether trains are sent in one call, as far as is known.
     #[must_use]
     pub fn has_gso(&self) -> bool {
         self.has_gso.load(Ordering::Relaxed)
     }
 
-    /// Sends a train, waiting a moment for room where the kernel's buffer is
-    /// full. Where the kernel, or the interface, cannot cut trains, the
-    /// datagrams go one by one from then on.
+    /// Sends a train; waits briefly if the buffer of the kernel is full. If the kernel or the
+    /// interface cannot segment trains, it sends single datagrams from then on.
     ///
     /// # Errors
-    /// How many datagrams went, and what the kernel answered about the next:
-    /// `EMSGSIZE` where it is longer than the path takes, `ENETUNREACH`,
-    /// `EAGAIN` where there was no room for a quarter of a second.
+    /// The number of sent datagrams, and the error of the kernel about the next: `EMSGSIZE` if it
+    /// exceeds the path MTU, `ENETUNREACH`, `EAGAIN` if the buffer was full for a quarter of a
+    /// second.
     pub fn send(&self, train: &Train<'_>) -> Result<(), (usize, io::Error)> {
         self.set_discovery(train.dont_fragment).map_err(|error| (0, error))?;
         let one = train.datagrams.len() == 1;
         if one || self.has_gso() {
             match self.send_whole(train) {
                 Ok(()) => return Ok(()),
-                // no checksum offload on the way out (EIO), no UDP_SEGMENT (EINVAL), a segment
-                // longer than the MTU (docs/datapath.md, "UDP trains")
+                // No checksum offload of the interface (EIO), no UDP_SEGMENT (EINVAL), or a segment
+                // longer than the MTU (docs/datapath.md, "UDP trains").
                 Err(error) if one => return Err((0, error)),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EIO | libc::EINVAL) => {
@@ -167,13 +160,11 @@ impl UdpSocket {
         self.send_singly(train)
     }
 
-    /// Fills `inbox` with what has arrived, and returns how many messages it
-    /// holds. Does not wait.
+    /// Receives a batch into `inbox` and returns its number of messages. Does not wait.
     ///
     /// # Errors
-    /// What the kernel answered: among others, once, what a router or the peer
-    /// said about a datagram sent earlier (`ECONNREFUSED`, `EMSGSIZE`), which
-    /// [`crate::errors::read`] tells in full.
+    /// The error of the kernel; among others, once, the report about an earlier datagram
+    /// (`ECONNREFUSED`, `EMSGSIZE`), which [`crate::errors::read`] returns in full.
     pub fn receive(&self, inbox: &mut Inbox) -> io::Result<usize> {
         let local = self.local.ip();
         inbox.fill(&self.socket, |arrival, _, _| {
@@ -184,45 +175,45 @@ impl UdpSocket {
         })
     }
 
-    /// Sends datagrams that stand one behind the other in `octets`, each of
-    /// `segment_len` octets but the last, which may be shorter. Otherwise as
-    /// [`Self::send`]: at most [`MAX_TRAIN`] octets and [`MAX_SEGMENTS`] of them.
+    /// Sends the consecutive datagrams of `bytes`, each of `segment_len` bytes except the last,
+    /// which may be shorter. Otherwise like [`Self::send`]: at most [`MAX_TRAIN`] bytes and
+    /// [`MAX_SEGMENTS`] datagrams.
     ///
     /// # Errors
-    /// What the kernel answered, as with [`Self::send`]; some may have gone.
-    pub fn send_segmented(&self, path: Path, segment_len: usize, octets: &[u8]) -> io::Result<()> {
+    /// The error of the kernel, as with [`Self::send`]; some datagrams may have been sent.
+    pub fn send_segmented(&self, path: Path, segment_len: usize, bytes: &[u8]) -> io::Result<()> {
         self.set_discovery(true)?;
-        self.send_pieces(path, segment_len, octets, self.has_gso())
+        self.send_pieces(path, segment_len, bytes, self.has_gso())
     }
 
-    /// The same with datagrams that may be fragmented, by this host or, if they are
-    /// IPv4, on their way. Those longer than `whole` octets go one by one: the kernel
-    /// cuts no train of datagrams that do not leave in one piece.
+    /// Sends datagrams that may be fragmented, by this host or, in IPv4, by routers. Datagrams
+    /// longer than `whole` bytes are sent one by one: the kernel does not segment trains whose
+    /// datagrams need fragments.
     ///
     /// # Errors
-    /// As those of [`Self::send_segmented`].
+    /// As with [`Self::send_segmented`].
     pub fn send_fragmented(
         &self,
         path: Path,
         segment_len: usize,
-        octets: &[u8],
+        bytes: &[u8],
         whole: usize,
     ) -> io::Result<()> {
         self.set_discovery(false)?;
-        self.send_pieces(path, segment_len, octets, self.has_gso() && segment_len <= whole)
+        self.send_pieces(path, segment_len, bytes, self.has_gso() && segment_len <= whole)
     }
 
     fn send_pieces(
         &self,
         Path { destination, source, tos }: Path,
         segment_len: usize,
-        octets: &[u8],
+        bytes: &[u8],
         as_train: bool,
     ) -> io::Result<()> {
-        let whole = [IoSlice::new(octets)];
+        let whole = [IoSlice::new(bytes)];
         let dont_fragment = self.discovery.load(Ordering::Relaxed) == 1;
         let train = Train { destination, source, tos, dont_fragment, datagrams: &whole };
-        let one = octets.len() <= segment_len;
+        let one = bytes.len() <= segment_len;
         if one || as_train {
             match self.send_as(&train, (!one).then_some(segment_len as u16)) {
                 Ok(()) => return Ok(()),
@@ -237,7 +228,7 @@ impl UdpSocket {
             }
         }
         let mut slices = [IoSlice::new(&[]); MAX_SEGMENTS];
-        let pieces = octets.chunks(segment_len.max(1));
+        let pieces = bytes.chunks(segment_len.max(1));
         let count = slices.iter_mut().zip(pieces).map(|(to, of)| *to = IoSlice::new(of)).count();
         let train = Train { datagrams: &slices[..count], ..train };
         self.send_singly(&train).map_err(|(_, error)| error)
@@ -251,7 +242,7 @@ impl UdpSocket {
         self.send_as(train, cut)
     }
 
-    /// Sends all slices together, to be cut every so many octets.
+    /// Sends all slices in one call, which the kernel segments.
     fn send_as(&self, train: &Train<'_>, cut: Option<u16>) -> io::Result<()> {
         let (name, name_len) = socket::to_storage(&train.destination);
         let mut control = self.control(train);
@@ -266,8 +257,8 @@ impl UdpSocket {
         message.msg_controllen = control.len() as _;
         message.msg_control = control.as_mut_ptr();
         socket::retried(|| {
-            // SAFETY: `IoSlice` has the layout of `iovec`; slices, address and
-            // control messages live over the call, which only reads them.
+            // SAFETY: `IoSlice` has the layout of `iovec`; slices, address and control messages
+            // live until the call returns, which only reads them.
             let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, 0) };
             if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
         })
@@ -292,9 +283,8 @@ impl UdpSocket {
             let rest = &mut messages[sent..count];
             let (first, length) = (rest.as_mut_ptr(), rest.len() as libc::c_uint);
             let went = socket::retried(|| {
-                // SAFETY: `rest` are messages written above, of one slice each;
-                // slices, address and control messages live over the call, which
-                // only reads them.
+                // SAFETY: `rest` are messages written above, of one slice each; slices, address and
+                // control messages live until the call returns, which only reads them.
                 let went = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), first, length, 0) };
                 usize::try_from(went).map_err(|_| io::Error::last_os_error())
             });
@@ -303,7 +293,7 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// TOS and source address of a train.
+    /// Returns the control messages for TOS and source address of a train.
     fn control(&self, train: &Train<'_>) -> Control<CONTROL_WORDS> {
         let mut control = Control::new();
         let tos = libc::c_int::from(train.tos).to_ne_bytes();
@@ -320,7 +310,7 @@ impl UdpSocket {
             (SocketAddr::V6(_), source) => {
                 control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &tos);
                 if self.dual_stack {
-                    // heeded where the destination is IPv4, as the other where it is not
+                    // Used for IPv4 destinations; the other for IPv6.
                     control.push(libc::IPPROTO_IP, libc::IP_TOS, &tos);
                 }
                 if let Some(IpAddr::V6(source)) = source {
@@ -333,9 +323,8 @@ impl UdpSocket {
         control
     }
 
-    /// DF is a property of the socket, not of a datagram; it changes rarely.
-    /// `PROBE` sets it without holding back what an earlier ICMP message
-    /// forbade: the gateway knows the path MTU itself.
+    /// Sets DF, a property of the socket that rarely changes. `PROBE` sets it and ignores path MTUs
+    /// from earlier ICMP messages: the gateway knows the path MTU itself.
     fn set_discovery(&self, dont_fragment: bool) -> io::Result<()> {
         if self.discovery.load(Ordering::Relaxed) == u8::from(dont_fragment) {
             return Ok(());
@@ -370,13 +359,12 @@ impl AsFd for UdpSocket {
     }
 }
 
-/// Lets the kernel choose among sockets that share one port: datagrams whose
-/// first octet, ANDed with `mask`, is `value` come to one of the sockets 1 to
-/// `sockets`, by the number in the four octets at `at`; all others to the one
-/// that was bound first, which is any of the sockets given here or not.
+/// Distributes datagrams among sockets that share one port: datagrams whose first byte, ANDed with
+/// `mask`, is `value` arrive at one of the sockets 1 to `sockets`, chosen by the 4 bytes at `at`;
+/// all others at the socket that was bound first.
 ///
 /// # Errors
-/// What the kernel answered.
+/// The error of the kernel.
 pub fn steer_by_field(
     member: &impl AsFd,
     (mask, value): (u8, u8),
@@ -395,15 +383,15 @@ pub fn steer_by_field(
     ]
     .map(|(code, jt, jf, k)| libc::sock_filter { code: code as u16, jt, jf, k });
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // The kernel copies the program out of the array, which lives over the call.
+    // The kernel copies the program from the array, which lives until the call returns.
     socket::set_option(member, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
 }
 
-/// The longest packet, with its IP header, that leaves towards an address in one
-/// piece, as far as this host knows.
+/// Returns the longest packet, with its IP header, that leaves for an address in one piece, as far
+/// as this host knows.
 ///
 /// # Errors
-/// What the kernel answered: no way leads there.
+/// The error of the kernel: there is no route.
 pub fn mtu_towards(address: SocketAddr) -> io::Result<usize> {
     let any: IpAddr = match address {
         SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
@@ -418,12 +406,11 @@ pub fn mtu_towards(address: SocketAddr) -> io::Result<usize> {
     socket::get_number(&socket, level, option).map(|mtu| mtu.max(0) as usize)
 }
 
-/// Lets the kernel choose among sockets that share one port by the number in
-/// the first four octets of a datagram (the SPI of ESP), so that all packets of
-/// one security association come to one socket.
+/// Distributes datagrams among sockets that share one port by their first 4 bytes (the SPI of ESP):
+/// all packets of one SA arrive at one socket.
 ///
 /// # Errors
-/// What the kernel answered.
+/// The error of the kernel.
 pub fn steer_by_spi(sockets: &[UdpSocket]) -> io::Result<()> {
     let Some(first) = sockets.first() else { return Ok(()) };
     let instruction = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
@@ -433,7 +420,7 @@ pub fn steer_by_spi(sockets: &[UdpSocket]) -> io::Result<()> {
         instruction(libc::BPF_RET | libc::BPF_A, 0),
     ];
     let program = libc::sock_fprog { len: 3, filter: program.as_mut_ptr() };
-    // The kernel copies the program out of the array, which lives over the call.
+    // The kernel copies the program from the array, which lives until the call returns.
     let option = libc::SO_ATTACH_REUSEPORT_CBPF;
     socket::set_option(&first.socket, libc::SOL_SOCKET, option, &program)
 }
@@ -451,7 +438,7 @@ mod tests {
             .expect("a socket on loopback")
     }
 
-    /// All datagrams that arrive until `count` are there, with TOS.
+    /// Receives until `count` datagrams have arrived, and returns them with TOS.
     fn datagrams(socket: &UdpSocket, count: usize) -> Vec<(Vec<u8>, u8)> {
         let mut inbox = Inbox::new(8);
         let mut all = Vec::new();
@@ -471,7 +458,7 @@ mod tests {
     fn send_and_check(from: &UdpSocket, to: &UdpSocket) {
         let sent: Vec<Vec<u8>> =
             (0..40u8).map(|n| vec![n; if n == 39 { 7 } else { 1200 }]).collect();
-        let datagrams_: Vec<IoSlice<'_>> = sent.iter().map(|octets| IoSlice::new(octets)).collect();
+        let datagrams_: Vec<IoSlice<'_>> = sent.iter().map(|bytes| IoSlice::new(bytes)).collect();
         let train = Train {
             destination: to.local(),
             source: Some(from.local().ip()),
@@ -482,7 +469,7 @@ mod tests {
         from.send(&train).expect("a train");
         let received = datagrams(to, sent.len());
         assert!(received.iter().all(|(_, tos)| *tos == 0b1011_1001), "{received:?}");
-        assert!(received.into_iter().map(|(octets, _)| octets).eq(sent));
+        assert!(received.into_iter().map(|(bytes, _)| bytes).eq(sent));
     }
 
     #[test]
@@ -493,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_both_families_sends_what_is_cut_and_hears_it() {
+    fn a_dual_stack_socket_sends_and_receives_trains() {
         let options = Options { dual_stack: true, ignore_errors: true, ..Options::default() };
         let to = UdpSocket::bind("[::]:0".parse().expect("an address"), &options).expect("both");
         let sent: Vec<u8> = (0..30_000_u32).map(|n| (n / 1200) as u8).collect();
@@ -525,23 +512,23 @@ mod tests {
 
     #[test]
     fn datagrams_that_are_too_long_for_the_path_leave_in_fragments_or_not_at_all() {
-        // the loopback interface carries 65 536 octets: packets of more than that, and a
-        // datagram of UDP is no longer, so that a path of another length has to be made
-        let octets: Vec<u8> = (0..12_000_u32).map(|n| (n / 4000) as u8).collect();
+        // The loopback interface has an MTU of 65,536, longer than any UDP datagram, so the
+        // test makes a path with another MTU.
+        let bytes: Vec<u8> = (0..12_000_u32).map(|n| (n / 4000) as u8).collect();
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let (from, to) = (open(address), open(address));
             for whole in [1472, 65_507] {
                 let path =
                     Path { destination: to.local(), source: Some(from.local().ip()), tos: 2 };
-                from.send_fragmented(path, 4000, &octets, whole).expect("a train");
+                from.send_fragmented(path, 4000, &bytes, whole).expect("a train");
                 assert!(from.has_gso(), "others go on as they did");
                 let came = datagrams(&to, 3);
-                assert!(came.iter().all(|(octets, tos)| (octets.len(), *tos) == (4000, 2)));
-                assert!(came.iter().map(|(octets, _)| octets.as_slice()).eq(octets.chunks(4000)));
+                assert!(came.iter().all(|(bytes, tos)| (bytes.len(), *tos) == (4000, 2)));
+                assert!(came.iter().map(|(bytes, _)| bytes.as_slice()).eq(bytes.chunks(4000)));
             }
-            // and with DF as before
+            // And with DF as before.
             let path = Path { destination: to.local(), source: None, tos: 2 };
-            from.send_segmented(path, 4000, &octets).expect("a train");
+            from.send_segmented(path, 4000, &bytes).expect("a train");
             assert_eq!(datagrams(&to, 3).len(), 3);
         }
     }
@@ -585,7 +572,7 @@ mod tests {
             dont_fragment: true,
             datagrams: &datagrams,
         };
-        let (sent, error) = from.send(&train).expect_err("sent 65 530 octets of payload");
+        let (sent, error) = from.send(&train).expect_err("sent 65 530 bytes of payload");
         assert_eq!((sent, error.raw_os_error()), (1, Some(libc::EMSGSIZE)));
     }
 
@@ -598,8 +585,8 @@ mod tests {
         steer_by_spi(&sockets).expect("a program for the port");
         let from = open(ALL[0]);
         for spi in [0x1000u32, 0x1001, 0x2001, 0x3002] {
-            let octets = spi.to_be_bytes();
-            let datagrams_ = [IoSlice::new(&octets)];
+            let bytes = spi.to_be_bytes();
+            let datagrams_ = [IoSlice::new(&bytes)];
             let train = Train {
                 destination: sockets[0].local(),
                 source: None,
@@ -609,7 +596,7 @@ mod tests {
             };
             from.send(&train).expect("a datagram");
             let (received, _) = datagrams(&sockets[spi as usize % 2], 1).remove(0);
-            assert_eq!(received, octets);
+            assert_eq!(received, bytes);
         }
     }
 }
