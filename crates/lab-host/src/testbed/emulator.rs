@@ -9,28 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use headroom_lab_results::schema::{EmulatorCounters, WayCounters};
-use serde::Deserialize;
+use headroom_lab_results::schema::EmulatorCounters;
+use headroom_link_spec::{Direction, DirectionCounters, Ready};
 
 use crate::error::{Doing, Error, Result};
 
 /// Why a run cannot go on; set at most once.
 pub(crate) type Alarm = Arc<OnceLock<String>>;
-
-/// One line of its answer.
-#[derive(Debug, Deserialize)]
-struct CountersLine {
-    direction: Direction,
-    #[serde(flatten)]
-    counted: WayCounters,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Direction {
-    Up,
-    Down,
-}
 
 /// A running emulator; ended when dropped.
 #[derive(Debug)]
@@ -124,7 +109,8 @@ impl Emulator {
         let mut counters = EmulatorCounters::default();
         for _ in 0..2 {
             let line = self.lines.recv_timeout(AN_ANSWER).doing(doing)?;
-            let CountersLine { direction, counted } = serde_json::from_str(&line).doing(doing)?;
+            let DirectionCounters { direction, counters: counted } =
+                serde_json::from_str(&line).doing(doing)?;
             match direction {
                 Direction::Up => counters.up = counted,
                 Direction::Down => counters.down = counted,
@@ -156,8 +142,7 @@ impl Drop for Emulator {
 
 /// Whether a line says that it forwards.
 fn is_ready(line: &str) -> bool {
-    let value = serde_json::from_str::<serde_json::Value>(line).ok();
-    value.is_some_and(|value| value.get("ready") == Some(&serde_json::Value::Bool(true)))
+    serde_json::from_str::<Ready>(line).is_ok_and(|line| line.ready)
 }
 
 /// Keeps the last words that it writes to standard error.
@@ -208,11 +193,11 @@ mod tests {
     #[test]
     fn it_is_asked_for_its_counters_and_ends_with_its_input() {
         let alarm = Alarm::default();
-        let script = r#"echo '{"ready":true}'; while read word; do
+        let script = r#"echo '{"ready":true,"a":"a","b":"b","spec":"10mbit","seed":1}'; while read word; do
             echo '{"direction":"up","received":5}'; echo '{"direction":"down","received":7}'; done"#;
         let mut emulator = pretend(script, &alarm).expect("ready");
         let counters = emulator.counters().expect("counters");
-        assert_eq!((counters.down["received"], counters.up["received"]), (7, 5));
+        assert_eq!((counters.down.received, counters.up.received), (7, 5));
         let child = Arc::clone(&emulator.child);
         drop(emulator);
         let status = lock(&child).wait().expect("ended");
@@ -233,7 +218,7 @@ mod tests {
     #[test]
     fn one_that_dies_raises_the_alarm() {
         let alarm = Alarm::default();
-        let script = r#"echo '{"ready":true}'; echo 'last words' >&2; kill -9 $$"#;
+        let script = r#"echo '{"ready":true,"a":"a","b":"b","spec":"10mbit","seed":1}'; echo 'last words' >&2; kill -9 $$"#;
         let _emulator = pretend(script, &alarm).expect("ready");
         let deadline = Instant::now() + AN_ANSWER;
         while alarm.get().is_none() && Instant::now() < deadline {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use headroom_lab_results::schema::{EmulatorCounters, EmulatorReport, WayCounters};
+use headroom_lab_results::schema::{EmulatorCounters, EmulatorReport};
 use headroom_link_spec::LinkSpec;
 
 use super::emulator::{Alarm, Emulator};
@@ -206,18 +206,10 @@ impl Router {
         let (now_s, seed) = (self.cpu_seconds(), self.seed);
         let Some(emulator) = &mut self.emulator else { return Ok(None) };
         let now = emulator.process.counters()?;
-        let since = |now: WayCounters, then: &WayCounters| -> WayCounters {
-            now.into_iter()
-                .map(|(name, count)| {
-                    let before = then.get(&name).copied().unwrap_or(0);
-                    (name, count.saturating_sub(before))
-                })
-                .collect()
-        };
         Ok(Some(EmulatorReport {
             counters: EmulatorCounters {
-                down: since(now.down, &emulator.counters.down),
-                up: since(now.up, &emulator.counters.up),
+                down: now.down.since(&emulator.counters.down),
+                up: now.up.since(&emulator.counters.up),
             },
             cpu_seconds: now_s.zip(emulator.cpu_s).map(|(now, then)| now - then),
             seconds: emulator.since.elapsed().as_secs_f64(),

@@ -39,7 +39,7 @@ pub(super) fn streams(results: &Results) -> Option<String> {
                 number(bin.delay_s),
                 number(bin.delay_max_s),
                 number(bin.jitter_s),
-                number(bin.beside_bps),
+                number(bin.cross_traffic_bps),
             ];
             text += &row.join(",");
             text += "\r\n";
@@ -118,7 +118,7 @@ fn row(sample: &Sample) -> Vec<String> {
         number(delay.map(|d| d.p99_s)),
         number(delay.map(|d| d.max_s)),
         number(stream.map(|s| s.jitter_s)),
-        number(stream.and_then(|s| s.beside_bps)),
+        number(stream.and_then(|s| s.cross_traffic_bps)),
         whole(stream.and_then(|s| s.frames)),
         sample.outlier.to_string(),
         quoted(sample.marked.as_deref().unwrap_or_default()),

@@ -1,5 +1,6 @@
 //! One sentence a link: what made it, and what its self-test found.
 
+use headroom_link_spec::Counters;
 use headroom_units as units;
 
 use crate::schema::{EmulatorReport, LinkReport, Results, WayTest};
@@ -50,12 +51,8 @@ fn found(way: &WayTest) -> String {
 
 /// METHOD 12: the emulator takes one of the cores.
 fn effort(emulator: &EmulatorReport) -> String {
-    let own: u64 = [&emulator.counters.down, &emulator.counters.up]
-        .into_iter()
-        .flatten()
-        .filter(|(name, _)| OWN_DROPS.contains(&name.as_str()))
-        .map(|(_, count)| count)
-        .sum();
+    let own_drops = |of: &Counters| of.dropped_by_memory + of.dropped_by_kernel + of.malformed;
+    let own = own_drops(&emulator.counters.down) + own_drops(&emulator.counters.up);
     let share = emulator
         .cpu_seconds
         .filter(|_| emulator.seconds > 0.0)
@@ -66,10 +63,6 @@ fn effort(emulator: &EmulatorReport) -> String {
     };
     format!(" The emulator took {share} on average{drops}.")
 }
-
-/// Counters of frames that were dropped for want of memory or time, or because the
-/// emulator did not understand them.
-const OWN_DROPS: [&str; 3] = ["dropped_by_memory", "dropped_by_kernel", "malformed"];
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,6 @@
 //! What results.json says of a link.
 
-use std::collections::BTreeMap;
-
-use headroom_link_spec::{LinkDirection, LinkSpec, Queue};
+use headroom_link_spec::{Counters, LinkDirection, LinkSpec, Queue};
 use headroom_units as units;
 use serde::{Deserialize, Serialize};
 
@@ -195,16 +193,13 @@ impl WayReport {
     }
 }
 
-/// What the emulator counted in either direction, as it names it.
-pub type WayCounters = BTreeMap<String, u64>;
-
 /// The counters that the emulator prints when asked, and at its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulatorCounters {
     /// From server to client.
-    pub down: WayCounters,
+    pub down: Counters,
     /// From client to server.
-    pub up: WayCounters,
+    pub up: Counters,
 }
 
 /// What the self-test of a link found.

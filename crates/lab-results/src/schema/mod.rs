@@ -6,7 +6,6 @@ mod hosts;
 mod link;
 mod pace;
 mod plan;
-mod realtime;
 mod run;
 mod sample;
 mod workload;
@@ -17,15 +16,16 @@ pub use derived::{
     Accounting, Crossover, LogLine, Model, ModelPoint, Portable, Prediction, Residual, Rfc6349,
     Summary,
 };
-pub use headroom_lab_trace::{Phase, Phases, SetUp, Stretch, Tcp};
+pub use headroom_lab_trace::{
+    DelayStats, Phase, Phases, SetUp, StreamBin, StreamStats, Stretch, Tcp,
+};
 pub use hosts::{SshHosts, objection};
 pub use link::{
     DelayTest, EmulatorCounters, EmulatorReport, LinkReport, LossTest, RateTest, RoundTrips,
-    SelfTest, WayCounters, WayReport, WayTest, Ways, queue_packets,
+    SelfTest, WayReport, WayTest, Ways, queue_packets,
 };
 pub use pace::{Beside, Pace};
 pub use plan::{PlanRecord, StackRecord, WorkloadRecord};
-pub use realtime::{Bin, Delay, Realtime};
 pub use run::{
     ClearText, Environment, FILM, HostRecord, KeptCapture, LayerSetup, ProgramRecord, Resumed,
     Timeline, WAITS,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Phases, Realtime, SetUp, Tcp};
+use super::{Phases, SetUp, StreamStats, Tcp};
 
 /// One measured sample: one transfer, or the mean of a batch of small ones.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ pub struct Sample {
     pub usage: Option<Usage>,
     /// What became of a real-time stream.
     #[serde(default)]
-    pub realtime: Option<Realtime>,
+    pub realtime: Option<StreamStats>,
     /// Packets that the layers did not pass on, by reason, in all of the sample; null
     /// where they do not say.
     #[serde(default)]

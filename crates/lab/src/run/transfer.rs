@@ -9,7 +9,7 @@ use headroom_lab_host::error::{self, Error, Result};
 use headroom_lab_host::role::Role;
 use headroom_lab_host::testbed::{Clock, Taken};
 use headroom_lab_results::analysis::stats;
-use headroom_lab_results::schema::{Load, Realtime};
+use headroom_lab_results::schema::{Load, StreamStats};
 use headroom_lab_trace::{Expectation, Marks, Record, Totals};
 
 use super::bench::Bench;
@@ -44,7 +44,7 @@ pub(super) struct Seen {
     pub(super) client_s: Option<f64>,
     pub(super) load: Option<Load>,
     pub(super) fairness: Option<f64>,
-    pub(super) realtime: Option<Realtime>,
+    pub(super) realtime: Option<StreamStats>,
     pub(super) error: Option<String>,
 }
 

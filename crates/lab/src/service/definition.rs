@@ -7,7 +7,7 @@ use headroom_lab_host::command::Command;
 use headroom_lab_host::error::Result;
 use headroom_lab_host::host::ServerSpec;
 use headroom_lab_host::programs::Program;
-use headroom_lab_results::schema::{Load, Realtime};
+use headroom_lab_results::schema::{Load, StreamStats};
 use headroom_lab_trace::{Login, Marks};
 
 use super::site::Site;
@@ -162,5 +162,5 @@ pub struct ClientReport {
     /// What went, where it goes on for a time.
     pub(crate) load: Option<Load>,
     /// What became of it, where it is a real-time stream.
-    pub(crate) realtime: Option<Realtime>,
+    pub(crate) realtime: Option<StreamStats>,
 }

@@ -5,7 +5,7 @@ use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::error::Result;
 use headroom_lab_host::host::ServerSpec;
 use headroom_lab_host::programs::Program;
-use headroom_lab_results::schema::Realtime;
+use headroom_lab_results::schema::StreamStats;
 
 use super::udp::{datagrams, server};
 use super::{ClientReport, Invocation, Service, Site};
@@ -71,7 +71,7 @@ impl Service for Rtp {
 
 /// What became of the stream; its time is the median of its delays.
 pub(super) fn report(stdout: &str) -> ClientReport {
-    match serde_json::from_str::<Realtime>(stdout.trim()) {
+    match serde_json::from_str::<StreamStats>(stdout.trim()) {
         Ok(stream) => ClientReport {
             seconds: stream.delay.map(|delay| delay.p50_s),
             realtime: Some(stream),

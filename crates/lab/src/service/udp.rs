@@ -6,6 +6,7 @@ use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::host::ServerSpec;
 use headroom_lab_host::programs::Program;
 use headroom_lab_results::schema::Load;
+use headroom_load::stats::{EchoStats, PacketStats};
 use serde::Deserialize;
 
 use super::{ClientReport, Invocation, Service, Site};
@@ -106,18 +107,18 @@ pub(super) fn datagrams(site: &Site<'_>, task: &Task) -> Result<Invocation> {
     Ok(Invocation::new(command))
 }
 
-/// What `headroom load` prints.
+/// A line that `headroom load` prints.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Printed {
-    Packets { seconds: f64, packets: u64, lost: u64 },
-    Echo { round_trips: u64, lost: u64, median_s: f64, p99_s: f64 },
+    Packets(PacketStats),
+    Echo(EchoStats),
 }
 
 /// The time of one datagram: one after the other, or there and back.
 fn report(stdout: &str) -> ClientReport {
     let (seconds, load) = match serde_json::from_str(stdout.trim()) {
-        Ok(Printed::Packets { seconds, packets, lost }) if packets > 0 => {
+        Ok(Printed::Packets(PacketStats { seconds, packets, lost })) if packets > 0 => {
             let load = Load {
                 measured_s: Some(seconds),
                 packets: Some(packets),
@@ -126,7 +127,7 @@ fn report(stdout: &str) -> ClientReport {
             };
             (seconds / packets as f64, load)
         }
-        Ok(Printed::Echo { round_trips, lost, median_s, p99_s }) => {
+        Ok(Printed::Echo(EchoStats { round_trips, lost, median_s, p99_s })) => {
             let load = Load {
                 packets: Some(round_trips),
                 lost: Some(lost),
@@ -135,7 +136,7 @@ fn report(stdout: &str) -> ClientReport {
             };
             (median_s, load)
         }
-        Ok(Printed::Packets { .. }) => return failed("no datagram arrived".to_owned()),
+        Ok(Printed::Packets(_)) => return failed("no datagram arrived".to_owned()),
         Err(error) => {
             return failed(format!("the load printed no report ({error}): {}", stdout.trim()));
         }

@@ -20,7 +20,7 @@ enum Source {
     /// The mean over the samples of a cell; of rates as well.
     Sample(fn(&Sample) -> Option<f64>),
     /// The mean over a second of a stream, and over the samples of a cell.
-    Second(fn(&Bin) -> Option<f64>),
+    Second(fn(&StreamBin) -> Option<f64>),
     /// Something that the whole run says of a stack and a workload.
     Run(fn(&Results, &Cell) -> Option<Estimate>),
 }
@@ -29,7 +29,7 @@ use Source::{Run, Sample as Each, Second};
 use headroom_lab_results::analysis::measured::{Estimate, Measured};
 use headroom_lab_results::analysis::stats::Domain;
 use headroom_lab_results::schema::{
-    Bin, Delay, LayerSetup, Model, Realtime, Results, Sample, SetUp, Usage,
+    DelayStats, LayerSetup, Model, Results, Sample, SetUp, StreamBin, StreamStats, Usage,
 };
 
 /// All measures.
@@ -111,7 +111,7 @@ pub const ALL: &[Measure] = &[
     Measure {
         name: "beside-kbit-per-s",
         unit: "kbit/s",
-        source: Each(|s| kilo(stream(s)?.beside_bps)),
+        source: Each(|s| kilo(stream(s)?.cross_traffic_bps)),
     },
     Measure { name: "kbit-per-s-at", unit: "kbit/s", source: Second(|bin| kilo(Some(bin.bps))) },
     Measure { name: "loss-pct-at", unit: "%", source: Second(lost_pct) },
@@ -120,7 +120,7 @@ pub const ALL: &[Measure] = &[
     Measure {
         name: "beside-kbit-per-s-at",
         unit: "kbit/s",
-        source: Second(|bin| kilo(bin.beside_bps)),
+        source: Second(|bin| kilo(bin.cross_traffic_bps)),
     },
     Measure { name: "refused", unit: "", source: Each(refused) },
     Measure { name: "stale", unit: "", source: Each(|s| dropped(s, "stale")) },
@@ -353,11 +353,11 @@ fn ranges<'a>(
     samples.into_iter().filter_map(move |sample| of(sample.usage?))
 }
 
-fn stream(sample: &Sample) -> Option<&Realtime> {
+fn stream(sample: &Sample) -> Option<&StreamStats> {
     sample.realtime.as_ref()
 }
 
-fn delay(sample: &Sample) -> Option<Delay> {
+fn delay(sample: &Sample) -> Option<DelayStats> {
     stream(sample)?.delay
 }
 
@@ -403,12 +403,12 @@ fn packets_per_s(sample: &Sample) -> Option<f64> {
     Some(load.packets? as f64 / load.measured_s.filter(|seconds| *seconds > 0.0)?)
 }
 
-fn lost_pct(bin: &Bin) -> Option<f64> {
+fn lost_pct(bin: &StreamBin) -> Option<f64> {
     (bin.sent > 0).then(|| 100.0 * bin.lost as f64 / bin.sent as f64)
 }
 
 /// The mean of a second's pieces.
-fn over_second(sample: &Sample, from_s: f64, value: fn(&Bin) -> Option<f64>) -> Option<f64> {
+fn over_second(sample: &Sample, from_s: f64, value: fn(&StreamBin) -> Option<f64>) -> Option<f64> {
     let second = from_s - 1e-6..from_s + 1.0 - 1e-6;
     let bins = stream(sample)?.bins.iter().filter(|bin| second.contains(&bin.at_s));
     let values: Vec<f64> = bins.filter_map(value).collect();
