@@ -18,9 +18,9 @@ impl Folder {
     /// study and time.
     pub(crate) fn new(chosen: Option<&Path>, name: &str) -> anyhow::Result<Self> {
         match chosen {
-            Some(path) => Self::at(crate::lab::outside_run(std::path::absolute(path)?)?),
+            Some(path) => Self::at(outside_run(std::path::absolute(path)?)?),
             None => {
-                let parent = crate::lab::outside_run(std::path::absolute("results")?)?;
+                let parent = outside_run(std::path::absolute("results")?)?;
                 Self::named(&parent, name)
             }
         }
@@ -77,6 +77,18 @@ fn occupied(path: &Path) -> Error {
         ";".to_owned()
     };
     Error::Plan(format!("the output folder {path} is not empty{advice} choose another with --out"))
+}
+
+/// Rejects paths in `/run`, which the lab mounts over: files there disappear with it.
+pub(crate) fn outside_run(path: PathBuf) -> anyhow::Result<PathBuf> {
+    if path.starts_with("/run") {
+        let sentence = format!(
+            "{}: the lab covers /run with its own; choose a folder elsewhere",
+            path.display()
+        );
+        return Err(Error::Plan(sentence).into());
+    }
+    Ok(path)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use headroom_lab_results::schema::Results;
 use headroom_lab_results::{analysis, report};
 
 use crate::arguments::{Compare, Lab, Run};
-use crate::folder::Folder;
+use crate::folder::{Folder, outside_run};
 use crate::progress::Bar;
 
 pub(crate) fn run(command: Lab) -> anyhow::Result<ExitCode> {
@@ -310,18 +310,6 @@ fn options(scratch: Option<PathBuf>) -> anyhow::Result<Options> {
         keep_captures: false,
         interrupted,
     })
-}
-
-/// The lab covers `/run` with its own: what is written there ends with it.
-pub(crate) fn outside_run(path: PathBuf) -> anyhow::Result<PathBuf> {
-    if path.starts_with("/run") {
-        let sentence = format!(
-            "{}: the lab covers /run with its own; choose a folder elsewhere",
-            path.display()
-        );
-        return Err(Error::Plan(sentence).into());
-    }
-    Ok(path)
 }
 
 fn width() -> usize {
