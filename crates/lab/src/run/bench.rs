@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use headroom_lab_host::error::{self, Error, Result};
 use headroom_lab_host::host::{Host, last_lines};
@@ -115,7 +116,7 @@ impl<'a> Bench<'a> {
 
     /// Sets up the layers of all stacks, apart from any transfer.
     pub(super) fn set_ups(&mut self, link: &LinkSpec) -> Result<Vec<LayerSetup>> {
-        let quiet = super::set_up::quiet(link.longest_round_trip());
+        let quiet = quiet(link.longest_round_trip());
         let mut rows = Vec::new();
         for planned in self.plan.stacks.iter().filter(|p| !p.stack.layers.is_empty()) {
             error::check(&self.interrupted)?;
@@ -246,4 +247,9 @@ fn folder_of(host: &Host, stack: &str) -> PathBuf {
         _ => '_',
     };
     host.root.join("services").join(stack.chars().map(plain).collect::<String>())
+}
+
+/// Returns the time after which packets in flight have arrived.
+pub(super) fn quiet(round_trip: Duration) -> Duration {
+    Duration::from_millis(20) + 2 * round_trip
 }

@@ -7,57 +7,15 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use headroom_lab_host::error::{Doing, Error, Result};
-use headroom_lab_results::schema::{
-    ClearText, EmulatorReport, Environment, LayerSetup, PlanRecord, Resumed, SCHEMA,
-};
-use serde::{Deserialize, Serialize};
+use headroom_lab_results::schema::SCHEMA;
 
-use super::record::{Block, Counted, LinkSet};
+use super::entry::{Entry, Header};
 
 /// The file's name.
 pub const NAME: &str = "journal.jsonl";
 
 /// A block of 64 clients and 100 transfers takes less than a hundredth of this.
 const LONGEST_LINE: u64 = 64 << 20;
-
-/// One line.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Entry {
-    /// The first line, and only that.
-    Run(Box<Header>),
-    /// A link was set, tested and warmed up.
-    Link(Box<LinkSet>),
-    /// What the emulator did that made a link.
-    Emulated { link: usize, report: EmulatorReport },
-    /// A check link was given up.
-    LeftOut { link: usize, why: String },
-    /// A block is complete.
-    Block(Block),
-    /// The packets of a cell were counted.
-    Counted(Box<Counted>),
-    /// The layers of all stacks were set up, apart from any transfer.
-    LayerSetups(Vec<LayerSetup>),
-    /// Every stack was searched for clear text.
-    ClearText(Vec<ClearText>),
-    /// Something that the reader should know.
-    Remark(String),
-    /// The run was continued.
-    Resumed(Resumed),
-    /// The run ended before it was complete.
-    Ended { at: String, why: String },
-    /// The run is complete.
-    Done { at: String },
-}
-
-/// What is run, and where.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Header {
-    /// [`SCHEMA`]: the rows are those of the results.
-    pub(super) schema: u32,
-    pub(super) plan: PlanRecord,
-    pub(super) environment: Environment,
-}
 
 /// A journal that is being written. Its lock tells a run that is still going on
 /// from one that was killed.
@@ -204,6 +162,8 @@ fn require_schema(line: &[u8], path: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use headroom_lab_results::schema::Environment;
+
     use super::*;
     use crate::plan::Plan;
 

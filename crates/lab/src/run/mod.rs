@@ -7,6 +7,7 @@ mod captures;
 mod cell;
 mod clear_text;
 mod clear_text_verdict;
+mod entry;
 mod environment;
 mod estimate;
 mod journal;
@@ -40,6 +41,7 @@ pub use resume::{Resumption, measured, resume, unfinished};
 
 use bench::Bench;
 use cell::Cell;
+use entry::{Block, Counted, Entry, Header, LinkSet, Place, Row};
 use estimate::Estimate;
 use headroom_lab_host::command::Executor;
 use headroom_lab_host::error::{Error, Result};
@@ -52,8 +54,8 @@ use headroom_lab_results::analysis;
 use headroom_lab_results::analysis::stop::{self, Decision, Until, Width};
 use headroom_lab_results::report;
 use headroom_lab_results::schema::{PlanRecord, Results, Resumed, SCHEMA};
-use journal::{Entry, Header, Journal};
-use record::{Block, Counted, LinkSet, Place, Record, Row};
+use journal::Journal;
+use record::Record;
 
 /// How to run, beside what.
 #[derive(Debug, Clone)]

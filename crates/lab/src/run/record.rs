@@ -6,72 +6,12 @@ use std::collections::BTreeMap;
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_results::analysis::stats;
 use headroom_lab_results::schema::{
-    ClearText, KeptCapture, LayerSetup, LinkReport, PlanRecord, Results, Resumed, SCHEMA, Sample,
-    Timeline, Wire,
+    ClearText, LayerSetup, LinkReport, PlanRecord, Results, Resumed, SCHEMA, Sample, Timeline, Wire,
 };
-use serde::{Deserialize, Serialize};
 
 use super::cell::Cell;
-use super::journal::{Entry, Header};
-use super::sample::Measured;
+use super::entry::{Block, Counted, Entry, Header, LinkSet, Place, Row};
 use crate::workload::{KINDS, Kind};
-
-/// Where in a run a block belongs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Place {
-    /// 0 is the main link, then the check links in the plan's order.
-    pub(super) link: usize,
-    /// Which of the repetitions.
-    pub(super) round: u32,
-    /// Which workload and size: in the order of the plan.
-    pub(super) group: usize,
-    /// 0, then once more for each time that foreign load spoilt it.
-    pub(super) attempt: u32,
-}
-
-/// A complete block.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Block {
-    #[serde(flatten)]
-    pub(super) place: Place,
-    /// RFC 3339.
-    pub(super) at: String,
-    pub(super) rows: Vec<Row>,
-}
-
-/// A sample, and what the analysis needs beside it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Row {
-    pub(super) sample: Sample,
-    /// SYN to SYN-ACK of each transfer.
-    rtts_s: Vec<f64>,
-    /// The fewest that any transfer took.
-    round_trips: Option<u32>,
-    /// The last transfer.
-    timeline: Option<Timeline>,
-}
-
-/// A link that is ready to be measured on.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct LinkSet {
-    pub(super) link: usize,
-    pub(super) report: LinkReport,
-    /// Transfers in a sample of each cell.
-    pub(super) batches: Vec<u32>,
-}
-
-/// Packets of one transfer of a cell of the main link; none where no transfer
-/// could be read.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Counted {
-    pub(super) stack: String,
-    pub(super) workload: String,
-    pub(super) size_bytes: u64,
-    pub(super) wire: Option<Wire>,
-    /// Where its packets were kept.
-    #[serde(default)]
-    pub(super) capture: Option<KeptCapture>,
-}
 
 /// A run so far.
 #[derive(Debug, Default)]
@@ -89,27 +29,6 @@ pub(super) struct Record {
     done: bool,
     /// When something was last done.
     at: String,
-}
-
-impl Block {
-    /// Whether foreign load spoilt it.
-    pub(super) fn is_marked(&self) -> bool {
-        self.rows.iter().any(|row| row.sample.marked.is_some())
-    }
-}
-
-impl From<Measured> for Row {
-    fn from(measured: Measured) -> Self {
-        let Measured { sample, rtts_s, round_trips, last } = measured;
-        let timeline = last.map(|record| Timeline {
-            stack: sample.stack.clone(),
-            workload: sample.workload.clone(),
-            size_bytes: sample.size_bytes,
-            session_s: record.session_s,
-            segments: record.segments,
-        });
-        Self { sample, rtts_s, round_trips, timeline }
-    }
 }
 
 /// A cell of one link: stack, workload, size.

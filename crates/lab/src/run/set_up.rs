@@ -1,13 +1,13 @@
 //! The workload `setup`: a stack's outermost layer is set up from nothing, and what passed
 //! on the wire is what is measured: from the first packet to the last, how many, how long.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use headroom_lab_host::error::{self, Error, Result};
 use headroom_lab_results::schema::{Sample, Wire};
 use headroom_lab_trace::SetUp;
 
-use super::bench::Bench;
+use super::bench::{Bench, quiet};
 use super::cell::Cell;
 use super::sample::Measured;
 
@@ -83,9 +83,4 @@ impl Bench<'_> {
         let (stack, testbed) = self.wrapped_mut(&cell.stack)?;
         stack.set_up_once(testbed, quiet)
     }
-}
-
-/// What is still on its way has arrived by then.
-pub(super) fn quiet(round_trip: Duration) -> Duration {
-    Duration::from_millis(20) + 2 * round_trip
 }
