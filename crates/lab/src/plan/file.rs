@@ -9,6 +9,7 @@ use headroom_lab_results::analysis::stop::{self, Until};
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::at::{At, at, bounded, line_of};
 use super::braces;
 use super::scale::{Scales, Smaller};
 use super::testbed::TestbedFile;
@@ -76,24 +77,6 @@ struct WorkloadFile {
     in_a_row: Option<Spanned<u32>>,
     rate: Option<Spanned<String>>,
     beside: Option<Spanned<String>>,
-}
-
-/// A message and the place in the plan that it is about.
-#[derive(Debug)]
-pub(crate) struct At {
-    pub(crate) span: Range<usize>,
-    pub(crate) message: String,
-}
-
-impl At {
-    /// `LINE: sentence`.
-    pub(crate) fn in_text(self, text: &str) -> String {
-        format!("{}: {}", line_of(text, &self.span), self.message)
-    }
-}
-
-pub(crate) fn at<T>(spanned: &Spanned<T>, message: impl Into<String>) -> At {
-    At { span: spanned.span(), message: message.into() }
 }
 
 /// Octets that a file may have.
@@ -574,18 +557,6 @@ fn plain(word: Option<&Spanned<String>>) -> Result<Option<String>, At> {
     Ok(Some(word.get_ref().clone()))
 }
 
-pub(super) fn bounded(
-    value: Option<&Spanned<u32>>,
-    default: u32,
-    range: std::ops::RangeInclusive<u32>,
-) -> Result<u32, At> {
-    match value {
-        None => Ok(default),
-        Some(value) if range.contains(value.get_ref()) => Ok(*value.get_ref()),
-        Some(value) => Err(at(value, format!("must be from {} to {}", range.start(), range.end()))),
-    }
-}
-
 fn read_spanned<T: FromStr<Err = String>>(text: &Spanned<String>) -> Result<T, At> {
     text.get_ref().parse().map_err(|message: String| at(text, message))
 }
@@ -602,8 +573,4 @@ fn read_size(text: &Spanned<String>) -> Result<u64, At> {
 fn first_download(workloads: &[Workload]) -> Vec<u64> {
     let download = workloads.iter().find(|workload| workload.kind == Kind::Download);
     download.map_or(vec![4 << 20], |workload| workload.sizes.clone())
-}
-
-pub(crate) fn line_of(text: &str, span: &Range<usize>) -> usize {
-    text.as_bytes()[..span.start.min(text.len())].iter().filter(|&&byte| byte == b'\n').count() + 1
 }

@@ -1,6 +1,7 @@
 //! What to measure: stacks × workloads × repetitions on a link, read from TOML
 //! or from the command line. A plan that exists can be run.
 
+mod at;
 mod braces;
 mod command_line;
 mod file;
@@ -21,9 +22,10 @@ use crate::link::LinkSpec;
 use crate::stack::Stack;
 use crate::workload::Workload;
 
+pub(crate) use at::{At, at, line_of};
 pub(crate) use braces::expand;
 pub use command_line::CommandLine;
-pub(crate) use file::{At, PlanFile, at, line_of};
+pub(crate) use file::PlanFile;
 pub use headroom_lab_host::testbed::{AS_IT_IS, Family, LinkBackend, Offload};
 pub use headroom_lab_results::schema::SshHosts;
 pub use scale::{Scale, Scales};

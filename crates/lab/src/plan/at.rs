@@ -1,0 +1,39 @@
+//! Errors with their place in the text of a plan.
+
+use std::ops::Range;
+
+use toml::Spanned;
+
+/// A message and the place in the plan that it is about.
+#[derive(Debug)]
+pub(crate) struct At {
+    pub(crate) span: Range<usize>,
+    pub(crate) message: String,
+}
+
+impl At {
+    /// `LINE: sentence`.
+    pub(crate) fn in_text(self, text: &str) -> String {
+        format!("{}: {}", line_of(text, &self.span), self.message)
+    }
+}
+
+pub(crate) fn at<T>(spanned: &Spanned<T>, message: impl Into<String>) -> At {
+    At { span: spanned.span(), message: message.into() }
+}
+
+pub(crate) fn line_of(text: &str, span: &Range<usize>) -> usize {
+    text.as_bytes()[..span.start.min(text.len())].iter().filter(|&&byte| byte == b'\n').count() + 1
+}
+
+pub(super) fn bounded(
+    value: Option<&Spanned<u32>>,
+    default: u32,
+    range: std::ops::RangeInclusive<u32>,
+) -> Result<u32, At> {
+    match value {
+        None => Ok(default),
+        Some(value) if range.contains(value.get_ref()) => Ok(*value.get_ref()),
+        Some(value) => Err(at(value, format!("must be from {} to {}", range.start(), range.end()))),
+    }
+}
