@@ -5,7 +5,7 @@ use headroom_lab_results::analysis::measured::Estimate;
 use headroom_lab_results::analysis::stats::LEAST_RUNS;
 use serde::{Deserialize, Serialize};
 
-use super::results::{ColumnResults, Lack, Origin, SectionResults, Value};
+use super::section_results::{ColumnResults, Lack, Origin, SectionResults, Value};
 
 /// A claim as a study writes it.
 #[derive(Debug, Clone)]
@@ -385,7 +385,7 @@ fn ordered(a: [f64; 2], sign: Sign, b: [f64; 2]) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::results::testing::section;
+    use crate::study::section_results::testing::section;
 
     fn outcome(compare: &[&str], sections: &[SectionResults]) -> Outcome {
         let compare: Vec<_> =

@@ -3,10 +3,10 @@
 use headroom_lab_results::analysis::fit::{Line, log_line, proportional_log_line};
 use headroom_lab_results::analysis::measured::Estimate;
 
-use super::results::{RowResults, SectionResults, Value};
 use super::section::{LineTemplate, LineValue, Weights};
+use super::section_results::{RowResults, SectionResults, Value};
 use super::template::{self, Row};
-use super::{Study, file};
+use super::{Study, section};
 use crate::units;
 
 const KIB: f64 = 1024.0;
@@ -21,7 +21,7 @@ pub(super) fn mean(
 ) -> Option<Value> {
     let cell = |reference: &String| {
         let name = template::fill(reference, row).ok()?;
-        let (section, column, row) = file::find(&study.sections, &name)?;
+        let (section, column, row) = section::find(&study.sections, &name)?;
         Some(&sections[section].rows[row].values[column])
     };
     let values = references.iter().map(cell).collect::<Option<Vec<&Value>>>()?;

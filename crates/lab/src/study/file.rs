@@ -9,7 +9,7 @@ use super::kept::Source;
 use super::measure::{self, Form};
 use super::section::{CellTemplate, Chart, Column, LineTemplate, PublishedSource, Section, Shows};
 use super::template::{self, Row};
-use super::{Study, published, sentence};
+use super::{Study, published, section, sentence};
 use crate::plan::{At, Plan, PlanFile, at, expand, line_of};
 use crate::suggest::with_suggestion;
 use crate::units;
@@ -230,7 +230,7 @@ impl ClaimFile {
 
 /// Nothing, where the reference is to a figure.
 fn figure(sections: &[Section], reference: &str) -> Result<String, String> {
-    let found = find(sections, reference).map(|_| String::new());
+    let found = section::find(sections, reference).map(|_| String::new());
     found.ok_or_else(|| format!("there is no `{reference}`: write section/column/row"))
 }
 
@@ -248,16 +248,6 @@ fn has_cells(sections: &[Section], reference: &str) -> bool {
 
 fn yes() -> bool {
     true
-}
-
-/// Section, column and row of a reference.
-pub(super) fn find(sections: &[Section], reference: &str) -> Option<(usize, usize, usize)> {
-    let mut names = reference.splitn(3, '/');
-    let (section, column, label) = (names.next()?, names.next()?, names.next()?);
-    let at = sections.iter().position(|known| known.id == section)?;
-    let column = sections[at].columns.iter().position(|known| known.id == column)?;
-    let row = sections[at].rows.iter().position(|(known, _)| known == label)?;
-    Some((at, column, row))
 }
 
 impl SectionFile {
@@ -477,7 +467,7 @@ form = "overhead-pct"
     fn a_study_is_parts_and_sections_that_refer_to_them() {
         let study = read(STUDY, "s", &tables).expect("a good study");
         assert_eq!((study.parts.len(), study.sections[0].rows.len()), (1, 2));
-        assert_eq!(find(&study.sections, "times/ftps/10 KiB"), Some((0, 0, 1)));
+        assert_eq!(section::find(&study.sections, "times/ftps/10 KiB"), Some((0, 0, 1)));
         let quick = study.clone().at_scale(crate::plan::Scale::Quick).expect("a part is left");
         assert_eq!(quick.parts[0].workloads[0].sizes, [1024]);
         assert!(study.at_scale(crate::plan::Scale::Cut).is_err(), "no part is left");

@@ -12,6 +12,7 @@ pub mod report;
 pub mod results;
 mod run;
 mod section;
+mod section_results;
 mod sentence;
 mod table;
 mod template;
@@ -169,7 +170,7 @@ mod tests {
                         return Ok(String::new());
                     }
                     let (section, column, row) =
-                        file::find(&study.sections, reference).ok_or("refers to nothing")?;
+                        section::find(&study.sections, reference).ok_or("refers to nothing")?;
                     let section = &study.sections[section];
                     if let section::Shows::Cell { cell, .. } = &section.columns[column].shows {
                         section::require_any(&study.parts, &cell.places(&section.rows[row].1)?)?;

@@ -288,3 +288,13 @@ fn require(parts: &[Plan], place: &Place) -> Result<(), String> {
     }
     Ok(())
 }
+
+/// Section, column and row of a reference.
+pub(super) fn find(sections: &[Section], reference: &str) -> Option<(usize, usize, usize)> {
+    let mut names = reference.splitn(3, '/');
+    let (section, column, label) = (names.next()?, names.next()?, names.next()?);
+    let at = sections.iter().position(|known| known.id == section)?;
+    let column = sections[at].columns.iter().position(|known| known.id == column)?;
+    let row = sections[at].rows.iter().position(|(known, _)| known == label)?;
+    Some((at, column, row))
+}

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::claim::ClaimResults;
-use super::results::SectionResults;
-use super::{Study, file, template};
+use super::section_results::SectionResults;
+use super::{Study, section, template};
 
 /// A sentence of the answer or of a reason, and the figures that it is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,7 +105,7 @@ impl Draft<'_> {
             }
             return;
         }
-        let cell = file::find(&self.study.sections, name);
+        let cell = section::find(&self.study.sections, name);
         let told = cell.and_then(|(section, column, row)| {
             let section = &self.sections[section];
             section.rows[row].values[column].told(&section.columns[column])

@@ -6,11 +6,13 @@ use headroom_lab_results::schema::{Results, UNSHAPED_S};
 
 use super::claim::ClaimResults;
 use super::measure::{self, Form, Measure};
-use super::results::{ChartResults, ColumnResults, Origin, RowResults, SectionResults, Value};
 use super::section::{CellTemplate, Column, Place, Section, Shows};
+use super::section_results::{
+    ChartResults, ColumnResults, Origin, RowResults, SectionResults, Value,
+};
 use super::sentence::{self, Sentence};
 use super::template::{self, Row};
-use super::{Study, derived, file, verdict};
+use super::{Study, derived, section, verdict};
 
 /// The results of the parts that were run, by name.
 pub(super) type Parts = BTreeMap<String, Results>;
@@ -170,7 +172,7 @@ fn derive(study: &Study, sections: &mut [SectionResults]) {
             {
                 let like = references.first().and_then(|reference| {
                     let name = template::fill(reference, row).ok()?;
-                    let (section, column, _) = file::find(&study.sections, &name)?;
+                    let (section, column, _) = section::find(&study.sections, &name)?;
                     Some(sections[section].columns[column].clone())
                 });
                 if let Some(like) = like {

@@ -3,8 +3,8 @@
 use headroom_lab_results::analysis::measured::Estimate;
 use headroom_lab_results::analysis::stats::median;
 
-use super::results::{ColumnResults, Lack, RowResults, SectionResults, Value};
 use super::section::PublishedSource;
+use super::section_results::{ColumnResults, Lack, RowResults, SectionResults, Value};
 use crate::units::three;
 
 /// The sentence of a section; none where nothing is both printed and measured. Figures of
@@ -246,7 +246,7 @@ fn overheads(all: &[Both<'_>]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::results::testing;
+    use crate::study::section_results::testing;
 
     /// A section of one column, each row printed, measured, half of the interval and runs.
     fn section(signed: bool, values: &[(f64, f64, f64, usize)]) -> SectionResults {
