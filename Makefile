@@ -78,6 +78,7 @@ FUZZ_CHECK := CUSTOM_LIBFUZZER_PATH=/dev/null cargo check --release --locked --q
 lint:
 	cargo fmt --all --check
 	cargo clippy $(CARGO_FLAGS) --all-targets -- --deny warnings
+	cargo run --release --locked --quiet -p headroom-imports
 	RUSTDOCFLAGS="--deny warnings" cargo doc $(CARGO_FLAGS) --no-deps --quiet
 	$(FUZZ_CHECK)
 
