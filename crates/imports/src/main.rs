@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-#[allow(clippy::print_stderr, reason = "it is a program")]
 fn main() -> anyhow::Result<ExitCode> {
     let root = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("."), PathBuf::from);
     let problems = headroom_imports::check(&root)?;
