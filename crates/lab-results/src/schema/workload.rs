@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a workload that has this name in results ([`Workload::name`]).
+    /// The kind of a workload that has this name in results ([`workload_name`]).
     pub fn of(workload: &str) -> Option<Self> {
         let kind = workload.split_once('(').map_or(workload, |(kind, _)| kind);
         KINDS.into_iter().find(|known| known.name() == kind)
