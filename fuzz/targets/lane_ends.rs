@@ -23,8 +23,8 @@ const FILES: u8 = 3;
 const FILE: usize = 1 << 17;
 const DELAY: Duration = Duration::from_millis(7);
 
-fuzz_target!(|octets: &[u8]| {
-    let mut input = Input(octets);
+fuzz_target!(|bytes: &[u8]| {
+    let mut input = Input(bytes);
     let mut world = World::new(&mut input);
     for _ in 0..600 {
         if input.0.is_empty() {
@@ -38,20 +38,20 @@ fuzz_target!(|octets: &[u8]| {
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    fn octet(&mut self) -> u8 {
-        let Some((&octet, rest)) = self.0.split_first() else { return 0 };
+    fn byte(&mut self) -> u8 {
+        let Some((&byte, rest)) = self.0.split_first() else { return 0 };
         self.0 = rest;
-        octet
+        byte
     }
 
     fn short(&mut self) -> u16 {
-        u16::from_be_bytes([self.octet(), self.octet()])
+        u16::from_be_bytes([self.byte(), self.byte()])
     }
 
-    fn octets(&mut self, len: usize) -> &'a [u8] {
-        let (octets, rest) = self.0.split_at(len.min(self.0.len()));
+    fn bytes(&mut self, len: usize) -> &'a [u8] {
+        let (bytes, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;
-        octets
+        bytes
     }
 }
 
@@ -65,7 +65,7 @@ struct End {
     reached: HashSet<SocketAddr>,
     /// Packets that it sealed.
     numbers: u64,
-    /// Which octets of each file came.
+    /// Which bytes of each file came.
     came: Vec<Vec<bool>>,
     given: Vec<Vec<bool>>,
     is_over: bool,
@@ -104,7 +104,7 @@ impl End {
 
     fn hear(&mut self, now: Duration, from: SocketAddr, congested: bool, packet: &mut [u8], lied: bool) {
         *self.asked.entry(from).or_default() += packet.len() as u64;
-        let Ok(Received::Data { file, offset, octets }) =
+        let Ok(Received::Data { file, offset, bytes }) =
             self.lane.handle(now, from, congested, packet)
         else {
             return;
@@ -112,8 +112,8 @@ impl End {
         if lied {
             return;
         }
-        for (at, octet) in (offset..).zip(octets) {
-            assert_eq!(*octet, content(file, at), "octet {at} of file {file}");
+        for (at, byte) in (offset..).zip(bytes) {
+            assert_eq!(*byte, content(file, at), "byte {at} of file {file}");
             self.came[file as usize][at as usize] = true;
         }
     }
@@ -147,8 +147,8 @@ struct World {
 
 impl World {
     fn new(input: &mut Input) -> Self {
-        let max_packet = 1200 + usize::from(input.octet()) * 4;
-        let mtu = 1200 + usize::from(input.octet()) * 4;
+        let max_packet = 1200 + usize::from(input.byte()) * 4;
+        let mtu = 1200 + usize::from(input.byte()) * 4;
         let ends = [Direction::ToServer, Direction::ToClient].map(|way| End::new(way, max_packet));
         let air = VecDeque::new();
         let (now, buffer) = (Duration::ZERO, vec![0; 1 << 16]);
@@ -156,7 +156,7 @@ impl World {
     }
 
     fn step(&mut self, input: &mut Input) {
-        let (what, n) = (input.octet(), usize::from(input.octet()));
+        let (what, n) = (input.byte(), usize::from(input.byte()));
         let end = n & 1;
         match what % 14 {
             0 => self.now += Duration::from_micros(1 << (n % 24)),
@@ -184,18 +184,18 @@ impl World {
                 if let Some((_, _, _, packet)) = self.air.get_mut(n) {
                     // the number is not made another: with these keys that would be a lie
                     let at = packet.len() - 1 - n % 16;
-                    packet[at] ^= input.octet();
+                    packet[at] ^= input.byte();
                 }
             }
-            10 => self.deliver(Some(input.octet().into()), n & 2 != 0),
+            10 => self.deliver(Some(input.byte().into()), n & 2 != 0),
             11 => {
                 self.lied = true;
                 let ahead = i64::from(input.short() as i16);
                 let number = self.ends[1 - end].numbers.saturating_add_signed(ahead);
                 let number = Number::new(number).unwrap_or_default();
-                let from = address(self.sends(1 - end), u16::from(input.octet()) % HOMES);
-                let len = usize::from(input.octet()) * 4;
-                let text = input.octets(len);
+                let from = address(self.sends(1 - end), u16::from(input.byte()) % HOMES);
+                let len = usize::from(input.byte()) * 4;
+                let text = input.bytes(len);
                 let mut packet = sealed(Header { lane: LANE, number }, text);
                 self.ends[end].hear(self.now, from, n & 2 != 0, &mut packet, true);
             }
@@ -244,9 +244,9 @@ impl World {
             end.lane.handle_timeout(self.now);
             for sends in 0.. {
                 assert!(sends < 1000, "it sends without end");
-                let fill = |piece: Piece, octets: &mut [u8]| {
-                    assert_eq!(octets.len() as u64, piece.len);
-                    (piece.offset..).zip(octets).for_each(|(at, o)| *o = content(piece.file, at));
+                let fill = |piece: Piece, bytes: &mut [u8]| {
+                    assert_eq!(bytes.len() as u64, piece.len);
+                    (piece.offset..).zip(bytes).for_each(|(at, o)| *o = content(piece.file, at));
                 };
                 let Some(train) = end.lane.transmit(self.now, &mut self.buffer, fill) else { break };
                 *end.sent.entry(train.to).or_default() += train.len as u64;
@@ -266,7 +266,7 @@ impl World {
             for (to, sent) in &end.sent {
                 let asked = end.asked.get(to).copied().unwrap_or_default();
                 let may = end.reached.contains(to) || end.told == Some(*to) || *sent <= 3 * asked;
-                assert!(may, "{sent} octets to {to}, which sent {asked}");
+                assert!(may, "{sent} bytes to {to}, which sent {asked}");
             }
             let next = end.lane.timeout(self.now);
             assert!(next.is_none_or(|next| next > self.now), "it would spin");

@@ -42,7 +42,7 @@ pub struct Aes(LessSafeKey);
 
 impl From<[u8; 16]> for Aes {
     fn from(key: [u8; 16]) -> Self {
-        Self(LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).expect("16 octets")))
+        Self(LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &key).expect("16 bytes")))
     }
 }
 

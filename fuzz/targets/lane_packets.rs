@@ -1,4 +1,4 @@
-//! Any octets as packets of a lane with real keys: nobody knows them, so nothing is
+//! Any bytes as packets of a lane with real keys: nobody knows them, so nothing is
 //! opened, and a packet that was sealed is not opened when any of it was changed.
 #![no_main]
 
@@ -10,27 +10,27 @@ use headroom_transfer_proto::lane::{
 use lane_keys::{Aes, Exporter, context};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|octets: &[u8]| {
-    if let Some(header) = Header::parse(octets) {
-        assert!(is_lane(octets));
-        assert_eq!(header.bytes(), octets[..HEADER_LEN]);
+fuzz_target!(|bytes: &[u8]| {
+    if let Some(header) = Header::parse(bytes) {
+        assert!(is_lane(bytes));
+        assert_eq!(header.bytes(), bytes[..HEADER_LEN]);
     }
     let mut keys = Exporter::<Aes>::new();
     // nobody ever seals with this key: the fuzzer sees what it compares
     let mut opener = Opener::new(context(Direction::ToClient));
-    assert!(opener.open(&mut keys, &mut octets.to_vec()).is_err());
+    assert!(opener.open(&mut keys, &mut bytes.to_vec()).is_err());
     let mut opener = Opener::new(context(Direction::ToServer));
 
     // a piece of it as the payload of a true packet, the rest as what is changed there
-    let Some((&cut, rest)) = octets.split_first() else { return };
+    let Some((&cut, rest)) = bytes.split_first() else { return };
     let (text, change) = rest.split_at(usize::from(cut).min(rest.len()));
     let mut sealer = Sealer::new(&mut keys, context(Direction::ToServer)).expect("a key");
     let mut packet = vec![0; OVERHEAD + text.len()];
     packet[HEADER_LEN..HEADER_LEN + text.len()].copy_from_slice(text);
     sealer.seal(&mut keys, &mut packet).expect("a number");
     let mut changed = packet.clone();
-    for (octet, change) in changed.iter_mut().zip(change) {
-        *octet ^= change;
+    for (byte, change) in changed.iter_mut().zip(change) {
+        *byte ^= change;
     }
     if changed != packet {
         assert!(opener.open(&mut keys, &mut changed).is_err());

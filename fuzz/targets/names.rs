@@ -1,4 +1,4 @@
-//! Any octets as a name that a peer gives or somebody types, as a link's target, as
+//! Any bytes as a name that a peer gives or somebody types, as a link's target, as
 //! `HOST:PATH`: nothing leads out, and nothing that is shown moves a terminal.
 #![no_main]
 
@@ -9,10 +9,10 @@ use headroom_transfer::path::{RelPath, shown};
 use headroom_transfer::{Host, RemotePath};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|octets: &[u8]| {
-    assert_plain(&shown(octets).to_string());
-    let (target, name) = octets.split_at(octets.iter().position(|&octet| octet == 0).unwrap_or(0));
-    for name in [octets, name] {
+fuzz_target!(|bytes: &[u8]| {
+    assert_plain(&shown(bytes).to_string());
+    let (target, name) = bytes.split_at(bytes.iter().position(|&byte| byte == 0).unwrap_or(0));
+    for name in [bytes, name] {
         if let Ok(path) = RelPath::parse(name) {
             assert_eq!(path.as_bytes(), name);
             assert_inside(&path);
@@ -28,11 +28,11 @@ fuzz_target!(|octets: &[u8]| {
             assert_inside(&path);
         }
     }
-    let text = OsStr::from_bytes(octets);
+    let text = OsStr::from_bytes(bytes);
     match RemotePath::parse(text) {
         Ok(RemotePath { host, path }) => {
             assert!(RemotePath::is_meant(text));
-            assert!(octets.ends_with(&path) && host.port() != 0);
+            assert!(bytes.ends_with(&path) && host.port() != 0);
             let again = [host.to_string().as_bytes(), b":", &path].concat();
             let again = RemotePath::parse(OsStr::from_bytes(&again)).expect("as it is typed");
             // a path that begins like a port is one where the port is left out
@@ -40,7 +40,7 @@ fuzz_target!(|octets: &[u8]| {
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-    if let Ok(host) = str::from_utf8(octets).map_err(drop).and_then(|t| Host::parse(t).map_err(drop)) {
+    if let Ok(host) = str::from_utf8(bytes).map_err(drop).and_then(|t| Host::parse(t).map_err(drop)) {
         assert_eq!(Host::parse(&host.to_string()), Ok(host.clone()));
         assert_plain(&host.known_as());
     }
@@ -59,7 +59,7 @@ fn assert_inside(path: &RelPath) {
 fn assert_link_stays(path: &RelPath, target: &[u8]) {
     assert!(!target.starts_with(b"/"));
     let mut depth = path.components().count() as i64 - 1;
-    for component in target.split(|&octet| octet == b'/') {
+    for component in target.split(|&byte| byte == b'/') {
         match component {
             b"" | b"." => {}
             b".." => depth -= 1,

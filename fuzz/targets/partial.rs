@@ -1,5 +1,5 @@
 //! Any sequence of writes to a file that is received, in any order, with breaks between
-//! and lies: what gets the name is what came first of each octet since the last break,
+//! and lies: what gets the name is what came first of each byte since the last break,
 //! and its hash is right; else it does not get it.
 #![no_main]
 
@@ -15,8 +15,8 @@ const SIZES: [usize; 8] =
     [0, 1, 5000, 100_000, 200_000, SPAN, SPAN + 1, SPAN + 70_000];
 const MTIME: Time = Time { seconds: 1_700_000_000, nanoseconds: 5 };
 
-fuzz_target!(|octets: &[u8]| {
-    let Some((&size, steps)) = octets.split_first() else { return };
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&size, steps)) = bytes.split_first() else { return };
     let mut ground = Ground::new(SIZES[usize::from(size) % SIZES.len()]);
     let mut partial = ground.begin();
     for step in steps.chunks_exact(8).take(60) {
@@ -69,7 +69,7 @@ struct Ground {
     size: usize,
     /// What lies in the temporary file.
     lies: Vec<u8>,
-    /// Which octets came since the last break.
+    /// Which bytes came since the last break.
     came: Vec<bool>,
     /// Which spans were there after the last break.
     claimed: Vec<bool>,
@@ -116,10 +116,10 @@ impl Ground {
         partial
     }
 
-    fn write(&mut self, partial: &Partial, start: usize, octets: &[u8]) {
-        let written = partial.write_at(start as u64, octets).map(drop);
-        if self.is_within(start, octets.len(), written.map_err(|error| is_beyond(error.kind()))) {
-            self.note(start, octets);
+    fn write(&mut self, partial: &Partial, start: usize, bytes: &[u8]) {
+        let written = partial.write_at(start as u64, bytes).map(drop);
+        if self.is_within(start, bytes.len(), written.map_err(|error| is_beyond(error.kind()))) {
+            self.note(start, bytes);
         }
     }
 
@@ -136,17 +136,17 @@ impl Ground {
         is_within
     }
 
-    fn note(&mut self, start: usize, octets: &[u8]) {
-        let range = start..start + octets.len();
+    fn note(&mut self, start: usize, bytes: &[u8]) {
+        let range = start..start + bytes.len();
         let (lies, came) = (&mut self.lies[range.clone()], &mut self.came[range]);
         if came.contains(&true) {
-            for ((lies, octet), came) in lies.iter_mut().zip(octets).zip(came) {
+            for ((lies, byte), came) in lies.iter_mut().zip(bytes).zip(came) {
                 if !std::mem::replace(came, true) {
-                    *lies = *octet;
+                    *lies = *byte;
                 }
             }
         } else {
-            lies.copy_from_slice(octets);
+            lies.copy_from_slice(bytes);
             came.fill(true);
         }
     }
@@ -187,8 +187,8 @@ impl Ground {
     }
 }
 
-fn is_zero(octets: &[u8]) -> bool {
-    octets.iter().all(|octet| *octet == 0)
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
 }
 
 fn is_beyond(why: &ErrorKind) -> bool {
@@ -199,7 +199,7 @@ fn seal(content: &[u8]) -> Seal {
     Seal { root: blake3::hash(content), mode: 0o644, mtime: MTIME, fsync: false }
 }
 
-/// Octets of one of several writers, some of whom write zeros.
+/// Bytes of one of several writers, some of whom write zeros.
 fn content(seed: u8, start: usize, len: usize) -> Vec<u8> {
     let unit: Vec<u8> = (0..251).map(|n| if seed & 3 == 0 { 0 } else { n ^ seed | 1 }).collect();
     let skip = start % unit.len();

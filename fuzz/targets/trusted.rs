@@ -7,8 +7,8 @@ use headroom_transfer::trust::{AuthorizedKeys, KnownHosts, HostStatus};
 use headroom_transfer::{Fingerprint, PublicKey};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|octets: &[u8]| {
-    let Ok(text) = str::from_utf8(octets) else { return };
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(text) = str::from_utf8(bytes) else { return };
     let lines = text.lines().count();
     match AuthorizedKeys::parse(text) {
         Ok(keys) => assert!(keys.len() <= lines && keys.is_empty() == (keys.len() == 0)),

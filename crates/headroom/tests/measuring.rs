@@ -84,7 +84,7 @@ fn event(output: &Output, name: &str) -> Value {
 }
 
 #[test]
-fn what_does_not_encrypt_is_loud_on_both_sides() {
+fn missing_encryption_is_reported_on_both_sides() {
     if !privileged() {
         return;
     }

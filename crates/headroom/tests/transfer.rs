@@ -194,7 +194,7 @@ fn a_tree_survives_kills_on_either_side() {
 }
 
 #[test]
-fn what_is_wrong_is_told_by_words_and_exit_codes() {
+fn errors_have_messages_and_exit_codes() {
     let mut hosts = Hosts::new("errors");
     fs::write(hosts.ground.path("here/a"), "content").expect("a file");
     let a = hosts.ground.path("here/a").display().to_string();
@@ -287,7 +287,7 @@ fn a_server_does_not_start_where_a_keys_root_is_missing() {
 }
 
 #[test]
-fn what_comes_through_a_pipe_is_stored_whole_or_not_at_all() {
+fn piped_content_is_stored_completely_or_not_at_all() {
     use std::io::{Read, Write};
     let mut hosts = Hosts::new("pipe");
     let mut content = vec![0; (9 << 20) + 77];
@@ -321,7 +321,7 @@ fn what_comes_through_a_pipe_is_stored_whole_or_not_at_all() {
     let mut stdin = put.stdin.take().expect("it is piped");
     stdin.write_all(&content).expect("it is read");
     let start_of_wait = Instant::now();
-    while octets(&hosts.ground.path("served/deep")) < (content.len() + (4 << 20)) as u64 {
+    while bytes(&hosts.ground.path("served/deep")) < (content.len() + (4 << 20)) as u64 {
         assert!(start_of_wait.elapsed() < PATIENCE, "it does not come");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -350,7 +350,7 @@ fn what_comes_through_a_pipe_is_stored_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_directory_is_made_like_another_and_a_dry_run_says_how() {
+fn sync_makes_a_directory_like_another_and_a_dry_run_shows_how() {
     let hosts = Hosts::new("sync");
     let tree = hosts.ground.path("here/tree");
     fs::create_dir_all(tree.join("a")).expect("a folder");
@@ -402,24 +402,24 @@ fn at_terminal(hosts: &Hosts, arguments: &[&str], answer: &str) -> Output {
     drop(command);
     drop(terminal.slave);
     let (mut master, mut shown) = (fs::File::from(terminal.master), Vec::new());
-    let mut octets = [0; 1024];
+    let mut bytes = [0; 1024];
     while !String::from_utf8_lossy(&shown).contains("or the fingerprint)") {
         // it fails when the client has ended
-        let read = master.read(&mut octets).unwrap_or(0);
+        let read = master.read(&mut bytes).unwrap_or(0);
         assert!(read > 0, "nobody asked: {}", String::from_utf8_lossy(&shown));
-        shown.extend_from_slice(&octets[..read]);
+        shown.extend_from_slice(&bytes[..read]);
     }
     master.write_all(format!("{answer}\n").as_bytes()).expect("it listens");
     let mut output = client.wait_with_output().expect("it ends");
-    while let Ok(read @ 1..) = master.read(&mut octets) {
-        shown.extend_from_slice(&octets[..read]);
+    while let Ok(read @ 1..) = master.read(&mut bytes) {
+        shown.extend_from_slice(&bytes[..read]);
     }
     output.stderr = shown;
     output
 }
 
 #[test]
-fn a_host_that_was_not_met_before_is_asked_about_at_a_terminal() {
+fn an_unknown_host_is_asked_about_at_a_terminal() {
     let mut hosts = Hosts::at("terminal", "[::1]:0");
     fs::write(hosts.ground.path("served/a"), "content").expect("a file");
     let known_hosts = hosts.ground.path("client/.config/headroom/known_hosts");
@@ -447,15 +447,15 @@ fn a_host_that_was_not_met_before_is_asked_about_at_a_terminal() {
 }
 
 #[test]
-fn a_server_says_when_it_listens_and_follows_its_keys() {
+fn a_server_reports_that_it_listens_and_rereads_its_keys() {
     let mut hosts = Hosts::new("notify");
     hosts.kill_server();
     let socket = UnixDatagram::bind(hosts.ground.path("notify")).expect("a socket");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     hosts.start();
     let mut word = [0; 64];
-    let octets = retried(|| socket.recv(&mut word)).expect("it says so");
-    assert_eq!(&word[..octets], b"READY=1\n");
+    let bytes = retried(|| socket.recv(&mut word)).expect("it says so");
+    assert_eq!(&word[..bytes], b"READY=1\n");
 
     // a key that is removed is out, without a restart
     let place = hosts.place("");
@@ -663,7 +663,7 @@ fn give_to_nobody(path: &Path) {
     assert!(chown.expect("chown").success());
 }
 
-/// Runs the client until `enough` octets lie in a folder, then kills it, or the
+/// Runs the client until `enough` bytes lie in a folder, then kills it, or the
 /// server, which is started again. Whether something was cut.
 fn cut(
     hosts: &mut Hosts,
@@ -676,7 +676,7 @@ fn cut(
     let mut client = command.stderr(Stdio::null()).spawn().expect("it starts");
     let folder = hosts.ground.path(folder);
     let start = Instant::now();
-    while octets(&folder) < enough {
+    while bytes(&folder) < enough {
         if let Some(status) = client.try_wait().expect("it is ours") {
             assert!(status.success(), "{status}");
             return false;
@@ -697,11 +697,11 @@ fn cut(
     }
 }
 
-/// Octets on the disk, below a folder.
-fn octets(folder: &Path) -> u64 {
+/// Bytes on the disk, below a folder.
+fn bytes(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let of = |path: PathBuf| match fs::symlink_metadata(&path) {
-        Ok(meta) if meta.is_dir() => octets(&path),
+        Ok(meta) if meta.is_dir() => bytes(&path),
         Ok(meta) => meta.blocks() * 512,
         Err(_) => 0,
     };

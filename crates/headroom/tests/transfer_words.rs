@@ -136,7 +136,7 @@ fn exit_codes_are_those_of_the_table() {
 }
 
 #[test]
-fn a_closed_port_and_a_missing_file_are_told_without_waiting() {
+fn a_closed_port_and_a_missing_file_are_reported_without_waiting() {
     let hosts = Hosts::new("closed", &[]);
     // longer than a machine takes that is busy, shorter than the wait for an answer
     let closed = UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("a port");
@@ -166,7 +166,7 @@ fn a_closed_port_and_a_missing_file_are_told_without_waiting() {
 }
 
 #[test]
-fn a_message_says_which_side_it_is_about_and_once_for_a_whole_directory() {
+fn a_message_names_its_side_and_comes_once_for_a_directory() {
     let hosts = Hosts::new("sides", &[]);
     let tree = hosts.ground.path("tree/sub/deep");
     fs::create_dir_all(&tree).expect("a folder");
@@ -243,7 +243,7 @@ fn each_request_has_its_line_in_the_log_of_the_server() {
 
 /// A client leaves as soon as it has heard that all is stored.
 #[test]
-fn the_log_says_done_of_what_its_client_knows_to_be_done() {
+fn the_log_reports_done_only_when_the_client_knows() {
     let ground = Ground::new("log-done-place");
     let log = ground.path("requests.log");
     let hosts = Hosts::new("log-done", &["--log", &log.display().to_string()]);

@@ -4,9 +4,9 @@
 use std::fmt;
 
 /// The longest path in bytes.
-pub const MOST_OCTETS: usize = 4096;
+pub const MOST_BYTES: usize = 4096;
 /// The longest component of a path in bytes (`NAME_MAX`).
-pub const MOST_COMPONENT_OCTETS: usize = 255;
+pub const MOST_COMPONENT_BYTES: usize = 255;
 
 /// A path below a root: one or more components, none of them empty, `.` or `..`, and no NUL.
 /// The bytes are the file system's and need not be UTF-8. The root itself is not a `RelPath`.
@@ -33,11 +33,11 @@ pub enum PathError {
     /// A NUL byte.
     #[error("it contains a NUL")]
     Nul,
-    /// More than [`MOST_OCTETS`].
-    #[error("it is longer than {MOST_OCTETS} bytes")]
+    /// More than [`MOST_BYTES`].
+    #[error("it is longer than {MOST_BYTES} bytes")]
     TooLong,
-    /// A component of more than [`MOST_COMPONENT_OCTETS`].
-    #[error("a component of it is longer than {MOST_COMPONENT_OCTETS} bytes")]
+    /// A component of more than [`MOST_COMPONENT_BYTES`].
+    #[error("a component of it is longer than {MOST_COMPONENT_BYTES} bytes")]
     ComponentTooLong,
 }
 
@@ -46,14 +46,14 @@ impl RelPath {
     ///
     /// # Errors
     /// The bytes are not a path below a root exactly as they are: nothing is repaired.
-    pub fn parse(octets: &[u8]) -> Result<Self, PathError> {
-        match octets {
+    pub fn parse(bytes: &[u8]) -> Result<Self, PathError> {
+        match bytes {
             [] => return Err(PathError::Empty),
             [b'/', ..] => return Err(PathError::Absolute),
-            _ if octets.len() > MOST_OCTETS => return Err(PathError::TooLong),
-            _ => octets.split(is_slash).try_for_each(check_component)?,
+            _ if bytes.len() > MOST_BYTES => return Err(PathError::TooLong),
+            _ => bytes.split(is_slash).try_for_each(check_component)?,
         }
-        Ok(Self(octets.into()))
+        Ok(Self(bytes.into()))
     }
 
     /// Reads a path as a person writes it behind `HOST:`. Leading, trailing and doubled slashes and
@@ -61,11 +61,10 @@ impl RelPath {
     ///
     /// # Errors
     /// It has a component `..` or a NUL, or is too long.
-    pub fn typed(octets: &[u8]) -> Result<Option<Self>, PathError> {
-        let components =
-            octets.split(is_slash).filter(|component| !matches!(*component, [] | b"."));
-        let octets = components.collect::<Vec<_>>().join(&b'/');
-        if octets.is_empty() { Ok(None) } else { Self::parse(&octets).map(Some) }
+    pub fn typed(bytes: &[u8]) -> Result<Option<Self>, PathError> {
+        let components = bytes.split(is_slash).filter(|component| !matches!(*component, [] | b"."));
+        let bytes = components.collect::<Vec<_>>().join(&b'/');
+        if bytes.is_empty() { Ok(None) } else { Self::parse(&bytes).map(Some) }
     }
 
     /// Returns the bytes, with components joined by `/`.
@@ -161,7 +160,7 @@ impl RelPath {
     }
 
     fn with(&self, below: &[u8]) -> Result<Self, PathError> {
-        if self.0.len() + 1 + below.len() > MOST_OCTETS {
+        if self.0.len() + 1 + below.len() > MOST_BYTES {
             return Err(PathError::TooLong);
         }
         Ok(Self([&self.0, below].join(&b'/').into()))
@@ -184,15 +183,15 @@ impl fmt::Debug for RelPath {
 /// direction of writing, other invisible ones, and backslashes as Rust does; bytes that are not
 /// UTF-8 as `\xNN`.
 #[must_use]
-pub fn shown(octets: &[u8]) -> impl fmt::Display {
+pub fn shown(bytes: &[u8]) -> impl fmt::Display {
     fmt::from_fn(move |f| {
-        for chunk in octets.utf8_chunks() {
+        for chunk in bytes.utf8_chunks() {
             // Rust escapes quotes as well, which are harmless here
             for piece in chunk.valid().split_inclusive(['\'', '"']) {
                 let text = piece.strip_suffix(['\'', '"']).unwrap_or(piece);
                 write!(f, "{}{}", text.escape_debug(), &piece[text.len()..])?;
             }
-            chunk.invalid().iter().try_for_each(|octet| write!(f, "\\x{octet:02x}"))?;
+            chunk.invalid().iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))?;
         }
         Ok(())
     })
@@ -211,15 +210,15 @@ pub fn printable(sentence: &str) -> String {
     printable
 }
 
-fn is_slash(octet: &u8) -> bool {
-    *octet == b'/'
+fn is_slash(byte: &u8) -> bool {
+    *byte == b'/'
 }
 
 fn check_component(component: &[u8]) -> Result<(), PathError> {
     match component {
         [] => Err(PathError::EmptyComponent),
         b"." | b".." => Err(PathError::Dots),
-        _ if component.len() > MOST_COMPONENT_OCTETS => Err(PathError::ComponentTooLong),
+        _ if component.len() > MOST_COMPONENT_BYTES => Err(PathError::ComponentTooLong),
         _ if component.contains(&0) => Err(PathError::Nul),
         _ if component.contains(&b'/') => Err(PathError::EmptyComponent),
         _ => Ok(()),
@@ -232,13 +231,13 @@ mod tests {
 
     use super::*;
 
-    fn path(octets: &[u8]) -> RelPath {
-        RelPath::parse(octets).expect("a path")
+    fn path(bytes: &[u8]) -> RelPath {
+        RelPath::parse(bytes).expect("a path")
     }
 
     #[test]
     fn names_that_leave_the_root_or_are_no_names_are_refused() {
-        for (octets, error) in [
+        for (bytes, error) in [
             (&b""[..], PathError::Empty),
             (b"/", PathError::Absolute),
             (b"/etc/passwd", PathError::Absolute),
@@ -259,13 +258,13 @@ mod tests {
             (&[b'a'; 256], PathError::ComponentTooLong),
             (&[b'a'; 4097], PathError::TooLong),
         ] {
-            assert_eq!(RelPath::parse(octets), Err(error), "{octets:?}");
+            assert_eq!(RelPath::parse(bytes), Err(error), "{bytes:?}");
         }
     }
 
     #[test]
-    fn names_that_only_look_odd_are_taken() {
-        for octets in [
+    fn unusual_names_are_accepted() {
+        for bytes in [
             &b"..."[..],
             b"..a",
             b"a..",
@@ -279,7 +278,7 @@ mod tests {
             &[b'a'; 255],
             &[&[b'a'; 255][..]; 16].join(&b'/'),
         ] {
-            assert_eq!(path(octets).as_bytes(), octets);
+            assert_eq!(path(bytes).as_bytes(), bytes);
         }
     }
 
@@ -306,11 +305,11 @@ mod tests {
         for root in [&b""[..], b".", b"/", b"./", b"//", b"/./."] {
             assert_eq!(RelPath::typed(root), Ok(None), "{root:?}");
         }
-        for octets in [&b"/a/b"[..], b"a/b/", b"./a//b", b"a/./b/."] {
-            assert_eq!(RelPath::typed(octets), Ok(Some(path(b"a/b"))), "{octets:?}");
+        for bytes in [&b"/a/b"[..], b"a/b/", b"./a//b", b"a/./b/."] {
+            assert_eq!(RelPath::typed(bytes), Ok(Some(path(b"a/b"))), "{bytes:?}");
         }
-        for octets in [&b".."[..], b"a/..", b"/../etc"] {
-            assert_eq!(RelPath::typed(octets), Err(PathError::Dots), "{octets:?}");
+        for bytes in [&b".."[..], b"a/..", b"/../etc"] {
+            assert_eq!(RelPath::typed(bytes), Err(PathError::Dots), "{bytes:?}");
         }
         assert_eq!(RelPath::typed(b"/a\0"), Err(PathError::Nul));
     }
@@ -355,8 +354,8 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_sees_no_control_character() {
-        for (octets, text) in [
+    fn no_control_character_reaches_a_terminal() {
+        for (bytes, text) in [
             (&b"plain name's \"quote\""[..], "plain name's \"quote\""),
             (b"\x1b[31mred\x07", "\\u{1b}[31mred\\u{7}"),
             (b"two\nlines\r\t", "two\\nlines\\r\\t"),
@@ -367,13 +366,13 @@ mod tests {
             (b"back\\slash", "back\\\\slash"),
             ("decomposed u\u{308}".as_bytes(), "decomposed u\u{308}"),
         ] {
-            assert_eq!(shown(octets).to_string(), text);
+            assert_eq!(shown(bytes).to_string(), text);
         }
         assert_eq!(path(b"a\n/b").to_string(), "a\\n/b");
     }
 
     #[test]
-    fn a_sentence_keeps_escapes_of_its_writer_and_loses_controls() {
+    fn a_message_keeps_escapes_of_its_writer_and_loses_control_characters() {
         for (text, printed) in [
             ("a\\nb cannot be stored: it's \"full\"", "a\\nb cannot be stored: it's \"full\""),
             ("\u{202e}gpj.exe\u{200b}\u{feff}", "\\u{202e}gpj.exe\\u{200b}\\u{feff}"),
@@ -391,18 +390,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_taken_stays_below(octets in prop::collection::vec(
+        fn any_accepted_name_stays_below_the_root(bytes in prop::collection::vec(
             prop_oneof![Just(b'/'), Just(b'.'), Just(b'a'), Just(0), any::<u8>()], 0..40,
         )) {
-            if let Ok(path) = RelPath::parse(&octets) {
-                prop_assert_eq!(path.as_bytes(), &octets);
+            if let Ok(path) = RelPath::parse(&bytes) {
+                prop_assert_eq!(path.as_bytes(), &bytes);
                 for component in path.components() {
                     prop_assert!(!matches!(component, b"" | b"." | b".."));
-                    prop_assert!(component.iter().all(|octet| !matches!(octet, 0 | b'/')));
+                    prop_assert!(component.iter().all(|byte| !matches!(byte, 0 | b'/')));
                 }
             }
-            prop_assert!(shown(&octets).to_string().chars().all(|c| !c.is_control()));
-            if let Ok(Some(path)) = RelPath::typed(&octets) {
+            prop_assert!(shown(&bytes).to_string().chars().all(|c| !c.is_control()));
+            if let Ok(Some(path)) = RelPath::typed(&bytes) {
                 prop_assert_eq!(RelPath::parse(path.as_bytes()), Ok(path.clone()));
             }
         }

@@ -13,7 +13,7 @@ pub use blake3::Hash;
 use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
 /// Bytes of a span; the last one of a file may be shorter.
-pub const SPAN_OCTETS: u64 = 1 << 20;
+pub const SPAN_BYTES: u64 = 1 << 20;
 
 /// The hash of a span.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,26 +47,26 @@ impl Spans {
     /// Returns how many there are: 0 for an empty file.
     #[must_use]
     pub const fn count(self) -> u64 {
-        self.size.div_ceil(SPAN_OCTETS)
+        self.size.div_ceil(SPAN_BYTES)
     }
 
     /// Returns the bytes of a span; `None` if the file has no such span.
     #[must_use]
     pub fn range(self, span: u64) -> Option<Range<u64>> {
         (span < self.count()).then(|| {
-            let start = span * SPAN_OCTETS;
-            start..self.size.min(start.saturating_add(SPAN_OCTETS))
+            let start = span * SPAN_BYTES;
+            start..self.size.min(start.saturating_add(SPAN_BYTES))
         })
     }
 
     /// Returns the spans that a range of bytes touches. The range is cut off at the file's end.
     #[must_use]
-    pub fn touched(self, octets: Range<u64>) -> Range<u64> {
-        let end = octets.end.min(self.size);
-        if octets.start >= end {
+    pub fn touched(self, bytes: Range<u64>) -> Range<u64> {
+        let end = bytes.end.min(self.size);
+        if bytes.start >= end {
             return 0..0;
         }
-        octets.start / SPAN_OCTETS..end.div_ceil(SPAN_OCTETS)
+        bytes.start / SPAN_BYTES..end.div_ceil(SPAN_BYTES)
     }
 
     /// Starts hashing a span; `None` if the file has no such span.
@@ -78,12 +78,12 @@ impl Spans {
         Some(SpanHasher { hasher, lacks: range.end - range.start, alone: self.count() == 1 })
     }
 
-    /// Hashes a span that is in memory as a whole; `None` if `octets` has another length than the
+    /// Hashes a span that is in memory as a whole; `None` if `bytes` has another length than the
     /// span.
     #[must_use]
-    pub fn value(self, span: u64, octets: &[u8]) -> Option<ChainingValue> {
+    pub fn value(self, span: u64, bytes: &[u8]) -> Option<ChainingValue> {
         let mut hasher = self.hasher(span)?;
-        (hasher.update(octets) == octets.len()).then(|| hasher.finish())?
+        (hasher.update(bytes) == bytes.len()).then(|| hasher.finish())?
     }
 }
 
@@ -100,9 +100,9 @@ pub struct SpanHasher {
 
 impl SpanHasher {
     /// Hashes the next bytes, and returns how many of them belong to the span.
-    pub fn update(&mut self, octets: &[u8]) -> usize {
-        let taken = usize::try_from(self.lacks).map_or(octets.len(), |n| n.min(octets.len()));
-        self.hasher.update(&octets[..taken]);
+    pub fn update(&mut self, bytes: &[u8]) -> usize {
+        let taken = usize::try_from(self.lacks).map_or(bytes.len(), |n| n.min(bytes.len()));
+        self.hasher.update(&bytes[..taken]);
         self.lacks -= taken as u64;
         taken
     }
@@ -216,16 +216,16 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    fn octets(size: usize) -> Vec<u8> {
-        let mut octets = vec![0; size];
-        blake3::Hasher::new().update(b"octets").finalize_xof().fill(&mut octets);
-        octets
+    fn bytes(size: usize) -> Vec<u8> {
+        let mut bytes = vec![0; size];
+        blake3::Hasher::new().update(b"octets").finalize_xof().fill(&mut bytes);
+        bytes
     }
 
     fn value(file: &[u8], spans: Spans, span: u64) -> ChainingValue {
         let range = spans.range(span).expect("a span");
-        let octets = &file[range.start as usize..range.end as usize];
-        spans.value(span, octets).expect("all octets of the span")
+        let bytes = &file[range.start as usize..range.end as usize];
+        spans.value(span, bytes).expect("all bytes of the span")
     }
 
     fn root(file: &[u8], order: impl IntoIterator<Item = u64>) -> Option<Hash> {
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn spans_of_files_at_every_edge_give_the_ordinary_hash() {
-        let all = octets(9 * MIB + 1);
+        let all = bytes(9 * MIB + 1);
         for size in [0, 1, 1024, 1025, MIB - 1, MIB, MIB + 1, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1]
             .into_iter()
             .chain((3..10).flat_map(|n| [n * MIB, n * MIB + 1]))
@@ -250,38 +250,38 @@ mod tests {
             let file = &all[..size];
             let count = Spans::new(size as u64).count();
             let hash = Some(blake3::hash(file));
-            assert_eq!(root(file, 0..count), hash, "{size} octets");
-            assert_eq!(root(file, (0..count).rev()), hash, "{size} octets");
+            assert_eq!(root(file, 0..count), hash, "{size} bytes");
+            assert_eq!(root(file, (0..count).rev()), hash, "{size} bytes");
             if count > 0 {
-                assert_eq!(root(file, 1..count), None, "{size} octets");
+                assert_eq!(root(file, 1..count), None, "{size} bytes");
             }
         }
     }
 
     #[test]
-    fn spans_know_their_octets() {
-        let spans = Spans::new(2 * SPAN_OCTETS + 5);
+    fn spans_know_their_bytes() {
+        let spans = Spans::new(2 * SPAN_BYTES + 5);
         assert_eq!(spans.count(), 3);
-        assert_eq!(spans.range(1), Some(SPAN_OCTETS..2 * SPAN_OCTETS));
-        assert_eq!(spans.range(2), Some(2 * SPAN_OCTETS..2 * SPAN_OCTETS + 5));
+        assert_eq!(spans.range(1), Some(SPAN_BYTES..2 * SPAN_BYTES));
+        assert_eq!(spans.range(2), Some(2 * SPAN_BYTES..2 * SPAN_BYTES + 5));
         assert_eq!(spans.range(3), None);
-        assert_eq!(spans.touched(SPAN_OCTETS - 1..SPAN_OCTETS + 1), 0..2);
-        assert_eq!(spans.touched(SPAN_OCTETS..u64::MAX), 1..3);
+        assert_eq!(spans.touched(SPAN_BYTES - 1..SPAN_BYTES + 1), 0..2);
+        assert_eq!(spans.touched(SPAN_BYTES..u64::MAX), 1..3);
         assert_eq!(spans.touched(7..7), 0..0);
         assert_eq!(spans.touched(u64::MAX - 1..u64::MAX), 0..0);
         let most = Spans::new(u64::MAX);
-        assert_eq!(most.range(most.count() - 1), Some(u64::MAX - SPAN_OCTETS + 1..u64::MAX));
+        assert_eq!(most.range(most.count() - 1), Some(u64::MAX - SPAN_BYTES + 1..u64::MAX));
         assert_eq!(Spans::new(0).range(0), None);
     }
 
     #[test]
     fn a_span_is_hashed_whole_or_not_at_all() {
-        let spans = Spans::new(SPAN_OCTETS + 10);
-        let file = octets(MIB + 10);
+        let spans = Spans::new(SPAN_BYTES + 10);
+        let file = bytes(MIB + 10);
         let mut hasher = spans.hasher(1).expect("a span");
         assert_eq!(hasher.update(&file[MIB..MIB + 4]), 4);
         assert_eq!((hasher.finish(), hasher.lacks()), (None, 6));
-        assert_eq!(hasher.update(&file[4..]), 6, "no octet of the next span");
+        assert_eq!(hasher.update(&file[4..]), 6, "no byte of the next span");
         assert_eq!(hasher.update(&file), 0);
         assert_eq!(spans.value(1, &file[..9]), None);
         assert_eq!(spans.value(1, &file[..11]), None);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_nobody_has_costs_no_memory() {
+    fn an_impossible_size_costs_no_memory() {
         let mut tree = Tree::new(Spans::new(u64::MAX));
         for span in 0..100_000 {
             assert!(tree.insert(span, ChainingValue([1; 32])));
@@ -309,7 +309,7 @@ mod tests {
         fn any_order_of_spans_gives_the_ordinary_hash(
             size in 0..20 * MIB, swaps in prop::collection::vec(any::<(Index, Index)>(), 30),
         ) {
-            let file = octets(size);
+            let file = bytes(size);
             let mut order: Vec<_> = (0..Spans::new(size as u64).count()).collect();
             for (one, other) in swaps.iter().filter(|_| size > 0) {
                 let (one, other) = (one.index(order.len()), other.index(order.len()));
@@ -320,7 +320,7 @@ mod tests {
 
         #[test]
         fn pieces_of_any_size_give_the_same_value(cuts in prop::collection::vec(1..300_000_usize, 8)) {
-            let file = octets(2 * MIB + 77);
+            let file = bytes(2 * MIB + 77);
             let spans = Spans::new(file.len() as u64);
             for span in 0..3 {
                 let range = spans.range(span).expect("a span");

@@ -49,11 +49,11 @@ fn receive(folder: &Path, content: &[u8], piece: usize) -> Result<(), Box<dyn Er
     let start = cpu_time()?;
     let size = content.len() as u64;
     let partial = root.begin(&path, &Offer { size, mtime, data: size, reuse: false })?;
-    for (n, octets) in content.chunks(piece).enumerate() {
-        partial.write_at((n * piece) as u64, octets)?;
+    for (n, bytes) in content.chunks(piece).enumerate() {
+        partial.write_at((n * piece) as u64, bytes)?;
     }
     partial.finish(&Seal { root: hash, mode: 0o644, mtime, fsync: false })?;
-    tell(&format!("received, in pieces of {piece} octets"), start)?;
+    tell(&format!("received, in pieces of {piece} bytes"), start)?;
     Ok(())
 }
 

@@ -245,9 +245,9 @@ impl Drop for ConnectionSlot {
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
-            let octets = address.octets();
+            let bytes = address.octets();
             let mut network = [0; 16];
-            network[..8].copy_from_slice(&octets[..8]);
+            network[..8].copy_from_slice(&bytes[..8]);
             Ipv6Addr::from(network).into()
         }
         v4 => v4,
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_so_many_places_and_gives_them_back() {
+    fn connections_of_an_address_are_limited_and_released() {
         let admission = Admission::new(Limits { of_address: 2, ..Limits::default() });
         let take =
             |address: &str| ConnectionSlot::take(&admission, address.parse().expect(address));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_turned_away_is_named() {
+    fn rejected_connections_are_counted_by_reason() {
         let rejected = RejectionCounts { full: 2, slow: 1, ..RejectionCounts::default() };
         assert_eq!(rejected.to_string(), "2 refused: too many connections, 1 handshakes too slow");
     }

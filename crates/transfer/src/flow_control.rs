@@ -62,7 +62,7 @@ pub(crate) struct OpenWindow {
 
 impl OpenWindow {
     /// Returns its size in bytes.
-    pub(crate) fn octets(&self) -> u32 {
+    pub(crate) fn bytes(&self) -> u32 {
         u32::try_from(share(self.budget.lock().len())).unwrap_or(WINDOW)
     }
 }
@@ -88,9 +88,9 @@ fn share(count: usize) -> u64 {
     (BUDGET / count).clamp(LEAST, u64::from(WINDOW))
 }
 
-fn set(connection: &Connection, octets: u64) {
-    connection.set_receive_window(VarInt::from_u64(octets).unwrap_or(VarInt::from_u32(WINDOW)));
-    connection.set_send_window(octets);
+fn set(connection: &Connection, bytes: u64) {
+    connection.set_receive_window(VarInt::from_u64(bytes).unwrap_or(VarInt::from_u32(WINDOW)));
+    connection.set_send_window(bytes);
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_together_keep_to_the_budget_as_long_as_each_has_the_least() {
+    fn windows_stay_within_the_budget_while_each_has_the_minimum() {
         for count in 1..=1024 {
             let share = share(count);
             assert!(share * count as u64 <= BUDGET, "{count}");

@@ -52,7 +52,7 @@ impl PublicKey {
 
     /// The bytes of RFC 8032, section 5.1.5.
     #[must_use]
-    pub const fn octets(&self) -> [u8; 32] {
+    pub const fn bytes(&self) -> [u8; 32] {
         self.0
     }
 
@@ -71,8 +71,8 @@ impl PublicKey {
 
 impl From<[u8; 32]> for PublicKey {
     /// The bytes of RFC 8032, section 5.1.5.
-    fn from(octets: [u8; 32]) -> Self {
-        Self(octets)
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
     }
 }
 
@@ -103,10 +103,10 @@ impl FromStr for Fingerprint {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let octets = text.strip_prefix("SHA256:");
-        let octets = octets.and_then(|hash| BASE64_NOPAD.decode(hash.as_bytes()).ok());
-        let octets = octets.and_then(|octets| octets.try_into().ok());
-        octets.map(Self).ok_or_else(|| ParseError::Fingerprint(text.to_owned()))
+        let bytes = text.strip_prefix("SHA256:");
+        let bytes = bytes.and_then(|hash| BASE64_NOPAD.decode(hash.as_bytes()).ok());
+        let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
+        bytes.map(Self).ok_or_else(|| ParseError::Fingerprint(text.to_owned()))
     }
 }
 

@@ -20,7 +20,7 @@
 //! impl Observer for Progress {
 //!     fn event(&self, event: Event<'_>) {
 //!         match event {
-//!             Event::Moved { octets } => drop(self.0.fetch_add(octets, Ordering::Relaxed)),
+//!             Event::Moved { bytes } => drop(self.0.fetch_add(bytes, Ordering::Relaxed)),
 //!             Event::Failed { reason } => eprintln!("{reason}"),
 //!             _ => {}
 //!         }

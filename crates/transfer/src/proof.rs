@@ -3,7 +3,7 @@
 
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
 use headroom_transfer_proto::message::Message;
-use headroom_transfer_proto::proof::{EXPORTED_OCTETS, EXPORTER_LABEL, to_sign};
+use headroom_transfer_proto::proof::{EXPORTED_BYTES, EXPORTER_LABEL, to_sign};
 use quinn::Connection;
 
 use crate::error::Error;
@@ -19,7 +19,7 @@ pub(crate) fn make(identity: &Identity, connection: &Connection) -> Result<Messa
     let (_, key) = identity.credentials();
     let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(key.secret_der())
         .map_err(|error| cannot(error.to_string()))?;
-    let key = identity.public().octets();
+    let key = identity.public().bytes();
     let signature = pair.sign(&to_sign(&key, &exported(connection)?));
     let signature = signature.as_ref().try_into();
     let signature = signature.map_err(|_| cannot("it is no Ed25519 key".to_owned()))?;
@@ -41,10 +41,10 @@ pub(crate) fn check(
     Ok(key.into())
 }
 
-fn exported(connection: &Connection) -> Result<[u8; EXPORTED_OCTETS], Error> {
-    let mut octets = [0; EXPORTED_OCTETS];
-    let exported = connection.export_keying_material(&mut octets, EXPORTER_LABEL, b"");
+fn exported(connection: &Connection) -> Result<[u8; EXPORTED_BYTES], Error> {
+    let mut bytes = [0; EXPORTED_BYTES];
+    let exported = connection.export_keying_material(&mut bytes, EXPORTER_LABEL, b"");
     // this fails only for lengths that no exporter supports
     exported.map_err(|_| Error::Protocol("its session exports no key".to_owned()))?;
-    Ok(octets)
+    Ok(bytes)
 }

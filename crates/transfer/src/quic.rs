@@ -324,19 +324,19 @@ fn endpoint_config(identity: &Identity) -> EndpointConfig {
 struct RandomIds;
 
 impl RandomIds {
-    const OCTETS: usize = 8;
+    const BYTES: usize = 8;
 }
 
 impl ConnectionIdGenerator for RandomIds {
     fn generate_cid(&mut self) -> ConnectionId {
-        let mut octets = [0; Self::OCTETS];
+        let mut bytes = [0; Self::BYTES];
         // without randomness there would be no TLS either; repeated IDs are generated again
-        let _ = aws_lc_rs::rand::fill(&mut octets);
-        ConnectionId::new(&octets)
+        let _ = aws_lc_rs::rand::fill(&mut bytes);
+        ConnectionId::new(&bytes)
     }
 
     fn cid_len(&self) -> usize {
-        Self::OCTETS
+        Self::BYTES
     }
 
     fn cid_lifetime(&self) -> Option<Duration> {

@@ -11,7 +11,7 @@ const CATCH_UP: Duration = Duration::from_millis(50);
 /// The duration of one slice at the limit.
 const SLICE: Duration = Duration::from_millis(20);
 /// The bounds of a slice in bytes.
-const SLICE_OCTETS: std::ops::RangeInclusive<u64> = 1 << 10..=256 << 10;
+const SLICE_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=256 << 10;
 
 /// A rate that its holders share. Turns are given in the order of requests, so none starves.
 #[derive(Debug)]
@@ -28,11 +28,11 @@ impl Limit {
     }
 
     /// Returns when these bytes may be sent.
-    fn turn(&self, octets: u64, now: Instant) -> Instant {
+    fn turn(&self, bytes: u64, now: Instant) -> Instant {
         let mut gone_at = self.gone_at.lock().unwrap_or_else(PoisonError::into_inner);
         let earliest = now.checked_sub(CATCH_UP).unwrap_or(now);
         let turn = gone_at.unwrap_or(now).max(earliest);
-        *gone_at = Some(turn + Duration::from_secs_f64(octets as f64 * 8.0 / self.rate_bps as f64));
+        *gone_at = Some(turn + Duration::from_secs_f64(bytes as f64 * 8.0 / self.rate_bps as f64));
         turn
     }
 }
@@ -54,16 +54,16 @@ impl Pace {
     }
 
     /// Returns how many of these bytes to send at once.
-    pub(crate) fn slice(&self, octets: usize) -> usize {
-        let Some(rate_bps) = self.rate_bps() else { return octets };
+    pub(crate) fn slice(&self, bytes: usize) -> usize {
+        let Some(rate_bps) = self.rate_bps() else { return bytes };
         let slice = (rate_bps as f64 / 8.0 * SLICE.as_secs_f64()) as u64;
-        let slice = slice.clamp(*SLICE_OCTETS.start(), *SLICE_OCTETS.end());
-        octets.min(usize::try_from(slice).unwrap_or(usize::MAX))
+        let slice = slice.clamp(*SLICE_BYTES.start(), *SLICE_BYTES.end());
+        bytes.min(usize::try_from(slice).unwrap_or(usize::MAX))
     }
 
     /// Waits until these bytes may be sent.
-    pub(crate) async fn take(&self, octets: usize) {
-        if let Some(turn) = self.turn(octets) {
+    pub(crate) async fn take(&self, bytes: usize) {
+        if let Some(turn) = self.turn(bytes) {
             tokio::time::sleep_until(turn.into()).await;
         }
     }
@@ -73,17 +73,17 @@ impl Pace {
     ///
     /// # Errors
     /// [`Stopped`], as soon as `stop` is set.
-    pub(crate) fn take_blocking(&self, octets: usize, stop: &Stop) -> Result<(), Stopped> {
-        match self.turn(octets) {
+    pub(crate) fn take_blocking(&self, bytes: usize, stop: &Stop) -> Result<(), Stopped> {
+        match self.turn(bytes) {
             Some(turn) => stop.sleep_until(turn),
             None => Ok(()),
         }
     }
 
     /// Returns when these bytes may be sent; `None` is now.
-    fn turn(&self, octets: usize) -> Option<Instant> {
+    fn turn(&self, bytes: usize) -> Option<Instant> {
         let now = Instant::now();
-        let turn = self.0.iter().map(|limit| limit.turn(octets as u64, now)).max();
+        let turn = self.0.iter().map(|limit| limit.turn(bytes as u64, now)).max();
         turn.filter(|turn| *turn > now)
     }
 }
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn turns_are_as_far_apart_as_the_rate_says() {
-        let limit = Limit::new(8_000); // 1000 octets a second
+        let limit = Limit::new(8_000); // 1000 bytes a second
         let now = Instant::now();
         assert_eq!(limit.turn(500, now), now);
         assert_eq!(limit.turn(500, now), now + Duration::from_millis(500));

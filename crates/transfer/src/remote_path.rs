@@ -141,26 +141,26 @@ impl RemotePath {
     /// Whether a text is meant as a path on a host: it has a colon before any slash, as with scp.
     /// `./a:b` is a file.
     pub fn is_meant(text: &OsStr) -> bool {
-        let octets = text.as_bytes();
-        let first = octets.iter().position(|octet| matches!(octet, b':' | b'/'));
-        octets.starts_with(b"[") || first.is_some_and(|at| octets[at] == b':')
+        let bytes = text.as_bytes();
+        let first = bytes.iter().position(|byte| matches!(byte, b':' | b'/'));
+        bytes.starts_with(b"[") || first.is_some_and(|at| bytes[at] == b':')
     }
 }
 
 /// Splits off the user, if one is given, and the host's name without brackets.
 fn split_name(text: &[u8]) -> Option<(Option<String>, &str, &[u8])> {
-    let before_name = text.iter().position(|octet| matches!(octet, b'@' | b':' | b'[' | b'/'));
+    let before_name = text.iter().position(|byte| matches!(byte, b'@' | b':' | b'[' | b'/'));
     let (user, text) = match before_name.filter(|at| text[*at] == b'@') {
         Some(at) => (Some(plain(&text[..at])?.to_owned()), &text[at + 1..]),
         None => (None, text),
     };
     let (name, rest) = match text.strip_prefix(b"[") {
         Some(inner) => {
-            let end = inner.iter().position(|octet| *octet == b']')?;
+            let end = inner.iter().position(|byte| *byte == b']')?;
             (&inner[..end], &inner[end + 1..])
         }
         None => {
-            let end = text.iter().position(|octet| *octet == b':').unwrap_or(text.len());
+            let end = text.iter().position(|byte| *byte == b':').unwrap_or(text.len());
             text.split_at(end)
         }
     };
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_read_as_scp_reads_them_with_a_port() {
+    fn remote_paths_are_parsed_as_by_scp_with_a_port() {
         for (text, name, port, path) in [
             ("host:", "host", DEFAULT_PORT, ""),
             ("Host:/a/b", "Host", DEFAULT_PORT, "/a/b"),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colon_before_any_slash_means_a_place() {
+    fn a_colon_before_any_slash_means_a_remote_path() {
         for (text, meant) in
             [("a:b", true), ("[::1]:b", true), ("a", false), ("./a:b", false), ("/a:b", false)]
         {

@@ -538,7 +538,7 @@ impl Request<'_> {
         let connection = self.connection.clone();
         let asking = async {
             if let Some(open) = &open {
-                ping_when_silent(&connection, || open.octets()).await;
+                ping_when_silent(&connection, || open.bytes()).await;
             }
             std::future::pending().await
         };
@@ -714,7 +714,7 @@ impl Request<'_> {
         if let Some(params) = params.filter(LaneParams::is_measurement) {
             let LaneParams { cipher, chunk, .. } = params;
             let not = if cipher.is_secure() { "" } else { "NOT " };
-            let chunks = chunk.map(|chunk| format!(", chunks of {} bytes", chunk.octets()));
+            let chunks = chunk.map(|chunk| format!(", chunks of {} bytes", chunk.bytes()));
             tracing::warn!(
                 "{}: its files are {not}ENCRYPTED on lanes (cipher {cipher}{}), as --insecure-measurement allows",
                 self.client.name(),

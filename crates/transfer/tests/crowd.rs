@@ -1,6 +1,6 @@
 //! Many clients of one server at once: all are served, and none costs much while it does
 //! nothing. How evenly they share a link is simulated in `headroom-transfer-proto`
-//! (`many_of_ours_share_a_link_evenly`): here it would be the machine's scheduler.
+//! (`many_lanes_share_a_link_evenly`): here it would be the machine's scheduler.
 //! HEADROOM_CROWD=1000 makes it that many instead of 100, and
 //! `--nocapture` shows the figures; 32 of them then fetch HEADROOM_CROWD_MIB each.
 
@@ -19,7 +19,7 @@ use headroom_transfer::{Client, Event, Host, Identity, Observer, Server, block_o
 use tokio::task::JoinSet;
 
 /// What one client may cost while it does nothing: a hundred megabytes for a thousand.
-const IDLE_OCTETS: u64 = 100_000;
+const IDLE_BYTES: u64 = 100_000;
 /// What the server says before its address.
 const LISTENS: &str = "listening at ";
 /// How many fetch a large file at once.
@@ -28,7 +28,7 @@ const READERS: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[test]
-fn all_of_a_crowd_are_served() {
+fn every_client_of_a_crowd_is_served() {
     let crowd = Crowd::new();
     let count = number("HEADROOM_CROWD", 100);
     block_on(async {
@@ -88,11 +88,11 @@ impl Crowd {
     }
 
     async fn come(&self, count: usize) {
-        let alone = self.server_octets("VmRSS");
+        let alone = self.server_bytes("VmRSS");
         let began = Instant::now();
         let clients = self.connect(count).await;
         let took = began.elapsed();
-        let idle = self.server_octets("VmRSS");
+        let idle = self.server_bytes("VmRSS");
         println!(
             "{count} clients came in {:.2} s; the server has {:.1} MB, {:.1} without them: {:.1} kB each",
             took.as_secs_f64(),
@@ -100,7 +100,7 @@ impl Crowd {
             mb(alone),
             (idle.saturating_sub(alone)) as f64 / count as f64 / 1e3
         );
-        assert!(idle <= alone + count as u64 * IDLE_OCTETS, "{idle} octets, {alone} without them");
+        assert!(idle <= alone + count as u64 * IDLE_BYTES, "{idle} bytes, {alone} without them");
 
         // all put something of their own at once, and fetch it again
         let began = Instant::now();
@@ -124,15 +124,15 @@ impl Crowd {
         println!(
             "each put and fetched a file of some 100 kB in {:.2} s; the server had {:.1} MB at most",
             began.elapsed().as_secs_f64(),
-            mb(self.server_octets("VmHWM"))
+            mb(self.server_bytes("VmHWM"))
         );
         self.share(clients).await;
     }
 
     /// Some fetch a large file at once: how evenly?
     async fn share(&self, clients: Vec<Client>) {
-        let octets = number("HEADROOM_CROWD_MIB", 4) << 20;
-        std::fs::write(self.path("served/large"), content(0, octets)).expect("a file");
+        let bytes = number("HEADROOM_CROWD_MIB", 4) << 20;
+        std::fs::write(self.path("served/large"), content(0, bytes)).expect("a file");
         let moved: Arc<Vec<Moved>> = Arc::new((0..READERS).map(|_| Moved::default()).collect());
         let mut moving = JoinSet::new();
         let began = Instant::now();
@@ -149,16 +149,16 @@ impl Crowd {
         let first = moving.join_next().await.expect("some fetch").expect("it does not panic");
         let until_then: Vec<f64> =
             moved.iter().map(|moved| moved.0.load(Ordering::Relaxed) as f64).collect();
-        let mut rates = vec![octets as f64 / first];
+        let mut rates = vec![bytes as f64 / first];
         while let Some(took) = moving.join_next().await {
-            rates.push(octets as f64 / took.expect("it does not panic"));
+            rates.push(bytes as f64 / took.expect("it does not panic"));
         }
         println!(
-            "{READERS} fetched {octets} octets each: Jain's index {:.3} of their rates, {:.3} of what they had when \
+            "{READERS} fetched {bytes} bytes each: Jain's index {:.3} of their rates, {:.3} of what they had when \
              the first was done; the server had {:.1} MB at most",
             jain(&rates),
             jain(&until_then),
-            mb(self.server_octets("VmHWM"))
+            mb(self.server_bytes("VmHWM"))
         );
     }
 
@@ -186,7 +186,7 @@ impl Crowd {
     }
 
     /// `VmRSS`, what it has, or `VmHWM`, the most that it had.
-    fn server_octets(&self, field: &str) -> u64 {
+    fn server_bytes(&self, field: &str) -> u64 {
         let status = format!("/proc/{}/status", self.server.id());
         let status = std::fs::read_to_string(status).expect("it runs");
         let line = status.lines().find(|line| line.starts_with(field)).expect("the field");
@@ -213,8 +213,8 @@ struct Reader {
 
 impl Observer for Reader {
     fn event(&self, event: Event<'_>) {
-        if let Event::Moved { octets } = event {
-            self.all[self.own].0.fetch_add(octets, Ordering::Relaxed);
+        if let Event::Moved { bytes } = event {
+            self.all[self.own].0.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 }
@@ -226,8 +226,8 @@ fn jain(rates: &[f64]) -> f64 {
     sum * sum / (rates.len() as f64 * squares)
 }
 
-fn content(seed: usize, octets: usize) -> Vec<u8> {
-    let mut content = vec![0; octets];
+fn content(seed: usize, bytes: usize) -> Vec<u8> {
+    let mut content = vec![0; bytes];
     blake3::Hasher::new().update(&seed.to_be_bytes()).finalize_xof().fill(&mut content);
     content
 }
@@ -236,6 +236,6 @@ fn number(variable: &str, otherwise: usize) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-fn mb(octets: u64) -> f64 {
-    octets as f64 / 1e6
+fn mb(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
 }

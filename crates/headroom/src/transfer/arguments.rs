@@ -598,8 +598,8 @@ mod tests {
         for wrong in ["", "20000", "20255-20000", "0-7", "1-65536", "a-b", "-"] {
             assert!(ports(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(chunk("200").map(Chunk::octets), Ok(200));
-        assert_eq!(chunk("4000").map(Chunk::octets), Ok(4000));
+        assert_eq!(chunk("200").map(Chunk::bytes), Ok(200));
+        assert_eq!(chunk("4000").map(Chunk::bytes), Ok(4000));
         for wrong in ["", "199", "4001", "1k", "-200"] {
             assert!(chunk(wrong).is_err_and(|error| error.contains("200 to 4000")), "{wrong}");
         }

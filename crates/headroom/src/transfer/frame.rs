@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn while_names_still_come_the_total_is_not_known() {
+    fn the_total_is_unknown_until_all_names_arrived() {
         let frame = Frame { total: None, ..moving() };
         insta::assert_snapshot!(frame.render(120), @"0:12  42.00 MiB of 100.00 MiB so far, 3 files  8.50 MiB/s  photos/2026/11/IMG_20261123_092711.jpg");
     }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_that_stands_still_says_so() {
+    fn a_stalled_transfer_is_reported() {
         let frame = Frame {
             quiet: Duration::from_millis(12_900),
             elapsed: Duration::from_secs(3725),

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_are_named() {
         for (text, word) in [
             ("[nas]\nhots = \"x\"", "hots"),
             ("[nas]\nhost = \"a b\"", "`a b` in [nas]"),

@@ -67,7 +67,7 @@ const UNKNOWN: u64 = u64::MAX;
 struct Pace {
     at: Instant,
     moved: u64,
-    octets_per_s: f64,
+    bytes_per_s: f64,
 }
 
 impl Progress {
@@ -229,36 +229,36 @@ impl Progress {
 
 impl Observer for Progress {
     fn event(&self, event: Event<'_>) {
-        let add = |to: &AtomicU64, octets| {
-            to.fetch_add(octets, Ordering::Relaxed);
+        let add = |to: &AtomicU64, bytes| {
+            to.fetch_add(bytes, Ordering::Relaxed);
             self.tell_progress();
         };
         self.counts.touch();
         match event {
-            Event::Offered { octets } => {
+            Event::Offered { bytes } => {
                 self.counts.files.fetch_add(1, Ordering::Relaxed);
-                add(&self.counts.offered, octets);
+                add(&self.counts.offered, bytes);
             }
-            Event::AllOffered { octets, .. } => self.counts.total.store(octets, Ordering::Relaxed),
+            Event::AllOffered { bytes, .. } => self.counts.total.store(bytes, Ordering::Relaxed),
             Event::Begun { path } => self.counts.begin(path),
-            Event::Kept { octets } => add(&self.counts.kept, octets),
+            Event::Kept { bytes } => add(&self.counts.kept, bytes),
             // it is done with, and nothing of it is moved
-            Event::Hole { octets } => add(&self.counts.kept, octets),
+            Event::Hole { bytes } => add(&self.counts.kept, bytes),
             Event::Saved { .. } => {}
-            Event::Moved { octets } => add(&self.counts.moved, octets),
+            Event::Moved { bytes } => add(&self.counts.moved, bytes),
             Event::Stored { path } => {
                 self.counts.begin(path);
                 if self.json {
                     self.tell(&about(json!({"event": "stored"}), path), None);
                 }
             }
-            Event::Planned { path, octets, new } => {
+            Event::Planned { path, bytes, new } => {
                 let word = if new { "new" } else { "change" };
                 if self.json {
-                    let event = json!({"event": "planned", "bytes": octets, "new": new});
+                    let event = json!({"event": "planned", "bytes": bytes, "new": new});
                     self.tell(&about(event, path), None);
                 } else {
-                    say(&format!("{word:<7} {octets:>14} {path}"));
+                    say(&format!("{word:<7} {bytes:>14} {path}"));
                 }
             }
             Event::Removed { path } => {
@@ -272,23 +272,23 @@ impl Observer for Progress {
                 self.tell(&json!({"event": "failed", "reason": reason}), Some(reason));
             }
             Event::Lanes { cipher, chunk, port } => {
-                let octets = chunk.map(Chunk::octets);
+                let bytes = chunk.map(Chunk::bytes);
                 if !cipher.is_secure() {
                     let text = format!(
                         "INSECURE: big files are sent WITHOUT ENCRYPTION (cipher {cipher}), as --insecure-measurement allows"
                     );
                     self.bar.suspend(|| eprintln!("headroom: {text}"));
                 }
-                if let Some(octets) = octets {
+                if let Some(bytes) = bytes {
                     self.bar.suspend(|| {
                         eprintln!(
-                            "headroom: MEASUREMENT: each packet carries {octets} bytes, in IP fragments if that is too long for the path"
+                            "headroom: MEASUREMENT: each packet carries {bytes} bytes, in IP fragments if that is too long for the path"
                         );
                     });
                 }
                 if self.json {
                     let secure = cipher.is_secure();
-                    say(&json!({"event": "lanes", "cipher": cipher.name(), "encrypted": secure, "chunk": octets, "port": port}).to_string());
+                    say(&json!({"event": "lanes", "cipher": cipher.name(), "encrypted": secure, "chunk": bytes, "port": port}).to_string());
                 }
             }
             Event::LanesSilent => {
@@ -365,29 +365,29 @@ impl Counts {
             offered: self.offered.load(Ordering::Relaxed),
             done: self.done(),
             total: Some(total).filter(|total| *total != UNKNOWN),
-            bytes_per_s: self.octets_per_s(),
+            bytes_per_s: self.bytes_per_s(),
             quiet: latest.at.elapsed(),
             name: latest.name.as_deref(),
         };
         frame.render(width)
     }
 
-    fn octets_per_s(&self) -> f64 {
+    fn bytes_per_s(&self) -> f64 {
         let moved = self.moved.load(Ordering::Relaxed);
         let now = Instant::now();
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = *pace.get_or_insert(Pace { at: now, moved, octets_per_s: 0.0 });
+        let last = *pace.get_or_insert(Pace { at: now, moved, bytes_per_s: 0.0 });
         let elapsed = now - last.at;
         if elapsed < MEASURE {
-            return last.octets_per_s;
+            return last.bytes_per_s;
         }
         let measured = moved.saturating_sub(last.moved) as f64 / elapsed.as_secs_f64();
-        let octets_per_s = match last.octets_per_s {
+        let bytes_per_s = match last.bytes_per_s {
             0.0 => measured,
             before => 0.7 * before + 0.3 * measured,
         };
-        *pace = Some(Pace { at: now, moved, octets_per_s });
-        octets_per_s
+        *pace = Some(Pace { at: now, moved, bytes_per_s });
+        bytes_per_s
     }
 }
 
@@ -461,7 +461,7 @@ fn now_ns() -> u64 {
     since.ok().and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or(0)
 }
 
-/// What carried the octets that went over the network, if there were any.
+/// What carried the bytes that went over the network, if there were any.
 fn carried(moved: u64, on_lanes: u64) -> Option<&'static str> {
     match (moved - on_lanes.min(moved), on_lanes) {
         (0, 0) => None,
@@ -471,9 +471,9 @@ fn carried(moved: u64, on_lanes: u64) -> Option<&'static str> {
     }
 }
 
-fn per_second(octets_per_s: f64) -> String {
-    // octets per second as whole ones: a rate has no fraction of an octet
-    format!("{}/s", HumanBytes(octets_per_s.max(0.0) as u64))
+fn per_second(bytes_per_s: f64) -> String {
+    // bytes per second as whole ones: a rate has no fraction of an byte
+    format!("{}/s", HumanBytes(bytes_per_s.max(0.0) as u64))
 }
 
 #[cfg(test)]

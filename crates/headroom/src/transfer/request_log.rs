@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_makes_a_second_line_or_ends_its_quotes() {
+    fn no_name_adds_a_line_to_the_log_or_ends_its_quotes() {
         let paths = [b"/a\"\n2026 put done \x1b[2J\xff".to_vec()];
         let record = record(&paths, Some("it says \"\u{202e}\r\""));
         insta::assert_snapshot!(text(&record), @r#"2001-09-09T01:46:40Z put failed client="alice@laptop" address=192.0.2.1:51234 path="/a\"\n2026 put done \u{1b}[2J\xff" bytes=1048576 stored=3 failed=1 seconds=1.234 reason="it says \"\u{202e}\r\"""#);

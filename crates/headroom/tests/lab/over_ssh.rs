@@ -32,7 +32,7 @@ fn succeed(hosts: &OverSsh, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn files_go_where_ssh_goes_and_nothing_stays_there() {
+fn a_transfer_through_ssh_leaves_nothing_on_the_host() {
     if !privileged() {
         return;
     }
@@ -77,7 +77,7 @@ fn files_go_where_ssh_goes_and_nothing_stays_there() {
 }
 
 #[test]
-fn whatever_is_cut_leaves_nothing_and_goes_on() {
+fn interruptions_leave_nothing_and_the_transfer_resumes() {
     if !privileged() {
         return;
     }

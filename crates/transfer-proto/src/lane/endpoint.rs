@@ -118,7 +118,7 @@ pub enum Received<'p> {
         /// The offset of the first byte in the file.
         offset: u64,
         /// At least one.
-        octets: &'p [u8],
+        bytes: &'p [u8],
     },
     /// A packet of the protocol itself.
     Control,
@@ -251,8 +251,8 @@ impl<K: Keys> Lane<K> {
             self.paths.confirm();
         }
         match payload {
-            Payload::Data { file, offset, octets } => {
-                return Ok(Received::Data { file, offset, octets });
+            Payload::Data { file, offset, bytes } => {
+                return Ok(Received::Data { file, offset, bytes });
             }
             Payload::Path(path) => {
                 if let Some(change) = self.paths.answer(now, from, &path) {
@@ -375,8 +375,8 @@ impl<K: Keys> Lane<K> {
             let (head, body) = packet_bytes[HEADER_LEN..len - TAG_LEN].split_at_mut(DATA_HEAD);
             Payload::write_data_head(piece.file, piece.offset, ask, head);
             let sealed = match contents.in_memory(piece) {
-                Some(octets) if octets.len() == body.len() => {
-                    self.sealer.seal_with(&mut self.keys, packet_bytes, octets)
+                Some(bytes) if bytes.len() == body.len() => {
+                    self.sealer.seal_with(&mut self.keys, packet_bytes, bytes)
                 }
                 _ => {
                     contents.write(piece, body);
@@ -512,8 +512,8 @@ mod tests {
                     assert!(transmit.len.div_ceil(transmit.segment) <= TRAIN_PACKETS);
                     for packet in buffer[..transmit.len].chunks_mut(transmit.segment) {
                         let received = receiver.handle(now, here, false, packet).expect("opened");
-                        if let Received::Data { octets, .. } = received {
-                            came.push(octets.len());
+                        if let Received::Data { bytes, .. } = received {
+                            came.push(bytes.len());
                         }
                     }
                 }
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_the_same_whether_their_octets_are_in_memory_or_written() {
+    fn packets_are_the_same_whether_their_bytes_are_in_memory_or_written() {
         struct Memory(Vec<u8>);
         impl PayloadSource for Memory {
             fn in_memory(&mut self, piece: Piece) -> Option<&[u8]> {
@@ -562,10 +562,10 @@ mod tests {
                 } {
                     sent.extend_from_slice(&buffer[..train.len]);
                     for packet in buffer[..train.len].chunks_mut(train.segment) {
-                        if let Ok(Received::Data { offset, octets, .. }) =
+                        if let Ok(Received::Data { offset, bytes, .. }) =
                             receiver.handle(now, at(1), false, packet)
                         {
-                            came[offset as usize..][..octets.len()].copy_from_slice(octets);
+                            came[offset as usize..][..bytes.len()].copy_from_slice(bytes);
                         }
                     }
                 }
@@ -582,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_never_validated_is_reminded_though_it_sent_feedback() {
+    fn a_server_that_sent_only_feedback_gets_more_until_it_validates() {
         let at = |port| SocketAddr::from(([192, 0, 2, 1], port));
         let mut ends = [lane(Some(at(2))), lane(None)];
         let piece = Piece { file: 1, offset: 0, len: 100 };
@@ -600,21 +600,21 @@ mod tests {
                         continue;
                     }
                     let heard = ends[1 - n].handle(now, from, false, packet);
-                    if let Ok(Received::Data { octets, .. }) = heard {
-                        came[1 - n] += octets.len();
+                    if let Ok(Received::Data { bytes, .. }) = heard {
+                        came[1 - n] += bytes.len();
                     }
                 }
             }
             let next = ends.iter().filter_map(|end| end.timeout(now)).min();
             now = now.max(next.expect("somebody has something to do")) + Duration::from_millis(1);
-            assert!(now < Duration::from_secs(300), "{came:?} octets came");
+            assert!(now < Duration::from_secs(300), "{came:?} bytes came");
         }
     }
 
     /// RFC 9000, section 21.4: who acknowledges what did not come yet makes the sender
     /// hurry. What it may send at most it does not exceed.
     #[test]
-    fn a_receiver_that_acknowledges_what_it_has_not_got_drives_nobody_beyond_the_limit() {
+    fn acknowledging_unreceived_packets_does_not_exceed_the_rate_limit() {
         let peer = SocketAddr::from(([192, 0, 2, 1], 2));
         let mut config = lane_config(Direction::ToServer, Some(peer));
         config.rate.limit = Some(1e6);
@@ -654,7 +654,7 @@ mod tests {
                 sender.handle(now, peer, false, &mut packet).expect("it is well made");
             }
         }
-        assert!((18_000_000..21_000_000).contains(&sent), "{sent} octets in 20 s");
+        assert!((18_000_000..21_000_000).contains(&sent), "{sent} bytes in 20 s");
     }
 
     fn sealed(number: u64, text: &[u8]) -> Vec<u8> {

@@ -21,7 +21,7 @@ pub struct Feedback<R> {
     /// How long before the feedback that was.
     pub age_us: u32,
     /// Bytes of all packets that arrived, as UDP payload.
-    pub octets: u64,
+    pub bytes: u64,
     /// Packets that were marked Congestion Experienced (RFC 3168).
     pub congested: u32,
     /// The packet numbers that arrived, in ranges, the highest first, `largest` in the first.
@@ -35,17 +35,17 @@ pub struct Ranges<'a> {
     before: Option<u64>,
     largest: u64,
     left: u16,
-    octets: &'a [u8],
+    bytes: &'a [u8],
 }
 
 impl<'a> Feedback<Ranges<'a>> {
     /// Reads a feedback without its type. Bytes after the last range are ignored, for later
     /// versions.
-    pub fn parse(octets: &'a [u8]) -> Option<Self> {
-        let (head, octets) = octets.split_first_chunk::<HEAD>()?;
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (head, bytes) = bytes.split_first_chunk::<HEAD>()?;
         let largest = Number::new(u64::from_be_bytes(part(head, 0)))?;
         let left = u16::from_be_bytes(part(head, 32));
-        let ranges = Ranges { before: None, largest: largest.get(), left, octets };
+        let ranges = Ranges { before: None, largest: largest.get(), left, bytes };
         // all are checked first, so that half of an invalid feedback has no effect
         if left == 0 || ranges.clone().count() != usize::from(left) {
             return None;
@@ -54,7 +54,7 @@ impl<'a> Feedback<Ranges<'a>> {
             largest,
             arrived_us: u64::from_be_bytes(part(head, 8)),
             age_us: u32::from_be_bytes(part(head, 16)),
-            octets: u64::from_be_bytes(part(head, 20)),
+            bytes: u64::from_be_bytes(part(head, 20)),
             congested: u32::from_be_bytes(part(head, 28)),
             ranges,
         })
@@ -70,7 +70,7 @@ impl<R: Iterator<Item = RangeInclusive<u64>>> Feedback<R> {
         head[..8].copy_from_slice(&self.largest.get().to_be_bytes());
         head[8..16].copy_from_slice(&self.arrived_us.to_be_bytes());
         head[16..20].copy_from_slice(&self.age_us.to_be_bytes());
-        head[20..28].copy_from_slice(&self.octets.to_be_bytes());
+        head[20..28].copy_from_slice(&self.bytes.to_be_bytes());
         head[28..32].copy_from_slice(&self.congested.to_be_bytes());
         let (mut written, mut before): (u16, Option<u64>) = (0, None);
         for range in self.ranges {
@@ -98,18 +98,18 @@ impl Iterator for Ranges<'_> {
     /// in the first range, the missing numbers less one.
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
-        let mut octets = self.octets;
+        let mut bytes = self.bytes;
         let last = match self.before {
             None => self.largest,
             Some(before) => {
-                let (gap, behind) = varint::read(octets)?;
-                octets = behind;
+                let (gap, behind) = varint::read(bytes)?;
+                bytes = behind;
                 before.checked_sub(gap.checked_add(2)?)?
             }
         };
-        let (length, behind) = varint::read(octets)?;
+        let (length, behind) = varint::read(bytes)?;
         let first = last.checked_sub(length)?;
-        self.octets = behind;
+        self.bytes = behind;
         self.before = Some(first);
         Some(first..=last)
     }
@@ -134,14 +134,14 @@ mod tests {
             largest: Number::new(*ranges[0].end()).expect("48 bits"),
             arrived_us: 1,
             age_us: 2,
-            octets: 3,
+            bytes: 3,
             congested: 4,
             ranges: ranges.into_iter(),
         }
     }
 
     #[test]
-    fn the_octets_are_those_of_the_document() {
+    fn the_encoding_is_that_of_the_document() {
         let mut out = [0xff; 100];
         let len = feedback(vec![98..=100, 90..=95, 7..=7]).write(&mut out);
         let mut expected = Vec::new();
@@ -191,17 +191,17 @@ mod tests {
             let found: Vec<_> = read.ranges.collect();
             prop_assert_eq!(&found[..], &ranges[..found.len()]);
             prop_assert!(found.len() == ranges.len() || room - len < 4);
-            prop_assert_eq!((read.arrived_us, read.age_us, read.octets, read.congested), (1, 2, 3, 4));
+            prop_assert_eq!((read.arrived_us, read.age_us, read.bytes, read.congested), (1, 2, 3, 4));
         }
 
         #[test]
-        fn any_octets_give_falling_ranges_or_none(octets in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let mut octets = octets;
-            if octets.len() > HEAD {
-                octets[..2].fill(0);
-                octets[32] = 0;
+        fn any_bytes_give_falling_ranges_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut bytes = bytes;
+            if bytes.len() > HEAD {
+                bytes[..2].fill(0);
+                bytes[32] = 0;
             }
-            let Some(read) = Feedback::parse(&octets) else { return Ok(()) };
+            let Some(read) = Feedback::parse(&bytes) else { return Ok(()) };
             let mut below = read.largest.get() + 2;
             for range in read.ranges {
                 prop_assert!(range.start() <= range.end() && range.end() + 1 < below);

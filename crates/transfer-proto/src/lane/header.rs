@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_octets_are_those_of_the_document() {
+    fn the_encoding_is_that_of_the_document() {
         let number = Number::new((3 << 24) + 5).expect("48 bits");
         let header = Header { lane: LaneId(0x0102_0304_0506_0708), number };
         assert_eq!(header.bytes(), [9, 0, 0, 0, 3, 0, 0, 5, 1, 2, 3, 4, 5, 6, 7, 8]);
@@ -139,9 +139,9 @@ mod tests {
         }
 
         #[test]
-        fn only_headers_of_this_version_are_read(octets in proptest::collection::vec(any::<u8>(), 0..40)) {
-            if let Some(header) = Header::parse(&octets) {
-                prop_assert_eq!(&header.bytes()[..], &octets[..HEADER_LEN]);
+        fn only_headers_of_this_version_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            if let Some(header) = Header::parse(&bytes) {
+                prop_assert_eq!(&header.bytes()[..], &bytes[..HEADER_LEN]);
             }
         }
     }

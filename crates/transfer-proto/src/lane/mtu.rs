@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_black_hole_is_left_and_chance_is_none() {
+    fn a_path_that_drops_long_packets_shrinks_the_mtu_and_random_loss_does_not() {
         let mut mtu = MtuSearch::new(1472);
         search(&mut mtu, 1472);
         mtu.data_lost(1472, 11);

@@ -24,11 +24,11 @@ impl Pacer {
         ((rate * TRAIN.as_secs_f64()) as u64).min(MAX_TRAIN)
     }
 
-    /// Notes that `octets` bytes were sent at `now`. The delay of one late train is made up for,
+    /// Notes that `bytes` bytes were sent at `now`. The delay of one late train is made up for,
     /// that of two is not.
-    pub(crate) fn sent(&mut self, now: Duration, octets: u64, rate: f64) {
+    pub(crate) fn sent(&mut self, now: Duration, bytes: u64, rate: f64) {
         let from = self.next.max(now.saturating_sub(TRAIN));
-        self.next = from + Duration::from_secs_f64((octets as f64 / rate.max(1.0)).min(10.0));
+        self.next = from + Duration::from_secs_f64((bytes as f64 / rate.max(1.0)).min(10.0));
     }
 }
 
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trains_last_a_millisecond_and_fit_one_system_call() {
+    fn bursts_last_a_millisecond_and_fit_one_system_call() {
         assert_eq!(Pacer::train(12_500_000.0), 12_500, "100 Mbit/s");
         assert_eq!(Pacer::train(1.25e9), 65_000, "10 Gbit/s");
         let mut pacer = Pacer::default();

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_may_send_no_more_is_reminded() {
+    fn a_server_at_its_amplification_limit_gets_more_from_the_client() {
         let [mut client, mut server] =
             [Some(address(1)), None].map(|peer| Paths::new(peer, [1; 32]));
         let (_, path) = client.poll(Duration::ZERO, TIMEOUT, LEN).expect("a challenge");
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_may_get_no_more_does_not_keep_others_out() {
+    fn an_address_at_its_limit_does_not_keep_others_out() {
         let mut paths = Paths::new(None, [1; 32]);
         for port in [1, 2] {
             // little comes from there, and no answer

@@ -25,7 +25,7 @@ pub enum Payload<'a> {
         /// The offset of the first byte in the file, not beyond `u64::MAX - len`.
         offset: u64,
         /// At least one.
-        octets: &'a [u8],
+        bytes: &'a [u8],
     },
     /// Only padding: probes whether the path carries its length.
     Probe,
@@ -53,17 +53,17 @@ pub struct Path {
 
 impl<'a> Payload<'a> {
     /// Reads a packet's payload, and whether it asks for immediate feedback.
-    pub fn parse(octets: &'a [u8]) -> Option<(Self, bool)> {
-        let (&first, rest) = octets.split_first()?;
+    pub fn parse(bytes: &'a [u8]) -> Option<(Self, bool)> {
+        let (&first, rest) = bytes.split_first()?;
         let payload = match first & !ASK {
             DATA => {
                 let (file, rest) = rest.split_first_chunk()?;
-                let (offset, octets) = rest.split_first_chunk()?;
+                let (offset, bytes) = rest.split_first_chunk()?;
                 let (file, offset) = (u32::from_be_bytes(*file), u64::from_be_bytes(*offset));
-                if octets.is_empty() || offset.checked_add(octets.len() as u64).is_none() {
+                if bytes.is_empty() || offset.checked_add(bytes.len() as u64).is_none() {
                     return None;
                 }
-                Self::Data { file, offset, octets }
+                Self::Data { file, offset, bytes }
             }
             PROBE => Self::Probe,
             PATH => Self::Path(Path::parse(rest)?),
@@ -106,8 +106,8 @@ impl<'a> Payload<'a> {
 }
 
 impl Path {
-    fn parse(octets: &[u8]) -> Option<Self> {
-        let (&flags, rest) = octets.split_first()?;
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (&flags, rest) = bytes.split_first()?;
         let (challenge, rest) = rest.split_first_chunk::<8>()?;
         let response = rest.first_chunk::<8>()?;
         Some(Self {
@@ -134,13 +134,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_octets_of_data_are_those_of_the_document() {
+    fn the_bytes_of_data_are_those_of_the_document() {
         let mut out = [0xff; DATA_HEAD + 2];
         Payload::write_data_head(0x0102_0304, 0x0506, true, &mut out);
         assert_eq!(out, [0x81, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 5, 6, 255, 255]);
-        let data = Payload::Data { file: 0x0102_0304, offset: 0x0506, octets: &[255, 255] };
+        let data = Payload::Data { file: 0x0102_0304, offset: 0x0506, bytes: &[255, 255] };
         assert_eq!(Payload::parse(&out), Some((data, true)));
-        assert_eq!(Payload::parse(&out[..DATA_HEAD]), None, "data of no octets");
+        assert_eq!(Payload::parse(&out[..DATA_HEAD]), None, "data of no bytes");
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_of_tomorrow_is_no_error() {
+    fn an_unknown_kind_is_no_error() {
         assert_eq!(Payload::parse(&[0x86, 1, 2]), Some((Payload::Unknown, true)));
         assert_eq!(Payload::parse(&[]), None);
     }
@@ -172,12 +172,12 @@ mod tests {
         }
 
         #[test]
-        fn any_octets_are_read_or_refused(mut octets in proptest::collection::vec(any::<u8>(), 0..100), kind in 0_u8..8) {
-            if let Some(first) = octets.first_mut() {
+        fn any_bytes_are_read_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..100), kind in 0_u8..8) {
+            if let Some(first) = bytes.first_mut() {
                 *first = *first & ASK | kind;
             }
-            if let Some((Payload::Data { octets: data, .. }, _)) = Payload::parse(&octets) {
-                prop_assert_eq!(data.len(), octets.len() - DATA_HEAD);
+            if let Some((Payload::Data { bytes: data, .. }, _)) = Payload::parse(&bytes) {
+                prop_assert_eq!(data.len(), bytes.len() - DATA_HEAD);
             }
         }
     }

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lost_goes_first_and_a_file_is_done_when_all_arrived() {
+    fn lost_data_is_sent_first_and_a_file_completes_when_all_arrived() {
         let mut queue = Queue::default();
         let piece = |file, offset, len| Piece { file, offset, len };
         queue.push(piece(1, 0, 250));

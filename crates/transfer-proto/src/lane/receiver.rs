@@ -15,7 +15,7 @@ const MOST_UNASKED: u32 = 256;
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveState {
     largest: Option<(Number, Duration)>,
-    octets: u64,
+    bytes: u64,
     congested: u32,
     unasked: u32,
     due: Option<Duration>,
@@ -27,7 +27,7 @@ impl ReceiveState {
         if self.largest.is_none_or(|(largest, _)| largest < number) {
             self.largest = Some((number, now));
         }
-        self.octets = self.octets.wrapping_add(len as u64);
+        self.bytes = self.bytes.wrapping_add(len as u64);
         self.congested = self.congested.wrapping_add(u32::from(congested));
     }
 
@@ -56,7 +56,7 @@ impl ReceiveState {
             largest,
             arrived_us: at.as_micros() as u64,
             age_us: u32::try_from(now.saturating_sub(at).as_micros()).unwrap_or(u32::MAX),
-            octets: self.octets,
+            bytes: self.bytes,
             congested: self.congested,
             ranges: window.ranges(),
         })

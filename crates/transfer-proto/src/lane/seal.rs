@@ -225,8 +225,8 @@ fn longest(chunk: Option<Chunk>) -> usize {
 #[inline]
 fn nonce(iv: &[u8; 12], number: Number) -> [u8; 12] {
     let mut nonce = *iv;
-    for (octet, number) in nonce[4..].iter_mut().zip(number.get().to_be_bytes()) {
-        *octet ^= number;
+    for (byte, number) in nonce[4..].iter_mut().zip(number.get().to_be_bytes()) {
+        *byte ^= number;
     }
     nonce
 }
@@ -271,9 +271,9 @@ mod tests {
     #[test]
     fn a_packet_is_opened_once() {
         let mut ends = Ends::new();
-        let packet = ends.seal(b"octets");
-        assert!(!packet.windows(6).any(|octets| octets == b"octets"));
-        assert_eq!(ends.open(packet.clone()).as_deref(), Ok(&b"octets"[..]));
+        let packet = ends.seal(b"secret");
+        assert!(!packet.windows(6).any(|bytes| bytes == b"secret"));
+        assert_eq!(ends.open(packet.clone()).as_deref(), Ok(&b"secret"[..]));
         assert_eq!(ends.open(packet), Err(Dropped::Replayed));
         assert_eq!(ends.open(vec![9; 10]), Err(Dropped::Malformed));
     }
@@ -332,7 +332,7 @@ mod tests {
     fn forged_packets_are_counted_for_each_key() {
         let mut ends = Ends::new();
         ends.opener = Opener::new(context()).with_forged_limit(3);
-        let packet = ends.seal(b"octets");
+        let packet = ends.seal(b"secret");
         for at in 0..3 {
             let mut forged = packet.clone();
             forged[16 + at] ^= 1;
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn packets_are_of_one_lane_one_direction_and_no_longer_than_the_limit() {
         let mut ends = Ends::new();
-        let packet = ends.seal(b"octets");
+        let packet = ends.seal(b"secret");
         let direction = context().direction.reverse();
         assert_eq!(direction, Direction::ToClient);
         ends.opener = Opener::new(Context { direction, ..context() });
@@ -376,12 +376,12 @@ mod tests {
         }
 
         #[test]
-        fn any_octets_are_refused(octets in proptest::collection::vec(any::<u8>(), 0..100)) {
+        fn any_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
             let mut ends = Ends::new();
             let mut packet = Header { lane: context().lane, number: Number::default() }.bytes().to_vec();
-            packet.extend(&octets);
+            packet.extend(&bytes);
             prop_assert!(ends.open(packet).is_err());
-            prop_assert!(ends.open(octets).is_err());
+            prop_assert!(ends.open(bytes).is_err());
         }
     }
 }

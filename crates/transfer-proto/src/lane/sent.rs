@@ -229,8 +229,8 @@ impl SentPackets {
         let received = Duration::from_micros(until.saturating_sub(since));
         let interval = received.max(packet.at.saturating_sub(packet.first_at));
         if !interval.is_zero() {
-            let octets = self.delivered - packet.delivered;
-            outcome.rate = Some(octets as f64 / interval.as_secs_f64());
+            let bytes = self.delivered - packet.delivered;
+            outcome.rate = Some(bytes as f64 / interval.as_secs_f64());
         }
     }
 
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_feedback_that_says_it_again_changes_nothing() {
+    fn a_repeated_feedback_changes_nothing() {
         let mut sent = ten();
         feedback(&mut sent, 90 * MS, &[9..=9, 0..=5]);
         let (outcome, lost) = feedback(&mut sent, 90 * MS, &[9..=9, 0..=5]);
@@ -399,7 +399,7 @@ mod tests {
         for number in 10..30 {
             sent.push(90 * MS, number, SentFrame::Data(piece(number)), LEN);
         }
-        // 20 000 octets in 100 ms there, however late we hear of it
+        // 20 000 bytes in 100 ms there, however late we hear of it
         let outcome = all(&mut sent, 900 * MS, 0..=29, 1_100_000);
         assert_eq!(outcome.rate.map(f64::round), Some(200_000.0));
     }

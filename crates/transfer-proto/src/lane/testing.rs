@@ -30,7 +30,7 @@ impl<K> Default for Exporter<K> {
     }
 }
 
-/// A key made of a secret's octets.
+/// A key made of a secret's bytes.
 pub(crate) trait FromSecret: PacketKey {
     fn from_secret(secret: &[u8; 16]) -> Self;
 }
@@ -56,7 +56,7 @@ pub(crate) struct Aes(LessSafeKey);
 
 impl FromSecret for Aes {
     fn from_secret(secret: &[u8; 16]) -> Self {
-        Self(LessSafeKey::new(UnboundKey::new(&AES_128_GCM, secret).expect("16 octets")))
+        Self(LessSafeKey::new(UnboundKey::new(&AES_128_GCM, secret).expect("16 bytes")))
     }
 }
 

@@ -23,10 +23,10 @@ pub(crate) fn write(value: u64, out: &mut [u8]) -> Option<&mut [u8]> {
     Some(rest)
 }
 
-/// Reads one from the front of `octets`; returns it and the rest.
-pub(crate) fn read(octets: &[u8]) -> Option<(u64, &[u8])> {
-    let len = 1 << (octets.first()? >> 6);
-    let (place, rest) = octets.split_at_checked(len)?;
+/// Reads one from the front of `bytes`; returns it and the rest.
+pub(crate) fn read(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let len = 1 << (bytes.first()? >> 6);
+    let (place, rest) = bytes.split_at_checked(len)?;
     let mut value = [0; 8];
     value[8 - len..].copy_from_slice(place);
     value[8 - len] &= 0x3f;
@@ -47,11 +47,11 @@ mod tests {
             (15_293, &[0x7b, 0xbd]),
             (37, &[0x25]),
         ];
-        for (value, octets) in examples {
-            assert_eq!(read(octets), Some((value, &[][..])));
+        for (value, bytes) in examples {
+            assert_eq!(read(bytes), Some((value, &[][..])));
             let mut out = [0; 8];
-            assert_eq!(write(value, &mut out).expect("room").len(), 8 - octets.len());
-            assert_eq!(&out[..octets.len()], octets);
+            assert_eq!(write(value, &mut out).expect("room").len(), 8 - bytes.len());
+            assert_eq!(&out[..bytes.len()], bytes);
         }
         assert_eq!(read(&[0x40, 0x25]), Some((37, &[][..])));
         assert_eq!(read(&[0x40]), None);

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_comes_once_and_an_old_one_never() {
+    fn a_packet_is_accepted_once_and_an_old_one_never() {
         let mut window = Window::default();
         assert_eq!((window.highest(), window.ranges().count()), (None, 0));
         assert!(window.accept(number(0)) && !window.accept(number(0)));

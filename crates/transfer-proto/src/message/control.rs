@@ -110,7 +110,7 @@ pub enum Message {
         /// Files offered.
         #[n(0)]
         files: u64,
-        /// Octets in them.
+        /// Bytes in them.
         #[n(1)]
         bytes: u64,
     },
@@ -272,7 +272,7 @@ pub enum Message {
         id: u64,
         /// The most bytes that would be sent.
         #[n(1)]
-        octets: u64,
+        bytes: u64,
         /// Whether nothing has its name yet.
         #[n(2)]
         new: bool,

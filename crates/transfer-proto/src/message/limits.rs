@@ -16,7 +16,7 @@ pub const MOST_SUITES: usize = 16;
 pub const MOST_OPEN_FILES: usize = 64;
 /// The most entries that may wait for their answers at once.
 pub const MOST_UNANSWERED: usize = 4096;
-/// The most octets of one `Message::Hole`.
+/// The most bytes of one `Message::Hole`.
 pub const MOST_HOLE: u64 = 64 << 20;
 /// The most patterns of one `Message::Sync`.
 pub const MOST_PATTERNS: usize = 256;

@@ -2,7 +2,7 @@
 //!
 //! A message is an array of its number and a map of its fields, whose keys are numbers. Unknown
 //! fields are ignored, so that a later version can add some. Everything is bounded: a message
-//! by [`MOST_OCTETS`], each list as its field says.
+//! by [`MOST_BYTES`], each list as its field says.
 
 mod attributes;
 mod bounded;
@@ -15,7 +15,7 @@ mod tests;
 
 pub use attributes::{Acls, Attributes, Keep, Links, Owner, TreeOptions, Xattr};
 pub use control::{Message, VERSION};
-pub use frame::{Error, MOST_OCTETS, body_len};
+pub use frame::{Error, MOST_BYTES, body_len};
 pub use limits::{
     MOST_ATTRIBUTE_BYTES, MOST_HOLE, MOST_INLINE, MOST_LANES, MOST_LISTED, MOST_OPEN_FILES,
     MOST_PATTERNS, MOST_SOURCES, MOST_SUITES, MOST_UNANSWERED, MOST_VALUES, MOST_XATTRS,

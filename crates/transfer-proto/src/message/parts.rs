@@ -38,7 +38,7 @@ pub struct LanesAnswer {
     /// Bytes of its socket's receive buffer.
     #[n(1)]
     pub receive_buffer: Option<u64>,
-    /// Octets of files in each packet, as offered.
+    /// Bytes of files in each packet, as offered.
     #[n(2)]
     pub chunk: Option<u32>,
     /// The server's UDP port for these lanes, if it differs from the connection's.
@@ -115,7 +115,7 @@ pub enum Kind {
     /// A file.
     #[n(2)]
     File {
-        /// Octets.
+        /// Bytes.
         #[n(0)]
         size: u64,
         /// Permission bits.
@@ -151,7 +151,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Inline {
-    /// At most [`MOST_INLINE`](super::MOST_INLINE) octets.
+    /// At most [`MOST_INLINE`](super::MOST_INLINE) bytes.
     #[cbor(n(0), with = "bounded::content")]
     pub content: Vec<u8>,
     /// Their BLAKE3 hash.
@@ -193,7 +193,7 @@ pub struct Listed {
     /// What it is.
     #[n(1)]
     pub kind: ListedKind,
-    /// Octets of a file.
+    /// Bytes of a file.
     #[n(2)]
     pub size: u64,
     /// Permission bits.

@@ -11,33 +11,33 @@ use crate::span::ChainingValue;
 proptest! {
     #[test]
     fn what_is_framed_is_read(message in message()) {
-        let mut octets = vec![7];
-        message.frame(&mut octets).expect("a message within its bounds");
-        let length = octets[1..5].try_into().expect("four octets");
-        prop_assert_eq!(body_len(length), Ok(octets.len() - 5));
-        prop_assert_eq!(Message::parse(&octets[5..]), Ok(message));
+        let mut bytes = vec![7];
+        message.frame(&mut bytes).expect("a message within its bounds");
+        let length = bytes[1..5].try_into().expect("four bytes");
+        prop_assert_eq!(body_len(length), Ok(bytes.len() - 5));
+        prop_assert_eq!(Message::parse(&bytes[5..]), Ok(message));
     }
 
     #[test]
-    fn arbitrary_octets_are_read_or_refused(octets in vec(any::<u8>(), 0..400)) {
-        let _ = Message::parse(&octets);
-        let _ = DataHeader::parse(&octets);
+    fn arbitrary_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..400)) {
+        let _ = Message::parse(&bytes);
+        let _ = DataHeader::parse(&bytes);
     }
 
     #[test]
     fn a_damaged_message_is_read_or_refused(
         message in message(),
         at in any::<prop::sample::Index>(),
-        octet in any::<u8>(),
+        byte in any::<u8>(),
     ) {
-        let mut octets = Vec::new();
-        message.frame(&mut octets).expect("a message within its bounds");
-        let mut body = octets.split_off(4);
+        let mut bytes = Vec::new();
+        message.frame(&mut bytes).expect("a message within its bounds");
+        let mut body = bytes.split_off(4);
         let at = at.index(body.len());
-        body[at] = octet;
+        body[at] = byte;
         if let Ok(read) = Message::parse(&body) {
             // whatever was read keeps to the bounds: it can be sent again
-            read.frame(&mut octets).expect("a message within its bounds");
+            read.frame(&mut bytes).expect("a message within its bounds");
         }
         prop_assert!(Message::parse(&body[..at]).is_err());
     }
@@ -45,36 +45,36 @@ proptest! {
     #[test]
     fn a_header_is_read(id in any::<u64>(), offset in any::<u64>(), len in any::<u64>()) {
         let header = DataHeader { id, offset, len, zstd: Some(true) };
-        let mut octets = Vec::new();
-        header.frame(&mut octets).expect("a header is short");
-        prop_assert_eq!(DataHeader::parse(&octets[4..]), Ok(header));
+        let mut bytes = Vec::new();
+        header.frame(&mut bytes).expect("a header is short");
+        prop_assert_eq!(DataHeader::parse(&bytes[4..]), Ok(header));
     }
 }
 
 #[test]
-fn unknown_fields_are_passed_over() {
-    let mut octets = Vec::new();
-    let mut e = minicbor::Encoder::new(&mut octets);
+fn unknown_fields_are_ignored() {
+    let mut bytes = Vec::new();
+    let mut e = minicbor::Encoder::new(&mut bytes);
     // Stored { id: 5 } of a later version, which also says something else
     let map = e.array(2).and_then(|e| e.u32(11)).and_then(|e| e.map(2)).expect("a vector");
     let map = map.u32(0).and_then(|e| e.u64(5)).expect("a vector");
     map.u32(77).and_then(|e| e.array(1)).and_then(|e| e.str("more")).expect("a vector");
-    assert_eq!(Message::parse(&octets), Ok(Message::Stored { id: 5 }));
+    assert_eq!(Message::parse(&bytes), Ok(Message::Stored { id: 5 }));
 }
 
 #[test]
-fn an_octet_too_many_is_refused() {
-    let mut octets = Vec::new();
-    Message::Accepted { lanes: None, keep: None }.frame(&mut octets).expect("a short message");
-    octets.push(0);
-    assert_eq!(Message::parse(&octets[4..]), Err(Error::Trailing(1)));
+fn an_extra_byte_is_refused() {
+    let mut bytes = Vec::new();
+    Message::Accepted { lanes: None, keep: None }.frame(&mut bytes).expect("a short message");
+    bytes.push(0);
+    assert_eq!(Message::parse(&bytes[4..]), Err(Error::Trailing(1)));
 }
 
 #[test]
 fn lengths_and_lists_are_bounded() {
-    assert_eq!(body_len([0, 16, 0, 0]), Ok(MOST_OCTETS));
-    assert_eq!(body_len([0, 16, 0, 1]), Err(Error::TooLong(MOST_OCTETS + 1)));
-    assert!(Message::parse(&vec![0; MOST_OCTETS + 1]).is_err());
+    assert_eq!(body_len([0, 16, 0, 0]), Ok(MOST_BYTES));
+    assert_eq!(body_len([0, 16, 0, 1]), Err(Error::TooLong(MOST_BYTES + 1)));
+    assert!(Message::parse(&vec![0; MOST_BYTES + 1]).is_err());
 
     let have = |count| Message::Have {
         id: 1,
@@ -83,21 +83,21 @@ fn lengths_and_lists_are_bounded() {
         last: true,
     };
     let body = |message: Message| {
-        let mut octets = Vec::new();
-        message.frame(&mut octets).expect("within a frame");
-        octets.split_off(4)
+        let mut bytes = Vec::new();
+        message.frame(&mut bytes).expect("within a frame");
+        bytes.split_off(4)
     };
     assert!(Message::parse(&body(have(MOST_VALUES))).is_ok());
     assert!(Message::parse(&body(have(MOST_VALUES + 1))).is_err());
 
-    let sync = |count, octets| Message::Sync {
+    let sync = |count, bytes| Message::Sync {
         path: None,
         upload: true,
         delete: false,
         dry_run: false,
         checksum: false,
         fsync: false,
-        exclude: vec!["x".repeat(octets); count],
+        exclude: vec!["x".repeat(bytes); count],
         compress: None,
         tree: None,
     };
@@ -118,7 +118,7 @@ fn lengths_and_lists_are_bounded() {
 #[test]
 fn the_greatest_messages_fit() {
     let path =
-        RelPath::parse(&vec![b"x".as_slice(); 2048].join(&b'/')).expect("a name of 4095 octets");
+        RelPath::parse(&vec![b"x".as_slice(); 2048].join(&b'/')).expect("a name of 4095 bytes");
     let time = Time { seconds: i64::MIN, nanoseconds: 999_999_999 };
     let wanted = Wanted { path: Some(path.clone()), contents: true };
     let inline = Inline { content: vec![1; MOST_INLINE], root: [255; 32] };
@@ -142,19 +142,19 @@ fn the_greatest_messages_fit() {
 }
 
 #[test]
-fn a_long_sentence_is_cut_between_characters() {
-    let mut octets = Vec::new();
+fn a_long_text_is_truncated_between_characters() {
+    let mut bytes = Vec::new();
     Message::Refused { reason: "ä".repeat(5000), about_files: None }
-        .frame(&mut octets)
+        .frame(&mut bytes)
         .expect("it is cut");
-    let Ok(Message::Refused { reason, .. }) = Message::parse(&octets[4..]) else {
+    let Ok(Message::Refused { reason, .. }) = Message::parse(&bytes[4..]) else {
         panic!("a refusal was sent");
     };
     assert_eq!(reason, "ä".repeat(4096));
 }
 
 #[test]
-fn a_sentence_that_would_control_a_terminal_is_escaped_as_it_is_parsed() {
+fn control_characters_of_a_peers_message_are_escaped_when_it_is_parsed() {
     let hostile = "\u{202e}gpj.exe\u{200b} \x1b[2J";
     let escaped = "\\u{202e}gpj.exe\\u{200b} \\u{1b}[2J";
     let reason = || hostile.to_owned();
@@ -168,9 +168,9 @@ fn a_sentence_that_would_control_a_terminal_is_escaped_as_it_is_parsed() {
         Message::Left { reason: reason(), failed: true },
         Message::Hello { version: VERSION, program, rate_bps: None },
     ] {
-        let mut octets = Vec::new();
-        message.frame(&mut octets).expect("a short message");
-        let text = match Message::parse(&octets[4..]).expect("a message") {
+        let mut bytes = Vec::new();
+        message.frame(&mut bytes).expect("a short message");
+        let text = match Message::parse(&bytes[4..]).expect("a message") {
             Message::Refused { reason, .. }
             | Message::Withdrawn { reason, .. }
             | Message::Failed { reason, .. }
@@ -183,24 +183,24 @@ fn a_sentence_that_would_control_a_terminal_is_escaped_as_it_is_parsed() {
         assert_eq!(text, escaped);
     }
     // however long it becomes, it keeps to its bound
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     Message::Refused { reason: "\x1b".repeat(8192), about_files: None }
-        .frame(&mut octets)
+        .frame(&mut bytes)
         .expect("it fits");
-    let Ok(Message::Refused { reason, .. }) = Message::parse(&octets[4..]) else {
+    let Ok(Message::Refused { reason, .. }) = Message::parse(&bytes[4..]) else {
         panic!("a refusal was sent");
     };
     assert!(reason.len() <= 8192 && reason.starts_with("\\u{1b}\\u{1b}"), "{}", reason.len());
 }
 
 #[test]
-fn names_that_lead_out_are_no_message() {
+fn messages_with_names_that_lead_out_are_refused() {
     for name in ["../x", "/etc/passwd", "a/../../b", "", "a//b", "a\0b", "."] {
-        let mut octets = Vec::new();
-        let mut e = minicbor::Encoder::new(&mut octets);
+        let mut bytes = Vec::new();
+        let mut e = minicbor::Encoder::new(&mut bytes);
         let map = e.array(2).and_then(|e| e.u32(3)).and_then(|e| e.map(1)).expect("a vector");
         map.u32(0).and_then(|e| e.bytes(name.as_bytes())).expect("a vector");
-        assert!(Message::parse(&octets).is_err(), "{name:?}");
+        assert!(Message::parse(&bytes).is_err(), "{name:?}");
         for number in [28, 29, 30] {
             assert!(Message::parse(&about_name(number, name)).is_err(), "{number}: {name:?}");
             assert!(Message::parse(&about_name(number, "name")).is_ok(), "{number}");
@@ -210,13 +210,13 @@ fn names_that_lead_out_are_no_message() {
 
 /// A message that makes, renames or removes this name.
 fn about_name(number: u32, name: &str) -> Vec<u8> {
-    let mut octets = Vec::new();
-    let mut e = minicbor::Encoder::new(&mut octets);
+    let mut bytes = Vec::new();
+    let mut e = minicbor::Encoder::new(&mut bytes);
     let flag = if number == 29 { 2 } else { 1 };
     let map = e.array(2).and_then(|e| e.u32(number)).and_then(|e| e.map(2));
     let map = map.and_then(|e| e.u32(0)).and_then(|e| e.bytes(name.as_bytes()));
     map.and_then(|e| e.u32(flag)).and_then(|e| e.bool(true)).expect("a vector");
-    octets
+    bytes
 }
 
 fn message() -> impl Strategy<Value = Message> {
@@ -335,9 +335,9 @@ fn of_a_sync() -> impl Strategy<Value = Message> {
         id().prop_map(|id| Message::Wanted { id }),
         (id(), inline).prop_map(|(id, inline)| Message::Content { id, inline }),
         id().prop_map(|id| Message::Current { id }),
-        (id(), id(), any::<bool>()).prop_map(|(id, octets, new)| Message::Planned {
+        (id(), id(), any::<bool>()).prop_map(|(id, bytes, new)| Message::Planned {
             id,
-            octets,
+            bytes,
             new
         }),
         path().prop_map(|path| Message::Removed { path }),
@@ -403,10 +403,10 @@ fn tree_options() -> impl Strategy<Value = TreeOptions> {
 fn more() -> impl Strategy<Value = Option<Box<Attributes>>> {
     let owner =
         || option::of((any::<u32>(), "[a-z]{0,20}").prop_map(|(id, name)| Owner { id, name }));
-    let octets = || vec(any::<u8>(), 0..60);
-    let xattr = ("user\\.[a-z]{1,20}", octets())
+    let bytes = || vec(any::<u8>(), 0..60);
+    let xattr = ("user\\.[a-z]{1,20}", bytes())
         .prop_map(|(name, value)| Xattr { name: name.into_bytes(), value });
-    let acls = (octets(), octets()).prop_map(|(access, default)| Acls { access, default });
+    let acls = (bytes(), bytes()).prop_map(|(access, default)| Acls { access, default });
     let all = (
         option::of(any::<bool>()),
         owner(),
@@ -445,9 +445,9 @@ fn attributes_are_bounded_and_only_a_users() {
         let time = Time { seconds: 0, nanoseconds: 0 };
         let kind = Kind::Directory { mode: 0, mtime: time, more: Some(Box::new(more)) };
         let path = RelPath::parse(b"x").expect("a path");
-        let mut octets = Vec::new();
-        Message::Entry { id: 0, path, kind }.frame(&mut octets).expect("within a frame");
-        Message::parse(&octets[4..])
+        let mut bytes = Vec::new();
+        Message::Entry { id: 0, path, kind }.frame(&mut bytes).expect("within a frame");
+        Message::parse(&bytes[4..])
     };
     let xattrs = |names: &[&str], bytes: usize| {
         let xattr = |name: &&str| Xattr { name: name.as_bytes().to_vec(), value: vec![7; bytes] };
@@ -493,5 +493,5 @@ fn time() -> impl Strategy<Value = Time> {
 
 fn path() -> impl Strategy<Value = RelPath> {
     vec(vec(prop_oneof![Just(b'x'), 128u8..=255], 1..9), 1..5)
-        .prop_map(|parts| RelPath::parse(&parts.join(&b'/')).expect("names of plain octets"))
+        .prop_map(|parts| RelPath::parse(&parts.join(&b'/')).expect("names of plain bytes"))
 }

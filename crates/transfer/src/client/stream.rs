@@ -35,7 +35,7 @@ impl Client {
         let mut stream = self.connection.open_uni().await?;
         let moved = match pipe::send(from, &mut stream, &pace, &observer).await {
             Ok(passed) => {
-                let (root, bytes) = (*passed.root.as_bytes(), passed.octets);
+                let (root, bytes) = (*passed.root.as_bytes(), passed.bytes);
                 writer.send(&Message::Sealed { id: 0, root, bytes }).await?;
                 bytes
             }
@@ -89,7 +89,7 @@ impl Client {
         };
         let failed = match (reader.expect().await.map_err(once)?, came) {
             (Message::Sealed { root, bytes, .. }, Some(came))
-                if came.root == Hash::from_bytes(root) && came.octets == bytes =>
+                if came.root == Hash::from_bytes(root) && came.bytes == bytes =>
             {
                 observer.event(Event::Stored { path: &name });
                 return Ok(Summary { stored: 1, moved: bytes, ..Summary::default() });

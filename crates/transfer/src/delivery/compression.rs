@@ -117,14 +117,14 @@ pub(super) fn decompress(frame: &[u8], span: &mut [u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn noise(octets: usize) -> Vec<u8> {
-        let mut noise = vec![0; octets];
+    fn noise(bytes: usize) -> Vec<u8> {
+        let mut noise = vec![0; bytes];
         blake3::Hasher::new().finalize_xof().fill(&mut noise);
         noise
     }
 
     #[test]
-    fn what_is_compressed_is_the_same_again_or_an_error() {
+    fn decompression_gives_the_same_content_or_an_error() {
         let text = "the same words over and over ".repeat(10_000).into_bytes();
         let frame = compress_frame(&text).expect("it is worth it");
         assert!(frame.len() < text.len() / 50);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_compress_is_noticed_and_tried_again() {
+    fn incompressible_content_is_noticed_and_compression_retried_later() {
         let (noise, text) = (noise(50_000), vec![b'a'; 50_000]);
         let auto = AdaptiveCompressor::new(Compress::Auto);
         let mut tried = 0;

@@ -9,34 +9,34 @@ pub enum Event<'a> {
     /// A file was found or announced.
     Offered {
         /// Its size in bytes.
-        octets: u64,
+        bytes: u64,
     },
     /// All files are known.
     AllOffered {
         /// The number of files.
         files: u64,
         /// Their bytes.
-        octets: u64,
+        bytes: u64,
     },
     /// The receiver already has this many bytes.
     Kept {
         /// How many.
-        octets: u64,
+        bytes: u64,
     },
     /// This many bytes are a hole and are not sent.
     Hole {
         /// How many.
-        octets: u64,
+        bytes: u64,
     },
     /// Of the bytes that were sent or received, compression saved this many.
     Saved {
         /// How many.
-        octets: u64,
+        bytes: u64,
     },
     /// This many bytes were sent or received.
     Moved {
         /// How many.
-        octets: u64,
+        bytes: u64,
     },
     /// The transfer of a file's content begins.
     Begun {
@@ -58,7 +58,7 @@ pub enum Event<'a> {
         /// Its name.
         path: &'a RelPath,
         /// The most bytes that would be sent.
-        octets: u64,
+        bytes: u64,
         /// Whether nothing has the name yet.
         new: bool,
     },

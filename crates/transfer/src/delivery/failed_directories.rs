@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_below_a_failed_directory_is_counted_and_told_once() {
+    fn failures_below_a_failed_directory_are_counted_and_reported_once() {
         let path = |text: &str| RelPath::parse(text.as_bytes()).expect("a path");
         let mut failed_directories = FailedDirectories::default();
         assert!(!failed_directories.covers(&path("a/b")));

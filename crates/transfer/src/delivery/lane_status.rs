@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn each_silence_and_its_end_are_told_once() {
+    fn each_silence_and_its_end_are_reported_once() {
         let (set, states) = watch::channel(LaneState::Idle);
         let told = Arc::new(Told::default());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();

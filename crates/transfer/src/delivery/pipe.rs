@@ -22,7 +22,7 @@ const WAITING: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Passed {
     pub(crate) root: Hash,
-    pub(crate) octets: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Why the transfer is incomplete.
@@ -45,31 +45,31 @@ pub(crate) async fn send(
 ) -> Result<Passed, PipeError> {
     let (read, mut was_read) = mpsc::channel::<Bytes>(WAITING);
     let reading = spawn_blocking(move || {
-        let (mut hasher, mut octets) = (blake3::Hasher::new(), 0);
+        let (mut hasher, mut bytes) = (blake3::Hasher::new(), 0);
         loop {
             let mut piece = vec![0; PIECE];
             let len = next(&mut from, &mut piece)?;
             piece.truncate(len);
             hasher.update(&piece);
-            octets += len as u64;
+            bytes += len as u64;
             // nobody receives it after the transfer has ended
             if len == 0 || read.blocking_send(piece.into()).is_err() {
-                return Ok(Passed { root: hasher.finalize(), octets });
+                return Ok(Passed { root: hasher.finalize(), bytes });
             }
         }
     });
     while let Some(mut piece) = was_read.recv().await {
         while !piece.is_empty() {
             let slice = piece.split_to(pace.slice(piece.len()));
-            let octets = slice.len() as u64;
+            let bytes = slice.len() as u64;
             pace.take(slice.len()).await;
             match stream.write_chunk(slice).await {
                 Ok(()) => {}
                 Err(quinn::WriteError::Stopped(_)) => return Err(PipeError::Peer),
                 Err(error) => return Err(PipeError::Connection(error.into())),
             }
-            observer.event(Event::Offered { octets });
-            observer.event(Event::Moved { octets });
+            observer.event(Event::Offered { bytes });
+            observer.event(Event::Moved { bytes });
         }
     }
     let read: io::Result<Passed> =
@@ -95,16 +95,16 @@ pub(crate) async fn receive<W: Write + Send + 'static>(
 ) -> (Result<Passed, PipeError>, Option<W>) {
     let (take, mut taken) = mpsc::channel::<Vec<u8>>(WAITING);
     let writing = spawn_blocking(move || {
-        let (mut hasher, mut octets) = (blake3::Hasher::new(), 0);
+        let (mut hasher, mut bytes) = (blake3::Hasher::new(), 0);
         while let Some(piece) = taken.blocking_recv() {
             hasher.update(&piece);
-            octets += piece.len() as u64;
+            bytes += piece.len() as u64;
             if let Err(error) = to.write_all(&piece) {
                 return (Err(error), to);
             }
         }
         let flushed = to.flush();
-        (flushed.map(|()| Passed { root: hasher.finalize(), octets }), to)
+        (flushed.map(|()| Passed { root: hasher.finalize(), bytes }), to)
     });
     let cut = loop {
         let mut piece = vec![0; pace.slice(PIECE)];
@@ -115,14 +115,14 @@ pub(crate) async fn receive<W: Write + Send + 'static>(
         };
         piece.truncate(filled);
         pace.take(filled).await;
-        let octets = filled as u64;
+        let bytes = filled as u64;
         // the writer ends early only if it cannot write
-        if octets > 0 && take.send(piece).await.is_err() {
+        if bytes > 0 && take.send(piece).await.is_err() {
             let _ = stream.stop(0u32.into());
             break None;
         }
-        observer.event(Event::Offered { octets });
-        observer.event(Event::Moved { octets });
+        observer.event(Event::Offered { bytes });
+        observer.event(Event::Moved { bytes });
         if end {
             break None;
         }
@@ -153,7 +153,7 @@ async fn fill(
     let mut filled = 0;
     while filled < buffer.len() {
         match stream.read(&mut buffer[filled..]).await? {
-            Some(octets) => filled += octets,
+            Some(bytes) => filled += bytes,
             None => return Ok((filled, true)),
         }
     }

@@ -114,7 +114,7 @@ impl Receiver {
             answer,
             files: HashMap::new(),
             directories: Vec::new(),
-            directory_octets: 0,
+            directory_bytes: 0,
             next_id: Some(0),
             failed_directories: FailedDirectories::default(),
             is_end: false,

@@ -91,7 +91,7 @@ fn by_kernel(top: &OwnedFd, path: &[u8]) -> nix::Result<OwnedFd> {
 }
 
 fn by_components(top: &Arc<OwnedFd>, path: &[u8]) -> nix::Result<Arc<OwnedFd>> {
-    path.split(|octet| *octet == b'/').try_fold(Arc::clone(top), |directory, component| {
+    path.split(|byte| *byte == b'/').try_fold(Arc::clone(top), |directory, component| {
         // with O_PATH a link itself would be opened, but O_DIRECTORY refuses it
         openat(&directory, component, DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty()).map(Arc::new)
     })

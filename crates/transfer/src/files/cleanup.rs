@@ -24,7 +24,7 @@ pub struct CleanupStats {
     /// Deleted files.
     pub removed: u64,
     /// Bytes that they used.
-    pub octets: u64,
+    pub bytes: u64,
     /// Files that stay: younger ones, open ones, and those of other users.
     pub left: u64,
 }
@@ -58,9 +58,9 @@ impl Root {
             };
             if temporary::is_temporary(&name) {
                 match remove(&directory, &name, before) {
-                    Ok(Some(octets)) => {
+                    Ok(Some(bytes)) => {
                         stats.removed += 1;
-                        stats.octets += octets;
+                        stats.bytes += bytes;
                     }
                     Ok(None) | Err(_) => stats.left += 1,
                 }
@@ -119,7 +119,7 @@ mod tests {
     use headroom_transfer_proto::message::Time;
 
     #[test]
-    fn what_is_old_and_unfinished_is_removed_and_nothing_else() {
+    fn old_partial_files_are_removed_and_nothing_else() {
         let folder = tempfile::tempdir().expect("a folder");
         let outside = tempfile::tempdir().expect("a folder");
         let root = Root::open(folder.path()).expect("a root");
@@ -139,12 +139,12 @@ mod tests {
         let going_on = begin(b"a/going on");
         drop((begin(b"left"), begin(b"a/b/left")));
         let none = root.remove_unfinished(Duration::from_secs(3600));
-        assert_eq!(none, CleanupStats { removed: 0, octets: 0, left: 3 });
+        assert_eq!(none, CleanupStats { removed: 0, bytes: 0, left: 3 });
         // times of files are those of the last tick
         std::thread::sleep(Duration::from_millis(50));
         let two = root.remove_unfinished(Duration::ZERO);
         assert_eq!((two.removed, two.left), (2, 1));
-        assert!(two.octets >= 10_000);
+        assert!(two.bytes >= 10_000);
         drop(going_on);
         assert_eq!(root.remove_unfinished(Duration::ZERO).removed, 1);
         assert!(elsewhere.exists() && folder.path().join("a/file").exists());

@@ -30,7 +30,7 @@ pub enum Sent<'a> {
     },
     /// A file.
     File {
-        /// Octets.
+        /// Bytes.
         size: u64,
         /// Permission bits.
         mode: u32,

@@ -205,23 +205,23 @@ mod tests {
         let spans = Spans::new(40 * MIB);
         for span in [2, 3, 19, 20] {
             let read = value(&to, spans, span).expect("a span");
-            let mut octets = vec![0; MIB as usize];
-            from.read_exact_at(&mut octets, span * MIB).expect("octets");
-            assert_eq!(read, spans.value(span, &octets));
+            let mut bytes = vec![0; MIB as usize];
+            from.read_exact_at(&mut bytes, span * MIB).expect("bytes");
+            assert_eq!(read, spans.value(span, &bytes));
         }
     }
 
     #[test]
-    fn what_is_cleared_is_zeros_and_no_data() {
+    fn cleared_ranges_are_zeros_without_data() {
         let file = islands();
         clear(&file, &(3 * MIB..4 * MIB)).expect("a hole");
         assert!(!has_data(&file, &(0..4 * MIB)).expect("an answer"));
         write_zeros(&file, &(20 * MIB..21 * MIB)).expect("zeros");
-        let mut octets = [1; 4096];
-        file.read_exact_at(&mut octets, 20 * MIB).expect("octets");
-        assert_eq!(octets, [0; 4096]);
-        file.read_exact_at(&mut octets, 20 * MIB - 4096).expect("octets");
-        assert_eq!(octets, [9; 4096]);
+        let mut bytes = [1; 4096];
+        file.read_exact_at(&mut bytes, 20 * MIB).expect("bytes");
+        assert_eq!(bytes, [0; 4096]);
+        file.read_exact_at(&mut bytes, 20 * MIB - 4096).expect("bytes");
+        assert_eq!(bytes, [9; 4096]);
     }
 
     #[test]
@@ -229,9 +229,9 @@ mod tests {
         let (from, to) = (islands(), tempfile::tempfile().expect("a file"));
         copy_by_hand(&from, &to, &(3 * MIB..20 * MIB)).expect("a copy");
         let hash = |file: &File| {
-            let mut octets = vec![0; 17 * MIB as usize];
-            file.read_exact_at(&mut octets, 3 * MIB).expect("octets");
-            blake3::hash(&octets)
+            let mut bytes = vec![0; 17 * MIB as usize];
+            file.read_exact_at(&mut bytes, 3 * MIB).expect("bytes");
+            blake3::hash(&bytes)
         };
         assert_eq!(hash(&from), hash(&to));
     }

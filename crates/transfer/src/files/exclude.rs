@@ -8,7 +8,7 @@ use headroom_transfer_proto::path::{RelPath, shown};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 /// The most bytes of all patterns together, which a peer sends.
-const MOST_OCTETS: usize = 32 << 10;
+const MOST_BYTES: usize = 32 << 10;
 
 /// Names that are neither sent nor removed. An excluded directory excludes its content.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub enum BadPattern {
         cause: String,
     },
     /// There are too many.
-    #[error("too many patterns: at most {MOST_PATTERNS}, and {MOST_OCTETS} bytes together")]
+    #[error("too many patterns: at most {MOST_PATTERNS}, and {MOST_BYTES} bytes together")]
     TooMany,
 }
 
@@ -39,8 +39,8 @@ impl Excludes {
     /// # Errors
     /// A pattern is invalid, or there are too many.
     pub fn new(patterns: Vec<String>) -> Result<Self, BadPattern> {
-        let octets: usize = patterns.iter().map(String::len).sum();
-        if patterns.len() > MOST_PATTERNS || octets > MOST_OCTETS {
+        let bytes: usize = patterns.iter().map(String::len).sum();
+        if patterns.len() > MOST_PATTERNS || bytes > MOST_BYTES {
             return Err(BadPattern::TooMany);
         }
         let bad = |pattern: &str, cause: &ignore::Error| BadPattern::Glob {
@@ -140,12 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_or_too_many_is_refused() {
+    fn invalid_patterns_and_too_many_are_refused() {
         let error = Excludes::new(vec!["a[".into()]).expect_err("it is none");
         assert!(error.to_string().contains("`a[` is not a pattern"), "{error}");
         let many = vec!["x".into(); MOST_PATTERNS + 1];
         assert!(matches!(Excludes::new(many), Err(BadPattern::TooMany)));
-        let long = vec!["x".repeat(MOST_OCTETS + 1)];
+        let long = vec!["x".repeat(MOST_BYTES + 1)];
         assert!(matches!(Excludes::new(long), Err(BadPattern::TooMany)));
     }
 }

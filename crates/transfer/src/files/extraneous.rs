@@ -15,7 +15,7 @@ use super::root::Root;
 use super::temporary;
 
 /// The most bytes of names to remove.
-const MOST_OCTETS: usize = 32 << 20;
+const MOST_BYTES: usize = 32 << 20;
 /// The most names of nested directories in memory at once.
 const MOST_NAMES: usize = 1 << 18;
 
@@ -28,7 +28,7 @@ pub struct Extraneous {
     levels: Vec<Level>,
     last: Option<RelPath>,
     found: Vec<RelPath>,
-    octets: usize,
+    bytes: usize,
 }
 
 /// Why a comparison fails.
@@ -40,7 +40,7 @@ pub enum CompareError {
     /// There are too many names to remove.
     #[error(
         "nothing is removed: there are more names to remove than fit in memory ({} MiB); remove some of them yourself",
-        MOST_OCTETS >> 20
+        MOST_BYTES >> 20
     )]
     TooMany,
     /// Nested directories are too large.
@@ -83,7 +83,7 @@ impl Extraneous {
     pub fn new(root: Root, excludes: Arc<Excludes>) -> Result<Self, Error> {
         let top = Level::open(&root, None)?;
         let levels = vec![top];
-        Ok(Self { root, excludes, levels, last: None, found: Vec::new(), octets: 0 })
+        Ok(Self { root, excludes, levels, last: None, found: Vec::new(), bytes: 0 })
     }
 
     /// Notes a name of the tree. If it is a directory here as well, its content is compared next.
@@ -161,8 +161,8 @@ impl Extraneous {
             if self.excludes.matches(&name, metadata.file_type == FileType::Directory) {
                 continue;
             }
-            self.octets += name.as_bytes().len() + size_of::<RelPath>();
-            if self.octets > MOST_OCTETS {
+            self.bytes += name.as_bytes().len() + size_of::<RelPath>();
+            if self.bytes > MOST_BYTES {
                 return Err(CompareError::TooMany);
             }
             self.found.push(name);

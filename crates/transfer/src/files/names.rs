@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_directory_is_an_error_once() {
+    fn an_unreadable_directory_is_one_error() {
         let file = tempfile::tempfile().expect("a file");
         let mut names = Names::new();
         assert!(names.next(&file).expect("an answer").is_err());

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headroom_transfer_proto::message::Attributes;
 use headroom_transfer_proto::path::{RelPath, shown};
-use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_OCTETS, Spans};
+use headroom_transfer_proto::span::{ChainingValue, Hash, SPAN_BYTES, Spans};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::Mode;
@@ -122,7 +122,7 @@ impl Partial {
         };
         let needed = offer.data.min(offer.size).saturating_sub(metadata.allocated);
         // not worth the system call for a small file
-        if needed > SPAN_OCTETS {
+        if needed > SPAN_BYTES {
             let free = free_space(&partial.directory)?;
             if free < needed {
                 return Err(ErrorKind::NoSpace { needed, free });
@@ -177,15 +177,15 @@ impl Partial {
 
     /// Writes bytes at an offset, in any order. Bytes that arrived before are not written again;
     /// returns how many were written. Pieces of 64 KiB and more that follow others are hashed from
-    /// `octets`; smaller ones are read back.
+    /// `bytes`; smaller ones are read back.
     ///
     /// # Errors
     /// They are beyond the file's end, cannot be written (they may arrive again), or there are too
     /// many separate pieces.
-    pub fn write_at(&self, offset: u64, octets: &[u8]) -> Result<u64, Error> {
-        let written = self.each_span(offset, octets.len() as u64, |span, range| {
-            let at = |position: u64| usize::try_from(position - offset).unwrap_or(octets.len());
-            self.write_span(span, range, Some(&octets[at(range.start)..at(range.end)]))
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<u64, Error> {
+        let written = self.each_span(offset, bytes.len() as u64, |span, range| {
+            let at = |position: u64| usize::try_from(position - offset).unwrap_or(bytes.len());
+            self.write_span(span, range, Some(&bytes[at(range.start)..at(range.end)]))
         });
         written.map_err(|kind| self.error("written", kind))
     }
@@ -262,7 +262,7 @@ impl Partial {
             return Ok(None);
         }
         let data = content::next_data(&self.file, range.start).map_err(ErrorKind::of)?;
-        let span = data.map(|start| start / SPAN_OCTETS);
+        let span = data.map(|start| start / SPAN_BYTES);
         Ok(span.filter(|span| *span < self.spans.count()))
     }
 
@@ -301,11 +301,11 @@ impl Partial {
         write: impl Fn(u64, &Range<u64>) -> Result<u64, ErrorKind>,
     ) -> Result<u64, ErrorKind> {
         let end = offset.checked_add(len).filter(|end| *end <= self.spans.size());
-        let octets = offset..end.ok_or(ErrorKind::BeyondEnd)?;
+        let bytes = offset..end.ok_or(ErrorKind::BeyondEnd)?;
         let mut new = 0;
-        for span in self.spans.touched(octets.clone()) {
+        for span in self.spans.touched(bytes.clone()) {
             let Some(whole) = self.spans.range(span) else { return Err(ErrorKind::BeyondEnd) };
-            new += write(span, &(whole.start.max(octets.start)..whole.end.min(octets.end)))?;
+            new += write(span, &(whole.start.max(bytes.start)..whole.end.min(bytes.end)))?;
         }
         Ok(new)
     }
@@ -315,7 +315,7 @@ impl Partial {
         &self,
         span: u64,
         range: &Range<u64>,
-        octets: Option<&[u8]>,
+        bytes: Option<&[u8]>,
     ) -> Result<u64, ErrorKind> {
         let gaps = self.progress().take(span, range)?;
         if gaps.is_empty() {
@@ -324,11 +324,11 @@ impl Partial {
         *self.state() = State::Written;
         let of_gap = |gap: &Range<u64>| {
             let at = |position: u64| usize::try_from(position - range.start).unwrap_or(0);
-            octets.map(|octets| &octets[at(gap.start)..at(gap.end)])
+            bytes.map(|bytes| &bytes[at(gap.start)..at(gap.end)])
         };
         for (n, gap) in gaps.iter().enumerate() {
             let outcome = match of_gap(gap) {
-                Some(octets) => self.put(gap.start, octets),
+                Some(bytes) => self.put(gap.start, bytes),
                 None => self.put_zeros(gap),
             };
             let mut progress = self.progress();
@@ -343,7 +343,7 @@ impl Partial {
         self.hash_span(span, |wanted| {
             let gap = gaps.iter().find(|gap| gap.start <= wanted.start && wanted.end <= gap.end)?;
             let at = |position: u64| usize::try_from(position - gap.start).unwrap_or(0);
-            Some(of_gap(gap).map(|octets| &octets[at(wanted.start)..at(wanted.end)]))
+            Some(of_gap(gap).map(|bytes| &bytes[at(wanted.start)..at(wanted.end)]))
         })?;
         Ok(gaps.iter().map(|gap| gap.end - gap.start).sum())
     }
@@ -358,8 +358,8 @@ impl Partial {
         loop {
             let Some(mut task) = self.progress().next_task(span) else { return Ok(()) };
             match in_memory(&task.range) {
-                Some(Some(octets)) => {
-                    task.hasher.update(octets);
+                Some(Some(bytes)) => {
+                    task.hasher.update(bytes);
                 }
                 Some(None) => {
                     content::hash_zeros(task.range.end - task.range.start, &mut task.hasher);
@@ -377,30 +377,30 @@ impl Partial {
     }
 
     /// Writes bytes; runs of zeros become holes.
-    fn put(&self, offset: u64, octets: &[u8]) -> Result<(), ErrorKind> {
+    fn put(&self, offset: u64, bytes: &[u8]) -> Result<(), ErrorKind> {
         let lead = usize::try_from(offset.next_multiple_of(HOLE as u64) - offset)
             .unwrap_or(0)
-            .min(octets.len());
+            .min(bytes.len());
         let (mut done, mut at) = (0, lead);
         // `done..at` is to be written; from `at` on is not decided yet
-        while at < octets.len() {
-            let block = &octets[at..octets.len().min(at + HOLE)];
+        while at < bytes.len() {
+            let block = &bytes[at..bytes.len().min(at + HOLE)];
             if block.len() == HOLE && is_zero(block) {
-                self.write_all(offset + done as u64, &octets[done..at])?;
+                self.write_all(offset + done as u64, &bytes[done..at])?;
                 let start = offset + at as u64;
                 self.put_zeros(&(start..start + HOLE as u64))?;
                 done = at + HOLE;
             }
             at += block.len();
         }
-        self.write_all(offset + done as u64, &octets[done..])
+        self.write_all(offset + done as u64, &bytes[done..])
     }
 
-    fn write_all(&self, offset: u64, octets: &[u8]) -> Result<(), ErrorKind> {
-        if octets.is_empty() {
+    fn write_all(&self, offset: u64, bytes: &[u8]) -> Result<(), ErrorKind> {
+        if bytes.is_empty() {
             return Ok(());
         }
-        self.file.write_all_at(octets, offset).map_err(ErrorKind::of)
+        self.file.write_all_at(bytes, offset).map_err(ErrorKind::of)
     }
 
     fn put_zeros(&self, range: &Range<u64>) -> Result<(), ErrorKind> {
@@ -582,6 +582,6 @@ pub(super) fn leads_to(
 
 fn is_zero(block: &[u8]) -> bool {
     let (first, rest) = block.split_at(block.len().min(16));
-    first.iter().all(|octet| *octet == 0)
+    first.iter().all(|byte| *byte == 0)
         && rest.chunks(1024).all(|piece| piece == &[0; 1024][..piece.len()])
 }

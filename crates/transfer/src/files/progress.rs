@@ -75,7 +75,7 @@ impl Progress {
             return Ok(Vec::new());
         }
         if !self.open.contains_key(&span) {
-            let (Some(octets), Some(hasher)) =
+            let (Some(bytes), Some(hasher)) =
                 (self.tree.spans().range(span), self.tree.spans().hasher(span))
             else {
                 return Err(ErrorKind::BeyondEnd);
@@ -84,7 +84,7 @@ impl Progress {
                 return Err(ErrorKind::Scattered);
             }
             let (taken, written) = (Ranges::default(), Ranges::default());
-            let hashed = octets.start;
+            let hashed = bytes.start;
             self.open.insert(span, OpenSpan { taken, written, hasher: Some(hasher), hashed });
         }
         // the sender replaces what was present
@@ -148,10 +148,9 @@ impl Progress {
 
     /// Notes a failed task: the span is hashed from its beginning again.
     pub(super) fn not_hashed(&mut self, span: u64) {
-        if let (Some(open), Some(octets)) =
-            (self.open.get_mut(&span), self.tree.spans().range(span))
+        if let (Some(open), Some(bytes)) = (self.open.get_mut(&span), self.tree.spans().range(span))
         {
-            open.hashed = octets.start;
+            open.hashed = bytes.start;
             open.hasher = self.tree.spans().hasher(span);
         }
     }
@@ -200,7 +199,7 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use headroom_transfer_proto::span::SPAN_OCTETS;
+    use headroom_transfer_proto::span::SPAN_BYTES;
 
     use super::*;
 
@@ -210,8 +209,8 @@ mod tests {
     }
 
     #[test]
-    fn octets_are_taken_once_and_hashed_once() {
-        let file = vec![5; SPAN_OCTETS as usize + 3];
+    fn bytes_are_taken_once_and_hashed_once() {
+        let file = vec![5; SPAN_BYTES as usize + 3];
         let mut progress = Progress::new(Spans::new(file.len() as u64));
         let mut taken = |start, end| match progress.take(0, &(start..end)).expect("room")[..] {
             [Range { start, end }] => (start, end),
@@ -220,31 +219,31 @@ mod tests {
         assert_eq!(taken(0, 70_000), (0, 70_000));
         assert_eq!(taken(60_000, 80_000), (70_000, 80_000));
         progress.written(0, &(70_000..80_000));
-        assert!(progress.next_task(0).is_none(), "the first octets are not written");
+        assert!(progress.next_task(0).is_none(), "the first bytes are not written");
         progress.written(0, &(0..70_000));
         let task = progress.next_task(0).expect("a task");
         assert_eq!(task.range, 0..80_000);
         assert!(progress.next_task(0).is_none(), "somebody hashes");
         done(&mut progress, 0, task, &file);
-        let rest = 80_000..SPAN_OCTETS;
-        let taken = progress.take(0, &(0..SPAN_OCTETS)).expect("room");
+        let rest = 80_000..SPAN_BYTES;
+        let taken = progress.take(0, &(0..SPAN_BYTES)).expect("room");
         assert_eq!(taken, std::slice::from_ref(&rest));
-        progress.written(0, &(80_000..SPAN_OCTETS));
+        progress.written(0, &(80_000..SPAN_BYTES));
         let task = progress.next_task(0).expect("a task");
         done(&mut progress, 0, task, &file);
         assert!(progress.take(0, &(0..9)).expect("room").is_empty(), "it is whole");
         assert!(matches!(progress.root(), Err(ErrorKind::Incomplete { missing: 1, all: 2 })));
-        let last = SPAN_OCTETS..SPAN_OCTETS + 3;
+        let last = SPAN_BYTES..SPAN_BYTES + 3;
         assert_eq!(progress.take(1, &last).expect("room"), std::slice::from_ref(&last));
         progress.written(1, &last);
-        let task = progress.next_task(1).expect("few octets, but the last");
+        let task = progress.next_task(1).expect("few bytes, but the last");
         done(&mut progress, 1, task, &file);
         assert_eq!(progress.root().expect("a hash"), blake3::hash(&file));
         assert_eq!((progress.ranges, progress.open.len()), (0, 0));
     }
 
     #[test]
-    fn what_could_not_be_written_or_hashed_can_come_again() {
+    fn spans_that_could_not_be_written_or_hashed_are_accepted_again() {
         let file = vec![6; 100_000];
         let mut progress = Progress::new(Spans::new(100_000));
         assert_eq!(progress.take(0, &(0..100_000)).expect("room").len(), 1);
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_whatever_comes() {
+    fn memory_is_bounded_for_any_input() {
         let mut progress = Progress::new(Spans::new(u64::MAX));
         let refused = (0..).find(|n| progress.take(0, &(2 * n..2 * n + 1)).is_err());
         assert_eq!(refused, Some(MOST_RANGES as u64));
@@ -270,18 +269,18 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_counts_until_octets_of_its_span_come() {
-        let file = vec![7; 2 * SPAN_OCTETS as usize];
-        let spans = Spans::new(2 * SPAN_OCTETS);
-        let value = |span| spans.value(span, &file[..SPAN_OCTETS as usize]).expect("a value");
+    fn a_claim_counts_until_bytes_of_its_span_come() {
+        let file = vec![7; 2 * SPAN_BYTES as usize];
+        let spans = Spans::new(2 * SPAN_BYTES);
+        let value = |span| spans.value(span, &file[..SPAN_BYTES as usize]).expect("a value");
         let mut progress = Progress::new(spans);
         progress.claim(0, ChainingValue([0; 32]));
         progress.claim(1, value(1));
         assert_eq!(progress.present(), 2);
         progress.take(0, &(0..1)).expect("room");
-        assert_eq!(progress.present(), 1, "one octet of it came");
-        progress.take(0, &(1..SPAN_OCTETS)).expect("room");
-        progress.written(0, &(0..SPAN_OCTETS));
+        assert_eq!(progress.present(), 1, "one byte of it came");
+        progress.take(0, &(1..SPAN_BYTES)).expect("room");
+        progress.written(0, &(0..SPAN_BYTES));
         let task = progress.next_task(0).expect("a task");
         done(&mut progress, 0, task, &file);
         assert_eq!(progress.root().expect("a hash"), blake3::hash(&file));

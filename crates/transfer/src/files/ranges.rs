@@ -94,28 +94,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_a_list_of_octets_would_say(
+        fn as_a_list_of_bytes_would_say(
             steps in prop::collection::vec((any::<bool>(), 0..60_u64, 0..12_u64), 0..40),
             (start, len) in (0..60_u64, 0..30_u64),
         ) {
             let mut ranges = Ranges::default();
-            let mut octets = [false; 100];
+            let mut bytes = [false; 100];
             for (there, start, len) in steps {
                 let range = start..start + len;
                 if there { ranges.insert(&range) } else { ranges.remove(&range) }
-                octets[start as usize..(start + len) as usize].fill(there);
+                bytes[start as usize..(start + len) as usize].fill(there);
             }
             for pair in ranges.0.windows(2) {
                 prop_assert!(pair[0].end < pair[1].start, "{:?}", ranges);
             }
             prop_assert!(ranges.0.iter().all(|range| !range.is_empty()));
             let all: Vec<_> = ranges.0.iter().cloned().flatten().collect();
-            let there: Vec<_> = (0..100).filter(|at| octets[*at as usize]).collect();
+            let there: Vec<_> = (0..100).filter(|at| bytes[*at as usize]).collect();
             prop_assert_eq!(all, there);
             let gaps: Vec<_> = ranges.gaps(&(start..start + len)).into_iter().flatten().collect();
-            let missing: Vec<_> = (start..start + len).filter(|at| !octets[*at as usize]).collect();
+            let missing: Vec<_> = (start..start + len).filter(|at| !bytes[*at as usize]).collect();
             prop_assert_eq!(gaps, missing);
-            let reach = (start..100).find(|at| !octets[*at as usize]).expect("an end");
+            let reach = (start..100).find(|at| !bytes[*at as usize]).expect("an end");
             prop_assert_eq!(ranges.reach(start), reach);
         }
     }

@@ -196,7 +196,7 @@ impl Source {
         let error = |kind: ErrorKind| Error::new(&shown, "sent", kind);
         let whole = path.as_os_str().as_bytes();
         let trimmed = trimmed(path);
-        let last = trimmed.rsplit(|octet| *octet == b'/').next().unwrap_or_default();
+        let last = trimmed.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let (top, place, name) = match last {
             b"" | b"." => (path.to_owned(), None, None),
             b".." => {
@@ -392,7 +392,7 @@ impl SourcePath {
     /// Splits it into its directory and its name there.
     fn split(&self) -> (Option<&[u8]>, &[u8]) {
         let place = self.place.as_deref().unwrap_or(b".");
-        match place.iter().rposition(|octet| *octet == b'/') {
+        match place.iter().rposition(|byte| *byte == b'/') {
             Some(at) => (Some(&place[..at]), &place[at + 1..]),
             None => (None, place),
         }
@@ -420,7 +420,7 @@ impl SourcePath {
 
 /// Returns a path without trailing slashes.
 fn trimmed(path: &Path) -> &[u8] {
-    let octets = path.as_os_str().as_bytes();
-    let end = octets.iter().rposition(|octet| *octet != b'/').map_or(0, |at| at + 1);
-    &octets[..end]
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+    &bytes[..end]
 }

@@ -25,11 +25,11 @@ pub(super) struct ChunkPool {
     written: mpsc::Receiver<Vec<u8>>,
 }
 
-/// Data to write: `ranges` of `octets`, which begin at `start` in the file.
+/// Data to write: `ranges` of `bytes`, which begin at `start` in the file.
 pub(super) struct Job {
     pub(super) target: Arc<dyn Target>,
     pub(super) start: u64,
-    pub(super) octets: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     pub(super) ranges: Ranges,
 }
 
@@ -42,12 +42,12 @@ impl ChunkPool {
             for job in jobs {
                 let at = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
                 for range in job.ranges.iter() {
-                    let octets = &job.octets[at(range.start)..at(range.end)];
-                    job.target.write(job.start + range.start, octets);
+                    let bytes = &job.bytes[at(range.start)..at(range.end)];
+                    job.target.write(job.start + range.start, bytes);
                 }
                 // the file is released before its buffer is used again
                 drop(job.target);
-                let _ = done.send(job.octets);
+                let _ = done.send(job.bytes);
             }
         })?;
         Ok(Self { free: Vec::new(), made: 0, is_stuck: false, to_write, written })
@@ -84,7 +84,7 @@ impl ChunkPool {
     /// Queues data to write. Its buffer returns when that is done.
     pub(super) fn write(&mut self, job: Job) {
         if let Err(mpsc::SendError(job)) = self.to_write.send(job) {
-            self.free.push(job.octets);
+            self.free.push(job.bytes);
         }
     }
 

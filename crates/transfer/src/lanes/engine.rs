@@ -320,11 +320,11 @@ fn send(socket: &UdpSocket, flow: &mut Flow, now: Duration, buffer: &mut [u8], m
     for _ in 0..most {
         let Some(transmit) = flow.transmit(now, buffer) else { return };
         let path = Path { destination: transmit.to, source: flow.local(), tos: ECT };
-        let (segment, octets) = (transmit.segment, &buffer[..transmit.len]);
+        let (segment, bytes) = (transmit.segment, &buffer[..transmit.len]);
         // what cannot be sent, such as a probe that is too long, counts as lost on the path
         let _ = match flow.whole {
-            None => socket.send_segmented(path, segment, octets),
-            Some(whole) => socket.send_fragmented(path, segment, octets, whole),
+            None => socket.send_segmented(path, segment, bytes),
+            Some(whole) => socket.send_fragmented(path, segment, bytes, whole),
         };
     }
 }

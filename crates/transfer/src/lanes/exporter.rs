@@ -62,15 +62,15 @@ impl Making {
         }
     }
 
-    fn key(&self, octets: &[u8]) -> Result<Key, Refused> {
+    fn key(&self, bytes: &[u8]) -> Result<Key, Refused> {
         Ok(match self {
             Self::Sealed(algorithm) => {
-                let unbound = UnboundKey::new(algorithm, octets).map_err(|_| Refused)?;
+                let unbound = UnboundKey::new(algorithm, bytes).map_err(|_| Refused)?;
                 Key::Sealed(LessSafeKey::new(unbound))
             }
             Self::Clear => Key::Unencrypted(Unencrypted::Clear),
             Self::SimpleCrypt => {
-                Key::Unencrypted(Unencrypted::SimpleCrypt(octets.try_into().map_err(|_| Refused)?))
+                Key::Unencrypted(Unencrypted::SimpleCrypt(bytes.try_into().map_err(|_| Refused)?))
             }
         })
     }
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_elsewhere_is_sealed_as_if_it_stood_in_the_packet() {
+    fn sealing_from_a_separate_buffer_gives_the_same_packet() {
         for cipher in Cipher::ALL {
             let making = Making::of(cipher);
             let key = making.key(&vec![7; making.key_len()]).expect("a key");
@@ -166,7 +166,7 @@ mod tests {
                 assert_eq!(packet_bytes, text);
             }
             let none = key.seal_with([3; 12], b"", &mut [0; TAG_LEN + 3], &[1; 4]);
-            assert_eq!(none, Err(Refused), "there is no room for four octets");
+            assert_eq!(none, Err(Refused), "there is no room for four bytes");
         }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) trait Source: Send + Sync {
 pub(crate) struct Part {
     pub(crate) file: u32,
     pub(crate) offset: u64,
-    pub(crate) octets: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     pub(crate) source: Arc<dyn Source>,
 }
 
@@ -74,7 +74,7 @@ impl Feed {
     pub(crate) fn push(&self, part: Part) -> Result<bool, Closed> {
         let mut state = self.lock();
         if state.closed || state.paused {
-            state.free.push(part.octets);
+            state.free.push(part.bytes);
             return Err(Closed);
         }
         state.ready.push_back(part);
@@ -134,9 +134,9 @@ impl State {
     fn leave(&mut self, left: Vec<Piece>) {
         self.left.extend(left);
         for part in std::mem::take(&mut self.ready) {
-            let Part { file, offset, octets, .. } = part;
-            self.left.push(Piece { file, offset, len: octets.len() as u64 });
-            self.free.push(octets);
+            let Part { file, offset, bytes, .. } = part;
+            self.left.push(Piece { file, offset, len: bytes.len() as u64 });
+            self.free.push(bytes);
         }
     }
 }
@@ -154,9 +154,9 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_nothing_is_lost_when_it_closes() {
         let feed = Arc::new(Feed::default());
-        let part = |n: usize, octets: Vec<u8>| {
+        let part = |n: usize, bytes: Vec<u8>| {
             let offset = (n * PART) as u64;
-            Part { file: 3, offset, octets, source: Arc::new(Nothing) }
+            Part { file: 3, offset, bytes, source: Arc::new(Nothing) }
         };
         assert!(feed.take().is_none());
         for n in 0..PARTS {
@@ -166,7 +166,7 @@ mod tests {
         let waiting = Arc::clone(&feed);
         let thread = std::thread::spawn(move || waiting.buffer().map(|buffer| buffer.len()));
         let first = feed.take().expect("a part");
-        feed.recycle(first.octets);
+        feed.recycle(first.bytes);
         assert_eq!(thread.join().expect("no panic"), Ok(PART));
         let waiting = Arc::clone(&feed);
         let thread = std::thread::spawn(move || waiting.buffer().map(|buffer| buffer.len()));
@@ -181,9 +181,9 @@ mod tests {
     #[test]
     fn a_paused_feed_loses_neither_pieces_nor_memory() {
         let feed = Feed::default();
-        let part = |n: usize, octets: Vec<u8>| {
+        let part = |n: usize, bytes: Vec<u8>| {
             let offset = (n * PART) as u64;
-            Part { file: 3, offset, octets, source: Arc::new(Nothing) }
+            Part { file: 3, offset, bytes, source: Arc::new(Nothing) }
         };
         for _ in 0..3 {
             let rooms: Vec<_> = (0..PARTS).map(|_| feed.buffer().expect("room")).collect();
@@ -199,7 +199,7 @@ mod tests {
                 }
             }
             assert_eq!(feed.buffer(), Err(Closed));
-            taken.into_iter().for_each(|part: Part| feed.recycle(part.octets));
+            taken.into_iter().for_each(|part: Part| feed.recycle(part.bytes));
             let left: u64 = feed.undelivered().iter().map(|piece| piece.len).sum();
             assert_eq!(left, ((PARTS - 1) * PART) as u64);
             feed.resume();

@@ -104,11 +104,11 @@ impl Flow {
             return Dropped::count(&dropped.no_buffer, 1);
         }
         match self.lane.handle(now, from, tos & 3 == 3, packet) {
-            Ok(Received::Data { file, offset, octets }) => {
+            Ok(Received::Data { file, offset, bytes }) => {
                 if let Some(sink) = self.sink.as_deref() {
-                    store.insert(now, (self.id, sink), (file, offset), octets, dropped);
+                    store.insert(now, (self.id, sink), (file, offset), bytes, dropped);
                 } else {
-                    Dropped::count(&dropped.unknown_file, octets.len());
+                    Dropped::count(&dropped.unknown_file, bytes.len());
                 }
             }
             Ok(Received::Control) => {}
@@ -151,7 +151,7 @@ impl Flow {
             && let Some(part) = self.feed.take()
         {
             let piece =
-                Piece { file: part.file, offset: part.offset, len: part.octets.len() as u64 };
+                Piece { file: part.file, offset: part.offset, len: part.bytes.len() as u64 };
             self.sources.entry(part.file).or_insert_with(|| Arc::clone(&part.source));
             self.lane.send(piece);
             self.parts.push_back((part, 0));
@@ -162,9 +162,9 @@ impl Flow {
     pub(super) fn transmit(&mut self, now: Duration, buffer: &mut [u8]) -> Option<Transmit> {
         let Self { lane, parts, sources, .. } = self;
         let transmit = lane.transmit_from(now, buffer, &mut Parts { parts, sources })?;
-        while self.parts.front().is_some_and(|(part, sent)| *sent == part.octets.len()) {
+        while self.parts.front().is_some_and(|(part, sent)| *sent == part.bytes.len()) {
             if let Some((part, _)) = self.parts.pop_front() {
-                self.feed.recycle(part.octets);
+                self.feed.recycle(part.bytes);
             }
         }
         self.status.lost.store(self.lane.stats().lost, Ordering::Relaxed);
@@ -187,7 +187,7 @@ impl Flow {
         let (gone, kept): (Vec<_>, Vec<_>) =
             self.parts.drain(..).partition(|(part, _)| part.file == file);
         self.parts.extend(kept);
-        gone.into_iter().for_each(|(part, _)| self.feed.recycle(part.octets));
+        gone.into_iter().for_each(|(part, _)| self.feed.recycle(part.bytes));
     }
 
     /// Returns when to pause without an answer.
@@ -223,7 +223,7 @@ impl Flow {
     }
 
     fn drop_parts(&mut self) {
-        self.parts.drain(..).for_each(|(part, _)| self.feed.recycle(part.octets));
+        self.parts.drain(..).for_each(|(part, _)| self.feed.recycle(part.bytes));
     }
 }
 
@@ -246,10 +246,10 @@ impl Parts<'_> {
         self.parts.iter_mut().find_map(|(part, sent)| {
             let within = at.checked_sub(part.offset).filter(|_| part.file == file)?;
             let within = usize::try_from(within).ok()?;
-            let octets = part.octets.get(within..).filter(|octets| !octets.is_empty())?;
-            let octets = &octets[..octets.len().min(len)];
-            *sent = (*sent).max(within + octets.len());
-            Some(octets)
+            let bytes = part.bytes.get(within..).filter(|bytes| !bytes.is_empty())?;
+            let bytes = &bytes[..bytes.len().min(len)];
+            *sent = (*sent).max(within + bytes.len());
+            Some(bytes)
         })
     }
 }
@@ -258,21 +258,21 @@ impl PayloadSource for Parts<'_> {
     #[inline]
     fn in_memory(&mut self, piece: Piece) -> Option<&[u8]> {
         let len = usize::try_from(piece.len).ok()?;
-        self.take(piece.file, piece.offset, len).filter(|octets| octets.len() == len)
+        self.take(piece.file, piece.offset, len).filter(|bytes| bytes.len() == len)
     }
 
     fn write(&mut self, piece: Piece, buffer: &mut [u8]) {
         let (mut at, mut buffer) = (piece.offset, buffer);
         while !buffer.is_empty() {
-            let Some(octets) = self.take(piece.file, at, buffer.len()) else {
+            let Some(bytes) = self.take(piece.file, at, buffer.len()) else {
                 return match self.sources.get(&piece.file) {
                     Some(source) => source.read(at, buffer),
                     None => buffer.fill(0),
                 };
             };
-            let (now, rest) = buffer.split_at_mut(octets.len());
-            now.copy_from_slice(octets);
-            at += octets.len() as u64;
+            let (now, rest) = buffer.split_at_mut(bytes.len());
+            now.copy_from_slice(bytes);
+            at += bytes.len() as u64;
             buffer = rest;
         }
     }

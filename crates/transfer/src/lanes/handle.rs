@@ -65,7 +65,7 @@ impl LaneOffer {
     pub(crate) fn message(&self) -> LanesOffer {
         let suites = self.lane_options.ciphers().iter().map(|cipher| cipher.number()).collect();
         let receive_buffer = Some(self.socket.receive_buffer() as u64);
-        let chunk = self.lane_options.chunk.map(Chunk::octets);
+        let chunk = self.lane_options.chunk.map(Chunk::bytes);
         LanesOffer {
             transfer: self.transfer.0,
             lanes: vec![self.lane.0],
@@ -86,7 +86,7 @@ impl LaneOffer {
         let offered = self.lane_options.ciphers();
         let cipher = Cipher::numbered(suite).filter(|cipher| offered.contains(cipher));
         let cipher = cipher.ok_or_else(|| not_offered("a cipher"))?;
-        if chunk != self.lane_options.chunk.map(Chunk::octets) {
+        if chunk != self.lane_options.chunk.map(Chunk::bytes) {
             return Err(not_offered("a chunk"));
         }
         if port == Some(0) {

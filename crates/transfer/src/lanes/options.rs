@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_encrypt_is_never_chosen_unless_it_may_be_and_is_last() {
+    fn no_encryption_is_chosen_only_if_allowed_and_last() {
         let bare = [Cipher::Clear, Cipher::SimpleCrypt];
         for cipher in bare {
             assert_eq!(choose(&[cipher.number()], false), None);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_for_measurement_take_the_word_for_it() {
+    fn measurement_options_need_insecure_measurement() {
         let chunk = Chunk::new(1000);
         for cipher in
             [None, Some(Cipher::Aes256Gcm), Some(Cipher::Clear), Some(Cipher::SimpleCrypt)]

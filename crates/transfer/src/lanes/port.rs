@@ -113,9 +113,9 @@ impl Port {
         if let Some(reason) = options::refusal(offer).filter(|_| !self.insecure_measurement) {
             return Err(Error::Refused(reason));
         }
-        let chunk = offer.chunk.map(|octets| {
-            Chunk::new(octets)
-                .ok_or_else(|| Error::Refused(format!("there are no chunks of {octets} bytes")))
+        let chunk = offer.chunk.map(|bytes| {
+            Chunk::new(bytes)
+                .ok_or_else(|| Error::Refused(format!("there are no chunks of {bytes} bytes")))
         });
         let chunk = chunk.transpose()?;
         let Some(cipher) = options::choose(&offer.suites, self.insecure_measurement) else {

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_have_their_turn_and_few_are_open() {
+    fn ports_are_used_in_turn_and_few_are_open() {
         // an address that is this process's alone, so that nobody else has the ports
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let (address, first) = (IpAddr::from([127, high, low, 2]), 20_000);

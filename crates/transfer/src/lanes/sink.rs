@@ -13,5 +13,5 @@ pub(crate) trait Target: Send + Sync {
     /// Returns the file's size in bytes.
     fn size(&self) -> u64;
     /// Writes bytes, in any order; some may arrive twice.
-    fn write(&self, offset: u64, octets: &[u8]);
+    fn write(&self, offset: u64, bytes: &[u8]);
 }

@@ -96,11 +96,11 @@ impl Store {
         now: Duration,
         (lane, sink): (LaneId, &dyn Sink),
         (file, offset): (u32, u64),
-        octets: &[u8],
+        bytes: &[u8],
         dropped: &Dropped,
     ) {
         self.touched = now;
-        let (mut at, mut rest) = (offset, octets);
+        let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
             let key = Key { lane, chunk: ChunkId { file, chunk: at / CHUNK } };
             let within = at % CHUNK;
@@ -240,7 +240,7 @@ impl Store {
             let before = chunk.before.get_or_insert_default();
             ranges.iter().for_each(|range| before.insert(range));
             let (target, start) = (Arc::clone(&chunk.target), key.chunk.chunk * CHUNK);
-            return self.pool.write(Job { target, start, octets: buffer, ranges });
+            return self.pool.write(Job { target, start, bytes: buffer, ranges });
         }
     }
 }
@@ -295,7 +295,7 @@ impl Chunk {
 fn write(pool: &mut ChunkPool, id: ChunkId, chunk: Chunk) {
     if let Some(Held { buffer, ranges, .. }) = chunk.held {
         let start = id.chunk * CHUNK;
-        pool.write(Job { target: chunk.target, start, octets: buffer, ranges });
+        pool.write(Job { target: chunk.target, start, bytes: buffer, ranges });
     }
 }
 
@@ -321,9 +321,9 @@ mod tests {
             CHUNK
         }
 
-        fn write(&self, offset: u64, octets: &[u8]) {
-            assert!(octets.iter().all(|octet| *octet == 7), "other octets");
-            let range = offset..offset + octets.len() as u64;
+        fn write(&self, offset: u64, bytes: &[u8]) {
+            assert!(bytes.iter().all(|byte| *byte == 7), "other bytes");
+            let range = offset..offset + bytes.len() as u64;
             self.0.lock().expect("nobody panicked").insert(&range);
         }
     }
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn scattered_octets_are_written_and_take_little_memory() {
+    fn scattered_bytes_are_written_and_take_little_memory() {
         let (file, dropped) = (Arc::new(File::default()), Dropped::default());
         let files = Files(Arc::clone(&file));
         let mut store = Store::new().expect("a thread");
@@ -372,10 +372,10 @@ mod tests {
             2 * POOL_CHUNKS as u64 * CHUNK
         }
 
-        fn write(&self, _: u64, octets: &[u8]) {
+        fn write(&self, _: u64, bytes: &[u8]) {
             let is_free = self.is_free.lock().expect("nobody panicked");
             let _free = self.freed.wait_while(is_free, |is_free| !*is_free);
-            self.written.fetch_add(octets.len() as u64, Ordering::SeqCst);
+            self.written.fetch_add(bytes.len() as u64, Ordering::SeqCst);
         }
     }
 
@@ -388,14 +388,14 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_stuck_is_not_waited_for_and_memory_is_bounded_and_given_back() {
+    fn a_blocked_disk_delays_no_other_lane_and_memory_is_bounded_and_released() {
         let (disk, dropped) = (Arc::new(Stuck::default()), Dropped::default());
         let files = OnStuck(Arc::clone(&disk));
         let mut store = Store::new().expect("a thread");
-        let octets = vec![7; CHUNK as usize];
+        let bytes = vec![7; CHUNK as usize];
         let id = |store: &mut Store, chunk| {
             let (lane, at) = ((LaneId(1), &files as &dyn Sink), (1, chunk * CHUNK));
-            store.insert(Duration::ZERO, lane, at, &octets, &dropped);
+            store.insert(Duration::ZERO, lane, at, &bytes, &dropped);
         };
         let mut chunks = 0..2 * POOL_CHUNKS as u64;
         while store.has_buffer() {
@@ -431,10 +431,10 @@ mod tests {
         *disk.is_free.lock().expect("nobody panicked") = true;
         let files = OnStuck(Arc::clone(&disk));
         let mut store = Store::new().expect("a thread");
-        let octets = vec![7; CHUNK as usize];
-        for (offset, len) in [(0, octets.len()), (CHUNK - 500, 1000)] {
+        let bytes = vec![7; CHUNK as usize];
+        for (offset, len) in [(0, bytes.len()), (CHUNK - 500, 1000)] {
             let (lane, at) = ((LaneId(1), &files as &dyn Sink), (1, offset));
-            store.insert(Duration::ZERO, lane, at, &octets[..len], &dropped);
+            store.insert(Duration::ZERO, lane, at, &bytes[..len], &dropped);
         }
         let (key, chunk) = store.current.as_ref().expect("the next chunk");
         assert_eq!(key.chunk.chunk, 1);
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_that_begins_chunk_after_chunk_takes_little_memory_and_no_other_s() {
+    fn a_lane_that_begins_many_chunks_uses_little_memory_and_none_of_others() {
         let (disk, dropped) = (Arc::new(Stuck::default()), Dropped::default());
         *disk.is_free.lock().expect("nobody panicked") = true;
         let files = OnStuck(Arc::clone(&disk));

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_closed_port_is_told_and_an_open_one_is_not() {
+    fn a_closed_port_is_reported_and_an_open_one_is_not() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
             for address in ["127.0.0.1:0", "[::1]:0"] {

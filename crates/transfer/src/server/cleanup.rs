@@ -29,11 +29,11 @@ impl Server {
 impl Shared {
     fn clean_up(&self, age: Duration) {
         let root = &self.root;
-        let CleanupStats { removed, octets, left } = root.remove_unfinished(age);
+        let CleanupStats { removed, bytes, left } = root.remove_unfinished(age);
         tracing::debug!(
             "{}: {removed} partial files of {} were deleted, {left} stay",
             root.path().display(),
-            size(octets)
+            size(bytes)
         );
     }
 }

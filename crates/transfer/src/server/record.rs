@@ -97,7 +97,7 @@ pub(super) struct Tally {
 impl Observer for Tally {
     fn event(&self, event: Event<'_>) {
         let (count, by) = match event {
-            Event::Moved { octets } => (&self.bytes, octets),
+            Event::Moved { bytes } => (&self.bytes, bytes),
             Event::Stored { .. } => (&self.stored, 1),
             _ => return,
         };

@@ -47,7 +47,7 @@ impl Request<'_> {
         };
         let sealed = match self.reader.expect().await? {
             Message::Sealed { root, bytes, .. } => {
-                came.root == Hash::from_bytes(root) && came.octets == bytes
+                came.root == Hash::from_bytes(root) && came.bytes == bytes
             }
             other => return Err(unexpected(&other)),
         };
@@ -60,7 +60,7 @@ impl Request<'_> {
                     .to_owned())
             }
         };
-        let summary = Summary { moved: came.octets, ..Summary::default() };
+        let summary = Summary { moved: came.bytes, ..Summary::default() };
         Ok(match stored {
             Ok(()) => {
                 self.writer.send(&Message::Stored { id: 0 }).await?;
@@ -96,14 +96,14 @@ impl Request<'_> {
         self.writer.send(&Message::Accepted { lanes: None, keep: None }).await?;
         let mut stream = self.connection.open_uni().await?;
         let tally: Arc<dyn Observer> = self.tally.clone();
-        let octets = Octets { reader: Arc::clone(&reader), at: 0 };
+        let content = FileReader { reader: Arc::clone(&reader), at: 0 };
         let pace = self.rates.outgoing().and(self.peer_limit_bps);
-        let withdrawn = match pipe::send(octets, &mut stream, &pace, &tally).await {
+        let withdrawn = match pipe::send(content, &mut stream, &pace, &tally).await {
             Ok(passed) => {
                 let unchanged = spawn_blocking(move || reader.is_unchanged()).await;
                 match unchanged.map_err(|error| Error::task(&error))? {
                     Ok(is_unchanged) if is_unchanged || changing => {
-                        let (root, bytes) = (*passed.root.as_bytes(), passed.octets);
+                        let (root, bytes) = (*passed.root.as_bytes(), passed.bytes);
                         self.writer.send(&Message::Sealed { id: 0, root, bytes }).await?;
                         return Ok(Summary { stored: 1, moved: bytes, ..Summary::default() });
                     }
@@ -124,15 +124,15 @@ impl Request<'_> {
 }
 
 /// Reads a file from its beginning to its end.
-struct Octets {
+struct FileReader {
     reader: Arc<Reader>,
     at: u64,
 }
 
-impl Read for Octets {
+impl Read for FileReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let octets = self.reader.read_at(self.at, buffer).map_err(io::Error::other)?;
-        self.at += octets as u64;
-        Ok(octets)
+        let bytes = self.reader.read_at(self.at, buffer).map_err(io::Error::other)?;
+        self.at += bytes as u64;
+        Ok(bytes)
     }
 }

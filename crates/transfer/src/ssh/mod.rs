@@ -260,14 +260,14 @@ impl SshSession {
                 doing: "read this program, to send it".to_owned(),
                 cause,
             })?;
-            let octets = program.len();
+            let bytes = program.len();
             let mut name = [0; 8];
             aws_lc_rs::rand::fill(&mut name).map_err(|_| Error::System {
                 doing: "choose a name".to_owned(),
                 cause: std::io::Error::other("there is no randomness"),
             })?;
             let name = HEXLOWER.encode(&name);
-            self.send(format!("sent {key} {ports} {name} {octets}\n").as_bytes());
+            self.send(format!("sent {key} {ports} {name} {bytes}\n").as_bytes());
             self.send(&program);
         }
         let said = self.recv()?;
@@ -278,9 +278,9 @@ impl SshSession {
     }
 
     /// Sends bytes. A failure shows in the next answer.
-    fn send(&mut self, octets: &[u8]) {
+    fn send(&mut self, bytes: &[u8]) {
         if let Some(to) = &mut self.to {
-            let _ = to.write_all(octets).and_then(|()| to.flush());
+            let _ = to.write_all(bytes).and_then(|()| to.flush());
         }
     }
 
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ssh_knows_of_a_host_is_used() {
+    fn the_ssh_configuration_of_a_host_is_used() {
         let said = "user u\nhostname 192.0.2.1\nport 22\nserveraliveinterval 0\n";
         let settings = Settings::parse(said, &host("alias"));
         assert_eq!(settings, Settings { hostname: "192.0.2.1".into(), keeps_alive: false });
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_far_end_says_that_is_ready_is_read() {
+    fn the_ready_line_of_the_server_is_parsed() {
         let key = Identity::ephemeral().expect("a key").public();
         let offer = offer();
         let home = BASE64.encode(b"/home/\xff");

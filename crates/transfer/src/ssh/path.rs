@@ -11,7 +11,7 @@ pub(crate) fn from_home(home: &[u8], typed: &[u8]) -> Result<Option<RelPath>, Pa
         [b'~', b'/', rest @ ..] | rest => [home, rest].join(&b'/'),
     };
     let mut components: Vec<&[u8]> = Vec::new();
-    for component in whole.split(|octet| *octet == b'/') {
+    for component in whole.split(|byte| *byte == b'/') {
         match component {
             b".." => drop(components.pop()),
             component => components.push(component),

@@ -10,12 +10,12 @@ mod field {
     pub(super) const HEADER: usize = 64;
     pub(super) const PROGRAM_HEADERS: Range<usize> = 0x20..0x28;
     pub(super) const SECTION_HEADERS: Range<usize> = 0x28..0x30;
-    pub(super) const PROGRAM_HEADER_OCTETS: Range<usize> = 0x36..0x38;
+    pub(super) const PROGRAM_HEADER_BYTES: Range<usize> = 0x36..0x38;
     pub(super) const PROGRAM_HEADER_COUNT: Range<usize> = 0x38..0x3a;
     pub(super) const SECTION_COUNT_AND_NAMES: Range<usize> = 0x3c..0x40;
     /// Within a program header.
     pub(super) const OFFSET: Range<usize> = 8..16;
-    pub(super) const OCTETS_IN_FILE: Range<usize> = 32..40;
+    pub(super) const BYTES_IN_FILE: Range<usize> = 32..40;
 }
 
 /// Reads the running program, without debug information.
@@ -40,20 +40,20 @@ fn end_of_what_is_loaded(program: &[u8]) -> Option<usize> {
         return None;
     }
     let first = number(program, field::PROGRAM_HEADERS)?;
-    let octets = number(program, field::PROGRAM_HEADER_OCTETS)?;
+    let bytes = number(program, field::PROGRAM_HEADER_BYTES)?;
     let count = number(program, field::PROGRAM_HEADER_COUNT)?;
-    let mut end = first.checked_add(octets.checked_mul(count)?)?;
+    let mut end = first.checked_add(bytes.checked_mul(count)?)?;
     for n in 0..count {
-        let header = program.get(first + n * octets..)?;
+        let header = program.get(first + n * bytes..)?;
         let offset = number(header, field::OFFSET)?;
-        end = end.max(offset.checked_add(number(header, field::OCTETS_IN_FILE)?)?);
+        end = end.max(offset.checked_add(number(header, field::BYTES_IN_FILE)?)?);
     }
     (count > 0 && end <= program.len()).then_some(end)
 }
 
-fn number(octets: &[u8], field: std::ops::Range<usize>) -> Option<usize> {
-    let octets = octets.get(field)?;
-    let value = octets.iter().rev().fold(0u64, |value, octet| value << 8 | u64::from(*octet));
+fn number(bytes: &[u8], field: std::ops::Range<usize>) -> Option<usize> {
+    let bytes = bytes.get(field)?;
+    let value = bytes.iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
     usize::try_from(value).ok()
 }
 
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_is_smaller_and_runs() {
+    fn the_sent_program_is_smaller_and_runs() {
         let program = own().expect("this test can be read");
         let whole = fs::metadata("/proc/self/exe").expect("it is there").len();
         assert!((program.len() as u64) < whole, "{} of {whole}", program.len());
@@ -75,15 +75,15 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("chmod");
         let listed = Command::new(&path).arg("--list").output().expect("it starts");
         let text = String::from_utf8_lossy(&listed.stdout).into_owned();
-        assert!(text.contains("what_is_sent_is_smaller_and_runs"), "{listed:?}");
+        assert!(text.contains("the_sent_program_is_smaller_and_runs"), "{listed:?}");
     }
 
     #[test]
     fn other_files_are_sent_as_they_are() {
         let mut torn = fs::read("/proc/self/exe").expect("this test");
         torn.truncate(4096);
-        for octets in [&b""[..], b"#!/bin/sh\nexit\n", b"\x7fELF\x01\x01", &torn, &[0xff; 100]] {
-            assert_eq!(end_of_what_is_loaded(octets), None);
+        for bytes in [&b""[..], b"#!/bin/sh\nexit\n", b"\x7fELF\x01\x01", &torn, &[0xff; 100]] {
+            assert_eq!(end_of_what_is_loaded(bytes), None);
         }
     }
 }

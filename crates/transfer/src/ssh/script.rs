@@ -6,7 +6,7 @@ pub(super) const WORD: &str = "headroom-ssh";
 /// Returns the script as a command for ssh. It prints `headroom-ssh SYSTEM MACHINE OFFER`,
 /// where OFFER is what an installed program prints for `serve-once --offer`, or nothing. Then
 /// it reads one line. `there KEY PORTS` runs the installed program.
-/// `sent KEY PORTS NAME OCTETS` is followed by a program of that size, which is run from a
+/// `sent KEY PORTS NAME BYTES` is followed by a program of that size, which is run from a
 /// directory of that name, and deletes itself when it starts.
 ///
 /// Its standard input is the connection: when that ends, the server ends, and so does `head`
@@ -20,7 +20,7 @@ const SCRIPT: &str = r##"
 say() { echo "headroom-ssh $*"; };
 fail() { say "cannot: $*"; exit 9; };
 say "$(uname -s) $(uname -m) $(headroom serve-once --offer 2> /dev/null)";
-read -r what key ports name octets || exit 9;
+read -r what key ports name bytes || exit 9;
 case "$what" in
 there) exec headroom serve-once --client "$key" --ports "$ports" ;;
 sent) ;;
@@ -35,8 +35,8 @@ echo "#!/bin/sh" > "$d/headroom" && chmod 700 "$d/headroom" && "$d/headroom" 2> 
 rm -rf "$d"; d=;
 done;
 [ -n "$d" ] || fail "no directory was found in which a program can be stored and run";
-head -c "$octets" > "$d/headroom";
-[ "$(wc -c < "$d/headroom")" -eq "$octets" ] || fail "this program did not arrive complete: $t may be full";
+head -c "$bytes" > "$d/headroom";
+[ "$(wc -c < "$d/headroom")" -eq "$bytes" ] || fail "this program did not arrive complete: $t may be full";
 umask "$mask";
 "$d/headroom" serve-once --client "$key" --ports "$ports" --sent;
 status=$?;
@@ -65,7 +65,7 @@ mod tests {
         assert!(checked.expect("a shell").success());
     }
     #[test]
-    fn a_program_that_does_not_arrive_or_run_leaves_nothing() {
+    fn a_program_that_is_not_received_or_does_not_run_leaves_nothing() {
         for (sent, word) in [
             ("sent KEY 1-1 abc 100\nshort", "did not arrive complete"),
             ("sent KEY 1-1 abc 5\nwrong", "does not run"),

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use super::*;
 
-/// Names in any octets, empty and great files, modes and times.
+/// Names in any bytes, empty and great files, modes and times.
 fn make_tree(root: &Path) {
     let odd = OsStr::from_bytes(b"\xff\xfe odd\nname\x1b[31m");
     write(&root.join("empty"), b"");
@@ -16,7 +16,7 @@ fn make_tree(root: &Path) {
     write(&root.join("a/b/c/at the bound"), &content(64 << 10));
     write(&root.join("a/b/c/behind the bound"), &content((64 << 10) + 1));
     write(&root.join("a/one span"), &content(1 << 20));
-    write(&root.join("a/and an octet"), &content((1 << 20) + 1));
+    write(&root.join("a/and an byte"), &content((1 << 20) + 1));
     write(&root.join("a/several pieces"), &content((19 << 20) + 12_345));
     std::fs::create_dir(root.join("nothing in it")).expect("a folder");
     symlink("a/b", root.join("link")).expect("a link");
@@ -36,7 +36,7 @@ fn make_tree(root: &Path) {
 }
 
 #[test]
-fn a_tree_is_the_same_there_and_back() {
+fn a_tree_is_unchanged_after_put_and_get() {
     let ground = Ground::new();
     make_tree(&ground.here("tree"));
     run(async {
@@ -47,14 +47,14 @@ fn a_tree_is_the_same_there_and_back() {
         let put = put.expect("it is sent");
         assert_eq!(put.failed, 0, "{:?}", notes.0.lock());
         assert_eq!(tree(&ground.here("tree")), tree(&ground.served("tree")));
-        let octets: u64 = (64 << 10) * 2 + 1 + (1 << 20) * 2 + 1 + (19 << 20) + 12_345 + 7 + 3;
-        assert_eq!(put.moved, octets);
+        let bytes: u64 = (64 << 10) * 2 + 1 + (1 << 20) * 2 + 1 + (19 << 20) + 12_345 + 7 + 3;
+        assert_eq!(put.moved, bytes);
         assert_eq!(put.kept, 0);
 
         let back = ground.here("back/");
         let got = client.get(&[b"tree".to_vec()], &back, true, Arc::new(())).await;
         let got = got.expect("it is fetched");
-        assert_eq!((got.stored, got.failed, got.moved), (put.stored, 0, octets));
+        assert_eq!((got.stored, got.failed, got.moved), (put.stored, 0, bytes));
         assert_eq!(tree(&ground.here("tree")), tree(&back.join("tree")));
 
         // what is there is not sent again, but for what travels within messages
@@ -62,7 +62,7 @@ fn a_tree_is_the_same_there_and_back() {
         let again = again.expect("it is sent");
         assert_eq!(again.failed, 0);
         assert_eq!(again.moved, (64 << 10) + 7 + 3);
-        assert_eq!(again.kept + again.moved, octets);
+        assert_eq!(again.kept + again.moved, bytes);
         client.close().await;
     });
 }
@@ -195,7 +195,7 @@ fn a_source_becomes_the_destination_or_goes_into_it_as_with_cp() {
 }
 
 #[test]
-fn a_pipe_that_was_named_is_a_failure_and_one_that_was_met_is_not() {
+fn a_pipe_is_a_failure_if_named_and_left_out_if_found() {
     let ground = Ground::new();
     for folder in [ground.here("d"), ground.served("d")] {
         write(&folder.join("file"), b"content");
@@ -272,7 +272,7 @@ fn a_tree_whose_name_is_taken_by_a_file_is_refused_once() {
 }
 
 #[test]
-fn what_fails_is_named_and_the_rest_is_stored() {
+fn failures_are_named_and_the_rest_is_stored() {
     let ground = Ground::new();
     write(&ground.here("tree/clash"), &content(100_000));
     write(&ground.here("tree/fine"), &content(100_000));
@@ -322,7 +322,7 @@ fn nothing_outside_the_root_is_read_or_written() {
 }
 
 #[test]
-fn a_listing_says_what_is_there() {
+fn a_listing_shows_what_exists() {
     let ground = Ground::new();
     make_tree(&ground.served("tree"));
     run(async {
@@ -343,7 +343,7 @@ fn a_listing_says_what_is_there() {
 }
 
 #[test]
-fn a_peer_of_another_version_is_told_so() {
+fn a_peer_of_another_version_gets_an_error_that_says_so() {
     use crate::control::{MessageReader, MessageWriter};
     use headroom_transfer_proto::message::Message;
     let ground = Ground::new();

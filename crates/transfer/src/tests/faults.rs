@@ -69,7 +69,7 @@ fn a_server_of_another_version_is_told_apart() {
 }
 
 #[test]
-fn what_a_server_says_of_put_sync_get_and_ls_cannot_turn_round_a_terminals_writing() {
+fn messages_of_a_server_cannot_change_a_terminals_writing_direction() {
     let hostile = || "\u{202e}gpj.exe\u{200b}\x1b[2J".to_owned();
     let escaped = "\\u{202e}gpj.exe\\u{200b}\\u{1b}[2J";
     let ground = Ground::new();
@@ -142,7 +142,7 @@ fn a_server_that_never_ends_is_not_waited_for() {
 }
 
 #[test]
-fn a_list_that_does_not_end_is_ended() {
+fn an_endless_listing_is_ended() {
     let ground = Ground::new();
     run(async {
         let path = RelPath::parse(b"name").expect("a name");
@@ -167,7 +167,7 @@ fn a_list_that_does_not_end_is_ended() {
 /// CVE-2019-6111 (scp): a server sends other names than were asked for, below the
 /// directory into which they go.
 #[test]
-fn a_server_cannot_send_what_was_not_asked_for() {
+fn a_server_cannot_send_what_was_not_requested() {
     let ground = Ground::new();
     let bashrc = ground.here(".bashrc");
     write(&bashrc, b"before");
@@ -280,7 +280,7 @@ impl Nat {
             let mut ports = std::collections::HashMap::new();
             let mut datagram = vec![0; 65_536];
             while !ends.load(Ordering::Relaxed) {
-                let Ok((octets, client)) = inside.recv_from(&mut datagram) else { continue };
+                let Ok((bytes, client)) = inside.recv_from(&mut datagram) else { continue };
                 let now = generation.load(Ordering::Relaxed);
                 let outside = ports.entry((client, now)).or_insert_with(|| {
                     let outside = Arc::new(UdpSocket::bind("127.0.0.1:0").expect("a port"));
@@ -292,17 +292,17 @@ impl Nat {
                     std::thread::spawn(move || {
                         let mut datagram = vec![0; 65_536];
                         while !ends.load(Ordering::Relaxed) {
-                            let Ok(octets) = outside_too.recv(&mut datagram) else { continue };
+                            let Ok(bytes) = outside_too.recv(&mut datagram) else { continue };
                             // what comes to a port that is no longer the client's is lost
                             if generation.load(Ordering::Relaxed) == now {
                                 came_back.fetch_add(now, Ordering::Relaxed);
-                                let _ = inside.send_to(&datagram[..octets], client);
+                                let _ = inside.send_to(&datagram[..bytes], client);
                             }
                         }
                     });
                     outside
                 });
-                let _ = outside.send(&datagram[..octets]);
+                let _ = outside.send(&datagram[..bytes]);
             }
         });
         nat
@@ -315,7 +315,7 @@ impl Drop for Nat {
     }
 }
 
-/// Gives other ports when the first octets of files have moved.
+/// Gives other ports when the first bytes of files have moved.
 struct Rebind(Arc<AtomicUsize>);
 
 impl Observer for Rebind {
@@ -327,7 +327,7 @@ impl Observer for Rebind {
 }
 
 #[test]
-fn a_transfer_goes_on_when_a_router_gives_other_ports() {
+fn a_transfer_continues_when_a_nat_changes_ports() {
     let ground = Ground::new();
     write(&ground.here("file"), &content(12 * MIB));
     write(&ground.served("there"), &content(12 * MIB + 1));
@@ -340,7 +340,7 @@ fn a_transfer_goes_on_when_a_router_gives_other_ports() {
             let trust = Trust { hosts: &hosts, authority: None, fingerprint: None };
             let client = Client::connect(&host, &ground.client, trust).await;
             let mut client = client.expect("it lets through");
-            // slow enough that most of it comes after the first octets
+            // slow enough that most of it comes after the first bytes
             client.limit(Some(200_000_000));
             let observer = Arc::new(Rebind(Arc::clone(&nat.generation)));
             let summary = match is_put {
@@ -387,7 +387,7 @@ fn times_of_a_clock_that_was_wrong_are_kept() {
 }
 
 #[test]
-fn a_full_disk_keeps_what_came_and_its_names() {
+fn a_full_disk_keeps_received_data_and_existing_files() {
     if !privileged() {
         return;
     }
@@ -453,7 +453,7 @@ struct Ballast {
 impl Observer for Ballast {
     fn event(&self, event: Event<'_>) {
         let moved = match event {
-            Event::Moved { octets } => self.moved.fetch_add(octets, Ordering::Relaxed) + octets,
+            Event::Moved { bytes } => self.moved.fetch_add(bytes, Ordering::Relaxed) + bytes,
             _ => 0,
         };
         if moved > 4 * MIB as u64 && !self.path.exists() {

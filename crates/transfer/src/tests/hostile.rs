@@ -140,7 +140,7 @@ fn knock(server: &Server, from: [u8; 4], count: usize) -> Vec<UdpSocket> {
 }
 
 #[test]
-fn a_flood_of_first_packets_leaves_nothing_and_others_come_in() {
+fn a_flood_of_initial_packets_leaves_no_state_and_others_connect() {
     let ground = Ground::new();
     run(async {
         let mut options = ground.options();
@@ -154,7 +154,7 @@ fn a_flood_of_first_packets_leaves_nothing_and_others_come_in() {
 }
 
 #[test]
-fn handshakes_that_never_end_take_no_turns_from_other_addresses() {
+fn handshakes_that_never_complete_keep_no_other_address_out() {
     let ground = Ground::new();
     run(async {
         let mut options = ground.options();
@@ -204,7 +204,7 @@ fn an_address_has_no_more_connections_than_it_may_have() {
 }
 
 #[test]
-fn a_client_that_says_half_a_word_is_sent_away() {
+fn a_client_that_sends_half_a_message_is_rejected() {
     let ground = Ground::new();
     run(async {
         let server = ground.start();
@@ -219,7 +219,7 @@ fn a_client_that_says_half_a_word_is_sent_away() {
 }
 
 #[test]
-fn data_streams_are_for_those_who_were_let_put() {
+fn data_streams_need_an_accepted_put() {
     let ground = Ground::new();
     run(async {
         let server = ground.start();
@@ -246,7 +246,7 @@ fn data_streams_are_for_those_who_were_let_put() {
 }
 
 #[test]
-fn answers_that_nobody_hears_stop_the_offers() {
+fn unread_answers_stop_further_offers() {
     let ground = Ground::new();
     run(async {
         let server = ground.start();
@@ -272,7 +272,7 @@ fn answers_that_nobody_hears_stop_the_offers() {
 }
 
 #[test]
-fn a_small_file_of_another_size_and_a_number_that_was_used_are_against_the_rules() {
+fn wrong_sizes_and_reused_ids_are_protocol_violations() {
     let ground = Ground::new();
     let small = |id, size| {
         let content = b"four".to_vec();
@@ -350,7 +350,7 @@ fn hard_links_lead_only_to_files_of_the_same_transfer() {
 }
 
 #[test]
-fn more_files_than_may_be_open_are_against_the_rules() {
+fn more_files_than_may_be_open_are_a_protocol_violation() {
     let ground = Ground::new();
     run(async {
         let server = ground.start();
@@ -367,7 +367,7 @@ fn more_files_than_may_be_open_are_against_the_rules() {
 }
 
 #[test]
-fn a_size_that_is_a_lie_costs_nothing() {
+fn a_false_size_costs_no_memory() {
     // where files may have any size
     let memory = Path::new("/dev/shm");
     let Ok(folder) = tempfile::tempdir_in(memory) else { return };

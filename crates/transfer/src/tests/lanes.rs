@@ -10,20 +10,20 @@ use super::*;
 use crate::control::{MessageReader, MessageWriter, hello};
 use crate::lanes::{LaneHandle, LaneOffer, Part, Source};
 
-const OCTETS: usize = (30 << 20) + 4321;
+const BYTES: usize = (30 << 20) + 4321;
 
 #[test]
-fn big_files_go_on_lanes_there_and_back() {
+fn big_files_travel_on_lanes_in_both_directions() {
     let ground = Ground::new();
-    write(&ground.here("tree/big"), &content(OCTETS));
-    write(&ground.here("tree/bigger"), &content(OCTETS + 12_345));
+    write(&ground.here("tree/big"), &content(BYTES));
+    write(&ground.here("tree/bigger"), &content(BYTES + 12_345));
     run(async {
         let server = ground.start();
         let mut client = ground.connect(&server).await.expect("a connection");
         let put = client.put(&[ground.here("tree")], b"", false, Arc::new(())).await;
         let put = put.expect("it is sent");
         assert_eq!((put.stored, put.failed), (3, 0));
-        assert_eq!((put.moved, put.on_lanes), ((2 * OCTETS + 12_345) as u64, put.moved));
+        assert_eq!((put.moved, put.on_lanes), ((2 * BYTES + 12_345) as u64, put.moved));
         assert_eq!(tree(&ground.here("tree")), tree(&ground.served("tree")));
         let back = ground.here("back/");
         let got = client.get(&[b"tree".to_vec()], &back, false, Arc::new(())).await;
@@ -34,9 +34,9 @@ fn big_files_go_on_lanes_there_and_back() {
 }
 
 #[test]
-fn who_wants_no_lanes_has_none() {
+fn lanes_are_not_used_if_not_wanted() {
     let ground = Ground::new();
-    write(&ground.here("big"), &content(OCTETS));
+    write(&ground.here("big"), &content(BYTES));
     run(async {
         for (by_server, by_client) in [(false, true), (true, false)] {
             let server = start(&ground.server, Options { lanes: by_server, ..ground.options() });
@@ -45,8 +45,8 @@ fn who_wants_no_lanes_has_none() {
             let to = format!("{by_server}");
             let put = client.put(&[ground.here("big")], to.as_bytes(), false, Arc::new(())).await;
             let put = put.expect("it is sent");
-            assert_eq!((put.stored, put.moved, put.on_lanes), (1, OCTETS as u64, 0));
-            assert_eq!(std::fs::read(ground.served(&to)).expect(&to), content(OCTETS));
+            assert_eq!((put.stored, put.moved, put.on_lanes), (1, BYTES as u64, 0));
+            assert_eq!(std::fs::read(ground.served(&to)).expect(&to), content(BYTES));
         }
     });
 }
@@ -62,8 +62,8 @@ struct Block {
 impl Observer for Block {
     fn event(&self, event: Event<'_>) {
         match event {
-            Event::Moved { octets } => {
-                let moved = self.moved.fetch_add(octets, Ordering::Relaxed) + octets;
+            Event::Moved { bytes } => {
+                let moved = self.moved.fetch_add(bytes, Ordering::Relaxed) + bytes;
                 (moved >= self.after).then(|| self.server.block_lanes());
             }
             Event::LanesSilent => {
@@ -75,9 +75,9 @@ impl Observer for Block {
 }
 
 #[test]
-fn where_lanes_are_blocked_everything_goes_on_streams() {
+fn blocked_lanes_are_replaced_by_streams() {
     let ground = Ground::new();
-    write(&ground.here("big"), &content(OCTETS));
+    write(&ground.here("big"), &content(BYTES));
     run(async {
         let server = ground.start();
         server.block_lanes();
@@ -86,19 +86,19 @@ fn where_lanes_are_blocked_everything_goes_on_streams() {
         let notes = Arc::new(Block { server: server.clone(), after, moved, told });
         let put = client.put(&[ground.here("big")], b"big", false, notes.clone()).await;
         let put = put.expect("it is sent");
-        assert_eq!((put.stored, put.moved, put.on_lanes), (1, OCTETS as u64, 0));
+        assert_eq!((put.stored, put.moved, put.on_lanes), (1, BYTES as u64, 0));
         assert_eq!(notes.told.load(Ordering::Relaxed), 1);
         let to = ground.here("back");
         let got = client.get(&[b"big".to_vec()], &to, false, Arc::new(())).await;
         assert_eq!(got.expect("it is fetched").on_lanes, 0);
-        assert_eq!(std::fs::read(to).expect("it is there"), content(OCTETS));
+        assert_eq!(std::fs::read(to).expect("it is there"), content(BYTES));
     });
 }
 
 #[test]
-fn of_a_lane_that_falls_silent_nothing_is_lost() {
+fn nothing_is_lost_when_a_lane_falls_silent() {
     let ground = Ground::new();
-    write(&ground.here("big"), &content(OCTETS));
+    write(&ground.here("big"), &content(BYTES));
     run(async {
         let server = ground.start();
         let mut client = ground.connect(&server).await.expect("a connection");
@@ -110,14 +110,14 @@ fn of_a_lane_that_falls_silent_nothing_is_lost() {
         // what it carried and what did not arrive went on streams
         assert!(put.on_lanes > 0 && put.on_lanes < put.moved, "{put:?}");
         assert_eq!(notes.told.load(Ordering::Relaxed), 1);
-        assert_eq!(std::fs::read(ground.served("big")).expect("it is there"), content(OCTETS));
+        assert_eq!(std::fs::read(ground.served("big")).expect("it is there"), content(BYTES));
     });
 }
 
 #[test]
 fn the_other_direction_falls_silent_too() {
     let ground = Ground::new();
-    write(&ground.served("big"), &content(OCTETS));
+    write(&ground.served("big"), &content(BYTES));
     run(async {
         let server = ground.start();
         let mut client = ground.connect(&server).await.expect("a connection");
@@ -125,12 +125,12 @@ fn the_other_direction_falls_silent_too() {
         let notes = Arc::new(Block { server: server.clone(), after, moved, told });
         let to = ground.here("big");
         let got = client.get(&[b"big".to_vec()], &to, false, notes).await.expect("it is fetched");
-        assert!(got.on_lanes >= 8 << 20 && got.on_lanes < OCTETS as u64, "{got:?}");
-        assert_eq!(std::fs::read(to).expect("it is there"), content(OCTETS));
+        assert!(got.on_lanes >= 8 << 20 && got.on_lanes < BYTES as u64, "{got:?}");
+        assert_eq!(std::fs::read(to).expect("it is there"), content(BYTES));
     });
 }
 
-/// Octets of anything.
+/// Bytes of anything.
 struct Anything;
 
 impl Source for Anything {
@@ -140,9 +140,9 @@ impl Source for Anything {
 }
 
 #[test]
-fn data_of_no_file_and_of_no_lane_does_no_harm() {
+fn data_of_unknown_files_and_lanes_is_dropped() {
     let ground = Ground::new();
-    write(&ground.here("big"), &content(OCTETS));
+    write(&ground.here("big"), &content(BYTES));
     run(async {
         let server = ground.start();
         // strangers, and a lane that nobody opened
@@ -163,9 +163,9 @@ fn data_of_no_file_and_of_no_lane_does_no_harm() {
         let (lane, writer, reader) = hostile_offer(&client, 3 << 20).await;
         assert!(lane.is_ready(true).await);
         let give = |file, offset| {
-            let mut octets = lane.buffer().expect("it is open");
-            octets.resize(100_000, 7);
-            lane.push(Part { file, offset, octets, source: Arc::new(Anything) }).expect("open");
+            let mut bytes = lane.buffer().expect("it is open");
+            bytes.resize(100_000, 7);
+            lane.push(Part { file, offset, bytes, source: Arc::new(Anything) }).expect("open");
         };
         for n in 0..20 {
             give(99, n * 100_000);
@@ -182,8 +182,8 @@ fn data_of_no_file_and_of_no_lane_does_no_harm() {
         // and everybody else is served as before
         client = ground.connect(&server).await.expect("a connection");
         let put = client.put(&[ground.here("big")], b"", false, Arc::new(())).await;
-        assert_eq!(put.expect("it is sent").on_lanes, OCTETS as u64);
-        assert_eq!(std::fs::read(ground.served("big")).expect("it is there"), content(OCTETS));
+        assert_eq!(put.expect("it is sent").on_lanes, BYTES as u64);
+        assert_eq!(std::fs::read(ground.served("big")).expect("it is there"), content(BYTES));
     });
 }
 
@@ -196,7 +196,7 @@ async fn wait_until(done: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_lane_of_a_name_that_came_before_is_not_taken() {
+fn a_lane_id_is_not_accepted_twice() {
     let ground = Ground::new();
     run(async {
         let server = ground.start();
@@ -222,7 +222,7 @@ fn a_lane_of_a_name_that_came_before_is_not_taken() {
 }
 
 #[test]
-fn who_knows_the_name_of_a_lane_does_nothing_to_it() {
+fn knowing_a_lane_id_without_keys_has_no_effect() {
     let ground = Ground::new();
     run(async {
         let server = ground.start();
@@ -249,15 +249,15 @@ fn who_knows_the_name_of_a_lane_does_nothing_to_it() {
         let connections = || server.connections();
         wait_until(|| connections() == 1).await;
         // what comes on it is still known
-        let mut octets = lane.buffer().expect("it is open");
-        octets.resize(100_000, 7);
-        lane.push(Part { file: 99, offset: 0, octets, source: Arc::new(Anything) }).expect("open");
+        let mut bytes = lane.buffer().expect("it is open");
+        bytes.resize(100_000, 7);
+        lane.push(Part { file: 99, offset: 0, bytes, source: Arc::new(Anything) }).expect("open");
         let file = |dropped: &crate::lanes::Dropped| dropped.unknown_file.load(Ordering::Relaxed);
         wait_until(|| server.dropped_on_lanes(file) == 100_000).await;
     });
 }
 
-/// Offers file 1 of so many octets as `put` does, with a lane that is open.
+/// Offers file 1 of so many bytes as `put` does, with a lane that is open.
 async fn hostile_offer(client: &Client, size: u64) -> (LaneHandle, MessageWriter, MessageReader) {
     let (send, receive) = client.connection().open_bi().await.expect("a stream");
     let (mut writer, mut reader) = (MessageWriter::new(send), MessageReader::new(receive));

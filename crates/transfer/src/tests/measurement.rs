@@ -12,7 +12,7 @@ use crate::control::{MessageReader, MessageWriter, hello};
 use crate::lanes::LaneOffer;
 use crate::{Chunk, Cipher, Compress, LaneOptions, SyncOptions};
 
-const OCTETS: usize = (5 << 20) + 4321;
+const BYTES: usize = (5 << 20) + 4321;
 
 const NONE: LaneOptions =
     LaneOptions { cipher: Some(Cipher::Clear), chunk: None, insecure_measurement: true };
@@ -35,15 +35,15 @@ async fn there_and_back(ground: &Ground, server: &Server, lane_options: LaneOpti
     let mut client = ground.connect(server).await.expect("a connection");
     client.set_lane_options(lane_options).expect("it may");
     let (from, back) = (ground.here("big"), ground.here("back"));
-    write(&from, &content(OCTETS));
+    write(&from, &content(BYTES));
     let told = Arc::new(Told::default());
     let put = client.put(&[from], b"big", false, told.clone()).await.expect("it is sent");
-    assert_eq!((put.stored, put.failed, put.on_lanes), (1, 0, OCTETS as u64), "{lane_options:?}");
-    assert_eq!(std::fs::read(ground.served("big")).expect("it is there"), content(OCTETS));
+    assert_eq!((put.stored, put.failed, put.on_lanes), (1, 0, BYTES as u64), "{lane_options:?}");
+    assert_eq!(std::fs::read(ground.served("big")).expect("it is there"), content(BYTES));
     let got = client.get(&[b"big".to_vec()], &back, false, told.clone()).await;
     let got = got.expect("it is fetched");
-    assert_eq!((got.stored, got.on_lanes), (1, OCTETS as u64), "{lane_options:?}");
-    assert_eq!(std::fs::read(&back).expect("it is there"), content(OCTETS));
+    assert_eq!((got.stored, got.on_lanes), (1, BYTES as u64), "{lane_options:?}");
+    assert_eq!(std::fs::read(&back).expect("it is there"), content(BYTES));
     std::fs::remove_file(back).and(std::fs::remove_file(ground.served("big"))).expect("removed");
     let (cipher, chunk) = told.0.lock().expect("nobody panicked").expect("it is told");
     assert_eq!((put.cipher, got.cipher), (Some(cipher), Some(cipher)));
@@ -80,16 +80,16 @@ fn chunks_of_every_length_arrive() {
     run(async {
         let options = Options { insecure_measurement: true, ..ground.options() };
         let server = start(&ground.server, options);
-        for octets in [200, 1000, 1453, 4000] {
+        for bytes in [200, 1000, 1453, 4000] {
             let lane_options =
-                LaneOptions { cipher: None, chunk: Chunk::new(octets), insecure_measurement: true };
+                LaneOptions { cipher: None, chunk: Chunk::new(bytes), insecure_measurement: true };
             there_and_back(&ground, &server, lane_options).await;
         }
     });
 }
 
 #[test]
-fn a_client_that_does_not_allow_it_wishes_for_nothing_insecure() {
+fn a_client_that_does_not_allow_it_offers_nothing_insecure() {
     let ground = Ground::new();
     run(async {
         let options = Options { insecure_measurement: true, ..ground.options() };
@@ -112,8 +112,8 @@ fn a_client_that_does_not_allow_it_wishes_for_nothing_insecure() {
 #[test]
 fn a_server_that_does_not_allow_it_refuses_and_says_why() {
     let ground = Ground::new();
-    write(&ground.here("big"), &content(OCTETS));
-    write(&ground.served("there"), &content(OCTETS));
+    write(&ground.here("big"), &content(BYTES));
+    write(&ground.served("there"), &content(BYTES));
     run(async {
         let server = ground.start();
         let mut client = ground.connect(&server).await.expect("a connection");
@@ -139,7 +139,7 @@ fn a_server_that_does_not_allow_it_refuses_and_says_why() {
         // it serves this client as before
         client.set_lane_options(LaneOptions::default()).expect("it may");
         let put = client.put(&[ground.here("big")], b"big", false, Arc::new(())).await;
-        assert_eq!(put.expect("it is sent").on_lanes, OCTETS as u64);
+        assert_eq!(put.expect("it is sent").on_lanes, BYTES as u64);
     });
 }
 
@@ -161,7 +161,7 @@ async fn offered(client: &Client, change: impl FnOnce(&mut LanesOffer)) -> Messa
 }
 
 #[test]
-fn a_client_that_names_no_encryption_among_others_does_not_get_it() {
+fn no_encryption_offered_beside_ciphers_is_not_chosen() {
     let ground = Ground::new();
     run(async {
         let bare = [Cipher::Clear.number(), Cipher::SimpleCrypt.number()];
@@ -222,10 +222,10 @@ fn a_server_that_chooses_what_was_not_offered_gets_nothing() {
 }
 
 #[test]
-fn what_would_go_another_way_than_was_chosen_does_not_go() {
+fn data_that_would_not_use_the_requested_lanes_is_not_sent() {
     let ground = Ground::new();
-    write(&ground.here("big"), &content(OCTETS));
-    write(&ground.served("there"), &content(OCTETS));
+    write(&ground.here("big"), &content(BYTES));
+    write(&ground.served("there"), &content(BYTES));
     run(async {
         let none = Options { lanes: false, ..ground.options() };
         let server = start(&ground.server, none);

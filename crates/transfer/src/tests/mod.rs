@@ -151,10 +151,10 @@ impl Notes {
     }
 }
 
-/// Octets that do not repeat.
-fn content(octets: usize) -> Vec<u8> {
-    let mut content = vec![0; octets];
-    blake3::Hasher::new().update(&octets.to_be_bytes()).finalize_xof().fill(&mut content);
+/// Bytes that do not repeat.
+fn content(bytes: usize) -> Vec<u8> {
+    let mut content = vec![0; bytes];
+    blake3::Hasher::new().update(&bytes.to_be_bytes()).finalize_xof().fill(&mut content);
     content
 }
 

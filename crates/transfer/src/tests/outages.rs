@@ -136,12 +136,12 @@ impl<F: Fn(&RouterState, Moment) + Send + Sync> Disturbs<F> {
 impl<F: Fn(&RouterState, Moment) + Send + Sync> Observer for Disturbs<F> {
     fn event(&self, event: Event<'_>) {
         match event {
-            Event::Moved { octets } => {
-                let before = self.moved.fetch_add(octets, Ordering::SeqCst);
+            Event::Moved { bytes } => {
+                let before = self.moved.fetch_add(bytes, Ordering::SeqCst);
                 if self.moments().last() == Some(&Moment::Back) {
                     self.note(Moment::Flows);
                 }
-                let passes = |mark| before < mark && before + octets >= mark;
+                let passes = |mark| before < mark && before + bytes >= mark;
                 if passes(MIDDLE) {
                     self.note(Moment::Middle);
                 }
@@ -195,7 +195,7 @@ fn both_ways(
 }
 
 #[test]
-fn after_an_outage_the_rest_goes_on_lanes_again() {
+fn after_an_outage_lanes_are_used_again() {
     let ended = both_ways(|router, moment| match moment {
         Moment::Middle => {
             router.drops_lanes.store(true, Ordering::SeqCst);
@@ -215,7 +215,7 @@ fn after_an_outage_the_rest_goes_on_lanes_again() {
 }
 
 #[test]
-fn while_lanes_are_silent_streams_carry_the_rest() {
+fn streams_carry_data_while_lanes_are_silent() {
     let ended = both_ways(|router, moment| match moment {
         Moment::Middle => {
             router.drops_lanes.store(true, Ordering::SeqCst);
@@ -255,9 +255,9 @@ struct Stops {
 
 impl Observer for Stops {
     fn event(&self, event: Event<'_>) {
-        if let Event::Moved { octets } = event {
-            let before = self.moved.fetch_add(octets, Ordering::SeqCst);
-            if before < 2 * MIDDLE && before + octets >= 2 * MIDDLE {
+        if let Event::Moved { bytes } = event {
+            let before = self.moved.fetch_add(bytes, Ordering::SeqCst);
+            if before < 2 * MIDDLE && before + bytes >= 2 * MIDDLE {
                 self.server.stop();
             }
         }
@@ -294,7 +294,7 @@ fn a_lost_connection_is_made_again_and_the_transfer_resumes() {
 }
 
 #[test]
-fn what_a_server_answers_is_not_tried_again() {
+fn refusals_of_a_server_are_not_retried() {
     let ground = Ground::new();
     run(async {
         let server = ground.start();

@@ -9,8 +9,8 @@ use super::*;
 use crate::control::{MessageReader, MessageWriter, hello};
 use crate::files::Time;
 
-/// Octets of each file.
-const OCTETS: usize = 1_000_000;
+/// Bytes of each file.
+const BYTES: usize = 1_000_000;
 /// These would take a second.
 const RATE_BPS: u64 = 8_000_000;
 /// What may be missing of that: what is caught up, and the last slice.
@@ -27,7 +27,7 @@ async fn put(ground: &Ground, client: &mut Client) -> Duration {
     let paths = [ground.here("file")];
     let (took, summary) = time(client.put(&paths, b"", false, Arc::new(()))).await;
     let summary = summary.expect("it is sent");
-    assert_eq!((summary.stored, summary.moved), (1, OCTETS as u64));
+    assert_eq!((summary.stored, summary.moved), (1, BYTES as u64));
     std::fs::remove_file(ground.served("file")).expect("it is there");
     took
 }
@@ -43,8 +43,8 @@ async fn get(ground: &Ground, client: &mut Client) -> Duration {
 #[test]
 fn a_client_keeps_to_its_own_limit() {
     let ground = Ground::new();
-    write(&ground.here("file"), &content(OCTETS));
-    write(&ground.served("there"), &content(OCTETS));
+    write(&ground.here("file"), &content(BYTES));
+    write(&ground.served("there"), &content(BYTES));
     run(async {
         let server = ground.start();
         let mut client = ground.connect(&server).await.expect("a connection");
@@ -57,10 +57,10 @@ fn a_client_keeps_to_its_own_limit() {
 }
 
 #[test]
-fn a_server_keeps_all_and_each_to_their_limits() {
+fn a_server_enforces_its_limit_and_that_of_each_key() {
     let ground = Ground::new();
-    write(&ground.here("file"), &content(OCTETS));
-    write(&ground.served("there"), &content(OCTETS));
+    write(&ground.here("file"), &content(BYTES));
+    write(&ground.served("there"), &content(BYTES));
     run(async {
         for of_key in [true, false] {
             let mut options = ground.options();
@@ -130,11 +130,11 @@ fn a_server_reads_no_faster_than_its_limit() {
             reader.expect().await.expect("an answer"),
             Message::Accepted { lanes: None, keep: None }
         );
-        let content = content(OCTETS);
+        let content = content(BYTES);
         let path = RelPath::parse(b"file").expect("a name");
         let mtime = Time { seconds: 0, nanoseconds: 0 };
         let kind = Kind::File {
-            size: OCTETS as u64,
+            size: BYTES as u64,
             mode: 0o600,
             mtime,
             inline: None,
@@ -146,14 +146,14 @@ fn a_server_reads_no_faster_than_its_limit() {
         assert!(matches!(reader.expect().await, Ok(Message::Have { last: true, .. })));
         let start = Instant::now();
         let mut data = connection.open_uni().await.expect("a stream");
-        let mut octets = Vec::new();
-        let header = DataHeader { id: 0, offset: 0, len: OCTETS as u64, zstd: None };
-        header.frame(&mut octets).expect("a header");
-        octets.extend_from_slice(&content);
-        data.write_all(&octets).await.expect("there is room for all of it");
+        let mut bytes = Vec::new();
+        let header = DataHeader { id: 0, offset: 0, len: BYTES as u64, zstd: None };
+        header.frame(&mut bytes).expect("a header");
+        bytes.extend_from_slice(&content);
+        data.write_all(&bytes).await.expect("there is room for all of it");
         data.finish().expect("once");
         let root = *blake3::hash(&content).as_bytes();
-        let sealed = Message::Sealed { id: 0, root, bytes: OCTETS as u64 };
+        let sealed = Message::Sealed { id: 0, root, bytes: BYTES as u64 };
         writer.send(&sealed).await.expect("it is said");
         assert_eq!(reader.expect().await.expect("an answer"), Message::Stored { id: 0 });
         assert!(start.elapsed() >= LEAST, "{:?}", start.elapsed());

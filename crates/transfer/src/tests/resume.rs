@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use super::*;
 use crate::control::{MessageReader, MessageWriter, hello};
 
-/// Cuts the connection when so many octets were moved, and some of them lie on the
+/// Cuts the connection when so many bytes were moved, and some of them lie on the
 /// receiver's disk. Until then the piece that they belong to goes no further, so the
 /// transfer cannot be over before it is cut.
 struct PipeError {
@@ -20,18 +20,18 @@ struct PipeError {
 }
 
 impl PipeError {
-    fn after(octets: u64, client: &Client, receiver: (PathBuf, u64)) -> Arc<Self> {
+    fn after(bytes: u64, client: &Client, receiver: (PathBuf, u64)) -> Arc<Self> {
         let connection = client.connection().clone();
-        Arc::new(Self { left: AtomicU64::new(octets), connection, receiver })
+        Arc::new(Self { left: AtomicU64::new(bytes), connection, receiver })
     }
 }
 
 impl Observer for PipeError {
     fn event(&self, event: Event<'_>) {
-        let Event::Moved { octets } = event else { return };
-        let take = |left: u64| Some(left.saturating_sub(octets));
+        let Event::Moved { bytes } = event else { return };
+        let take = |left: u64| Some(left.saturating_sub(bytes));
         let before = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        if !(1..=octets).contains(&before.expect("it always changes")) {
+        if !(1..=bytes).contains(&before.expect("it always changes")) {
             return;
         }
         tokio::task::block_in_place(|| {
@@ -43,7 +43,7 @@ impl Observer for PipeError {
     }
 }
 
-/// Octets that the files of a directory take.
+/// Bytes that the files of a directory take.
 fn on_disk(directory: &Path) -> u64 {
     let entries = std::fs::read_dir(directory).expect("a folder").flatten();
     entries.filter_map(|entry| entry.metadata().ok()).map(|meta| meta.blocks() * 512).sum()
@@ -51,7 +51,7 @@ fn on_disk(directory: &Path) -> u64 {
 
 /// Spans of the file that lie whole in what came of it.
 fn whole_spans(directory: &Path) -> u64 {
-    let content = content(OCTETS);
+    let content = content(BYTES);
     let entries = std::fs::read_dir(directory).expect("a folder").flatten();
     let partial = entries.map(|entry| entry.path()).find(|path| path.is_file());
     let came = partial.map_or(Vec::new(), |path| std::fs::read(path).expect("what came"));
@@ -60,12 +60,12 @@ fn whole_spans(directory: &Path) -> u64 {
 }
 
 const SPAN: u64 = 1 << 20;
-const OCTETS: usize = (40 << 20) + 4321;
+const BYTES: usize = (40 << 20) + 4321;
 
 #[test]
-fn a_put_goes_on_where_it_was_cut() {
+fn an_interrupted_put_resumes() {
     let ground = Ground::new();
-    write(&ground.here("file"), &content(OCTETS));
+    write(&ground.here("file"), &content(BYTES));
     run(async {
         let server = ground.start();
         for cut in 1..4 {
@@ -79,20 +79,20 @@ fn a_put_goes_on_where_it_was_cut() {
         let put = client.put(&[ground.here("file")], b"file", false, Arc::new(())).await;
         let put = put.expect("it is sent");
         assert_eq!((put.stored, put.failed), (1, 0));
-        assert_eq!(put.kept + put.moved, OCTETS as u64);
-        assert!(put.kept >= 8 * SPAN, "{} octets were kept", put.kept);
+        assert_eq!(put.kept + put.moved, BYTES as u64);
+        assert!(put.kept >= 8 * SPAN, "{} bytes were kept", put.kept);
     });
-    assert_eq!(std::fs::read(ground.served("file")).expect("it is there"), content(OCTETS));
+    assert_eq!(std::fs::read(ground.served("file")).expect("it is there"), content(BYTES));
     assert_eq!(tree(&ground.served("")).len(), 1, "no partial file is left");
 }
 
 /// Though the name that it was to get is that of a directory now.
 #[test]
-fn a_tree_goes_on_under_the_name_that_it_was_given() {
+fn a_tree_resumes_under_its_new_name() {
     let ground = Ground::new();
     for folder in [ground.here("d"), ground.served("d")] {
         write(&folder.join("a"), b"a small file, which comes first");
-        write(&folder.join("file"), &content(OCTETS));
+        write(&folder.join("file"), &content(BYTES));
     }
     run(async {
         for paths in [PathPolicy::BeneathRoot, PathPolicy::FollowLinks] {
@@ -127,9 +127,9 @@ fn a_tree_goes_on_under_the_name_that_it_was_given() {
 }
 
 #[test]
-fn a_get_goes_on_where_it_was_cut() {
+fn an_interrupted_get_resumes() {
     let ground = Ground::new();
-    write(&ground.served("file"), &content(OCTETS));
+    write(&ground.served("file"), &content(BYTES));
     run(async {
         let server = ground.start();
         let mut cuts = 0;
@@ -148,21 +148,21 @@ fn a_get_goes_on_where_it_was_cut() {
         let mut client = ground.connect(&server).await.expect("a connection");
         let got = client.get(&[b"file".to_vec()], &ground.here("file"), false, Arc::new(())).await;
         let got = got.expect("it is fetched");
-        assert_eq!(got.kept + got.moved, OCTETS as u64);
-        assert!(got.kept >= whole * SPAN, "{} octets were kept of {whole} spans", got.kept);
+        assert_eq!(got.kept + got.moved, BYTES as u64);
+        assert!(got.kept >= whole * SPAN, "{} bytes were kept of {whole} spans", got.kept);
     });
-    assert_eq!(std::fs::read(ground.here("file")).expect("it is there"), content(OCTETS));
+    assert_eq!(std::fs::read(ground.here("file")).expect("it is there"), content(BYTES));
 }
 
 #[test]
-fn a_put_goes_on_at_a_server_that_was_started_anew() {
+fn a_put_resumes_at_a_restarted_server() {
     let ground = Ground::new();
-    write(&ground.here("file"), &content(OCTETS));
-    let cut = |octets| {
+    write(&ground.here("file"), &content(BYTES));
+    let cut = |bytes| {
         run(async {
             let server = ground.start();
             let mut client = ground.connect(&server).await.expect("a connection");
-            let cut = PipeError::after(4 * SPAN, &client, (ground.served(""), octets));
+            let cut = PipeError::after(4 * SPAN, &client, (ground.served(""), bytes));
             let put = client.put(&[ground.here("file")], b"file", false, cut).await;
             assert!(matches!(put, Err(Error::Lost(_))), "{put:?}");
         });
@@ -175,21 +175,21 @@ fn a_put_goes_on_at_a_server_that_was_started_anew() {
         let mut client = ground.connect(&server).await.expect("a connection");
         let put = client.put(&[ground.here("file")], b"file", false, Arc::new(())).await;
         let put = put.expect("it is sent");
-        assert_eq!(put.kept + put.moved, OCTETS as u64);
-        assert!(put.kept >= 4 * SPAN, "{} octets were kept", put.kept);
+        assert_eq!(put.kept + put.moved, BYTES as u64);
+        assert!(put.kept >= 4 * SPAN, "{} bytes were kept", put.kept);
     });
-    assert_eq!(std::fs::read(ground.served("file")).expect("it is there"), content(OCTETS));
+    assert_eq!(std::fs::read(ground.served("file")).expect("it is there"), content(BYTES));
 }
 
 #[test]
-fn a_client_that_comes_again_takes_over_from_itself() {
+fn a_client_that_reconnects_takes_over_from_its_former_connection() {
     let ground = Ground::new();
-    write(&ground.here("file"), &content(OCTETS));
+    write(&ground.here("file"), &content(BYTES));
     run(async {
         let server = ground.start();
         // this one says that it has a file, and then nothing more, as if it were dead
         let mut first = ground.connect(&server).await.expect("a connection");
-        let silent = silent_offer(&mut first, OCTETS as u64, &ground.here("file")).await;
+        let silent = silent_offer(&mut first, BYTES as u64, &ground.here("file")).await;
         let mut client = ground.connect(&server).await.expect("a connection");
         let put = client.put(&[ground.here("file")], b"", false, Arc::new(())).await;
         assert_eq!(put.expect("it is sent").stored, 1);
@@ -197,7 +197,7 @@ fn a_client_that_comes_again_takes_over_from_itself() {
         let gone = first.list(b"", |_| {}).await.expect_err("it was closed").to_string();
         assert!(gone.contains("took its place"), "{gone}");
     });
-    assert_eq!(std::fs::read(ground.served("file")).expect("it is there"), content(OCTETS));
+    assert_eq!(std::fs::read(ground.served("file")).expect("it is there"), content(BYTES));
 }
 
 /// What a client that died has left in its stream must not end the client that came
@@ -206,18 +206,18 @@ fn a_client_that_comes_again_takes_over_from_itself() {
 fn a_transfer_that_began_earlier_does_not_take_over_from_a_later_one() {
     let ground = Ground::new();
     let file = ground.here("file");
-    write(&file, &content(OCTETS));
+    write(&file, &content(BYTES));
     run(async {
         let server = ground.start();
         let mut first = ground.connect(&server).await.expect("a connection");
         let (mut writer, mut reader) = begin_put(&mut first).await;
         let mut second = ground.connect(&server).await.expect("a connection");
-        let mut later = silent_offer(&mut second, OCTETS as u64, &file).await;
-        offer(&mut writer, "file", OCTETS as u64, &file).await;
+        let mut later = silent_offer(&mut second, BYTES as u64, &file).await;
+        offer(&mut writer, "file", BYTES as u64, &file).await;
         let answer = reader.expect().await.expect("an answer");
         assert!(matches!(answer, Message::Failed { .. }), "{answer:?}");
         // the later one goes on
-        offer(&mut later.0, "another", OCTETS as u64, &file).await;
+        offer(&mut later.0, "another", BYTES as u64, &file).await;
         until_it_has(&mut later.1).await;
     });
 }
@@ -225,7 +225,7 @@ fn a_transfer_that_began_earlier_does_not_take_over_from_a_later_one() {
 /// A crowd puts a file of one name at once, each with another content: whatever is said
 /// to whom, one of them is there whole, and it can be put again.
 #[test]
-fn of_many_who_put_the_same_file_at_once_one_has_it() {
+fn of_many_concurrent_puts_of_a_file_one_stores_it() {
     for is_one_client in [true, false] {
         let ground = Ground::new();
         let others: Vec<_> = (0..6).map(|_| Identity::ephemeral().expect("a key")).collect();
@@ -240,7 +240,7 @@ fn of_many_who_put_the_same_file_at_once_one_has_it() {
             let mut putting = tokio::task::JoinSet::new();
             for (n, other) in others.iter().enumerate() {
                 let from = ground.here(&format!("{n}/file"));
-                write(&from, &content(OCTETS + n));
+                write(&from, &content(BYTES + n));
                 let identity = if is_one_client { &ground.client } else { other };
                 let trust = Trust { hosts: &hosts, authority: None, fingerprint: None };
                 let mut client = Client::connect(&host, identity, trust).await.expect("it comes");
@@ -255,12 +255,12 @@ fn of_many_who_put_the_same_file_at_once_one_has_it() {
             }
             putting.join_all().await;
             let stored = std::fs::read(ground.served("file")).expect("somebody's is there");
-            assert!((0..others.len()).any(|n| stored == content(OCTETS + n)));
+            assert!((0..others.len()).any(|n| stored == content(BYTES + n)));
             let mut client = ground.connect(&server).await.expect("a connection");
             let put = client.put(&[ground.here("0/file")], b"", false, Arc::new(())).await;
             assert_eq!(put.expect("it is sent").stored, 1);
         });
-        assert_eq!(std::fs::read(ground.served("file")).expect("a file"), content(OCTETS));
+        assert_eq!(std::fs::read(ground.served("file")).expect("a file"), content(BYTES));
     }
 }
 

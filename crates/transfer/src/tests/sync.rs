@@ -45,7 +45,7 @@ fn make_tree(root: &Path) {
 }
 
 #[test]
-fn a_tree_is_made_like_another_and_then_only_what_changed() {
+fn sync_copies_a_tree_and_then_only_what_changed() {
     for up in [true, false] {
         let ground = Ground::new();
         let (from, to) = sides(&ground, up);
@@ -75,7 +75,7 @@ fn a_tree_is_made_like_another_and_then_only_what_changed() {
 }
 
 #[test]
-fn what_looks_the_same_is_read_only_if_that_is_asked_for() {
+fn files_of_equal_size_and_time_are_read_only_with_checksum() {
     for up in [true, false] {
         let ground = Ground::new();
         let (from, to) = sides(&ground, up);
@@ -117,7 +117,7 @@ fn litter(ground: &Ground, to: &Path) -> PathBuf {
 }
 
 #[test]
-fn what_the_source_has_not_is_removed_if_that_is_asked_for() {
+fn delete_removes_what_the_source_does_not_have() {
     for up in [true, false] {
         let ground = Ground::new();
         let (from, to) = sides(&ground, up);
@@ -143,7 +143,7 @@ fn what_the_source_has_not_is_removed_if_that_is_asked_for() {
 }
 
 #[test]
-fn a_dry_run_says_all_and_changes_nothing() {
+fn a_dry_run_reports_everything_and_changes_nothing() {
     for up in [true, false] {
         let ground = Ground::new();
         let (from, to) = sides(&ground, up);
@@ -197,7 +197,7 @@ fn nothing_is_removed_where_something_failed() {
 }
 
 #[test]
-fn what_the_source_has_and_does_not_send_is_not_removed() {
+fn names_that_the_source_does_not_send_are_not_removed() {
     for up in [true, false] {
         let ground = Ground::new();
         let (from, to) = sides(&ground, up);
@@ -258,7 +258,7 @@ fn more_files_than_may_be_offered_at_once() {
 }
 
 #[test]
-fn where_more_is_to_be_removed_than_is_kept_in_mind_all_of_it_stays() {
+fn too_many_names_to_remove_remove_nothing() {
     /// Names of 3.7 kB, of which 32 MiB are no more than that.
     const SURPLUS: usize = 9500;
     let ground = Ground::new();
@@ -280,7 +280,7 @@ fn where_more_is_to_be_removed_than_is_kept_in_mind_all_of_it_stays() {
 }
 
 #[test]
-fn who_may_only_read_removes_nothing() {
+fn a_read_only_key_removes_nothing() {
     let ground = Ground::new();
     make_tree(&ground.served("tree"));
     std::fs::create_dir(ground.here("tree")).expect("a folder");

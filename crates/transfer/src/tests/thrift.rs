@@ -40,13 +40,12 @@ fn holes_are_not_sent_and_stay_holes() {
         for copy in [ground.served("file"), ground.here("back")] {
             let meta = copy.metadata().expect("it is there");
             assert_eq!(meta.len(), size);
-            assert!(meta.blocks() * 512 < 7 * MIB, "{} octets on the disk", meta.blocks() * 512);
+            assert!(meta.blocks() * 512 < 7 * MIB, "{} bytes on the disk", meta.blocks() * 512);
         }
         assert_eq!(tree(&ground.here("")).len(), 2);
         let hash = |path: PathBuf| {
             let mut hasher = blake3::Hasher::new();
-            std::io::copy(&mut std::fs::File::open(path).expect("it"), &mut hasher)
-                .expect("octets");
+            std::io::copy(&mut std::fs::File::open(path).expect("it"), &mut hasher).expect("bytes");
             hasher.finalize()
         };
         assert_eq!(hash(ground.served("file")), hash(ground.here("file")));
@@ -66,7 +65,7 @@ fn holes_are_not_sent_and_stay_holes() {
 }
 
 #[test]
-fn what_compresses_is_compressed_and_comes_out_the_same() {
+fn compressible_content_is_compressed_and_unchanged_on_arrival() {
     let ground = Ground::new();
     let words = "so many words that say so little, again and again; ".repeat(400_000);
     let noise = content(20 << 20);
@@ -101,7 +100,7 @@ fn a_frame_that_gives_more_than_its_span_ends_the_connection() {
     use headroom_transfer_proto::path::RelPath;
     let ground = Ground::new();
     let size = 100_000;
-    // a quarter of a gigabyte of zeros in few octets
+    // a quarter of a gigabyte of zeros in few bytes
     let bomb = zstd::bulk::compress(&vec![0; 256 << 20], 19).expect("a frame");
     assert!(bomb.len() < size);
     let entry = Message::Entry {
@@ -131,14 +130,14 @@ fn a_frame_that_gives_more_than_its_span_ends_the_connection() {
             }
             reader.recv_hello().await.expect("it greets");
             while !matches!(reader.expect().await, Ok(Message::Have { last: true, .. })) {}
-            let mut octets = Vec::new();
+            let mut bytes = Vec::new();
             let header = DataHeader { id: 7, offset: 0, len: size as u64, zstd: Some(true) };
-            header.frame(&mut octets).expect("a header");
-            octets.extend(u32::try_from(frame.len()).expect("few").to_be_bytes());
-            octets.extend(frame);
+            header.frame(&mut bytes).expect("a header");
+            bytes.extend(u32::try_from(frame.len()).expect("few").to_be_bytes());
+            bytes.extend(frame);
             let mut stream = client.connection().open_uni().await.expect("a stream");
             // the server may have had enough before the end
-            let _ = stream.write_all(&octets).await;
+            let _ = stream.write_all(&bytes).await;
             let _ = stream.finish();
             let error = loop {
                 match reader.expect().await {

@@ -273,7 +273,7 @@ fn acl() -> Vec<u8> {
 }
 
 #[test]
-fn what_is_asked_for_is_kept_and_nothing_else() {
+fn requested_metadata_is_kept_and_nothing_else() {
     let ground = Ground::new();
     rich(&ground.here("d"));
     let is_root = privileged();
@@ -372,7 +372,7 @@ fn growing(path: &Path, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
 }
 
 #[test]
-fn what_changes_while_it_is_read_is_sent_as_it_is_read_if_that_is_allowed() {
+fn files_that_change_are_sent_as_read_if_allowed() {
     let ground = Ground::new();
     for folder in [ground.here("d"), ground.served("d")] {
         write(&folder.join("log"), &content(8 << 20));
@@ -446,8 +446,8 @@ struct PipeError {
 
 impl Observer for PipeError {
     fn event(&self, event: Event<'_>) {
-        if let Event::Moved { octets } = event
-            && self.moved.fetch_add(octets, Ordering::Relaxed) >= 1 << 20
+        if let Event::Moved { bytes } = event
+            && self.moved.fetch_add(bytes, Ordering::Relaxed) >= 1 << 20
         {
             let file = std::fs::File::options().write(true).open(&self.path);
             file.and_then(|file| file.set_len(1000)).expect("it is cut");

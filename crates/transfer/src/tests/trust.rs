@@ -31,7 +31,7 @@ fn a_known_host_lets_an_authorized_key_in() {
 }
 
 #[test]
-fn a_host_that_was_not_met_before_is_refused_with_its_key() {
+fn an_unknown_host_is_refused_and_its_key_shown() {
     let ground = Ground::new();
     run(async {
         let server = ground.start();
@@ -50,7 +50,7 @@ fn a_host_that_was_not_met_before_is_refused_with_its_key() {
 }
 
 #[test]
-fn a_host_with_another_key_than_before_is_refused_loudly() {
+fn a_host_whose_key_changed_is_refused_with_a_warning() {
     let ground = Ground::new();
     run(async {
         let server = ground.start();
@@ -99,7 +99,7 @@ fn a_client_without_a_key_is_refused_unless_anybody_may_read() {
 }
 
 #[test]
-fn anybody_may_read_and_not_write_where_the_server_says_so() {
+fn anonymous_clients_may_read_and_not_write_if_allowed() {
     let mut ground = Ground::new();
     ground.client = Identity::ephemeral().expect("a key");
     write(&ground.served("a"), b"content");
@@ -137,7 +137,7 @@ fn a_key_has_its_own_root_and_may_be_read_only() {
 }
 
 #[test]
-fn whoever_shows_a_certificate_must_hold_its_key() {
+fn a_certificate_needs_its_private_key() {
     // mallory shows alice's certificate, and signs with a key of its own
     let (ground, mallory) = (Ground::new(), Identity::ephemeral().expect("a key"));
     run(async {
@@ -193,7 +193,7 @@ const RIGHT: Case =
     Case { name: "127.0.0.1", authority_until: 4000, until: 4000, usage: [true, true] };
 
 #[test]
-fn an_authority_vouches_for_those_it_signed_and_whose_time_has_not_come() {
+fn certificates_of_an_authority_are_accepted_until_they_expire() {
     for (what, case, server_trusted, client_trusted) in [
         ("all is right", RIGHT, true, true),
         ("the authority has expired", Case { authority_until: 2001, ..RIGHT }, false, false),
@@ -357,7 +357,7 @@ fn a_client_without_a_certificate_proves_its_key_by_a_message() {
 }
 
 #[test]
-fn a_proof_that_is_wrong_or_of_another_session_is_refused() {
+fn a_wrong_proof_and_one_of_another_session_are_refused() {
     let ground = Ground::new();
     let mallory = Identity::ephemeral().expect("a key");
     run(async {
@@ -377,13 +377,13 @@ fn a_proof_that_is_wrong_or_of_another_session_is_refused() {
             ));
 
             // what a server to which it was said, too, could pass on; its own key with the
-            // signature of another; and octets that were changed
+            // signature of another; and bytes that were changed
             let (_two, here) = reach().await;
             let Message::Proof { signature, .. } = proof::make(&mallory, &here).expect("a proof")
             else {
                 panic!("it is a proof")
             };
-            let key = ground.client.public().octets();
+            let key = ground.client.public().bytes();
             let by_mallory = Message::Proof { key, signature };
             let Message::Proof { mut signature, .. } =
                 proof::make(&ground.client, &here).expect("a proof")
@@ -405,7 +405,7 @@ fn a_proof_that_is_wrong_or_of_another_session_is_refused() {
 }
 
 #[test]
-fn who_one_is_is_said_once() {
+fn a_client_states_its_identity_once() {
     let ground = Ground::new();
     run(async {
         let mut options = ground.options();
@@ -429,7 +429,7 @@ fn who_one_is_is_said_once() {
 }
 
 #[test]
-fn a_stranger_can_fill_little_of_the_servers_memory() {
+fn an_unauthenticated_client_can_use_little_memory() {
     let ground = Ground::new();
     run(async {
         let server = ground.start();
@@ -442,7 +442,7 @@ fn a_stranger_can_fill_little_of_the_servers_memory() {
 }
 
 #[test]
-fn whoever_may_not_come_any_longer_is_put_out() {
+fn connections_of_removed_keys_are_closed() {
     let ground = Ground::new();
     let other = Identity::ephemeral().expect("a key");
     let file = ground.folder.path().join("authorized_keys");
@@ -495,7 +495,7 @@ fn whoever_may_not_come_any_longer_is_put_out() {
 }
 
 #[test]
-fn who_was_known_in_the_handshake_and_may_not_come_in_is_told_why() {
+fn a_client_refused_after_the_handshake_gets_the_reason() {
     let ground = Ground::new();
     let own = ground.served("own");
     std::fs::create_dir(&own).expect("a folder");

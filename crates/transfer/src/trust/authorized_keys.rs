@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn errors_are_reported_with_their_line() {
         let key = key();
         for (text, line, word) in [
             (format!("{key}\n{key}"), 2, "line 1"),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_is_no_directory_below_the_servers_is_named_with_its_line() {
+    fn a_key_root_that_is_no_directory_below_the_servers_is_reported_with_its_line() {
         let folder = tempfile::tempdir().expect("a folder");
         let served = folder.path().join("served");
         std::fs::create_dir_all(served.join("inner")).expect("folders");

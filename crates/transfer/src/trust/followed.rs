@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_read_once_and_wrong_lines_let_nobody_in() {
+    fn a_changed_file_of_keys_is_read_once_and_its_wrong_lines_authorize_nobody() {
         let ground = tempfile::tempdir().expect("a folder");
         let path = ground.path().join("authorized_keys");
         let [one, two, three] = [key(), key(), key()];

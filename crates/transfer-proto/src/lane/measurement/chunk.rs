@@ -18,13 +18,13 @@ impl Chunk {
 
     /// Makes a chunk of this size; `None` if it is out of range.
     #[must_use]
-    pub fn new(octets: u32) -> Option<Self> {
-        (Self::LEAST..=Self::MOST).contains(&octets).then_some(Self(octets as u16))
+    pub fn new(bytes: u32) -> Option<Self> {
+        (Self::LEAST..=Self::MOST).contains(&bytes).then_some(Self(bytes as u16))
     }
 
     /// Returns the bytes of a file in each packet.
     #[must_use]
-    pub const fn octets(self) -> u32 {
+    pub const fn bytes(self) -> u32 {
         self.0 as u32
     }
 

@@ -83,19 +83,19 @@ fn chain(key: u64, before: u8, text: &mut [u8]) {
     let mut before = before;
     let mut words = text.chunks_exact_mut(KEY_LEN);
     for word in words.by_ref() {
-        let Some(octets) = word.first_chunk_mut::<KEY_LEN>() else { return };
-        let mut chained = u64::from_le_bytes(*octets) ^ key;
+        let Some(bytes) = word.first_chunk_mut::<KEY_LEN>() else { return };
+        let mut chained = u64::from_le_bytes(*bytes) ^ key;
         // each byte, XOR all before it in the word, and the last of the word before
         chained ^= chained << 8;
         chained ^= chained << 16;
         chained ^= chained << 32;
         chained ^= u64::from_le_bytes([before; KEY_LEN]);
-        *octets = chained.to_le_bytes();
-        before = octets[KEY_LEN - 1];
+        *bytes = chained.to_le_bytes();
+        before = bytes[KEY_LEN - 1];
     }
-    for (octet, key) in words.into_remainder().iter_mut().zip(key.to_le_bytes()) {
-        *octet ^= key ^ before;
-        before = *octet;
+    for (byte, key) in words.into_remainder().iter_mut().zip(key.to_le_bytes()) {
+        *byte ^= key ^ before;
+        before = *byte;
     }
 }
 
@@ -105,14 +105,14 @@ fn unchain(key: u64, before: u8, text: &mut [u8]) {
     let mut before = before;
     let mut words = text.chunks_exact_mut(KEY_LEN);
     for word in words.by_ref() {
-        let Some(octets) = word.first_chunk_mut::<KEY_LEN>() else { return };
-        let chained = u64::from_le_bytes(*octets);
-        *octets = (chained ^ chained << 8 ^ u64::from(before) ^ key).to_le_bytes();
+        let Some(bytes) = word.first_chunk_mut::<KEY_LEN>() else { return };
+        let chained = u64::from_le_bytes(*bytes);
+        *bytes = (chained ^ chained << 8 ^ u64::from(before) ^ key).to_le_bytes();
         before = (chained >> 56) as u8;
     }
-    for (octet, key) in words.into_remainder().iter_mut().zip(key.to_le_bytes()) {
-        let chained = *octet;
-        *octet = chained ^ key ^ before;
+    for (byte, key) in words.into_remainder().iter_mut().zip(key.to_le_bytes()) {
+        let chained = *byte;
+        *byte = chained ^ key ^ before;
         before = chained;
     }
 }
@@ -126,12 +126,12 @@ mod tests {
     const KEY: [u8; 8] = *b"8 octets";
     const NONCE: [u8; 12] = [0xa5; 12];
 
-    /// SimpleCrypt as its page tells it, octet by octet, the random one ahead.
+    /// SimpleCrypt as its page tells it, byte by byte, the random one ahead.
     fn told(random: u8, text: &[u8]) -> Vec<u8> {
         let mut last = 0;
-        let octets = std::iter::once(&random).chain(text).enumerate();
-        let chained = octets.map(|(at, octet)| {
-            last ^= octet ^ KEY[at % 8];
+        let bytes = std::iter::once(&random).chain(text).enumerate();
+        let chained = bytes.map(|(at, byte)| {
+            last ^= byte ^ KEY[at % 8];
             last
         });
         chained.collect()
@@ -168,9 +168,9 @@ mod tests {
         fn damage_is_found(text in proptest::collection::vec(any::<u8>(), 0..70), bit: usize) {
             for key in [Unencrypted::Clear, Unencrypted::SimpleCrypt(KEY)] {
                 let (mut sealed, mut tag) = seal(key, &text);
-                let octets = sealed.iter_mut().chain(&mut tag);
+                let bytes = sealed.iter_mut().chain(&mut tag);
                 let bit = bit % ((text.len() + TAG_LEN) * 8);
-                octets.enumerate().filter(|(at, _)| *at == bit / 8).for_each(|(_, octet)| *octet ^= 1 << (bit % 8));
+                bytes.enumerate().filter(|(at, _)| *at == bit / 8).for_each(|(_, byte)| *byte ^= 1 << (bit % 8));
                 prop_assert_eq!(key.open(NONCE, b"a header", &mut sealed, &tag), Err(Refused));
             }
         }

@@ -44,15 +44,15 @@ const DRAIN_GAIN: f64 = 0.35;
 /// BBRv1's probing gain, 5/4.
 const UP_GAIN: f64 = 1.25;
 /// While hosts are the bottleneck, they must not wait for the pacer. Ours: any gain that the
-/// pacer does not limit; `hosts_that_stutter_are_no_bottleneck`.
+/// pacer does not limit; `hosts_that_pause_are_no_bottleneck`.
 const HOST_LIMITED_GAIN: f64 = 2.0;
 /// After probes that found more capacity. Ours: twice the first probe's;
-/// `capacity_that_comes_free_is_found_soon`.
+/// `freed_capacity_is_found_soon`.
 const MOST_UP_GAIN: f64 = 1.5;
 /// BBRv1's gain after a probe, 3/4: takes back what the probe added.
 const DOWN_GAIN: f64 = 0.75;
 /// While a queue persists that our probe did not cause. Ours:
-/// `two_of_ours_share_alike_and_keep_the_queue_short`.
+/// `two_lanes_share_evenly_and_keep_the_queue_short`.
 const YIELD_GAIN: f64 = 0.92;
 /// How long the lowest round trip is believed: BBRv1's RTprop filter, 10 s.
 const MIN_RTT_AGE: Duration = Duration::from_secs(10);
@@ -68,7 +68,7 @@ const MIN_PACKETS: f64 = 4.0;
 /// each).
 const SHORTEST_CRUISE: Duration = Duration::from_millis(50);
 /// Between probes whether the queue is still others': at first BBR's interval of `ProbeRTT`, 5
-/// s; after many that found so, ours: `beside_cubic_neither_gets_less_than_a_quarter`.
+/// s; after many that found so, ours: `beside_cubic_each_gets_at_least_a_quarter`.
 const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
 const MOST_PROBE_RTT_INTERVAL: Duration = Duration::from_secs(20);
 /// Share of the former bandwidth-delay product with which to resume after a silence (RFC 9959).
@@ -81,23 +81,23 @@ const PROBE_RTT_GAIN: f64 = 0.6;
 const FULL_GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
 /// Rounds between probes: four to six, so that two senders do not synchronize. BBRv1 probes
-/// every eighth; ours: `capacity_that_comes_free_is_found_soon`.
+/// every eighth; ours: `freed_capacity_is_found_soon`.
 const CRUISE_ROUNDS: [u64; 3] = [4, 5, 6];
 /// Share of a probe's extra rate that must have arrived to probe again at once. Ours:
-/// `capacity_that_comes_free_is_found_soon`.
+/// `freed_capacity_is_found_soon`.
 const FOUND_SHARE: f64 = 0.6;
 /// Pacing by a loss-based window: Linux paces TCP in congestion avoidance at 1.2 windows per
 /// round trip (`tcp_pacing_ca_ratio`).
 const COMPETE_PACING_GAIN: f64 = 1.2;
 /// Share of the window in flight from which it counts as used, so that it may grow (RFC 9438,
-/// section 5.8, without a number). Ours: `beside_cubic_neither_gets_less_than_a_quarter`.
+/// section 5.8, without a number). Ours: `beside_cubic_each_gets_at_least_a_quarter`.
 const USED_SHARE: f64 = 0.8;
 
 /// The parameters of the rate control.
 #[derive(Clone, Copy, Debug)]
 pub struct RateConfig {
     /// The longest queueing delay that we may cause. The default, 25 ms, is ours: half of a queue
-    /// of 50 ms, and `chance_does_not_slow_it_and_the_queue_stays_below_the_ceiling`.
+    /// of 50 ms, and `random_loss_does_not_slow_it_and_the_queue_stays_below_the_ceiling`.
     pub ceiling: Duration,
     /// The highest rate in bytes per second.
     pub limit: Option<f64>,

@@ -12,7 +12,7 @@ use super::report::Report;
 /// a cycle.
 const BANDWIDTH_ROUNDS: u64 = 10;
 /// Shorter rounds do not count, because hosts are scheduled in slices. Ours: some time slices
-/// of the host; `hosts_that_stutter_are_no_bottleneck`.
+/// of the host; `hosts_that_pause_are_no_bottleneck`.
 const SHORTEST_ROUND: Duration = Duration::from_millis(20);
 /// Milliseconds that the highest round trip is remembered. Ours: as long as the lowest.
 const MAX_RTT_MS: u64 = 10_000;
@@ -20,14 +20,14 @@ const MAX_RTT_MS: u64 = 10_000;
 /// in HyStart++ (RFC 9406, section 4.2).
 const NOISE: Duration = Duration::from_micros(1500);
 /// On a shorter path the round trip is mostly the hosts' own: a busy processor is not a queue
-/// on the path. Ours, for local networks: `hosts_that_stutter_are_no_bottleneck`.
+/// on the path. Ours, for local networks: `hosts_that_pause_are_no_bottleneck`.
 const SHORT: Duration = Duration::from_millis(2);
 const NOISE_OF_SHORT: Duration = Duration::from_millis(6);
 /// For this long after a loss the path counts as a bottleneck. Ours: some round trips of a path
 /// shorter than [`SHORT`], and longer than a pause of its hosts.
 const HOST_LIMITED_AFTER: Duration = Duration::from_millis(500);
 /// The most random loss that is made up for. Ours: twice the 5 % of
-/// `chance_does_not_slow_it_and_the_queue_stays_below_the_ceiling`.
+/// `random_loss_does_not_slow_it_and_the_queue_stays_below_the_ceiling`.
 const MAX_CHANCE_LOSS: f64 = 0.1;
 
 /// A path, as feedback shows it.
@@ -134,9 +134,9 @@ impl Model {
 
     /// Begins another round trip.
     pub(super) fn end_round(&mut self) {
-        let octets = self.round_acked + self.round_lost;
-        if octets > 0 && !self.round_congested {
-            let lost = self.round_lost as f64 / octets as f64;
+        let bytes = self.round_acked + self.round_lost;
+        if bytes > 0 && !self.round_congested {
+            let lost = self.round_lost as f64 / bytes as f64;
             self.chance_loss += (lost - self.chance_loss) / 8.0;
         }
         self.round_congested = false;
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_busy_receiver_noted_late_is_no_bandwidth() {
+    fn late_timestamps_of_a_busy_receiver_do_not_raise_the_bandwidth() {
         let mut model = Model::new();
         let mut sees = |rate| {
             let report = Report { acked: 1, rate: Some(rate), ..Report::default() };

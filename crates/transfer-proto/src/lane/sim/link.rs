@@ -8,11 +8,11 @@ use super::Chance;
 /// One direction.
 #[derive(Debug, Clone)]
 pub(super) struct Link {
-    /// Octets a second.
+    /// Bytes a second.
     pub(super) rate: f64,
     /// One way.
     pub(super) delay: Duration,
-    /// Octets of the queue.
+    /// Bytes of the queue.
     pub(super) buffer: f64,
     pub(super) loss: f64,
     /// Share of packets that are later by up to this.
@@ -57,7 +57,7 @@ impl Link {
         }
     }
 
-    /// What becomes of a packet of `len` octets.
+    /// What becomes of a packet of `len` bytes.
     pub(super) fn offer(&mut self, now: Duration, len: usize, chance: &mut Chance) -> Vec<Arrival> {
         if len > self.mtu || chance.happens(self.loss) {
             return Vec::new();

@@ -54,7 +54,7 @@ fn returns_to_its_rate_within_three_seconds_of_an_outage() {
 }
 
 #[test]
-fn both_ends_are_told_of_silence_and_of_its_end_whoever_sends() {
+fn both_ends_report_silence_and_its_end_whoever_sends() {
     for opener in OPENERS {
         let mut world = world(opener);
         world.dark = [true; 2];

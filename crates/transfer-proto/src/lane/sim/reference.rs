@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Octets of its packets on the link.
+/// Bytes of its packets on the link.
 pub(super) const LEN: usize = 1500;
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;

@@ -32,7 +32,7 @@ fn share_and_queue(mbps: f64, rtt: u32, loss: f64, seconds: u32) -> (f64, f32) {
 }
 
 #[test]
-fn chance_does_not_slow_it_and_the_queue_stays_below_the_ceiling() {
+fn random_loss_does_not_slow_it_and_the_queue_stays_below_the_ceiling() {
     // a full packet is 95.1 % files, and loss comes ahead of the bottleneck
     for (mbps, rtt, loss, seconds) in
         [(100.0, 50, 0.01, 8), (1000.0, 50, 0.01, 6), (100.0, 200, 0.05, 15)]
@@ -43,7 +43,7 @@ fn chance_does_not_slow_it_and_the_queue_stays_below_the_ceiling() {
 }
 
 #[test]
-fn the_start_ends_at_the_rate_of_the_path_and_overflows_its_queue_once() {
+fn startup_ends_at_the_rate_of_the_path_and_overflows_its_queue_once() {
     for (mbps, rtt, bdps, loss) in
         [(100.0, 50, 1.0, 0.01), (1000.0, 50, 1.0, 0.01), (100.0, 200, 0.25, 0.05)]
     {
@@ -59,7 +59,7 @@ fn the_start_ends_at_the_rate_of_the_path_and_overflows_its_queue_once() {
 }
 
 #[test]
-fn a_source_that_gives_little_at_a_time_does_not_keep_it_in_the_start() {
+fn a_slow_source_does_not_keep_it_in_startup() {
     let mut world = alone(1000.0, 50 * MS, 1.0, 0.0);
     world.ours(0).ahead = 32 << 10;
     world.run(2 * S);
@@ -71,7 +71,7 @@ fn a_source_that_gives_little_at_a_time_does_not_keep_it_in_the_start() {
 }
 
 #[test]
-fn capacity_that_comes_free_is_found_soon() {
+fn freed_capacity_is_found_soon() {
     for (rtt, soon) in [(50, 1000), (200, 4000)] {
         let mut world = alone(20.0, rtt * MS, 1.0, 0.0);
         world.run(8 * S);
@@ -84,7 +84,7 @@ fn capacity_that_comes_free_is_found_soon() {
 }
 
 #[test]
-fn hosts_that_stutter_are_no_bottleneck() {
+fn hosts_that_pause_are_no_bottleneck() {
     let mut world = World::new(Link::new(2000.0, Duration::from_micros(200), 1000.0), 7);
     world.busy = Some((7 * MS, 3 * MS));
     world.add_ours(Duration::ZERO, ours(1));
@@ -94,7 +94,7 @@ fn hosts_that_stutter_are_no_bottleneck() {
 }
 
 #[test]
-fn beside_cubic_neither_gets_less_than_a_quarter() {
+fn beside_cubic_each_gets_at_least_a_quarter() {
     for (mbps, rtt, bdps) in
         [(50.0, 20, 0.5), (50.0, 20, 1.0), (50.0, 20, 4.0), (20.0, 100, 0.5), (100.0, 50, 1.0)]
     {
@@ -110,7 +110,7 @@ fn beside_cubic_neither_gets_less_than_a_quarter() {
 }
 
 #[test]
-fn two_of_ours_share_alike_and_keep_the_queue_short() {
+fn two_lanes_share_evenly_and_keep_the_queue_short() {
     for (mbps, rtt, loss) in [(100.0, 50, 0.0), (50.0, 20, 0.0), (100.0, 50, 0.01)] {
         let mut link = Link::new(mbps, rtt * MS, 1.0);
         link.loss = loss;
@@ -136,7 +136,7 @@ fn jain(rates: &[f64]) -> f64 {
 }
 
 #[test]
-fn many_of_ours_share_a_link_evenly() {
+fn many_lanes_share_a_link_evenly() {
     for (mbps, rtt, bdps) in [(100.0, 50, 1.0), (200.0, 20, 1.0)] {
         let mut world = World::new(Link::new(mbps, rtt * MS, bdps), 8);
         for n in 0..8 {
@@ -180,7 +180,7 @@ fn figures_alone() {
         let got = world.mbps(0, start, seconds * S);
         let up = world.goodput[0]
             .iter()
-            .position(|&octets| octets as f64 * 8e-5 >= 0.9 * 0.96 * mbps * (1.0 - loss));
+            .position(|&bytes| bytes as f64 * 8e-5 >= 0.9 * 0.96 * mbps * (1.0 - loss));
         println!(
             "{mbps:6} {rtt:4} {bdps:4} {loss:5} | {got:7.1} {:5.3}  {:6.2} {:6.2} {:6.2}  {:?} {}",
             got / mbps,

@@ -10,14 +10,14 @@ use super::{Chance, Link, Ours, World};
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 
-fn checked(seed: u64, octets: u64) -> Ours<Aes> {
-    let mut ours = Ours::new(seed, octets, RateConfig::default(), 1472);
+fn checked(seed: u64, bytes: u64) -> Ours<Aes> {
+    let mut ours = Ours::new(seed, bytes, RateConfig::default(), 1472);
     ours.checked = true;
     ours
 }
 
 #[test]
-fn every_octet_arrives_over_hundreds_of_networks() {
+fn every_byte_arrives_over_hundreds_of_networks() {
     for seed in 0..300 {
         let mut chance = Chance(seed);
         let mut between = |least: f64, most: f64| least + (most - least) * chance.share();
@@ -29,10 +29,10 @@ fn every_octet_arrives_over_hundreds_of_networks() {
         link.reorder = (between(-0.2, 0.4), rtt.mul_f64(between(0.0, 1.0)));
         link.mtu = between(1228.0, 1600.0) as usize;
         let feedback_loss = between(-0.2, 0.4);
-        let octets = between(0.0, 400_000.0) as u64 + 1;
+        let bytes = between(0.0, 400_000.0) as u64 + 1;
         let mut world = World::new(link, seed);
         world.feedback_loss = feedback_loss;
-        world.add_ours(Duration::ZERO, checked(seed, octets));
+        world.add_ours(Duration::ZERO, checked(seed, bytes));
         for _ in 0..200 {
             let until = world.now + S;
             world.run(until);
@@ -42,13 +42,13 @@ fn every_octet_arrives_over_hundreds_of_networks() {
         }
         let now = world.now;
         let ours = world.ours(0);
-        assert_eq!(ours.octets_arrived(), octets, "network {seed}, after {now:?}");
+        assert_eq!(ours.bytes_arrived(), bytes, "network {seed}, after {now:?}");
         assert!(ours.done_at.is_some(), "network {seed}");
     }
 }
 
 #[test]
-fn without_answers_the_sender_stops_and_goes_on_when_they_return() {
+fn without_feedback_the_sender_stops_and_resumes_when_it_returns() {
     let mut world = World::new(Link::new(100.0, 50 * MS, 1.0), 1);
     let ours: Ours<Cheap> = Ours::new(1, u64::MAX, RateConfig::default(), 1472);
     world.add_ours(Duration::ZERO, ours);
@@ -68,7 +68,7 @@ fn without_answers_the_sender_stops_and_goes_on_when_they_return() {
 }
 
 #[test]
-fn a_sender_whose_address_changes_goes_on() {
+fn a_sender_whose_address_changes_continues() {
     for elsewhere in [false, true] {
         let mut world = World::new(Link::new(100.0, 20 * MS, 1.0), 1);
         world.add_ours(Duration::ZERO, checked(1, 20_000_000));
@@ -85,7 +85,7 @@ fn a_sender_whose_address_changes_goes_on() {
 }
 
 #[test]
-fn a_path_that_swallows_long_packets_is_a_delay_and_no_end() {
+fn a_path_that_drops_long_packets_delays_and_does_not_end_a_transfer() {
     let mut link = Link::new(50.0, 30 * MS, 1.0);
     link.loss = 0.01;
     let mut world = World::new(link, 3);

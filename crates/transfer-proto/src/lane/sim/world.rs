@@ -12,9 +12,9 @@ use super::super::{
 use super::reference::{self, Tcp};
 use super::{Chance, Link};
 
-/// Octets of IP and UDP ahead of a packet.
+/// Bytes of IP and UDP ahead of a packet.
 const HEADERS: usize = 28;
-/// Octets of a file that are given at once.
+/// Bytes of a file that are given at once.
 const PART: u64 = 4 << 20;
 /// A bin of the goodput over time.
 pub(super) const BIN: Duration = Duration::from_millis(100);
@@ -23,7 +23,7 @@ pub(super) const BIN: Duration = Duration::from_millis(100);
 pub(super) struct Ours<K: FromSecret> {
     pub(super) sender: Lane<Exporter<K>>,
     pub(super) receiver: Lane<Exporter<K>>,
-    /// Octets left to be given to the sender, and what was given.
+    /// Bytes left to be given to the sender, and what was given.
     left: u64,
     given: u64,
     /// What it keeps waiting to be sent.
@@ -80,24 +80,24 @@ pub(super) struct World<K: FromSecret> {
     buffer: Vec<u8>,
     tcp_ready: Duration,
     flows: Vec<(Duration, Flow<K>)>,
-    /// Octets of use that arrived, by flow and [`BIN`].
+    /// Bytes of use that arrived, by flow and [`BIN`].
     pub(super) goodput: Vec<Vec<u64>>,
 }
 
-/// What a file's octets are.
-fn octet(file: u32, at: u64) -> u8 {
+/// What a file's bytes are.
+fn byte(file: u32, at: u64) -> u8 {
     (at.wrapping_mul(0x9e37_79b9).wrapping_add(u64::from(file) * 77) >> 13) as u8
 }
 
 impl<K: FromSecret> Ours<K> {
-    pub(super) fn new(seed: u64, octets: u64, rate: RateConfig, max_packet: usize) -> Self {
-        Self::opened_by(Opener::Sender, seed, octets, rate, max_packet)
+    pub(super) fn new(seed: u64, bytes: u64, rate: RateConfig, max_packet: usize) -> Self {
+        Self::opened_by(Opener::Sender, seed, bytes, rate, max_packet)
     }
 
     pub(super) fn opened_by(
         opener: Opener,
         seed: u64,
-        octets: u64,
+        bytes: u64,
         rate: RateConfig,
         max_packet: usize,
     ) -> Self {
@@ -126,7 +126,7 @@ impl<K: FromSecret> Ours<K> {
         Self {
             sender: lane(&config(sends.0, sends.1)),
             receiver: lane(&config(receives.0, receives.1)),
-            left: octets,
+            left: bytes,
             given: 0,
             ahead: PART,
             files: BTreeSet::new(),
@@ -161,15 +161,15 @@ impl<K: FromSecret> Ours<K> {
         }
     }
 
-    /// Octets that had not come before.
-    fn note(&mut self, file: u32, offset: u64, octets: &[u8]) -> u64 {
+    /// Bytes that had not come before.
+    fn note(&mut self, file: u32, offset: u64, bytes: &[u8]) -> u64 {
         if self.checked {
-            for (at, found) in (offset..).zip(octets) {
-                assert_eq!(*found, octet(file, at), "octet {at} of file {file}");
+            for (at, found) in (offset..).zip(bytes) {
+                assert_eq!(*found, byte(file, at), "byte {at} of file {file}");
             }
         }
         let ranges = self.arrived.entry(file).or_default();
-        let (mut start, mut end) = (offset, offset + octets.len() as u64);
+        let (mut start, mut end) = (offset, offset + bytes.len() as u64);
         let mut new = end - start;
         let touching: Vec<(u64, u64)> = ranges
             .range(..=end)
@@ -178,7 +178,7 @@ impl<K: FromSecret> Ours<K> {
             .take_while(|&(_, to)| to >= start)
             .collect();
         for (from, to) in touching {
-            new -= to.min(offset + octets.len() as u64).saturating_sub(from.max(offset));
+            new -= to.min(offset + bytes.len() as u64).saturating_sub(from.max(offset));
             start = start.min(from);
             end = end.max(to);
             ranges.remove(&from);
@@ -187,8 +187,8 @@ impl<K: FromSecret> Ours<K> {
         new
     }
 
-    /// Octets that arrived.
-    pub(super) fn octets_arrived(&self) -> u64 {
+    /// Bytes that arrived.
+    pub(super) fn bytes_arrived(&self) -> u64 {
         self.arrived.values().flatten().map(|(from, to)| to - from).sum()
     }
 }
@@ -236,8 +236,8 @@ impl<K: FromSecret> World<K> {
     /// Megabits a second of use, between two times.
     pub(super) fn mbps(&self, flow: usize, from: Duration, to: Duration) -> f64 {
         let bin = |at: Duration| (at.as_millis() / BIN.as_millis()) as usize;
-        let octets: u64 = self.goodput[flow].iter().skip(bin(from)).take(bin(to) - bin(from)).sum();
-        octets as f64 * 8e-6 / (to - from).as_secs_f64()
+        let bytes: u64 = self.goodput[flow].iter().skip(bin(from)).take(bin(to) - bin(from)).sum();
+        bytes as f64 * 8e-6 / (to - from).as_secs_f64()
     }
 
     /// Lets time pass.
@@ -292,10 +292,10 @@ impl<K: FromSecret> World<K> {
         let mut new = 0;
         match (what, &mut self.flows[flow].1) {
             (What::ToReceiver(mut packet, from, marked), Flow::Ours(ours)) => {
-                if let Ok(Received::Data { file, offset, octets }) =
+                if let Ok(Received::Data { file, offset, bytes }) =
                     ours.receiver.handle(now, from, marked, &mut packet)
                 {
-                    new = ours.note(file, offset, octets);
+                    new = ours.note(file, offset, bytes);
                 }
             }
             (What::ToSender(mut packet, from), Flow::Ours(ours)) => {
@@ -333,10 +333,10 @@ impl<K: FromSecret> World<K> {
                 ours.sender.handle_timeout(now);
                 ours.receiver.handle_timeout(now);
                 let checked = ours.checked;
-                let fill = |piece: Piece, octets: &mut [u8]| {
+                let fill = |piece: Piece, bytes: &mut [u8]| {
                     if checked {
-                        for (at, place) in (piece.offset..).zip(octets) {
-                            *place = octet(piece.file, at);
+                        for (at, place) in (piece.offset..).zip(bytes) {
+                            *place = byte(piece.file, at);
                         }
                     }
                 };

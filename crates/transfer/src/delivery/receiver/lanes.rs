@@ -54,16 +54,16 @@ impl Target for LaneTarget {
         self.size
     }
 
-    fn write(&self, offset: u64, octets: &[u8]) {
+    fn write(&self, offset: u64, bytes: &[u8]) {
         let Some(incoming) = self.incoming.upgrade() else { return };
         let writing = Writing::begin(&incoming);
-        let written = incoming.partial.write_at(offset, octets);
-        if let Ok(octets) = written {
+        let written = incoming.partial.write_at(offset, bytes);
+        if let Ok(bytes) = written {
             self.shared.counts.add(|counts| {
-                counts.moved += octets;
-                counts.on_lanes += octets;
+                counts.moved += bytes;
+                counts.on_lanes += bytes;
             });
-            self.shared.observer.event(Event::Moved { octets });
+            self.shared.observer.event(Event::Moved { bytes });
         }
         drop(writing);
         let news = match written {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use headroom_transfer_proto::message::{DataHeader, body_len};
-use headroom_transfer_proto::span::SPAN_OCTETS;
+use headroom_transfer_proto::span::SPAN_BYTES;
 use quinn::{Connection, RecvStream};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -60,7 +60,7 @@ async fn take_piece(
     let (mut buffer, mut frame) = (Vec::new(), Vec::new());
     let (mut offset, mut left) = (header.offset, header.len);
     while left > 0 {
-        let want = usize::try_from(left.min(SPAN_OCTETS)).unwrap_or(usize::MAX);
+        let want = usize::try_from(left.min(SPAN_BYTES)).unwrap_or(usize::MAX);
         let len = if zstd { frame_len(&mut stream, want).await? } else { Some(want) };
         let Some(len) = len else { return Ok(()) };
         // data as long as the span is not compressed
@@ -97,19 +97,19 @@ async fn take_piece(
                 return Ok(());
             }
         };
-        let octets = want as u64;
+        let bytes = want as u64;
         shared.counts.add(|counts| {
             counts.moved += moved;
             counts.saved += saved;
         });
         drop(counting);
-        shared.observer.event(Event::Moved { octets: moved });
+        shared.observer.event(Event::Moved { bytes: moved });
         if saved > 0 {
-            shared.observer.event(Event::Saved { octets: saved });
+            shared.observer.event(Event::Saved { bytes: saved });
         }
         // a write that succeeded is within the file, and so is its end
-        offset = offset.saturating_add(octets);
-        left -= octets;
+        offset = offset.saturating_add(bytes);
+        left -= bytes;
     }
     let _ = events.send(WorkerEvent::PieceStored(header.id)).await;
     Ok(())
@@ -128,7 +128,7 @@ async fn frame_len(stream: &mut RecvStream, span: usize) -> Result<Option<usize>
     }
 }
 
-/// Fills the room with so many octets, no faster than it may. Whether the sender goes
+/// Fills the room with so many bytes, no faster than it may. Whether the sender goes
 /// on with it.
 async fn fill(
     stream: &mut RecvStream,

@@ -200,23 +200,23 @@ impl Worker {
     }
 
     pub(super) fn current(&mut self, id: u64, kind: &Kind) {
-        let octets = if let Kind::File { size, .. } = kind { *size } else { 0 };
+        let bytes = if let Kind::File { size, .. } = kind { *size } else { 0 };
         self.shared.counts.add(|counts| {
             counts.unchanged += 1;
-            counts.kept += octets;
+            counts.kept += bytes;
         });
-        self.shared.observer.event(Event::Kept { octets });
+        self.shared.observer.event(Event::Kept { bytes });
         self.send(Message::Current { id });
         self.answer_links(id, true);
     }
 
     fn planned(&mut self, id: u64, path: &RelPath, kind: &Kind, status: Status) {
-        let octets = match (status, kind) {
+        let bytes = match (status, kind) {
             (Status::MetadataDiffers, _) => 0,
             (_, Kind::File { size, .. }) => *size,
             _ => 0,
         };
-        self.tell_planned(id, path, octets, status == Status::Missing);
+        self.tell_planned(id, path, bytes, status == Status::Missing);
     }
 
     /// Reports something that would be made without sending data.
@@ -224,13 +224,13 @@ impl Worker {
         self.tell_planned(id, path, 0, is_new);
     }
 
-    fn tell_planned(&mut self, id: u64, path: &RelPath, octets: u64, new: bool) {
+    fn tell_planned(&mut self, id: u64, path: &RelPath, bytes: u64, new: bool) {
         self.shared.counts.add(|counts| {
             counts.stored += 1;
-            counts.moved += octets;
+            counts.moved += bytes;
         });
-        self.shared.observer.event(Event::Planned { path, octets, new });
-        self.send(Message::Planned { id, octets, new });
+        self.shared.observer.event(Event::Planned { path, bytes, new });
+        self.send(Message::Planned { id, bytes, new });
         self.answer_links(id, true);
     }
 

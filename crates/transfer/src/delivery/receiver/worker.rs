@@ -32,7 +32,7 @@ use crate::owners::Owners;
 
 /// The most bytes of names of directories that wait for their mode and time. Further ones get
 /// them at once, and then have the time at which something was last put into them.
-const MOST_DIRECTORY_OCTETS: usize = 16 << 20;
+const MOST_DIRECTORY_BYTES: usize = 16 << 20;
 /// How often, and how many times, to retry a busy file whose former transfer is about to end: a
 /// server closed it, or it was this client's own and has a write in flight.
 const HANDOVER: (Duration, u32) = (Duration::from_millis(10), 500);
@@ -83,7 +83,7 @@ pub(super) struct Worker {
     pub(super) files: HashMap<u64, File>,
     /// Directories that get mode, time and attributes when they are complete.
     pub(super) directories: Vec<Directory>,
-    pub(super) directory_octets: usize,
+    pub(super) directory_bytes: usize,
     /// The lowest number that the next entry may have; `None` after the highest number.
     pub(super) next_id: Option<u64>,
     pub(super) failed_directories: FailedDirectories,
@@ -175,7 +175,7 @@ impl Worker {
             }
             Message::EntriesEnd { files, bytes } => {
                 self.is_end = true;
-                self.shared.observer.event(Event::AllOffered { files, octets: bytes });
+                self.shared.observer.event(Event::AllOffered { files, bytes });
             }
             other => return Err(unexpected(&other)),
         }
@@ -208,7 +208,7 @@ impl Worker {
             return Err(Error::Protocol(format!("it sends {path}, which was not asked for")));
         }
         if let Kind::File { size, .. } = kind {
-            self.shared.observer.event(Event::Offered { octets: size });
+            self.shared.observer.event(Event::Offered { bytes: size });
         }
         let path = match self.destination.renamed(path) {
             Ok(path) => path,
@@ -317,12 +317,12 @@ impl Worker {
         mtime: Time,
         attributes: Option<&Attributes>,
     ) -> Result<(), files::Error> {
-        let octets = inline.content.len() as u64;
+        let bytes = inline.content.len() as u64;
         let seal = seal(inline.root, mode, mtime, self.fsync);
         let root = &self.destination.root;
         let stored = root.store_with(path, &inline.content, &seal, attributes).map(drop);
-        self.shared.counts.add(|counts| counts.moved += octets);
-        self.shared.observer.event(Event::Moved { octets });
+        self.shared.counts.add(|counts| counts.moved += bytes);
+        self.shared.observer.event(Event::Moved { bytes });
         stored
     }
 
@@ -334,10 +334,10 @@ impl Worker {
         attributes: Option<Box<Attributes>>,
     ) {
         let more = attributes.as_deref().map_or(0, |of| of.bytes() + size_of::<Attributes>());
-        let octets = path.as_bytes().len() + size_of::<Directory>() + more;
+        let bytes = path.as_bytes().len() + size_of::<Directory>() + more;
         let directory = Directory { path: path.clone(), mode, mtime, attributes };
-        if self.directory_octets + octets <= MOST_DIRECTORY_OCTETS {
-            self.directory_octets += octets;
+        if self.directory_bytes + bytes <= MOST_DIRECTORY_BYTES {
+            self.directory_bytes += bytes;
             self.directories.push(directory);
         } else {
             let _ = self.seal(&Directory { mode: mode | 0o700, ..directory });
@@ -418,7 +418,7 @@ impl Worker {
             Ok(new) => {
                 file.holes += new;
                 self.shared.counts.add(|counts| counts.holes += len);
-                self.shared.observer.event(Event::Hole { octets: len });
+                self.shared.observer.event(Event::Hole { bytes: len });
             }
             Err(error) => {
                 self.close(id);
@@ -447,7 +447,7 @@ impl Worker {
             Ok(_) => {
                 if kept > 0 {
                     self.shared.counts.add(|counts| counts.kept += kept);
-                    self.shared.observer.event(Event::Kept { octets: kept });
+                    self.shared.observer.event(Event::Kept { bytes: kept });
                 }
                 self.stored(id, &path);
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use headroom_transfer_proto::lane::Piece;
 use headroom_transfer_proto::message::{DataHeader, Message};
-use headroom_transfer_proto::span::{ChainingValue, SPAN_OCTETS};
+use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
 
@@ -77,7 +77,7 @@ impl Shared {
         };
         if opened.kept > 0 {
             self.counts.add(|counts| counts.kept += opened.kept);
-            self.observer.event(Event::Kept { octets: opened.kept });
+            self.observer.event(Event::Kept { bytes: opened.kept });
         }
         if let Some(entry) = self.offered().get_mut(&id) {
             entry.opened = Some(Arc::clone(&opened));
@@ -90,9 +90,9 @@ impl Shared {
                 Ok(Extent::Data(piece)) => piece,
                 Ok(Extent::Hole(spans)) => {
                     next = spans.end;
-                    let (offset, len) = opened.octets(&spans);
+                    let (offset, len) = opened.bytes(&spans);
                     self.counts.add(|counts| counts.holes += len);
-                    self.observer.event(Event::Hole { octets: len });
+                    self.observer.event(Event::Hole { bytes: len });
                     let _ = messages.send(Message::Hole { id, offset, len }).await;
                     continue;
                 }
@@ -108,7 +108,7 @@ impl Shared {
                 piece.end = piece.end.min(piece.start + 1);
             }
             next = piece.end;
-            bytes += opened.octets(&(begins..next)).1;
+            bytes += opened.bytes(&(begins..next)).1;
             if piece.is_empty() {
                 continue;
             }
@@ -189,15 +189,15 @@ impl Shared {
         blocking(move || {
             let _turn = turn;
             let Some(lane) = &shared.lanes else { return Ok(piece) };
-            let pace = |octets| shared.pace.take_blocking(octets, &shared.stop);
+            let pace = |bytes| shared.pace.take_blocking(bytes, &shared.stop);
             for span in piece.clone() {
                 match opened.feed_span(file, span, lane, pace) {
                     Ok(0) => return Ok(span..piece.end),
-                    Ok(octets) => {
-                        shared.counts.add(|counts| counts.on_lanes += octets);
+                    Ok(bytes) => {
+                        shared.counts.add(|counts| counts.on_lanes += bytes);
                         if !again {
-                            shared.counts.add(|counts| counts.moved += octets);
-                            shared.observer.event(Event::Moved { octets });
+                            shared.counts.add(|counts| counts.moved += bytes);
+                            shared.observer.event(Event::Moved { bytes });
                         }
                     }
                     Err(error) => return Err(error.to_string()),
@@ -241,14 +241,14 @@ impl Shared {
         let mut left: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
         for piece in pieces {
             let (first, last) = (piece.offset, piece.offset + piece.len.saturating_sub(1));
-            let spans = first / SPAN_OCTETS..=last / SPAN_OCTETS;
+            let spans = first / SPAN_BYTES..=last / SPAN_BYTES;
             left.entry(u64::from(piece.file)).or_default().extend(spans);
         }
         for (id, spans) in left {
             let opened = self.offered().get(&id).and_then(|entry| entry.opened.clone());
             let Some(opened) = opened else { continue };
             for span in spans {
-                let len = opened.octets(&(span..span + 1)).1;
+                let len = opened.bytes(&(span..span + 1)).1;
                 self.counts.add(|counts| counts.on_lanes = counts.on_lanes.saturating_sub(len));
                 let (shared, opened) = (Arc::clone(self), Arc::clone(&opened));
                 sending.spawn(async move {
@@ -293,7 +293,7 @@ impl Shared {
                 Some(Ok(len)) => {
                     if !again {
                         self.counts.add(|counts| counts.moved += len);
-                        self.observer.event(Event::Moved { octets: len });
+                        self.observer.event(Event::Moved { bytes: len });
                     }
                     return Ok(Ok(()));
                 }
@@ -316,7 +316,7 @@ impl Shared {
             Ok(bytes) => bytes,
             Err(error) => return Ok(Err(error.to_string())),
         };
-        let (offset, len) = opened.octets(&(span..span + 1));
+        let (offset, len) = opened.bytes(&(span..span + 1));
         let mut head = Vec::new();
         DataHeader { id, offset, len, zstd: None }.frame(&mut head)?;
         let written = async {
@@ -352,25 +352,25 @@ impl Shared {
         let read = |span| {
             let (opened, compressor) = (Arc::clone(opened), Arc::clone(&self.compressor));
             spawn_blocking(move || {
-                let octets = opened.read_span(span)?;
-                let frame = if zstd { compressor.compress(&octets) } else { None };
-                Ok::<_, files::Error>((octets.len(), frame.map_or(octets, Bytes::from)))
+                let bytes = opened.read_span(span)?;
+                let frame = if zstd { compressor.compress(&bytes) } else { None };
+                Ok::<_, files::Error>((bytes.len(), frame.map_or(bytes, Bytes::from)))
             })
         };
         let mut ahead = Some(read(piece.start));
-        let (offset, len) = opened.octets(&piece);
+        let (offset, len) = opened.bytes(&piece);
         let mut head = Vec::new();
         DataHeader { id, offset, len, zstd: zstd.then_some(true) }.frame(&mut head)?;
         let mut stream = DataStream::open(&self.connection).await?;
         stream.write_all(&head).await?;
         for span in piece.clone() {
             let Some(reading) = ahead.take() else { break };
-            let (len, octets) = match reading.await.map_err(|error| Error::task(&error))? {
-                Ok(octets) => octets,
+            let (len, bytes) = match reading.await.map_err(|error| Error::task(&error))? {
+                Ok(bytes) => bytes,
                 Err(error) => return Ok(Err(error.to_string())),
             };
             ahead = (span + 1 < piece.end).then(|| read(span + 1));
-            match self.write_span(&mut stream, zstd, len, octets).await {
+            match self.write_span(&mut stream, zstd, len, bytes).await {
                 Ok(()) => {}
                 // the receiver stopped it, and reports why in a message
                 Err(quinn::WriteError::Stopped(_)) => return Ok(Ok(())),
@@ -385,15 +385,15 @@ impl Shared {
     async fn write(
         &self,
         stream: &mut quinn::SendStream,
-        mut octets: Bytes,
+        mut bytes: Bytes,
     ) -> Result<(), quinn::WriteError> {
-        while !octets.is_empty() {
-            let slice = octets.split_to(self.pace.slice(octets.len()));
+        while !bytes.is_empty() {
+            let slice = bytes.split_to(self.pace.slice(bytes.len()));
             let len = slice.len();
             self.pace.take(len).await;
             stream.write_chunk(slice).await?;
             self.counts.add(|counts| counts.moved += len as u64);
-            self.observer.event(Event::Moved { octets: len as u64 });
+            self.observer.event(Event::Moved { bytes: len as u64 });
         }
         Ok(())
     }
@@ -404,21 +404,21 @@ impl Shared {
         stream: &mut quinn::SendStream,
         zstd: bool,
         len: usize,
-        octets: Bytes,
+        bytes: Bytes,
     ) -> Result<(), quinn::WriteError> {
-        let saved = (len - octets.len()) as u64;
+        let saved = (len - bytes.len()) as u64;
         if zstd {
-            let head = u32::try_from(octets.len()).unwrap_or(u32::MAX);
+            let head = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             stream.write_all(&head.to_be_bytes()).await?;
         }
-        self.write(stream, octets).await?;
+        self.write(stream, bytes).await?;
         if saved > 0 {
             self.counts.add(|counts| {
                 counts.moved += saved;
                 counts.saved += saved;
             });
-            self.observer.event(Event::Moved { octets: saved });
-            self.observer.event(Event::Saved { octets: saved });
+            self.observer.event(Event::Moved { bytes: saved });
+            self.observer.event(Event::Saved { bytes: saved });
         }
         Ok(())
     }

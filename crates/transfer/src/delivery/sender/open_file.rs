@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use headroom_transfer_proto::message::MOST_HOLE;
 use headroom_transfer_proto::path::RelPath;
-use headroom_transfer_proto::span::{ChainingValue, SPAN_OCTETS, Tree};
+use headroom_transfer_proto::span::{ChainingValue, SPAN_BYTES, Tree};
 
 use crate::files::{self, Reader, SourceFile};
 use crate::lanes::{self, LaneHandle, PART, Part};
@@ -72,13 +72,13 @@ impl OpenFile {
         if self.changing {
             return Ok(Extent::Data(piece));
         }
-        let data = self.next_data(piece.start * SPAN_OCTETS)?;
-        let first = data.as_ref().map_or(u64::MAX, |data| data.start / SPAN_OCTETS);
+        let data = self.next_data(piece.start * SPAN_BYTES)?;
+        let first = data.as_ref().map_or(u64::MAX, |data| data.start / SPAN_BYTES);
         if first <= piece.start {
-            let end = data.map_or(u64::MAX, |data| data.end.div_ceil(SPAN_OCTETS));
+            let end = data.map_or(u64::MAX, |data| data.end.div_ceil(SPAN_BYTES));
             return Ok(Extent::Data(piece.start..piece.end.min(end)));
         }
-        let lacking = self.piece(piece.start, (MOST_HOLE / SPAN_OCTETS) as usize);
+        let lacking = self.piece(piece.start, (MOST_HOLE / SPAN_BYTES) as usize);
         let hole = piece.start..lacking.map_or(piece.end, |lacking| lacking.end).min(first);
         for span in hole.clone() {
             if let Some(value) = self.reader.span_value(span)? {
@@ -117,20 +117,20 @@ impl OpenFile {
     }
 
     /// Returns the offset and the size of these spans.
-    pub(super) fn octets(&self, piece: &Range<u64>) -> (u64, u64) {
-        let offset = piece.start * SPAN_OCTETS;
-        (offset, self.reader.size().min(piece.end * SPAN_OCTETS) - offset)
+    pub(super) fn bytes(&self, piece: &Range<u64>) -> (u64, u64) {
+        let offset = piece.start * SPAN_BYTES;
+        (offset, self.reader.size().min(piece.end * SPAN_BYTES) - offset)
     }
 
     /// Reads a span, and hashes it while it is in the processor's cache.
     pub(super) fn read_span(&self, span: u64) -> Result<Bytes, files::Error> {
         let range = self.reader.spans().range(span).unwrap_or_default();
-        let mut octets = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
-        self.reader.read_at(range.start, &mut octets)?;
-        if let Some(value) = self.reader.spans().value(span, &octets) {
+        let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
+        self.reader.read_at(range.start, &mut bytes)?;
+        if let Some(value) = self.reader.spans().value(span, &bytes) {
             self.tree.lock().unwrap_or_else(PoisonError::into_inner).insert(span, value);
         }
-        Ok(octets.into())
+        Ok(bytes.into())
     }
 
     /// Reads a span, hashes it part by part, and queues the parts on a lane. Returns the span's
@@ -148,19 +148,19 @@ impl OpenFile {
         };
         let mut offset = range.start;
         while offset < range.end {
-            let Ok(mut octets) = lane.buffer() else { return Ok(0) };
-            octets.resize(PART.min((range.end - offset) as usize), 0);
-            if let Err(error) = self.reader.read_at(offset, &mut octets) {
-                lane.recycle(octets);
+            let Ok(mut bytes) = lane.buffer() else { return Ok(0) };
+            bytes.resize(PART.min((range.end - offset) as usize), 0);
+            if let Err(error) = self.reader.read_at(offset, &mut bytes) {
+                lane.recycle(bytes);
                 return Err(error);
             }
-            hasher.update(&octets);
-            let len = octets.len() as u64;
-            if pace(octets.len()).is_err() {
-                lane.recycle(octets);
+            hasher.update(&bytes);
+            let len = bytes.len() as u64;
+            if pace(bytes.len()).is_err() {
+                lane.recycle(bytes);
                 return Ok(0);
             }
-            let part = Part { file, offset, octets, source: Arc::clone(self) as _ };
+            let part = Part { file, offset, bytes, source: Arc::clone(self) as _ };
             if lane.push(part).is_err() {
                 return Ok(0);
             }

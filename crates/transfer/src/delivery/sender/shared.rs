@@ -59,7 +59,7 @@ pub(super) struct Shared {
 pub(super) struct Offered {
     pub(super) path: RelPath,
     pub(super) is_directory: bool,
-    pub(super) octets: u64,
+    pub(super) bytes: u64,
     /// The file, until it is opened.
     pub(super) file: Option<SourceFile>,
     /// Spans that the receiver reports to have.
@@ -138,7 +138,7 @@ impl Shared {
                 Error::Protocol(format!("it asks for more than {MOST_OPEN_FILES} files at once"))
             })?);
         }
-        let count = Spans::new(entry.octets).count();
+        let count = Spans::new(entry.bytes).count();
         let next = entry.held.last().map_or(0, |(span, _)| span + 1);
         let end = first_span.checked_add(values.len() as u64);
         if !values.is_empty() && (first_span < next || end.is_none_or(|end| end > count)) {

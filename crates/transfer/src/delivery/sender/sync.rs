@@ -45,7 +45,7 @@ impl Shared {
         match message {
             Message::Wanted { id } => {
                 let mut offered = self.offered();
-                let entry = offered.get_mut(&id).filter(|entry| entry.octets <= MOST_INLINE as u64);
+                let entry = offered.get_mut(&id).filter(|entry| entry.bytes <= MOST_INLINE as u64);
                 let Some(file) = entry.and_then(|entry| entry.file.take()) else {
                     return Err(Error::Protocol(
                         "it requests the content of something that was not offered".to_owned(),
@@ -55,20 +55,20 @@ impl Shared {
                 let _ = wanted.send((id, file));
             }
             Message::Current { id } => {
-                let octets = self.answered(id)?.octets;
+                let bytes = self.answered(id)?.bytes;
                 self.counts.add(|counts| {
                     counts.unchanged += 1;
-                    counts.kept += octets;
+                    counts.kept += bytes;
                 });
-                self.observer.event(Event::Kept { octets });
+                self.observer.event(Event::Kept { bytes });
             }
-            Message::Planned { id, octets, new } => {
+            Message::Planned { id, bytes, new } => {
                 let entry = self.answered(id)?;
                 self.counts.add(|counts| {
                     counts.stored += 1;
-                    counts.moved = counts.moved.saturating_add(octets);
+                    counts.moved = counts.moved.saturating_add(bytes);
                 });
-                self.observer.event(Event::Planned { path: &entry.path, octets, new });
+                self.observer.event(Event::Planned { path: &entry.path, bytes, new });
             }
             Message::Removed { path } => {
                 self.counts.add(|counts| counts.removed += 1);
@@ -95,12 +95,12 @@ impl Shared {
                 {
                     return false;
                 }
-                let octets = inline.content.len() as u64;
+                let bytes = inline.content.len() as u64;
                 if self.pace.take_blocking(inline.content.len(), &self.stop).is_err() {
                     return false;
                 }
-                self.counts.add(|counts| counts.moved += octets);
-                self.observer.event(Event::Moved { octets });
+                self.counts.add(|counts| counts.moved += bytes);
+                self.observer.event(Event::Moved { bytes });
                 Message::Content { id, inline }
             }
             Err(reason) => {

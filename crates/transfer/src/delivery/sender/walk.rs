@@ -39,12 +39,12 @@ impl Walk {
 
     /// Offers everything; returns the number of the next entry.
     pub(super) fn run(mut self, source: Source) -> u64 {
-        let (mut files, mut bytes) = (0, 0);
+        let (mut files, mut total) = (0, 0);
         for found in source {
             let offered = match found {
                 Ok(found) => {
                     files += u64::from(matches!(found.kind, Kind::File(_)));
-                    self.offer(found).map(|octets| bytes += octets)
+                    self.offer(found).map(|size| total += size)
                 }
                 Err(error) if error.is_remark() => {
                     self.left_out += 1;
@@ -70,8 +70,8 @@ impl Walk {
         if self.tell_left_out().is_err() {
             return self.id;
         }
-        self.shared.observer.event(Event::AllOffered { files, octets: bytes });
-        let _ = self.send(Message::EntriesEnd { files, bytes });
+        self.shared.observer.event(Event::AllOffered { files, bytes: total });
+        let _ = self.send(Message::EntriesEnd { files, bytes: total });
         self.id
     }
 
@@ -82,7 +82,7 @@ impl Walk {
         if let Some(attributes) = &mut more {
             self.name_owners(attributes);
         }
-        let mut octets = 0;
+        let mut bytes = 0;
         let mut open = None;
         let mut identity = None;
         let kind = match kind {
@@ -99,15 +99,15 @@ impl Walk {
                         let to = to.clone();
                         return self.entry(path, Sent::HardLink { to }, 0, None).map(|()| 0);
                     }
-                    let bytes = path.as_bytes().len() + size_of::<(Identity, RelPath)>();
-                    if self.linked_bytes + bytes <= MOST_LINKED_BYTES {
-                        self.linked_bytes += bytes;
+                    let memory = path.as_bytes().len() + size_of::<(Identity, RelPath)>();
+                    if self.linked_bytes + memory <= MOST_LINKED_BYTES {
+                        self.linked_bytes += memory;
                         more.get_or_insert_default().linked = Some(true);
                         identity = Some(metadata.identity);
                     }
                 }
                 let changing = self.shared.tree.changing;
-                octets = metadata.size;
+                bytes = metadata.size;
                 let mut hash = None;
                 let inline = if self.shared.offering != Offering::Content {
                     if self.shared.offering == Offering::Hash {
@@ -120,15 +120,15 @@ impl Walk {
                     }
                     open = Some((file, None));
                     None
-                } else if octets <= MOST_INLINE as u64 {
+                } else if bytes <= MOST_INLINE as u64 {
                     match content(&file, Size::AsRead, changing) {
                         Ok((inline, warning)) => {
                             if let Some(remark) = warning.and_then(|text| self.shared.warn(text)) {
                                 self.send(remark)?;
                             }
-                            octets = inline.content.len() as u64;
-                            let bytes = inline.content.len();
-                            let turn = self.shared.pace.take_blocking(bytes, &self.shared.stop);
+                            let len = inline.content.len();
+                            bytes = len as u64;
+                            let turn = self.shared.pace.take_blocking(len, &self.shared.stop);
                             turn.map_err(|_| Ended)?;
                             Some(inline)
                         }
@@ -140,33 +140,33 @@ impl Walk {
                     open = Some((file, Some(permit)));
                     None
                 };
-                self.shared.observer.event(Event::Offered { octets });
-                let data = (octets > 0).then(|| octets.min(metadata.allocated));
+                self.shared.observer.event(Event::Offered { bytes });
+                let data = (bytes > 0).then(|| bytes.min(metadata.allocated));
                 let (mode, mtime) = (metadata.mode, metadata.mtime);
-                Sent::File { size: octets, mode, mtime, inline, hash, data, more }
+                Sent::File { size: bytes, mode, mtime, inline, hash, data, more }
             }
         };
         if let Some(identity) = identity {
             self.linked.insert(identity, path.clone());
         }
-        self.entry(path, kind, octets, open)?;
-        Ok(octets)
+        self.entry(path, kind, bytes, open)?;
+        Ok(bytes)
     }
 
     fn entry(
         &mut self,
         path: RelPath,
         kind: Sent,
-        octets: u64,
+        bytes: u64,
         open: Option<(SourceFile, Option<OwnedSemaphorePermit>)>,
     ) -> Result<(), Ended> {
         let unanswered = permit(&self.shared.unanswered)?;
         let (file, open_permit) = open.unzip();
-        let is_inline = file.is_none() && octets > 0;
+        let is_inline = file.is_none() && bytes > 0;
         let offered = Offered {
             path: path.clone(),
             is_directory: matches!(kind, Sent::Directory { .. }),
-            octets,
+            bytes,
             file,
             held: Vec::new(),
             opened: None,
@@ -176,8 +176,8 @@ impl Walk {
         self.send(Message::Entry { id: self.id, path, kind })?;
         self.id += 1;
         if is_inline {
-            self.shared.counts.add(|counts| counts.moved += octets);
-            self.shared.observer.event(Event::Moved { octets });
+            self.shared.counts.add(|counts| counts.moved += bytes);
+            self.shared.observer.event(Event::Moved { bytes });
         }
         Ok(())
     }

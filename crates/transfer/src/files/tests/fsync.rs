@@ -42,7 +42,7 @@ fn seal(content: &[u8], fsync: bool) -> Seal {
 }
 
 #[test]
-fn what_is_not_on_the_disk_does_not_get_its_name() {
+fn a_file_that_is_not_synced_does_not_get_its_name() {
     let (folder, root) = root();
     let large = vec![5; 2 * MIB + 1];
     let partial = |name: &str| {

@@ -10,7 +10,7 @@ use super::super::ErrorKind;
 use super::*;
 
 #[test]
-fn what_came_stays_until_there_is_room() {
+fn received_data_stays_when_the_disk_is_full() {
     if !privileged() {
         return;
     }
@@ -33,11 +33,11 @@ fn what_came_stays_until_there_is_room() {
 
 fn fill(folder: &Path, make_room: impl Fn()) {
     let root = Root::open(folder).expect("a root");
-    let content = octets(1, 8 * MIB);
+    let content = bytes(1, 8 * MIB);
     let error = root.begin(&path("file"), &offer(8 * MIB)).expect_err("begun");
     assert!(matches!(error.kind(), ErrorKind::NoSpace { .. }), "{error}");
     assert!(names(folder).is_empty());
-    // room that is gone when the octets come
+    // room that is gone when the bytes come
     let optimistic = Offer { data: 0, ..offer(8 * MIB) };
     let partial = root.begin(&path("file"), &optimistic).expect("begun");
     let error = partial.write_at(0, &content).expect_err("written");
@@ -55,8 +55,8 @@ fn fill(folder: &Path, make_room: impl Fn()) {
     drop(partial);
     let mut partial = root.begin(&path("file"), &optimistic).expect("begun");
     let here = (0..8).filter(|span| {
-        let octets = &content[*span as usize * MIB..][..MIB];
-        let value = partial.spans().value(*span, octets);
+        let bytes = &content[*span as usize * MIB..][..MIB];
+        let value = partial.spans().value(*span, bytes);
         partial.present(*span).expect("an answer") == value
     });
     let here: Vec<_> = here.collect();

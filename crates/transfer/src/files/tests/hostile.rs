@@ -43,7 +43,7 @@ impl Beside {
 /// CVE-2019-6111 (scp) and CVE-2023-43616 (croc): names that lead outside are no
 /// names, so that no operation of a root can be asked for with one.
 #[test]
-fn a_crafted_name_is_no_name() {
+fn a_crafted_name_is_refused() {
     for name in [
         "../outside/secret",
         "/etc/cron.d/evil",
@@ -113,7 +113,7 @@ fn a_link_at_the_files_own_name_is_replaced_and_not_followed() {
 
 /// A link that the sender made first, and then a file through it.
 #[test]
-fn links_of_the_sender_lead_nowhere_else() {
+fn links_of_the_sender_are_stored_and_not_followed() {
     let beside = beside();
     for root in both_ways(&beside.root) {
         for target in ["../outside", "/etc", "..", "a/../../outside", "sub/.."] {
@@ -233,7 +233,7 @@ fn pipes_sockets_and_directories_are_neither_opened_nor_replaced() {
 /// The temporary name is no secret: whoever may write to the directory can put
 /// something there first.
 #[test]
-fn what_somebody_put_at_the_temporary_name_is_not_written_to() {
+fn a_foreign_file_at_the_temporary_name_is_not_written_to() {
     let beside = beside();
     let root = Root::open(&beside.root).expect("a root");
     let name = temporary::of_file(b"file", 5, TIME);
@@ -273,7 +273,7 @@ fn what_somebody_put_at_the_temporary_name_is_not_written_to() {
 }
 
 #[test]
-fn names_of_unfinished_files_are_not_a_peers_to_use() {
+fn a_peer_cannot_use_names_of_partial_files() {
     let (_folder, root) = root();
     let name = temporary::of_file(b"file", 5, TIME);
     let name = RelPath::single(&name).expect("a name");

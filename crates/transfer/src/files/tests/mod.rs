@@ -39,11 +39,11 @@ fn both_ways(folder: &Path) -> [Root; 2] {
     [root.clone(), root.by_components()]
 }
 
-/// Octets that are not zeros, and others for another `seed`.
-fn octets(seed: u8, size: usize) -> Vec<u8> {
-    let mut octets = vec![0; size];
-    blake3::Hasher::new().update(&[seed]).finalize_xof().fill(&mut octets);
-    octets
+/// Bytes that are not zeros, and others for another `seed`.
+fn bytes(seed: u8, size: usize) -> Vec<u8> {
+    let mut bytes = vec![0; size];
+    blake3::Hasher::new().update(&[seed]).finalize_xof().fill(&mut bytes);
+    bytes
 }
 
 fn offer(size: usize) -> Offer {
@@ -60,8 +60,8 @@ fn seal(content: &[u8]) -> Seal {
 
 fn write_span(partial: &Partial, span: u64, file: &[u8]) {
     let range = Spans::new(file.len() as u64).range(span).expect("a span");
-    let octets = &file[range.start as usize..range.end as usize];
-    partial.write_at(range.start, octets).expect("it can be written");
+    let bytes = &file[range.start as usize..range.end as usize];
+    partial.write_at(range.start, bytes).expect("it can be written");
 }
 
 /// The names in a folder, sorted.

@@ -9,12 +9,12 @@ use super::super::ErrorKind;
 use super::*;
 
 #[test]
-fn a_file_that_came_has_content_mode_and_time() {
+fn a_received_file_has_content_mode_and_time() {
     let (folder, root) = root();
     for (size, mode, fsync) in
         [(0, 0o644, false), (1, 0o600, true), (64 << 10, 0o4755, false), (MIB + 1, 0o400, true)]
     {
-        let content = octets(1, size);
+        let content = bytes(1, size);
         let mtime = Time { seconds: -5, nanoseconds: 999_999_999 };
         let seal = Seal { mode, mtime, fsync, ..seal(&content) };
         let name = path("file");
@@ -34,10 +34,10 @@ fn a_file_that_came_has_content_mode_and_time() {
 }
 
 #[test]
-fn until_it_is_whole_the_name_has_what_it_had() {
+fn an_incomplete_file_does_not_replace_the_old_one() {
     let (folder, root) = root();
     fs::write(folder.path().join("file"), "old").expect("a file");
-    let content = octets(2, 3 * MIB);
+    let content = bytes(2, 3 * MIB);
     let partial = root.begin(&path("file"), &offer(content.len())).expect("begun");
     for span in [2, 0] {
         write_span(&partial, span, &content);
@@ -50,15 +50,15 @@ fn until_it_is_whole_the_name_has_what_it_had() {
     assert!(partial.finish(&seal(&content)).expect("finished").replaced);
     assert_eq!(fs::read(folder.path().join("file")).expect("a file"), content);
     // what comes late changes nothing
-    partial.write_at(0, &octets(3, MIB)).expect("passed over");
+    partial.write_at(0, &bytes(3, MIB)).expect("passed over");
     assert_eq!(fs::read(folder.path().join("file")).expect("a file"), content);
     assert!(partial.finish(&seal(&content)).is_err(), "it has its name already");
 }
 
 #[test]
-fn what_is_not_what_was_sent_gets_no_name_and_does_not_stay() {
+fn a_file_with_a_wrong_hash_gets_no_name_and_is_removed() {
     let (folder, root) = root();
-    let content = octets(4, 2 * MIB);
+    let content = bytes(4, 2 * MIB);
     let partial = root.begin(&path("file"), &offer(content.len())).expect("begun");
     let mut other = content.clone();
     other[MIB + 5] ^= 1;
@@ -72,7 +72,7 @@ fn what_is_not_what_was_sent_gets_no_name_and_does_not_stay() {
 }
 
 #[test]
-fn octets_behind_the_end_are_refused() {
+fn bytes_behind_the_end_are_refused() {
     let (_folder, root) = root();
     let partial = root.begin(&path("file"), &offer(10)).expect("begun");
     for (offset, len) in [(10, 1), (0, 11), (9, 2), (u64::MAX, 1), (1 << 40, 1)] {
@@ -108,19 +108,19 @@ fn sizes_that_no_disk_has() {
 }
 
 #[test]
-fn a_file_that_comes_to_four_threads_in_pieces() {
+fn a_file_is_received_by_four_threads_in_pieces() {
     let (folder, root) = root();
-    let content = octets(5, 8 * MIB + 333);
+    let content = bytes(5, 8 * MIB + 333);
     for piece in [1400, 70_000, MIB, 3 * MIB] {
         let partial = root.begin(&path("file"), &offer(content.len())).expect("begun");
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let (partial, content) = (&partial, &content);
                 scope.spawn(move || {
-                    for (n, octets) in content.chunks(piece).enumerate() {
+                    for (n, bytes) in content.chunks(piece).enumerate() {
                         // some pieces come to two threads
                         if n % 4 == thread || n % 5 == thread {
-                            partial.write_at((n * piece) as u64, octets).expect("written");
+                            partial.write_at((n * piece) as u64, bytes).expect("written");
                         }
                     }
                 });
@@ -187,7 +187,7 @@ proptest! {
         zeros in any::<bool>(),
     ) {
         let (folder, root) = root();
-        let mut content = octets(6, size);
+        let mut content = bytes(6, size);
         if zeros {
             content[size / 3..size / 2].fill(0);
         }
@@ -201,7 +201,7 @@ proptest! {
                 piece[0] ^= 0x55;
                 wrong = true;
             }
-            if piece.iter().all(|octet| *octet == 0) {
+            if piece.iter().all(|byte| *byte == 0) {
                 partial.write_zeros(start as u64, piece.len() as u64).expect("written");
             } else {
                 partial.write_at(start as u64, &piece).expect("written");

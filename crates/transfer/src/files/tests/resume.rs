@@ -9,13 +9,13 @@ use super::*;
 fn value(file: &[u8], span: u64) -> headroom_transfer_proto::span::ChainingValue {
     let spans = Spans::new(file.len() as u64);
     let range = spans.range(span).expect("a span");
-    spans.value(span, &file[range.start as usize..range.end as usize]).expect("its octets")
+    spans.value(span, &file[range.start as usize..range.end as usize]).expect("its bytes")
 }
 
 #[test]
-fn what_came_before_is_found_and_only_the_rest_is_written() {
+fn existing_data_is_found_and_only_the_rest_is_written() {
     let (folder, root) = root();
-    let content = octets(1, 5 * MIB + 77);
+    let content = bytes(1, 5 * MIB + 77);
     let begin = || root.begin(&path("file"), &offer(content.len())).expect("begun");
     let partial = begin();
     for span in [0, 3, 5] {
@@ -46,12 +46,12 @@ fn what_came_before_is_found_and_only_the_rest_is_written() {
 }
 
 #[test]
-fn what_lies_here_is_never_believed() {
+fn existing_data_is_always_hashed_again() {
     let (folder, root) = root();
-    let content = octets(2, 2 * MIB);
+    let content = bytes(2, 2 * MIB);
     let begin = || root.begin(&path("file"), &offer(content.len())).expect("begun");
     begin().write_at(0, &content).expect("written");
-    // a disk that lost an octet
+    // a disk that lost an byte
     let name = names(folder.path()).pop().expect("what came");
     assert!(temporary::is_temporary(&name));
     let name = folder.path().join(std::ffi::OsStr::from_bytes(&name));
@@ -78,7 +78,7 @@ fn what_lies_here_is_never_believed() {
 #[test]
 fn another_offer_begins_anew() {
     let (folder, root) = root();
-    let content = octets(3, MIB);
+    let content = bytes(3, MIB);
     let offer = offer(MIB);
     root.begin(&path("file"), &offer).expect("begun").write_at(0, &content).expect("written");
     let later = Offer { mtime: Time { nanoseconds: 1, ..TIME }, ..offer };
@@ -111,7 +111,7 @@ fn one_transfer_of_a_file_at_a_time() {
 #[test]
 fn transfers_of_one_file_from_many_threads() {
     let (folder, root) = root();
-    let contents: Vec<_> = (0..4).map(|seed| octets(seed, 100_000)).collect();
+    let contents: Vec<_> = (0..4).map(|seed| bytes(seed, 100_000)).collect();
     let stored = std::thread::scope(|scope| {
         let threads: Vec<_> = contents
             .iter()
@@ -137,13 +137,13 @@ fn transfers_of_one_file_from_many_threads() {
 }
 
 #[test]
-fn spans_of_the_file_that_has_the_name_are_taken_over() {
+fn spans_of_the_existing_file_are_reused() {
     let (folder, root) = root();
-    let old = octets(4, 4 * MIB + 10);
+    let old = bytes(4, 4 * MIB + 10);
     fs::write(folder.path().join("file"), &old).expect("a file");
     let mut new = old.clone();
     new[MIB + 3] ^= 1;
-    new.extend(octets(5, MIB));
+    new.extend(bytes(5, MIB));
     let reuse = Offer { reuse: true, ..offer(new.len()) };
     let mut partial = root.begin(&path("file"), &reuse).expect("begun");
     let here: Vec<_> = (0..6).map(|span| partial.present(span).expect("an answer")).collect();
@@ -171,9 +171,9 @@ fn spans_of_the_file_that_has_the_name_are_taken_over() {
 
 /// Zeros that come where an earlier transfer left something else.
 #[test]
-fn zeros_replace_what_lies_there() {
+fn zeros_replace_existing_content() {
     let (folder, root) = root();
-    let content = octets(6, 2 * MIB);
+    let content = bytes(6, 2 * MIB);
     let begin = || root.begin(&path("file"), &offer(content.len())).expect("begun");
     begin().write_at(0, &content).expect("written");
     let partial = begin();
@@ -189,7 +189,7 @@ fn zeros_replace_what_lies_there() {
 #[test]
 fn an_unfinished_file_that_nobody_may_write_to() {
     let (folder, root) = root();
-    let content = octets(7, MIB);
+    let content = bytes(7, MIB);
     let begin = || root.begin(&path("file"), &offer(MIB)).expect("begun");
     begin().write_at(0, &content).expect("written");
     let name = names(folder.path()).pop().expect("what came");

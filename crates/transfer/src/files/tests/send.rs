@@ -20,7 +20,7 @@ struct Here {
 /// A file of three spans that a walk has found.
 fn found() -> Here {
     let folder = tempfile::tempdir().expect("a folder");
-    let (path, content) = (folder.path().join("file"), octets(1, 2 * MIB + 99));
+    let (path, content) = (folder.path().join("file"), bytes(1, 2 * MIB + 99));
     fs::write(&path, &content).expect("a file");
     let mut source = Source::new([path.clone()], Links::Keep);
     let Kind::File(found) = source.next().expect("one").expect("found").kind else {
@@ -47,9 +47,9 @@ fn a_file_is_read_anywhere_and_hashed_in_spans() {
     assert_eq!(reader.read_at(u64::MAX, &mut room).expect("read"), 0);
     for span in 0..3 {
         let range = reader.spans().range(span).expect("a span");
-        let octets = &content[range.start as usize..range.end as usize];
+        let bytes = &content[range.start as usize..range.end as usize];
         let value = reader.span_value(span).expect("read");
-        assert_eq!(value, reader.spans().value(span, octets));
+        assert_eq!(value, reader.spans().value(span, bytes));
     }
     assert_eq!(reader.span_value(3).expect("an answer"), None);
     assert!(is_unchanged(&reader));
@@ -59,7 +59,7 @@ fn a_file_is_read_anywhere_and_hashed_in_spans() {
 
 /// The content is another, size and time of change are the same.
 #[test]
-fn a_change_that_hides_is_seen() {
+fn a_change_that_keeps_size_and_time_is_detected() {
     let Here { path, found, _folder, .. } = found();
     let reader = found.open().expect("open");
     let before = fs::metadata(&path).expect("a file");
@@ -81,7 +81,7 @@ fn a_change_that_hides_is_seen() {
 }
 
 #[test]
-fn a_file_that_is_cut_is_an_error_and_no_zeros() {
+fn a_truncated_file_is_an_error_and_not_padded_with_zeros() {
     let Here { path, found, _folder, .. } = found();
     let reader = found.open().expect("open");
     File::options().write(true).open(&path).expect("a file").set_len(MIB as u64).expect("cut");
@@ -123,7 +123,7 @@ fn a_file_that_is_replaced_or_removed_is_seen() {
 
 /// A pipe that is put where a file was found would block who opens it.
 #[test]
-fn what_is_no_file_any_more_is_not_opened() {
+fn a_file_replaced_by_something_else_is_not_opened() {
     for links in [Links::Keep, Links::Follow] {
         let Here { path, _folder, .. } = found();
         let mut source = Source::new([path.clone()], links);

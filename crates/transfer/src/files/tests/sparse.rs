@@ -33,23 +33,23 @@ fn eight_gibibytes_with_three_islands() {
     file.set_len(8 * GIB).expect("a hole");
     let islands = [(5, 3000), (4 * GIB - 100_000, 200_000), (8 * GIB - 1, 1)];
     for (n, (offset, size)) in islands.into_iter().enumerate() {
-        file.write_all_at(&octets(n as u8, size), offset).expect("an island");
+        file.write_all_at(&bytes(n as u8, size), offset).expect("an island");
     }
     let reader = reader(folder.path(), "from");
     let sent = Offer { data: 1 << 20, ..offer(reader.size() as usize) };
     let partial = root.begin(&path("to"), &sent).expect("begun");
     // as a sender goes over it
-    let (mut at, mut data_octets) = (0, 0);
+    let (mut at, mut data_bytes) = (0, 0);
     while at < reader.size() {
         let data = reader.next_data(at).expect("an answer").unwrap_or(reader.size()..reader.size());
         partial.write_zeros(at, data.start - at).expect("written");
         let mut room = vec![0; (data.end - data.start) as usize];
         assert_eq!(reader.read_at(data.start, &mut room).expect("read"), room.len());
         partial.write_at(data.start, &room).expect("written");
-        data_octets += room.len();
+        data_bytes += room.len();
         at = data.end;
     }
-    assert!(data_octets < MIB, "{data_octets} octets were read of three islands");
+    assert!(data_bytes < MIB, "{data_bytes} bytes were read of three islands");
     let root_hash = hash(&reader);
     assert!(reader.is_unchanged().expect("an answer"));
     partial.finish(&seal_of(root_hash)).expect("finished");
@@ -60,7 +60,7 @@ fn eight_gibibytes_with_three_islands() {
     for (n, (offset, size)) in islands.into_iter().enumerate() {
         let mut room = vec![0; size];
         copy.read_exact_at(&mut room, offset).expect("read");
-        assert_eq!(room, octets(n as u8, size));
+        assert_eq!(room, bytes(n as u8, size));
     }
 }
 
@@ -73,14 +73,14 @@ fn runs_of_zeros_become_holes() {
     content[7 * MIB..7 * MIB + 5000].fill(9);
     for piece in [100_000, MIB, 10 * MIB] {
         let partial = root.begin(&path("file"), &offer(content.len())).expect("begun");
-        for (n, octets) in content.chunks(piece).enumerate() {
-            partial.write_at((n * piece) as u64, octets).expect("written");
+        for (n, bytes) in content.chunks(piece).enumerate() {
+            partial.write_at((n * piece) as u64, bytes).expect("written");
         }
         partial.finish(&seal(&content)).expect("finished");
         assert_eq!(std::fs::read(folder.path().join("file")).expect("a file"), content);
         let stored = folder.path().join("file").metadata().expect("a file").blocks() * 512;
         // small pieces hold few whole blocks of 64 KiB
         let most = if piece == 100_000 { 9 * MIB } else { MIB };
-        assert!(stored < most as u64, "{stored} octets on the disk, in pieces of {piece}");
+        assert!(stored < most as u64, "{stored} bytes on the disk, in pieces of {piece}");
     }
 }

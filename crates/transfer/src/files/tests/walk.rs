@@ -160,7 +160,7 @@ fn a_server_follows_no_link() {
 }
 
 #[test]
-fn what_is_never_sent_is_a_remark_with_its_name() {
+fn file_types_that_are_never_sent_give_a_remark() {
     let folder = tempfile::tempdir().expect("a folder");
     mkfifo(&folder.path().join("pipe"), Mode::from_bits_truncate(0o600)).expect("a pipe");
     let _socket = UnixListener::bind(folder.path().join("socket")).expect("a socket");
@@ -182,7 +182,7 @@ fn what_is_never_sent_is_a_remark_with_its_name() {
 }
 
 #[test]
-fn what_goes_wrong_does_not_end_the_walk() {
+fn errors_do_not_end_the_walk() {
     let folder = tree();
     let paths = ["none", "top/sub", "", "top/empty/", "top/empty"]
         .map(|name| if name.is_empty() { PathBuf::new() } else { folder.path().join(name) });
@@ -242,7 +242,7 @@ fn a_tree_deeper_than_names_can_be_long() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut real, mut at) = (vec![Root::open(folder.path()).expect("a root")], 0);
     let name = path(&"n".repeat(250));
-    // 20 levels are 5000 octets; a path may have 4096
+    // 20 levels are 5000 bytes; a path may have 4096
     while at < 20 {
         real[at].make_directory(&name, 0o755).expect("made");
         real.push(real[at].below(&name).expect("a root"));
