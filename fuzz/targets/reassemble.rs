@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     let limits = Limits { datagrams: 4, bytes: 100_000 };
     let mut reassembler = Reassembler::new(limits);
-    let mut rest = octets;
+    let mut rest = bytes;
     let mut now = Duration::ZERO;
     while let Some(([high, low, wait], behind)) = rest.split_first_chunk::<3>() {
         let len = usize::from(u16::from_be_bytes([*high, *low])).min(behind.len());
