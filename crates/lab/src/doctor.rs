@@ -24,7 +24,7 @@ pub struct Finding {
     pub vital: bool,
 }
 
-/// METHOD 3: idle gaps of a client from which on it is not to be trusted.
+/// Idle gaps of a client from which on it is not to be trusted.
 const LONGEST_GAP_S: f64 = 0.150;
 /// Transfers in which such gaps are looked for.
 const TRIALS: u32 = 20;

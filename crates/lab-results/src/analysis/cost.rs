@@ -1,4 +1,4 @@
-//! The cost model t = a + b·size (METHOD 16), with intervals.
+//! The cost model t = a + b·size, with intervals.
 //!
 //! Each size's time is the geometric mean of its blocks; weights are 1/t². Both
 //! coefficients are weighted sums of these means, so the spread of the blocks

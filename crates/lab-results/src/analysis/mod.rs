@@ -20,16 +20,16 @@ pub mod slow_start;
 pub mod stats;
 pub mod stop;
 pub mod summary;
+mod warnings;
 
 use std::collections::BTreeMap;
 
 use crate::schema::{LinkReport, Results};
 use slow_start::Segment;
 
-/// Fills in all that follows from the samples. `windows` are the octets that a
-/// stack may have in flight beside TCP's own window. Returns notes on sentences that the
-/// run's own cells contradict.
-pub fn derive(results: &mut Results, windows: &BTreeMap<String, u64>) -> Vec<String> {
+/// Fills in all that follows from the samples, warnings and the answer included. `windows`
+/// are the octets that a stack may have in flight beside TCP's own window.
+pub fn derive(results: &mut Results, windows: &BTreeMap<String, u64>) {
     outliers::flag(&mut results.samples);
     let links: Vec<LinkReport> =
         std::iter::once(&results.link).chain(&results.check_links).cloned().collect();
@@ -53,5 +53,6 @@ pub fn derive(results: &mut Results, windows: &BTreeMap<String, u64>) -> Vec<Str
     results.accounting = accounting::accounting(samples);
     let (answer, notes) = answer::answer(results);
     results.answer = answer;
-    notes
+    results.warnings = warnings::warnings(results);
+    results.warnings.extend(notes);
 }

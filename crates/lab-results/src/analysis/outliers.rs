@@ -1,4 +1,4 @@
-//! Samples far from the others of their cell: flagged, never dropped (METHOD 16).
+//! Samples far from the others of their cell: flagged, never dropped.
 //!
 //! A sample is an outlier where the logarithm of its time lies further from the
 //! cell's median than 3.5 robust standard deviations: 1.4826 × the median

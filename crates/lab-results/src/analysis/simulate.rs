@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn a_percentile_bootstrap_of_five_blocks_does_not() {
         let found = bootstrap(Noise::LogNormal, 5, 400, 2);
-        assert!((0.76..0.88).contains(&found.covered), "METHOD 14: 82 %; {found:?}");
+        assert!((0.76..0.88).contains(&found.covered), "82 % expected; {found:?}");
     }
 
     #[test]

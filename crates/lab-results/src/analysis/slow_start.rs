@@ -5,7 +5,7 @@
 //! section 3.1). While sending a window takes less than a round trip the link is
 //! idle for the rest of it. The sum of these waits is what slow start adds to
 //! the time that the octets take on the link (Kurose and Ross, *Computer
-//! Networking*, "Modelling latency"). Without a rate it is METHOD 16's
+//! Networking*, "Modelling latency"). Without a rate it is
 //! RTT·log₂(1 + size/IW), in whole rounds.
 
 use crate::schema::PlanRecord;
@@ -81,7 +81,7 @@ mod tests {
         for (octets, rounds) in [(1.0, 0.0), (10_000.0, 0.0), (10_001.0, 1.0), (30_001.0, 2.0)] {
             assert!((path.waits_s(octets) - rounds * 0.05).abs() < 1e-12, "{octets}");
         }
-        // METHOD 16's form, at the ends of rounds
+        // RTT·log₂(1 + size/IW), at the ends of rounds
         for rounds in 1..12 {
             let octets = 10_000.0 * (2f64.powi(rounds) - 1.0);
             let log = (1.0 + octets / 10_000.0).log2() - 1.0;

@@ -9,7 +9,7 @@ use super::stats;
 use super::summary::{self, pairs};
 use crate::schema::{Sample, StackRecord};
 
-/// The fewest blocks from which the rule may stop. METHOD 14: stopping as soon
+/// The fewest blocks from which the rule may stop (docs/methodology.md): stopping as soon
 /// as an interval looks narrow picks the blocks that happen to agree; from three
 /// blocks a 95 % interval then covers 90 %, from ten 94 %.
 pub const LEAST_BLOCKS: u32 = 10;

@@ -49,7 +49,7 @@ fn found(way: &WayTest) -> String {
     )
 }
 
-/// METHOD 12: the emulator takes one of the cores.
+/// The emulator takes one of the cores.
 fn effort(emulator: &EmulatorReport) -> String {
     let own_drops = |of: &Counters| of.dropped_by_memory + of.dropped_by_kernel + of.malformed;
     let own = own_drops(&emulator.counters.down) + own_drops(&emulator.counters.up);

@@ -1,5 +1,5 @@
 //! Accounting: the packets and octets of a cell's transfers, counted with
-//! offloads off in runs of their own (METHOD 10).
+//! offloads off in runs of their own.
 
 use std::path::Path;
 

@@ -8,7 +8,7 @@ use crate::link::LinkSpec;
 use crate::units;
 use crate::workload::{Kind, Workload};
 
-/// METHOD 11: clock ticks are 10 ms, so less than this is measured in batches.
+/// Clock ticks are 10 ms, so less than this is measured in batches.
 const LEAST_SAMPLE_S: f64 = 0.3;
 const LARGEST_BATCH: u32 = 100;
 /// What a link passes in so long warms up a transfer, and no less than this.

@@ -1,12 +1,11 @@
-//! What machine, which programs, what settings; and what to warn of.
+//! What machine, which programs, what settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use headroom_lab_host::host::Host;
 use headroom_lab_host::machine::Machine;
 use headroom_lab_host::programs::Program;
-use headroom_lab_results::analysis::disturbance::Disturbance;
-use headroom_lab_results::schema::{Environment, HostRecord, ProgramRecord, Results};
+use headroom_lab_results::schema::{Environment, HostRecord, ProgramRecord};
 
 use super::bench::Bench;
 use crate::plan::Plan;
@@ -159,87 +158,4 @@ pub(super) fn changes(before: &Environment, now: &Environment) -> Vec<String> {
         .filter(|name| before.get(*name) != now.get(*name))
         .map(|name| format!("{name}: {} instead of {}", value(&now, name), value(&before, name)))
         .collect()
-}
-
-/// What the reader should know before believing the results.
-pub(super) fn warnings(results: &Results) -> Vec<String> {
-    let mut warnings: Vec<String> = results.incomplete().into_iter().collect();
-    if let Some(last) = results.resumed.last() {
-        let changed: BTreeSet<&str> = results
-            .resumed
-            .iter()
-            .flat_map(|resumed| &resumed.changed)
-            .map(String::as_str)
-            .collect();
-        warnings.push(format!(
-            "This run was interrupted and continued {} time(s), last at {} with {} block(s) done. Each link was tested \
-             again; its last test is the one shown.",
-            results.resumed.len(),
-            last.at,
-            last.blocks_before
-        ));
-        if !changed.is_empty() {
-            let changed = changed.into_iter().collect::<Vec<_>>().join("; ");
-            warnings.push(format!(
-                "Machine or programs changed before the run was continued, so its blocks are of two kinds: {changed}."
-            ));
-        }
-    }
-    warnings.extend(results.remarks.iter().cloned());
-    let failed = results.samples.iter().filter(|sample| !sample.ok).count();
-    if failed > 0 {
-        let first = results
-            .samples
-            .iter()
-            .find_map(|sample| sample.error.as_deref())
-            .unwrap_or("no reason given");
-        warnings.push(format!(
-            "{failed} of {} samples failed; the first: {first}.",
-            results.samples.len()
-        ));
-    }
-    warnings.extend(Disturbance::of(&results.samples).note());
-    let steal = results.samples.iter().filter_map(|s| s.steal_pct).fold(0.0, f64::max);
-    if steal > 5.0 {
-        warnings.push(format!(
-            "The hypervisor took up to {steal:.0} % of this machine away during a sample."
-        ));
-    }
-    let limited_by = |what: &str| {
-        results.summary.iter().filter(|row| row.limited_by.as_deref() == Some(what)).count()
-    };
-    let crowded = limited_by("background load");
-    if crowded > 0 {
-        warnings.push(format!(
-            "{crowded} of {} cells were limited by background load: other programs took more of this machine than was \
-             left idle.",
-            results.summary.len()
-        ));
-    }
-    let limited = limited_by("CPU");
-    if limited > 0 {
-        let whose = match results.environment.hosts.as_slice() {
-            [] => format!(
-                "client, server and router share these {} cores, so their times say what this machine can do, not \
-                 what the network can",
-                results.environment.cores
-            ),
-            hosts => {
-                let of = |host: &HostRecord| format!("{} with {} cores", host.role, host.cores);
-                let hosts: Vec<String> = hosts.iter().map(of).collect();
-                format!("one of the hosts ({}) had nothing to spare", hosts.join(", "))
-            }
-        };
-        warnings.push(format!(
-            "{limited} of {} cells were limited by the CPU: {whose}.",
-            results.summary.len()
-        ));
-    }
-    if results.samples.iter().any(|sample| sample.not_shaped) {
-        warnings.push(
-            "Transfers shorter than 100 ms pass a token bucket partly unshaped; they are marked \"not shaped\"."
-                .to_owned(),
-        );
-    }
-    warnings
 }

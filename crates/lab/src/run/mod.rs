@@ -282,9 +282,7 @@ pub(crate) fn longest_gap(
 /// models, predictions, answer, warnings.
 pub fn reanalyse(results: &mut Results) {
     let windows = windows(results.plan.stacks.iter().map(|stack| stack.name.as_str()));
-    let notes = analysis::derive(results, &windows);
-    results.warnings = environment::warnings(results);
-    results.warnings.extend(notes);
+    analysis::derive(results, &windows);
 }
 
 /// Looks at the machines of a plan: at this one, or at two real hosts over ssh.
