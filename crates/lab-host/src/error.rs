@@ -15,6 +15,9 @@ pub enum Error {
     /// Something that should work did not.
     #[error("{0}")]
     Failed(String),
+    /// What a run stands on has ended: a host, a server, or what makes the link.
+    #[error("{0}")]
+    Ended(String),
     /// The link failed its self-test.
     #[error("{0}")]
     Link(String),
@@ -33,7 +36,7 @@ impl Error {
     /// The exit code of a process that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Failed(_) | Self::Link(_) => 1,
+            Self::Failed(_) | Self::Ended(_) | Self::Link(_) => 1,
             Self::Plan(_) => 2,
             Self::Missing(_) => 3,
             Self::Results(error) => error.exit_code(),

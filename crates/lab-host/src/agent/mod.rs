@@ -389,10 +389,10 @@ impl Agent {
     ) -> Result<T> {
         // an answer that nobody waited for would be taken for the next one's
         if let Some(why) = self.alarm.get() {
-            return Err(Error::Failed(why.clone()));
+            return Err(Error::Ended(why.clone()));
         }
         if let Some(why) = &self.given_up {
-            return Err(Error::Failed(why.clone()));
+            return Err(Error::Ended(why.clone()));
         }
         let line = serde_json::to_string(request).doing(|| "write a request".into())?;
         let written = lock(&self.input).as_mut().map(|input| writeln!(input, "{line}"));
@@ -418,7 +418,7 @@ impl Agent {
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     if let Some(why) = self.alarm.get() {
-                        return Err(Error::Failed(why.clone()));
+                        return Err(Error::Ended(why.clone()));
                     }
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => return Err(self.gone()),
@@ -449,7 +449,7 @@ impl Agent {
         }
         let host = &self.host;
         let why = self.alarm.get().cloned();
-        Error::Failed(why.unwrap_or_else(|| format!("the {host}'s agent ended unexpectedly")))
+        Error::Ended(why.unwrap_or_else(|| format!("the {host}'s agent ended unexpectedly")))
     }
 }
 

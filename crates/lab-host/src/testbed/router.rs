@@ -220,7 +220,7 @@ impl Router {
     /// # Errors
     /// What makes the link has ended by itself.
     pub(crate) fn require_link(&self) -> Result<()> {
-        self.alarm.get().map_or(Ok(()), |why| Err(Error::Failed(why.clone())))
+        self.alarm.get().map_or(Ok(()), |why| Err(Error::Ended(why.clone())))
     }
 
     fn cpu_seconds(&self) -> Option<f64> {

@@ -288,7 +288,7 @@ impl Place<'_> {
         let state = host.server(&self.at.daemon(), 0)?;
         match state.ended {
             None => Ok(()),
-            Some(ended) => Err(Error::Failed(format!(
+            Some(ended) => Err(Error::Ended(format!(
                 "{} on the {} ended ({ended}). It last said: {}",
                 self.at.daemon(),
                 host.role,

@@ -167,15 +167,11 @@ impl<'a> Bench<'a> {
 
     /// The error, or a better one if a server of this run has ended.
     pub(super) fn blame_a_server(&mut self, error: Error) -> Error {
-        if matches!(error, Error::Interrupted) {
+        if matches!(error, Error::Interrupted | Error::Ended(_)) {
             return error;
         }
         match self.require_servers() {
-            // a host that vanished is both
-            Err(died) if died.to_string() == error.to_string() => error,
-            Err(died @ Error::Failed(_)) if died.to_string() != error.to_string() => {
-                Error::Failed(format!("{died}. First seen as: {error}"))
-            }
+            Err(Error::Ended(died)) => Error::Ended(format!("{died}. First seen as: {error}")),
             _ => error,
         }
     }
@@ -192,7 +188,7 @@ impl<'a> Bench<'a> {
     pub(super) fn require_application(&self, stack: &str) -> Result<()> {
         let state = self.testbed.server.server(stack, 0)?;
         state.ended.map_or(Ok(()), |ended| {
-            Err(Error::Failed(format!(
+            Err(Error::Ended(format!(
                 "the {stack} server ended in the middle of the run ({ended}). It last said: {}",
                 last_lines(&state.log)
             )))

@@ -152,7 +152,7 @@ impl Pair {
     /// # Errors
     /// The connection to a host has ended, with ssh's words.
     pub(super) fn require(&self) -> Result<()> {
-        self.alarm.get().map_or(Ok(()), |why| Err(Error::Failed(why.clone())))
+        self.alarm.get().map_or(Ok(()), |why| Err(Error::Ended(why.clone())))
     }
 
     /// What stands where one machine's link has its maker.
