@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::blocks::{Blocks, LARGEST_ACCOUNTED, check_repetitions, check_workload};
 use super::cell::Cell;
-use super::{Blocks, LARGEST_ACCOUNTED, check_repetitions, check_workload};
 use crate::link::LinkSpec;
 use crate::plan::Plan;
 use crate::units;

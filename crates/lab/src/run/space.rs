@@ -6,8 +6,9 @@ use std::path::Path;
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::scratch;
 
+use super::blocks::{Blocks, LARGEST_ACCOUNTED};
 use super::estimate::samples;
-use super::{Blocks, LARGEST_ACCOUNTED, Options, captures, journal};
+use super::{Options, captures, journal};
 use crate::plan::Plan;
 use crate::units;
 

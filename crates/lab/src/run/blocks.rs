@@ -1,0 +1,78 @@
+//! What is measured on a link: cells, in groups that are compared.
+
+use headroom_lab_results::analysis;
+
+use super::cell::{self, Cell};
+use crate::link::LinkSpec;
+use crate::plan::Plan;
+use crate::workload::{Kind, Workload};
+
+/// The blocks of a plan's workloads on one link.
+pub(super) struct Blocks {
+    pub(super) cells: Vec<Cell>,
+    /// Workload by workload and size by size: indices into `cells`.
+    pub(super) groups: Vec<Vec<usize>>,
+}
+
+impl Blocks {
+    pub(super) fn of(plan: &Plan, link: &LinkSpec, workloads: &[Workload]) -> Self {
+        let mut blocks = Self { cells: Vec::new(), groups: Vec::new() };
+        let real = plan.hosts.is_some();
+        let cell = |stack: &String, workload: &Workload, size: u64| {
+            let cell = Cell::new(link, stack, workload, size);
+            if real { cell.on_real_link() } else { cell }
+        };
+        for workload in workloads {
+            for &size in &workload.sizes {
+                let first = blocks.cells.len();
+                blocks
+                    .cells
+                    .extend(workload.stacks.iter().map(|stack| cell(stack, workload, size)));
+                blocks.groups.push((first..blocks.cells.len()).collect());
+            }
+        }
+        blocks
+    }
+
+    /// Expected time of one block of these cells.
+    pub(super) fn expected_s(&self, cells: &[usize]) -> f64 {
+        cells.iter().map(|&index| self.cells[index].expected_s()).sum()
+    }
+}
+
+/// Downloads on check links, to compare predictions with.
+pub(super) fn check_workload(plan: &Plan) -> Vec<Workload> {
+    let able = plan.stacks.iter().filter(|planned| planned.stack.service.accepts(Kind::Download));
+    let stacks = able.map(|planned| planned.stack.name.clone()).collect();
+    vec![Workload::new(Kind::Download, plan.check_sizes.clone(), stacks)]
+}
+
+/// How many blocks are measured on a check link.
+pub(super) fn check_repetitions(plan: &Plan, link: &LinkSpec) -> u32 {
+    // where packets are lost at random no few blocks tell
+    let lossy = link.down.loss.average_pct() > 0.0;
+    if lossy { plan.repetitions } else { plan.repetitions.min(CHECK_REPETITIONS) }
+}
+
+/// A link that is full leaves little to chance: as many blocks as a comparison needs.
+const CHECK_REPETITIONS: u32 = analysis::stats::LEAST_RUNS as u32;
+
+/// Larger transfers would take gigabytes of trace.
+pub(super) const LARGEST_ACCOUNTED: u64 = 1 << 30;
+
+/// Octets that test files and their copies need: each size once, and the
+/// largest transfer (or a batch of small ones) twice over.
+pub(super) fn scratch_bytes(plan: &Plan) -> u64 {
+    const MARGIN: u64 = 64 << 20;
+    let check = plan.check_sizes.iter().copied().filter(|_| !plan.check_links.is_empty());
+    let files = plan.workloads.iter().filter(|workload| !workload.kind.is_timed());
+    let octets = files.flat_map(|w| {
+        let kept = u64::from(w.in_a_row.unwrap_or(1));
+        w.sizes.iter().map(move |&s| w.octets(s) * kept)
+    });
+    let octets: Vec<u64> = octets.chain(check).collect();
+    // what large ones are warmed up with has a quarter of their size at most
+    let files: u64 = octets.iter().map(|octets| octets + octets / 4).sum();
+    let largest = octets.iter().copied().max().unwrap_or(0);
+    files + 2 * largest.max(cell::BATCH_BYTES) + MARGIN
+}

@@ -1,0 +1,64 @@
+//! How to run a plan, and who is told how far it is.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::testbed::Settings;
+
+use super::blocks::scratch_bytes;
+use crate::plan::Plan;
+
+/// How to run, beside what.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Folder in which the run's scratch folder is made, if the user chose one:
+    /// the test files then go there. Else they go to a tmpfs where they fit.
+    pub scratch: Option<PathBuf>,
+    /// This program's executable.
+    pub headroom: PathBuf,
+    /// What the built-in client calls itself.
+    pub client_version: String,
+    /// Whether the packets of the accounting runs are kept, in `captures/`.
+    pub keep_captures: bool,
+    /// Set by a signal handler to end the run early.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+impl Options {
+    pub(super) fn settings(&self, plan: &Plan) -> Settings {
+        Settings {
+            scratch_parent: self.scratch.clone().unwrap_or_else(std::env::temp_dir),
+            scratch_chosen: self.scratch.is_some(),
+            headroom: self.headroom.clone(),
+            scratch_bytes: scratch_bytes(plan),
+            interrupted: Arc::clone(&self.interrupted),
+        }
+    }
+
+    /// Refuses what has no meaning between two real machines.
+    pub(super) fn require_real_hosts(&self) -> Result<()> {
+        let refused = if self.keep_captures {
+            "--keep-captures keeps the packets of accounting runs, which there are none of between two real machines: \
+             leave it out"
+        } else if self.scratch.is_some() {
+            "--scratch names a folder of this machine, and between two real machines nothing is kept here: set TMPDIR \
+             for root's logins on the hosts"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Plan(refused.to_owned()))
+    }
+}
+
+/// Who is told how far a run is.
+pub trait Progress {
+    /// A stage begins.
+    fn stage(&self, text: &str);
+    /// What is left of the run will take about this long, as far as is known now.
+    fn left(&self, time: Duration);
+    /// Something was measured.
+    fn done(&self, what: &str);
+}
