@@ -145,16 +145,12 @@ impl UdpSocket {
         if one || self.has_gso() {
             match self.send_whole(train) {
                 Ok(()) => return Ok(()),
-                // No checksum offload of the interface (EIO), no UDP_SEGMENT (EINVAL), or a segment
-                // longer than the MTU (docs/datapath.md, "UDP trains").
-                Err(error) if one => return Err((0, error)),
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::EIO | libc::EINVAL) => {
-                        self.has_gso.store(false, Ordering::Relaxed);
-                    }
-                    Some(libc::EMSGSIZE) => {}
-                    _ => return Err((0, error)),
-                },
+                Err(error) if one || !may_pass_singly(&error) => return Err((0, error)),
+                Err(error) => {
+                    self.send_singly(train)?;
+                    self.note_refused_train(&error);
+                    return Ok(());
+                }
             }
         }
         self.send_singly(train)
@@ -214,24 +210,32 @@ impl UdpSocket {
         let dont_fragment = self.discovery.load(Ordering::Relaxed) == 1;
         let train = Train { destination, source, tos, dont_fragment, datagrams: &whole };
         let one = bytes.len() <= segment_len;
+        let mut refused = None;
         if one || as_train {
             match self.send_as(&train, (!one).then_some(segment_len as u16)) {
                 Ok(()) => return Ok(()),
-                Err(error) if one => return Err(error),
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::EIO | libc::EINVAL) => {
-                        self.has_gso.store(false, Ordering::Relaxed);
-                    }
-                    Some(libc::EMSGSIZE) => {}
-                    _ => return Err(error),
-                },
+                Err(error) if one || !may_pass_singly(&error) => return Err(error),
+                Err(error) => refused = Some(error),
             }
         }
         let mut slices = [IoSlice::new(&[]); MAX_SEGMENTS];
         let pieces = bytes.chunks(segment_len.max(1));
         let count = slices.iter_mut().zip(pieces).map(|(to, of)| *to = IoSlice::new(of)).count();
         let train = Train { datagrams: &slices[..count], ..train };
-        self.send_singly(&train).map_err(|(_, error)| error)
+        self.send_singly(&train).map_err(|(_, error)| error)?;
+        if let Some(error) = refused {
+            self.note_refused_train(&error);
+        }
+        Ok(())
+    }
+
+    /// Sends no further trains after one was refused whose datagrams passed one by one: the
+    /// way out has no checksum offload (EIO) or the kernel no UDP_SEGMENT (EINVAL). Other
+    /// reasons for EINVAL, such as a source address that the host lost, refuse those, too.
+    fn note_refused_train(&self, error: &io::Error) {
+        if matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL)) {
+            self.has_gso.store(false, Ordering::Relaxed);
+        }
     }
 
     fn send_whole(&self, train: &Train<'_>) -> io::Result<()> {
@@ -425,6 +429,13 @@ pub fn steer_by_spi(sockets: &[UdpSocket]) -> io::Result<()> {
     socket::set_option(&first.socket, libc::SOL_SOCKET, option, &program)
 }
 
+/// Whether the datagrams of a train that was refused may pass one by one: without offload
+/// (`UdpSocket::note_refused_train`), or as a segment is longer than the MTU
+/// (docs/datapath.md, "UDP trains").
+fn may_pass_singly(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -476,6 +487,18 @@ mod tests {
     fn a_train_arrives_as_its_datagrams() {
         for address in ALL {
             send_and_check(&open(address), &open(address));
+        }
+    }
+
+    #[test]
+    fn a_source_that_is_not_this_hosts_does_not_end_trains() {
+        for (address, source) in ALL.into_iter().zip(["192.0.2.77", "2001:db8::77"]) {
+            let (from, to) = (open(address), open(address));
+            let source = Some(source.parse().expect("an address"));
+            let path = Path { destination: to.local(), source, tos: 0 };
+            from.send_segmented(path, 1200, &[1; 2400]).expect_err("another host's address");
+            assert!(from.has_gso(), "{address}");
+            send_and_check(&from, &to);
         }
     }
 

@@ -322,9 +322,16 @@ fn send(socket: &UdpSocket, flow: &mut Flow, now: Duration, buffer: &mut [u8], m
         let path = Path { destination: transmit.to, source: flow.local(), tos: ECT };
         let (segment, bytes) = (transmit.segment, &buffer[..transmit.len]);
         // what cannot be sent, such as a probe that is too long, counts as lost on the path
-        let _ = match flow.whole {
+        let sent = match flow.whole {
             None => socket.send_segmented(path, segment, bytes),
             Some(whole) => socket.send_fragmented(path, segment, bytes, whole),
         };
+        // this host may have lost the address: IPv4 has no route from it then, and IPv6
+        // refuses it (ip6_datagram_send_ctl of the kernel's net/ipv6/datagram.c)
+        if sent.is_err_and(|error| {
+            matches!(error.kind(), io::ErrorKind::NetworkUnreachable | io::ErrorKind::InvalidInput)
+        }) {
+            flow.forget_local();
+        }
     }
 }

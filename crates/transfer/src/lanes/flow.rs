@@ -123,6 +123,11 @@ impl Flow {
         self.local
     }
 
+    /// Lets the kernel choose the source address until the next packet arrives.
+    pub(super) fn forget_local(&mut self) {
+        self.local = None;
+    }
+
     /// Handles deadlines and events, and queues more data.
     pub(super) fn advance(&mut self, now: Duration) {
         self.lane.handle_timeout(now);
