@@ -127,7 +127,7 @@ fn q_esp_shows_ports_and_protocol_where_a_router_looks_for_them() {
         let sealed =
             seal(&shape.sender(), &packet(false, mode == Mode::Transport, b"x")).expect("sealed");
         assert_eq!(sealed[9], 253);
-        // QESP.md: nft @th,16,16 5004 is the destination port, @th,32,8 the protocol
+        // docs/qesp.md: nft @th,16,16 5004 is the destination port, @th,32,8 the protocol
         assert_eq!(
             sealed[20..28],
             [5004u16.to_be_bytes(), 6000u16.to_be_bytes(), [17, 0], [0, 0]].concat()
