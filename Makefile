@@ -6,6 +6,8 @@ HEADROOM = $(CARGO_TARGET_DIR)/release/headroom
 CARGO_FLAGS = --release --locked --workspace
 # Examples are programs for measuring, which no test runs; the lint checks that they compile.
 TESTS = --lib --bins --tests
+PARTS_FOR_TESTS = scripts/fetch-parts && scripts/fetch-parts curl && scripts/fetch-parts --with-layers && \
+	scripts/fetch-parts --with-media && scripts/fetch-parts --with-browser && scripts/fetch-parts --with-peers
 
 .PHONY: demo test interop bench-tunnel bench-transfer studies studies-quick build parts lint browser unit deny install-docs fuzz
 
@@ -19,7 +21,7 @@ demo:
 # crates more features, much of it would be built twice. Most tests wait most of the time
 # (links, logins, timers), so twice as many run at once as there are cores.
 test: lint browser deny
-	$(MAKE) --no-print-directory parts-for-tests & parts=$$!; cargo test $(CARGO_FLAGS) $(TESTS) --no-run && wait $$parts
+	($(PARTS_FOR_TESTS)) & parts=$$!; cargo test $(CARGO_FLAGS) $(TESTS) --no-run && wait $$parts
 	HEADROOM_TESTS=required KERNEL_PEER=required RUST_TEST_THREADS=$$((2 * $$(nproc))) cargo test $(CARGO_FLAGS) $(TESTS)
 	cargo test $(CARGO_FLAGS) --doc
 
@@ -57,14 +59,6 @@ parts-for-studies:
 # Programs under test, unpacked into a private cache; nothing is installed.
 parts:
 	scripts/fetch-parts
-
-parts-for-tests:
-	scripts/fetch-parts
-	scripts/fetch-parts curl
-	scripts/fetch-parts --with-layers
-	scripts/fetch-parts --with-media
-	scripts/fetch-parts --with-browser
-	scripts/fetch-parts --with-peers
 
 build:
 	cargo build $(CARGO_FLAGS)
