@@ -116,12 +116,14 @@ fn measure_study(arguments: &Run, mut study: Study, scale: Scale) -> anyhow::Res
         None => Folder::new(arguments.out.as_deref(), &study.name)?.path,
     };
     study::keep(&study, scale, &folder)?;
-    let (time, parts) = (study.expected_time(scale)?, study.parts.len());
-    eprintln!(
-        "headroom: this will take about {} (estimated from the {parts} parts of the study{})",
-        run::rounded(time),
-        if arguments.resume.is_some() { ", less what was measured before" } else { "" }
-    );
+    let (parts, time) = study::remaining(&study, scale, &folder)?;
+    if parts > 0 {
+        eprintln!(
+            "headroom: this will take about {} (estimated from the {parts} of {} parts of the study that are to be measured)",
+            run::rounded(time),
+            study.parts.len()
+        );
+    }
     let outcome = {
         let bar = Bar::new();
         study::run(&study, scale, &options, &folder, arguments.changed_too, &bar)

@@ -75,6 +75,7 @@ fn a_study_is_run_resumed_and_told_beside_the_paper() {
     ground.write("plans/published/overheads.csv", "kind,kib,pct\nftps,1,10\nftps,16,5\nsftp,1,9\n");
     let quick = ground.end_of(ground.headroom("lab run plans/s.toml --scale quick --out all/s"));
     assert_eq!(quick.code, Some(0), "{quick}");
+    assert!(quick.stderr.contains("this will take about"), "{quick}");
     quick.assert_nothing_left();
     let study = read(&ground, "all/s/study.json");
     let rows = array(&study["sections"][0], "rows");
@@ -105,6 +106,7 @@ fn a_study_is_run_resumed_and_told_beside_the_paper() {
     let again = ground.end_of(ground.headroom("lab run --resume all/s"));
     assert_eq!(again.code, Some(0), "{again}");
     assert_eq!(samples(), before, "measured again");
+    assert!(!again.stderr.contains("this will take"), "of parts that are complete: {again}");
     assert!(ground.path("all/s/parts/ftp/report.html").exists(), "made again of its samples");
 
     // at full size there is a part more

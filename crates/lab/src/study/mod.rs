@@ -19,7 +19,6 @@ mod template;
 mod verdict;
 
 use std::path::Path;
-use std::time::Duration;
 
 use headroom_lab_host::error::{Error, Result};
 
@@ -30,7 +29,7 @@ pub use check::contradictions;
 pub use claim::Claim;
 pub use kept::{keep, kept};
 pub use results::StudyResults;
-pub use run::{FOLDER_OF_PARTS, rebuild, run};
+pub use run::{FOLDER_OF_PARTS, rebuild, remaining, run};
 pub use section::{Chart, Column, PublishedSource, Section};
 
 /// A study that can be run: its parts are plans, and every section refers to what
@@ -112,14 +111,6 @@ impl Study {
             self.answer = answer;
         }
         Ok(self)
-    }
-
-    /// Returns how long it will probably take at a scale, in all its parts.
-    ///
-    /// # Errors
-    /// It cannot be run at that scale.
-    pub fn expected_time(&self, scale: Scale) -> Result<Duration> {
-        Ok(self.clone().at_scale(scale)?.parts.iter().map(lab_run::expected_time).sum())
     }
 
     /// Leaves out of every part the stacks whose programs its machines lack, and parts

@@ -61,6 +61,16 @@ pub fn run(
     }
 }
 
+/// Returns how many parts `folder` does not have yet, and how long these will probably take.
+///
+/// # Errors
+/// The study cannot be run at that scale.
+pub fn remaining(study: &Study, scale: Scale, folder: &Path) -> Result<(usize, Duration)> {
+    let study = study.clone().at_scale(scale)?;
+    let parts = || study.parts.iter().filter(|part| !is_measured(part, folder));
+    Ok((parts().count(), parts().map(run::expected_time).sum()))
+}
+
 /// Writes the report of what `folder` has.
 ///
 /// # Errors
