@@ -117,7 +117,7 @@ fn missing_encryption_is_reported_on_both_sides() {
         assert_eq!((&end["cipher"], &end["carried"]), (&cipher.into(), &"lanes".into()));
         let told = String::from_utf8_lossy(&got.stderr);
         assert_eq!(told.contains("WITHOUT ENCRYPTION"), cipher != "aes-256-gcm", "{told}");
-        assert!(told.contains("4000 octets"), "{told}");
+        assert!(told.contains("4000 bytes"), "{told}");
 
         // all of the file in fragments of packets of 4047 octets, none longer than the link
         let fragments: Vec<_> = frames.iter().filter_map(|frame| fragment(frame)).collect();
