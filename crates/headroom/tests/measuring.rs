@@ -129,7 +129,7 @@ fn missing_encryption_is_reported_on_both_sides() {
     let warned = |words: &str| said.lines().filter(|line| line.contains(words)).count();
     assert_eq!(warned("NOT ENCRYPTED on lanes (cipher none"), 2, "{said}");
     assert_eq!(warned("NOT ENCRYPTED on lanes (cipher simplecrypt"), 1, "{said}");
-    assert_eq!(warned("chunks of 4000 octets"), 4, "{said}");
+    assert_eq!(warned("chunks of 4000 bytes"), 4, "{said}");
 
     // a server that does not allow it, and a client that does not
     let listening = hosts.serve(&[]);
@@ -138,7 +138,7 @@ fn missing_encryption_is_reported_on_both_sides() {
         (&[insecure, "--cipher", "none"][..], 5, "the server refuses: this server was started"),
         (&[insecure, "--chunk", "1000"], 5, "the server refuses: this server was started"),
         (&["--cipher", "simplecrypt"], 2, "encrypts nothing"),
-        (&["--chunk", "1000"], 2, "chunks are for measurement"),
+        (&["--chunk", "1000"], 2, "--chunk is for measurement"),
         (&["--cipher", "rot13"], 2, "no cipher `rot13`"),
         (&["--chunk", "100"], 2, "200 to 4000"),
     ] {
