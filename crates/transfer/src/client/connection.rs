@@ -88,19 +88,7 @@ impl Client {
             },
             error => error,
         })?;
-        Ok(Self {
-            endpoint,
-            connection,
-            next_id: 0,
-            compress: Compress::Never,
-            rate_bps: None,
-            lanes: true,
-            lane_options: LaneOptions::default(),
-            tree: TreeOptions::default(),
-            proof: None,
-            ssh_server: Some(ssh_server),
-            last_reply: None,
-        })
+        Ok(Self::new(endpoint, connection, Some(ssh_server)))
     }
 
     /// Connects, with both sides authenticated.
@@ -186,19 +174,7 @@ impl Client {
             }
             (error, _) => error,
         })?;
-        let client = Self {
-            endpoint,
-            connection,
-            next_id: 0,
-            compress: Compress::Never,
-            rate_bps: None,
-            lanes: true,
-            lane_options: LaneOptions::default(),
-            tree: TreeOptions::default(),
-            proof: None,
-            ssh_server: None,
-            last_reply: None,
-        };
+        let client = Self::new(endpoint, connection, None);
         match (trust.fingerprint, client.key()) {
             (Some(wanted), key) if key.is_none_or(|key| key.fingerprint() != wanted) => {
                 client.close().await;
@@ -214,6 +190,22 @@ impl Client {
     /// Sets whether later requests compress data, in both directions.
     pub const fn compress(&mut self, how: Compress) {
         self.compress = how;
+    }
+
+    fn new(endpoint: Endpoint, connection: Connection, ssh_server: Option<SshServer>) -> Self {
+        Self {
+            endpoint,
+            connection,
+            next_id: 0,
+            compress: Compress::Never,
+            rate_bps: None,
+            lanes: true,
+            lane_options: LaneOptions::default(),
+            tree: TreeOptions::default(),
+            proof: None,
+            ssh_server,
+            last_reply: None,
+        }
     }
 
     /// Returns the server's key.
@@ -242,7 +234,7 @@ impl Client {
     /// not offer them, is refused: it would be measured as something else.
     ///
     /// # Errors
-    /// It is for measurement alone, and the wishes do not allow that
+    /// It is for measurement alone, and the options do not allow that
     /// ([`Error::Usage`]).
     pub fn set_lane_options(&mut self, lane_options: LaneOptions) -> Result<(), Error> {
         lane_options.check()?;
