@@ -12,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Ground, HEADROOM};
-use headroom_testing::{privileged, retried};
+use headroom_testing::{privileged, retried, write_executable};
 
 /// Longer than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -89,7 +89,7 @@ impl Hosts {
         self.kill_server();
         // who must be able to read the program
         let program = self.ground.path("headroom");
-        fs::copy(HEADROOM, &program).expect("a program");
+        write_executable(&program, &fs::read(HEADROOM).expect("a program"));
         for (path, mode) in
             [("", 0o755), ("server", 0o777), ("served", 0o755), ("authorized_keys", 0o644)]
         {

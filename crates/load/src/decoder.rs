@@ -196,7 +196,6 @@ fn failed(sentence: String) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::ExitStatusExt;
     use std::path::PathBuf;
 
@@ -253,9 +252,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("headroom-decoder-{id:x}"));
         std::fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
-        let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&path, executable).expect("its mode");
+        headroom_testing::write_executable(&path, format!("#!/bin/sh\n{script}\n").as_bytes());
         path
     }
 }

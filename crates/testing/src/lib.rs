@@ -1,10 +1,12 @@
-//! Helpers for the tests of several crates: two hosts on one link, and a capture of the
-//! frames between them. For tests alone: every failure panics.
+//! Helpers for the tests of several crates: two hosts on one link, a capture of the frames
+//! between them, and programs to execute. For tests alone: every failure panics.
 
 mod capture;
+mod executable;
 mod host;
 
 pub use capture::{Capture, contains};
+pub use executable::write_executable;
 pub use headroom_netio::retried;
 pub use host::{Host, address, link};
 

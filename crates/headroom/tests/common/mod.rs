@@ -62,10 +62,8 @@ impl Ground {
 
     /// A script that can be executed.
     pub(crate) fn script(&self, name: &str, content: &str) -> PathBuf {
-        use std::os::unix::fs::PermissionsExt;
-        let path = self.write(name, content);
-        let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&path, mode).expect("a script of the test");
+        let path = self.path(name);
+        headroom_testing::write_executable(&path, content.as_bytes());
         path
     }
 

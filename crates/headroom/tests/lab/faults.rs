@@ -12,7 +12,7 @@ use crate::common::{
     Ground, HEADROOM, Running, array, group_of, number, places_of, processes_with, runs_in, text,
     wait_for,
 };
-use headroom_testing::privileged;
+use headroom_testing::{privileged, write_executable};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -72,7 +72,7 @@ fn without_privilege_nothing_is_measured_and_sudo_is_named() {
     let ground = Ground::new("nobody");
     // the build's own folder may be closed to others
     let binary = ground.path("headroom");
-    std::fs::copy(HEADROOM, &binary).expect("a copy of the command");
+    write_executable(&binary, &std::fs::read(HEADROOM).expect("the command"));
     let as_nobody = |arguments: &str| {
         let mut command = ground.command("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);

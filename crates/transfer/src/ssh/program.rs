@@ -59,7 +59,6 @@ fn number(bytes: &[u8], field: std::ops::Range<usize>) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
     use std::process::Command;
 
     use super::*;
@@ -71,8 +70,7 @@ mod tests {
         assert!((program.len() as u64) < whole, "{} of {whole}", program.len());
         let ground = tempfile::tempdir().expect("a folder");
         let path = ground.path().join("program");
-        fs::write(&path, program).expect("a file");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("chmod");
+        headroom_testing::write_executable(&path, &program);
         let listed = Command::new(&path).arg("--list").output().expect("it starts");
         let text = String::from_utf8_lossy(&listed.stdout).into_owned();
         assert!(text.contains("the_sent_program_is_smaller_and_runs"), "{listed:?}");
