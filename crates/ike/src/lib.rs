@@ -1,0 +1,3 @@
+//! IKEv2 (RFC 7296) without sockets, files and clocks.
+
+pub mod wire;
