@@ -85,7 +85,7 @@ impl Header {
     }
 
     /// Appends the header; next payload and length are written by [`finish`].
-    pub(super) fn emit(&self, message: &mut Vec<u8>) {
+    pub(crate) fn emit(&self, message: &mut Vec<u8>) {
         message.extend(self.spi_initiator.to_be_bytes());
         message.extend(self.spi_responder.to_be_bytes());
         let flags = if self.from_initiator { flag::INITIATOR } else { 0 }
@@ -102,10 +102,11 @@ impl Header {
     }
 }
 
-/// Writes the type of the first payload and the length into the header of `message`.
-pub(super) fn finish(message: &mut [u8], first: PayloadType) {
+/// Writes the type of the first payload and the length into the header of `message`, to which
+/// `more` bytes will be appended.
+pub(crate) fn finish(message: &mut [u8], first: PayloadType, more: usize) {
     message[field::NEXT_PAYLOAD] = first.into();
-    let length = (message.len() as u32).to_be_bytes();
+    let length = ((message.len() + more) as u32).to_be_bytes();
     message[field::LENGTH].copy_from_slice(&length);
 }
 
@@ -125,7 +126,7 @@ mod tests {
     fn emitted() -> Vec<u8> {
         let mut message = Vec::new();
         HEADER.emit(&mut message);
-        finish(&mut message, PayloadType::Encrypted);
+        finish(&mut message, PayloadType::Encrypted, 0);
         message
     }
 

@@ -27,10 +27,14 @@ impl<'a> Identification<'a> {
         if fits { Ok(Self { id_type, data }) } else { Err(Problem::Length(data.len())) }
     }
 
-    /// Appends the body of the payload: also what AUTH signs a MAC of (RFC 7296 §2.15).
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
-        out.extend([self.id_type.into(), 0, 0, 0]);
-        out.extend(self.data);
+        out.extend(self.body());
+    }
+
+    /// Returns the body of the payload, whose MAC is authenticated (RFC 7296 §2.15).
+    #[must_use]
+    pub fn body(&self) -> Vec<u8> {
+        [&[self.id_type.into(), 0, 0, 0], self.data].concat()
     }
 }
 

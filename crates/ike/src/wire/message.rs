@@ -32,7 +32,7 @@ impl<'a> Message<'a> {
         let mut message = Vec::new();
         self.header.emit(&mut message);
         let first = emit_chain(&self.payloads, &mut message);
-        header::finish(&mut message, first);
+        header::finish(&mut message, first, 0);
         message
     }
 }

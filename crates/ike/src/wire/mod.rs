@@ -20,6 +20,7 @@ mod traffic_selector;
 pub use configuration::{Configuration, Eap};
 pub use encrypted::{Encrypted, Fragment};
 pub use error::{Error, Problem};
+pub(crate) use header::finish;
 pub use header::{HEADER_LEN, Header, NON_ESP_MARKER};
 pub use identity::{
     Authentication, Certificate, CertificateRequest, DigitalSignature, Identification,

@@ -11,14 +11,14 @@ use headroom_ike::wire::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::captured;
+use crate::captured::{self, Captured};
 
 #[test]
 fn reads_every_message_of_the_captures_and_writes_it_again() {
     for (name, expected) in captured::NAMES.into_iter().zip([14, 14, 23]) {
         let messages = captured::messages(name);
         assert_eq!(messages.len(), expected, "{name}");
-        for message in messages {
+        for Captured { message, .. } in messages {
             let parsed = Message::parse(&message).expect("a well-formed message");
             assert_eq!(parsed.emit(), message, "{name}");
         }
@@ -28,7 +28,7 @@ fn reads_every_message_of_the_captures_and_writes_it_again() {
 #[test]
 fn reads_what_strongswan_offers() {
     let messages = captured::messages("psk-mlkem768");
-    let message = Message::parse(&messages[0]).expect("IKE_SA_INIT");
+    let message = Message::parse(&messages[0].message).expect("IKE_SA_INIT");
     let types: Vec<_> = message.payloads.iter().map(|one| one.payload_type().to_string()).collect();
     assert_eq!(types.join(" "), "SA KE Nonce N N N N N N");
     let Payload::SecurityAssociation(sa) = &message.payloads[0] else { panic!("{message:?}") };
@@ -41,7 +41,7 @@ fn reads_what_strongswan_offers() {
 
 #[test]
 fn truncated_messages_fail() {
-    for message in captured::messages("cert").iter().take(2) {
+    for Captured { message, .. } in captured::messages("cert").iter().take(2) {
         for len in 0..message.len() {
             assert!(Message::parse(&message[..len]).is_err());
         }
@@ -66,7 +66,7 @@ proptest! {
 
     #[test]
     fn a_changed_byte_parses_or_fails(which in 0_usize..3, at in any::<prop::sample::Index>(), value in any::<u8>()) {
-        for mut message in captured::messages(captured::NAMES[which]).into_iter().take(2) {
+        for Captured { mut message, .. } in captured::messages(captured::NAMES[which]).into_iter().take(2) {
             let at = at.index(message.len());
             message[at] = value;
             let _ = Message::parse(&message);
