@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use headroom_lab::catalogue::Entry;
 use headroom_lab::plan::{CommandLine, Family, LinkBackend, Offload, Plan, Scale};
 use headroom_lab::run::{self, Options, Outcome, Resumption};
 use headroom_lab::study::{self, Study, StudyResults};
@@ -439,22 +440,16 @@ fn examine(plan: Option<&Path>, json: bool, scratch: Option<PathBuf>) -> anyhow:
 
 fn list() -> anyhow::Result<ExitCode> {
     println!("Stacks");
-    for service in service::ALL {
-        let baseline =
-            service.baseline().map_or(String::new(), |base| format!(" (against {base})"));
-        println!("  {:18}{}{baseline}", service.name(), service.about());
-        if let Some(words) = service.words() {
-            println!("  {:18}words in brackets: {words}", "");
-        }
+    for entry in service::ALL.entries {
+        let baseline = entry.by_default().map_err(Error::Plan)?.baselines().pop();
+        let baseline = baseline.map_or(String::new(), |base| format!(" (against {base})"));
+        list_entry(entry, &baseline);
     }
     println!(
         "\nLayers, around any of them: sftp/tls, https/wireguard/openvpn, ftp/esp(transport,udp)"
     );
-    for layer in layer::ALL {
-        println!("  {:11}{}", layer.name(), layer.about());
-        if let Some(words) = layer.words() {
-            println!("  {:11}words in brackets: {words}", "");
-        }
+    for entry in layer::ALL.entries {
+        list_entry(entry, "");
     }
     println!("\nWorkloads");
     for kind in workload::KINDS {
@@ -484,4 +479,11 @@ fn list() -> anyhow::Result<ExitCode> {
         println!("  none in ./plans");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn list_entry<T: ?Sized>(entry: &Entry<T>, more: &str) {
+    println!("  {:11}{}{more}", entry.name, entry.about);
+    if let Some(options) = entry.options() {
+        println!("  {:11}options: {options}", "");
+    }
 }

@@ -142,8 +142,11 @@ fn control_groups() -> Finding {
 fn programs(search_path: &SearchPath) -> Vec<Finding> {
     let mut users: Vec<(Program, Vec<&str>)> =
         programs::TESTBED.iter().map(|&program| (program, Vec::new())).collect();
-    let services = service::ALL.iter().map(|service| (service.name(), service.programs()));
-    let layers = layer::ALL.iter().map(|layer| (layer.name(), layer.needs()));
+    let services = service::ALL.entries.iter().map(|entry| (entry.name, entry.programs));
+    let layers = layer::ALL.entries.iter().map(|entry| {
+        let needed = entry.by_default().map(|layer| layer.needs(entry.programs));
+        (entry.name, needed.unwrap_or(entry.programs))
+    });
     for (name, programs) in services.chain(layers) {
         for &program in programs {
             match users.iter_mut().find(|(known, _)| *known == program) {

@@ -1,6 +1,7 @@
 //! Measures what securing a transfer costs: plan → testbed → run → samples →
 //! analysis → report. Starts programs; calls no transfer engine.
 
+pub mod catalogue;
 pub mod doctor;
 pub mod layer;
 pub mod plan;

@@ -1,13 +1,13 @@
 //! The grammar of a stack: the application first, then what wraps it:
-//! `sftp/tls/esp`. Words in brackets say how a layer is to be: `ftp/esp(transport)`.
+//! `sftp/tls/esp`. Options in parentheses say how an application or a layer is to be: `ftp/esp(transport)`.
 //! A label after `#` tells two copies of one stack apart.
 
 use std::fmt;
-use std::sync::Arc;
 
 use headroom_lab_host::programs::Program;
 use headroom_lab_host::testbed::Family;
 
+use crate::catalogue::Chosen;
 use crate::layer::{self, Layer, inner_mtu};
 use crate::service::{self, Service};
 use crate::workload::Kind;
@@ -16,13 +16,13 @@ use crate::workload::Kind;
 /// named in a plan.
 #[derive(Clone)]
 pub struct Stack {
-    /// The key in all results, label included: words in brackets in a fixed order,
+    /// The key in all results, label included: options in a fixed order,
     /// without those that are default.
     pub name: String,
     /// The application.
-    pub service: &'static dyn Service,
+    pub service: Chosen<dyn Service>,
     /// What wraps it, innermost first.
-    pub layers: Vec<Arc<dyn Layer>>,
+    pub layers: Vec<Chosen<dyn Layer>>,
 }
 
 impl Stack {
@@ -37,11 +37,12 @@ impl Stack {
         }
         let mut parts = path.split('/');
         let application = parts.next().unwrap_or_default();
-        let service = service::parse(application)?;
-        let layers = parts.map(layer::parse).collect::<Result<Vec<_>, String>>()?;
-        match objection(service, &layers) {
+        let service = service::ALL.parse(application)?;
+        let layers =
+            parts.map(|written| layer::ALL.parse(written)).collect::<Result<Vec<_>, String>>()?;
+        match objection(&service, &layers) {
             None => {
-                let path = path_of(service, &layers);
+                let path = path_of(&service, &layers);
                 let name = if label.is_empty() { path } else { format!("{path}#{label}") };
                 Ok(Self { name, service, layers })
             }
@@ -52,11 +53,11 @@ impl Stack {
     /// What it is compared with by default, best first: itself without its
     /// outermost layer, then the bare application; for that, what it says.
     pub fn baselines(&self) -> Vec<String> {
-        let application = self.service.name();
+        let application = self.service.title();
         match self.layers.split_last() {
-            None => self.service.baselines().into_iter().map(str::to_owned).collect(),
-            Some((_, [])) => vec![application.to_owned()],
-            Some((_, inner)) => vec![path_of(self.service, inner), application.to_owned()],
+            None => self.service.baselines(),
+            Some((_, [])) => vec![application],
+            Some((_, inner)) => vec![path_of(&self.service, inner), application],
         }
     }
 
@@ -84,15 +85,14 @@ impl Stack {
     /// # Errors
     /// A sentence that names the layer that leaves too little.
     pub(crate) fn innermost_mtu(&self, link_mtu: u32, family: Family) -> Result<u32, String> {
-        let inner =
-            |mtu, layer: &Arc<dyn Layer>| inner_mtu(layer.as_ref(), &self.name, mtu, family);
+        let inner = |mtu, layer: &Chosen<dyn Layer>| inner_mtu(layer, &self.name, mtu, family);
         self.layers.iter().rev().try_fold(link_mtu, inner)
     }
 
     /// Every program that it needs on this machine.
     pub fn programs(&self) -> impl Iterator<Item = Program> {
-        let layers = self.layers.iter().flat_map(|layer| layer.needs());
-        self.service.programs().iter().chain(layers).copied()
+        let layers = self.layers.iter().flat_map(|layer| layer.needs(layer.entry.programs));
+        self.service.entry.programs.iter().chain(layers).copied()
     }
 }
 
@@ -103,7 +103,7 @@ impl fmt::Debug for Stack {
 }
 
 /// Why these layers, innermost first, make no sense around this application.
-fn objection(service: &dyn Service, layers: &[Arc<dyn Layer>]) -> Option<String> {
+fn objection(service: &Chosen<dyn Service>, layers: &[Chosen<dyn Layer>]) -> Option<String> {
     const DEEPEST: usize = 8;
     if layers.len() > DEEPEST {
         return Some(format!("more than {DEEPEST} layers"));
@@ -119,7 +119,7 @@ fn objection(service: &dyn Service, layers: &[Arc<dyn Layer>]) -> Option<String>
         );
     }
     let stream = layers.iter().rposition(|layer| layer.kind() == layer::Kind::Stream)?;
-    let (name, application) = (layers[stream].name(), service.name());
+    let (name, application) = (layers[stream].name(), service.title());
     if service.data_connections() {
         return Some(format!(
             "{application} opens data connections of its own, which `{name}` cannot carry: it carries \
@@ -141,9 +141,9 @@ fn objection(service: &dyn Service, layers: &[Arc<dyn Layer>]) -> Option<String>
 }
 
 /// An application and what wraps it, as results name it.
-fn path_of(service: &dyn Service, layers: &[Arc<dyn Layer>]) -> String {
-    let layers = layers.iter().map(|layer| layer.title());
-    std::iter::once(service.name().to_owned()).chain(layers).collect::<Vec<_>>().join("/")
+fn path_of(service: &Chosen<dyn Service>, layers: &[Chosen<dyn Layer>]) -> String {
+    let layers = layers.iter().map(Chosen::title);
+    std::iter::once(service.title()).chain(layers).collect::<Vec<_>>().join("/")
 }
 
 /// The name that results have for a stack written in any way; as it is, where it
@@ -152,22 +152,17 @@ pub fn canonical(name: &str) -> String {
     Stack::parse(name).map_or_else(|_| name.to_owned(), |stack| stack.name)
 }
 
-/// The names of all applications.
-pub fn names() -> Vec<&'static str> {
-    service::ALL.iter().map(|service| service.name()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn application_layers_and_label() {
-        assert_eq!(Stack::parse("ftp").map(|s| s.service.name()), Ok("ftp"));
+        assert_eq!(Stack::parse("ftp").map(|s| s.service.title()).as_deref(), Ok("ftp"));
         assert_eq!(Stack::parse("ftp#again").map(|s| s.name), Ok("ftp#again".to_owned()));
         assert!(Stack::parse("gopher").is_err_and(|e| e.contains("ftp, ftps")));
         let stack = Stack::parse("sftp/tls/strongswan#2").expect("two layers");
-        let names: Vec<&str> = stack.layers.iter().map(|layer| layer.name()).collect();
+        let names: Vec<&str> = stack.layers.iter().map(Chosen::name).collect();
         assert_eq!(names, ["tls", "strongswan"]);
         assert_eq!(stack.baselines(), ["sftp/tls", "sftp"]);
         assert_eq!(Stack::parse("ftps").map(|s| s.baselines()), Ok(vec!["ftp".to_owned()]));
@@ -188,21 +183,24 @@ mod tests {
         assert!(shows("headroom(cipher=none)") && shows("http"));
         assert!(!shows("headroom(cipher=simplecrypt)") && !shows("headroom(chunk=300)"));
         for (name, why) in [
-            ("headroom(cipher=des)", "`headroom` knows no `cipher=des`; the words are streams"),
+            (
+                "headroom(cipher=des)",
+                "`headroom` has no option `cipher=des`; the options are streams",
+            ),
             (
                 "sftp/tsl",
                 "no layer `tsl` (did you mean `tls`?); there are tls, wireguard, strongswan, openvpn, dtls, esp",
             ),
             ("ftp/esp(udp", "as in `esp(transport)`"),
-            ("ftp/esp()", "`esp` knows no ``"),
+            ("ftp/esp()", "`esp` has no option ``"),
             (
                 "ftp/esp(fast)",
-                "`esp` knows no `fast`; the words are tunnel, transport, aes-128-gcm",
+                "`esp` has no option `fast`; the options are tunnel, transport, aes-128-gcm",
             ),
-            ("ftp/wireguard(fast)", "`wireguard` takes no words"),
-            ("ftp/strongswan(fast)", "`strongswan` knows no `fast`; the words are psk"),
-            ("http(fast)", "`http` takes no words in brackets"),
-            ("gopher(fast)", "no stack `gopher(fast)`"),
+            ("ftp/wireguard(fast)", "`wireguard` takes no options"),
+            ("ftp/strongswan(fast)", "`strongswan` has no option `fast`; the options are psk"),
+            ("http(fast)", "`http` takes no options"),
+            ("gopher(fast)", "no stack `gopher`"),
             ("headroom(streams", "as in `headroom(streams)`"),
             ("http/esp(transport)/ah(transport)", "AH over ESP is the layer `ah+esp`"),
             ("sftp/esp(transport)/tls", "sftp/tls/esp, would do"),
@@ -210,7 +208,7 @@ mod tests {
             ("ftp/tls", "data connections of its own"),
             ("ftps/wireguard/tls", "data connections of its own"),
             ("headroom/tls", "`tls` carries TCP alone; use a network layer, as headroom/esp"),
-            ("headroom(fast)", "`headroom` knows no `fast`"),
+            ("headroom(fast)", "`headroom` has no option `fast`"),
             ("sftp/wireguard/tls", "`wireguard` sends packets and `tls` carries a TCP"),
             ("https/openvpn/tls/strongswan", "https/tls/openvpn, would do"),
             ("http/tls/tls/tls/tls/tls/tls/tls/tls/tls", "more than 8 layers"),

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use headroom_lab_host::error::Result;
 use headroom_lab_host::host::Host;
 use headroom_lab_host::programs::Program;
 use headroom_lab_host::testbed::{Ends, Family};
+
+use crate::catalogue::{Chosen, Fact};
 
 /// What a layer carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,29 +36,6 @@ pub type Drops = BTreeMap<String, u64>;
 /// Something that is wrapped around an application: its two ends, and how they
 /// find each other.
 pub trait Layer: Send + Sync {
-    /// The name in stacks.
-    fn name(&self) -> &'static str;
-
-    /// The name with what is not default of it, in the one form that results use:
-    /// `esp(transport,udp)`.
-    fn title(&self) -> String {
-        self.name().to_owned()
-    }
-
-    /// The words that may stand in brackets behind the name, for `headroom lab list`.
-    fn words(&self) -> Option<String> {
-        None
-    }
-
-    /// This layer as the words in its brackets make it.
-    ///
-    /// # Errors
-    /// A sentence: a word is unknown, or contradicts another.
-    fn with(&self, words: &[&str]) -> std::result::Result<Arc<dyn Layer>, String>;
-
-    /// One line for `headroom lab list`.
-    fn about(&self) -> &'static str;
-
     /// What it carries.
     fn kind(&self) -> Kind;
 
@@ -99,23 +77,19 @@ pub trait Layer: Send + Sync {
         true
     }
 
-    /// The programs it may need, on any machine.
-    fn programs(&self) -> &'static [Program];
-
-    /// Those that it needs on this one.
-    fn needs(&self) -> &'static [Program] {
-        self.programs()
+    /// Those of `all` its programs that it needs on this machine.
+    fn needs(&self, all: &'static [Program]) -> &'static [Program] {
+        all
     }
 
     /// Largest packet on the inner interface whose outer packet still fits
     /// `outer` octets; of no meaning for a stream.
     fn inner_mtu(&self, outer: u32, family: Family) -> u32;
 
-    /// The inner interface, of the `nth` instance of this layer in a run and the
+    /// The inner interface, none for a stream, of the `nth` instance of this layer in a run and the
     /// `number`th of all layers; both count from 1 and from 0.
-    fn interface(&self, number: u16, nth: u16) -> String {
-        let _ = nth;
-        format!("{}{number}", self.name())
+    fn interface(&self, _number: u16, _nth: u16) -> String {
+        String::new()
     }
 
     /// Writes configuration and starts both ends. A tunnel is up afterwards, and its
@@ -165,12 +139,12 @@ pub trait Layer: Send + Sync {
     }
 
     /// What was pinned, for the record.
-    fn facts(&self) -> Vec<(&'static str, String)>;
+    fn facts(&self) -> Vec<Fact>;
 }
 
 /// One instance of a layer. Each stack has its own of each of its layers.
 pub(crate) struct Instance {
-    pub(crate) layer: Arc<dyn Layer>,
+    pub(crate) layer: Chosen<dyn Layer>,
     /// The stack's name.
     pub(crate) stack: String,
     /// Of all instances of the run, from 1: no two share ports or addresses.
@@ -196,22 +170,4 @@ pub struct Place<'a> {
     pub(crate) client: &'a Host,
     pub(crate) server: &'a Host,
     pub(crate) at: &'a Instance,
-}
-
-/// Facts that are the same whatever was asked for.
-pub(super) fn stated<const N: usize>(
-    facts: [(&'static str, &'static str); N],
-) -> Vec<(&'static str, String)> {
-    facts.map(|(name, value)| (name, value.to_owned())).into()
-}
-
-/// A layer that is what it is: no word stands behind its name.
-pub(super) fn without_words<L: Layer + 'static>(
-    layer: L,
-    words: &[&str],
-) -> std::result::Result<Arc<dyn Layer>, String> {
-    match words {
-        [] => Ok(Arc::new(layer)),
-        _ => Err(format!("`{}` takes no words in brackets", layer.name())),
-    }
 }

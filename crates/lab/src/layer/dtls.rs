@@ -9,14 +9,13 @@ use headroom_lab_host::host::Host;
 use headroom_lab_host::programs::{IP, OPENSSL, Program};
 use headroom_lab_host::testbed::Family;
 
-use super::definition::{stated, without_words};
 use super::{Kind, Layer, Place};
+use crate::catalogue::{Entry, Fact, Make, stated};
 
 const OPENCONNECT: Program = Program::new("openconnect", "openconnect", &["--version"]);
 const OCSERV: Program = Program::new("ocserv", "ocserv", &["--version"]);
 
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Dtls;
+struct Dtls;
 
 /// What openconnect says of a channel as it should be,
 const ESTABLISHED: &str = "Established DTLS connection";
@@ -29,25 +28,16 @@ const CONFIGURED: &str = "Configured as ";
 /// days. None at all would be the defaults, and milliseconds of it still fit 31 bits.
 const NEVER: u32 = 1_000_000;
 
+pub(super) const ENTRY: Entry<dyn Layer> = Entry {
+    name: "dtls",
+    about: "DTLS 1.2, AES-128-GCM, keys from a TLS 1.3 connection: openconnect and ocserv, in user space",
+    programs: &[OPENCONNECT, OCSERV],
+    make: Make::Fixed(|| Arc::new(Dtls)),
+};
+
 impl Layer for Dtls {
-    fn name(&self) -> &'static str {
-        "dtls"
-    }
-
-    fn with(&self, words: &[&str]) -> std::result::Result<Arc<dyn Layer>, String> {
-        without_words(*self, words)
-    }
-
-    fn about(&self) -> &'static str {
-        "DTLS 1.2, AES-128-GCM, keys from a TLS 1.3 connection: openconnect and ocserv, in user space"
-    }
-
     fn kind(&self) -> Kind {
         Kind::Network
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[OPENCONNECT, OCSERV]
     }
 
     /// IP and UDP, then the record's header (RFC 6347, section 4.1), explicit nonce and tag
@@ -114,7 +104,7 @@ impl Layer for Dtls {
         }
     }
 
-    fn facts(&self) -> Vec<(&'static str, String)> {
+    fn facts(&self) -> Vec<Fact> {
         stated([
             ("encryption", "DTLS 1.2 by openconnect and ocserv (AnyConnect), in user space"),
             ("cipher", "AES-128-GCM"),

@@ -10,37 +10,27 @@ use headroom_lab_host::programs::{OPENSSL, Program};
 use headroom_lab_host::role::Role;
 use headroom_lab_host::testbed::Family;
 
-use super::definition::{stated, without_words};
 use super::{Kind, Layer, Place};
+use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::service::CIPHER;
 
 const OPENVPN: Program = Program::new("openvpn", "openvpn", &["--version"]);
 
-#[derive(Debug, Clone, Copy)]
-pub(super) struct OpenVpn;
+struct OpenVpn;
 
 /// The line that says that data can pass.
 const READY: &str = "Initialization Sequence Completed";
 
+pub(super) const ENTRY: Entry<dyn Layer> = Entry {
+    name: "openvpn",
+    about: "OpenVPN over UDP, AES-128-GCM: openvpn both sides, in user space",
+    programs: &[OPENVPN],
+    make: Make::Fixed(|| Arc::new(OpenVpn)),
+};
+
 impl Layer for OpenVpn {
-    fn name(&self) -> &'static str {
-        "openvpn"
-    }
-
-    fn with(&self, words: &[&str]) -> std::result::Result<Arc<dyn Layer>, String> {
-        without_words(*self, words)
-    }
-
-    fn about(&self) -> &'static str {
-        "OpenVPN over UDP, AES-128-GCM: openvpn both sides, in user space"
-    }
-
     fn kind(&self) -> Kind {
         Kind::Network
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[OPENVPN]
     }
 
     /// IP and UDP, then opcode with peer id, packet id and tag (P_DATA_V2 with
@@ -88,7 +78,7 @@ impl Layer for OpenVpn {
         place.until(place.client, "a handshake", || ready(place, since))
     }
 
-    fn facts(&self) -> Vec<(&'static str, String)> {
+    fn facts(&self) -> Vec<Fact> {
         stated([
             ("encryption", "OpenVPN over UDP, in user space"),
             ("cipher", "AES-128-GCM"),

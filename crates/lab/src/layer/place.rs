@@ -3,7 +3,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headroom_lab_host::command::{Arg, Command};
@@ -14,6 +13,7 @@ use headroom_lab_host::role::Role;
 use headroom_lab_host::testbed::{Ends, Family};
 
 use super::definition::{Instance, Kind, Layer, Place};
+use crate::catalogue::Chosen;
 
 /// What a layer needs to come up; tens of milliseconds, on slow links seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,7 +26,7 @@ const PATIENCE_AT_END: Duration = Duration::from_secs(90);
 /// # Errors
 /// A sentence: it leaves too little.
 pub(crate) fn inner_mtu(
-    layer: &dyn Layer,
+    layer: &Chosen<dyn Layer>,
     stack: &str,
     outer: u32,
     family: Family,
@@ -53,7 +53,7 @@ impl Instance {
     /// # Errors
     /// No packet fits through, or too many instances.
     pub(crate) fn new(
-        layer: &Arc<dyn Layer>,
+        layer: &Chosen<dyn Layer>,
         stack: &str,
         number: u16,
         nth: u16,
@@ -66,7 +66,7 @@ impl Instance {
             return Err(Error::Plan(format!("more than {MOST} layers in one plan")));
         }
         let family = family_of(outer.server);
-        let mtu = inner_mtu(layer.as_ref(), stack, outer.mtu, family).map_err(Error::Plan)?;
+        let mtu = inner_mtu(layer, stack, outer.mtu, family).map_err(Error::Plan)?;
         let inner = match (layer.kind(), family) {
             (Kind::Stream, _) => {
                 let own = loopback(family);
@@ -84,7 +84,7 @@ impl Instance {
             }
         };
         Ok(Self {
-            layer: Arc::clone(layer),
+            layer: layer.clone(),
             stack: stack.to_owned(),
             number,
             interface: layer.interface(number, nth),

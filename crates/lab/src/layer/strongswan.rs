@@ -10,18 +10,29 @@ use headroom_lab_host::programs::{IP, OPENSSL, Origin, Program};
 use headroom_lab_host::role::Role;
 use headroom_lab_host::testbed::Family;
 
-use super::definition::stated;
 use super::{Kind, Layer, Place, kernel};
+use crate::catalogue::{Entry, Fact, Make, stated};
 
 const CHARON: Program = Program::new("charon-systemd", "charon-systemd", &[]);
 const SWANCTL: Program = Program::new("swanctl", "strongswan-swanctl", &["--version"]);
 
-#[derive(Debug, Clone, Copy)]
-pub(super) struct StrongSwan(Proof);
+struct StrongSwan(Proof);
 
-impl StrongSwan {
-    pub(super) const PSK: Self = Self(Proof::Psk);
-}
+pub(super) const ENTRY: Entry<dyn Layer> = Entry {
+    name: "strongswan",
+    about: "IPsec, IKEv2 and ESP, AES-128-GCM: strongSwan both sides, ESP by the kernel where it can",
+    programs: &[CHARON, SWANCTL],
+    make: Make::Configured {
+        known: || "psk (the default), or cert (certificates of ECDSA), or cert-rsa".to_owned(),
+        read: |options| match options.iter().collect::<Vec<_>>()[..] {
+            [] | ["psk"] => Ok((Vec::new(), Arc::new(StrongSwan(Proof::Psk)))),
+            [word] if let Some(kind) = KEY_KINDS.iter().find(|kind| kind.word == word) => {
+                Ok((vec![word.to_owned()], Arc::new(StrongSwan(Proof::Certificate(kind)))))
+            }
+            ref other => Err(options.unknown(&other.join(","))),
+        },
+    },
+};
 
 /// How each end shows who it is (RFC 7296 §2.15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,50 +62,12 @@ const KEY_KINDS: [KeyKind; 2] = [
     },
 ];
 
-const WORDS: &str = "psk (the default), or cert (certificates of ECDSA), or cert-rsa";
-
 /// Plugins and libraries have this path compiled in.
 const LIBRARIES: &str = "/usr/lib/ipsec";
 
 impl Layer for StrongSwan {
-    fn name(&self) -> &'static str {
-        "strongswan"
-    }
-
-    fn with(&self, words: &[&str]) -> std::result::Result<Arc<dyn Layer>, String> {
-        let kind = match words {
-            [] | ["psk"] => return Ok(Arc::new(Self::PSK)),
-            [word] => KEY_KINDS.iter().find(|kind| kind.word == *word),
-            _ => None,
-        };
-        let wrong = || {
-            let word = words.join(",");
-            format!("`strongswan` knows no `{word}`; the words are {WORDS}")
-        };
-        Ok(Arc::new(Self(Proof::Certificate(kind.ok_or_else(wrong)?))))
-    }
-
-    fn title(&self) -> String {
-        match self.0 {
-            Proof::Psk => self.name().to_owned(),
-            Proof::Certificate(kind) => format!("{}({})", self.name(), kind.word),
-        }
-    }
-
-    fn words(&self) -> Option<String> {
-        Some(WORDS.to_owned())
-    }
-
-    fn about(&self) -> &'static str {
-        "IPsec, IKEv2 and ESP, AES-128-GCM: strongSwan both sides, ESP by the kernel where it can"
-    }
-
     fn kind(&self) -> Kind {
         Kind::Network
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[CHARON, SWANCTL]
     }
 
     fn in_kernel(&self) -> bool {
@@ -154,7 +127,7 @@ impl Layer for StrongSwan {
         swanctl(place, place.client, &["--initiate", "--child", "lab", "--timeout", "15"]).map(drop)
     }
 
-    fn facts(&self) -> Vec<(&'static str, String)> {
+    fn facts(&self) -> Vec<Fact> {
         let by = if self.in_kernel() {
             "ESP, tunnel mode, by the kernel"
         } else {

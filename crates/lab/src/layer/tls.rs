@@ -9,34 +9,24 @@ use headroom_lab_host::host::Host;
 use headroom_lab_host::programs::Program;
 use headroom_lab_host::testbed::Family;
 
-use super::definition::{stated, without_words};
 use super::{Kind, Layer, Place};
+use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::service::CIPHER;
 
 const STUNNEL: Program = Program::new("stunnel", "stunnel4", &["-version"]);
 
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Tls;
+struct Tls;
+
+pub(super) const ENTRY: Entry<dyn Layer> = Entry {
+    name: "tls",
+    about: "TLS 1.3 around one TCP connection: stunnel both sides",
+    programs: &[STUNNEL],
+    make: Make::Fixed(|| Arc::new(Tls)),
+};
 
 impl Layer for Tls {
-    fn name(&self) -> &'static str {
-        "tls"
-    }
-
-    fn with(&self, words: &[&str]) -> std::result::Result<Arc<dyn Layer>, String> {
-        without_words(*self, words)
-    }
-
-    fn about(&self) -> &'static str {
-        "TLS 1.3 around one TCP connection: stunnel both sides"
-    }
-
     fn kind(&self) -> Kind {
         Kind::Stream
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[STUNNEL]
     }
 
     fn inner_mtu(&self, outer: u32, _family: Family) -> u32 {
@@ -97,7 +87,7 @@ sessionResume = no
         place.until(client, "a connection through it", || client.connects_through(through))
     }
 
-    fn facts(&self) -> Vec<(&'static str, String)> {
+    fn facts(&self) -> Vec<Fact> {
         stated([
             ("encryption", "TLS 1.3 by stunnel, its certificate verified"),
             ("cipher", CIPHER),

@@ -10,38 +10,28 @@ use headroom_lab_host::programs::{IP, Program, UNSHARE};
 use headroom_lab_host::role::Role;
 use headroom_lab_host::testbed::Family;
 
-use super::definition::{stated, without_words};
 use super::{Kind, Layer, Place, kernel};
+use crate::catalogue::{Entry, Fact, Make, stated};
 
 const WG: Program = Program::new("wg", "wireguard-tools", &["--version"]);
 const WIREGUARD_GO: Program = Program::new("wireguard-go", "wireguard-go", &["--version"]);
 
-#[derive(Debug, Clone, Copy)]
-pub(super) struct WireGuard;
+struct WireGuard;
+
+pub(super) const ENTRY: Entry<dyn Layer> = Entry {
+    name: "wireguard",
+    about: "WireGuard: the kernel both sides, or wireguard-go where it has none",
+    programs: &[WIREGUARD_GO, WG],
+    make: Make::Fixed(|| Arc::new(WireGuard)),
+};
 
 impl Layer for WireGuard {
-    fn name(&self) -> &'static str {
-        "wireguard"
-    }
-
-    fn with(&self, words: &[&str]) -> std::result::Result<Arc<dyn Layer>, String> {
-        without_words(*self, words)
-    }
-
-    fn about(&self) -> &'static str {
-        "WireGuard: the kernel both sides, or wireguard-go where it has none"
-    }
-
     fn kind(&self) -> Kind {
         Kind::Network
     }
 
-    fn programs(&self) -> &'static [Program] {
-        &[WIREGUARD_GO, WG]
-    }
-
-    fn needs(&self) -> &'static [Program] {
-        if self.in_kernel() { &[WG] } else { self.programs() }
+    fn needs(&self, all: &'static [Program]) -> &'static [Program] {
+        if self.in_kernel() { &[WG] } else { all }
     }
 
     fn in_kernel(&self) -> bool {
@@ -133,7 +123,7 @@ impl Layer for WireGuard {
         })
     }
 
-    fn facts(&self) -> Vec<(&'static str, String)> {
+    fn facts(&self) -> Vec<Fact> {
         let by = if self.in_kernel() {
             "WireGuard by the kernel"
         } else {

@@ -416,7 +416,7 @@ sizes = ["1KiB", "1MiB"]
             (format!("{GOOD}[baselines]\nftp = \"ftp\"\n"), "11: a stack cannot be its own"),
             (
                 GOOD.replace("\"ftps\"", "\"ftp/esp(md5)\""),
-                "3: `esp` knows no `md5`; the words are",
+                "3: `esp` has no option `md5`; the options are",
             ),
             ("stacks = [\"ftp\"".into(), "1:"),
             (GOOD.replace("repetitions = 3", "name = \"../x\""), "4: `../x` is not one word"),

@@ -44,7 +44,7 @@ impl<'a> Bench<'a> {
         let mut numbers = Numbers::default();
         let mut taken_ports = BTreeSet::new();
         for (planned, nth) in plan.stacks.iter().zip(0..) {
-            let (name, service) = (&planned.stack.name, planned.stack.service);
+            let (name, service) = (&planned.stack.name, &planned.stack.service);
             let taken = |port: u16| taken_ports.contains(&port);
             // what is alone at its address has the port that routers know
             let alone = service.shares_its_port()
@@ -63,7 +63,7 @@ impl<'a> Bench<'a> {
             let port =
                 plan.hosts.as_ref().map_or_else(free, |hosts| Some(hosts.port(nth))).ok_or_else(
                     || {
-                        let name = service.name();
+                        let name = service.title();
                         Error::Plan(format!("more than 300 stacks with `{name}` in one plan"))
                     },
                 )?;
@@ -93,7 +93,7 @@ impl<'a> Bench<'a> {
         }
         let mut says = BTreeMap::new();
         for planned in &self.plan.stacks {
-            let (name, service) = (&planned.stack.name, planned.stack.service);
+            let (name, service) = (&planned.stack.name, &planned.stack.service);
             if let Some(stack) = self.stacks.get_mut(name) {
                 stack.start(&self.testbed)?;
             }
@@ -226,10 +226,10 @@ impl<'a> Bench<'a> {
         Some(hosts.passive(u16::try_from(nth).ok()?))
     }
 
-    pub(super) fn service(&self, stack: &str) -> Result<&'static dyn Service> {
+    pub(super) fn service(&self, stack: &str) -> Result<&'a dyn Service> {
         let planned =
             self.plan.stack(stack).ok_or_else(|| Error::Plan(format!("no stack {stack}")))?;
-        Ok(planned.stack.service)
+        Ok(&*planned.stack.service)
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) fn record(
     });
     let stacks = plan.stacks.iter().map(|planned| {
         let facts = planned.stack.service.facts();
-        let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value));
         let window = planned
             .stack
             .service

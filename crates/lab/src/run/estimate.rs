@@ -205,9 +205,10 @@ fn bytes(cell: &Cell) -> f64 {
 fn transfer_s(plan: &Plan, cell: &Cell, link: &LinkSpec) -> f64 {
     let workload = &cell.workload;
     let rtt_s = link.longest_round_trip().as_secs_f64();
-    let service = plan.stack(&cell.stack).map(|planned| planned.stack.service);
+    let service = plan.stack(&cell.stack).map(|planned| &planned.stack.service);
     let asks = plan.resolver.is_some()
-        && service.is_some_and(|one| one.programs().iter().any(|program| program.name == "sshd"));
+        && service
+            .is_some_and(|one| one.entry.programs.iter().any(|program| program.name == "sshd"));
     let session_s = SESSION_S + ROUND_TRIPS * rtt_s + if asks { RESOLVER_S } else { 0.0 };
     if workload.kind.is_timed() {
         return f64::from(workload.seconds) + session_s;

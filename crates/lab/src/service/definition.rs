@@ -6,34 +6,15 @@ use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::command::Command;
 use headroom_lab_host::error::Result;
 use headroom_lab_host::host::ServerSpec;
-use headroom_lab_host::programs::Program;
 use headroom_lab_results::schema::{Load, StreamStats};
 use headroom_lab_trace::{Login, Marks};
 
 use super::site::Site;
+use crate::catalogue::Fact;
 use crate::workload::{Kind, Task};
 
 /// An application: its server, its client, and how to read their words.
-pub trait Service: Sync {
-    /// The name in plans and results.
-    fn name(&self) -> &'static str;
-
-    /// One line for `headroom lab list`.
-    fn about(&self) -> &'static str;
-
-    /// The words that may stand in brackets behind the name, for `headroom lab list`.
-    fn words(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// This application as the words in its brackets make it.
-    ///
-    /// # Errors
-    /// A sentence: a word is unknown, or contradicts another.
-    fn with(&self, _words: &[&str]) -> std::result::Result<&'static dyn Service, String> {
-        Err(format!("`{}` takes no words in brackets", self.name()))
-    }
-
+pub trait Service: Send + Sync {
     /// Whether it encrypts what it moves; verified on the wire in every run.
     fn secured(&self) -> bool;
 
@@ -42,17 +23,11 @@ pub trait Service: Sync {
         false
     }
 
-    /// What this is compared with where a plan does not say; none for a
-    /// baseline.
-    fn baseline(&self) -> Option<&'static str>;
-
-    /// The same, best first: the first of them that a plan has.
-    fn baselines(&self) -> Vec<&'static str> {
-        self.baseline().into_iter().collect()
+    /// What this is compared with where a plan does not say, best first: the first of them
+    /// that the plan has. None for a baseline.
+    fn baselines(&self) -> Vec<String> {
+        Vec::new()
     }
-
-    /// The programs it needs, server and client.
-    fn programs(&self) -> &'static [Program];
 
     /// The port of its server, alone in a namespace of its own.
     fn port(&self) -> u16;
@@ -124,7 +99,7 @@ pub trait Service: Sync {
     }
 
     /// What was pinned, for the record: TLS version, cipher, key type.
-    fn facts(&self) -> Vec<(&'static str, &'static str)>;
+    fn facts(&self) -> Vec<Fact>;
 
     /// A bound on what may be in flight, in octets and in words, if the
     /// application has one beside TCP's.

@@ -2,6 +2,8 @@
 //! encoder is the client's; its packets arrive at this very program (`headroom load`),
 //! which counts them and hands them to the player.
 
+use std::sync::Arc;
+
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::command::{Arg, Command};
 use headroom_lab_host::error::{Error, Result};
@@ -10,31 +12,23 @@ use headroom_lab_host::programs::Program;
 use headroom_lab_results::schema::FILM;
 
 use super::{ClientReport, Invocation, Service, Site, rtp, udp};
+use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Sending, Task};
 
 pub(super) const FFMPEG: Program = Program::new("ffmpeg", "ffmpeg", &["-version"]);
 
-pub(super) struct Film;
+struct Film;
+
+pub(super) const ENTRY: Entry<dyn Service> = Entry {
+    name: FILM,
+    about: "a film in clear, RTP to port 5004: encoder and player are ffmpeg",
+    programs: &[FFMPEG],
+    make: Make::Fixed(|| Arc::new(Film)),
+};
 
 impl Service for Film {
-    fn name(&self) -> &'static str {
-        FILM
-    }
-
-    fn about(&self) -> &'static str {
-        "a film in clear, RTP to port 5004: encoder and player are ffmpeg"
-    }
-
     fn secured(&self) -> bool {
         false
-    }
-
-    fn baseline(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[FFMPEG]
     }
 
     fn port(&self) -> u16 {
@@ -92,8 +86,8 @@ impl Service for Film {
         if outcome.code == Some(0) { report(&outcome.stdout) } else { ClientReport::default() }
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
-        vec![
+    fn facts(&self) -> Vec<Fact> {
+        stated([
             ("encryption", "none"),
             (
                 "stream",
@@ -105,7 +99,7 @@ impl Service for Film {
                 "testsrc2, 352 x 288, 25 a second, H.264 at a constant rate, one in twelve by itself, without sound",
             ),
             ("player", "decodes each picture and shows none"),
-        ]
+        ])
     }
 }
 

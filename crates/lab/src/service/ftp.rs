@@ -1,37 +1,31 @@
 //! FTP in clear (RFC 959, RFC 2428): Pure-FTPd and libcurl.
 
+use std::sync::Arc;
+
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::error::Result;
 use headroom_lab_host::host::ServerSpec;
-use headroom_lab_host::programs::{OPENSSL, Program};
+use headroom_lab_host::programs::OPENSSL;
 
 use super::fetch::{self, Account};
 use super::pure_ftpd::{PURE_FTPD, PURE_PW};
 use super::site::FTP_USER;
 use super::{ClientReport, Invocation, Service, Site, pure_ftpd};
+use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Task};
 
-pub(super) struct Ftp;
+struct Ftp;
+
+pub(super) const ENTRY: Entry<dyn Service> = Entry {
+    name: "ftp",
+    about: "FTP in clear: pure-ftpd, libcurl",
+    programs: &[PURE_FTPD, PURE_PW, OPENSSL],
+    make: Make::Fixed(|| Arc::new(Ftp)),
+};
 
 impl Service for Ftp {
-    fn name(&self) -> &'static str {
-        "ftp"
-    }
-
-    fn about(&self) -> &'static str {
-        "FTP in clear: pure-ftpd, libcurl"
-    }
-
     fn secured(&self) -> bool {
         false
-    }
-
-    fn baseline(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[PURE_FTPD, PURE_PW, OPENSSL]
     }
 
     fn port(&self) -> u16 {
@@ -62,11 +56,11 @@ impl Service for Ftp {
         fetch::report(outcome, None)
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
-        vec![
+    fn facts(&self) -> Vec<Fact> {
+        stated([
             ("encryption", "none"),
             ("mode", "passive (EPSV), binary"),
             ("verification", "none beside the checksums of TCP"),
-        ]
+        ])
     }
 }

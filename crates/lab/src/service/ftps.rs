@@ -1,89 +1,67 @@
 //! FTP over TLS, explicit (RFC 4217): Pure-FTPd and libcurl, control and data
 //! connection both protected.
 
+use std::sync::Arc;
+
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::error::Result;
 use headroom_lab_host::host::ServerSpec;
-use headroom_lab_host::programs::{OPENSSL, Program};
+use headroom_lab_host::programs::OPENSSL;
 
 use super::fetch::{self, Account};
 use super::pure_ftpd::{PURE_FTPD, PURE_PW};
 use super::site::FTP_USER;
 use super::tls::{Key, Tls, Version};
 use super::{ClientReport, Invocation, Service, Site, pure_ftpd};
+use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Task};
 
-/// The service with the TLS that its words want.
-pub(super) struct Ftps {
-    name: &'static str,
+/// The service with the TLS that its options want.
+struct Ftps {
     tls: Tls,
 }
 
-const WORDS: &str = "tls1.2 and rsa (a certificate of RSA), alone or both, AES-128-GCM; or \
-                     aes128-sha (TLS 1.2, AES-128-CBC and SHA-1, keys by RSA)";
+pub(super) const ENTRY: Entry<dyn Service> = Entry {
+    name: "ftps",
+    about: "FTP over TLS, explicit, data protected: pure-ftpd, libcurl",
+    programs: &[PURE_FTPD, PURE_PW, OPENSSL],
+    make: Make::Configured {
+        known: || {
+            "tls1.2 and rsa (a certificate of RSA), alone or both, AES-128-GCM; or aes128-sha \
+             (TLS 1.2, AES-128-CBC and SHA-1, keys by RSA)"
+                .to_owned()
+        },
+        read: |options| {
+            let mut sorted: Vec<&str> = options.iter().collect();
+            sorted.sort_unstable();
+            let tls12 = |cipher, key| Tls { version: Version::Tls12, cipher, key };
+            let tls = match sorted[..] {
+                [] => Tls::MODERN,
+                ["rsa"] => Tls { key: Key::Rsa, ..Tls::MODERN },
+                ["tls1.2"] => tls12("ECDHE-ECDSA-AES128-GCM-SHA256", Key::Ecdsa),
+                ["rsa", "tls1.2"] => tls12("ECDHE-RSA-AES128-GCM-SHA256", Key::Rsa),
+                // The suite of the studies. ECDSA has none with it, and the client alone
+                // decides: a server that offers nothing else is offered nothing by today's
+                // clients.
+                ["aes128-sha"] => tls12("AES128-SHA", Key::Rsa),
+                _ => return Err(options.unknown(&sorted.join(","))),
+            };
+            Ok((sorted.into_iter().map(str::to_owned).collect(), Arc::new(Ftps { tls })))
+        },
+    },
+};
 
 /// Pure-FTPd takes P-256 alone: a client that brings a share of another group, as OpenSSL
 /// does, is asked again in each handshake (RFC 8446 §4.1.4).
 const GROUPS: &str = "P-256:X25519";
 
-impl Ftps {
-    pub(super) const MODERN: Self = Self { name: "ftps", tls: Tls::MODERN };
-    const MODERN_RSA: Self = Self { name: "ftps(rsa)", tls: Tls { key: Key::Rsa, ..Tls::MODERN } };
-    const TLS12: Self = Self {
-        name: "ftps(tls1.2)",
-        tls: Tls {
-            version: Version::Tls12,
-            cipher: "ECDHE-ECDSA-AES128-GCM-SHA256",
-            key: Key::Ecdsa,
-        },
-    };
-    const TLS12_RSA: Self = Self {
-        name: "ftps(rsa,tls1.2)",
-        tls: Tls { version: Version::Tls12, cipher: "ECDHE-RSA-AES128-GCM-SHA256", key: Key::Rsa },
-    };
-    /// The suite of the studies. ECDSA has none with it, and the client alone decides:
-    /// a server that offers nothing else is offered nothing by today's clients.
-    const AES128_SHA: Self = Self {
-        name: "ftps(aes128-sha)",
-        tls: Tls { version: Version::Tls12, cipher: "AES128-SHA", key: Key::Rsa },
-    };
-}
-
 impl Service for Ftps {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        "FTP over TLS, explicit, data protected: pure-ftpd, libcurl"
-    }
-
-    fn words(&self) -> Option<&'static str> {
-        Some(WORDS)
-    }
-
-    fn with(&self, words: &[&str]) -> std::result::Result<&'static dyn Service, String> {
-        let mut words = words.to_vec();
-        words.sort_unstable();
-        match words[..] {
-            ["aes128-sha"] => Ok(&Self::AES128_SHA),
-            ["rsa"] => Ok(&Self::MODERN_RSA),
-            ["tls1.2"] => Ok(&Self::TLS12),
-            ["rsa", "tls1.2"] => Ok(&Self::TLS12_RSA),
-            _ => Err(format!("`ftps` knows no `{}`; the words are {WORDS}", words.join(","))),
-        }
-    }
-
     fn secured(&self) -> bool {
         true
     }
 
-    fn baseline(&self) -> Option<&'static str> {
-        Some("ftp")
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[PURE_FTPD, PURE_PW, OPENSSL]
+    fn baselines(&self) -> Vec<String> {
+        vec!["ftp".to_owned()]
     }
 
     fn port(&self) -> u16 {
@@ -116,14 +94,14 @@ impl Service for Ftps {
         fetch::report(outcome, Some(&self.tls))
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+    fn facts(&self) -> Vec<Fact> {
         let encryption = match self.tls.version {
             Version::Tls12 => "TLS 1.2, control and data connection",
             Version::Tls13 => "TLS 1.3, control and data connection",
         };
-        let mut facts = vec![("encryption", encryption)];
+        let mut facts = stated([("encryption", encryption)]);
         facts.extend(self.tls.facts());
-        facts.extend([
+        facts.extend(stated([
             (
                 "key exchange",
                 "P-256, which Pure-FTPd asks for; clients that begin with another group take a round trip more in \
@@ -136,7 +114,7 @@ impl Service for Ftps {
             ),
             ("mode", "explicit (AUTH TLS), passive (EPSV), binary"),
             ("verification", "each record by TLS, none of the whole file"),
-        ]);
+        ]));
         facts
     }
 }

@@ -1,36 +1,29 @@
 //! HTTP/1.1 in clear: nginx and libcurl.
 
+use std::sync::Arc;
+
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::error::Result;
 use headroom_lab_host::host::ServerSpec;
-use headroom_lab_host::programs::Program;
 
 use super::fetch::{self, Account};
 use super::nginx::NGINX;
 use super::{ClientReport, Invocation, Service, Site, nginx};
+use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Task};
 
-pub(super) struct Http;
+struct Http;
+
+pub(super) const ENTRY: Entry<dyn Service> = Entry {
+    name: "http",
+    about: "HTTP/1.1 in clear: nginx with sendfile, libcurl",
+    programs: &[NGINX],
+    make: Make::Fixed(|| Arc::new(Http)),
+};
 
 impl Service for Http {
-    fn name(&self) -> &'static str {
-        "http"
-    }
-
-    fn about(&self) -> &'static str {
-        "HTTP/1.1 in clear: nginx with sendfile, libcurl"
-    }
-
     fn secured(&self) -> bool {
         false
-    }
-
-    fn baseline(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[NGINX]
     }
 
     fn port(&self) -> u16 {
@@ -53,11 +46,11 @@ impl Service for Http {
         fetch::report(outcome, None)
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
-        vec![
+    fn facts(&self) -> Vec<Fact> {
+        stated([
             ("encryption", "none"),
             ("version", "HTTP/1.1"),
             ("verification", "none beside the checksums of TCP"),
-        ]
+        ])
     }
 }

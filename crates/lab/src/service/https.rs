@@ -1,37 +1,34 @@
 //! HTTP/1.1 over TLS (RFC 9110 §4.2.2): nginx and libcurl.
 
+use std::sync::Arc;
+
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::error::Result;
 use headroom_lab_host::host::ServerSpec;
-use headroom_lab_host::programs::Program;
 
 use super::fetch::{self, Account};
 use super::nginx::NGINX;
 use super::tls::Tls;
 use super::{ClientReport, Invocation, Service, Site, nginx};
+use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Task};
 
-pub(super) struct Https;
+struct Https;
+
+pub(super) const ENTRY: Entry<dyn Service> = Entry {
+    name: "https",
+    about: "HTTP/1.1 over TLS 1.3: nginx, libcurl",
+    programs: &[NGINX],
+    make: Make::Fixed(|| Arc::new(Https)),
+};
 
 impl Service for Https {
-    fn name(&self) -> &'static str {
-        "https"
-    }
-
-    fn about(&self) -> &'static str {
-        "HTTP/1.1 over TLS 1.3: nginx, libcurl"
-    }
-
     fn secured(&self) -> bool {
         true
     }
 
-    fn baseline(&self) -> Option<&'static str> {
-        Some("http")
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[NGINX]
+    fn baselines(&self) -> Vec<String> {
+        vec!["http".to_owned()]
     }
 
     fn port(&self) -> u16 {
@@ -58,14 +55,14 @@ impl Service for Https {
         fetch::report(outcome, Some(&Tls::MODERN))
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
-        let mut facts = vec![("encryption", "TLS 1.3")];
+    fn facts(&self) -> Vec<Fact> {
+        let mut facts = stated([("encryption", "TLS 1.3")]);
         facts.extend(Tls::MODERN.facts());
-        facts.extend([
+        facts.extend(stated([
             ("resumption", "off: each connection is a full handshake"),
             ("version", "HTTP/1.1"),
             ("verification", "each record by TLS, none of the whole file"),
-        ]);
+        ]));
         facts
     }
 }

@@ -1,5 +1,7 @@
 //! One TCP stream, as fast as it goes: iperf3 both sides.
 
+use std::sync::Arc;
+
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::command::Command;
 use headroom_lab_host::error::{Error, Result};
@@ -9,31 +11,23 @@ use headroom_lab_results::schema::Load;
 use serde::Deserialize;
 
 use super::{ClientReport, Invocation, Service, Site};
+use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, STREAM_UNIT, Task};
 
 const IPERF3: Program = Program::new("iperf3", "iperf3", &["--version"]);
 
-pub(super) struct Iperf3;
+struct Iperf3;
+
+pub(super) const ENTRY: Entry<dyn Service> = Entry {
+    name: "iperf3",
+    about: "one TCP stream in clear, from memory to memory: iperf3 both sides",
+    programs: &[IPERF3],
+    make: Make::Fixed(|| Arc::new(Iperf3)),
+};
 
 impl Service for Iperf3 {
-    fn name(&self) -> &'static str {
-        "iperf3"
-    }
-
-    fn about(&self) -> &'static str {
-        "one TCP stream in clear, from memory to memory: iperf3 both sides"
-    }
-
     fn secured(&self) -> bool {
         false
-    }
-
-    fn baseline(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[IPERF3]
     }
 
     fn port(&self) -> u16 {
@@ -73,8 +67,8 @@ impl Service for Iperf3 {
         report(&outcome.stdout)
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
-        vec![("encryption", "none"), ("streams", "1, from client to server")]
+    fn facts(&self) -> Vec<Fact> {
+        stated([("encryption", "none"), ("streams", "1, from client to server")])
     }
 }
 

@@ -24,59 +24,31 @@ mod tls;
 mod udp;
 mod uftp;
 
-use crate::suggest::suggestion;
+use crate::catalogue::Catalogue;
 
 pub use definition::{ClientReport, Invocation, Service};
 pub(crate) use site::{SSH_KEYGEN, Site, write_credentials};
 pub(crate) use tls::CIPHER;
 
 /// All applications.
-pub const ALL: &[&dyn Service] = &[
-    &ftp::Ftp,
-    &ftps::Ftps::MODERN,
-    &http::Http,
-    &https::Https,
-    &sftp::Sftp,
-    &scp::Scp,
-    &rsync::Rsync,
-    &headroom::Headroom::OWN,
-    &headroom::Headroom::STREAMS,
-    &qcp::Qcp,
-    &uftp::Uftp { encrypted: true },
-    &uftp::Uftp { encrypted: false },
-    &ssh::Ssh,
-    &iperf3::Iperf3,
-    &udp::Udp,
-    &rtp::Rtp,
-    &film::Film,
-];
-
-/// The application of this name, or as the words in brackets behind it want it.
-///
-/// # Errors
-/// A sentence that names what is unknown and what is known.
-pub fn parse(written: &str) -> std::result::Result<&'static dyn Service, String> {
-    if let Some(service) = ALL.iter().copied().find(|service| service.name() == written) {
-        return Ok(service);
-    }
-    let (name, words) = match written.split_once('(') {
-        None => (written, None),
-        Some((name, rest)) => {
-            let words = rest.strip_suffix(')').ok_or_else(|| {
-                format!("`{written}`: words stand in brackets, as in `headroom(streams)`")
-            })?;
-            (name, Some(words))
-        }
-    };
-    let found = ALL.iter().copied().find(|service| service.name() == name);
-    match (found, words) {
-        (Some(service), Some(words)) => {
-            service.with(&words.split(',').map(str::trim).collect::<Vec<_>>())
-        }
-        _ => {
-            let names: Vec<&str> = ALL.iter().map(|service| service.name()).collect();
-            let meant = suggestion(name, names.iter().copied());
-            Err(format!("there is no stack `{written}`{meant}; there are {}", names.join(", ")))
-        }
-    }
-}
+pub static ALL: Catalogue<dyn Service> = Catalogue {
+    sort: "stack",
+    example: "headroom(streams)",
+    entries: &[
+        ftp::ENTRY,
+        ftps::ENTRY,
+        http::ENTRY,
+        https::ENTRY,
+        sftp::ENTRY,
+        scp::ENTRY,
+        rsync::ENTRY,
+        headroom::ENTRY,
+        qcp::ENTRY,
+        uftp::ENTRY,
+        ssh::ENTRY,
+        iperf3::ENTRY,
+        udp::ENTRY,
+        rtp::ENTRY,
+        film::ENTRY,
+    ],
+};

@@ -12,6 +12,7 @@ use headroom_lab_results::schema::WAITS;
 use headroom_lab_trace::Login;
 
 use super::Site;
+use crate::catalogue::{Fact, stated};
 
 pub(super) const SSHD: Program =
     Program::new("sshd", "openssh-server", &["-V"]).only_on(Role::Server);
@@ -160,15 +161,14 @@ pub(super) fn draw_lots(site: &Site<'_>, nth: u32) -> Result<Option<&'static str
     site.write(CONFIGURATION, &configuration(site, nth))?;
     Ok(Some("Server listening"))
 }
-
 const WHY_IT_WAITS: &str = "sshd answers the first attempt to log in no sooner than after 5 to 9.3 ms, doubled until \
                             that is longer than the attempt took; and OpenSSH leaves Nagle's algorithm on where \
                             there is no terminal, so that the message behind NEWKEYS waits for a delayed \
                             acknowledgement, 40 ms where there is no distance (docs/studies/layering). What is left \
                             is the key exchange and the start of processes";
 
-pub(super) fn facts() -> Vec<(&'static str, &'static str)> {
-    vec![
+pub(super) fn facts() -> Vec<Fact> {
+    stated([
         ("encryption", "SSH 2"),
         ("cipher", CIPHER),
         ("key exchange", KEY_EXCHANGE),
@@ -176,7 +176,7 @@ pub(super) fn facts() -> Vec<(&'static str, &'static str)> {
         ("compression", "off"),
         ("verification", "each packet by SSH, none of the whole file"),
         (WAITS, WHY_IT_WAITS),
-    ]
+    ])
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! qcp: QUIC, whose two ends find each other through ssh.
 
+use std::sync::Arc;
+
 use headroom_lab_host::command::{Arg, Command};
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::host::ServerSpec;
@@ -8,36 +10,32 @@ use headroom_lab_host::programs::{Program, SSH};
 use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Invocation, Service, Site, openssh};
+use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Task};
 
 const QCP: Program = Program::new("qcp", "qcp", &["--version"]);
 
-pub(super) struct Qcp;
+struct Qcp;
 
 /// What it is told of the network, octets a second and milliseconds: they bound its
 /// windows, and its own defaults (100 Mbit/s, 300 ms) its speed to that.
 const RATE: &str = "1250M";
 const ROUND_TRIP_MS: &str = "10";
 
+pub(super) const ENTRY: Entry<dyn Service> = Entry {
+    name: "qcp",
+    about: "qcp both sides: QUIC, agreed on through ssh",
+    programs: &[QCP, SSHD, SSH, SSH_KEYGEN],
+    make: Make::Fixed(|| Arc::new(Qcp)),
+};
+
 impl Service for Qcp {
-    fn name(&self) -> &'static str {
-        "qcp"
-    }
-
-    fn about(&self) -> &'static str {
-        "qcp both sides: QUIC, agreed on through ssh"
-    }
-
     fn secured(&self) -> bool {
         true
     }
 
-    fn baseline(&self) -> Option<&'static str> {
-        Some("http")
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[QCP, SSHD, SSH, SSH_KEYGEN]
+    fn baselines(&self) -> Vec<String> {
+        vec!["http".to_owned()]
     }
 
     fn port(&self) -> u16 {
@@ -88,13 +86,13 @@ impl Service for Qcp {
         openssh::draw_lots(site, nth)
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
-        vec![
+    fn facts(&self) -> Vec<Fact> {
+        stated([
             ("encryption", "TLS 1.3 in QUIC"),
             ("cipher", "AES-128-GCM where both sides have AES instructions"),
             ("key exchange", "keys of the moment, told through ssh"),
             ("told of the network", "--rx 1250M --tx 1250M --rtt 10"),
             ("verification", "each packet by QUIC, none of the whole file"),
-        ]
+        ])
     }
 }

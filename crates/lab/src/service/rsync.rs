@@ -1,5 +1,7 @@
 //! rsync over SSH, whole files.
 
+use std::sync::Arc;
+
 use headroom_lab_host::command::Command;
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::host::ServerSpec;
@@ -9,31 +11,27 @@ use headroom_lab_trace::Login;
 use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Invocation, Service, Site, openssh};
+use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Task};
 
 const RSYNC: Program = Program::new("rsync", "rsync", &["--version"]);
 
-pub(super) struct Rsync;
+struct Rsync;
+
+pub(super) const ENTRY: Entry<dyn Service> = Entry {
+    name: "rsync",
+    about: "rsync over SSH, whole files",
+    programs: &[RSYNC, SSHD, SSH, SSH_KEYGEN],
+    make: Make::Fixed(|| Arc::new(Rsync)),
+};
 
 impl Service for Rsync {
-    fn name(&self) -> &'static str {
-        "rsync"
-    }
-
-    fn about(&self) -> &'static str {
-        "rsync over SSH, whole files"
-    }
-
     fn secured(&self) -> bool {
         true
     }
 
-    fn baseline(&self) -> Option<&'static str> {
-        Some("ftp")
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[RSYNC, SSHD, SSH, SSH_KEYGEN]
+    fn baselines(&self) -> Vec<String> {
+        vec!["ftp".to_owned()]
     }
 
     fn port(&self) -> u16 {
@@ -90,11 +88,13 @@ impl Service for Rsync {
         openssh::draw_lots(site, nth)
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+    fn facts(&self) -> Vec<Fact> {
         let mut facts = openssh::facts();
         facts.retain(|(name, _)| *name != "verification");
-        facts.push(("verification", "a checksum of the whole file, by the receiver"));
-        facts.push(("mode", "--whole-file: no delta algorithm"));
+        facts.extend(stated([
+            ("verification", "a checksum of the whole file, by the receiver"),
+            ("mode", "--whole-file: no delta algorithm"),
+        ]));
         facts
     }
 

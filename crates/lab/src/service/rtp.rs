@@ -1,40 +1,33 @@
 //! A real-time stream: RTP packets at a steady rate, sent and received by this very
 //! program as processes of its own (`headroom load`).
 
+use std::sync::Arc;
+
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::error::Result;
 use headroom_lab_host::host::ServerSpec;
-use headroom_lab_host::programs::Program;
 use headroom_lab_results::schema::StreamStats;
 
 use super::udp::{datagrams, server};
 use super::{ClientReport, Invocation, Service, Site};
+use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Task};
 
-pub(super) struct Rtp;
+struct Rtp;
 
 /// Where RTP goes unless told otherwise (RFC 3551 §8).
 pub(super) const PORT: u16 = 5004;
 
+pub(super) const ENTRY: Entry<dyn Service> = Entry {
+    name: "rtp",
+    about: "a real-time stream in clear, RTP to port 5004: headroom both sides",
+    programs: &[],
+    make: Make::Fixed(|| Arc::new(Rtp)),
+};
+
 impl Service for Rtp {
-    fn name(&self) -> &'static str {
-        "rtp"
-    }
-
-    fn about(&self) -> &'static str {
-        "a real-time stream in clear, RTP to port 5004: headroom both sides"
-    }
-
     fn secured(&self) -> bool {
         false
-    }
-
-    fn baseline(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[]
     }
 
     fn port(&self) -> u16 {
@@ -61,11 +54,11 @@ impl Service for Rtp {
         report(&outcome.stdout)
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
-        vec![
+    fn facts(&self) -> Vec<Fact> {
+        stated([
             ("encryption", "none"),
             ("stream", "RTP (RFC 3550), each packet at its time, from client to server"),
-        ]
+        ])
     }
 }
 

@@ -1,5 +1,7 @@
 //! scp: OpenSSH both sides. From OpenSSH 9 on it speaks the SFTP protocol.
 
+use std::sync::Arc;
+
 use headroom_lab_host::command::{Arg, Command};
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::host::ServerSpec;
@@ -10,31 +12,27 @@ use headroom_lab_trace::Login;
 use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Invocation, Service, Site, openssh};
+use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Task};
 
 const SCP: Program = Program::new("scp", "openssh-client", &[]).only_on(Role::Client);
 
-pub(super) struct Scp;
+struct Scp;
+
+pub(super) const ENTRY: Entry<dyn Service> = Entry {
+    name: "scp",
+    about: "scp: OpenSSH both sides; from version 9 on it speaks SFTP",
+    programs: &[SSHD, SSH, SCP, SSH_KEYGEN],
+    make: Make::Fixed(|| Arc::new(Scp)),
+};
 
 impl Service for Scp {
-    fn name(&self) -> &'static str {
-        "scp"
-    }
-
-    fn about(&self) -> &'static str {
-        "scp: OpenSSH both sides; from version 9 on it speaks SFTP"
-    }
-
     fn secured(&self) -> bool {
         true
     }
 
-    fn baseline(&self) -> Option<&'static str> {
-        Some("ftp")
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[SSHD, SSH, SCP, SSH_KEYGEN]
+    fn baselines(&self) -> Vec<String> {
+        vec!["ftp".to_owned()]
     }
 
     fn port(&self) -> u16 {
@@ -90,9 +88,9 @@ impl Service for Scp {
         openssh::draw_lots(site, nth)
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+    fn facts(&self) -> Vec<Fact> {
         let mut facts = openssh::facts();
-        facts.push(("protocol", "SFTP (OpenSSH 9 and later)"));
+        facts.extend(stated([("protocol", "SFTP (OpenSSH 9 and later)")]));
         facts
     }
 

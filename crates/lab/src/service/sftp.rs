@@ -1,5 +1,7 @@
 //! SFTP (draft-ietf-secsh-filexfer-02): OpenSSH both sides.
 
+use std::sync::Arc;
+
 use headroom_lab_host::command::{Arg, Command};
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::host::ServerSpec;
@@ -10,31 +12,27 @@ use headroom_lab_trace::Login;
 use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Invocation, Service, Site, openssh};
+use crate::catalogue::{Entry, Fact, Make};
 use crate::workload::{Kind, Task};
 
 const SFTP: Program = Program::new("sftp", "openssh-client", &[]).only_on(Role::Client);
 
-pub(super) struct Sftp;
+struct Sftp;
+
+pub(super) const ENTRY: Entry<dyn Service> = Entry {
+    name: "sftp",
+    about: "SFTP: OpenSSH both sides",
+    programs: &[SSHD, SSH, SFTP, SSH_KEYGEN],
+    make: Make::Fixed(|| Arc::new(Sftp)),
+};
 
 impl Service for Sftp {
-    fn name(&self) -> &'static str {
-        "sftp"
-    }
-
-    fn about(&self) -> &'static str {
-        "SFTP: OpenSSH both sides"
-    }
-
     fn secured(&self) -> bool {
         true
     }
 
-    fn baseline(&self) -> Option<&'static str> {
-        Some("ftp")
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[SSHD, SSH, SFTP, SSH_KEYGEN]
+    fn baselines(&self) -> Vec<String> {
+        vec!["ftp".to_owned()]
     }
 
     fn port(&self) -> u16 {
@@ -105,7 +103,7 @@ impl Service for Sftp {
         openssh::draw_lots(site, nth)
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+    fn facts(&self) -> Vec<Fact> {
         openssh::facts()
     }
 

@@ -1,38 +1,32 @@
 //! ssh for command sessions: OpenSSH both sides, one session, each command waiting for
 //! the answer to the one before. A command alone is ssh's own argument.
 
+use std::sync::Arc;
+
 use headroom_lab_host::command::Command;
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::host::ServerSpec;
-use headroom_lab_host::programs::{Program, SSH};
+use headroom_lab_host::programs::SSH;
 use headroom_lab_trace::Login;
 
 use super::openssh::SSHD;
 use super::site::SSH_KEYGEN;
 use super::{Invocation, Service, Site, openssh};
+use crate::catalogue::{Entry, Fact, Make};
 use crate::workload::{Kind, Task};
 
-pub(super) struct Ssh;
+struct Ssh;
+
+pub(super) const ENTRY: Entry<dyn Service> = Entry {
+    name: "ssh",
+    about: "ssh command sessions: OpenSSH both sides",
+    programs: &[SSHD, SSH, SSH_KEYGEN],
+    make: Make::Fixed(|| Arc::new(Ssh)),
+};
 
 impl Service for Ssh {
-    fn name(&self) -> &'static str {
-        "ssh"
-    }
-
-    fn about(&self) -> &'static str {
-        "ssh command sessions: OpenSSH both sides"
-    }
-
     fn secured(&self) -> bool {
         true
-    }
-
-    fn baseline(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[SSHD, SSH, SSH_KEYGEN]
     }
 
     fn port(&self) -> u16 {
@@ -82,7 +76,7 @@ impl Service for Ssh {
         openssh::draw_lots(site, nth)
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+    fn facts(&self) -> Vec<Fact> {
         openssh::facts()
     }
 }

@@ -5,6 +5,7 @@ use headroom_lab_host::error::Result;
 
 use super::Site;
 use super::site::make_certificate;
+use crate::catalogue::{Fact, stated};
 
 /// The TLS 1.3 cipher suite that all TLS stacks are pinned to by default.
 pub(crate) const CIPHER: &str = "TLS_AES_128_GCM_SHA256";
@@ -79,19 +80,19 @@ impl Tls {
     }
 
     /// What was pinned, for the record.
-    pub(super) fn facts(&self) -> [(&'static str, &'static str); 3] {
+    pub(super) fn facts(&self) -> Vec<Fact> {
         let key = match self.key {
             Key::Ecdsa => "ECDSA P-256",
             Key::Rsa => "RSA, 2048 bits",
         };
-        [
+        stated([
             ("cipher", self.cipher),
             ("key", key),
             (
                 "negotiated",
                 "as pinned: the client says so of each connection, or the transfer fails",
             ),
-        ]
+        ])
     }
 }
 

@@ -1,38 +1,31 @@
 //! Datagrams: this very program as processes of its own (`headroom load`).
 
+use std::sync::Arc;
+
 use headroom_lab_host::agent::Outcome;
 use headroom_lab_host::command::Command;
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::host::ServerSpec;
-use headroom_lab_host::programs::Program;
 use headroom_lab_results::schema::Load;
 use headroom_load::stats::{EchoStats, PacketStats};
 use serde::Deserialize;
 
 use super::{ClientReport, Invocation, Service, Site};
+use crate::catalogue::{Entry, Fact, Make, stated};
 use crate::workload::{Kind, Sending, Task};
 
-pub(super) struct Udp;
+struct Udp;
+
+pub(super) const ENTRY: Entry<dyn Service> = Entry {
+    name: "udp",
+    about: "datagrams in clear, as many as arrive or one at a time: headroom both sides",
+    programs: &[],
+    make: Make::Fixed(|| Arc::new(Udp)),
+};
 
 impl Service for Udp {
-    fn name(&self) -> &'static str {
-        "udp"
-    }
-
-    fn about(&self) -> &'static str {
-        "datagrams in clear, as many as arrive or one at a time: headroom both sides"
-    }
-
     fn secured(&self) -> bool {
         false
-    }
-
-    fn baseline(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[]
     }
 
     fn port(&self) -> u16 {
@@ -55,14 +48,14 @@ impl Service for Udp {
         report(&outcome.stdout)
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
-        vec![
+    fn facts(&self) -> Vec<Fact> {
+        stated([
             ("encryption", "none"),
             (
                 "packets",
                 "at most 256 on their way; sent and received in trains where the kernel can; at a given rate each by itself, as RTP",
             ),
-        ]
+        ])
     }
 }
 

@@ -1,5 +1,7 @@
 //! UFTP to one host: files in UDP at a fixed rate, what is missing asked for again.
 
+use std::sync::Arc;
+
 use headroom_lab_host::command::Command;
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::host::ServerSpec;
@@ -7,14 +9,36 @@ use headroom_lab_host::programs::Program;
 use headroom_lab_host::role::Role;
 
 use super::{Invocation, Service, Site};
+use crate::catalogue::{Entry, Fact, Make, stated, titled};
 use crate::workload::{Kind, Task};
 
 const UFTP: Program = Program::new("uftp", "uftp", &[]).only_on(Role::Client);
 const UFTPD: Program = Program::new("uftpd", "uftp", &[]).only_on(Role::Server);
 
-pub(super) struct Uftp {
-    pub(super) encrypted: bool,
+struct Uftp {
+    encrypted: bool,
 }
+
+const CLEAR: &str = "clear";
+
+pub(super) const ENTRY: Entry<dyn Service> = Entry {
+    name: "uftp",
+    about: "UFTP to one host, AES-128-GCM: it sends, so uploads alone",
+    programs: &[UFTP, UFTPD],
+    make: Make::Configured {
+        known: || format!("{CLEAR} (without encryption)"),
+        read: |options| {
+            let all: Vec<String> = options.iter().map(str::to_owned).collect();
+            match all.iter().find(|option| *option != CLEAR) {
+                Some(unknown) => Err(options.unknown(unknown)),
+                None => {
+                    let encrypted = all.is_empty();
+                    Ok((all, Arc::new(Uftp { encrypted })))
+                }
+            }
+        },
+    },
+};
 
 /// Kbit/s, without congestion control: more than it moves on two cores. With `-1`, as
 /// fast as the interface takes it, it loses more than it gains.
@@ -31,28 +55,13 @@ const BUFFER: &str = "104857600";
 const CACHE: &str = "20971520";
 
 impl Service for Uftp {
-    fn name(&self) -> &'static str {
-        if self.encrypted { "uftp" } else { "uftp(clear)" }
-    }
-
-    fn about(&self) -> &'static str {
-        if self.encrypted {
-            "UFTP to one host, AES-128-GCM: it sends, so uploads alone"
-        } else {
-            "the same in clear"
-        }
-    }
-
     fn secured(&self) -> bool {
         self.encrypted
     }
 
-    fn baseline(&self) -> Option<&'static str> {
-        self.encrypted.then_some("uftp(clear)")
-    }
-
-    fn programs(&self) -> &'static [Program] {
-        &[UFTP, UFTPD]
+    fn baselines(&self) -> Vec<String> {
+        let clear = titled(ENTRY.name, &[CLEAR.to_owned()]);
+        self.encrypted.then_some(clear).into_iter().collect()
     }
 
     fn port(&self) -> u16 {
@@ -96,26 +105,29 @@ impl Service for Uftp {
         Ok(Invocation::new(command))
     }
 
-    fn facts(&self) -> Vec<(&'static str, &'static str)> {
+    fn facts(&self) -> Vec<Fact> {
         let mut facts = if self.encrypted {
-            vec![
+            stated([
                 ("encryption", "UFTP's own"),
                 ("cipher", "aes128-gcm"),
                 ("key exchange", "ECDH, P-256, new keys for each file"),
-            ]
+            ])
         } else {
-            vec![("encryption", "none")]
+            stated([("encryption", "none")])
         };
-        facts.extend([
+        facts.extend(stated([
             ("rate", "-R 2000000: 2 Gbit/s, without congestion control"),
             ("block", "1400 octets"),
             ("round trips", "-r 0.1:0.01:15 -s 50"),
-        ]);
-        facts.push(if self.encrypted {
-            ("verification", "each packet by AES-GCM, none of the whole file")
-        } else {
-            ("verification", "none beside the checksums of UDP")
-        });
+            (
+                "verification",
+                if self.encrypted {
+                    "each packet by AES-GCM, none of the whole file"
+                } else {
+                    "none beside the checksums of UDP"
+                },
+            ),
+        ]));
         facts
     }
 }

@@ -9,7 +9,7 @@ use headroom_lab_host::role::Role;
 use serde::Deserialize;
 
 use super::keys::{Keys, Way};
-use super::words::{Instructions, Mode, Parameters};
+use super::options::{Instructions, Mode, Parameters};
 use super::{Ipsec, Protocol};
 use crate::layer::{Drops, Place};
 use crate::link::Flow;
@@ -224,10 +224,18 @@ mod tests {
     use headroom_ipsec::{Engine, Policy};
 
     use super::*;
+    use crate::catalogue::{Chosen, Options};
     use crate::layer::{Instance, Kind, Layer};
     use headroom_lab_host::command::Executor;
     use headroom_lab_host::programs::SearchPath;
     use headroom_lab_host::testbed::{Ends, Family};
+
+    fn with(protocol: Protocol, options: &[&str]) -> Ipsec {
+        let options =
+            Options::new(protocol.name(), String::new, options.to_vec()).expect("each once");
+        let parameters = Parameters::read(protocol, &options).expect("options that fit");
+        Ipsec { protocol, parameters }
+    }
 
     /// What both hosts are given for a layer.
     fn configured(layer: Ipsec, ends: [&str; 2]) -> [Config; 2] {
@@ -238,7 +246,8 @@ mod tests {
             Host::new(role, address, root, headroom, String::new(), Arc::clone(&executor), None)
         };
         let ends = Ends { client, server, mtu: 1500, ports: Ends::PORTS };
-        let shared: Arc<dyn Layer> = Arc::new(layer);
+        let shared: Chosen<dyn Layer> =
+            Chosen::new(&super::super::ESP, Vec::new(), Arc::new(layer));
         let at = Instance::new(&shared, "http/x", 3, 0, ends, 80, "cubic").expect("it fits");
         let (client, server) = (host(Role::Client, client), host(Role::Server, server));
         let place = Place { client: &client, server: &server, at: &at };
@@ -256,10 +265,6 @@ mod tests {
         use crate::layer::ipsec::suite::{CIPHERS, MACS};
         let v4 = ["10.77.1.4", "10.77.2.4"];
         let v6 = ["fd77:1::1:3", "fd77:2::1:3"];
-        let with = |protocol, words: &[&str]| {
-            let parameters = Parameters::read(protocol, words).expect("words that fit");
-            Ipsec { protocol, parameters }
-        };
         let mut layers = Vec::new();
         for protocol in [Protocol::Esp, Protocol::Ah, Protocol::AhEsp, Protocol::QEsp] {
             for mode in ["tunnel", "transport"] {
@@ -312,8 +317,7 @@ mod tests {
 
     #[test]
     fn what_is_weak_is_allowed_because_it_was_asked_for() {
-        let parameters = Parameters::read(Protocol::Esp, &["3des-cbc", "hmac-md5"]).expect("words");
-        let layer = Ipsec { protocol: Protocol::Esp, parameters };
+        let layer = with(Protocol::Esp, &["3des-cbc", "hmac-md5"]);
         let [client, _] = configured(layer, ["10.77.1.4", "10.77.2.4"]);
         assert!(
             client.warnings.iter().any(|warning| warning.contains("3des")),

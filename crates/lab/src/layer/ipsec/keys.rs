@@ -3,7 +3,7 @@
 use headroom_lab_host::role::Role;
 use rand::Rng;
 
-use super::words::Parameters;
+use super::options::Parameters;
 use super::{Ipsec, Protocol};
 
 /// One protection with its numbers and keys, in both directions.

@@ -3,24 +3,25 @@
 
 mod gateway;
 mod keys;
+mod options;
 mod suite;
-mod words;
 mod xfrm;
 
 use std::sync::Arc;
 
 use super::{Drops, Kind, Layer, Place};
+use crate::catalogue::{Configured, Entry, Fact, Make, Options, titled};
 
 use headroom_lab_host::error::{Error, Result};
 use headroom_lab_host::programs::{NFT, Program};
 use headroom_lab_host::testbed::Family;
 use keys::Keys;
+use options::{Backend, Instructions, Mode, Parameters};
 use suite::Cipher;
-use words::{Backend, Instructions, Mode, Parameters};
 
-/// One of the protocols, as words make it.
+/// One of the protocols, as options make it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ipsec {
+struct Ipsec {
     protocol: Protocol,
     parameters: Parameters,
 }
@@ -58,17 +59,50 @@ impl Protocol {
     }
 }
 
+pub(super) const ESP: Entry<dyn Layer> = Entry {
+    name: Protocol::Esp.name(),
+    about: "IPsec's ESP with static keys: headroom tunnel both sides",
+    programs: &[NFT],
+    make: Make::Configured {
+        known: || options::known(Protocol::Esp),
+        read: |options| Ipsec::read(Protocol::Esp, options),
+    },
+};
+pub(super) const AH: Entry<dyn Layer> = Entry {
+    name: Protocol::Ah.name(),
+    about: "IPsec's AH, which encrypts nothing: headroom tunnel both sides",
+    make: Make::Configured {
+        known: || options::known(Protocol::Ah),
+        read: |options| Ipsec::read(Protocol::Ah, options),
+    },
+    ..ESP
+};
+pub(super) const AH_ESP: Entry<dyn Layer> = Entry {
+    name: Protocol::AhEsp.name(),
+    about: "AH around ESP: headroom tunnel both sides",
+    make: Make::Configured {
+        known: || options::known(Protocol::AhEsp),
+        read: |options| Ipsec::read(Protocol::AhEsp, options),
+    },
+    ..ESP
+};
+pub(super) const QESP: Entry<dyn Layer> = Entry {
+    name: Protocol::QEsp.name(),
+    about: "Q-ESP, ESP with ports in clear: headroom tunnel both sides",
+    make: Make::Configured {
+        known: || options::known(Protocol::QEsp),
+        read: |options| Ipsec::read(Protocol::QEsp, options),
+    },
+    ..ESP
+};
+
 /// Every packet has its number in 64 bits (RFC 4303 §2.2.1), and may be this much late.
 const WINDOW: u32 = 4096;
 
 impl Ipsec {
-    pub(super) const ESP: Self = Self::of(Protocol::Esp);
-    pub(super) const AH: Self = Self::of(Protocol::Ah);
-    pub(super) const AH_ESP: Self = Self::of(Protocol::AhEsp);
-    pub(super) const QESP: Self = Self::of(Protocol::QEsp);
-
-    const fn of(protocol: Protocol) -> Self {
-        Self { protocol, parameters: Parameters::of(protocol) }
+    fn read(protocol: Protocol, options: &Options<'_>) -> Configured<dyn Layer> {
+        let parameters = Parameters::read(protocol, options)?;
+        Ok((parameters.written(protocol), Arc::new(Self { protocol, parameters })))
     }
 
     /// Cipher and integrity algorithm, in words.
@@ -114,34 +148,6 @@ impl Ipsec {
 }
 
 impl Layer for Ipsec {
-    fn name(&self) -> &'static str {
-        self.protocol.name()
-    }
-
-    fn title(&self) -> String {
-        let words = self.parameters.written(self.protocol);
-        let name = self.name();
-        if words.is_empty() { name.to_owned() } else { format!("{name}({})", words.join(",")) }
-    }
-
-    fn words(&self) -> Option<String> {
-        Some(words::known(self.protocol))
-    }
-
-    fn with(&self, words: &[&str]) -> std::result::Result<Arc<dyn Layer>, String> {
-        let parameters = Parameters::read(self.protocol, words)?;
-        Ok(Arc::new(Self { parameters, ..*self }))
-    }
-
-    fn about(&self) -> &'static str {
-        match self.protocol {
-            Protocol::Esp => "IPsec's ESP with static keys: headroom tunnel both sides",
-            Protocol::Ah => "IPsec's AH, which encrypts nothing: headroom tunnel both sides",
-            Protocol::AhEsp => "AH around ESP: headroom tunnel both sides",
-            Protocol::QEsp => "Q-ESP, ESP with ports in clear: headroom tunnel both sides",
-        }
-    }
-
     fn kind(&self) -> Kind {
         match self.parameters.mode {
             Mode::Tunnel => Kind::Network,
@@ -169,7 +175,7 @@ impl Layer for Ipsec {
             return Err(Error::Missing(format!(
                 "this machine's kernel cannot do `{}`: it lacks {} in its XFRM, or interfaces of the type \
                  `xfrm`; leave out `backend=kernel`, and `headroom tunnel` does the work",
-                self.title(),
+                titled(self.protocol.name(), &self.parameters.written(self.protocol)),
                 self.suite(),
             )));
         }
@@ -184,12 +190,8 @@ impl Layer for Ipsec {
         !self.by_kernel()
     }
 
-    fn programs(&self) -> &'static [Program] {
-        &[NFT]
-    }
-
-    fn needs(&self) -> &'static [Program] {
-        if self.by_kernel() { &[] } else { self.programs() }
+    fn needs(&self, all: &'static [Program]) -> &'static [Program] {
+        if self.by_kernel() { &[] } else { all }
     }
 
     /// In transport mode the packet's own header is the outer one.
@@ -253,9 +255,9 @@ impl Layer for Ipsec {
         Ok(())
     }
 
-    fn facts(&self) -> Vec<(&'static str, String)> {
+    fn facts(&self) -> Vec<Fact> {
         let Parameters { mode, udp, queues, instructions, window, class, .. } = self.parameters;
-        let name = self.name();
+        let name = self.protocol.name();
         let associations = class.map_or_else(
             || "one each way".to_owned(),
             |flow| format!("one each way for {flow}, one for all else"),
@@ -290,9 +292,10 @@ impl Layer for Ipsec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::Chosen;
 
-    fn layer(written: &str) -> Arc<dyn Layer> {
-        super::super::parse(written).expect(written)
+    fn layer(written: &str) -> Chosen<dyn Layer> {
+        super::super::ALL.parse(written).expect(written)
     }
 
     #[test]

@@ -7,7 +7,7 @@ use headroom_lab_host::host::Host;
 use headroom_lab_host::programs::IP;
 
 use super::keys::{Keys, Way};
-use super::words::Parameters;
+use super::options::Parameters;
 use super::{Ipsec, Protocol};
 use crate::layer::{Place, kernel};
 

@@ -1,11 +1,11 @@
-//! The words in the brackets of an IPsec layer: read in any order, checked, and
-//! written in one.
+//! The options of an IPsec layer: read in any order, checked, and written in one.
 
 use super::suite::{CIPHER, CIPHERS, Cipher, MAC, MACS, Mac};
 use super::{Protocol, WINDOW};
+use crate::catalogue::Options;
 use crate::link::Flow;
 
-/// What the words say.
+/// What the options say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Parameters {
     pub(super) mode: Mode,
@@ -51,8 +51,6 @@ pub(super) enum Backend {
 
 /// Anti-replay windows that `headroom tunnel` takes.
 const WINDOWS: std::ops::RangeInclusive<u32> = 64..=8192;
-const WINDOW_WORD: &str = "window=";
-const CLASS_WORD: &str = "sa-per-class=";
 /// The most threads that one gateway may be given.
 const MOST_QUEUES: u16 = 64;
 
@@ -84,14 +82,15 @@ impl Parameters {
         }
     }
 
-    /// Reads words.
+    /// Reads options.
     ///
     /// # Errors
-    /// A sentence: which word is unknown, twice there, or contradicts another.
-    pub(super) fn read(protocol: Protocol, words: &[&str]) -> Result<Self, String> {
-        let mut said = Said::default();
-        for word in words {
-            said.add(protocol, word)?;
+    /// A sentence: which option is unknown, twice there, or contradicts another.
+    pub(super) fn read(protocol: Protocol, options: &Options<'_>) -> Result<Self, String> {
+        let others = Self::of(protocol);
+        let mut said = Said { mode: None, cipher: None, mac: None, queues: None, others };
+        for option in options.iter() {
+            said.add(protocol, option, options)?;
         }
         said.checked(protocol)
     }
@@ -109,14 +108,14 @@ impl Parameters {
             (self.backend == Backend::Kernel).then(|| "backend=kernel".to_owned()),
             (self.queues != default.queues).then(|| format!("queues={}", self.queues)),
             (self.instructions != default.instructions).then(|| "instructions=portable".to_owned()),
-            (self.window != default.window).then(|| format!("{WINDOW_WORD}{}", self.window)),
-            self.class.map(|flow| format!("{CLASS_WORD}{flow}")),
+            (self.window != default.window).then(|| format!("window={}", self.window)),
+            self.class.map(|flow| format!("sa-per-class={flow}")),
         ];
         words.into_iter().flatten().collect()
     }
 }
 
-/// The words that may stand behind a layer.
+/// The options of a layer, for messages.
 pub(super) fn known(protocol: Protocol) -> String {
     let mut words = vec!["tunnel", "transport"];
     words.extend(CIPHERS.iter().filter(|cipher| protocol.takes(cipher)).map(|c| c.name));
@@ -133,88 +132,88 @@ pub(super) fn known(protocol: Protocol) -> String {
 }
 
 /// What was said so far.
-#[derive(Default)]
 struct Said {
     mode: Option<Mode>,
     cipher: Option<&'static Cipher>,
     mac: Option<&'static Mac>,
-    udp: Option<()>,
-    backend: Option<Backend>,
     queues: Option<u16>,
-    instructions: Option<Instructions>,
-    window: Option<u32>,
-    class: Option<Flow>,
+    /// The rest, which have defaults whatever is said beside them.
+    others: Parameters,
 }
 
 impl Said {
-    fn add(&mut self, protocol: Protocol, word: &str) -> Result<(), String> {
+    fn add(
+        &mut self,
+        protocol: Protocol,
+        option: &str,
+        options: &Options<'_>,
+    ) -> Result<(), String> {
         let name = protocol.name();
-        let unknown = || format!("`{name}` knows no `{word}`; the words are {}", known(protocol));
-        let cipher = CIPHERS.iter().find(|cipher| cipher.name == word);
-        let mac = MACS.iter().find(|mac| mac.name == word);
-        let (what, again) = match (word, cipher, mac) {
-            ("tunnel", ..) => ("mode", self.mode.replace(Mode::Tunnel).is_some()),
-            ("transport", ..) => ("mode", self.mode.replace(Mode::Transport).is_some()),
-            ("udp", ..) if protocol == Protocol::Esp => ("`udp`", self.udp.replace(()).is_some()),
-            ("udp", ..) => {
-                return Err(format!("`{name}` has no form in UDP: RFC 3948 is about ESP alone"));
-            }
-            ("instructions=native" | "instructions=portable", ..) => {
-                let native = word == "instructions=native";
-                let said = if native { Instructions::Native } else { Instructions::Portable };
-                ("instructions", self.instructions.replace(said).is_some())
-            }
-            ("backend=headroom", ..) => {
-                ("backend", self.backend.replace(Backend::Headroom).is_some())
-            }
-            ("backend=kernel", ..) if protocol == Protocol::QEsp => {
-                return Err("no kernel has Q-ESP: leave out `backend=kernel`".to_owned());
-            }
-            ("backend=kernel", ..) => ("backend", self.backend.replace(Backend::Kernel).is_some()),
+        let cipher = CIPHERS.iter().find(|cipher| cipher.name == option);
+        let mac = MACS.iter().find(|mac| mac.name == option);
+        let once = |what: &str, again: bool| match again {
+            true => Err(format!("`{name}` has its {what} said twice: leave one out")),
+            false => Ok(()),
+        };
+        match (option.split_once('='), cipher, mac) {
             (_, Some(cipher), _) if protocol.takes(cipher) => {
-                ("cipher", self.cipher.replace(cipher).is_some())
+                return once("cipher", self.cipher.replace(cipher).is_some());
             }
             (_, Some(_), _) if protocol == Protocol::Ah => {
-                return Err(format!("`ah` encrypts nothing: leave out `{word}`, or use `ah+esp`"));
+                return Err(format!(
+                    "`ah` encrypts nothing: leave out `{option}`, or use `ah+esp`"
+                ));
             }
             (_, Some(_), _) => {
-                return Err(format!("`{name}` must encrypt: leave out `{word}`"));
+                return Err(format!("`{name}` must encrypt: leave out `{option}`"));
             }
-            _ if word.starts_with(WINDOW_WORD) => {
-                let window = word.trim_start_matches(WINDOW_WORD).parse().ok();
-                let window = window.filter(|window| WINDOWS.contains(window)).ok_or_else(|| {
+            (_, _, Some(mac)) => {
+                return once("integrity algorithm", self.mac.replace(mac).is_some());
+            }
+            (None, ..) if option == "tunnel" => {
+                return once("mode", self.mode.replace(Mode::Tunnel).is_some());
+            }
+            (None, ..) if option == "transport" => {
+                return once("mode", self.mode.replace(Mode::Transport).is_some());
+            }
+            (None, ..) if option == "udp" && protocol == Protocol::Esp => self.others.udp = true,
+            (None, ..) if option == "udp" => {
+                return Err(format!("`{name}` has no form in UDP: RFC 3948 is about ESP alone"));
+            }
+            (Some(("instructions", "native")), ..) => {
+                self.others.instructions = Instructions::Native;
+            }
+            (Some(("instructions", "portable")), ..) => {
+                self.others.instructions = Instructions::Portable;
+            }
+            (Some(("backend", "headroom")), ..) => self.others.backend = Backend::Headroom,
+            (Some(("backend", "kernel")), ..) if protocol == Protocol::QEsp => {
+                return Err("no kernel has Q-ESP: leave out `backend=kernel`".to_owned());
+            }
+            (Some(("backend", "kernel")), ..) => self.others.backend = Backend::Kernel,
+            (Some(("window", window)), ..) => {
+                let window = window.parse().ok().filter(|window| WINDOWS.contains(window));
+                self.others.window = window.ok_or_else(|| {
                     let (least, most) = (WINDOWS.start(), WINDOWS.end());
-                    format!("`{word}`: an anti-replay window has from {least} to {most} packets")
+                    format!("`{option}`: an anti-replay window has from {least} to {most} packets")
                 })?;
-                ("window", self.window.replace(window).is_some())
             }
-            _ if word.starts_with(CLASS_WORD) => {
-                let flow = word.trim_start_matches(CLASS_WORD).parse()?;
-                ("class", self.class.replace(flow).is_some())
+            (Some(("sa-per-class", flow)), ..) => self.others.class = Some(flow.parse()?),
+            (Some(("queues", queues)), ..) => {
+                let queues = queues.parse().ok().filter(|n| (1..=MOST_QUEUES).contains(n));
+                self.queues = Some(queues.ok_or_else(|| {
+                    format!("`{option}`: a number of queues goes from 1 to {MOST_QUEUES}")
+                })?);
             }
-            (_, _, Some(mac)) => ("integrity algorithm", self.mac.replace(mac).is_some()),
-            _ => {
-                let queues = word.strip_prefix("queues=").ok_or_else(unknown)?;
-                let queues: u16 = queues
-                    .parse()
-                    .ok()
-                    .filter(|queues| (1..=MOST_QUEUES).contains(queues))
-                    .ok_or_else(|| {
-                        format!("`{word}`: a number of queues goes from 1 to {MOST_QUEUES}")
-                    })?;
-                ("number of queues", self.queues.replace(queues).is_some())
-            }
-        };
-        if again {
-            Err(format!("`{name}` has its {what} said twice: leave one out"))
-        } else {
-            Ok(())
+            _ => return Err(options.unknown(option)),
         }
+        Ok(())
     }
 
     /// Fills in what was not said; refuses what contradicts.
     fn checked(self, protocol: Protocol) -> Result<Parameters, String> {
-        let (name, default) = (protocol.name(), Parameters::of(protocol));
+        let name = protocol.name();
+        let default = self.others;
         let cipher = self.cipher.or(default.cipher);
         let mac = match (cipher, self.mac) {
             (Some(Cipher { name: cipher, tag: None, .. }), None) => {
@@ -237,12 +236,8 @@ impl Said {
             mode: self.mode.unwrap_or(default.mode),
             cipher,
             mac,
-            udp: self.udp.is_some(),
-            backend: self.backend.unwrap_or(default.backend),
             queues: self.queues.unwrap_or(default.queues),
-            instructions: self.instructions.unwrap_or(default.instructions),
-            window: self.window.unwrap_or(default.window),
-            class: self.class,
+            ..default
         };
         if said.backend == Backend::Kernel {
             let why = if said.mode == Mode::Transport {
@@ -269,9 +264,12 @@ impl Said {
 mod tests {
     use super::*;
 
-    fn title(protocol: Protocol, words: &str) -> Result<String, String> {
-        let words: Vec<&str> = words.split(',').filter(|word| !word.is_empty()).collect();
-        Ok(Parameters::read(protocol, &words)?.written(protocol).join(","))
+    fn title(protocol: Protocol, options: &str) -> Result<String, String> {
+        let name = protocol.name();
+        let written =
+            if options.is_empty() { name.to_owned() } else { format!("{name}({options})") };
+        let title = crate::layer::ALL.parse(&written)?.title();
+        Ok(title[name.len()..].trim_matches(['(', ')']).to_owned())
     }
 
     #[test]
@@ -307,12 +305,16 @@ mod tests {
     fn what_is_unknown_or_contradicts_is_told() {
         use Protocol::{Ah, AhEsp, Esp, QEsp};
         for (protocol, written, why) in [
-            (Esp, "fast", "`esp` knows no `fast`; the words are tunnel, transport, aes-128-gcm,"),
-            (Ah, "aes-128-ctr", "the words are tunnel, transport, hmac-sha256"),
+            (
+                Esp,
+                "fast",
+                "`esp` has no option `fast`; the options are tunnel, transport, aes-128-gcm,",
+            ),
+            (Ah, "aes-128-ctr", "the options are tunnel, transport, hmac-sha256"),
             (Esp, "transport,tunnel", "mode said twice"),
             (Esp, "aes-128-gcm,aes-256-gcm", "cipher said twice"),
             (AhEsp, "hmac-sha1,hmac-sha256", "integrity algorithm said twice"),
-            (Esp, "udp,udp", "`udp` said twice"),
+            (Esp, "udp,udp", "given `udp` twice"),
             (Esp, "hmac-sha1", "`aes-128-gcm` authenticates by itself"),
             (Esp, "aes-128-cbc", "as in `esp(aes-128-cbc,hmac-sha256)`"),
             (AhEsp, "aes-128-cbc", "needs an integrity algorithm"),
@@ -323,7 +325,7 @@ mod tests {
             (Esp, "queues=0", "from 1 to 64"),
             (QEsp, "window=32", "from 64 to 8192"),
             (QEsp, "window=", "from 64 to 8192"),
-            (QEsp, "window=64,window=64", "window said twice"),
+            (QEsp, "window=64,window=64", "given `window` twice"),
             (QEsp, "sa-per-class=5004", "such as udp:5004"),
             (Esp, "backend=kernel,sa-per-class=udp:1", "does not go with `sa-per-class`"),
             (Esp, "queues=many", "from 1 to 64"),
@@ -331,7 +333,7 @@ mod tests {
             (Esp, "udp,backend=kernel", "`strongswan` has one"),
             (Esp, "backend=kernel,queues=2", "cores that it likes"),
             (Esp, "backend=kernel,instructions=portable", "those that it likes"),
-            (Esp, "instructions=portable,instructions=native", "instructions said twice"),
+            (Esp, "instructions=portable,instructions=native", "given `instructions` twice"),
         ] {
             let error = title(protocol, written).expect_err(written);
             assert!(error.contains(why), "{written}: {error}");

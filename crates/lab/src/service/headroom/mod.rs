@@ -1,0 +1,301 @@
+//! Headroom's own transfer: this very program both sides (`headroom serve`, `put`,
+//! `get`), as processes like all others.
+
+mod options;
+
+use std::sync::Arc;
+
+use headroom_lab_host::agent::Outcome;
+use headroom_lab_host::command::Command;
+use headroom_lab_host::error::{Error, Result};
+use headroom_lab_host::host::ServerSpec;
+use serde::Deserialize;
+
+use super::{ClientReport, Invocation, Service, Site};
+use crate::catalogue::{Entry, Fact, Make, stated, titled};
+use crate::workload::{Kind, Task};
+use options::TransferOptions;
+
+const NAME: &str = "headroom";
+
+struct Headroom {
+    options: TransferOptions,
+}
+
+pub(super) const ENTRY: Entry<dyn Service> = Entry {
+    name: NAME,
+    about: "headroom serve, put and get: this program both sides",
+    programs: &[],
+    make: Make::Configured {
+        known: || options::KNOWN.to_owned(),
+        read: |options| {
+            let options = TransferOptions::read(options)?;
+            Ok((options.written(), Arc::new(Headroom { options })))
+        },
+    },
+};
+
+/// The first UDP port for lanes, on one machine: no service there has these.
+const LANE_PORTS: u16 = 12_000;
+
+impl Headroom {
+    /// Ports for lanes: those that were opened on a real host, which may have a firewall.
+    fn lane_ports(&self, site: &Site<'_>) -> Result<Option<String>> {
+        let Some(count) = self.options.lane_ports else { return Ok(None) };
+        let first = match &site.passive_ports {
+            None => LANE_PORTS,
+            Some(open) if open.len() >= usize::from(count) => *open.start(),
+            Some(open) => {
+                return Err(Error::Plan(format!(
+                    "`{}`: between two real machines a stack has {} ports of its own",
+                    titled(NAME, &self.options.written()),
+                    open.len()
+                )));
+            }
+        };
+        Ok(Some(format!("{first}-{}", first + count - 1)))
+    }
+}
+
+/// Keys of both sides, made anew for each run.
+const SERVERS_KEY: &str = "server-identity";
+const CLIENTS_KEY: &str = "client-identity";
+/// What the client trusts the server by.
+const FINGERPRINT: &str = "server-fingerprint";
+
+impl Service for Headroom {
+    fn secured(&self) -> bool {
+        self.options.encrypts()
+    }
+
+    fn scrambles(&self) -> bool {
+        self.options.obfuscates()
+    }
+
+    fn baselines(&self) -> Vec<String> {
+        self.options.baselines()
+    }
+
+    fn port(&self) -> u16 {
+        4860
+    }
+
+    fn accepts(&self, kind: Kind) -> bool {
+        kind.moves_files()
+    }
+
+    fn over_datagrams(&self) -> bool {
+        true
+    }
+
+    fn server(&self, site: &Site<'_>) -> Result<ServerSpec> {
+        let (_, fingerprint) = identity(site, SERVERS_KEY)?;
+        site.write(FINGERPRINT, &fingerprint)?;
+        let (key, _) = identity(site, CLIENTS_KEY)?;
+        let authorized = site.write("authorized_keys", &format!("{key}\n"))?;
+        let mut command = Command::new(
+            site.host.headroom.display().to_string(),
+            [
+                "serve",
+                "--root",
+                &site.files.display().to_string(),
+                "--listen",
+                &site.server.to_string(),
+                "--identity",
+                &site.path(SERVERS_KEY).display().to_string(),
+                "--authorized-keys",
+                &authorized,
+                "--json",
+            ],
+        );
+        if let Some(ports) = self.lane_ports(site)? {
+            command.args(["--lane-ports", &ports]);
+        }
+        if self.options.is_insecure() {
+            command.args(["--insecure-measurement"]);
+        }
+        Ok(ServerSpec { ready: Some("listening"), ..ServerSpec::new(command) })
+    }
+
+    fn client(&self, site: &Site<'_>, task: &Task) -> Result<Invocation> {
+        let key = site.path(CLIENTS_KEY);
+        if !site.shares_folders() {
+            // made on the server, as all credentials of a run are
+            site.host.write(&key, &site.peer.read(&site.peer_path(CLIENTS_KEY))?)?;
+            site.host.run(&Command::new("chmod", ["600", &key.display().to_string()]))?;
+        }
+        let fingerprint = site.peer.read(&site.peer_path(FINGERPRINT))?.trim().to_owned();
+        let remote = |name: &str| format!("{}:{name}", site.server);
+        let (what, from, to) = match task {
+            Task::Download { remote: from, local } => {
+                ("get", remote(from), local.display().to_string())
+            }
+            Task::Upload { local, remote: to } => ("put", local.display().to_string(), remote(to)),
+            Task::DownloadTree { remote: from, local, .. } => {
+                ("get", remote(&format!("{from}/.")), local.display().to_string())
+            }
+            Task::Commands(_) | Task::Stream { .. } | Task::Datagrams { .. } => {
+                return Err(Error::Plan("headroom moves files and nothing else".into()));
+            }
+        };
+        let headroom = site.host.headroom.display().to_string();
+        let mut argv = vec![headroom, what.to_owned(), "--json".to_owned()];
+        let TransferOptions { streams, cipher, chunk, compress, .. } = self.options;
+        argv.extend(streams.then(|| "--streams".to_owned()));
+        if let Some(what) = compress {
+            argv.extend(["--compress".to_owned(), what.to_owned()]);
+        }
+        if let Some(cipher) = cipher {
+            argv.extend(["--cipher".to_owned(), cipher.name.to_owned()]);
+        }
+        if let Some(octets) = chunk {
+            argv.extend(["--chunk".to_owned(), octets.to_string()]);
+        }
+        argv.extend(self.options.is_insecure().then(|| "--insecure-measurement".to_owned()));
+        argv.extend(["--identity".to_owned(), key.display().to_string()]);
+        argv.extend(["--fingerprint".to_owned(), fingerprint, from, to]);
+        let settings = site.path("settings").display().to_string();
+        let environment = [("XDG_CONFIG_HOME".to_owned(), settings)].into();
+        Ok(Invocation { environment, ..Invocation::new(argv.into()) })
+    }
+
+    fn client_report(&self, outcome: &Outcome) -> ClientReport {
+        let (said, gave_up) = report(&outcome.stdout);
+        let error = (gave_up && self.options.needs_lanes()).then(|| {
+            let title = titled(NAME, &self.options.written());
+            format!("nobody answered on lanes, and `{title}` is about nothing else")
+        });
+        ClientReport { error, ..said }
+    }
+
+    fn facts(&self) -> Vec<Fact> {
+        let encryption = match self.options.encrypts() {
+            true => "TLS 1.3 in QUIC",
+            false => "NONE of big files, TLS 1.3 in QUIC of the rest",
+        };
+        let own = "AES-128-GCM where both sides have AES instructions";
+        let mut facts = stated([
+            ("encryption", encryption),
+            ("cipher", self.options.cipher.map_or(own, |cipher| cipher.about)),
+            ("key", "Ed25519, both sides"),
+            ("resumption", "off: each connection is a full handshake"),
+            ("verification", "BLAKE3 of the whole file, by the receiver, before it has its name"),
+        ]);
+        facts.push(("carrier", self.options.carrier()));
+        facts.extend(self.options.packets().map(|packets| ("packets", packets)));
+        if self.options.is_insecure() {
+            let allowed = "for measurement: --insecure-measurement on both sides";
+            facts.extend(stated([("INSECURE", allowed)]));
+        }
+        facts
+    }
+}
+
+/// The public key of that file, which is made where it is missing, and its fingerprint.
+fn identity(site: &Site<'_>, file: &str) -> Result<(String, String)> {
+    let headroom = site.host.headroom.display().to_string();
+    let path = site.path(file).display().to_string();
+    let printed =
+        site.host.run(&Command::new(headroom, ["identity", "show", "--identity", &path]))?;
+    if site.host.is_dry() {
+        return Ok(("(the key)".to_owned(), "(the fingerprint)".to_owned()));
+    }
+    let mut lines = printed.lines().map(str::to_owned);
+    lines
+        .next()
+        .zip(lines.next())
+        .ok_or_else(|| Error::Failed(format!("`headroom identity` printed no key: {printed}")))
+}
+
+/// A line of JSON that `headroom put` and `get` print.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Printed {
+    Connected {
+        time_ns: u64,
+    },
+    End {
+        time_ns: u64,
+        seconds: f64,
+    },
+    LanesSilent,
+    #[serde(other)]
+    Other,
+}
+
+/// What the client said, and whether it gave lanes up.
+fn report(stdout: &str) -> (ClientReport, bool) {
+    let (mut report, mut gave_up) = (ClientReport::default(), false);
+    for line in stdout.lines() {
+        match serde_json::from_str(line) {
+            Ok(Printed::Connected { time_ns }) => report.marks.request_ns = Some(time_ns),
+            Ok(Printed::End { time_ns, seconds }) => {
+                report.marks.done_ns = Some(time_ns);
+                report.seconds = Some(seconds);
+            }
+            Ok(Printed::LanesSilent) => gave_up = true,
+            // the first line kept of a long output may be cut
+            Ok(Printed::Other) | Err(_) => {}
+        }
+    }
+    (report, gave_up)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_client_prints_is_read() {
+        let (said, gave_up) = report(
+            "ed\":0}\n{\"event\":\"connected\",\"time_ns\":1795309701123456789}\n\
+             {\"event\":\"stored\",\"path\":\"f\"}\n\
+             {\"event\":\"end\",\"stored\":1,\"failed\":0,\"moved\":7,\"kept\":0,\"seconds\":0.5,\
+             \"time_ns\":1795309701623456789}\n",
+        );
+        assert_eq!(said.marks.request_ns, Some(1_795_309_701_123_456_789));
+        assert_eq!(said.marks.done_ns, Some(1_795_309_701_623_456_789));
+        assert_eq!((said.seconds, said.error, gave_up), (Some(0.5), None, false));
+        assert_eq!(report("").0.marks.done_ns, None);
+        assert!(report("{\"event\":\"lanes_silent\"}\n").1);
+    }
+
+    #[test]
+    fn options_are_written_in_one_order() {
+        let read = |options: &str| super::super::ALL.parse(&format!("headroom({options})"));
+        let title = |options| read(options).map(|chosen| chosen.title());
+        assert_eq!(
+            title("lane-ports=256, chunk=1000,cipher=none").as_deref(),
+            Ok("headroom(cipher=none,chunk=1000,lane-ports=256)")
+        );
+        assert_eq!(title("streams").as_deref(), Ok("headroom(streams)"));
+        assert_eq!(title("compress=auto").as_deref(), Ok("headroom(compress=auto)"));
+        let insecure = |options| {
+            let service = read(options).expect("options");
+            let told = service.facts().iter().any(|(name, _)| *name == "INSECURE");
+            (service.secured(), service.scrambles(), told)
+        };
+        assert_eq!(insecure("cipher=aes-256-gcm,lane-ports=1"), (true, false, false));
+        assert_eq!(insecure("chunk=4000"), (true, false, true));
+        assert_eq!(insecure("cipher=none"), (false, false, true));
+        assert_eq!(insecure("cipher=simplecrypt"), (false, true, true));
+        for wrong in [
+            "",
+            "cipher",
+            "cipher=des",
+            "chunk=199",
+            "chunk=4001",
+            "chunk=x",
+            "lane-ports=0",
+            "lane-ports=257",
+            "streams,chunk=300",
+            "compress=auto,lane-ports=2",
+            "compress=never",
+            "chunk=300,chunk=400",
+            "fast",
+            "streams=1",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

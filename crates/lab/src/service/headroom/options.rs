@@ -1,0 +1,153 @@
+//! The options of the application `headroom`: how bulk data is to travel.
+
+use std::ops::RangeInclusive;
+
+use super::NAME;
+use crate::catalogue::{Options, titled};
+
+/// How bulk data is to travel; as the program chooses, where nothing is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TransferOptions {
+    /// On QUIC streams alone.
+    pub(super) streams: bool,
+    pub(super) cipher: Option<&'static Cipher>,
+    /// Octets of files in each packet.
+    pub(super) chunk: Option<u32>,
+    /// UDP ports for lanes.
+    pub(super) lane_ports: Option<u16>,
+    /// Which files are compressed on their way, by zstd; they go on streams.
+    pub(super) compress: Option<&'static str>,
+}
+
+/// A cipher that the program has for lanes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Cipher {
+    pub(super) name: &'static str,
+    encrypts: bool,
+    pub(super) about: &'static str,
+}
+
+const CIPHERS: [Cipher; 5] = [
+    Cipher { name: "aes-128-gcm", encrypts: true, about: "AES-128-GCM" },
+    Cipher { name: "aes-256-gcm", encrypts: true, about: "AES-256-GCM" },
+    Cipher { name: "chacha20-poly1305", encrypts: true, about: "ChaCha20-Poly1305" },
+    Cipher { name: "none", encrypts: false, about: "NONE: CRC32C, and big files in clear" },
+    Cipher {
+        name: "simplecrypt",
+        encrypts: false,
+        about: "NONE: SimpleCrypt, the XOR scheme of the study, and CRC32C",
+    },
+];
+/// Octets of files in a packet, from and to.
+const CHUNKS: RangeInclusive<u32> = 200..=4000;
+/// Ports for lanes: as many as the study had.
+const MOST_LANE_PORTS: u16 = 256;
+/// What can be compressed: what becomes shorter, or all.
+const COMPRESS: [&str; 2] = ["auto", "always"];
+/// The options, for messages.
+pub(super) const KNOWN: &str = "streams; compress=auto or always; or cipher=NAME (aes-128-gcm, aes-256-gcm, chacha20-poly1305; none and \
+                                simplecrypt, which do not encrypt), chunk=OCTETS (200 to 4000), lane-ports=COUNT (1 to \
+                                256)";
+
+impl TransferOptions {
+    const DEFAULT: Self =
+        Self { streams: false, cipher: None, chunk: None, lane_ports: None, compress: None };
+
+    pub(super) fn read(options: &Options<'_>) -> Result<Self, String> {
+        let mut read = Self::DEFAULT;
+        for option in options.iter() {
+            let unknown = || options.unknown(option);
+            match option.split_once('=') {
+                Some(("cipher", name)) => {
+                    let cipher = CIPHERS.iter().find(|cipher| cipher.name == name);
+                    read.cipher = Some(cipher.ok_or_else(unknown)?);
+                }
+                Some(("chunk", octets)) => {
+                    let chunk = octets.parse().ok().filter(|octets| CHUNKS.contains(octets));
+                    read.chunk = Some(chunk.ok_or_else(unknown)?);
+                }
+                Some(("lane-ports", count)) => {
+                    let count =
+                        count.parse().ok().filter(|count| (1..=MOST_LANE_PORTS).contains(count));
+                    read.lane_ports = Some(count.ok_or_else(unknown)?);
+                }
+                Some(("compress", what)) => {
+                    let known = COMPRESS.iter().find(|known| **known == what);
+                    read.compress = Some(known.ok_or_else(unknown)?);
+                }
+                None if option == "streams" => read.streams = true,
+                _ => return Err(unknown()),
+            }
+        }
+        let of_streams = Self { streams: read.streams, compress: read.compress, ..Self::DEFAULT };
+        if (read.streams || read.compress.is_some()) && read != of_streams {
+            return Err(format!(
+                "`{}`: cipher, chunk and lane-ports are of lanes, and what is compressed goes on streams",
+                titled(NAME, &read.written())
+            ));
+        }
+        Ok(read)
+    }
+
+    /// Those that are not default, in the order of results.
+    pub(super) fn written(&self) -> Vec<String> {
+        let streams = self.streams.then(|| "streams".to_owned());
+        let cipher = self.cipher.map(|cipher| format!("cipher={}", cipher.name));
+        let chunk = self.chunk.map(|octets| format!("chunk={octets}"));
+        let ports = self.lane_ports.map(|count| format!("lane-ports={count}"));
+        let compress = self.compress.map(|what| format!("compress={what}"));
+        [streams, compress, cipher, chunk, ports].into_iter().flatten().collect()
+    }
+
+    /// What a cipher is compared with: the same without one.
+    fn bare(&self) -> Option<Self> {
+        let bare = CIPHERS.iter().find(|cipher| cipher.name == "none");
+        self.cipher.filter(|_| self.cipher != bare).map(|_| Self { cipher: bare, ..*self })
+    }
+
+    pub(super) fn encrypts(&self) -> bool {
+        self.cipher.is_none_or(|cipher| cipher.encrypts)
+    }
+
+    /// Whether both sides have to allow it.
+    pub(super) fn is_insecure(&self) -> bool {
+        !self.encrypts() || self.chunk.is_some()
+    }
+
+    /// Whether what was chosen is of lanes alone: without them nothing is moved.
+    pub(super) fn needs_lanes(&self) -> bool {
+        self.cipher.is_some() || self.chunk.is_some()
+    }
+
+    pub(super) fn obfuscates(&self) -> bool {
+        self.cipher.is_some_and(|cipher| cipher.name == "simplecrypt")
+    }
+
+    /// What it is compared with, best first.
+    pub(super) fn baselines(&self) -> Vec<String> {
+        let bare = self.bare().map(|bare| titled(NAME, &bare.written()));
+        let base = if *self == Self::DEFAULT { "http" } else { NAME };
+        bare.into_iter().chain([base.to_owned()]).collect()
+    }
+
+    /// What bulk data travels on, in words.
+    pub(super) fn carrier(&self) -> String {
+        let carrier = match (self.compress, self.streams, self.needs_lanes()) {
+            (Some("auto"), ..) => "QUIC streams; zstd of what becomes shorter",
+            (Some(_), ..) => "QUIC streams; zstd of all",
+            (None, true, _) => "QUIC streams",
+            (None, false, true) => "lanes",
+            (None, false, false) => "lanes where they pass, else QUIC streams",
+        };
+        let ports = self.lane_ports.map(|count| format!("; lanes at {count} UDP ports in turn"));
+        format!("{carrier}{}", ports.unwrap_or_default())
+    }
+
+    /// And in what packets.
+    pub(super) fn packets(&self) -> Option<String> {
+        let fragments = "in IP fragments where the path takes less";
+        let of =
+            |octets| format!("of {octets} octets of a file and 47 of the protocol, {fragments}");
+        self.chunk.map(of)
+    }
+}
